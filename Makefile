@@ -1,0 +1,55 @@
+# The one entry to everything: `make demo` and `make test` need only Python 3.11+, make and git.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+TESTS ?= tests
+WORKERS ?= auto
+
+.PHONY: install demo test check bench bench-peers chaos mutate ranges docs lock clean
+
+install: $(STAMP)
+
+$(STAMP): requirements.lock pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps -e .
+	touch $(STAMP)
+
+demo: install
+	@WEFT_HOME="$(CURDIR)/.weft/demo" $(BIN)/weft demo
+
+test: install check
+	$(BIN)/python -m pytest -n $(WORKERS) $(TESTS)
+
+check: install
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: install
+	$(BIN)/python -m bench
+
+bench-peers: install
+	$(BIN)/python -m bench --peers
+
+chaos: install
+	$(BIN)/python -m pytest -n $(WORKERS) tests/crash --campaign=long --timeout=3600
+
+mutate: install
+	$(BIN)/python -m tests.mutation
+
+ranges: install
+	$(BIN)/python tests/ranges.py
+
+docs: install
+	$(BIN)/python -m docs.generate
+
+lock:
+	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header \
+	  --group pyproject.toml:dev --group pyproject.toml:build pyproject.toml -o requirements.lock
+
+clean:
+	-@[ ! -d .weft/demo ] || WEFT_HOME="$(CURDIR)/.weft/demo" $(BIN)/weft db stop
+	rm -rf $(VENV) .weft .bench .pytest_cache .mypy_cache .ruff_cache .hypothesis dist build

@@ -1,0 +1,101 @@
+"""Weft: a durable task queue and workflow engine that lives in PostgreSQL."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from weft.version import __version__
+
+if TYPE_CHECKING:
+    from weft.core.errors import (
+        InvalidInput,
+        LeaseLost,
+        NotFound,
+        StateConflict,
+        TaskFailed,
+        UnknownQueue,
+        WaitTimeout,
+        WeftError,
+    )
+    from weft.core.settings import Settings
+    from weft.core.signals import NonRetryable, Snooze
+    from weft.core.states import TaskState
+    from weft.queue.model import Attempt, NewTask, Page, Task, TaskHandle, TaskSummary
+    from weft.queue.queues import QueueInfo
+    from weft.queue.retry import Retry
+    from weft.queue.workers import WorkerInfo
+    from weft.sdk.client import Client
+    from weft.sdk.worker import Worker
+    from weft.worker.context import Context
+    from weft.worker.registry import task
+
+# Each public name and the module it lives in; loaded when first used, so that `import weft` is quick.
+_HOMES = {
+    "Attempt": "weft.queue.model",
+    "Client": "weft.sdk.client",
+    "Context": "weft.worker.context",
+    "InvalidInput": "weft.core.errors",
+    "LeaseLost": "weft.core.errors",
+    "NewTask": "weft.queue.model",
+    "NonRetryable": "weft.core.signals",
+    "NotFound": "weft.core.errors",
+    "Page": "weft.queue.model",
+    "QueueInfo": "weft.queue.queues",
+    "Retry": "weft.queue.retry",
+    "Settings": "weft.core.settings",
+    "Snooze": "weft.core.signals",
+    "StateConflict": "weft.core.errors",
+    "Task": "weft.queue.model",
+    "TaskFailed": "weft.core.errors",
+    "TaskHandle": "weft.queue.model",
+    "TaskState": "weft.core.states",
+    "TaskSummary": "weft.queue.model",
+    "UnknownQueue": "weft.core.errors",
+    "WaitTimeout": "weft.core.errors",
+    "WeftError": "weft.core.errors",
+    "Worker": "weft.sdk.worker",
+    "WorkerInfo": "weft.queue.workers",
+    "task": "weft.worker.registry",
+}
+
+__all__ = [
+    "Attempt",
+    "Client",
+    "Context",
+    "InvalidInput",
+    "LeaseLost",
+    "NewTask",
+    "NonRetryable",
+    "NotFound",
+    "Page",
+    "QueueInfo",
+    "Retry",
+    "Settings",
+    "Snooze",
+    "StateConflict",
+    "Task",
+    "TaskFailed",
+    "TaskHandle",
+    "TaskState",
+    "TaskSummary",
+    "UnknownQueue",
+    "WaitTimeout",
+    "WeftError",
+    "Worker",
+    "WorkerInfo",
+    "__version__",
+    "task",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        value = getattr(importlib.import_module(_HOMES[name]), name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module 'weft' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

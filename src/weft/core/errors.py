@@ -1,0 +1,229 @@
+"""Every error that Weft raises, sorted by who must act.
+
+    WeftError
+    ├── CallerError                 whoever called sent something wrong: change the call
+    │   ├── InvalidInput            a field has a value that is refused
+    │   ├── UnknownQueue            no such queue
+    │   ├── NotFound                no such thing in this org
+    │   └── StateConflict           the thing is in a state that does not allow the verb
+    ├── OperatorError               the installation needs attention: change the machine or its settings
+    │   ├── InvalidSetting          a setting is unknown or has a value that is refused
+    │   ├── DatabaseUnavailable     PostgreSQL cannot be reached
+    │   ├── SchemaOutdated          the database has another schema than this release needs
+    │   ├── EmbeddedServerFailed    the embedded PostgreSQL cannot be started or used
+    │   ├── IdsExhausted            all machine numbers are leased
+    │   ├── HandlerImportFailed     a module given by --app cannot be imported
+    │   └── BlobUnavailable         a value in the blob storage is missing or damaged
+    ├── LeaseLost                   another worker holds the task now: drop what you were doing
+    ├── WaitTimeout                 the task did not end in the time given: wait longer or look at it
+    └── TaskFailed                  the awaited task ended without success: look at its error
+
+What a handler raises to speak to the engine (`Snooze`, `NonRetryable`) is in `weft.core.signals`.
+Each error has a stable ``code``, which maps once to an exit code, an HTTP status and an anchor in the docs.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+def did_you_mean(wrong: str, known: Iterable[str]) -> str:
+    """Return ``" Did you mean 'x'?"`` when something known is close to what was written, else nothing."""
+    close = difflib.get_close_matches(wrong, list(known), n=1)
+    return f" Did you mean {close[0]!r}?" if close else ""
+
+
+class WeftError(Exception):
+    """The root of all errors that Weft raises on purpose."""
+
+    code = "error"
+    exit_code = 1
+    http_status = 500
+
+
+class CallerError(WeftError):
+    """Whoever called sent something wrong; nothing was written."""
+
+    code = "caller_error"
+    exit_code = 2
+    http_status = 400
+
+
+class InvalidInput(CallerError):
+    """A field has a value that is refused."""
+
+    code = "invalid_input"
+    http_status = 422
+
+    def __init__(self, field: str, problem: str) -> None:
+        self.field = field
+        self.problem = problem
+        super().__init__(f"{field}: {problem}")
+
+
+class UnknownQueue(CallerError):
+    """There is no such queue in this org."""
+
+    code = "unknown_queue"
+    http_status = 404
+    exit_code = 4
+
+    def __init__(self, name: str, known: Iterable[str] = ()) -> None:
+        self.name = name
+        super().__init__(
+            f"queue: there is no queue {name!r}.{did_you_mean(name, known)} "
+            f"Make it with `weft queues create {name}`, or start a worker with `--queues {name}`."
+        )
+
+
+class NotFound(CallerError):
+    """There is no such thing in this org."""
+
+    code = "not_found"
+    http_status = 404
+    exit_code = 4
+
+    def __init__(self, kind: str, key: object) -> None:
+        self.kind = kind
+        self.key = key
+        super().__init__(f"there is no {kind} {key}; it may have been removed by retention")
+
+
+class StateConflict(CallerError):
+    """The thing is in a state that does not allow the verb."""
+
+    code = "state_conflict"
+    http_status = 409
+    exit_code = 5
+
+    def __init__(self, verb: str, key: object, state: str, allowed: Iterable[str]) -> None:
+        self.verb = verb
+        self.key = key
+        self.state = state
+        super().__init__(f"cannot {verb} task {key}: it is {state}, and must be one of {', '.join(sorted(allowed))}")
+
+
+class OperatorError(WeftError):
+    """The installation needs attention."""
+
+    code = "operator_error"
+    exit_code = 3
+    http_status = 503
+
+
+class InvalidSetting(OperatorError):
+    """A setting is unknown or has a value that is refused."""
+
+    code = "invalid_setting"
+
+    def __init__(self, name: str, problem: str) -> None:
+        self.name = name
+        super().__init__(f"setting {name}: {problem}")
+
+
+class DatabaseUnavailable(OperatorError):
+    """PostgreSQL cannot be reached."""
+
+    code = "database_unavailable"
+
+    def __init__(self, where: str, problem: str) -> None:
+        super().__init__(f"cannot reach PostgreSQL at {where}: {problem}")
+
+
+class SchemaOutdated(OperatorError):
+    """The database has another schema than this release needs."""
+
+    code = "schema_outdated"
+
+    def __init__(self, found: str | None, needed: str) -> None:
+        self.found = found
+        self.needed = needed
+        if found is None:
+            problem = "the database has no Weft schema yet"
+        elif found > needed:
+            problem = (
+                f"the database is at revision {found}, newer than this release, which needs {needed}: upgrade Weft"
+            )
+        else:
+            problem = f"the database is at revision {found} and this release needs {needed}"
+        advice = "" if found is not None and found > needed else ": run `weft migrate upgrade`"
+        super().__init__(problem + advice)
+
+
+class EmbeddedServerFailed(OperatorError):
+    """The embedded PostgreSQL cannot be started or used."""
+
+    code = "embedded_server_failed"
+
+    def __init__(self, problem: str, advice: str = "") -> None:
+        super().__init__(f"{problem}{': ' if advice else ''}{advice}")
+
+
+class IdsExhausted(OperatorError):
+    """All machine numbers are leased."""
+
+    code = "ids_exhausted"
+
+    def __init__(self, count: int) -> None:
+        super().__init__(
+            f"all {count} machine numbers for ids are in use: fewer processes may enqueue in bulk at once; "
+            "numbers of processes that died come back within ten minutes"
+        )
+
+
+class HandlerImportFailed(OperatorError):
+    """A module given by ``--app`` cannot be imported."""
+
+    code = "handler_import_failed"
+
+    def __init__(self, module: str, problem: str) -> None:
+        super().__init__(f"cannot import {module!r} given by --app: {problem}")
+
+
+class BlobUnavailable(OperatorError):
+    """A value in the blob storage is missing or damaged."""
+
+    code = "blob_unavailable"
+
+    def __init__(self, digest: str, problem: str) -> None:
+        self.digest = digest
+        super().__init__(f"blob {digest} {problem}")
+
+
+class LeaseLost(WeftError):
+    """Another worker holds the task now; drop the output, the new holder writes its own."""
+
+    code = "lease_lost"
+    http_status = 409
+
+    def __init__(self, task_id: int) -> None:
+        self.task_id = task_id
+        super().__init__(f"the lease on task {task_id} is lost: its outcome was not written")
+
+
+class WaitTimeout(WeftError):
+    """The task did not end in the time given."""
+
+    code = "wait_timeout"
+    exit_code = 6
+    http_status = 504
+
+    def __init__(self, task_id: int, seconds: float) -> None:
+        self.task_id = task_id
+        super().__init__(
+            f"task {task_id} did not end within {seconds:g} s: it goes on; see `weft tasks show {task_id}`"
+        )
+
+
+class TaskFailed(WeftError):
+    """The awaited task ended without success."""
+
+    code = "task_failed"
+    http_status = 409
+
+    def __init__(self, task_id: int, state: str, problem: str | None) -> None:
+        self.task_id = task_id
+        self.state = state
+        self.problem = problem
+        super().__init__(f"task {task_id} is {state}{': ' + problem if problem else ''}")

@@ -1,0 +1,112 @@
+"""JSON at the edge: what may enter the queue, with an error that names the field when it may not."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import orjson
+
+from weft.core.errors import InvalidInput
+
+Json = Any
+MAX_DEPTH = 200
+_INT_MIN, _INT_MAX = -(2**63), 2**64 - 1
+BLOB_MARK = '{"$blob":'
+
+
+def encode(value: Json, field: str) -> str:
+    """Return ``value`` as JSON text.
+
+    Raises `InvalidInput`, naming the place, for what JSON in PostgreSQL cannot hold or would change: NUL and lone
+    surrogates, NaN and Infinity, integers beyond 64 bits, keys that are not strings, too deep a nesting, other types.
+    """
+    try:
+        text = orjson.dumps(value, default=_refuse).decode()
+    except (TypeError, orjson.JSONEncodeError, RecursionError):
+        _explain(value, field)
+        raise InvalidInput(field, "is not JSON") from None
+    # orjson writes NaN as null and NUL as an escape, so what it let through is looked at only when it could hide one.
+    if "null" in text or "\\u0000" in text or text.count("[") + text.count("{") > MAX_DEPTH:
+        _explain(value, field)
+    if text.startswith(BLOB_MARK):
+        raise InvalidInput(field, "the key '$blob' is reserved for values in the blob storage")
+    return text
+
+
+def decode(text: str | bytes) -> Json:
+    """Return the value of JSON text that came from the database."""
+    return orjson.loads(text)
+
+
+def blob_reference(digest: str, size: int) -> str:
+    """Return the JSON text that stands in the database for a value kept in the blob storage."""
+    return f'{BLOB_MARK}"{digest}","size":{size}}}'
+
+
+def referenced_blob(text: str) -> str | None:
+    """Return the digest when ``text`` is a reference to the blob storage, else None."""
+    if text.startswith(BLOB_MARK):
+        return str(orjson.loads(text)["$blob"])
+    return None
+
+
+def check_text(value: str, field: str, limit: int) -> str:
+    """Return ``value`` when it can be stored as a name of at most ``limit`` characters."""
+    if not isinstance(value, str):
+        raise InvalidInput(field, f"must be text, not {type(value).__name__}")
+    if not value:
+        raise InvalidInput(field, "must not be empty")
+    if len(value) > limit:
+        raise InvalidInput(field, f"has {len(value)} characters, and may have {limit}")
+    if (problem := _text_problem(value)) is not None:
+        raise InvalidInput(field, problem)
+    return value
+
+
+def _refuse(value: object) -> Json:
+    raise TypeError(type(value).__name__)
+
+
+def _text_problem(text: str) -> str | None:
+    if "\x00" in text:
+        return "has a NUL character, which PostgreSQL cannot store"
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            return "has a lone surrogate, which is not valid Unicode"
+    return None
+
+
+def _explain(value: Json, field: str) -> None:
+    """Raise `InvalidInput` for the first place in ``value`` that cannot be stored; return when there is none."""
+    stack: list[tuple[Json, str, int]] = [(value, field, 0)]
+    while stack:
+        item, path, depth = stack.pop()
+        if depth > MAX_DEPTH:
+            raise InvalidInput(field, f"is nested deeper than {MAX_DEPTH} levels")
+        if item is None or item is True or item is False:
+            continue
+        if isinstance(item, str):
+            if (problem := _text_problem(item)) is not None:
+                raise InvalidInput(path, problem)
+        elif isinstance(item, int):
+            if not _INT_MIN <= item <= _INT_MAX:
+                raise InvalidInput(path, "is an integer beyond 64 bits; send it as text")
+        elif isinstance(item, float):
+            if not math.isfinite(item):
+                raise InvalidInput(path, f"is {item}, which JSON does not have")
+        elif isinstance(item, dict):
+            for key, entry in item.items():
+                if not isinstance(key, str):
+                    raise InvalidInput(path, f"has the key {key!r}, and keys must be text")
+                if (problem := _text_problem(key)) is not None:
+                    raise InvalidInput(path, f"has a key that {problem}")
+                stack.append((entry, f"{path}.{key}", depth + 1))
+        elif isinstance(item, (list, tuple)):
+            stack.extend((entry, f"{path}[{index}]", depth + 1) for index, entry in enumerate(item))
+        elif type(item).__name__ not in ("datetime", "date", "time", "UUID") and not hasattr(
+            item, "__dataclass_fields__"
+        ):
+            raise InvalidInput(path, f"is of type {type(item).__name__}, which is not JSON")

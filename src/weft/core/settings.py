@@ -1,0 +1,210 @@
+"""Settings: one frozen object, read from arguments over ``WEFT_*`` variables over a TOML file."""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from weft.core.errors import InvalidSetting, did_you_mean
+
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
+_SIZES = {"": 1, "b": 1, "kib": 1024, "mib": 1024**2, "gib": 1024**3}
+
+
+def parse_duration(text: object) -> timedelta:
+    """Read a duration: ``30d``, ``1.5h``, ``10m``, ``3s``, ``250ms`` or a number of seconds."""
+    if isinstance(text, timedelta):
+        return text
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|w)?", str(text).strip())
+    if not match:
+        raise ValueError(f"{text!r} is not a duration; write for example 30d, 1.5h, 10m, 3s or a number of seconds")
+    return timedelta(seconds=float(match[1]) * _UNITS[match[2] or "s"])
+
+
+def parse_size(text: object) -> int:
+    """Read a number of bytes: ``262144``, ``256KiB`` or ``64MiB``."""
+    match = re.fullmatch(r"(\d+)\s*([a-zA-Z]*)", str(text).strip())
+    if not match or match[2].lower() not in _SIZES:
+        raise ValueError(f"{text!r} is not a size; write for example 262144, 256KiB or 64MiB")
+    return int(match[1]) * _SIZES[match[2].lower()]
+
+
+def parse_flag(text: object) -> bool:
+    """Read ``true`` or ``false`` and their usual spellings."""
+    word = str(text).strip().lower()
+    if word not in ("1", "0", "true", "false", "yes", "no", "on", "off"):
+        raise ValueError(f"{text!r} is neither true nor false")
+    return word in ("1", "true", "yes", "on")
+
+
+def parse_count(text: object) -> int:
+    """Read a whole number above zero."""
+    if not re.fullmatch(r"[1-9]\d{0,9}", str(text).strip()):
+        raise ValueError(f"{text!r} is not a whole number above zero")
+    return int(str(text))
+
+
+def _choice(*words: str) -> Callable[[object], str]:
+    def parse(text: object) -> str:
+        if text not in words:
+            raise ValueError(f"{text!r} is not one of {', '.join(words)}")
+        return str(text)
+
+    return parse
+
+
+def _setting(default: Any, parse: Callable[[object], Any], doc: str) -> Any:
+    return field(default=default, metadata={"parse": parse, "doc": doc})
+
+
+def _path(text: object) -> Path:
+    return Path(str(text)).expanduser().absolute()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """All settings, each with its default.
+
+    Example::
+
+        settings = Settings.load(database_url="postgresql://localhost/app")
+    """
+
+    home: Path | None = _setting(
+        None, _path, "folder of the embedded PostgreSQL, blobs and logs; by default the user's data folder"
+    )
+    database_url: str | None = _setting(
+        None, str, "a PostgreSQL 15 or later; by default an embedded PostgreSQL is started under WEFT_HOME"
+    )
+    listen_url: str | None = _setting(
+        None, str, "a direct connection for LISTEN when WEFT_DATABASE_URL leads through a transaction pooler"
+    )
+    pooler: str = _setting(
+        "none",
+        _choice("none", "transaction"),
+        "`transaction` when WEFT_DATABASE_URL leads through a transaction pooler",
+    )
+    postgres_user: str | None = _setting(
+        None, str, "the user as which root runs the embedded PostgreSQL; by default `weft` if it exists, else `nobody`"
+    )
+    org: str = _setting("default", str, "the org that calls belong to")
+    actor: str | None = _setting(
+        None, str, "who acts, as recorded with each act; by default the user of the operating system"
+    )
+    blob_url: str | None = _setting(None, str, "where large values are kept: a folder; by default WEFT_HOME/blobs")
+    inline_limit: int = _setting(
+        256 * 1024, parse_size, "params and outputs above this size go to the blob storage and are fetched by reference"
+    )
+    value_limit: int = _setting(64 * 1024**2, parse_size, "params and outputs above this size are refused")
+    log_dir: Path | None = _setting(None, _path, "folder of the tasks' logs; by default WEFT_HOME/logs")
+    log_limit: int = _setting(10 * 1024**2, parse_size, "a task's log is cut with a marker beyond this size")
+    log_upload: bool = _setting(False, parse_flag, "copy a log to the blob storage when its attempt ends")
+    retention: timedelta = _setting(timedelta(days=30), parse_duration, "how long finished tasks and logs are kept")
+    idempotency_ttl: timedelta = _setting(
+        timedelta(days=7), parse_duration, "how long an idempotency key outlives its task"
+    )
+    no_handler_timeout: timedelta = _setting(
+        timedelta(minutes=10),
+        parse_duration,
+        "a task fails with `no_handler` when no live worker has known its handler for this long",
+    )
+    profile: str = _setting(
+        "standard",
+        _choice("standard", "fast"),
+        "`fast` notices a dead worker within 3 s instead of 15 s, for more heartbeats",
+    )
+    worker_concurrency: int = _setting(100, parse_count, "how many tasks a worker process runs at once")
+    worker_heartbeat_interval: timedelta | None = _setting(
+        None, parse_duration, "time between heartbeats; by default 3 s, in the fast profile 0.5 s"
+    )
+    worker_timeout: timedelta | None = _setting(
+        None,
+        parse_duration,
+        "a worker without a heartbeat for this long is lost; by default 10 s, in the fast profile 2 s",
+    )
+    worker_poll_interval: timedelta = _setting(
+        timedelta(seconds=5), parse_duration, "how often an idle worker looks for work that no notification told it of"
+    )
+    worker_task_timeout: timedelta = _setting(
+        timedelta(hours=1), parse_duration, "an attempt of a task without a timeout of its own is ended after this time"
+    )
+    worker_max_attempts: int = _setting(3, parse_count, "how often a task without `max_attempts` is attempted")
+    worker_crash_limit: int = _setting(
+        3, parse_count, "a task is dead after it was running this often when its worker or process died"
+    )
+    worker_shutdown_grace: timedelta = _setting(
+        timedelta(seconds=30), parse_duration, "how long running tasks may go on after SIGTERM"
+    )
+
+    @classmethod
+    def load(cls, environ: Mapping[str, str] | None = None, **arguments: Any) -> Settings:
+        """Read the settings; arguments win over the environment, which wins over the TOML file."""
+        environ = os.environ if environ is None else environ
+        values = _read_file(environ)
+        values.update(_read_environment(environ))
+        if "database_url" not in values and (url := _url_from_postgres_variables(environ)):
+            values["database_url"] = (url, "POSTGRES_HOST")
+        values.update({name: (value, name) for name, value in arguments.items() if value is not None})
+        parsed = {}
+        for name, (value, source) in values.items():
+            if name not in _PARSERS:
+                raise InvalidSetting(source, f"there is no such setting.{did_you_mean(name, _PARSERS)}")
+            try:
+                parsed[name] = _PARSERS[name](value)
+            except ValueError as problem:
+                raise InvalidSetting(source, str(problem)) from None
+        return cls(**parsed)
+
+    @property
+    def heartbeat_interval(self) -> timedelta:
+        """The time between two heartbeats, after the profile."""
+        return self.worker_heartbeat_interval or timedelta(seconds=0.5 if self.profile == "fast" else 3)
+
+    @property
+    def lease_time(self) -> timedelta:
+        """How long a heartbeat vouches for a worker, after the profile."""
+        return self.worker_timeout or timedelta(seconds=2 if self.profile == "fast" else 10)
+
+
+_PARSERS: dict[str, Callable[[object], Any]] = {f.name: f.metadata["parse"] for f in fields(Settings)}
+
+
+def _read_environment(environ: Mapping[str, str]) -> dict[str, tuple[object, str]]:
+    found = {}
+    for variable, value in environ.items():
+        if variable.startswith("WEFT_") and variable not in ("WEFT_CONFIG",) and value != "":
+            found[variable.removeprefix("WEFT_").lower()] = (value, variable)
+    return dict[str, tuple[object, str]](found)
+
+
+def _read_file(environ: Mapping[str, str]) -> dict[str, tuple[object, str]]:
+    named = environ.get("WEFT_CONFIG")
+    path = Path(named) if named else Path("weft.toml")
+    if not path.is_file():
+        if named:
+            raise InvalidSetting("WEFT_CONFIG", f"there is no file {named}")
+        return {}
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+    except tomllib.TOMLDecodeError as problem:
+        raise InvalidSetting(str(path), f"not valid TOML: {problem}") from None
+    return {name: (value, f"{name} in {path}") for name, value in document.items()}
+
+
+def _url_from_postgres_variables(environ: Mapping[str, str]) -> str | None:
+    """Build a URL from POSTGRES_HOST, _PORT, _USER, _PASSWORD and _DB, when a host is named."""
+    host = environ.get("POSTGRES_HOST")
+    if not host:
+        return None
+    user = quote(environ.get("POSTGRES_USER", "postgres"), safe="")
+    password = environ.get("POSTGRES_PASSWORD")
+    secret = f":{quote(password, safe='')}" if password else ""
+    database = quote(environ.get("POSTGRES_DB", "postgres"), safe="")
+    return f"postgresql://{user}{secret}@{host}:{environ.get('POSTGRES_PORT', '5432')}/{database}"

@@ -1,0 +1,30 @@
+"""What a handler raises to tell the engine how its attempt ended."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+
+class Snooze(Exception):
+    """Put the task back for a while; the attempt does not count as a failure.
+
+    Example::
+
+        if not report_is_ready():
+            raise weft.Snooze(60)
+    """
+
+    def __init__(self, delay: float | timedelta) -> None:
+        self.delay = delay if isinstance(delay, timedelta) else timedelta(seconds=delay)
+        if self.delay < timedelta(0):
+            raise ValueError(f"a task cannot be snoozed for a negative time ({delay})")
+        super().__init__(f"snoozed for {self.delay}")
+
+
+class NonRetryable(Exception):
+    """The task cannot succeed, so it is ``failed`` at once, without further attempts.
+
+    Example::
+
+        raise weft.NonRetryable("this customer was deleted")
+    """

@@ -1,0 +1,113 @@
+"""The states of a task and the verbs that move between them: the one table that SQL, docs and tests follow."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class TaskState(StrEnum):
+    """Where a task is in its life."""
+
+    PENDING = "pending"
+    SCHEDULED = "scheduled"
+    READY = "ready"
+    DISPATCHED = "dispatched"
+    CLAIMED = "claimed"
+    RUNNING = "running"
+    WAITING = "waiting"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    DEAD = "dead"
+    SKIPPED = "skipped"
+    CANCELLED = "cancelled"
+
+    @property
+    def is_final(self) -> bool:
+        """Whether no verb but ``replay`` leads out of this state."""
+        return self in FINAL
+
+
+class WorkerState(StrEnum):
+    """What is known of a worker process."""
+
+    ACTIVE = "active"
+    IDLE = "idle"
+    STOPPED = "stopped"
+    LOST = "lost"
+
+
+class OutboxState(StrEnum):
+    """Where an outbox row is on its way out."""
+
+    PENDING = "pending"
+    PROCESSING = "processing"
+    DONE = "done"
+    FAILED = "failed"
+
+
+FINAL = frozenset({TaskState.COMPLETED, TaskState.FAILED, TaskState.DEAD, TaskState.SKIPPED, TaskState.CANCELLED})
+LIVE = frozenset(TaskState) - FINAL
+HELD = frozenset({TaskState.DISPATCHED, TaskState.CLAIMED, TaskState.RUNNING})
+
+DESCRIPTIONS = {
+    TaskState.PENDING: "waits for other tasks, for a slot of its concurrency key, or for its job",
+    TaskState.SCHEDULED: "waits for a time: a delay, a retry or a snooze",
+    TaskState.READY: "can be claimed now",
+    TaskState.DISPATCHED: "handed to an outside runtime",
+    TaskState.CLAIMED: "taken from an outside runtime, not started",
+    TaskState.RUNNING: "a worker runs an attempt",
+    TaskState.WAITING: "waits for an event or a person",
+    TaskState.COMPLETED: "ended with an output",
+    TaskState.FAILED: "ended at once by an error that no retry can mend",
+    TaskState.DEAD: "ended after its last attempt: in the dead letter",
+    TaskState.SKIPPED: "ended without running, because its branch was not taken",
+    TaskState.CANCELLED: "ended by a person or a program",
+}
+
+
+@dataclass(frozen=True)
+class Transition:
+    """One verb: the states it leads from, the state it leads to, and what it means."""
+
+    verb: str
+    sources: frozenset[TaskState]
+    target: TaskState
+    meaning: str
+
+
+def _verb(verb: str, sources: str, target: str, meaning: str) -> Transition:
+    return Transition(verb, frozenset(map(TaskState, sources.split())), TaskState(target), meaning)
+
+
+_ANY_LIVE = " ".join(sorted(LIVE))
+
+TRANSITIONS: tuple[Transition, ...] = (
+    _verb("release", "pending", "ready", "the last thing it waited for has ended"),
+    _verb("admit", "pending", "ready", "a slot of its concurrency key is free"),
+    _verb("stage", "scheduled", "ready", "its time has come"),
+    _verb("park", "scheduled", "pending", "its time has come, but its concurrency key is full"),
+    _verb("claim", "ready", "running", "a worker with a free slot took it"),
+    _verb("dispatch", "ready", "dispatched", "handed to an outside runtime"),
+    _verb("take", "dispatched", "claimed", "an outside runtime took it"),
+    _verb("start", "claimed", "running", "the outside runtime began"),
+    _verb("hand_back", "claimed running", "ready", "not begun, and the worker stops"),
+    _verb("complete", "running", "completed", "the handler returned"),
+    _verb("fail", "running", "failed", "the handler raised what no retry can mend"),
+    _verb("retry_later", "running dispatched", "scheduled", "the attempt failed, another is due later"),
+    _verb("snooze", "running dispatched", "scheduled", "the handler asked for a later time"),
+    _verb("decline", "running", "scheduled", "this worker does not know the handler"),
+    _verb("bury", "running dispatched", "dead", "the last attempt failed, timed out or crashed"),
+    _verb("rescue", "claimed running", "ready", "the lease of its worker lapsed"),
+    _verb("skip", "pending ready", "skipped", "its branch was not taken"),
+    _verb("cancel", _ANY_LIVE, "cancelled", "a person or a program ended it"),
+    _verb("answer", "waiting", "completed", "the event or the person answered"),
+    _verb("replay", "failed dead cancelled", "ready", "an operator sends it round again, in a new generation"),
+)
+
+BY_VERB = {transition.verb: transition for transition in TRANSITIONS}
+
+
+def sources_of(verb: str) -> frozenset[TaskState]:
+    """Return the states from which ``verb`` may be applied."""
+    return BY_VERB[verb].sources

@@ -1,0 +1,193 @@
+"""A database: its address, and one pool of connections per process."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import parse_qs, urlsplit, urlunsplit
+
+import asyncpg
+
+from weft.core.errors import DatabaseUnavailable, InvalidSetting, SchemaOutdated
+from weft.core.settings import Settings
+
+if TYPE_CHECKING:
+    from asyncpg import Connection
+    from asyncpg.pool import PoolConnectionProxy
+
+    type_Connection = Connection[asyncpg.Record] | PoolConnectionProxy[asyncpg.Record]
+
+T = TypeVar("T")
+
+POOL_SIZE = 8
+CONNECT_TIMEOUT = 10.0
+_RETRIED = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError)
+_RETRIES = 10
+
+# What asyncpg and the operating system raise when the way to the server is broken, not the statement.
+CONNECTION_ERRORS = (
+    OSError,
+    asyncpg.PostgresConnectionError,
+    asyncpg.InterfaceError,
+    asyncpg.CannotConnectNowError,
+    asyncpg.AdminShutdownError,
+    asyncpg.CrashShutdownError,
+    asyncpg.TooManyConnectionsError,
+    asyncpg.ReadOnlySQLTransactionError,
+    asyncpg.IdleSessionTimeoutError,
+)
+
+
+def redacted(url: str) -> str:
+    """Return ``url`` without its password."""
+    parts = urlsplit(url)
+    if parts.password is None:
+        return url
+    host = parts.netloc.rpartition("@")[2]
+    return urlunsplit(parts._replace(netloc=f"{parts.username or ''}:***@{host}"))
+
+
+class Database:
+    """One PostgreSQL database, reached through a pool, or past a pooler.
+
+    Example::
+
+        async with Database.opened(settings) as database, database.transaction() as conn:
+            await conn.execute("select 1")
+    """
+
+    def __init__(self, url: str, settings: Settings) -> None:
+        if urlsplit(url).scheme not in ("postgresql", "postgres"):
+            raise InvalidSetting("WEFT_DATABASE_URL", "must begin with postgresql://")
+        self.url = url
+        self.settings = settings
+        self.through_pooler = settings.pooler == "transaction"
+        # Without a direct way there is no LISTEN behind a pooler: polling is the truth anyway.
+        self.listen_url = settings.listen_url if self.through_pooler else (settings.listen_url or url)
+        self._pool: asyncpg.Pool[asyncpg.Record] | None = None
+
+    @classmethod
+    @asynccontextmanager
+    async def opened(cls, settings: Settings, *, migrate: bool | None = None) -> AsyncIterator[Database]:
+        """Reach the database of ``settings``, starting and upgrading the embedded one when there is no other."""
+        database = await cls.open(settings, migrate=migrate)
+        try:
+            yield database
+        finally:
+            await database.close()
+
+    @classmethod
+    async def open(cls, settings: Settings, *, migrate: bool | None = None) -> Database:
+        """Like `opened`, for a holder that closes it later."""
+        is_embedded = settings.database_url is None
+        if settings.database_url is None:
+            from weft.db import embedded
+
+            url = (await embedded.ensure_running(settings)).url
+        else:
+            url = settings.database_url
+        database = cls(url, settings)
+        try:
+            await database._require_schema(upgrade=is_embedded if migrate is None else migrate)
+        except BaseException:
+            await database.close()
+            raise
+        return database
+
+    async def _require_schema(self, *, upgrade: bool) -> None:
+        from weft.db import revisions
+
+        async with self.acquire() as conn:
+            found = await revisions.current(conn)
+        needed = revisions.head()
+        if found == needed:
+            return
+        if not upgrade or (found is not None and found > needed):
+            raise SchemaOutdated(found, needed)
+        from weft.db import migrate
+
+        await migrate.upgrade(self.listen_url or self.url)
+
+    async def connect(self, url: str | None = None, **options: Any) -> Connection[asyncpg.Record]:
+        """Open a connection of one's own, outside the pool."""
+        target = url or self.url
+        try:
+            return await asyncpg.connect(
+                target, timeout=CONNECT_TIMEOUT, **{**self._options(target == self.url), **options}
+            )
+        except (*CONNECTION_ERRORS, TimeoutError) as problem:
+            raise DatabaseUnavailable(redacted(target), str(problem) or type(problem).__name__) from problem
+        except asyncpg.PostgresError as problem:
+            raise DatabaseUnavailable(redacted(target), str(problem)) from problem
+
+    def _options(self, pooled_url: bool = True) -> dict[str, Any]:
+        options: dict[str, Any] = {}
+        if "application_name" not in parse_qs(urlsplit(self.url).query):
+            options["server_settings"] = {"application_name": "weft"}
+        if self.through_pooler and pooled_url:
+            options["statement_cache_size"] = 0
+        return options
+
+    @asynccontextmanager
+    async def acquire(self) -> AsyncIterator[type_Connection]:
+        """Lend a connection from the pool; behind a transaction pooler it comes inside a transaction."""
+        pool = await self._opened_pool()
+        try:
+            conn = await pool.acquire(timeout=CONNECT_TIMEOUT)
+        except (*CONNECTION_ERRORS, TimeoutError, asyncpg.PostgresError) as problem:
+            raise DatabaseUnavailable(redacted(self.url), str(problem) or type(problem).__name__) from problem
+        try:
+            if self.through_pooler:
+                async with conn.transaction():
+                    yield conn
+            else:
+                yield conn
+        finally:
+            await pool.release(conn)
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[type_Connection]:
+        """Lend a connection inside a transaction."""
+        async with self.acquire() as conn:
+            if self.through_pooler:
+                yield conn
+            else:
+                async with conn.transaction():
+                    yield conn
+
+    async def run(self, verb: Callable[[type_Connection], Awaitable[T]]) -> T:
+        """Run ``verb`` in a transaction, again when PostgreSQL broke a deadlock or a conflict by ending it."""
+        for attempt in range(_RETRIES):
+            try:
+                async with self.transaction() as conn:
+                    return await verb(conn)
+            except _RETRIED:
+                if attempt == _RETRIES - 1:
+                    raise
+                await asyncio.sleep(random.uniform(0, 0.01 * 2**attempt))
+        raise AssertionError("unreachable")
+
+    async def _opened_pool(self) -> asyncpg.Pool[asyncpg.Record]:
+        if self._pool is None:
+            self._pool = asyncpg.create_pool(
+                self.url,
+                min_size=0,
+                max_size=POOL_SIZE,
+                max_inactive_connection_lifetime=60.0,
+                timeout=CONNECT_TIMEOUT,
+                **self._options(),
+            )
+        await self._pool  # connects nothing yet, and returns at once when it was awaited before
+        return self._pool
+
+    async def close(self) -> None:
+        """Close the pool; connections in use are ended after a moment."""
+        if self._pool is not None:
+            pool, self._pool = self._pool, None
+            try:
+                await asyncio.wait_for(pool.close(), 5)
+            except (TimeoutError, *CONNECTION_ERRORS):
+                pool.terminate()

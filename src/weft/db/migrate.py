@@ -1,0 +1,118 @@
+"""Moves the schema between revisions by Alembic, safe when many processes try at once."""
+
+from __future__ import annotations
+
+import io
+from contextlib import redirect_stdout
+from importlib import resources
+from typing import Any
+
+import asyncpg
+import sqlalchemy as sa
+from alembic import command, context, op
+from alembic.config import Config
+from alembic.script import ScriptDirectory
+from alembic.util import CommandError
+from sqlalchemy.ext.asyncio import create_async_engine
+from sqlalchemy.pool import NullPool
+
+from weft.core.errors import DatabaseUnavailable, InvalidInput, OperatorError, did_you_mean
+from weft.db.database import CONNECTION_ERRORS, redacted
+from weft.db.revisions import SCHEMA, VERSION_TABLE, all_revisions
+from weft.db.statements import Statements
+
+LOCK_TIMEOUT = "10s"
+_LOCK = 7_238_415_001
+
+
+class MigrationBlocked(OperatorError):
+    """Somebody holds a lock that the migration needs."""
+
+    code = "migration_blocked"
+
+    def __init__(self) -> None:
+        super().__init__(
+            f"the migration waited {LOCK_TIMEOUT} for a lock and gave up, nothing is changed: "
+            "end the long transactions on the weft schema (see pg_stat_activity) and run it again"
+        )
+
+
+def apply_sql(file: str) -> None:
+    """Execute the statements of ``migrations/sql/<file>`` in order, or print them in ``--sql`` mode."""
+    for statement in Statements("weft.db.migrations", f"sql/{file}").texts.values():
+        if context.is_offline_mode():
+            op.execute(statement.replace(":", r"\:"))
+        else:
+            op.get_bind().exec_driver_sql(statement)
+
+
+async def upgrade(url: str, revision: str = "head") -> None:
+    """Bring the database up to ``revision``."""
+    await _run(url, lambda config: command.upgrade(config, _known(revision)))
+
+
+async def downgrade(url: str, revision: str) -> None:
+    """Bring the database back to ``revision``; ``base`` drops everything."""
+    await _run(url, lambda config: command.downgrade(config, _known(revision)))
+
+
+def sql_of_upgrade(revision: str = "head") -> str:
+    """Return the SQL of an upgrade from nothing, without touching a database."""
+    buffer = io.StringIO()
+    config = _config()
+    config.attributes["output"] = buffer
+    with redirect_stdout(buffer):
+        command.upgrade(config, _known(revision), sql=True)
+    return buffer.getvalue()
+
+
+def history() -> list[tuple[str, str]]:
+    """Return each revision with its title, newest first."""
+    script = ScriptDirectory.from_config(_config())
+    return [(step.revision, step.doc) for step in script.walk_revisions()]
+
+
+def _known(revision: str) -> str:
+    names = (*all_revisions(), "head", "base")
+    if revision not in names:
+        raise InvalidInput("revision", f"there is no revision {revision!r}.{did_you_mean(revision, names)}")
+    return revision
+
+
+def _config() -> Config:
+    config = Config()
+    config.set_main_option("script_location", str(resources.files("weft.db") / "migrations").replace("%", "%%"))
+    config.set_main_option("path_separator", "os")
+    return config
+
+
+async def _run(url: str, step: Any) -> None:
+    def locked(connection: sa.Connection) -> None:
+        connection.exec_driver_sql(f"set local lock_timeout = '{LOCK_TIMEOUT}'")
+        connection.exec_driver_sql(f"select pg_advisory_xact_lock({_LOCK})")
+        connection.exec_driver_sql(f"create schema if not exists {SCHEMA}")
+        config = _config()
+        config.attributes["connection"] = connection
+        step(config)
+
+    async def connect() -> Any:
+        # asyncpg reads the URL itself: SQLAlchemy would not understand all that it may contain.
+        return await asyncpg.connect(url, timeout=10)
+
+    engine = create_async_engine("postgresql+asyncpg://", poolclass=NullPool, async_creator=connect)
+    try:
+        async with engine.begin() as connection:
+            await connection.run_sync(locked)
+    except CONNECTION_ERRORS as problem:
+        raise DatabaseUnavailable(redacted(url), str(problem)) from problem
+    except sa.exc.DBAPIError as problem:
+        if "LockNotAvailable" in str(problem.orig):
+            raise MigrationBlocked() from problem
+        raise OperatorError(f"the migration failed, nothing is changed: {problem.orig}") from problem
+    except CommandError as problem:
+        raise OperatorError(f"the migration failed, nothing is changed: {problem}") from problem
+    finally:
+        await engine.dispose()
+
+
+__all__ = ["SCHEMA", "VERSION_TABLE", "apply_sql", "downgrade", "history", "sql_of_upgrade", "upgrade"]

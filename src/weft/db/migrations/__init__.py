@@ -1,0 +1,1 @@
+"""The schema of the database and its revisions, applied by Alembic."""

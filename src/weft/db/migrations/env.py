@@ -1,0 +1,24 @@
+"""Alembic's entry: runs the revisions on the connection that `weft.db.migrate` hands in, or prints their SQL."""
+
+from alembic import context
+
+from weft.db.migrate import SCHEMA, VERSION_TABLE
+
+if context.is_offline_mode():
+    context.configure(
+        dialect_name="postgresql",
+        literal_binds=True,
+        version_table=VERSION_TABLE,
+        version_table_schema=SCHEMA,
+        output_buffer=context.config.attributes.get("output"),
+    )
+    with context.begin_transaction():
+        context.execute(f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}")
+        context.run_migrations()
+else:
+    context.configure(
+        connection=context.config.attributes["connection"],
+        version_table=VERSION_TABLE,
+        version_table_schema=SCHEMA,
+    )
+    context.run_migrations()

@@ -1,0 +1,1 @@
+"""The durable queue: tasks, their leases and outcomes, limits, workers, leadership and the outbox."""

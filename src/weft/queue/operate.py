@@ -1,0 +1,58 @@
+"""What an operator does to tasks: cancel, replay, purge."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from weft.core.errors import NotFound, StateConflict
+from weft.core.states import HELD, sources_of
+from weft.db.statements import Statements
+
+if TYPE_CHECKING:
+    from weft.db.database import type_Connection
+
+SQL = Statements("weft.queue", "sql/task.sql")
+
+
+async def cancel(
+    conn: type_Connection, org_id: int, task_ids: Sequence[int], reason: str, actor: str | None
+) -> set[int]:
+    """Cancel the tasks that have not ended and tell the workers that run them; return those for which it landed."""
+    await conn.fetch(SQL.lock_live, list(task_ids))
+    rows = await conn.fetch(SQL.cancel, org_id, list(task_ids), reason, actor)
+    # Whoever was admitted by its key, running or still ready, gives its slot back.
+    keyed = [row for row in rows if row["concurrency_key"] is not None and row["state"] in ("ready", *HELD)]
+    if keyed:
+        await conn.execute(SQL.free_slots, [r["queue_id"] for r in keyed], [r["concurrency_key"] for r in keyed])
+    for row in rows:
+        if row["worker_id"] is not None:
+            await conn.execute(SQL.tell_cancelled, row["worker_id"], row["id"])
+    return {row["id"] for row in rows}
+
+
+async def replay(conn: type_Connection, org_id: int, task_ids: Sequence[int], actor: str | None) -> dict[int, int]:
+    """Send tasks round again in a new generation; return those for which it landed, each with its queue."""
+    await conn.fetch(SQL.lock_done, list(task_ids))
+    rows = await conn.fetch(SQL.replay, org_id, list(task_ids), actor)
+    keyed = [row["id"] for row in rows if row["concurrency_key"] is not None]
+    if keyed:
+        await conn.execute(SQL.take_slots, sorted(keyed))
+    return {row["id"]: row["queue_id"] for row in rows}
+
+
+async def explain_refusal(conn: type_Connection, org_id: int, verb: str, task_id: int) -> Exception:
+    """Return the error that says why ``verb`` did not land on a task."""
+    for _, state in await conn.fetch(SQL.states_of, org_id, [task_id]):
+        return StateConflict(verb, task_id, state, sources_of(verb))
+    return NotFound("task", task_id)
+
+
+async def purge(
+    conn: type_Connection, org_id: int, older_than: timedelta, queue_id: int | None, task_ids: Sequence[int] | None,
+    limit: int,
+) -> int:  # fmt: skip
+    """Remove at most ``limit`` dead letters; return how many."""
+    ids = None if task_ids is None else list(task_ids)
+    return len(await conn.fetch(SQL.purge, org_id, older_than, queue_id, ids, limit))

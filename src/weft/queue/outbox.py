@@ -1,0 +1,111 @@
+"""The outbox: effects that are committed with what caused them, and carried out afterwards at least once."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from weft.core.json import encode
+from weft.db.statements import Statements
+
+if TYPE_CHECKING:
+    from weft.db.database import Database, type_Connection
+
+SQL = Statements("weft.queue", "sql/outbox.sql")
+MAX_ATTEMPTS = 20
+FROM_NEWEST = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class OutboxRow:
+    """One effect and how far it has come."""
+
+    id: int
+    kind: str
+    ordering_key: str | None
+    payload: Any
+    state: str
+    available_at: datetime
+    attempts: int
+    last_error: str | None
+    created_at: datetime
+    processed_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What a sink is given to carry out; it may come twice, with the same id."""
+
+    id: int
+    org_id: int
+    kind: str
+    payload: Any
+    attempt: int
+    actor: str | None
+
+
+Sink = Callable[[Effect], Awaitable[None]]
+
+
+async def add(
+    conn: type_Connection, org_id: int, kind: str, payload: Any, *, ordering_key: str | None = None,
+    actor: str | None = None,
+) -> int:  # fmt: skip
+    """Add an effect in the caller's transaction; effects of one ordering key are carried out in order."""
+    return int(await conn.fetchval(SQL.add, org_id, kind, encode(payload, "payload"), ordering_key, actor))
+
+
+async def drain(database: Database, worker_id: int, sinks: Mapping[str, Sink], limit: int = 100) -> int:
+    """Carry out at most ``limit`` due effects of the kinds that have a sink; return how many were tried."""
+    if not sinks:
+        return 0
+    rows = await database.run(lambda conn: conn.fetch(SQL.claim, worker_id, sorted(sinks), limit))
+    for row in sorted(rows, key=lambda row: row["id"]):
+        effect = Effect(
+            row["id"], row["org_id"], row["kind"], orjson.loads(row["payload"]), row["attempts"], row["actor"]
+        )
+        try:
+            await sinks[effect.kind](effect)
+        except Exception as problem:  # noqa: BLE001  the boundary to a sink's code: recorded with the row
+            await _failed(database, worker_id, effect, f"{type(problem).__name__}: {problem}"[:2000])
+        else:
+            async with database.transaction() as conn:
+                await conn.execute(SQL.done, effect.id, worker_id)
+    return len(rows)
+
+
+async def rescue(conn: type_Connection) -> int:
+    """Give back effects that a worker took and did not finish; return how many."""
+    return len(await conn.fetch(SQL.rescue))
+
+
+async def replay(conn: type_Connection, org_id: int, ids: list[int] | None) -> int:
+    """Send failed effects round again; return how many."""
+    return len(await conn.fetch(SQL.replay, org_id, ids))
+
+
+async def prune(conn: type_Connection, older_than: timedelta) -> int:
+    """Forget effects that were carried out long ago; return how many."""
+    return len(await conn.fetch(SQL.prune, older_than))
+
+
+async def list_rows(
+    conn: type_Connection, org_id: int, *, state: str | None, kind: str | None, before: int | None, limit: int
+) -> list[OutboxRow]:
+    """Return effects, newest first."""
+    rows = await conn.fetch(SQL.list, org_id, FROM_NEWEST if before is None else before, state, kind, limit)
+    return [OutboxRow(**{**dict(row), "payload": orjson.loads(row["payload"])}) for row in rows]
+
+
+async def _failed(database: Database, worker_id: int, effect: Effect, error: str) -> None:
+    async with database.transaction() as conn:
+        if effect.attempt >= MAX_ATTEMPTS:
+            await conn.execute(SQL.fail, effect.id, worker_id, error)
+        else:
+            seconds = min(3600.0, 2.0 ** min(effect.attempt - 1, 12)) * random.uniform(0.8, 1.0)
+            await conn.execute(SQL.retry_later, effect.id, worker_id, timedelta(seconds=seconds), error)

@@ -1,0 +1,139 @@
+"""Queues themselves: made, listed, paused, limited."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from weft.core.errors import InvalidInput, NotFound, UnknownQueue
+from weft.core.json import check_text
+from weft.core.states import TaskState
+from weft.db.statements import Statements
+
+if TYPE_CHECKING:
+    from weft.db.database import type_Connection
+
+SQL = Statements("weft.queue", "sql/queue.sql")
+
+
+@dataclass(frozen=True, slots=True)
+class QueueInfo:
+    """A queue with what waits in it; ``rate`` is tasks ended per second over the last minute."""
+
+    name: str
+    paused: bool
+    max_running: int | None
+    max_running_per_key: int | None
+    tasks: dict[str, int]
+    depth: int
+    oldest_at: datetime | None
+    rate: float
+
+
+async def org_id(conn: type_Connection, slug: str) -> int:
+    """Return the id of an org."""
+    found = await conn.fetchval(SQL.org, slug)
+    if found is None:
+        raise NotFound("org", slug)
+    return int(found)
+
+
+async def ids(conn: type_Connection, org_id: int) -> dict[str, int]:
+    """Return the ids of an org's queues by name."""
+    return {row[0]: row[1] for row in await conn.fetch(SQL.ids, org_id)}
+
+
+async def create(conn: type_Connection, org_id: int, name: str, actor: str | None) -> bool:
+    """Make a queue; False when there is one of that name."""
+    check_text(name, "queue", 200)
+    if name.startswith("@"):
+        raise InvalidInput("queue", "names that begin with @ are kept for the engine")
+    return await conn.fetchval(SQL.create, org_id, name, actor) is not None
+
+
+async def pause(conn: type_Connection, org_id: int, name: str) -> int:
+    """Stop claims from a queue; what runs goes on. Returns the queue's id."""
+    return await _change(conn, SQL.pause, org_id, name)
+
+
+async def resume(conn: type_Connection, org_id: int, name: str) -> int:
+    """Let claims from a queue go on. Returns the queue's id."""
+    return await _change(conn, SQL.resume, org_id, name)
+
+
+async def limit(
+    conn: type_Connection, org_id: int, name: str, most: int | None, *, per_key: bool = False, key: str | None = None
+) -> int:
+    """Set how many tasks run at once in a queue, per concurrency key, or for one key; None lifts it."""
+    if most is not None and (type(most) is not int or not 0 < most < 2**31):
+        raise InvalidInput("max_running", "must be a whole number above zero; pause the queue to stop it")
+    if key is not None:
+        queue_id = await _change(conn, SQL.set_limit_of_key, org_id, name, check_text(key, "key", 500), most)
+    elif per_key:
+        queue_id = await _change(conn, SQL.set_limit_per_key, org_id, name, most)
+    else:
+        queue_id = await _change(conn, SQL.set_limit, org_id, name, most)
+    await admit(conn, queue_id)
+    return queue_id
+
+
+async def admit(conn: type_Connection, queue_id: int | None = None) -> set[int]:
+    """Admit tasks whose concurrency key has room; return their queues."""
+    waiting = await conn.fetch(SQL.waiting_keys, queue_id)
+    if not waiting:
+        return set()
+    woken = await conn.fetchval(SQL.admit, [row[0] for row in waiting], [row[1] for row in waiting])
+    return set(woken)
+
+
+async def lease_slots(conn: type_Connection, queue_id: int, worker_id: int, wanted: int, running: int) -> int | None:
+    """Lease up to ``wanted`` of a limited queue's slots to a worker, never fewer than it uses; None: no limit."""
+    most = await conn.fetchval(SQL.lock_queue, queue_id)
+    if most is None:
+        return None
+    return int(await conn.fetchval(SQL.acquire_slots, queue_id, worker_id, wanted, most, running))
+
+
+async def limits(conn: type_Connection, queue_ids: list[int]) -> dict[int, int | None]:
+    """Return the limits of queues."""
+    return {row[0]: row[1] for row in await conn.fetch(SQL.limits, queue_ids)}
+
+
+async def hint(conn: type_Connection, queue_ids: list[int]) -> None:
+    """Wake one worker per queue that is not saturated."""
+    await conn.execute(SQL.hint, queue_ids)
+
+
+async def list_queues(conn: type_Connection, org_id: int, name: str | None = None) -> list[QueueInfo]:
+    """Return the queues with their depths; counts every task that has not ended."""
+    rates = {row["name"]: row["ended"] / 60 for row in await conn.fetch(SQL.rates, org_id)}
+    found: dict[str, QueueInfo] = {}
+    for row in await conn.fetch(SQL.depths, org_id, name):
+        info = found.setdefault(
+            row["name"],
+            QueueInfo(
+                name=row["name"], paused=row["paused_at"] is not None, max_running=row["max_running"],
+                max_running_per_key=row["max_running_per_key"], tasks={}, depth=0, oldest_at=None,
+                rate=rates.get(row["name"], 0.0),
+            ),
+        )  # fmt: skip
+        if row["state"] is not None:
+            info.tasks[row["state"]] = row["tasks"]
+            if row["state"] == TaskState.READY:
+                object.__setattr__(info, "depth", row["tasks"])
+                object.__setattr__(info, "oldest_at", row["oldest_at"])
+    return list(found.values())
+
+
+async def _change(conn: type_Connection, statement: str, org_id: int, name: str, *values: object) -> int:
+    changed = await conn.fetchval(statement, org_id, name, *values)
+    if changed is None:
+        raise UnknownQueue(name, await ids(conn, org_id))
+    return int(changed)
+
+
+async def hint_by_name(conn: type_Connection, names: set[tuple[str, str]], ids: set[int], delayed: bool) -> None:
+    """Wake one worker per queue, given by org and name or by id; with ``delayed`` wake whoever stages."""
+    pairs = sorted(names)
+    await conn.execute(SQL.hint_by_name, [pair[0] for pair in pairs], [pair[1] for pair in pairs], sorted(ids), delayed)

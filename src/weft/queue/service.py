@@ -1,0 +1,69 @@
+"""The skeleton of a background service: a loop of bounded steps that can be kicked, started and stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from abc import ABC, abstractmethod
+
+logger = logging.getLogger("weft.service")
+
+
+class Service(ABC):
+    """A loop that does bounded batches of work.
+
+    ``start()`` returns when the loop is ready, ``run_once()`` does one batch and returns how much it did (tests call
+    it), ``stop()`` is idempotent and returns when the loop has ended.
+    """
+
+    name: str
+    interval: float
+
+    def __init__(self) -> None:
+        self._kicked = asyncio.Event()
+        self._loop: asyncio.Task[None] | None = None
+
+    @abstractmethod
+    async def run_once(self) -> int:
+        """Do one bounded batch of work and return how much was done."""
+
+    def pause_before_next(self, done: int) -> float:
+        """Return how long to rest after a batch in which ``done`` was done."""
+        return 0.0 if done else self.interval * random.uniform(0.9, 1.1)
+
+    async def start(self) -> None:
+        """Begin the loop."""
+        if self._loop is None:
+            self._loop = asyncio.create_task(self._run(), name=f"weft-{self.name}")
+
+    def kick(self) -> None:
+        """Let the loop look at once instead of after its rest."""
+        self._kicked.set()
+
+    async def stop(self) -> None:
+        """End the loop."""
+        if self._loop is not None:
+            loop, self._loop = self._loop, None
+            loop.cancel()
+            await asyncio.gather(loop, return_exceptions=True)
+
+    async def _run(self) -> None:
+        failures = 0
+        while True:
+            self._kicked.clear()
+            try:
+                rest = self.pause_before_next(await self.run_once())
+                failures = 0
+            except asyncio.CancelledError:
+                raise
+            except Exception as problem:  # noqa: BLE001  the service loop: recorded, and tried again after a while
+                failures += 1
+                rest = min(5.0, 0.1 * 2 ** min(failures, 6)) * random.uniform(0.5, 1.0)
+                logger.warning(
+                    "%s failed, next try in %.1f s: %s: %s", self.name, rest, type(problem).__name__, problem
+                )
+            try:
+                await asyncio.wait_for(self._kicked.wait(), max(rest, 0.0))
+            except TimeoutError:
+                continue

@@ -1,0 +1,54 @@
+-- name: add
+insert into weft.outbox (org_id, kind, payload, ordering_key, actor) values ($1, $2, $3, $4, $5) returning id;
+
+-- name: claim
+-- pending and due → processing; of an ordering key only the first that is not done.
+with due as materialized (
+  select o.id from weft.outbox o
+  where o.state = 'pending' and o.available_at <= weft.now() and o.kind = any ($2)
+    and (o.ordering_key is null or not exists (
+      select 1 from weft.outbox e where e.ordering_key = o.ordering_key and e.id < o.id and e.state <> 'done'))
+  order by o.available_at, o.id limit $3 for update skip locked
+)
+update weft.outbox o set state = 'processing', attempts = o.attempts + 1, worker_id = $1
+from due where o.id = due.id and o.state = 'pending'
+returning o.id, o.org_id, o.kind, o.payload, o.attempts, o.ordering_key, o.actor;
+
+-- name: done
+-- processing, by this worker.
+update weft.outbox o set state = 'done', processed_at = weft.now(), last_error = null
+where o.id = $1 and o.worker_id = $2 and o.state = 'processing' returning o.id;
+
+-- name: retry_later
+-- processing, by this worker → pending again after a while.
+update weft.outbox o set state = 'pending', available_at = weft.now() + $3::interval, last_error = $4, worker_id = null
+where o.id = $1 and o.worker_id = $2 and o.state = 'processing' returning o.id;
+
+-- name: fail
+-- processing, by this worker → failed.
+update weft.outbox o set state = 'failed', processed_at = weft.now(), last_error = $3
+where o.id = $1 and o.worker_id = $2 and o.state = 'processing' returning o.id;
+
+-- name: rescue
+-- processing by a worker that is gone → pending.
+update weft.outbox o set state = 'pending', worker_id = null
+where o.state = 'processing' and not exists (
+  select 1 from weft.worker w where w.id = o.worker_id and w.state in ('active', 'idle') and w.until > weft.now())
+returning o.id;
+
+-- name: list
+select o.id, o.kind, o.ordering_key, o.payload, o.state::text as state, o.available_at, o.attempts, o.last_error,
+  o.created_at, o.processed_at
+from weft.outbox o where o.org_id = $1 and o.id < $2 and ($3::text is null or o.state::text = $3)
+  and ($4::text is null or o.kind = $4)
+order by o.id desc limit $5;
+
+-- name: replay
+-- failed → pending, from its first attempt.
+update weft.outbox o set state = 'pending', attempts = 0, available_at = weft.now(), processed_at = null, worker_id = null
+where o.org_id = $1 and o.state = 'failed' and ($2::bigint[] is null or o.id = any ($2)) returning o.id;
+
+-- name: prune
+delete from weft.outbox o using (
+  select d.id from weft.outbox d where d.state = 'done' and d.processed_at < weft.now() - $1::interval order by d.id limit 1000
+) old where o.id = old.id returning o.id;

@@ -1,0 +1,88 @@
+-- name: create
+insert into weft.queue (org_id, name, actor) values ($1, $2, $3)
+on conflict (org_id, name) do nothing returning id;
+
+-- name: ids
+select q.name, q.id from weft.queue q where q.org_id = $1;
+
+-- name: limits
+select q.id, q.max_running from weft.queue q where q.id = any ($1);
+
+-- name: org
+select o.id from weft.org o where o.slug = $1;
+
+-- name: pause
+update weft.queue q set paused_at = coalesce(q.paused_at, weft.now()) where q.org_id = $1 and q.name = $2 returning q.id;
+
+-- name: resume
+update weft.queue q set paused_at = null where q.org_id = $1 and q.name = $2 returning q.id;
+
+-- name: set_limit
+update weft.queue q set max_running = $3 where q.org_id = $1 and q.name = $2 returning q.id;
+
+-- name: set_limit_per_key
+update weft.queue q set max_running_per_key = $3 where q.org_id = $1 and q.name = $2 returning q.id;
+
+-- name: set_limit_of_key
+insert into weft.key_slot as s (queue_id, key, max_running)
+select q.id, $3, $4 from weft.queue q where q.org_id = $1 and q.name = $2
+on conflict (queue_id, key) do update set max_running = excluded.max_running
+returning s.queue_id as id;
+
+-- name: waiting_keys
+-- Keys that have both a free slot and a task that waits for it; there are none but after a limit was raised.
+select s.queue_id, s.key from weft.key_slot s join weft.queue q on q.id = s.queue_id
+where ($1::bigint is null or s.queue_id = $1)
+  and s.held < coalesce(s.max_running, q.max_running_per_key, 2147483647)
+  and exists (select 1 from weft.task t where t.state = 'pending' and t.reason = 'concurrency_key'
+              and t.queue_id = s.queue_id and t.concurrency_key = s.key)
+order by 1, 2 limit 1000;
+
+-- name: admit
+-- Frees no slot, but looks again who may have one.
+select weft.free_slots($1, $2, 0);
+
+-- name: forget_idle_keys
+delete from weft.key_slot s using (
+  select i.queue_id, i.key from weft.key_slot i where i.held = 0 and i.max_running is null
+  order by 1, 2 limit 1000 for update skip locked
+) idle where s.queue_id = idle.queue_id and s.key = idle.key and s.held = 0
+returning 1;
+
+-- name: lock_queue
+-- First of two statements: the next one must see what whoever held this lock has written.
+select q.max_running from weft.queue q where q.id = $1 for no key update;
+
+-- name: acquire_slots
+-- Never grants more than max_running to all workers together; the queue's row is locked.
+with used as (
+  select coalesce(sum(s.slots), 0)::int as slots from weft.queue_slot s where s.queue_id = $1 and s.worker_id <> $2
+)
+insert into weft.queue_slot as s (queue_id, worker_id, slots)
+select $1, $2, greatest($5::int, least($3::int, $4::int - used.slots)) from used
+on conflict (queue_id, worker_id) do update set slots = excluded.slots
+returning s.slots;
+
+-- name: depths
+select q.name, q.paused_at, q.max_running, q.max_running_per_key, t.state::text as state, count(t.id)::bigint as tasks,
+  min(t.created_at) as oldest_at
+from weft.queue q left join weft.task t on t.queue_id = q.id
+where q.org_id = $1 and ($2::text is null or q.name = $2)
+group by q.id, q.name, t.state order by q.name;
+
+-- name: rates
+-- How many tasks of each queue ended lately: a range scan over the newest ids.
+select q.name, count(*)::bigint as ended from weft.task_done d join weft.queue q on q.id = d.queue_id
+where q.org_id = $1 and d.id >= weft.first_id_at(weft.now() - interval '10 minutes')
+  and d.ended_at >= weft.now() - interval '1 minute'
+group by q.name;
+
+-- name: hint
+select weft.hint($1);
+
+-- name: hint_by_name
+select weft.hint(array(
+  select q.id from weft.queue q join weft.org o on o.id = q.org_id join unnest($1::text[], $2::text[]) as n (org, name)
+    on o.slug = n.org and q.name = n.name
+  union select unnest($3::bigint[])
+)), case when $4 then weft.hint_stager() end;

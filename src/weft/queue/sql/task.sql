@@ -1,0 +1,205 @@
+-- name: enqueue
+-- Creates unless the idempotency key is known.
+select id, created from weft.enqueue($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14);
+
+-- name: known_keys
+-- Inserts the keys that are new; whoever inserts a key makes its task.
+insert into weft.idempotency_key (org_id, handler, key, task_id)
+select $1, r.handler, r.key, r.id from unnest($2::text[], $3::text[], $4::bigint[]) as r (handler, key, id)
+order by r.handler, r.key
+on conflict do nothing
+returning task_id;
+
+-- name: tasks_of_keys
+select k.handler, k.key, k.task_id from unnest($2::text[], $3::text[]) as r (handler, key)
+join weft.idempotency_key k on k.org_id = $1 and k.handler = r.handler and k.key = r.key;
+
+-- name: take_slots
+-- Only tasks that wait for nothing else.
+select weft.take_slots($1);
+
+-- name: finish_and_claim
+-- Guarded by worker, attempt and the state running.
+select lost, id, attempt, queue_id, rank, order_id, handler, params, max_attempts, failures, crashes, timeout,
+  heartbeat_timeout, retry, job_id
+from weft.finish_and_claim($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11);
+
+-- name: params_of
+select id, params from weft.params_of($1);
+
+-- name: postpone
+-- running or dispatched, by its worker and attempt → scheduled; the attempt is recorded.
+with moved as (
+  update weft.task t set
+    state = 'scheduled', due_at = weft.now() + r.delay, worker_id = null, expires_at = null, reason = r.reason,
+    failures = t.failures + r.counted::int
+  from unnest($2::bigint[], $3::int[], $4::interval[], $5::text[], $6::text[], $7::json[], $8::boolean[])
+    as r (id, attempt, delay, outcome, reason, error, counted)
+  where t.id = any ($2) and t.id = r.id and t.worker_id + 0 = $1 and t.attempt = r.attempt
+    and t.state in ('running', 'dispatched')
+  returning t.id, t.attempt, t.org_id, t.queue_id, t.concurrency_key, t.claimed_at, r.outcome, r.reason, r.error, t.due_at
+), recorded as (
+  insert into weft.attempt (task_id, attempt, org_id, worker_id, outcome, reason, started_at, ended_at, error)
+  select id, attempt, org_id, $1, outcome, reason, claimed_at, weft.now(), error from moved
+)
+select id, queue_id, concurrency_key, due_at from moved;
+
+-- name: end_unsuccessfully
+-- running or dispatched, by its worker and attempt → failed or dead; the attempt is recorded.
+with moved as (
+  delete from weft.task t
+  using unnest($2::bigint[], $3::int[], $4::text[], $5::text[], $6::text[], $7::json[])
+    as r (id, attempt, state, outcome, reason, error)
+  where t.id = any ($2) and t.id = r.id and t.worker_id + 0 = $1 and t.attempt = r.attempt
+    and t.state in ('running', 'dispatched')
+  returning t.*, r.state as new_state, r.outcome, r.reason as new_reason, r.error
+), kept as (
+  insert into weft.task_done (
+    id, org_id, queue_id, order_id, created_at, ended_at, state, attempt, rank, max_attempts, failures, crashes,
+    generation, handler, params, error, worker_id, claimed_at, job_id, timeout, heartbeat_timeout, retry,
+    concurrency_key, reason, actor)
+  select id, org_id, queue_id, order_id, created_at, weft.now(), new_state::weft.task_state, attempt, rank, max_attempts,
+    failures + 1, crashes, generation, handler, params, error, worker_id, claimed_at, job_id, timeout, heartbeat_timeout,
+    retry, concurrency_key, new_reason, actor
+  from moved
+), recorded as (
+  insert into weft.attempt (task_id, attempt, org_id, worker_id, outcome, reason, started_at, ended_at, error)
+  select id, attempt, org_id, $1, outcome, new_reason, claimed_at, weft.now(), error from moved
+)
+select id, queue_id, concurrency_key from moved;
+
+-- name: hand_back
+-- claimed or running, by its worker and attempt → ready; not counted.
+update weft.task t set state = 'ready', worker_id = null, expires_at = null
+from unnest($2::bigint[], $3::int[]) as r (id, attempt)
+where t.id = any ($2) and t.id = r.id and t.worker_id + 0 = $1 and t.attempt = r.attempt and t.state in ('claimed', 'running')
+returning t.id, t.queue_id;
+
+-- name: extend_expiry
+-- running, by its worker and attempt.
+update weft.task t set expires_at = weft.now() + t.heartbeat_timeout
+where t.id = $2 and t.worker_id + 0 = $1 and t.attempt = $3 and t.state = 'running'
+returning t.id;
+
+-- name: held_by
+-- What a worker holds by the database's account.
+select t.id, t.attempt, t.queue_id, t.rank, t.order_id, t.handler, t.params, t.max_attempts, t.failures, t.crashes,
+  t.timeout, t.heartbeat_timeout, t.retry, t.job_id
+from weft.task t where t.worker_id = $1 and t.state = 'running' order by t.id;
+
+-- name: free_slots
+select weft.free_slots($1, $2);
+
+-- name: cancel
+-- any state that is not final → cancelled; a running attempt is fenced by the row's absence.
+with moved as (
+  delete from weft.task t where t.id = any ($2) and t.org_id = $1 returning t.*
+), kept as (
+  insert into weft.task_done (
+    id, org_id, queue_id, order_id, created_at, ended_at, state, attempt, rank, max_attempts, failures, crashes,
+    generation, handler, params, worker_id, claimed_at, job_id, timeout, heartbeat_timeout, retry, concurrency_key,
+    reason, actor)
+  select id, org_id, queue_id, order_id, created_at, weft.now(), 'cancelled', attempt, rank, max_attempts, failures,
+    crashes, generation, handler, params, worker_id, claimed_at, job_id, timeout, heartbeat_timeout, retry,
+    concurrency_key, $3, $4
+  from moved
+), recorded as (
+  insert into weft.attempt (task_id, attempt, org_id, worker_id, outcome, reason, started_at, ended_at)
+  select id, attempt, org_id, worker_id, 'cancelled', $3, claimed_at, weft.now() from moved where worker_id is not null
+)
+select id, state::text as state, worker_id, queue_id, concurrency_key from moved;
+
+-- name: tell_cancelled
+select pg_notify('weft_worker_' || $1::bigint, 'cancel ' || $2::bigint);
+
+-- name: replay
+-- failed, dead or cancelled → ready (pending when it has a concurrency key, until a slot is taken), in a new generation.
+with moved as (
+  delete from weft.task_done d where d.id = any ($2) and d.org_id = $1 and d.state in ('failed', 'dead', 'cancelled')
+  returning d.*
+)
+insert into weft.task (
+  id, org_id, queue_id, order_id, created_at, state, attempt, rank, max_attempts, generation, handler, params, job_id,
+  timeout, heartbeat_timeout, retry, concurrency_key, actor)
+select id, org_id, queue_id, order_id, created_at,
+  case when concurrency_key is null then 'ready' else 'pending' end::weft.task_state, attempt, rank, max_attempts,
+  generation + 1, handler, params, job_id, timeout, heartbeat_timeout, retry, concurrency_key, $3
+from moved
+returning id, queue_id, concurrency_key;
+
+-- name: lock_live
+select t.id from weft.task t where t.id = any ($1) order by t.id for update;
+
+-- name: lock_done
+select d.id from weft.task_done d where d.id = any ($1) order by d.id for update;
+
+-- name: states_of
+-- What became of tasks, wherever they are.
+select t.id, t.state::text as state from weft.task t where t.id = any ($2) and t.org_id = $1
+union all
+select d.id, d.state::text from weft.task_done d where d.id = any ($2) and d.org_id = $1;
+
+-- name: ended_among
+select d.id from weft.task_done d where d.id = any ($1);
+
+-- name: purge
+-- failed or dead, ended before a moment.
+delete from weft.task_done d using (
+  select c.id from weft.task_done c
+  where c.state in ('failed', 'dead') and c.org_id = $1 and c.ended_at <= weft.now() - $2::interval
+    and ($3::bigint is null or c.queue_id = $3) and ($4::bigint[] is null or c.id = any ($4))
+  order by c.id limit $5
+) old where d.id = old.id
+returning d.id;
+
+-- name: show
+select t.* from weft.tasks t where t.org_id = $1 and t.id = $2;
+
+-- name: attempts
+select a.attempt, a.worker_id, a.outcome, a.reason, a.started_at, a.ended_at, a.error
+from weft.attempts a where a.org_id = $1 and a.task_id = $2 order by a.attempt;
+
+-- name: list_live
+-- Newest first below a key; filters that are null let everything pass.
+select t.id, t.state::text as state, t.reason, q.name as queue, t.handler, -t.rank as priority, t.attempt, t.failures,
+  t.max_attempts, t.worker_id, t.created_at, t.due_at, t.claimed_at, null::timestamptz as ended_at
+from weft.task t join weft.queue q on q.id = t.queue_id
+where t.org_id = $1 and t.id < $2 and ($3::bigint is null or t.queue_id = $3) and ($4::text is null or t.handler = $4)
+  and ($5::weft.task_state[] is null or t.state = any ($5))
+order by t.id desc limit $6;
+
+-- name: list_done
+select d.id, d.state::text as state, d.reason, q.name as queue, d.handler, -d.rank as priority, d.attempt, d.failures,
+  d.max_attempts, d.worker_id, d.created_at, null::timestamptz as due_at, d.claimed_at, d.ended_at
+from weft.task_done d join weft.queue q on q.id = d.queue_id
+where d.org_id = $1 and d.id < $2 and ($3::bigint is null or d.queue_id = $3) and ($4::text is null or d.handler = $4)
+  and ($5::weft.task_state[] is null or d.state = any ($5))
+order by d.id desc limit $6;
+
+-- name: list_unsuccessful
+-- Reads the small index of what did not complete.
+select d.id, d.state::text as state, d.reason, q.name as queue, d.handler, -d.rank as priority, d.attempt, d.failures,
+  d.max_attempts, d.worker_id, d.created_at, null::timestamptz as due_at, d.claimed_at, d.ended_at
+from weft.task_done d join weft.queue q on q.id = d.queue_id
+where d.org_id = $1 and d.id < $2 and d.state <> 'completed' and d.state = $3::weft.task_state
+  and ($4::bigint is null or d.queue_id = $4) and ($5::text is null or d.handler = $5)
+order by d.id desc limit $6;
+
+-- name: add_edge_lock
+-- Locks the predecessor, so that it cannot finish between our look and our insert.
+select t.state::text as state from weft.task t where t.id = $1 for share;
+
+-- name: add_edge
+-- `next` must be pending: what waits for nothing may already run.
+with added as (insert into weft.edge (prev, next) values ($1, $2) on conflict do nothing returning next)
+update weft.task t set waiting_on = t.waiting_on + 1 from added where t.id = added.next and t.state = 'pending'
+returning t.id;
+
+-- name: hold
+-- ready → pending, before edges are added.
+update weft.task t set state = 'pending', reason = 'dependencies' where t.id = $1 and t.state = 'ready' returning t.id;
+
+-- name: release
+-- pending that waits for nothing → ready.
+update weft.task t set state = 'ready', reason = null
+where t.id = $1 and t.state = 'pending' and t.waiting_on = 0 and t.reason = 'dependencies' returning t.id;

@@ -1,0 +1,43 @@
+-- name: stage
+-- scheduled and due → ready; those with a concurrency key become pending, until a slot is taken.
+with due as materialized (
+  select t.id from weft.task t where t.state = 'scheduled' and t.due_at <= weft.now()
+  order by t.due_at limit $1 for update skip locked
+)
+update weft.task t set due_at = null, reason = null,
+  state = case when t.concurrency_key is null then 'ready' else 'pending' end::weft.task_state
+from due where t.id = due.id and t.state = 'scheduled'
+returning t.id, t.queue_id, t.concurrency_key;
+
+-- name: next_due
+select min(t.due_at) as due_at, weft.now() as now from weft.task t where t.state = 'scheduled';
+
+-- name: ensure_partitions
+select weft.ensure_partitions();
+
+-- name: old_partitions
+-- Partitions whose whole range lies below both the retention and the oldest task that has not ended.
+with bound as (
+  select least(weft.first_id_at(weft.now() - $1::interval), (select min(t.id) from weft.task t)) as id
+)
+select c.relname as child, p.relname as parent
+from pg_inherits i join pg_class c on c.oid = i.inhrelid join pg_class p on p.oid = i.inhparent, bound
+where p.relnamespace = 'weft'::regnamespace and p.relname in ('task_done', 'task_params', 'attempt')
+  and weft.first_id_at(to_timestamp(right(c.relname, 8), 'YYYYMMDD') at time zone 'UTC' at time zone 'UTC'
+                       + interval '1 day') <= bound.id
+order by 1;
+
+-- name: prune_keys
+-- Keys of tasks that ended longer ago than the given time, from a place in the order of tasks on; returns how many were looked at.
+with page as materialized (
+  select k.org_id, k.handler, k.key, k.task_id from weft.idempotency_key k
+  where k.task_id > $2 and k.task_id < weft.first_id_at(weft.now() - $1::interval)
+  order by k.task_id limit 1000
+), gone as (
+  delete from weft.idempotency_key k using page
+  where k.org_id = page.org_id and k.handler = page.handler and k.key = page.key and k.task_id = page.task_id
+    and not exists (select 1 from weft.task t where t.id = page.task_id)
+    and not exists (select 1 from weft.task_done d where d.id = page.task_id and d.ended_at > weft.now() - $1::interval)
+  returning 1
+)
+select max(page.task_id) as last, count(*)::int as seen, (select count(*)::int from gone) as gone from page;

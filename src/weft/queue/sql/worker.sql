@@ -1,0 +1,110 @@
+-- name: register
+insert into weft.worker (org_id, until, concurrency, pid, hostname, version, queues, handlers)
+values ($1, weft.now() + $2::interval, $3, $4, $5, $6, $7, $8) returning id;
+
+-- name: know_handlers
+insert into weft.handler as h (org_id, name) select $1, unnest($2::text[]) order by 2
+on conflict (org_id, name) do update set known_at = excluded.known_at;
+
+-- name: heartbeat
+-- Lands only while the worker is not lost.
+select held, leader, token, next_due_at, has_outbox, lapsed, limited from weft.heartbeat($1, $2, $3, $4, $5, $6);
+
+-- name: set_saturated
+update weft.worker w set saturated = $2 where w.id = $1 returning w.id;
+
+-- name: deregister
+-- active or idle → stopped.
+update weft.worker w set state = 'stopped', until = weft.now() where w.id = $1 and w.state in ('active', 'idle')
+returning w.id;
+
+-- name: give_up_lead
+delete from weft.lease l where l.holder = $1;
+
+-- name: give_up_slots
+delete from weft.queue_slot s where s.worker_id = $1;
+
+-- name: list
+select w.* from weft.workers w where w.org_id = $1 and ($2::text[] is null or w.state = any ($2))
+order by w.id desc limit $3;
+
+-- name: mark_lost
+-- active or idle whose lease lapsed → lost.
+update weft.worker w set state = 'lost'
+from (select l.id from weft.worker l where l.state in ('active', 'idle') and l.until < weft.now()
+      order by l.id limit 100 for update skip locked) lapsed
+where w.id = lapsed.id and w.state in ('active', 'idle') returning w.id;
+
+-- name: lost
+select w.id from weft.worker w where w.state = 'lost' and w.rescued_at is null order by w.id limit 100;
+
+-- name: held_by_lost
+-- Locks in order what a lost worker still holds.
+select t.id, t.crashes, t.attempt from weft.task t where t.worker_id = $1 and t.state in ('claimed', 'running')
+order by t.id limit 1000 for update;
+
+-- name: rescue
+-- claimed or running, held by a lost worker → ready; the crash is counted apart from failures.
+with moved as (
+  update weft.task t set state = 'ready', worker_id = null, expires_at = null, crashes = t.crashes + 1
+  where t.id = any ($2) and t.worker_id + 0 = $1 and t.state in ('claimed', 'running')
+  returning t.id, t.attempt, t.org_id, t.queue_id, t.claimed_at
+), recorded as (
+  insert into weft.attempt (task_id, attempt, org_id, worker_id, outcome, reason, started_at, ended_at)
+  select id, attempt, org_id, $1, 'lost', 'lease_expired', claimed_at, weft.now() from moved
+)
+select id, queue_id from moved;
+
+-- name: bury_crashed
+-- claimed or running, held by a lost worker, at the crash limit → dead.
+with moved as (
+  delete from weft.task t where t.id = any ($2) and t.worker_id + 0 = $1 and t.state in ('claimed', 'running')
+  returning t.*
+), kept as (
+  insert into weft.task_done (
+    id, org_id, queue_id, order_id, created_at, ended_at, state, attempt, rank, max_attempts, failures, crashes,
+    generation, handler, params, error, worker_id, claimed_at, job_id, timeout, heartbeat_timeout, retry,
+    concurrency_key, reason, actor)
+  select id, org_id, queue_id, order_id, created_at, weft.now(), 'dead', attempt, rank, max_attempts, failures, crashes + 1,
+    generation, handler, params, $3, worker_id, claimed_at, job_id, timeout, heartbeat_timeout, retry, concurrency_key,
+    'crashed', actor
+  from moved
+), recorded as (
+  insert into weft.attempt (task_id, attempt, org_id, worker_id, outcome, reason, started_at, ended_at, error)
+  select id, attempt, org_id, $1, 'lost', 'crashed', claimed_at, weft.now(), $3 from moved
+)
+select id, queue_id, concurrency_key from moved;
+
+-- name: rescued
+-- lost, and holds nothing any more.
+update weft.worker w set rescued_at = weft.now()
+where w.id = $1 and w.state = 'lost' and not exists (select 1 from weft.task t where t.worker_id = $1) returning w.id;
+
+-- name: expired
+-- running past the expiry that its heartbeat_timeout set.
+select t.id, t.attempt, t.worker_id, t.failures, t.max_attempts, t.retry from weft.task t
+where t.expires_at < weft.now() and t.state = 'running' order by t.expires_at limit 1000 for update skip locked;
+
+-- name: prune
+delete from weft.worker w using (
+  select o.id from weft.worker o where o.state in ('stopped', 'lost') and o.until < weft.now() - $1::interval
+    and (o.state = 'stopped' or o.rescued_at is not null)
+  order by o.id limit 1000
+) old where w.id = old.id and not exists (select 1 from weft.task t where t.worker_id = w.id)
+returning w.id;
+
+-- name: refresh_handlers
+update weft.handler h set known_at = weft.now()
+where exists (select 1 from weft.worker w where w.org_id = h.org_id and w.state in ('active', 'idle')
+              and w.until > weft.now() and h.name = any (w.handlers));
+
+-- name: handler_is_missing
+-- Whether no live worker has known the handler for the given time; the first question starts the clock.
+with asked as (
+  insert into weft.handler (org_id, name) values ($1, $2) on conflict do nothing
+)
+select coalesce((
+  select h.known_at < weft.now() - $3::interval from weft.handler h where h.org_id = $1 and h.name = $2
+), false) and not exists (
+  select 1 from weft.worker w where w.org_id = $1 and w.state in ('active', 'idle') and w.until > weft.now()
+  and $2 = any (w.handlers));

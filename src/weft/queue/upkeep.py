@@ -1,0 +1,150 @@
+"""The bounded steps that keep the queue going, each safe to be run by any number of processes at once."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+import asyncpg
+import orjson
+
+from weft.db.statements import Statements
+from weft.queue import queues, work
+from weft.queue.retry import Retry
+
+if TYPE_CHECKING:
+    from weft.db.database import Database, type_Connection
+
+SQL = Statements("weft.queue", "sql/upkeep.sql")
+WORKER = Statements("weft.queue", "sql/worker.sql")
+TASK = Statements("weft.queue", "sql/task.sql")
+QUEUE = Statements("weft.queue", "sql/queue.sql")
+STAGE_BATCH = 1000
+
+
+async def stage(conn: type_Connection) -> tuple[int, set[int]]:
+    """Make due tasks ready; return how many were due, and the queues that have work now."""
+    rows = await conn.fetch(SQL.stage, STAGE_BATCH)
+    keyed = sorted(row["id"] for row in rows if row["concurrency_key"] is not None)
+    if keyed:
+        await conn.execute(TASK.take_slots, keyed)
+    return len(rows), {row["queue_id"] for row in rows}
+
+
+async def next_due(conn: type_Connection) -> timedelta | None:
+    """Return the time until the next task is due; None when nothing is scheduled."""
+    row = await conn.fetchrow(SQL.next_due)
+    assert row is not None
+    due_at: datetime | None = row["due_at"]
+    return None if due_at is None else due_at - row["now"]
+
+
+async def mark_lost(conn: type_Connection) -> list[int]:
+    """Mark workers whose lease lapsed; from then on their heartbeats do not land."""
+    return [row[0] for row in await conn.fetch(WORKER.mark_lost)]
+
+
+async def lost_workers(conn: type_Connection) -> list[int]:
+    """Return lost workers whose tasks are not rescued yet."""
+    return [row[0] for row in await conn.fetch(WORKER.lost)]
+
+
+async def rescue(conn: type_Connection, worker_id: int, crash_limit: int) -> tuple[int, set[int]]:
+    """Take at most 1,000 tasks from a lost worker; return how many, and the queues that have work now."""
+    held = await conn.fetch(WORKER.held_by_lost, worker_id)
+    buried = [row["id"] for row in held if row["crashes"] + 1 >= crash_limit]
+    rescued = [row["id"] for row in held if row["crashes"] + 1 < crash_limit]
+    woken: set[int] = set()
+    if rescued:
+        woken = {row["queue_id"] for row in await conn.fetch(WORKER.rescue, worker_id, rescued)}
+    if buried:
+        error = orjson.dumps(
+            {"type": "Crashed", "message": f"running {crash_limit} times when its worker died", "traceback": ""}
+        ).decode()
+        rows = [row for row in await conn.fetch(WORKER.bury_crashed, worker_id, buried, error)]
+        keyed = [row for row in rows if row["concurrency_key"] is not None]
+        if keyed:
+            await conn.execute(TASK.free_slots, [r["queue_id"] for r in keyed], [r["concurrency_key"] for r in keyed])
+    if len(held) < 1000:
+        await conn.execute(WORKER.give_up_slots, worker_id)
+        await conn.execute(WORKER.give_up_lead, worker_id)
+        await conn.execute(WORKER.rescued, worker_id)
+    return len(held), woken
+
+
+async def expire(conn: type_Connection) -> int:
+    """End attempts that missed their heartbeat timeout, as failures; return how many."""
+    count = 0
+    for row in await conn.fetch(WORKER.expired):
+        policy = Retry.from_json(row["retry"], row["max_attempts"])
+        error = orjson.dumps({"type": "HeartbeatTimeout", "message": "no heartbeat in time", "traceback": ""}).decode()
+        failures = row["failures"] + 1
+        if failures >= row["max_attempts"]:
+            ended = work.Ended(row["id"], row["attempt"], "dead", "failed", "heartbeat_timeout", error)
+            count += len(await work.end_unsuccessfully(conn, row["worker_id"], [ended]))
+        else:
+            again = work.Postponed(
+                row["id"], row["attempt"], policy.delay(failures), "failed", "heartbeat_timeout", error, True
+            )
+            count += len(await work.postpone(conn, row["worker_id"], [again]))
+        await conn.execute(TASK.tell_cancelled, row["worker_id"], row["id"])
+    return count
+
+
+async def refresh_handlers(conn: type_Connection) -> None:
+    """Note which handlers live workers know now."""
+    await conn.execute(WORKER.refresh_handlers)
+
+
+async def prune_workers(conn: type_Connection, older_than: timedelta) -> int:
+    """Forget workers that stopped or were lost long ago; return how many."""
+    return len(await conn.fetch(WORKER.prune, older_than))
+
+
+async def prune_idle_keys(conn: type_Connection) -> int:
+    """Forget concurrency keys that nobody holds; return how many."""
+    return len(await conn.fetch(QUEUE.forget_idle_keys))
+
+
+async def admit(conn: type_Connection) -> set[int]:
+    """Admit what waits for a concurrency key that has room; return the queues that have work now."""
+    return await queues.admit(conn)
+
+
+async def prune_keys(conn: type_Connection, ttl: timedelta, after: int) -> tuple[int, int | None]:
+    """Forget a page of idempotency keys whose tasks ended long ago; return how many, and where the next page begins.
+
+    Pages go on past keys that must stay, so these never hide what comes after them.
+    """
+    row = await conn.fetchrow(SQL.prune_keys, ttl, after)
+    assert row is not None
+    return row["gone"], row["last"] if row["seen"] == 1000 else None
+
+
+async def ensure_partitions(conn: type_Connection) -> int:
+    """Make the partitions of the coming days; return how many were missing."""
+    return int(await conn.fetchval(SQL.ensure_partitions))
+
+
+async def drop_partitions(database: Database, retention: timedelta) -> list[str]:
+    """Drop the partitions of the past that hold nothing within the retention and no task's neighbours; return them.
+
+    DETACH CONCURRENTLY waits for readers without making claims queue behind it, but cannot stand in a transaction.
+    """
+    async with database.acquire() as conn:
+        old = await conn.fetch(SQL.old_partitions, retention)
+    dropped = []
+    for row in old:
+        conn = await database.connect(database.listen_url or database.url)
+        try:
+            await conn.execute(
+                f'alter table weft."{row["parent"]}" detach partition weft."{row["child"]}" concurrently'
+            )
+            await conn.execute(f'drop table weft."{row["child"]}"')
+            dropped.append(row["child"])
+        except asyncpg.ObjectInUseError:
+            await asyncio.sleep(0)
+        finally:
+            await conn.close()
+    return dropped

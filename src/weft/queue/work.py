@@ -1,0 +1,177 @@
+"""What a worker writes: it claims tasks and settles its attempts, each write guarded by worker and attempt."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, NamedTuple
+
+from weft.db.statements import Statements
+
+if TYPE_CHECKING:
+    from asyncpg import Record
+
+    from weft.db.database import type_Connection
+
+SQL = Statements("weft.queue", "sql/task.sql")
+HEAD = (-32768, 0, 0)
+UNLIMITED = -1
+
+
+class Claim(NamedTuple):
+    """One attempt that this worker holds: the fence is its worker's id with ``attempt``."""
+
+    id: int
+    attempt: int
+    queue_id: int
+    rank: int
+    order_id: int
+    handler: str
+    params: str | None
+    max_attempts: int
+    failures: int
+    crashes: int
+    timeout: timedelta | None
+    heartbeat_timeout: timedelta | None
+    retry: str | None
+    job_id: int | None
+
+
+class Completed(NamedTuple):
+    """The outcome of an attempt whose handler returned."""
+
+    id: int
+    attempt: int
+    output: str
+
+
+@dataclass(frozen=True, slots=True)
+class Postponed:
+    """The outcome of an attempt after which the task waits for a time: a retry, a snooze or an unknown handler."""
+
+    id: int
+    attempt: int
+    delay: timedelta
+    outcome: str
+    reason: str
+    error: str | None
+    counted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The outcome of an attempt that was the last, without success: ``failed`` or ``dead``."""
+
+    id: int
+    attempt: int
+    state: str
+    outcome: str
+    reason: str
+    error: str | None
+
+
+@dataclass(slots=True)
+class Lane:
+    """One queue as a worker sees it: how many more tasks it may take from there, and how far it has claimed."""
+
+    queue_id: int
+    room: int = UNLIMITED
+    mark: tuple[int, int, int] = HEAD
+
+
+async def finish_and_claim(
+    conn: type_Connection, worker_id: int, completed: Sequence[Completed], lanes: Sequence[Lane], wanted: int,
+    *, from_head: bool = True, timeout: float | None = None,
+) -> tuple[list[Claim], list[int]]:  # fmt: skip
+    """Complete attempts and claim up to ``wanted`` tasks in one round trip; return the claims and what did not land.
+
+    An outcome that did not land belongs to a task that was rescued or cancelled meanwhile: drop it.
+    """
+    completed = sorted(completed)
+    rows: list[Record] = await conn.fetch(
+        SQL.finish_and_claim,
+        worker_id,
+        [outcome[0] for outcome in completed],
+        [outcome[1] for outcome in completed],
+        [outcome[2] for outcome in completed],
+        [lane.queue_id for lane in lanes],
+        [lane.room for lane in lanes],
+        [lane.mark[0] for lane in lanes],
+        [lane.mark[1] for lane in lanes],
+        [lane.mark[2] for lane in lanes],
+        wanted,
+        from_head,
+        timeout=timeout,
+    )
+    claims, lost = [], []
+    for row in rows:
+        values = tuple(row)
+        if values[0]:
+            lost.append(values[1])
+        else:
+            claims.append(Claim._make(values[1:]))
+    return claims, lost
+
+
+async def params_of(conn: type_Connection, task_ids: Sequence[int]) -> dict[int, str]:
+    """Return the params that are kept beside their tasks' rows."""
+    return {row[0]: row[1] for row in await conn.fetch(SQL.params_of, task_ids)}
+
+
+async def held_by(conn: type_Connection, worker_id: int) -> list[Claim]:
+    """Return what the worker holds by the database's account."""
+    return [Claim._make(tuple(row)) for row in await conn.fetch(SQL.held_by, worker_id)]
+
+
+async def postpone(conn: type_Connection, worker_id: int, outcomes: Sequence[Postponed]) -> set[int]:
+    """Move attempts to ``scheduled``; return the tasks for which that landed."""
+    outcomes = sorted(outcomes, key=lambda outcome: outcome.id)
+    rows = await conn.fetch(
+        SQL.postpone,
+        worker_id,
+        [o.id for o in outcomes],
+        [o.attempt for o in outcomes],
+        [o.delay for o in outcomes],
+        [o.outcome for o in outcomes],
+        [o.reason for o in outcomes],
+        [o.error for o in outcomes],
+        [o.counted for o in outcomes],
+    )
+    return await _free(conn, rows)
+
+
+async def end_unsuccessfully(conn: type_Connection, worker_id: int, outcomes: Sequence[Ended]) -> set[int]:
+    """Move attempts to ``failed`` or ``dead``; return the tasks for which that landed."""
+    outcomes = sorted(outcomes, key=lambda outcome: outcome.id)
+    rows = await conn.fetch(
+        SQL.end_unsuccessfully,
+        worker_id,
+        [o.id for o in outcomes],
+        [o.attempt for o in outcomes],
+        [o.state for o in outcomes],
+        [o.outcome for o in outcomes],
+        [o.reason for o in outcomes],
+        [o.error for o in outcomes],
+    )
+    return await _free(conn, rows)
+
+
+async def hand_back(conn: type_Connection, worker_id: int, claims: Iterable[tuple[int, int]]) -> set[int]:
+    """Move attempts that have not begun back to ``ready``, uncounted; return the queues that have work again."""
+    pairs = sorted(claims)
+    rows = await conn.fetch(SQL.hand_back, worker_id, [pair[0] for pair in pairs], [pair[1] for pair in pairs])
+    return {row["queue_id"] for row in rows}
+
+
+async def extend_expiry(conn: type_Connection, worker_id: int, claim: Claim) -> bool:
+    """Extend the expiry of an attempt that has a heartbeat timeout; False when the lease is lost."""
+    return await conn.fetchval(SQL.extend_expiry, worker_id, claim.id, claim.attempt) is not None
+
+
+async def _free(conn: type_Connection, rows: Sequence[Record]) -> set[int]:
+    """Give back the concurrency slots of tasks that left ``running``; return the tasks."""
+    keyed = [row for row in rows if row["concurrency_key"] is not None]
+    if keyed:
+        await conn.execute(SQL.free_slots, [r["queue_id"] for r in keyed], [r["concurrency_key"] for r in keyed])
+    return {row["id"] for row in rows}

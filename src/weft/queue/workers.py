@@ -1,0 +1,98 @@
+"""The registry of workers, whose rows are the leases of all tasks they hold."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, NamedTuple
+
+from weft.db.statements import Statements
+
+if TYPE_CHECKING:
+    from weft.db.database import type_Connection
+
+SQL = Statements("weft.queue", "sql/worker.sql")
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerInfo:
+    """A worker process as the registry knows it."""
+
+    id: int
+    hostname: str
+    pid: int
+    version: str
+    state: str
+    concurrency: int
+    queues: tuple[str, ...]
+    handlers: tuple[str, ...]
+    started_at: datetime
+    last_heartbeat: datetime
+    until: datetime
+    tasks_completed: int
+    tasks_failed: int
+    is_leader: bool
+
+
+class Pulse(NamedTuple):
+    """What a heartbeat brings back: the worker's holdings, and for the leader what there is to do."""
+
+    held: int
+    leader: bool
+    token: int | None
+    next_due_at: datetime | None
+    has_outbox: bool | None
+    lapsed: bool | None
+    limited: bool
+
+
+async def register(
+    conn: type_Connection, org_id: int, *, lease: timedelta, concurrency: int, pid: int, hostname: str, version: str,
+    queues: list[int], handlers: list[str],
+) -> int:  # fmt: skip
+    """Register a worker and the handlers it knows; return its id."""
+    worker_id = await conn.fetchval(
+        SQL.register, org_id, lease, concurrency, pid, hostname, version, queues, sorted(handlers)
+    )
+    await conn.execute(SQL.know_handlers, org_id, sorted(handlers))
+    return int(worker_id)
+
+
+async def heartbeat(
+    conn: type_Connection, worker_id: int, *, lease: timedelta, busy: bool, completed: int, failed: int
+) -> Pulse | None:
+    """Extend a worker's lease; None when the worker is lost and must start anew."""
+    row = await conn.fetchrow(SQL.heartbeat, worker_id, lease, busy, completed, failed, lease)
+    return None if row is None else Pulse._make(tuple(row))
+
+
+async def set_saturated(conn: type_Connection, worker_id: int, saturated: bool) -> None:
+    """Say whether hints should go to this worker."""
+    await conn.execute(SQL.set_saturated, worker_id, saturated)
+
+
+async def deregister(conn: type_Connection, worker_id: int) -> bool:
+    """Give up the lease, the lead and all slots; False when the worker was lost already."""
+    await conn.execute(SQL.give_up_lead, worker_id)
+    await conn.execute(SQL.give_up_slots, worker_id)
+    return await conn.fetchval(SQL.deregister, worker_id) is not None
+
+
+async def list_workers(
+    conn: type_Connection, org_id: int, states: list[str] | None = None, limit: int = 1000
+) -> list[WorkerInfo]:
+    """Return the workers of an org, newest first."""
+    return [
+        WorkerInfo(
+            id=row["id"], hostname=row["hostname"], pid=row["pid"], version=row["version"], state=row["state"],
+            concurrency=row["concurrency"], queues=tuple(row["queues"] or ()), handlers=tuple(row["handlers"]),
+            started_at=row["started_at"], last_heartbeat=row["last_heartbeat"], until=row["until"],
+            tasks_completed=row["tasks_completed"], tasks_failed=row["tasks_failed"], is_leader=row["is_leader"],
+        )
+        for row in await conn.fetch(SQL.list, org_id, states, limit)
+    ]  # fmt: skip
+
+
+async def handler_is_missing(conn: type_Connection, org_id: int, handler: str, patience: timedelta) -> bool:
+    """Whether no live worker has known the handler for as long as ``patience``."""
+    return bool(await conn.fetchval(SQL.handler_is_missing, org_id, handler, patience))

@@ -1,0 +1,1 @@
+"""What authors import: the client, the worker and the names of `weft`."""

@@ -1,0 +1,456 @@
+"""The client: everything a program may do with the queue."""
+
+from __future__ import annotations
+
+import getpass
+from collections.abc import AsyncIterator, Iterable, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from types import TracebackType
+from typing import Any, Self
+
+from weft.core.errors import InvalidInput, TaskFailed, UnknownQueue
+from weft.core.json import blob_reference, check_text, decode, encode, referenced_blob
+from weft.core.settings import Settings
+from weft.core.states import TaskState
+from weft.db.blobs import BlobStore, open_blobs
+from weft.db.database import Database
+from weft.db.foreign import fetch_row
+from weft.db.machine import IdSource
+from weft.queue import look, operate, outbox, queues, workers
+from weft.queue.enqueue import (
+    CHUNK,
+    Draft,
+    check_key,
+    check_moment,
+    check_priority,
+    check_span,
+    enqueue,
+    enqueue_many,
+    translated,
+)
+from weft.queue.model import NewTask, Page, Task, TaskHandle
+from weft.queue.queues import QueueInfo
+from weft.queue.retry import DEFAULT_RETRY, MAX_ATTEMPTS, Retry
+from weft.queue.workers import WorkerInfo
+from weft.sdk.hints import Hints
+from weft.sdk.waiting import Waiter
+from weft.worker.registry import REGISTRY, Handler
+
+_TYPES = "text json text int text timestamptz interval int json interval interval text text text".split()
+
+
+class Client:
+    """A connection to Weft: on the embedded PostgreSQL without a URL, else on the database that it names.
+
+    Example::
+
+        async with weft.Client() as client:
+            task = await client.enqueue("email:send", {"to": "ada@example.com"})
+            print(await client.wait(task.id, timeout=10))
+    """
+
+    def __init__(self, url: str | None = None, *, settings: Settings | None = None, **overrides: Any) -> None:
+        self.settings = settings if settings is not None else Settings.load(database_url=url, **overrides)
+        self._database: Database | None = None
+        self._blobs: BlobStore | None = None
+        self._org_id: int | None = None
+        self._queues: dict[str, int] = {}
+
+    async def __aenter__(self) -> Self:
+        """Reach the database; the embedded one is started when it does not run."""
+        self._database = await Database.open(self.settings)
+        self._ids = IdSource(self._database)
+        self._hints = Hints(self._database)
+        self._waiter = Waiter(self._database)
+        self.actor = self.settings.actor or _user()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Send the last hints and close."""
+        await self._waiter.close()
+        await self._hints.close()
+        try:
+            await self._ids.close()
+        finally:
+            await self.database.close()
+
+    @property
+    def database(self) -> Database:
+        """The database; raises when the client is not entered."""
+        if self._database is None:
+            raise InvalidInput("client", "is not open: use `async with weft.Client() as client`")
+        return self._database
+
+    @property
+    def blobs(self) -> BlobStore:
+        """The storage of large values."""
+        if self._blobs is None:
+            self._blobs = open_blobs(self.settings)
+        return self._blobs
+
+    async def org_id(self) -> int:
+        """Return the id of the org that calls belong to."""
+        if self._org_id is None:
+            async with self.database.acquire() as conn:
+                self._org_id = await queues.org_id(conn, self.settings.org)
+        return self._org_id
+
+    # --- enqueue ---
+
+    async def enqueue(
+        self, handler: str | Handler, params: dict[str, Any] | None = None, *, queue: str | None = None,
+        priority: int = 0, idempotency_key: str | None = None, run_at: datetime | None = None,
+        delay: float | timedelta | None = None, max_attempts: int | None = None, retry: Retry | int | None = None, timeout: float | timedelta | None = None,
+        heartbeat_timeout: float | timedelta | None = None, concurrency_key: str | None = None, connection: Any = None,
+    ) -> TaskHandle:  # fmt: skip
+        """Put one task into the queue.
+
+        ``connection`` enqueues inside the caller's own transaction (asyncpg, psycopg 3 or SQLAlchemy). A known
+        ``idempotency_key`` creates nothing and returns the existing task's id. Example::
+
+            await client.enqueue("report:make", {"month": "2026-11"}, delay=60, idempotency_key="report-2026-11")
+        """
+        new = NewTask(
+            handler, params, queue, priority, idempotency_key, run_at, delay, max_attempts, retry, timeout,
+            heartbeat_timeout, concurrency_key,
+        )  # fmt: skip
+        draft = self._draft(new)
+        draft = await self._moved_to_blobs(draft)
+        declared = draft.queue if isinstance(handler, Handler) and queue is None else None
+        if connection is not None:
+            return await self._enqueue_on(connection, draft)
+        try:
+            async with self.database.acquire() as conn:
+                handle = await enqueue(conn, draft, self.settings.org, self.actor)
+        except UnknownQueue:
+            if declared is None:
+                raise UnknownQueue(draft.queue, await self._queue_ids(fresh=True)) from None
+            await self.create_queue(declared)
+            return await self.enqueue(
+                handler, params, queue=declared, priority=priority, idempotency_key=idempotency_key, run_at=run_at,
+                delay=delay, max_attempts=max_attempts, retry=retry, timeout=timeout,
+                heartbeat_timeout=heartbeat_timeout, concurrency_key=concurrency_key,
+            )  # fmt: skip
+        if handle.created:
+            self._hints.send(
+                draft.queue, self.settings.org, delayed=draft.delay is not None or draft.run_at is not None
+            )
+        return handle
+
+    async def _enqueue_on(self, connection: Any, draft: Draft) -> TaskHandle:
+        arguments = draft.arguments(self.settings.org, self.actor)
+        try:
+            answer = fetch_row(connection, "weft.enqueue_and_hint", tuple(zip(arguments, _TYPES, strict=True)))
+            row = answer if isinstance(answer, tuple) else await answer
+        except Exception as problem:
+            cause = getattr(problem, "orig", problem)
+            raise translated(cause, draft.queue) from problem
+        return TaskHandle(row[0], row[1])
+
+    async def enqueue_many(self, tasks: Iterable[NewTask]) -> list[TaskHandle]:
+        """Put many tasks into the queue by COPY, all in one transaction or none; the handles are in the same order.
+
+        Example::
+
+            await client.enqueue_many([weft.NewTask("resize", {"path": path}) for path in paths])
+        """
+        drafts = [self._draft(task) for task in tasks]
+        for index, draft in enumerate(drafts):
+            if len(draft.params) > self.settings.inline_limit:
+                drafts[index] = await self._moved_to_blobs(draft)
+        if not drafts:
+            return []
+        org_id = await self.org_id()
+        known = await self._queue_ids(names={draft.queue for draft in drafts})
+        ids = await self._ids.take(len(drafts))
+
+        async def write(conn: Any) -> list[TaskHandle]:
+            handles: list[TaskHandle] = []
+            for start in range(0, len(drafts), CHUNK):
+                part = slice(start, start + CHUNK)
+                handles += await enqueue_many(conn, drafts[part], ids[part], org_id, known, self.actor)
+            return handles
+
+        handles = await self.database.run(write)
+        for name in {draft.queue for draft, handle in zip(drafts, handles, strict=True) if handle.created}:
+            self._hints.send(name, self.settings.org, delayed=any(draft.delay or draft.run_at for draft in drafts))
+        return handles
+
+    def _draft(self, new: NewTask) -> Draft:
+        """Check every field of a new task and encode it; nothing is written when one is refused."""
+        known = (
+            new.handler
+            if isinstance(new.handler, Handler)
+            else REGISTRY.get(new.handler)
+            if isinstance(new.handler, str)
+            else None
+        )
+        if new.params is not None and not isinstance(new.params, dict):
+            raise InvalidInput(
+                "params", f"must be a dict whose keys are the handler's arguments, not {type(new.params).__name__}"
+            )
+        if new.delay is not None and new.run_at is not None:
+            raise InvalidInput("delay", "give either run_at or delay, not both")
+        retry = new.retry
+        if isinstance(retry, bool) or not (retry is None or isinstance(retry, (int, Retry))):
+            raise InvalidInput("retry", f"must be a weft.Retry or a number, not {type(retry).__name__}")
+        policy = (
+            Retry(max_attempts=retry + 1)
+            if isinstance(retry, int)
+            else retry or (known.retry if known else DEFAULT_RETRY)
+        )
+        attempts = new.max_attempts
+        if attempts is None:
+            default = self.settings.worker_max_attempts if policy is DEFAULT_RETRY else policy.max_attempts
+            attempts = default
+        elif type(attempts) is not int or not 1 <= attempts <= MAX_ATTEMPTS:
+            raise InvalidInput("max_attempts", f"must be a whole number between 1 and {MAX_ATTEMPTS}")
+        timeout = new.timeout if new.timeout is not None or known is None else known.timeout
+        beat = new.heartbeat_timeout if new.heartbeat_timeout is not None or known is None else known.heartbeat_timeout
+        queue = new.queue or (known.queue if known else "default")
+        return Draft(
+            handler=known.name if known else check_text(new.handler, "handler", 200),
+            params="{}" if not new.params else encode(new.params, "params"),
+            queue=queue if queue == "default" else check_text(queue, "queue", 200),
+            priority=0 if new.priority == 0 and new.priority is not False else check_priority(new.priority),
+            idempotency_key=None if new.idempotency_key is None else check_key("idempotency_key", new.idempotency_key),
+            run_at=None if new.run_at is None else check_moment(new.run_at),
+            delay=None if new.delay is None else check_span("delay", new.delay, zero=True),
+            max_attempts=attempts,
+            retry=None if policy is DEFAULT_RETRY else policy.to_json(),
+            timeout=None if timeout is None else check_span("timeout", timeout),
+            heartbeat_timeout=None if beat is None else check_span("heartbeat_timeout", beat),
+            concurrency_key=None if new.concurrency_key is None else check_key("concurrency_key", new.concurrency_key),
+        )
+
+    async def _moved_to_blobs(self, draft: Draft) -> Draft:
+        if len(draft.params) <= self.settings.inline_limit:
+            return draft
+        if len(draft.params) > self.settings.value_limit:
+            raise InvalidInput("params", f"has {len(draft.params)} bytes, and may have {self.settings.value_limit}")
+        digest = await self.blobs.put(draft.params.encode())
+        return replace(draft, params=blob_reference(digest, len(draft.params)))
+
+    async def _value(self, text: str | None) -> Any:
+        if text is None:
+            return None
+        digest = referenced_blob(text)
+        return decode(text if digest is None else await self.blobs.get(digest))
+
+    async def _queue_ids(self, *, names: set[str] | None = None, fresh: bool = False) -> dict[str, int]:
+        if fresh or names is None or not names <= self._queues.keys():
+            org_id = await self.org_id()
+            async with self.database.acquire() as conn:
+                self._queues = await queues.ids(conn, org_id)
+        for name in names or ():
+            if name not in self._queues:
+                if any(handler.queue == name for handler in REGISTRY):
+                    await self.create_queue(name)
+                else:
+                    raise UnknownQueue(name, self._queues)
+        return self._queues
+
+    # --- look ---
+
+    async def get_task(self, task_id: int) -> Task:
+        """Return one task with its attempts; raises `NotFound`."""
+        org_id = await self.org_id()
+        async with self.database.acquire() as conn:
+            task, params, output = await look.show(conn, org_id, _id(task_id))
+        return replace(task, params=await self._value(params), output=await self._value(output))
+
+    async def list_tasks(
+        self, *, state: str | Iterable[str] | None = None, queue: str | None = None, handler: str | None = None,
+        before: int | None = None, limit: int = 50,
+    ) -> Page:  # fmt: skip
+        """Return a page of tasks, newest first; pass ``page.next_before`` as ``before`` for the next one.
+
+        ``state="failed"`` covers failed and dead.
+        """
+        if not 1 <= limit <= 1000:
+            raise InvalidInput("limit", "must lie between 1 and 1000")
+        org_id = await self.org_id()
+        queue_id = None if queue is None else (await self._queue_ids(names={queue}))[queue]
+        async with self.database.acquire() as conn:
+            return await look.list_tasks(
+                conn, org_id, before=before, queue_id=queue_id, handler=handler, states=_states(state), limit=limit
+            )
+
+    async def dead_letters(self, *, queue: str | None = None, before: int | None = None, limit: int = 50) -> Page:
+        """Return a page of tasks that ended failed or dead, newest first."""
+        return await self.list_tasks(state="failed", queue=queue, before=before, limit=limit)
+
+    async def wait(self, task_id: int, timeout: float | None = None) -> Any:
+        """Wait until a task has ended and return its output.
+
+        Raises `WaitTimeout` after ``timeout`` seconds, `TaskFailed` when it ended without success. All waits of a
+        client share one poll.
+        """
+        task_id = _id(task_id)
+        await self._require_exists(task_id)
+        await self._waiter.wait(task_id, timeout)
+        task = await self.get_task(task_id)
+        if task.state is not TaskState.COMPLETED:
+            raise TaskFailed(task_id, task.state, (task.error or {}).get("message") or task.reason)
+        return task.output
+
+    async def _require_exists(self, task_id: int) -> None:
+        org_id = await self.org_id()
+        async with self.database.acquire() as conn:
+            await look.show(conn, org_id, task_id)
+
+    # --- operate ---
+
+    async def cancel(self, task_id: int, *, reason: str = "cancelled") -> None:
+        """Cancel a task that has not ended; a running attempt is told, and whatever it writes is refused."""
+        org_id, task_id = await self.org_id(), _id(task_id)
+        check_text(reason, "reason", 500)
+
+        async def write(conn: Any) -> None:
+            if not await operate.cancel(conn, org_id, [task_id], reason, self.actor):
+                raise await operate.explain_refusal(conn, org_id, "cancel", task_id)
+
+        await self.database.run(write)
+
+    async def replay(self, task_id: int) -> None:
+        """Send a failed, dead or cancelled task round again, with its attempts kept and counted anew."""
+        org_id, task_id = await self.org_id(), _id(task_id)
+
+        async def write(conn: Any) -> int:
+            landed = await operate.replay(conn, org_id, [task_id], self.actor)
+            if not landed:
+                raise await operate.explain_refusal(conn, org_id, "replay", task_id)
+            return landed[task_id]
+
+        self._hints.send_ids({await self.database.run(write)})
+
+    async def replay_dead(self, *, queue: str | None = None, handler: str | None = None) -> int:
+        """Send all dead letters round again, in batches; return how many."""
+        org_id = await self.org_id()
+        count = 0
+        async for batch in self._pages(queue, handler):
+            landed = await self.database.run(
+                lambda conn, batch=batch: operate.replay(conn, org_id, batch, self.actor)  # type: ignore[misc]
+            )
+            self._hints.send_ids(set(landed.values()))
+            count += len(landed)
+        return count
+
+    async def _pages(self, queue: str | None, handler: str | None) -> AsyncIterator[list[int]]:
+        before: int | None = None
+        while True:
+            page = await self.list_tasks(state="failed", queue=queue, handler=handler, before=before, limit=500)
+            if page.tasks:
+                yield [task.id for task in page.tasks]
+            if page.next_before is None:
+                return
+            before = page.next_before
+
+    async def purge(
+        self, *, older_than: float | timedelta = 0, queue: str | None = None, ids: Sequence[int] | None = None
+    ) -> int:
+        """Remove dead letters for good; return how many."""
+        org_id = await self.org_id()
+        age = check_span("older_than", older_than, zero=True)
+        queue_id = None if queue is None else (await self._queue_ids(names={queue}))[queue]
+        count = 0
+        while True:
+            gone = await self.database.run(lambda conn: operate.purge(conn, org_id, age, queue_id, ids, 1000))
+            count += gone
+            if gone < 1000:
+                return count
+
+    # --- queues and workers ---
+
+    async def queues(self) -> list[QueueInfo]:
+        """Return all queues with depth, age of the oldest task, rate and limits."""
+        org_id = await self.org_id()
+        async with self.database.acquire() as conn:
+            return await queues.list_queues(conn, org_id)
+
+    async def create_queue(self, name: str) -> bool:
+        """Make a queue; False when there is one of that name."""
+        org_id = await self.org_id()
+        created = await self.database.run(lambda conn: queues.create(conn, org_id, name, self.actor))
+        self._queues = {}
+        return created
+
+    async def pause_queue(self, name: str) -> None:
+        """Stop claims from a queue; what runs goes on."""
+        org_id = await self.org_id()
+        await self.database.run(lambda conn: queues.pause(conn, org_id, name))
+
+    async def resume_queue(self, name: str) -> None:
+        """Let claims from a queue go on."""
+        org_id = await self.org_id()
+        self._hints.send_ids({await self.database.run(lambda conn: queues.resume(conn, org_id, name))})
+
+    async def limit_queue(
+        self, name: str, max_running: int | None, *, per_key: bool = False, key: str | None = None
+    ) -> None:
+        """Set how many tasks of a queue run at once; None lifts the limit.
+
+        It counts all tasks of the queue, with ``per_key`` those of each concurrency key, with ``key`` those of one.
+        """
+        org_id = await self.org_id()
+        changed = await self.database.run(
+            lambda conn: queues.limit(conn, org_id, name, max_running, per_key=per_key, key=key)
+        )
+        self._hints.send_ids({changed})
+
+    async def workers(self, *, state: str | None = None) -> list[WorkerInfo]:
+        """Return the workers, newest first."""
+        org_id = await self.org_id()
+        async with self.database.acquire() as conn:
+            return await workers.list_workers(conn, org_id, None if state is None else [state])
+
+    # --- outbox ---
+
+    async def outbox(
+        self, *, state: str | None = None, kind: str | None = None, before: int | None = None, limit: int = 50
+    ) -> list[outbox.OutboxRow]:
+        """Return effects of the outbox, newest first."""
+        org_id = await self.org_id()
+        async with self.database.acquire() as conn:
+            return await outbox.list_rows(conn, org_id, state=state, kind=kind, before=before, limit=limit)
+
+    async def replay_outbox(self, ids: Sequence[int] | None = None) -> int:
+        """Send failed effects round again; return how many."""
+        org_id = await self.org_id()
+        chosen = None if ids is None else list(ids)
+        return await self.database.run(lambda conn: outbox.replay(conn, org_id, chosen))
+
+
+def _states(state: str | Iterable[str] | None) -> frozenset[TaskState]:
+    if state is None:
+        return frozenset()
+    names = [state] if isinstance(state, str) else list(state)
+    found = set()
+    for name in names:
+        try:
+            found.add(TaskState(name))
+        except ValueError:
+            raise InvalidInput("state", f"{name!r} is not one of {', '.join(TaskState)}") from None
+    if TaskState.FAILED in found:
+        found.add(TaskState.DEAD)
+    return frozenset(found)
+
+
+def _id(value: object) -> int:
+    try:
+        number = int(value)  # type: ignore[call-overload]
+    except (TypeError, ValueError):
+        raise InvalidInput("id", f"{value!r} is not an id") from None
+    if not 0 < number < 2**63:
+        raise InvalidInput("id", f"{value!r} is not an id")
+    return int(number)
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return "unknown"

@@ -1,0 +1,66 @@
+"""Sends hints that there is work, after the commit and at most one per queue in a millisecond."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+import asyncpg
+
+from weft.core.errors import WeftError
+from weft.db.database import CONNECTION_ERRORS
+from weft.queue import queues
+
+if TYPE_CHECKING:
+    from weft.db.database import Database
+
+logger = logging.getLogger("weft.client")
+PAUSE = 0.001
+
+
+class Hints:
+    """The first hint goes at once; what comes within a millisecond goes together with the next.
+
+    A hint that is lost costs time, never work: workers look by themselves now and then.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._names: set[tuple[str, str]] = set()
+        self._ids: set[int] = set()
+        self._delayed = False
+        self._sender: asyncio.Task[None] | None = None
+
+    def send(self, queue: str, org: str, *, delayed: bool = False) -> None:
+        """Tell a worker of the queue; for a delayed task tell whoever stages."""
+        if delayed:
+            self._delayed = True
+        else:
+            self._names.add((org, queue))
+        self._start()
+
+    def send_ids(self, queue_ids: set[int]) -> None:
+        """Tell a worker of each queue."""
+        self._ids |= queue_ids
+        self._start()
+
+    def _start(self) -> None:
+        if self._sender is None or self._sender.done():
+            self._sender = asyncio.create_task(self._send())
+
+    async def _send(self) -> None:
+        while self._names or self._ids or self._delayed:
+            names, ids, delayed = self._names, self._ids, self._delayed
+            self._names, self._ids, self._delayed = set(), set(), False
+            try:
+                async with self._database.acquire() as conn:
+                    await queues.hint_by_name(conn, names, ids, delayed)
+            except (*CONNECTION_ERRORS, asyncpg.PostgresError, WeftError) as problem:
+                logger.debug("a hint was lost: %s", problem)
+            await asyncio.sleep(PAUSE)
+
+    async def close(self) -> None:
+        """Wait until the last hint is out."""
+        if self._sender is not None:
+            await asyncio.gather(self._sender, return_exceptions=True)

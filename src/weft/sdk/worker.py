@@ -1,0 +1,88 @@
+"""The worker as programs start it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from types import TracebackType
+from typing import Self
+
+from weft.queue.outbox import Effect
+from weft.sdk.client import Client
+from weft.version import __version__
+from weft.worker.registry import REGISTRY, Registry
+from weft.worker.worker import Worker as WorkerProcess
+
+
+class Worker:
+    """Runs tasks in this process.
+
+    Example::
+
+        async with weft.Client() as client:
+            await weft.Worker(client=client, queues=["default"], concurrency=20).run()
+    """
+
+    def __init__(
+        self, *, client: Client, queues: Sequence[str] = ("default",), concurrency: int | None = None,
+        registry: Registry = REGISTRY, app_modules: Sequence[str] = (),
+    ) -> None:  # fmt: skip
+        self._client = client
+        self._queues = list(queues)
+        self._concurrency = concurrency or client.settings.worker_concurrency
+        self._registry = registry
+        self._app_modules = list(app_modules)
+        self._worker: WorkerProcess | None = None
+
+    async def start(self) -> Self:
+        """Begin to work; returns when the worker is registered and claims."""
+        self._worker = WorkerProcess(
+            self._client.database, self._client.settings, self._registry, org_id=await self._client.org_id(),
+            queue_names=self._queues, concurrency=self._concurrency, version=__version__,
+            app_modules=self._app_modules, sinks={"enqueue_task": self._enqueue_task},
+        )  # fmt: skip
+        await self._worker.start()
+        return self
+
+    async def run(self) -> None:
+        """Work until `stop` is called."""
+        if self._worker is None:
+            await self.start()
+        await self.process.wait()
+
+    async def run_until_idle(self) -> None:
+        """Work until nothing is ready or running in these queues, then stop; what is scheduled for later stays."""
+        if self._worker is None:
+            await self.start()
+        try:
+            await self.process.wait_until_idle()
+        finally:
+            await self.stop()
+
+    async def stop(self, grace: float | timedelta | None = None) -> None:
+        """Stop claiming, let running tasks end within ``grace`` (30 s by default), then give everything back."""
+        if self._worker is not None:
+            await self._worker.stop(timedelta(seconds=grace) if isinstance(grace, (int, float)) else grace)
+
+    @property
+    def process(self) -> WorkerProcess:
+        """The running worker, with its counts."""
+        if self._worker is None:
+            raise RuntimeError("the worker is not started: await worker.start() or worker.run()")
+        return self._worker
+
+    async def __aenter__(self) -> Self:
+        """Start."""
+        return await self.start()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop."""
+        await self.stop()
+
+    async def _enqueue_task(self, effect: Effect) -> None:
+        """Carry out ``enqueue_task``: the effect's id is the idempotency key, so a repeat creates nothing."""
+        payload = dict(effect.payload)
+        payload.setdefault("idempotency_key", f"outbox-{effect.id}")
+        await self._client.enqueue(**payload)

@@ -1,0 +1,249 @@
+"""Runs one attempt from its claim to exactly one outcome."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import logging
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from concurrent.futures import Future
+from datetime import timedelta
+from typing import Any
+
+from weft.core.errors import InvalidInput
+from weft.core.json import BLOB_MARK, blob_reference, referenced_blob
+from weft.core.settings import Settings
+from weft.core.signals import NonRetryable, Snooze
+from weft.db.blobs import BlobStore
+from weft.queue.retry import Retry
+from weft.queue.work import Claim, Completed, Ended, Postponed
+from weft.worker.context import RUNNING, Context, describe_error
+from weft.worker.logs import TaskLog
+from weft.worker.processes import ChildDied, Processes
+from weft.worker.registry import Handler
+
+logger = logging.getLogger("weft.worker")
+Outcome = Completed | Postponed | Ended
+
+
+class TimedOut(Exception):
+    """The attempt ran longer than its timeout."""
+
+
+class Environment:
+    """What all attempts of a worker share."""
+
+    def __init__(
+        self, settings: Settings, worker_id: int, blobs: BlobStore, processes: Processes, log_folder: Any,
+        beat: Callable[[Claim], None], on_end: Callable[[Attempt, Outcome | None], None],
+    ) -> None:  # fmt: skip
+        self.settings = settings
+        self.worker_id = worker_id
+        self.blobs = blobs
+        self.processes = processes
+        self.log_folder = log_folder
+        self.beat = beat
+        self.on_end = on_end
+        self.abandoned_threads = 0
+
+
+class Attempt:
+    """One attempt while it runs; it ends in exactly one outcome, or in none when it is no longer ours.
+
+    Made for every task, so it makes nothing that most tasks never use.
+    """
+
+    __slots__ = ("_context", "_ending", "_log", "claim", "env", "handler", "started", "task", "timer")
+
+    def __init__(self, env: Environment, claim: Claim, handler: Handler) -> None:
+        self.env = env
+        self.claim = claim
+        self.handler = handler
+        self.started = time.monotonic()
+        self.task: asyncio.Task[None] | None = None
+        self.timer: asyncio.TimerHandle | None = None
+        self._context: Context | None = None
+        self._log: TaskLog | None = None
+        self._ending: str | None = None
+
+    @property
+    def context(self) -> Context:
+        """What the handler may know and do."""
+        if self._context is None:
+            claim = self.claim
+            self._context = Context(
+                task_id=claim.id, attempt=claim.attempt, handler=claim.handler, worker_id=self.env.worker_id,
+                beat=self._beat, job_id=claim.job_id,
+            )  # fmt: skip
+            if self._ending is not None:
+                self._context.cancel()
+        return self._context
+
+    @property
+    def log(self) -> TaskLog:
+        """The log of this attempt."""
+        if self._log is None:
+            self._log = TaskLog(self.env.log_folder, self.claim.id, self.env.settings.log_limit)
+        return self._log
+
+    def write_log(self, text: str) -> None:
+        """Append to the log."""
+        self.log.write(text)
+
+    def is_overdue(self, now: float) -> bool:
+        """Whether an attempt without a timeout of its own has run for longer than the worker allows."""
+        limit = self.env.settings.worker_task_timeout
+        return self.claim.timeout is None and now - self.started > limit.total_seconds()
+
+    def _beat(self) -> None:
+        self.env.beat(self.claim)
+
+    def end(self, why: str) -> None:
+        """End the attempt: ``timeout`` writes an outcome, anything else writes none (someone else decides)."""
+        if self._ending is None:
+            self._ending = why
+            if self._context is not None:
+                self._context.cancel()
+            if self.task is not None:
+                # A task that is cancelled before its first step never runs, so its end is heard of only here.
+                self.task.add_done_callback(self._never_ran)
+                self.task.cancel()
+
+    def _never_ran(self, task: asyncio.Task[None]) -> None:
+        if task.cancelled():
+            self.env.on_end(self, self._failed(self._timeout_error(), "timeout") if self._ending == "timeout" else None)
+
+    async def run(self) -> None:
+        """Run the handler and tell the outcome; None says that the attempt is no longer ours."""
+        claim, handler = self.claim, self.handler
+        RUNNING.set(self)
+        outcome: Outcome | None = None
+        try:
+            params = claim.params or "{}"
+            if handler.executor == "process" or claim.crashes or params.startswith(BLOB_MARK):
+                outcome = await self._run_apart(params)
+            else:
+                output = await self._call(params)
+                if self._ending == "timeout":
+                    raise TimedOut
+                text = "null" if output is None else await self._written(handler.arguments.write(output))
+                outcome = Completed(claim.id, claim.attempt, text)
+        except asyncio.CancelledError as problem:
+            if self._ending == "timeout":
+                outcome = self._failed(self._timeout_error(), "timeout")
+            elif self._ending is None:
+                # The handler cancelled itself: a failure like any other.
+                outcome = self._failed(describe_error(problem, traceback.format_exc()), "error")
+        except TimedOut:
+            outcome = self._failed(self._timeout_error(), "timeout")
+        except BaseException as problem:  # noqa: BLE001  the boundary to user code: recorded with the attempt
+            outcome = self._from_exception(problem)
+        if self._log is not None:
+            self._log.close()
+        self.env.on_end(self, outcome)
+
+    async def _call(self, params: str) -> Any:
+        handler = self.handler
+        arguments = handler.arguments.read(params)
+        if handler.arguments.context_name is not None:
+            arguments[handler.arguments.context_name] = self.context
+        if handler.is_async:
+            return await handler.function(**arguments)
+        return await self._run_in_thread(arguments)
+
+    async def _run_apart(self, params: str) -> Outcome:
+        """The ways that few tasks take: params in the blob storage, or a process of its own."""
+        claim = self.claim
+        if (digest := referenced_blob(params)) is not None:
+            params = (await self.env.blobs.get(digest)).decode()
+        if self.handler.executor == "process" or claim.crashes:
+            return await self._run_in_process(params)
+        output = await self._call(params)
+        if self._ending == "timeout":
+            raise TimedOut
+        return Completed(claim.id, claim.attempt, await self._written(self.handler.arguments.write(output)))
+
+    def _from_exception(self, problem: BaseException) -> Outcome:
+        claim = self.claim
+        if isinstance(problem, Snooze):
+            return Postponed(claim.id, claim.attempt, problem.delay, "snoozed", "snooze", None, False)
+        error = describe_error(problem, traceback.format_exc())
+        if isinstance(problem, (NonRetryable, InvalidInput, *self.handler.retry.non_retryable)):
+            return Ended(claim.id, claim.attempt, "failed", "failed", "non_retryable", error)
+        return self._failed(error, "error")
+
+    def _failed(self, error: str, reason: str) -> Outcome:
+        claim = self.claim
+        failures = claim.failures + 1
+        if failures >= claim.max_attempts:
+            return Ended(claim.id, claim.attempt, "dead", "failed", reason, error)
+        delay = Retry.from_json(claim.retry, claim.max_attempts).delay(failures)
+        return Postponed(claim.id, claim.attempt, delay, "failed", reason, error, True)
+
+    def _timeout_error(self) -> str:
+        limit = self.claim.timeout or self.env.settings.worker_task_timeout
+        return describe_error(TimeoutError(f"ran longer than its timeout of {limit}"), "")
+
+    async def _written(self, text: str) -> str:
+        """Return the output as it stands in the database: itself, or a reference when it is large."""
+        if len(text) <= self.env.settings.inline_limit:
+            return text
+        if len(text) > self.env.settings.value_limit:
+            raise InvalidInput("output", f"has {len(text)} bytes, and may have {self.env.settings.value_limit}")
+        return blob_reference(await self.env.blobs.put(text.encode()), len(text))
+
+    async def _run_in_thread(self, arguments: dict[str, Any]) -> Any:
+        """Run the function in a thread of its own; one that cannot be ended is left behind, reported and fenced."""
+        future: Future[Any] = Future()
+        context = contextvars.copy_context()
+
+        def target() -> None:
+            try:
+                future.set_result(context.run(self.handler.function, **arguments))
+            except BaseException as problem:  # noqa: BLE001  the boundary to user code: raised again where it is awaited
+                future.set_exception(problem)
+
+        thread = threading.Thread(target=target, name=f"weft-task-{self.claim.id}", daemon=True)
+        thread.start()
+        try:
+            return await asyncio.wrap_future(future)
+        except asyncio.CancelledError:
+            if thread.is_alive():
+                self.env.abandoned_threads += 1
+                logger.warning(
+                    "task %s (%s) goes on in a thread that cannot be ended; its outcome will be refused. "
+                    'Use executor="process" for work that must be ended.', self.claim.id, self.claim.handler,
+                )  # fmt: skip
+            raise
+
+    async def _run_in_process(self, params: str) -> Outcome:
+        claim = self.claim
+        try:
+            answer = await self.env.processes.run(
+                claim, params, self.env.worker_id, self.log, self._beat, alone=bool(claim.crashes)
+            )
+        except ChildDied as problem:
+            return self._crashed(problem)
+        match answer["outcome"]:
+            case "completed":
+                return Completed(claim.id, claim.attempt, await self._written(answer["output"]))
+            case "snooze":
+                delay = timedelta(seconds=answer["delay"])
+                return Postponed(claim.id, claim.attempt, delay, "snoozed", "snooze", None, False)
+            case "no_handler":
+                raise NonRetryable(f"the child process has no handler {claim.handler!r}")
+            case _:
+                if not answer["retryable"]:
+                    return Ended(claim.id, claim.attempt, "failed", "failed", "non_retryable", answer["error"])
+                return self._failed(answer["error"], "error")
+
+    def _crashed(self, problem: ChildDied) -> Outcome:
+        """A process that died counts as an attempt; a task that crashed before is dead at the crash limit."""
+        claim = self.claim
+        error = describe_error(problem, "")
+        if claim.crashes + claim.failures + 1 >= self.env.settings.worker_crash_limit:
+            return Ended(claim.id, claim.attempt, "dead", "crashed", "crashed", error)
+        return self._failed(error, "crashed")

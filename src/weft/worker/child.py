@@ -1,0 +1,109 @@
+"""The process in which tasks run that must be killable: reads one request a line, runs it, writes one answer a line.
+
+Started by `weft.worker.processes` as ``python -m weft.worker.child ANSWER_FD``. What the task prints goes to the
+standard output, ended by a marker, so that the parent knows which task it belongs to. When the parent is gone, so is
+this process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import logging
+import os
+import queue
+import runpy
+import sys
+import threading
+import traceback
+from typing import Any
+
+import orjson
+
+from weft.core.errors import InvalidInput
+from weft.core.signals import NonRetryable, Snooze
+from weft.worker.context import RUNNING, Context, describe_error
+from weft.worker.registry import REGISTRY
+
+MAIN_NAME = "__weft_main__"
+
+
+def main() -> None:
+    """Serve requests until the parent closes the standard input."""
+    answers = os.fdopen(int(sys.argv[1]), "wb", buffering=0)
+    source = sys.stdin.buffer
+    setup = orjson.loads(source.readline())
+    sys.path[:] = setup["path"]
+    marker = setup["marker"].encode()
+    handler = logging.StreamHandler(sys.stdout)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logging.getLogger().addHandler(handler)
+    logging.getLogger("weft.task").setLevel(logging.INFO)
+    problem = _load(setup["modules"], setup["main"])
+    requests: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+    threading.Thread(target=_read, args=(source, requests), daemon=True).start()
+    while True:
+        request = requests.get()
+        answer = problem or _run(request, answers)
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        os.write(1, marker)
+        answers.write(orjson.dumps(answer) + b"\n")
+
+
+def _read(source: Any, requests: queue.SimpleQueue[dict[str, Any]]) -> None:
+    for line in source:
+        requests.put(orjson.loads(line))
+    # The parent is gone: whatever runs here is fenced, so end it, even in the middle.
+    os._exit(1)
+
+
+def _load(modules: list[str], main_file: str | None) -> dict[str, Any] | None:
+    try:
+        if main_file is not None:
+            runpy.run_path(main_file, run_name=MAIN_NAME)
+        for module in modules:
+            importlib.import_module(module)
+    except BaseException as problem:  # noqa: BLE001  the boundary to user code: told to the parent
+        return {"outcome": "error", "error": describe_error(problem, traceback.format_exc()), "retryable": True}
+    return None
+
+
+class _InChild:
+    """What runs in this process: its log is the standard output, which the parent copies."""
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+
+    def write_log(self, text: str) -> None:
+        """Append to the task's log."""
+        sys.stdout.write(text)
+
+
+def _run(request: dict[str, Any], answers: Any) -> dict[str, Any]:
+    name = request["handler"]
+    handler = REGISTRY.get(name) or REGISTRY.get(name.replace("__main__.", f"{MAIN_NAME}.", 1))
+    if handler is None:
+        return {"outcome": "no_handler"}
+    context = Context(
+        task_id=request["id"], attempt=request["attempt"], handler=name, worker_id=request["worker_id"],
+        beat=lambda: answers.write(b'{"outcome":"beat"}\n'), job_id=request["job_id"],
+    )  # fmt: skip
+    RUNNING.set(_InChild(context))
+    try:
+        arguments = handler.arguments.read(request["params"])
+        if handler.arguments.context_name is not None:
+            arguments[handler.arguments.context_name] = context
+        output = handler.function(**arguments)
+        if handler.is_async:
+            output = asyncio.run(output)
+        return {"outcome": "completed", "output": handler.arguments.write(output)}
+    except Snooze as wish:
+        return {"outcome": "snooze", "delay": wish.delay.total_seconds()}
+    except BaseException as problem:  # noqa: BLE001  the boundary to user code: recorded with the attempt
+        retryable = not isinstance(problem, (NonRetryable, InvalidInput, *handler.retry.non_retryable))
+        return {"outcome": "error", "error": describe_error(problem, traceback.format_exc()), "retryable": retryable}
+
+
+if __name__ == "__main__":
+    main()

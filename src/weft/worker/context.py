@@ -1,0 +1,122 @@
+"""What a handler may know and do about its own task while it runs."""
+
+from __future__ import annotations
+
+import contextvars
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol
+
+import orjson
+
+from weft.core.errors import LeaseLost
+from weft.core.json import encode
+from weft.db.foreign import Row, fetch_row
+
+
+class Context:
+    """The running attempt, as its handler sees it.
+
+    A handler asks for it by annotation::
+
+        @weft.task
+        async def import_file(path: str, ctx: weft.Context) -> int:
+            ctx.logger.info("attempt %s", ctx.attempt)
+            ...
+    """
+
+    def __init__(
+        self, *, task_id: int, attempt: int, handler: str, worker_id: int,
+        beat: Callable[[], None] = lambda: None, job_id: int | None = None,
+    ) -> None:  # fmt: skip
+        self.task_id = task_id
+        self.attempt = attempt
+        self.handler = handler
+        self.worker_id = worker_id
+        self.job_id = job_id
+        self._beat = beat
+        self._is_cancelled = False
+
+    @property
+    def idempotency_key(self) -> str:
+        """A key for calls to the outside that is the same in every attempt of this task."""
+        return f"weft-task-{self.task_id}"
+
+    @property
+    def logger(self) -> logging.Logger:
+        """A logger whose lines go to the task's log."""
+        return logging.getLogger(f"weft.task.{self.handler}")
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether the task was cancelled, timed out or is being stopped: return soon."""
+        return self._is_cancelled
+
+    def heartbeat(self) -> None:
+        """Say that the attempt is alive; needed only by tasks with a ``heartbeat_timeout``."""
+        self._beat()
+
+    def complete_in(self, connection: Any, output: Any = None) -> Awaitable[None] | None:
+        """Complete this task inside the caller's own transaction: both are committed, or neither is.
+
+        Await it when the connection is an async one. Raises `LeaseLost` when another worker has the task by now:
+        roll back. After it, return from the handler. Example::
+
+            async with pool.acquire() as conn, conn.transaction():
+                await conn.execute("update account set …")
+                await ctx.complete_in(conn, {"ok": True})
+        """
+        answer = fetch_row(
+            connection,
+            "weft.complete",
+            (
+                (self.worker_id, "bigint"),
+                (self.task_id, "bigint"),
+                (self.attempt, "int"),
+                (encode(output, "output"), "json"),
+            ),
+        )
+        if isinstance(answer, tuple):
+            self._landed(answer)
+            return None
+        return self._await_landed(answer)
+
+    async def _await_landed(self, answer: Awaitable[Row]) -> None:
+        self._landed(await answer)
+
+    def _landed(self, row: Row) -> None:
+        if row[0] is not True:
+            raise LeaseLost(self.task_id)
+
+    def cancel(self) -> None:
+        """Tell the handler that it should end; called by the worker."""
+        self._is_cancelled = True
+
+
+class Running(Protocol):
+    """Whatever runs here: it has a context and a log, both made when first asked for."""
+
+    @property
+    def context(self) -> Context:
+        """What the handler may know and do."""
+        ...
+
+    def write_log(self, text: str) -> None:
+        """Append to the task's log."""
+        ...
+
+
+RUNNING: contextvars.ContextVar[Running | None] = contextvars.ContextVar("weft_running", default=None)
+
+
+def describe_error(problem: BaseException, traceback_text: str) -> str:
+    """Return an error as it is kept with an attempt; long texts are cut in the middle."""
+    message = str(problem)
+    return orjson.dumps(
+        {"type": type(problem).__name__, "message": _cut(message, 4000), "traceback": _cut(traceback_text, 16000)},
+    ).decode()
+
+
+def _cut(text: str, most: int) -> str:
+    clean = text.replace("\x00", "\ufffd").encode("utf-8", "replace").decode("utf-8", "replace")
+    return clean if len(clean) <= most else f"{clean[: most // 2]}\n… cut …\n{clean[-most // 2 :]}"

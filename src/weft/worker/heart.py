@@ -1,0 +1,137 @@
+"""The heartbeat: a thread of its own with a connection of its own, so that no task can hold it up."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from datetime import timedelta
+
+import asyncpg
+
+from weft.core.errors import WeftError
+from weft.db.database import CONNECTION_ERRORS, Database
+from weft.queue import workers
+from weft.queue.workers import Pulse
+
+logger = logging.getLogger("weft.worker")
+
+
+class Heart:
+    """Extends the lease of a worker at a steady beat and tells the worker what came back.
+
+    It vouches only for an event loop that turns: after ``patience`` without a turn it stops, and the worker's tasks
+    go to others.
+    """
+
+    def __init__(
+        self, database: Database, worker_id: int, *, interval: timedelta, lease: timedelta, patience: timedelta,
+        on_pulse: Callable[[Pulse | None], None], counters: Callable[[], tuple[bool, int, int]],
+    ) -> None:  # fmt: skip
+        self._database = database
+        self._worker_id = worker_id
+        self._interval = interval.total_seconds()
+        self._lease = lease
+        self._patience = patience.total_seconds()
+        self._on_pulse = on_pulse
+        self._counters = counters
+        self._loop = asyncio.get_running_loop()
+        self._main_thread = threading.get_ident()
+        self._turned_at = time.monotonic()
+        self._sent = (0, 0)
+        self._stopping = threading.Event()
+        self._thread_loop: asyncio.AbstractEventLoop | None = None
+        self._sleeper: asyncio.Task[None] | None = None
+        self._thread = threading.Thread(target=self._run, name="weft-heart", daemon=True)
+        self.failed_at: float | None = None
+
+    def start(self) -> None:
+        """Begin to beat."""
+        self._thread.start()
+
+    async def stop(self) -> None:
+        """Stop beating."""
+        self._stopping.set()
+        if self._thread_loop is not None:
+            with contextlib.suppress(RuntimeError):
+                self._thread_loop.call_soon_threadsafe(self._wake)
+        await asyncio.to_thread(self._thread.join, 5)
+
+    def _wake(self) -> None:
+        if self._sleeper is not None:
+            self._sleeper.cancel()
+
+    def _run(self) -> None:
+        # asyncio's own loop: it needs no thread-local set-up and is quick enough for one statement in seconds.
+        with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
+            self._thread_loop = runner.get_loop()
+            runner.run(self._beat())
+
+    async def _beat(self) -> None:
+        conn: asyncpg.Connection[asyncpg.Record] | None = None
+        next_beat = time.monotonic() + self._interval
+        warned = False
+        while not self._stopping.is_set():
+            self._sleeper = asyncio.create_task(asyncio.sleep(max(0.0, next_beat - time.monotonic())))
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._sleeper
+            if self._stopping.is_set():
+                break
+            next_beat = max(time.monotonic(), next_beat + self._interval)
+            stuck = time.monotonic() - self._turned_at
+            with contextlib.suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._turn)
+            if stuck > max(2 * self._interval, 5.0) and not warned:
+                logger.warning("the event loop has been blocked for %.0f s, at:\n%s", stuck, self._where())
+            warned = stuck > max(2 * self._interval, 5.0)
+            if stuck > self._patience:
+                logger.error("the event loop is blocked for good: no more heartbeats, others will take the tasks")
+                continue
+            busy, completed, failed = self._counters()
+            sent_completed, sent_failed = self._sent
+            try:
+                if conn is None or conn.is_closed():
+                    conn = await self._database.connect()
+                pulse = await asyncio.wait_for(
+                    self._send(conn, busy, completed - sent_completed, failed - sent_failed),
+                    self._lease.total_seconds() / 2,
+                )
+                self._sent = (completed, failed)
+            except (*CONNECTION_ERRORS, TimeoutError, asyncpg.PostgresError, WeftError) as problem:
+                self.failed_at = time.monotonic()
+                logger.warning("heartbeat failed: %s: %s", type(problem).__name__, problem)
+                if conn is not None:
+                    conn.terminate()
+                    conn = None
+                next_beat = time.monotonic() + min(0.5, self._interval)
+                continue
+            with contextlib.suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._on_pulse, pulse)
+        if conn is not None:
+            with contextlib.suppress(Exception):
+                await conn.close(timeout=1)
+
+    async def _send(
+        self, conn: asyncpg.Connection[asyncpg.Record], busy: bool, completed: int, failed: int
+    ) -> Pulse | None:
+        async def beat() -> Pulse | None:
+            return await workers.heartbeat(
+                conn, self._worker_id, lease=self._lease, busy=busy, completed=completed, failed=failed
+            )
+
+        if self._database.through_pooler:
+            async with conn.transaction():
+                return await beat()
+        return await beat()
+
+    def _turn(self) -> None:
+        self._turned_at = time.monotonic()
+
+    def _where(self) -> str:
+        frame = sys._current_frames().get(self._main_thread)
+        return "".join(traceback.format_stack(frame)[-6:]) if frame is not None else "unknown"

@@ -1,0 +1,92 @@
+"""The worker's own line to the database: one connection for the hot path, which also hears notifications."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from weft.core.errors import DatabaseUnavailable
+from weft.db.database import Database
+
+if TYPE_CHECKING:
+    import asyncpg
+
+_FIRST_WAIT, _LONGEST_WAIT = 0.05, 1.0
+
+
+class Line:
+    """A connection that is opened again for as long as it takes.
+
+    Notifications arrive on the same connection: what comes during a statement is delivered when that ends.
+    """
+
+    def __init__(self, database: Database, channel: str, on_message: Callable[[str], None]) -> None:
+        self._database = database
+        self._channel = channel
+        self._on_message = on_message
+        self._conn: asyncpg.Connection[asyncpg.Record] | None = None
+        self._ears: asyncpg.Connection[asyncpg.Record] | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the connection is thought to work."""
+        if self._conn is None or self._conn.is_closed():
+            return False
+        return self._ears is None or not self._ears.is_closed()
+
+    async def open(self) -> None:
+        """Connect, trying again with growing pauses until it works; wakes the worker when it had been broken."""
+        wait = _FIRST_WAIT
+        while True:
+            await self.close()
+            try:
+                await self._connect()
+                return
+            except (DatabaseUnavailable, OSError) as problem:
+                await self.close()
+                self._on_message(f"offline {problem}")
+                await asyncio.sleep(wait * random.uniform(0.5, 1.0))
+                wait = min(_LONGEST_WAIT, wait * 2)
+
+    async def _connect(self) -> None:
+        database = self._database
+        self._conn = await database.connect()
+        if database.listen_url is None:
+            return
+        if database.through_pooler or database.listen_url != database.url:
+            self._ears = await database.connect(database.listen_url)
+        ears = self._ears or self._conn
+        await ears.add_listener(self._channel, self._hear)
+        ears.add_termination_listener(lambda _: self._on_message("work"))
+
+    def _hear(self, _conn: Any, _pid: int, _channel: str, payload: object) -> None:
+        self._on_message(str(payload))
+
+    @asynccontextmanager
+    async def statement(self) -> AsyncIterator[asyncpg.Connection[asyncpg.Record]]:
+        """Lend the connection; behind a transaction pooler inside a transaction."""
+        assert self._conn is not None
+        if self._database.through_pooler:
+            async with self._conn.transaction():
+                yield self._conn
+        else:
+            yield self._conn
+
+    def drop(self) -> None:
+        """Give the connection up at once, without a word to the server."""
+        for conn in (self._conn, self._ears):
+            if conn is not None:
+                conn.terminate()
+        self._conn = self._ears = None
+
+    async def close(self) -> None:
+        """Close the connection."""
+        conns, self._conn, self._ears = (self._conn, self._ears), None, None
+        for conn in conns:
+            if conn is not None:
+                with contextlib.suppress(Exception):
+                    await conn.close(timeout=1)

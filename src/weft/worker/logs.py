@@ -1,0 +1,147 @@
+"""Sends what a task prints and logs to its own file, also for tasks that share a thread or a process."""
+
+from __future__ import annotations
+
+import io
+import logging
+import sys
+import threading
+from pathlib import Path
+from typing import Any, TextIO
+
+from weft.core.settings import Settings
+from weft.worker.context import RUNNING
+
+
+def log_dir(settings: Settings) -> Path:
+    """Return the folder of the tasks' logs: ``WEFT_LOG_DIR``, by default under WEFT_HOME."""
+    if settings.log_dir is not None:
+        return settings.log_dir
+    from weft.db.embedded_layout import home_dir
+
+    return home_dir(settings) / "logs"
+
+
+def log_path(folder: Path, task_id: int) -> Path:
+    """Return the path of a task's log, built from its id alone."""
+    return folder / f"{int(task_id)}.log"
+
+
+class TaskLog:
+    """The log file of one attempt: opened at the first byte, appended to, cut with a marker at the limit."""
+
+    def __init__(self, folder: Path, task_id: int, limit: int) -> None:
+        self.path = log_path(folder, task_id)
+        self._limit = limit
+        self._file: io.BufferedWriter | None = None
+        self._written = 0
+        self._is_full = False
+        self._lock = threading.Lock()
+
+    @property
+    def has_text(self) -> bool:
+        """Whether anything was written."""
+        return self._file is not None or self._written > 0
+
+    def write(self, text: str) -> None:
+        """Append text; what cannot be written, because the disk is full, is dropped rather than failing the task."""
+        data = text.encode("utf-8", "replace")
+        with self._lock:
+            if self._is_full or not data:
+                return
+            try:
+                if self._file is None:
+                    self.path.parent.mkdir(parents=True, exist_ok=True)
+                    self._file = open(self.path, "ab")  # noqa: SIM115  (closed when the attempt ends)
+                    self._written = self._file.tell()
+                if self._written + len(data) > self._limit:
+                    data = data[: max(0, self._limit - self._written)]
+                    data += f"\n[weft: log cut at {self._limit} bytes]\n".encode()
+                    self._is_full = True
+                self._file.write(data)
+                self._file.flush()
+                self._written += len(data)
+            except OSError:
+                self._is_full = True
+
+    def close(self) -> None:
+        """Close the file, if it was ever opened."""
+        with self._lock:
+            if self._file is not None:
+                self._file.close()
+                self._file = None
+                self._is_full = True
+
+
+class _Redirect(io.TextIOBase):
+    """Stands in for stdout or stderr: writes go to the log of the current task, or to the real stream."""
+
+    def __init__(self, real: TextIO) -> None:
+        self._real = real
+
+    def write(self, text: str) -> int:
+        sink = RUNNING.get()
+        if sink is None:
+            return self._real.write(text)
+        sink.write_log(text)
+        return len(text)
+
+    def flush(self) -> None:
+        if RUNNING.get() is None:
+            self._real.flush()
+
+    def isatty(self) -> bool:
+        return RUNNING.get() is None and self._real.isatty()
+
+    def fileno(self) -> int:
+        return self._real.fileno()
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]
+        return self._real.encoding
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._real, name)
+
+
+class _TaskHandler(logging.Handler):
+    """Writes records that are logged inside a task to the task's log."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        sink = RUNNING.get()
+        if sink is not None:
+            sink.write_log(self.format(record) + "\n")
+
+
+class Capture:
+    """Puts the redirection in place while a worker runs; several workers in one process share it."""
+
+    _users = 0
+    _handler: _TaskHandler | None = None
+
+    @classmethod
+    def start(cls) -> None:
+        """Begin to redirect."""
+        cls._users += 1
+        if cls._users > 1:
+            return
+        sys.stdout, sys.stderr = _Redirect(sys.stdout), _Redirect(sys.stderr)
+        cls._handler = _TaskHandler()
+        cls._handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+        logging.getLogger().addHandler(cls._handler)
+        # What a handler logs at INFO belongs in its task's log, whatever the program's own level is.
+        logging.getLogger("weft.task").setLevel(logging.INFO)
+
+    @classmethod
+    def stop(cls) -> None:
+        """Put the real streams back after the last worker."""
+        cls._users -= 1
+        if cls._users > 0:
+            return
+        for name in ("stdout", "stderr"):
+            stream = getattr(sys, name)
+            if isinstance(stream, _Redirect):
+                setattr(sys, name, stream._real)
+        if cls._handler is not None:
+            logging.getLogger().removeHandler(cls._handler)
+            cls._handler = None

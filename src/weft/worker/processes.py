@@ -1,0 +1,156 @@
+"""Runs attempts in child processes, one at a time in each, that are killed when an attempt must end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import secrets
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from weft.queue.work import Claim
+from weft.worker.logs import TaskLog
+
+_START_LIMIT = 60.0
+
+
+class ChildDied(Exception):
+    """The process in which an attempt ran is gone."""
+
+    def __init__(self, status: int | None) -> None:
+        how = f"signal {signal.Signals(-status).name}" if status is not None and status < 0 else f"exit status {status}"
+        super().__init__(f"the process of the task ended with {how}")
+
+
+class Child:
+    """One child process."""
+
+    def __init__(self, process: asyncio.subprocess.Process, answers: asyncio.StreamReader, marker: bytes) -> None:
+        self._process = process
+        self._answers = answers
+        self._marker = marker
+
+    @classmethod
+    async def start(cls, modules: list[str], main_file: str | None) -> Child:
+        """Start a process that has imported ``modules``."""
+        read_end, write_end = os.pipe()
+        try:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable, "-m", "weft.worker.child", str(write_end),
+                stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
+                pass_fds=[write_end], start_new_session=True, limit=2**20,
+            )  # fmt: skip
+        except BaseException:
+            os.close(read_end)
+            raise
+        finally:
+            os.close(write_end)
+        # Of two processes that both need memory, the one that runs a single task should be the one to go.
+        with contextlib.suppress(OSError):
+            Path(f"/proc/{process.pid}/oom_score_adj").write_text("1000", encoding="ascii")
+        answers = asyncio.StreamReader(limit=2**27)
+        await asyncio.get_running_loop().connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(answers), os.fdopen(read_end, "rb", buffering=0)
+        )
+        marker = f"\x00weft-{secrets.token_hex(16)}\x00".encode()
+        setup = {"path": sys.path, "modules": modules, "main": main_file, "marker": marker.decode()}
+        child = cls(process, answers, marker)
+        child._send(setup)
+        return child
+
+    def _send(self, message: dict[str, Any]) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(orjson.dumps(message) + b"\n")
+
+    async def run(
+        self, claim: Claim, params: str, worker_id: int, log: TaskLog, beat: Callable[[], None]
+    ) -> dict[str, Any]:
+        """Run one attempt and return its answer; raises `ChildDied` when the process ends instead."""
+        self._send(
+            {"id": claim.id, "attempt": claim.attempt, "handler": claim.handler, "params": params,
+             "worker_id": worker_id, "job_id": claim.job_id}
+        )  # fmt: skip
+        copying = asyncio.create_task(self._copy_output(log))
+        try:
+            while True:
+                line = await self._answers.readline()
+                if not line:
+                    await copying
+                    raise ChildDied(await self._process.wait())
+                answer: dict[str, Any] = orjson.loads(line)
+                if answer["outcome"] != "beat":
+                    await copying
+                    return answer
+                beat()
+        finally:
+            copying.cancel()
+
+    async def _copy_output(self, log: TaskLog) -> None:
+        """Copy what the task prints to its log, up to the marker or the end."""
+        assert self._process.stdout is not None
+        held = b""
+        while True:
+            piece = await self._process.stdout.read(65536)
+            held += piece
+            end = held.find(self._marker)
+            if end >= 0 or not piece:
+                log.write(held[: end if end >= 0 else None].decode("utf-8", "replace"))
+                return
+            # The marker may be cut by the end of a piece: keep as much as could be its beginning.
+            safe = len(held) - len(self._marker)
+            if safe > 0:
+                log.write(held[:safe].decode("utf-8", "replace"))
+                held = held[safe:]
+
+    async def kill(self) -> None:
+        """End the process and everything that it started."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        await self._process.wait()
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the process has not ended."""
+        return self._process.returncode is None
+
+
+class Processes:
+    """Children kept for reuse; one whose task was ended by force is killed, not reused."""
+
+    def __init__(self, modules: list[str], main_file: str | None) -> None:
+        self._modules = modules
+        self._main_file = main_file
+        self._idle: list[Child] = []
+        self._busy: set[Child] = set()
+
+    async def run(
+        self, claim: Claim, params: str, worker_id: int, log: TaskLog, beat: Callable[[], None], *, alone: bool
+    ) -> dict[str, Any]:
+        """Run one attempt in a child; with ``alone`` in one that has run nothing before and runs nothing after."""
+        child = self._idle.pop() if self._idle and not alone else None
+        if child is None or not child.is_alive:
+            child = await asyncio.wait_for(Child.start(self._modules, self._main_file), _START_LIMIT)
+        self._busy.add(child)
+        reusable = False
+        try:
+            answer = await child.run(claim, params, worker_id, log, beat)
+            reusable = not alone
+            return answer
+        finally:
+            self._busy.discard(child)
+            if reusable:
+                self._idle.append(child)
+            else:
+                await asyncio.shield(child.kill())
+
+    async def close(self) -> None:
+        """Kill all children."""
+        children = [*self._idle, *self._busy]
+        self._idle.clear()
+        await asyncio.gather(*(child.kill() for child in children))

@@ -1,0 +1,119 @@
+"""The one registry of handlers, looked up by name and filled by decorators only."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+from weft.core.errors import InvalidInput, did_you_mean
+from weft.core.json import check_text
+from weft.queue.enqueue import check_span
+from weft.queue.retry import Retry
+from weft.worker.arguments import Arguments
+
+EXECUTORS = ("async", "thread", "process")
+
+
+@dataclass
+class Handler:
+    """A function that tasks run, with the defaults of its tasks. Calling it calls the function."""
+
+    name: str
+    function: Callable[..., Any]
+    queue: str = "default"
+    retry: Retry = field(default_factory=Retry)
+    timeout: timedelta | None = None
+    heartbeat_timeout: timedelta | None = None
+    executor: str = "async"
+
+    def __post_init__(self) -> None:
+        functools.update_wrapper(self, self.function)
+        self.is_async = inspect.iscoroutinefunction(self.function)
+        self.arguments = Arguments(self.function)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the function itself, here and now, without the queue."""
+        return self.function(*args, **kwargs)
+
+
+class Registry:
+    """Handlers by name."""
+
+    def __init__(self) -> None:
+        self._handlers: dict[str, Handler] = {}
+
+    def add(self, handler: Handler) -> Handler:
+        """Register a handler; a second one of the same name from another place is an error."""
+        known = self._handlers.get(handler.name)
+        if known is not None and _place(known.function) != _place(handler.function):
+            raise InvalidInput("name", f"there is a handler {handler.name!r} already, in {known.function.__module__}")
+        self._handlers[handler.name] = handler
+        return handler
+
+    def get(self, name: str) -> Handler | None:
+        """Return the handler of that name, if there is one."""
+        return self._handlers.get(name)
+
+    def names(self) -> list[str]:
+        """Return all names, sorted."""
+        return sorted(self._handlers)
+
+    def suggest(self, name: str) -> str:
+        """Return a hint at a handler with a similar name, or nothing."""
+        return did_you_mean(name, self._handlers)
+
+    def __iter__(self) -> Iterator[Handler]:
+        return iter(self._handlers.values())
+
+    def task(
+        self, function: Callable[..., Any] | None = None, *, name: str | None = None, queue: str = "default",
+        retry: Retry | int | None = None, timeout: float | timedelta | None = None,
+        heartbeat_timeout: float | timedelta | None = None, executor: str | None = None,
+    ) -> Any:  # fmt: skip
+        """Register a function as a handler.
+
+        ``retry`` is a `Retry` or the number of attempts after the first. Async functions run on the worker's event
+        loop, others in threads; ``executor="process"`` runs them in a process that can be killed. Example::
+
+            @weft.task(name="email:send", retry=3, timeout=60)
+            async def send(to: str) -> None: ...
+        """
+        if function is None:
+            return functools.partial(
+                self.task, name=name, queue=queue, retry=retry, timeout=timeout,
+                heartbeat_timeout=heartbeat_timeout, executor=executor,
+            )  # fmt: skip
+        is_async = inspect.iscoroutinefunction(function)
+        chosen = executor or ("async" if is_async else "thread")
+        if chosen not in EXECUTORS:
+            raise InvalidInput("executor", f"{chosen!r} is not one of {', '.join(EXECUTORS)}")
+        if chosen == "async" and not is_async:
+            raise InvalidInput("executor", f"{function.__qualname__} is not async: use thread or process")
+        if chosen == "thread" and is_async:
+            raise InvalidInput("executor", f"{function.__qualname__} is async: use async or process")
+        policy = Retry(max_attempts=retry + 1) if isinstance(retry, int) else retry or Retry()
+        return self.add(
+            Handler(
+                name=check_text(name or f"{function.__module__}.{function.__qualname__}", "name", 200),
+                function=function,
+                queue=check_text(queue, "queue", 200),
+                retry=policy,
+                timeout=None if timeout is None else check_span("timeout", timeout),
+                heartbeat_timeout=None
+                if heartbeat_timeout is None
+                else check_span("heartbeat_timeout", heartbeat_timeout),
+                executor=chosen,
+            )
+        )
+
+
+def _place(function: Callable[..., Any]) -> tuple[str, str]:
+    return function.__module__, function.__qualname__
+
+
+REGISTRY = Registry()
+task = REGISTRY.task

@@ -1,0 +1,120 @@
+"""One PostgreSQL for the whole run, one migrated template, and a clone of it for each test that asks for a database."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import tempfile
+import uuid
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import asyncpg
+import pytest
+
+import weft
+from weft.core.settings import Settings
+from weft.db import embedded, migrate
+from weft.db.database import Database
+from weft.worker.registry import Registry
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--campaign", choices=("short", "long"), default="short", help="length of the crash campaigns")
+
+
+@pytest.fixture(scope="session")
+def campaign(request: pytest.FixtureRequest) -> str:
+    return str(request.config.getoption("--campaign"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _clean_environment() -> Iterator[None]:
+    """No setting of the machine reaches a test."""
+    kept = {name: value for name, value in os.environ.items() if name.startswith(("WEFT_", "POSTGRES_", "PG"))}
+    for name in kept:
+        del os.environ[name]
+    yield
+    os.environ.update(kept)
+
+
+@pytest.fixture(scope="session")
+def server_home(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Iterator[Path]:
+    """The home of this process's own server; in /tmp, because the path of a socket must be short."""
+    home = Path(tempfile.mkdtemp(prefix="weft-test-", dir="/tmp"))
+    # As root the server runs as another user, who has to get in.
+    home.chmod(0o755)
+    yield home
+    asyncio.run(embedded.stop(Settings(home=home), mode="immediate"))
+    shutil.rmtree(home, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def server_url(server_home: Path) -> str:
+    """A running server: the embedded one, or the one that WEFT_TEST_URL names; its template database is migrated."""
+
+    async def prepare() -> str:
+        server = await embedded.ensure_running(Settings(home=server_home))
+        conn = await asyncpg.connect(server.url)
+        await conn.execute("create database weft_template")
+        await conn.close()
+        await migrate.upgrade(_with_database(server.url, "weft_template"))
+        return server.url
+
+    return asyncio.run(prepare())
+
+
+def _with_database(url: str, name: str) -> str:
+    head, _, query = url.partition("?")
+    return f"{head.rpartition('/')[0]}/{name}?{query}"
+
+
+@pytest.fixture
+async def url(server_url: str) -> AsyncIterator[str]:
+    """The address of an empty, migrated database of the test's own."""
+    name = f"t_{uuid.uuid4().hex[:12]}"
+    admin = await asyncpg.connect(_with_database(server_url, "postgres"))
+    try:
+        await admin.execute(f"create database {name} template weft_template strategy file_copy")
+        yield _with_database(server_url, name)
+        await admin.execute(f"drop database {name} with (force)")
+    finally:
+        await admin.close()
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """A folder for the blobs and logs of one test."""
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def settings(url: str, home: Path) -> Settings:
+    return Settings.load(environ={}, database_url=url, home=home, profile="fast")
+
+
+@pytest.fixture
+async def database(settings: Settings) -> AsyncIterator[Database]:
+    async with Database.opened(settings) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def conn(url: str) -> AsyncIterator[asyncpg.Connection[asyncpg.Record]]:
+    """A plain connection to the test's database, to look and to meddle."""
+    opened = await asyncpg.connect(url)
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture
+async def client(settings: Settings) -> AsyncIterator[weft.Client]:
+    async with weft.Client(settings=settings) as opened:
+        yield opened
+
+
+@pytest.fixture
+def registry() -> Registry:
+    """A registry of the test's own, so that handlers of tests do not meet."""
+    return Registry()

@@ -1,0 +1,43 @@
+"""The life of a task through the public interface, on a real worker."""
+
+from __future__ import annotations
+
+import pytest
+
+import weft
+from weft.worker.registry import Registry
+
+
+async def test_a_task_runs_and_its_output_is_kept(client: weft.Client, registry: Registry) -> None:
+    @registry.task(name="add")
+    async def add(a: int, b: int = 1) -> int:
+        return a + b
+
+    handle = await client.enqueue("add", {"a": 2})
+    await weft.Worker(client=client, registry=registry).run_until_idle()
+    task = await client.get_task(handle.id)
+    assert (task.state, task.output, task.attempt, task.params) == ("completed", 3, 1, {"a": 2})
+    assert await client.wait(handle.id, timeout=5) == 3
+
+
+async def test_a_task_is_dead_after_its_last_attempt_and_runs_again_when_replayed(
+    client: weft.Client, registry: Registry
+) -> None:
+    fails = True
+
+    @registry.task(name="flaky")
+    async def flaky() -> str:
+        if fails:
+            raise ValueError("not yet")
+        return "fine"
+
+    handle = await client.enqueue("flaky", max_attempts=2, retry=weft.Retry(2, initial_delay=0))
+    async with weft.Worker(client=client, registry=registry):
+        with pytest.raises(weft.TaskFailed, match="not yet"):
+            await client.wait(handle.id, timeout=20)
+        dead = await client.get_task(handle.id)
+        assert (dead.state, dead.failures, [a.outcome for a in dead.attempts]) == ("dead", 2, ["failed", "failed"])
+        fails = False
+        await client.replay(handle.id)
+        assert await client.wait(handle.id, timeout=20) == "fine"
+    assert (await client.get_task(handle.id)).generation == 1
