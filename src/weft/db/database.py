@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -42,12 +43,13 @@ CONNECTION_ERRORS = (
 
 
 def redacted(url: str) -> str:
-    """Return ``url`` without its password."""
+    """Return ``url`` without its password, wherever in it that stands."""
     parts = urlsplit(url)
-    if parts.password is None:
-        return url
-    host = parts.netloc.rpartition("@")[2]
-    return urlunsplit(parts._replace(netloc=f"{parts.username or ''}:***@{host}"))
+    netloc = parts.netloc
+    if parts.password is not None:
+        netloc = f"{parts.username or ''}:***@{netloc.rpartition('@')[2]}"
+    query = re.sub(r"(^|&)(password|passfile|sslpassword)=[^&]*", r"\1\2=***", parts.query, flags=re.IGNORECASE)
+    return urlunsplit(parts._replace(netloc=netloc, query=query))
 
 
 class Database:
@@ -145,6 +147,10 @@ class Database:
                     yield conn
             else:
                 yield conn
+        except asyncpg.ReadOnlySQLTransactionError:
+            # After a failover the old primary answers as a standby: every connection to it is worthless.
+            await pool.expire_connections()
+            raise
         finally:
             await pool.release(conn)
 

@@ -21,7 +21,7 @@ SQL = Statements("weft.queue", "sql/task.sql")
 FROM_NEWEST = 2**63 - 1
 _SUMMARY = (
     "id state reason queue handler priority attempt failures max_attempts worker_id created_at due_at claimed_at"
-    " ended_at"
+    " ended_at error"
 ).split()
 _DETAIL = "crashes generation concurrency_key waiting_on job_id actor".split()
 
@@ -40,7 +40,7 @@ async def show(conn: type_Connection, org_id: int, task_id: int) -> tuple[Task, 
     )  # fmt: skip
     task = Task(
         **_summary_fields(row), **{name: row[name] for name in _DETAIL},
-        params=None, output=None, error=_error(row["error"]), attempts=attempts,
+        params=None, output=None, attempts=attempts,
     )  # fmt: skip
     return task, row["params"], row["output"]
 
@@ -65,6 +65,17 @@ async def list_tasks(
     return Page(tasks, tasks[-1].id if len(found) > limit else None)
 
 
+async def add_log(conn: type_Connection, task_id: int, attempt: int, digest: str, size: int) -> None:
+    """Note where the log of an attempt was copied to."""
+    await conn.execute(SQL.add_log, task_id, attempt, digest, size)
+
+
+async def last_log(conn: type_Connection, task_id: int) -> str | None:
+    """Return the blob of a task's log, if it was copied to the blob storage."""
+    found: str | None = await conn.fetchval(SQL.last_log, task_id)
+    return found
+
+
 async def ended_among(conn: type_Connection, task_ids: Sequence[int]) -> set[int]:
     """Return those of the tasks that have ended."""
     return {row[0] for row in await conn.fetch(SQL.ended_among, list(task_ids))}
@@ -77,6 +88,7 @@ def _names(states: frozenset[TaskState]) -> list[str] | None:
 def _summary_fields(row: Record) -> dict[str, Any]:
     fields = {name: row[name] for name in _SUMMARY}
     fields["state"] = TaskState(fields["state"])
+    fields["error"] = _error(fields["error"])
     return fields
 
 

@@ -74,6 +74,7 @@ class TaskSummary:
     due_at: datetime | None
     claimed_at: datetime | None
     ended_at: datetime | None
+    error: Mapping[str, str] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +83,6 @@ class Task(TaskSummary):
 
     params: Json
     output: Json
-    error: Mapping[str, str] | None
     crashes: int
     generation: int
     concurrency_key: str | None

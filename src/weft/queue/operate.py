@@ -28,7 +28,7 @@ async def cancel(
         await conn.execute(SQL.free_slots, [r["queue_id"] for r in keyed], [r["concurrency_key"] for r in keyed])
     for row in rows:
         if row["worker_id"] is not None:
-            await conn.execute(SQL.tell_cancelled, row["worker_id"], row["id"])
+            await conn.execute(SQL.tell_cancelled, row["worker_id"], row["id"], row["attempt"])
     return {row["id"] for row in rows}
 
 
@@ -47,6 +47,11 @@ async def explain_refusal(conn: type_Connection, org_id: int, verb: str, task_id
     for _, state in await conn.fetch(SQL.states_of, org_id, [task_id]):
         return StateConflict(verb, task_id, state, sources_of(verb))
     return NotFound("task", task_id)
+
+
+async def count_purgeable(conn: type_Connection, org_id: int, older_than: timedelta, queue_id: int | None) -> int:
+    """Return how many dead letters `purge` would remove."""
+    return int(await conn.fetchval(SQL.count_purgeable, org_id, older_than, queue_id))
 
 
 async def purge(

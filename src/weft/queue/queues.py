@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -100,9 +101,9 @@ async def limits(conn: type_Connection, queue_ids: list[int]) -> dict[int, int |
     return {row[0]: row[1] for row in await conn.fetch(SQL.limits, queue_ids)}
 
 
-async def hint(conn: type_Connection, queue_ids: list[int]) -> None:
+async def hint(conn: type_Connection, queue_ids: Iterable[int], *, except_worker: int = 0) -> None:
     """Wake one worker per queue that is not saturated."""
-    await conn.execute(SQL.hint, queue_ids)
+    await conn.execute(SQL.hint, sorted(queue_ids), except_worker)
 
 
 async def list_queues(conn: type_Connection, org_id: int, name: str | None = None) -> list[QueueInfo]:

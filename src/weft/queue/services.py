@@ -1,7 +1,8 @@
-"""The services that every worker runs for the whole queue while it leads: stage, rescue, drain, prune."""
+"""The services that keep the whole queue going: stage, rescue, drain, prune; run by whichever worker leads."""
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Callable, Mapping
 from datetime import timedelta
@@ -10,11 +11,13 @@ from typing import TYPE_CHECKING
 from weft.core.settings import Settings
 from weft.queue import outbox, queues, upkeep
 from weft.queue.service import Service
+from weft.queue.workers import Pulse
 
 if TYPE_CHECKING:
     from weft.db.database import Database
 
 LONGEST_REST = 3600.0
+SHORT_DELAY = timedelta(seconds=5)
 
 
 class Stager(Service):
@@ -33,7 +36,7 @@ class Stager(Service):
         count, woken = await self._database.run(upkeep.stage)
         async with self._database.acquire() as conn:
             if woken:
-                await queues.hint(conn, sorted(woken))
+                await queues.hint(conn, woken)
             due_in = await upkeep.next_due(conn)
         self._next = self.interval if due_in is None else max(0.0, due_in.total_seconds())
         return count
@@ -73,7 +76,7 @@ class Rescuer(Service):
         count += await self._database.run(upkeep.expire)
         if woken:
             async with self._database.acquire() as conn:
-                await queues.hint(conn, sorted(woken))
+                await queues.hint(conn, woken)
         if lost:
             await self._database.run(outbox.rescue)
         return count
@@ -120,10 +123,11 @@ class Pruner(Service):
         gone += await database.run(lambda conn: upkeep.prune_workers(conn, timedelta(hours=1)))
         gone += await database.run(upkeep.prune_idle_keys)
         gone += await database.run(lambda conn: outbox.prune(conn, settings.retention))
+        gone += await database.run(lambda conn: upkeep.prune_logs(conn, settings.retention))
         woken = await database.run(upkeep.admit)
         if woken:
             async with database.acquire() as conn:
-                await queues.hint(conn, sorted(woken))
+                await queues.hint(conn, woken)
         if self._rounds % 10 == 0:
             await database.run(upkeep.ensure_partitions)
             gone += len(await upkeep.drop_partitions(database, settings.retention))
@@ -133,3 +137,47 @@ class Pruner(Service):
     def pause_before_next(self, done: int) -> float:
         """Go on at once only while there are further pages of keys."""
         return 0.0 if self._keys_after else self.interval * random.uniform(0.9, 1.1)
+
+
+class Upkeep:
+    """The services of one worker: they run while it leads, and are kicked when a heartbeat tells of something to do."""
+
+    def __init__(
+        self, database: Database, settings: Settings, worker_id: int, sinks: Mapping[str, outbox.Sink],
+        has_settled: Callable[[], bool],
+    ) -> None:  # fmt: skip
+        self.stager = Stager(database)
+        self._rescuer = Rescuer(database, settings, has_settled)
+        self._drainer = Drainer(database, worker_id, sinks)
+        self._services: tuple[Service, ...] = (self.stager, self._rescuer, self._drainer, Pruner(database, settings))
+        self.leads = False
+
+    async def follow(self, pulse: Pulse) -> None:
+        """Start or stop with the lead, and kick what has something to do."""
+        if pulse.leader != self.leads:
+            self.leads = pulse.leader
+            await (self._start() if pulse.leader else self.stop())
+        if pulse.lapsed:
+            self._rescuer.kick()
+        if pulse.next_due_at is not None:
+            self.stager.kick()
+        if pulse.has_outbox:
+            self._drainer.kick()
+
+    async def stage_in(self, delay: timedelta) -> bool:
+        """See to it that what this worker postponed is staged when due; True when it was done here.
+
+        The leader does so anyway; for a short delay nobody waits until the leader hears of it.
+        """
+        if self.leads or delay > SHORT_DELAY:
+            self.stager.kick()
+            return False
+        await asyncio.sleep(delay.total_seconds())
+        return await self.stager.run_once() > 0
+
+    async def _start(self) -> None:
+        await asyncio.gather(*(service.start() for service in self._services))
+
+    async def stop(self) -> None:
+        """End all services."""
+        await asyncio.gather(*(service.stop() for service in self._services))

@@ -88,7 +88,7 @@ async def expire(conn: type_Connection) -> int:
                 row["id"], row["attempt"], policy.delay(failures), "failed", "heartbeat_timeout", error, True
             )
             count += len(await work.postpone(conn, row["worker_id"], [again]))
-        await conn.execute(TASK.tell_cancelled, row["worker_id"], row["id"])
+        await conn.execute(TASK.tell_cancelled, row["worker_id"], row["id"], row["attempt"])
     return count
 
 
@@ -120,6 +120,11 @@ async def prune_keys(conn: type_Connection, ttl: timedelta, after: int) -> tuple
     row = await conn.fetchrow(SQL.prune_keys, ttl, after)
     assert row is not None
     return row["gone"], row["last"] if row["seen"] == 1000 else None
+
+
+async def prune_logs(conn: type_Connection, older_than: timedelta) -> int:
+    """Forget where logs of long ago were copied to; return how many."""
+    return len(await conn.fetch(SQL.prune_logs, older_than))
 
 
 async def ensure_partitions(conn: type_Connection) -> int:

@@ -35,6 +35,7 @@ from weft.queue.retry import DEFAULT_RETRY, MAX_ATTEMPTS, Retry
 from weft.queue.workers import WorkerInfo
 from weft.sdk.hints import Hints
 from weft.sdk.waiting import Waiter
+from weft.worker.logs import log_dir, log_path
 from weft.worker.registry import REGISTRY, Handler
 
 _TYPES = "text json text int text timestamptz interval int json interval interval text text text".split()
@@ -103,8 +104,9 @@ class Client:
     async def enqueue(
         self, handler: str | Handler, params: dict[str, Any] | None = None, *, queue: str | None = None,
         priority: int = 0, idempotency_key: str | None = None, run_at: datetime | None = None,
-        delay: float | timedelta | None = None, max_attempts: int | None = None, retry: Retry | int | None = None, timeout: float | timedelta | None = None,
-        heartbeat_timeout: float | timedelta | None = None, concurrency_key: str | None = None, connection: Any = None,
+        delay: float | timedelta | None = None, max_attempts: int | None = None, retry: Retry | int | None = None,
+        timeout: float | timedelta | None = None, heartbeat_timeout: float | timedelta | None = None,
+        concurrency_key: str | None = None, connection: Any = None,
     ) -> TaskHandle:  # fmt: skip
         """Put one task into the queue.
 
@@ -362,6 +364,29 @@ class Client:
             count += gone
             if gone < 1000:
                 return count
+
+    async def count_dead(self, *, older_than: float | timedelta = 0, queue: str | None = None) -> int:
+        """Return how many dead letters `purge` would remove."""
+        org_id = await self.org_id()
+        age = check_span("older_than", older_than, zero=True)
+        queue_id = None if queue is None else (await self._queue_ids(names={queue}))[queue]
+        async with self.database.acquire() as conn:
+            return await operate.count_purgeable(conn, org_id, age, queue_id)
+
+    async def read_log(self, task_id: int, offset: int = 0) -> bytes | None:
+        """Return what a task has printed from ``offset`` on; None when there is no log.
+
+        It is read from the folder of logs, or from the copy in the blob storage when there is no such file here.
+        """
+        await self._require_exists(_id(task_id))
+        path = log_path(log_dir(self.settings), task_id)
+        if path.is_file():
+            with path.open("rb") as file:
+                file.seek(offset)
+                return file.read()
+        async with self.database.acquire() as conn:
+            digest = await look.last_log(conn, task_id)
+        return None if digest is None else (await self.blobs.get(digest))[offset:]
 
     # --- queues and workers ---
 

@@ -56,13 +56,14 @@ class Attempt:
     Made for every task, so it makes nothing that most tasks never use.
     """
 
-    __slots__ = ("_context", "_ending", "_log", "claim", "env", "handler", "started", "task", "timer")
+    __slots__ = ("_context", "_ending", "_log", "claim", "env", "handler", "is_over", "started", "task", "timer")
 
     def __init__(self, env: Environment, claim: Claim, handler: Handler) -> None:
         self.env = env
         self.claim = claim
         self.handler = handler
         self.started = time.monotonic()
+        self.is_over = False
         self.task: asyncio.Task[None] | None = None
         self.timer: asyncio.TimerHandle | None = None
         self._context: Context | None = None
@@ -89,9 +90,15 @@ class Attempt:
             self._log = TaskLog(self.env.log_folder, self.claim.id, self.env.settings.log_limit)
         return self._log
 
+    @property
+    def has_log(self) -> bool:
+        """Whether anything was written to the log."""
+        return self._log is not None and self._log.has_text
+
     def write_log(self, text: str) -> None:
-        """Append to the log."""
-        self.log.write(text)
+        """Append to the log; what a thread prints that was left behind goes nowhere."""
+        if not self.is_over:
+            self.log.write(text)
 
     def is_overdue(self, now: float) -> bool:
         """Whether an attempt without a timeout of its own has run for longer than the worker allows."""
@@ -141,6 +148,7 @@ class Attempt:
             outcome = self._failed(self._timeout_error(), "timeout")
         except BaseException as problem:  # noqa: BLE001  the boundary to user code: recorded with the attempt
             outcome = self._from_exception(problem)
+        self.is_over = True
         if self._log is not None:
             self._log.close()
         self.env.on_end(self, outcome)
@@ -201,6 +209,7 @@ class Attempt:
         context = contextvars.copy_context()
 
         def target() -> None:
+            future.set_running_or_notify_cancel()
             try:
                 future.set_result(context.run(self.handler.function, **arguments))
             except BaseException as problem:  # noqa: BLE001  the boundary to user code: raised again where it is awaited

@@ -50,6 +50,10 @@ class Heart:
         self._thread = threading.Thread(target=self._run, name="weft-heart", daemon=True)
         self.failed_at: float | None = None
 
+    def has_settled(self) -> bool:
+        """Whether other workers have had time to come back after an outage that this one saw."""
+        return self.failed_at is None or time.monotonic() - self.failed_at > 2 * self._interval
+
     def start(self) -> None:
         """Begin to beat."""
         self._thread.start()
@@ -74,7 +78,7 @@ class Heart:
 
     async def _beat(self) -> None:
         conn: asyncpg.Connection[asyncpg.Record] | None = None
-        next_beat = time.monotonic() + self._interval
+        next_beat = time.monotonic()
         warned = False
         while not self._stopping.is_set():
             self._sleeper = asyncio.create_task(asyncio.sleep(max(0.0, next_beat - time.monotonic())))

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import io
 import logging
+import os
 import sys
 import threading
+import time
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, TextIO
 
 from weft.core.settings import Settings
+from weft.queue.service import Service
 from weft.worker.context import RUNNING
 
 
@@ -71,6 +77,40 @@ class TaskLog:
                 self._file.close()
                 self._file = None
                 self._is_full = True
+
+
+def remove_old_logs(folder: Path, older_than: timedelta) -> int:
+    """Remove logs that nobody has written to for longer than the retention; return how many."""
+    if not folder.is_dir():
+        return 0
+    oldest, count = time.time() - older_than.total_seconds(), 0
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            with contextlib.suppress(OSError):
+                if entry.name.endswith(".log") and entry.name[:-4].isdigit() and entry.stat().st_mtime < oldest:
+                    os.unlink(entry.path)
+                    count += 1
+    return count
+
+
+class LogSweeper(Service):
+    """Removes the old logs of this machine."""
+
+    name = "log sweeper"
+    interval = 3600.0
+
+    def __init__(self, folder: Path, retention: timedelta) -> None:
+        super().__init__()
+        self._folder = folder
+        self._retention = retention
+
+    async def run_once(self) -> int:
+        """Look through the folder once."""
+        return await asyncio.to_thread(remove_old_logs, self._folder, self._retention)
+
+    def pause_before_next(self, done: int) -> float:
+        """Rest for about an hour, however much there was."""
+        return super().pause_before_next(0)
 
 
 class _Redirect(io.TextIOBase):

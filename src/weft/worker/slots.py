@@ -36,14 +36,14 @@ class Slots:
                 lane.room = UNLIMITED
                 self._held.pop(lane.queue_id, None)
 
-    async def lease(self, lanes: Sequence[Lane], in_use: Mapping[int, int], wanted: int, *, was_short: bool) -> None:
+    async def lease(self, lanes: Sequence[Lane], in_use: Mapping[int, int], wanted: int) -> None:
         """Set the room of each limited queue to what this worker may still take from it."""
         for lane in lanes:
             if lane.queue_id not in self._limits:
                 continue
             used, held = in_use.get(lane.queue_id, 0), self._held.get(lane.queue_id, 0)
             need = min(used + wanted, self._limits[lane.queue_id])
-            if need > held or was_short:
+            if need > held:
                 held = await self._ask(lane.queue_id, need, used)
             lane.room = max(0, held - used)
 

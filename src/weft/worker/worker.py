@@ -1,4 +1,4 @@
-"""A worker: claims tasks, runs them, settles them, and keeps the whole queue going while it leads."""
+"""A worker: claims tasks, runs them and settles them."""
 
 from __future__ import annotations
 
@@ -10,25 +10,26 @@ import socket
 import sys
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
 import asyncpg
+import orjson
 
 from weft.core.errors import WeftError
 from weft.core.settings import Settings
 from weft.db.blobs import open_blobs
 from weft.db.database import CONNECTION_ERRORS, Database
-from weft.queue import outbox, queues, upkeep, work, workers
-from weft.queue.service import Service
-from weft.queue.services import Drainer, Pruner, Rescuer, Stager
-from weft.queue.work import HEAD, Claim, Completed, Ended, Lane, Postponed
+from weft.queue import look, outbox, queues, upkeep, work, workers
+from weft.queue.services import Upkeep
+from weft.queue.work import Claim, Completed, Ended, Lane, Postponed
 from weft.queue.workers import Pulse
 from weft.worker.attempt import Attempt, Environment, Outcome
 from weft.worker.heart import Heart
 from weft.worker.line import Line
-from weft.worker.logs import Capture, log_dir
+from weft.worker.logs import Capture, LogSweeper, log_dir
+from weft.worker.marks import Marks
 from weft.worker.processes import Processes
 from weft.worker.registry import Registry
 from weft.worker.slots import Slots
@@ -36,6 +37,8 @@ from weft.worker.slots import Slots
 logger = logging.getLogger("weft.worker")
 BATCH = 500
 DECLINE_DELAY = timedelta(seconds=2)
+_PASS_ON_PAUSE = 0.05
+_MISMATCHES = 3
 
 
 class Worker:
@@ -73,12 +76,10 @@ class Worker:
         self._is_lost = False
         self._is_saturated = False
         self._was_short = False
+        self._must_reconcile = False
         self._mismatches = 0
-        self._head_cost = 0.0
-        self._headed_at = 0.0
-        self._mark_cost = 0.0
-        self._services: list[Service] = []
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._passed_on_at = 0.0
+        self._background: set[asyncio.Task[Any]] = set()
         self._main: asyncio.Task[None] | None = None
 
     # --- life ---
@@ -86,16 +87,19 @@ class Worker:
     async def start(self) -> None:
         """Register, connect and begin to claim; returns when the first claim may come."""
         self._loop = asyncio.get_running_loop()
-        main_file = getattr(sys.modules.get("__main__"), "__file__", None)
-        modules = {handler.function.__module__ for handler in self._registry}
-        uses_main = "__main__" in modules
-        self._processes = Processes(
-            [*self._app_modules, *sorted(modules - {"__main__"} - set(self._app_modules))],
-            os.path.abspath(main_file) if uses_main and main_file else None,
-        )
+        self._processes = self._prepare_processes()
         await self._register()
+        self._sweeper = LogSweeper(log_dir(self._settings), self._settings.retention)
+        await self._sweeper.start()
         Capture.start()
         self._main = asyncio.create_task(self._work(), name="weft-worker")
+
+    def _prepare_processes(self) -> Processes:
+        main_file = getattr(sys.modules.get("__main__"), "__file__", None)
+        modules = {handler.function.__module__ for handler in self._registry}
+        others = sorted(modules - {"__main__"} - set(self._app_modules))
+        uses_main = "__main__" in modules and main_file is not None
+        return Processes([*self._app_modules, *others], os.path.abspath(main_file) if uses_main and main_file else None)
 
     async def _register(self) -> None:
         settings = self._settings
@@ -111,7 +115,8 @@ class Worker:
                 hostname=socket.gethostname(), version=self._version, queues=[lane.queue_id for lane in self._lanes],
                 handlers=self._registry.names(),
             )  # fmt: skip
-        self._is_lost = False
+        self._is_lost = self._is_saturated = False
+        self._marks = Marks()
         self._slots = Slots(self._database, self.id)
         self._line = Line(self._database, f"weft_worker_{self.id}", self._hear)
         self._env = Environment(
@@ -121,39 +126,30 @@ class Worker:
             self._database, self.id, interval=settings.heartbeat_interval, lease=settings.lease_time,
             patience=settings.worker_task_timeout, on_pulse=self._feel, counters=self._counters,
         )  # fmt: skip
+        self._upkeep = Upkeep(self._database, settings, self.id, self._sinks, self._heart.has_settled)
         await self._slots.refresh(self._lanes)
         await self._line.open()
         self._heart.start()
-        await self._start_services()
         self._wake.set()
-
-    async def _start_services(self) -> None:
-        database, settings = self._database, self._settings
-        self._stager = Stager(database)
-        self._rescuer = Rescuer(database, settings, self._has_settled)
-        self._drainer = Drainer(database, self.id, self._sinks)
-        self._pruner = Pruner(database, settings)
-        self._services = []
-
-    def _has_settled(self) -> bool:
-        """Whether other workers have had time to come back after an outage that this one saw."""
-        failed_at = self._heart.failed_at
-        return failed_at is None or time.monotonic() - failed_at > 2 * self._settings.heartbeat_interval.total_seconds()
 
     async def wait(self) -> None:
         """Return when the worker has stopped; raises what ended it."""
         if self._main is not None:
-            await asyncio.shield(self._main)
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.shield(self._main)
 
     async def wait_until_idle(self) -> None:
         """Return when nothing runs and the last claim came up empty."""
         while not (self._was_short and not self._running and not self._completed and not self._unsuccessful):
-            self._changed.clear()
-            await self._changed.wait()
+            await self._change()
+
+    async def _change(self) -> None:
+        self._changed.clear()
+        await self._changed.wait()
 
     async def stop(self, grace: timedelta | None = None) -> None:
         """Stop claiming, hand back what has not begun, let the rest end within ``grace``, then release."""
-        if self._main is None or self._main.done():
+        if self._main is None or self._is_stopping:
             return
         self._is_stopping = True
         self._wake.set()
@@ -162,28 +158,24 @@ class Worker:
             await asyncio.wait_for(self._drained(), limit)
         for attempt in list(self._running.values()):
             attempt.end("stopped")
-        await self._finish()
-
-    async def _drained(self) -> None:
-        while self._running or self._completed or self._unsuccessful or self._unbegun:
-            self._changed.clear()
-            await self._changed.wait()
-
-    async def _finish(self) -> None:
-        if self._main is not None:
-            self._main.cancel()
-            await asyncio.gather(self._main, return_exceptions=True)
+        self._main.cancel()
+        await asyncio.gather(self._main, return_exceptions=True)
         await self._leave()
+        await self._sweeper.stop()
         await self._processes.close()
         Capture.stop()
 
+    async def _drained(self) -> None:
+        while self._running or self._completed or self._unsuccessful or self._unbegun:
+            await self._change()
+
     async def _leave(self) -> None:
         """End the services and the heart, and give everything back that is still held."""
-        await asyncio.gather(*(service.stop() for service in self._services))
+        await self._upkeep.stop()
         await self._heart.stop()
         ending = [attempt.task for attempt in self._running.values() if attempt.task is not None]
-        if ending:
-            await asyncio.wait(ending, timeout=5)
+        if ending or self._background:
+            await asyncio.wait([*ending, *self._background], timeout=5)
         held = [(claim.id, claim.attempt) for claim in self._unbegun]
         held += [(attempt.claim.id, attempt.claim.attempt) for attempt in self._running.values()]
         self._unbegun, self._running = [], {}
@@ -192,27 +184,27 @@ class Worker:
                 woken = await work.hand_back(conn, self.id, held) if held else set()
                 await workers.deregister(conn, self.id)
             if woken:
-                async with self._database.acquire() as conn:
-                    await queues.hint(conn, sorted(woken))
+                await self._hint(woken)
         await self._line.close()
 
     # --- what comes from outside ---
 
     def _hear(self, message: str) -> None:
-        """A notification: a hint that there is work, or that a task was cancelled."""
-        verb, _, rest = message.partition(" ")
-        if verb == "cancel":
-            attempt = self._running.get(int(rest))
-            if attempt is not None:
-                self._drop(attempt, "cancelled")
-        elif verb == "due":
-            self._stager.kick()
-            return
-        elif verb == "offline":
-            logger.warning("%s", rest)
-        elif len(self._running) + len(self._unbegun) >= self._concurrency:
-            self._spawn(self._pass_on())
-        self._wake.set()
+        """A notification: a hint that there is work or that something is due, or that a task was cancelled."""
+        verb, *rest = message.split(" ")
+        match verb:
+            case "cancel":
+                attempt = self._running.get(int(rest[0]))
+                if attempt is not None and attempt.claim.attempt == int(rest[1]):
+                    self._drop(attempt, "cancelled")
+            case "due":
+                self._upkeep.stager.kick()
+            case "offline":
+                logger.warning("%s", message)
+            case _:
+                if len(self._running) + len(self._unbegun) >= self._concurrency:
+                    self._spawn(self._pass_on())
+                self._wake.set()
 
     async def _pass_on(self) -> None:
         """A hint came to a worker without a free slot: let hints go elsewhere, and this one first."""
@@ -220,8 +212,11 @@ class Worker:
             self._is_saturated = True
             async with self._database.transaction() as conn:
                 await workers.set_saturated(conn, self.id, True)
+        await self._hint(lane.queue_id for lane in self._lanes)
+
+    async def _hint(self, queue_ids: Any) -> None:
         async with self._database.acquire() as conn:
-            await queues.hint(conn, [lane.queue_id for lane in self._lanes])
+            await queues.hint(conn, queue_ids, except_worker=self.id)
 
     def _feel(self, pulse: Pulse | None) -> None:
         """A heartbeat came back: None says that the worker is lost."""
@@ -229,35 +224,23 @@ class Worker:
             self._is_lost = True
             self._wake.set()
             return
-        self._end_overdue()
-        ours = len(self._running) + len(self._unbegun)
-        self._mismatches = self._mismatches + 1 if pulse.held < ours or pulse.held > ours else 0
-        if self._mismatches >= 3:
+        now = time.monotonic()
+        for attempt in list(self._running.values()):
+            if attempt.is_overdue(now):
+                attempt.end("timeout")
+        # The counts are taken at different moments, so they differ often; when they never agree, something was lost.
+        self._mismatches = 0 if pulse.held == len(self._running) + len(self._unbegun) else self._mismatches + 1
+        if self._mismatches >= _MISMATCHES:
             self._mismatches = 0
-            self._spawn(self._reconcile())
-        if pulse.leader != bool(self._services):
-            self._spawn(self._lead(pulse.leader))
-        if pulse.leader:
-            if pulse.lapsed:
-                self._rescuer.kick()
-            if pulse.next_due_at is not None:
-                self._stager.kick()
-            if pulse.has_outbox:
-                self._drainer.kick()
+            self._must_reconcile = True
+            self._wake.set()
+        self._spawn(self._upkeep.follow(pulse))
         if pulse.limited or self._slots.is_limited:
             self._spawn(self._refresh_limits())
 
     async def _refresh_limits(self) -> None:
         await self._slots.refresh(self._lanes)
         self._wake.set()
-
-    async def _lead(self, leads: bool) -> None:
-        if leads and not self._services:
-            self._services = [self._stager, self._rescuer, self._drainer, self._pruner]
-            await asyncio.gather(*(service.start() for service in self._services))
-        elif not leads and self._services:
-            services, self._services = self._services, []
-            await asyncio.gather(*(service.stop() for service in services))
 
     def _in_use(self) -> Counter[int]:
         """How many tasks of each queue this worker holds, those about to be settled not counted."""
@@ -281,17 +264,22 @@ class Worker:
         if not landed and attempt is not None and attempt.claim.attempt == claim.attempt:
             self._drop(attempt, "lost")
 
-    def _spawn(self, work: Any) -> None:
-        task = asyncio.ensure_future(work)
-        self._tasks.add(task)
+    def _spawn(self, job: Coroutine[Any, Any, Any]) -> None:
+        task = asyncio.ensure_future(job)
+        self._background.add(task)
         task.add_done_callback(self._spawned)
 
     def _spawned(self, task: asyncio.Task[Any]) -> None:
-        self._tasks.discard(task)
+        self._background.discard(task)
         if not task.cancelled() and (problem := task.exception()) is not None:
             logger.warning("%s: %s", type(problem).__name__, problem)
 
     # --- attempts ---
+
+    def _begin_all(self) -> None:
+        claims, self._unbegun = self._unbegun, []
+        for claim in claims:
+            self._begin(claim)
 
     def _begin(self, claim: Claim) -> None:
         handler = self._registry.get(claim.handler)
@@ -307,9 +295,12 @@ class Worker:
     def _ended(self, attempt: Attempt, outcome: Outcome | None) -> None:
         if attempt.timer is not None:
             attempt.timer.cancel()
+        if attempt.has_log and self._settings.log_upload:
+            self._spawn(self._upload_log(attempt))
         if self._running.get(attempt.claim.id) is not attempt:
             return
         if outcome is None:
+            # While stopping it is kept, to be handed back.
             if not self._is_stopping:
                 del self._running[attempt.claim.id]
         elif isinstance(outcome, Completed):
@@ -317,6 +308,12 @@ class Worker:
         else:
             self._unsuccessful.append(outcome)
         self._wake.set()
+
+    async def _upload_log(self, attempt: Attempt) -> None:
+        data = await asyncio.to_thread(attempt.log.path.read_bytes)
+        digest = await self._env.blobs.put(data)
+        async with self._database.transaction() as conn:
+            await look.add_log(conn, attempt.claim.id, attempt.claim.attempt, digest, len(data))
 
     def _drop(self, attempt: Attempt, why: str) -> None:
         """End an attempt that is no longer ours; nothing is written."""
@@ -326,31 +323,21 @@ class Worker:
         self._changed.set()
         self._wake.set()
 
-    def _end_overdue(self) -> None:
-        now = time.monotonic()
-        for attempt in list(self._running.values()):
-            if attempt.is_overdue(now):
-                attempt.end("timeout")
-
     async def _decline(self, claim: Claim) -> None:
-        """This worker does not know the handler: leave the task to another, or fail it when nobody knows it."""
-        self._running.pop(claim.id, None)
-        hint = self._registry.suggest(claim.handler)
+        """The handler is unknown here: leave the task to others, or fail it when nobody has known it for long."""
         patience = self._settings.no_handler_timeout
         async with self._database.transaction() as conn:
             if await workers.handler_is_missing(conn, self._org_id, claim.handler, patience):
+                hint = self._registry.suggest(claim.handler)
                 message = f"no live worker has known the handler {claim.handler!r} for {patience}.{hint}"
-                error = f'{{"type":"NoHandler","message":{_quoted(message)},"traceback":""}}'
+                error = orjson.dumps({"type": "NoHandler", "message": message, "traceback": ""}).decode()
                 await work.end_unsuccessfully(
                     conn, self.id, [Ended(claim.id, claim.attempt, "failed", "failed", "no_handler", error)]
                 )
-            else:
-                await work.postpone(
-                    conn, self.id,
-                    [Postponed(claim.id, claim.attempt, DECLINE_DELAY, "declined", "no_handler", None, False)],
-                )  # fmt: skip
-        self._stager.kick()
-        self._spawn(self._stage_later(DECLINE_DELAY))
+                return
+            postponed = Postponed(claim.id, claim.attempt, DECLINE_DELAY, "declined", "no_handler", None, False)
+            await work.postpone(conn, self.id, [postponed])
+        await self._upkeep.stage_in(DECLINE_DELAY)
 
     # --- the hot path ---
 
@@ -359,8 +346,9 @@ class Worker:
             try:
                 if self._is_lost:
                     await self._start_anew()
-                if not self._line.is_open:
-                    await self._line.open()
+                if not self._line.is_open or self._must_reconcile:
+                    if not self._line.is_open:
+                        await self._line.open()
                     await self._reconcile()
                 await self._turn()
             except asyncio.CancelledError:
@@ -379,17 +367,12 @@ class Worker:
 
     async def _turn(self) -> None:
         """Wait for something to do, then do one round trip; what it claimed begins when the next call is under way."""
-        free = self._concurrency - len(self._running) - len(self._unbegun) + len(self._completed)
-        wants = free if not self._is_stopping else 0
+        wants = self._concurrency - len(self._running) - len(self._unbegun) + len(self._completed)
+        if self._is_stopping:
+            wants = 0
         has_news = bool(self._completed or self._unsuccessful)
         if not has_news and (wants <= 0 or self._was_short):
-            self._begin_all()
-            if not self._wake.is_set():
-                self._changed.set()
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._wake.wait(), self._settings.worker_poll_interval.total_seconds())
-            self._wake.clear()
-            self._was_short = False
+            await self._rest()
             return
         self._wake.clear()
         if self._is_stopping and self._unbegun:
@@ -401,50 +384,56 @@ class Worker:
             await self._call(completed, max(0, min(wants, BATCH)))
         self._changed.set()
 
+    async def _rest(self) -> None:
+        self._begin_all()
+        if not self._wake.is_set():
+            self._changed.set()
+            if self._was_short and self._slots.is_limited:
+                await self._slots.give_back(self._lanes, self._in_use())
+        limit = self._marks.look_back_in(self._settings.worker_poll_interval.total_seconds())
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._wake.wait(), limit)
+        self._wake.clear()
+        self._was_short = False
+
     async def _call(self, completed: list[Completed], wanted: int) -> None:
         if wanted and self._slots.is_limited:
-            await self._slots.lease(self._lanes, self._in_use(), wanted, was_short=self._was_short)
-        from_head = self._is_head_due()
-        lanes = [Lane(lane.queue_id, lane.room, HEAD) for lane in self._lanes] if from_head else self._lanes
-        call = asyncio.ensure_future(self._round_trip(completed, lanes, wanted, from_head))
+            await self._slots.lease(self._lanes, self._in_use(), wanted)
+        lanes, from_head, may_look_back = self._marks.choose(self._lanes)
+        call = asyncio.ensure_future(self._round_trip(completed, lanes, wanted, may_look_back))
         try:
             # One turn of the loop sends the call; then what was claimed before runs while PostgreSQL works.
+            began = time.monotonic()
             await asyncio.sleep(0)
             self._begin_all()
-            began = time.monotonic()
             claims, lost = await call
         except asyncio.CancelledError:
             call.cancel()
             raise
-        self._note_cost(from_head, time.monotonic() - began, len(completed) + len(claims))
+        self._marks.note(self._lanes, claims, from_head, time.monotonic() - began)
         self._settled(completed, lost)
         if any(claim.params is None for claim in claims):
             claims = await self._with_params(claims)
         self._unbegun = claims
-        self._was_short = wanted > 0 and len(claims) < wanted
+        self._was_short = len(claims) < wanted
         if self._was_short and self._is_saturated:
+            # Say so first, then look once more: whoever enqueued before that found nobody to tell.
             self._is_saturated = self._was_short = False
             async with self._database.transaction() as conn:
                 await workers.set_saturated(conn, self.id, False)
-        for claim in claims:
-            lane = next(lane for lane in self._lanes if lane.queue_id == claim.queue_id)
-            place = (claim.rank, claim.order_id, claim.id)
-            if from_head or place > lane.mark:
-                lane.mark = place if not from_head else max(lane.mark, place)
+        elif claims and not self._was_short and began - self._passed_on_at > _PASS_ON_PAUSE:
+            # There was more than enough: one more worker may wake.
+            self._passed_on_at = began
+            self._spawn(self._hint({claim.queue_id for claim in claims}))
 
     async def _round_trip(
-        self, completed: list[Completed], lanes: Sequence[Lane], wanted: int, from_head: bool
+        self, completed: list[Completed], lanes: Sequence[Lane], wanted: int, may_look_back: bool
     ) -> tuple[list[Claim], list[int]]:
+        limit = max(5.0, self._settings.lease_time.total_seconds())
         async with self._line.statement() as conn:
             return await work.finish_and_claim(
-                conn, self.id, completed, lanes, wanted, from_head=from_head or self._head_cost < 0.005,
-                timeout=max(5.0, self._settings.lease_time.total_seconds()),
-            )  # fmt: skip
-
-    def _begin_all(self) -> None:
-        claims, self._unbegun = self._unbegun, []
-        for claim in claims:
-            self._begin(claim)
+                conn, self.id, completed, lanes, wanted, from_head=may_look_back, timeout=limit
+            )
 
     def _settled(self, completed: list[Completed], lost: list[int]) -> None:
         del self._completed[: len(completed)]
@@ -454,21 +443,6 @@ class Worker:
         if lost:
             self.fenced += len(lost)
             logger.warning("%d outcomes were refused: others hold these tasks now, first %s", len(lost), lost[0])
-
-    def _is_head_due(self) -> bool:
-        """Claim above the mark, but look from the head of the queue as long as that costs a tenth of the time at most.
-
-        With the vacuum horizon held back, dead entries pile up at the head of the index, and each look walks them all.
-        """
-        extra = max(0.0, self._head_cost - self._mark_cost)
-        return time.monotonic() - self._headed_at >= 9 * extra
-
-    def _note_cost(self, from_head: bool, seconds: float, tasks: int) -> None:
-        if from_head:
-            self._headed_at = time.monotonic()
-            self._head_cost += (seconds - self._head_cost) / 2
-        else:
-            self._mark_cost += (seconds - self._mark_cost) / 4
 
     async def _with_params(self, claims: list[Claim]) -> list[Claim]:
         async with self._line.statement() as conn:
@@ -491,41 +465,31 @@ class Worker:
         self.failed += sum(1 for outcome in outcomes if outcome.id in landed and outcome.outcome != "snoozed")
         self.fenced += len(outcomes) - len(landed)
         if postponed:
-            self._spawn(self._stage_later(min(outcome.delay for outcome in postponed)))
+            self._spawn(self._stage_in(min(outcome.delay for outcome in postponed)))
 
-    async def _stage_later(self, delay: timedelta) -> None:
-        """Stage what this worker postponed itself when it is due; the leader does so too, whoever is first."""
-        seconds = delay.total_seconds()
-        if seconds > 5 or self._services:
-            self._stager.kick()
-            return
-        await asyncio.sleep(seconds)
-        if not self._is_stopping:
-            await self._stager.run_once()
+    async def _stage_in(self, delay: timedelta) -> None:
+        if await self._upkeep.stage_in(delay):
             self._wake.set()
 
     async def _hand_back_unbegun(self) -> None:
         unbegun, self._unbegun = self._unbegun, []
-        woken = await self._database.run(
-            lambda conn: work.hand_back(conn, self.id, [(claim.id, claim.attempt) for claim in unbegun])
-        )
-        async with self._database.acquire() as conn:
-            await queues.hint(conn, sorted(woken))
+        pairs = [(claim.id, claim.attempt) for claim in unbegun]
+        await self._hint(await self._database.run(lambda conn: work.hand_back(conn, self.id, pairs)))
 
     # --- after trouble ---
 
     async def _reconcile(self) -> None:
         """Ask what we hold by the database's account: adopt what a lost answer gave us, drop what was taken away."""
+        self._must_reconcile = False
         async with self._line.statement() as conn:
             held = {claim.id: claim for claim in await work.held_by(conn, self.id)}
-        known = {claim.id for claim in self._unbegun}
+        settling = {outcome.id for outcome in (*self._completed, *self._unsuccessful)}
         for attempt in list(self._running.values()):
             claim = held.get(attempt.claim.id)
-            if claim is None or claim.attempt != attempt.claim.attempt:
-                is_settling = any(o.id == attempt.claim.id for o in (*self._completed, *self._unsuccessful))
-                if not is_settling:
-                    self._drop(attempt, "lost")
-        adopted = [claim for claim in held.values() if claim.id not in self._running and claim.id not in known]
+            if (claim is None or claim.attempt != attempt.claim.attempt) and attempt.claim.id not in settling:
+                self._drop(attempt, "lost")
+        known = {*self._running, *(claim.id for claim in self._unbegun)}
+        adopted = [claim for claim in held.values() if claim.id not in known]
         if adopted:
             logger.info("adopting %d tasks whose claim was not heard of", len(adopted))
             if any(claim.params is None for claim in adopted):
@@ -544,9 +508,3 @@ class Worker:
         self._unbegun.clear()
         await self._leave()
         await self._register()
-
-
-def _quoted(text: str) -> str:
-    import orjson
-
-    return orjson.dumps(text).decode()

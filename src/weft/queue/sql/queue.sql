@@ -78,7 +78,7 @@ where q.org_id = $1 and d.id >= weft.first_id_at(weft.now() - interval '10 minut
 group by q.name;
 
 -- name: hint
-select weft.hint($1);
+select weft.hint($1, $2);
 
 -- name: hint_by_name
 select weft.hint(array(

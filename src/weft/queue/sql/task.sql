@@ -107,10 +107,10 @@ with moved as (
   insert into weft.attempt (task_id, attempt, org_id, worker_id, outcome, reason, started_at, ended_at)
   select id, attempt, org_id, worker_id, 'cancelled', $3, claimed_at, weft.now() from moved where worker_id is not null
 )
-select id, state::text as state, worker_id, queue_id, concurrency_key from moved;
+select id, attempt, state::text as state, worker_id, queue_id, concurrency_key from moved;
 
 -- name: tell_cancelled
-select pg_notify('weft_worker_' || $1::bigint, 'cancel ' || $2::bigint);
+select pg_notify('weft_worker_' || $1::bigint, format('cancel %s %s', $2::bigint, $3::int));
 
 -- name: replay
 -- failed, dead or cancelled → ready (pending when it has a concurrency key, until a slot is taken), in a new generation.
@@ -152,6 +152,18 @@ delete from weft.task_done d using (
 ) old where d.id = old.id
 returning d.id;
 
+-- name: count_purgeable
+select count(*) from weft.task_done c
+where c.state in ('failed', 'dead') and c.org_id = $1 and c.ended_at <= weft.now() - $2::interval
+  and ($3::bigint is null or c.queue_id = $3);
+
+-- name: add_log
+insert into weft.task_log (task_id, attempt, digest, bytes) values ($1, $2, $3, $4)
+on conflict (task_id, attempt) do update set digest = excluded.digest, bytes = excluded.bytes;
+
+-- name: last_log
+select l.digest from weft.task_log l where l.task_id = $1 order by l.attempt desc limit 1;
+
 -- name: show
 select t.* from weft.tasks t where t.org_id = $1 and t.id = $2;
 
@@ -162,7 +174,7 @@ from weft.attempts a where a.org_id = $1 and a.task_id = $2 order by a.attempt;
 -- name: list_live
 -- Newest first below a key; filters that are null let everything pass.
 select t.id, t.state::text as state, t.reason, q.name as queue, t.handler, -t.rank as priority, t.attempt, t.failures,
-  t.max_attempts, t.worker_id, t.created_at, t.due_at, t.claimed_at, null::timestamptz as ended_at
+  t.max_attempts, t.worker_id, t.created_at, t.due_at, t.claimed_at, null::timestamptz as ended_at, null::json as error
 from weft.task t join weft.queue q on q.id = t.queue_id
 where t.org_id = $1 and t.id < $2 and ($3::bigint is null or t.queue_id = $3) and ($4::text is null or t.handler = $4)
   and ($5::weft.task_state[] is null or t.state = any ($5))
@@ -170,7 +182,7 @@ order by t.id desc limit $6;
 
 -- name: list_done
 select d.id, d.state::text as state, d.reason, q.name as queue, d.handler, -d.rank as priority, d.attempt, d.failures,
-  d.max_attempts, d.worker_id, d.created_at, null::timestamptz as due_at, d.claimed_at, d.ended_at
+  d.max_attempts, d.worker_id, d.created_at, null::timestamptz as due_at, d.claimed_at, d.ended_at, d.error
 from weft.task_done d join weft.queue q on q.id = d.queue_id
 where d.org_id = $1 and d.id < $2 and ($3::bigint is null or d.queue_id = $3) and ($4::text is null or d.handler = $4)
   and ($5::weft.task_state[] is null or d.state = any ($5))
@@ -179,7 +191,7 @@ order by d.id desc limit $6;
 -- name: list_unsuccessful
 -- Reads the small index of what did not complete.
 select d.id, d.state::text as state, d.reason, q.name as queue, d.handler, -d.rank as priority, d.attempt, d.failures,
-  d.max_attempts, d.worker_id, d.created_at, null::timestamptz as due_at, d.claimed_at, d.ended_at
+  d.max_attempts, d.worker_id, d.created_at, null::timestamptz as due_at, d.claimed_at, d.ended_at, d.error
 from weft.task_done d join weft.queue q on q.id = d.queue_id
 where d.org_id = $1 and d.id < $2 and d.state <> 'completed' and d.state = $3::weft.task_state
   and ($4::bigint is null or d.queue_id = $4) and ($5::text is null or d.handler = $5)

@@ -41,3 +41,9 @@ with page as materialized (
   returning 1
 )
 select max(page.task_id) as last, count(*)::int as seen, (select count(*)::int from gone) as gone from page;
+
+-- name: prune_logs
+delete from weft.task_log l using (
+  select o.task_id, o.attempt from weft.task_log o where o.task_id < weft.first_id_at(weft.now() - $1::interval)
+  order by 1, 2 limit 1000
+) old where l.task_id = old.task_id and l.attempt = old.attempt returning 1;

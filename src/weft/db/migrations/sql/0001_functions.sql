@@ -334,13 +334,13 @@ end $$;
 
 -- name: hint
 -- Tells one worker per queue that there is work; none when all of them are saturated, for they look when they finish.
-create function weft.hint(queues bigint[]) returns int language sql volatile as $$
+create function weft.hint(queues bigint[], except_worker bigint default 0) returns int language sql volatile as $$
   select count(pg_notify('weft_worker_' || pick.id, 'work'))::int
   from (
     select distinct on (u.queue_id) w.id
     from unnest(queues) as u (queue_id)
     join weft.worker w on u.queue_id = any (w.queues)
-    where w.state in ('active', 'idle') and w.until > weft.now() and not w.saturated
+    where w.state in ('active', 'idle') and w.until > weft.now() and not w.saturated and w.id <> except_worker
     order by u.queue_id, random()
   ) pick
 $$;

@@ -1,0 +1,79 @@
+"""Makes the Typer apps of all commands alike, and loads each command only when it is called."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+from typer.main import get_command
+
+# What `weft --help` lists: the module of each command and its one line, told here so that none is loaded for it.
+COMMANDS = {
+    "worker": ("worker", "Run tasks in this process or in several."),
+    "tasks": ("tasks", "Look at tasks, enqueue, cancel and replay them."),
+    "dead": ("dead", "Look at the dead letters, replay or purge them."),
+    "queues": ("queues", "Look at queues, make, pause and limit them."),
+    "workers": ("workers", "Look at the workers."),
+    "outbox": ("outbox", "Look at the outbox, replay what failed."),
+    "db": ("db", "Start, stop, look into, back up the embedded PostgreSQL."),
+    "migrate": ("migrate", "Bring the database's schema to a revision."),
+    "config": ("config", "Print the settings in force."),
+    "demo": ("demo", "Enqueue a few thousand real tasks and work them, live."),
+}
+
+JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of a table.")]
+YesFlag = Annotated[bool, typer.Option("--yes", help="Do it; without this nothing is changed.")]
+
+
+class Group(TyperGroup):
+    """A group that prints its help when called without a command, and suggests one when it does not know it."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the arguments; none at all ask for help."""
+        if not args and not ctx.resilient_parsing:
+            print(ctx.get_help())
+            raise typer.Exit
+        return super().parse_args(ctx, args)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find the command that the first argument names."""
+        name = args[0]
+        if self.get_command(ctx, name) is None and not name.startswith("-"):
+            from weft.core.errors import CallerError, did_you_mean
+
+            advice = did_you_mean(name, self.list_commands(ctx)) or f" See `{ctx.command_path} --help`."
+            raise CallerError(f"there is no command {ctx.command_path} {name}.{advice}")
+        return super().resolve_command(ctx, args)
+
+
+class RootGroup(Group):
+    """The commands of ``weft`` itself, each in a module that is imported when the command is called."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return the names, in the order in which help shows them."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Load a command; None when there is none of that name."""
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(f"weft.cli.{COMMANDS[cmd_name][0]}")
+        return get_command(module.app)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """List the commands without loading them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
+
+
+def new_app(help_text: str | None = None) -> typer.Typer:
+    """Return a Typer app for one command or one group of them."""
+    return typer.Typer(
+        cls=Group,
+        help=help_text,
+        add_completion=False,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+    )

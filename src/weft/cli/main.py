@@ -1,0 +1,68 @@
+"""The command ``weft``: reads the command line, runs one command, and ends with one line and a code when it fails."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, NoReturn
+
+import typer
+
+from weft.cli.apps import RootGroup
+from weft.version import __version__
+
+INTERRUPTED = 130
+
+app = typer.Typer(
+    cls=RootGroup,
+    help="Weft: a durable task queue that lives in PostgreSQL.",
+    epilog="Without WEFT_DATABASE_URL an embedded PostgreSQL under WEFT_HOME is used. `weft config` shows all settings.",
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+# Typer has its own copy of Click since 0.21, and took the package's before: both have this root of what users get wrong.
+_UsageError = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"weft {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Read the options that stand before the command."""
+
+
+def run() -> NoReturn:
+    """Run the command line of this process; never returns."""
+    from weft.core.errors import WeftError
+
+    try:
+        result = typer.main.get_command(app).main(prog_name="weft", standalone_mode=False)
+    except WeftError as problem:
+        complain(str(problem))
+        sys.exit(problem.exit_code)
+    except _UsageError as problem:
+        complain(_explained(problem))
+        sys.exit(2)
+    except (KeyboardInterrupt, typer.Abort):
+        sys.exit(INTERRUPTED)
+    sys.exit(result if isinstance(result, int) else 0)
+
+
+def complain(message: str) -> None:
+    """Write one line to the standard error."""
+    print("weft:", " ".join(message.split()), file=sys.stderr)
+
+
+def _explained(problem: BaseException) -> str:
+    message: str = problem.format_message()  # type: ignore[attr-defined]
+    context = getattr(problem, "ctx", None)
+    advice = f" See `{context.command_path} --help`." if context is not None else ""
+    return f"{message.strip().rstrip('.')}.{advice}"
