@@ -15,13 +15,13 @@ INTERRUPTED = 130
 app = typer.Typer(
     cls=RootGroup,
     help="Weft: a durable task queue that lives in PostgreSQL.",
-    epilog="Without WEFT_DATABASE_URL an embedded PostgreSQL under WEFT_HOME is used. `weft config` shows all settings.",
+    epilog="Without WEFT_DATABASE_URL an embedded PostgreSQL under WEFT_HOME is used. See `weft config`.",
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-# Typer has its own copy of Click since 0.21, and took the package's before: both have this root of what users get wrong.
-_UsageError = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
+# Typer brings its own copy of Click, older ones take the package: both have this root of what users get wrong.
+_UsageError: type[Exception] = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
 
 
 def _print_version(wanted: bool) -> None:
@@ -46,19 +46,19 @@ def run() -> NoReturn:
     try:
         result = typer.main.get_command(app).main(prog_name="weft", standalone_mode=False)
     except WeftError as problem:
-        complain(str(problem))
-        sys.exit(problem.exit_code)
+        _fail(str(problem), problem.exit_code)
     except _UsageError as problem:
-        complain(_explained(problem))
-        sys.exit(2)
+        _fail(_explained(problem), 2)
     except (KeyboardInterrupt, typer.Abort):
         sys.exit(INTERRUPTED)
     sys.exit(result if isinstance(result, int) else 0)
 
 
-def complain(message: str) -> None:
-    """Write one line to the standard error."""
-    print("weft:", " ".join(message.split()), file=sys.stderr)
+def _fail(message: str, code: int) -> NoReturn:
+    from weft.cli.output import complain
+
+    complain(message)
+    sys.exit(code)
 
 
 def _explained(problem: BaseException) -> str:

@@ -14,12 +14,12 @@ import asyncpg
 
 from weft.core.errors import DatabaseUnavailable, InvalidSetting, SchemaOutdated
 from weft.core.settings import Settings
+from weft.db.pool import Pool
 
 if TYPE_CHECKING:
     from asyncpg import Connection
-    from asyncpg.pool import PoolConnectionProxy
 
-    type_Connection = Connection[asyncpg.Record] | PoolConnectionProxy[asyncpg.Record]
+    type_Connection = Connection[asyncpg.Record]
 
 T = TypeVar("T")
 
@@ -69,7 +69,7 @@ class Database:
         self.through_pooler = settings.pooler == "transaction"
         # Without a direct way there is no LISTEN behind a pooler: polling is the truth anyway.
         self.listen_url = settings.listen_url if self.through_pooler else (settings.listen_url or url)
-        self._pool: asyncpg.Pool[asyncpg.Record] | None = None
+        self._pool = Pool(self.connect, POOL_SIZE)
 
     @classmethod
     @asynccontextmanager
@@ -136,23 +136,18 @@ class Database:
     @asynccontextmanager
     async def acquire(self) -> AsyncIterator[type_Connection]:
         """Lend a connection from the pool; behind a transaction pooler it comes inside a transaction."""
-        pool = await self._opened_pool()
-        try:
-            conn = await pool.acquire(timeout=CONNECT_TIMEOUT)
-        except (*CONNECTION_ERRORS, TimeoutError, asyncpg.PostgresError) as problem:
-            raise DatabaseUnavailable(redacted(self.url), str(problem) or type(problem).__name__) from problem
-        try:
-            if self.through_pooler:
-                async with conn.transaction():
+        async with self._pool.acquire() as conn:
+            try:
+                if self.through_pooler:
+                    async with conn.transaction():
+                        yield conn
+                else:
                     yield conn
-            else:
-                yield conn
-        except asyncpg.ReadOnlySQLTransactionError:
-            # After a failover the old primary answers as a standby: every connection to it is worthless.
-            await pool.expire_connections()
-            raise
-        finally:
-            await pool.release(conn)
+            except asyncpg.ReadOnlySQLTransactionError:
+                # After a failover the old primary answers as a standby: every connection to it is worthless.
+                self._pool.expire()
+                conn.terminate()
+                raise
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[type_Connection]:
@@ -176,24 +171,6 @@ class Database:
                 await asyncio.sleep(random.uniform(0, 0.01 * 2**attempt))
         raise AssertionError("unreachable")
 
-    async def _opened_pool(self) -> asyncpg.Pool[asyncpg.Record]:
-        if self._pool is None:
-            self._pool = asyncpg.create_pool(
-                self.url,
-                min_size=0,
-                max_size=POOL_SIZE,
-                max_inactive_connection_lifetime=60.0,
-                timeout=CONNECT_TIMEOUT,
-                **self._options(),
-            )
-        await self._pool  # connects nothing yet, and returns at once when it was awaited before
-        return self._pool
-
     async def close(self) -> None:
-        """Close the pool; connections in use are ended after a moment."""
-        if self._pool is not None:
-            pool, self._pool = self._pool, None
-            try:
-                await asyncio.wait_for(pool.close(), 5)
-            except (TimeoutError, *CONNECTION_ERRORS):
-                pool.terminate()
+        """Close the pool; connections in use are ended."""
+        await self._pool.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import random
 from abc import ABC, abstractmethod
@@ -63,7 +64,7 @@ class Service(ABC):
                 logger.warning(
                     "%s failed, next try in %.1f s: %s: %s", self.name, rest, type(problem).__name__, problem
                 )
-            try:
-                await asyncio.wait_for(self._kicked.wait(), max(rest, 0.0))
-            except TimeoutError:
-                continue
+            # Not wait_for: before Python 3.12 it swallows a cancellation that comes in the same turn as the kick.
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(max(rest, 0.0)):
+                    await self._kicked.wait()

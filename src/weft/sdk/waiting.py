@@ -31,7 +31,8 @@ class Waiter:
         if self._poll is None or self._poll.done():
             self._poll = asyncio.create_task(self._look())
         try:
-            await asyncio.wait_for(asyncio.shield(ended), timeout)
+            async with asyncio.timeout(timeout):
+                await asyncio.shield(ended)
         except TimeoutError:
             raise WaitTimeout(task_id, timeout or 0.0) from None
 

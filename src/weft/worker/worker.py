@@ -155,7 +155,8 @@ class Worker:
         self._wake.set()
         limit = (self._settings.worker_shutdown_grace if grace is None else grace).total_seconds()
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._drained(), limit)
+            async with asyncio.timeout(limit):
+                await self._drained()
         for attempt in list(self._running.values()):
             attempt.end("stopped")
         self._main.cancel()
@@ -391,8 +392,10 @@ class Worker:
             if self._was_short and self._slots.is_limited:
                 await self._slots.give_back(self._lanes, self._in_use())
         limit = self._marks.look_back_in(self._settings.worker_poll_interval.total_seconds())
+        # Not wait_for: before Python 3.12 it swallows a cancellation that comes in the same turn as the event.
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._wake.wait(), limit)
+            async with asyncio.timeout(limit):
+                await self._wake.wait()
         self._wake.clear()
         self._was_short = False
 

@@ -252,8 +252,7 @@ create function weft.enqueue(
   max_attempts int default 3, retry json default null, timeout interval default null,
   heartbeat_timeout interval default null, concurrency_key text default null,
   org text default 'default', actor text default session_user
-) returns table (id bigint, created boolean) language plpgsql
-  set plan_cache_mode = force_generic_plan set jit = off as $$
+) returns table (id bigint, created boolean) language plpgsql as $$
 #variable_conflict use_variable
 declare
   lane record; inline constant boolean := length(params::text) <= 256; new_id bigint; at timestamptz := weft.now(); due timestamptz; start weft.task_state := 'ready';

@@ -1,0 +1,67 @@
+"""``python -m bench``: measures, prints a table, writes JSON to ``bench/results``."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import time
+from dataclasses import asdict
+from pathlib import Path
+
+from bench import process, queue
+from bench.place import own_server
+from bench.report import Figure, print_table, write_json
+
+PARTS = ("work", "enqueue", "pick-up", "history", "horizon", "limits", "idle", "start")
+
+
+def main() -> None:
+    """Run the chosen parts on a server of their own."""
+    parser = argparse.ArgumentParser(prog="bench", description=__doc__)
+    parser.add_argument("--only", nargs="*", choices=PARTS, default=PARTS, help="measure only these parts")
+    parser.add_argument("--quick", action="store_true", help="a tenth of the size: to try, not to quote")
+    parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--peers", action="store_true", help="measure other systems on the same server too")
+    options = parser.parse_args()
+    scale = 10 if options.quick else 1
+    tasks, repeat = 100_000 // scale, options.repeat
+    figures: list[Figure] = []
+    extra: dict[str, object] = {}
+    with own_server() as server:
+        steps = {
+            "work": lambda: queue.measure_work(server, tasks, repeat),
+            "enqueue": lambda: queue.measure_enqueue(server, tasks, repeat),
+            "pick-up": lambda: queue.measure_pick_up(server, 500 // scale),
+            "history": lambda: queue.measure_history(server, tasks, 5_000_000 // scale, repeat),
+            "horizon": lambda: queue.measure_horizon(server, 120 / scale),
+            "limits": lambda: queue.measure_limits(server, tasks, repeat),
+            "idle": lambda: process.measure_idle(server, 30 / scale),
+        }
+        for part in options.only:
+            print(f"… {part}", flush=True)
+            found = process.measure_start(repeat) if part == "start" else asyncio.run(steps[part]())
+            figures += found
+        if options.peers:
+            figures += compare_with_peers(server, figures, repeat, extra)
+    print_table(figures)
+    write_json(figures, Path("bench/results") / time.strftime("%Y%m%d-%H%M%S.json"), extra)
+
+
+def compare_with_peers(server: str, figures: list[Figure], repeat: int, extra: dict[str, object]) -> list[Figure]:
+    """Measure the peers on the same server and set Weft beside the fastest."""
+    from bench.peers.run import measure_peers, table
+
+    found = measure_peers(server, repeat=repeat)
+    print(table(found))
+    extra["peers"] = [asdict(peer) for peer in found]
+    ours = next((figure for figure in figures if figure.workload.startswith("work")), None)
+    if ours is None or not found:
+        return []
+    best = max(found, key=lambda peer: peer.tasks_per_s)
+    ratio = ours.value / best.tasks_per_s
+    return [Figure("work, beside the fastest peer", ratio, "times", ">= 1.2 times", ratio >= 1.2,
+                   f"{best.peer} {best.tasks_per_s:,.0f}/s")]  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()

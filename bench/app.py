@@ -1,0 +1,24 @@
+"""The handlers that the benchmarks run."""
+
+import os
+import socket
+import time
+
+import weft
+
+_telling: socket.socket | None = None
+
+
+@weft.task(name="bench:noop")
+async def noop(x: object = None) -> None:
+    """Do nothing."""
+
+
+@weft.task(name="bench:stamp")
+async def stamp(sent: float) -> None:
+    """Tell when it started, by a datagram with the handler's own clock."""
+    global _telling
+    now = time.time()
+    if _telling is None:
+        _telling = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    _telling.sendto(f"{sent} {now}".encode(), os.environ["BENCH_INBOX"])

@@ -1,0 +1,102 @@
+"""Figures of processes: idle load, memory, cold start, the time of ``weft --help``."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import asyncpg
+
+from bench.place import ROOT, fresh_database, worker_process
+from bench.report import Figure
+
+_FIRST_TASK = """
+import asyncio, sys
+import weft
+
+@weft.task(name="first")
+async def first() -> str:
+    return "done"
+
+async def main():
+    async with weft.Client() as client:
+        task = await client.enqueue("first")
+        async with weft.Worker(client=client):
+            assert await client.wait(task.id, timeout=30) == "done"
+            print("done", flush=True)
+
+asyncio.run(main())
+"""
+
+
+def memory_mb(pid: int) -> float:
+    """Return the proportional set size of a process."""
+    for line in Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii").splitlines():
+        if line.startswith("Pss:"):
+            return int(line.split()[1]) / 1024
+    raise RuntimeError("no Pss line")
+
+
+def cpu_seconds(pid: int) -> float:
+    """Return the processor time a process has used."""
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+async def measure_idle(server: str, seconds: float) -> list[Figure]:
+    """Statements, processor time and memory of one worker with nothing to do."""
+    async with fresh_database(server) as url, worker_process(url, 100) as process:
+        conn = await asyncpg.connect(url)
+        await asyncio.sleep(5)
+        query = "select xact_commit + xact_rollback from pg_stat_database where datname = current_database()"
+        await conn.execute("select pg_stat_force_next_flush()")
+        before, cpu, began = await conn.fetchval(query), cpu_seconds(process.pid), time.monotonic()
+        await asyncio.sleep(seconds)
+        after, spent = await conn.fetchval(query), time.monotonic() - began
+        rate = (after - before) / spent
+        share = (cpu_seconds(process.pid) - cpu) / spent
+        memory = memory_mb(process.pid)
+        await conn.close()
+    return [
+        Figure("idle worker: transactions", rate, "/s", "<= 2 statements/s", rate <= 2),
+        Figure("idle worker: processor", share * 100, "% of a core", "not measurable", share < 0.01),
+        Figure("idle worker: memory (PSS)", memory, "MB", "<= 60 MB", memory <= 60),
+    ]
+
+
+def _run(command: list[str], environment: dict[str, str]) -> float:
+    began = time.perf_counter()
+    subprocess.run(command, check=True, env={**os.environ, **environment}, stdout=subprocess.DEVNULL, cwd=ROOT, timeout=60)
+    return time.perf_counter() - began
+
+
+def measure_start(repeat: int) -> list[Figure]:
+    """From nothing to the first task done, then with the server up; and ``weft --help``."""
+    weft = str(Path(sys.executable).parent / "weft")
+    cold, warm, help_times = [], [], []
+    for _ in range(repeat):
+        home = tempfile.mkdtemp(prefix="weft-bench-", dir="/tmp")
+        os.chmod(home, 0o755)
+        environment = {"WEFT_HOME": home}
+        try:
+            cold.append(_run([sys.executable, "-c", _FIRST_TASK], environment))
+            warm.append(_run([sys.executable, "-c", _FIRST_TASK], environment))
+            help_times.append(_run([weft, "--help"], environment))
+        finally:
+            subprocess.run([weft, "db", "stop"], env={**os.environ, **environment}, check=False, stdout=subprocess.DEVNULL)
+            shutil.rmtree(home, ignore_errors=True)
+    return [
+        Figure("cold start: no data folder, no server, to the first task done", statistics.median(cold), "s", "<= 2 s",
+               statistics.median(cold) <= 2, "", cold),
+        Figure("start with the server up, to the first task done", statistics.median(warm), "s", "<= 0.5 s",
+               statistics.median(warm) <= 0.5, "", warm),
+        Figure("weft --help", statistics.median(help_times), "s", "<= 0.2 s", statistics.median(help_times) <= 0.2, "",
+               help_times),
+    ]  # fmt: skip

@@ -1,0 +1,291 @@
+"""Throughput of the queue: work, enqueue, pick-up, with history, with a held vacuum horizon, with limits."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import socket
+import statistics
+import tempfile
+import time
+from collections.abc import Sequence
+
+import asyncpg
+
+import weft
+from bench.place import fresh_database, worker_process
+from bench.report import Figure
+from weft.queue import work
+from weft.queue.work import Completed, Lane
+
+SMALL = {"x": "0123456789"}  # 20 bytes as JSON text
+LARGE = {"x": "a1b2c3d4" * 123}  # about 1,000 bytes
+CONCURRENCY = 1000
+
+
+async def raw_rate(url: str, tasks: int, params: dict[str, str], batch: int = 500) -> float:
+    """What the same SQL function does on the same schema with no Python work beyond the calls, one connection."""
+    await fill(url, tasks, params)
+    conn = await asyncpg.connect(url)
+    lanes = [Lane(1)]
+    began = time.perf_counter()
+    done = 0
+    claims, _ = await work.finish_and_claim(conn, 7, [], lanes, batch)
+    while claims:
+        if claims[0].params is None:
+            await work.params_of(conn, [claim.id for claim in claims])
+        done += len(claims)
+        outcomes = [Completed(claim.id, claim.attempt, "null") for claim in claims]
+        claims, _ = await work.finish_and_claim(conn, 7, outcomes, lanes, batch)
+    rate = done / (time.perf_counter() - began)
+    await conn.close()
+    assert done == tasks, (done, tasks)
+    return rate
+
+
+async def empty(url: str) -> None:
+    """Remove all tasks."""
+    conn = await asyncpg.connect(url)
+    await conn.execute("truncate weft.task, weft.task_done, weft.task_params, weft.idempotency_key, weft.key_slot")
+    await conn.close()
+
+
+async def fill(url: str, tasks: int, params: dict[str, str] | None, *, keep: bool = False) -> float:
+    """Enqueue no-op tasks and return the rate."""
+    if not keep:
+        await empty(url)
+    async with weft.Client(url) as client:
+        new = [weft.NewTask("bench:noop", params) for _ in range(tasks)]
+        began = time.perf_counter()
+        await client.enqueue_many(new)
+        rate = tasks / (time.perf_counter() - began)
+        async with client.database.acquire() as conn:
+            await conn.execute("analyze weft.task")
+        return rate
+
+
+async def drain_rate(url: str, tasks: int, *, queue: str = "default") -> float:
+    """Start one worker process and return tasks per second, first claim to last end, by the database's clock."""
+    conn = await asyncpg.connect(url)
+    before = await conn.fetchval("select coalesce(max(id), 0) from weft.task_done")
+    lowest = await conn.fetchval("select min(id) from weft.task")
+    async with worker_process(url, CONCURRENCY, queue=queue):
+        while await conn.fetchval("select exists (select 1 from weft.task)"):
+            await asyncio.sleep(0.05)
+    row = await conn.fetchrow(
+        "select count(*) as n, extract(epoch from max(ended_at) - min(claimed_at))::float8 as seconds"
+        " from weft.task_done where id >= $1",
+        lowest,
+    )
+    await conn.close()
+    assert row is not None and row["n"] == tasks, (row, tasks, before)
+    return float(row["n"] / row["seconds"])
+
+
+async def work_rate(url: str, tasks: int, params: dict[str, str]) -> float:
+    """Enqueue, then drain."""
+    await fill(url, tasks, params)
+    return await drain_rate(url, tasks)
+
+
+async def measure_work(server: str, tasks: int, repeat: int) -> list[Figure]:
+    """No-op tasks through one worker process, beside the raw function."""
+    figures = []
+    async with fresh_database(server) as url:
+        for name, params in (("20 bytes", SMALL), ("1,000 bytes", LARGE)):
+            raws, rates = [], []
+            for _ in range(repeat):
+                raws.append(await raw_rate(url, tasks, params))
+                rates.append(await work_rate(url, tasks, params))
+            rate, raw = statistics.median(rates), statistics.median(raws)
+            goal = ">= 25,000/s and >= 50 % of raw" if params is SMALL else ">= 50 % of raw"
+            meets = rate >= 0.5 * raw and (params is LARGE or rate >= 25_000)
+            figures.append(
+                Figure(f"work {tasks:,} no-op tasks, params of {name}", rate, "tasks/s", goal, meets,
+                       f"{rate / raw:.0%} of raw {raw:,.0f}/s", rates)
+            )  # fmt: skip
+    return figures
+
+
+async def measure_enqueue(server: str, tasks: int, repeat: int) -> list[Figure]:
+    """enqueue_many without and with keys, and single enqueue beside one-row commits."""
+    plain, keyed, single, commits = [], [], [], []
+    async with fresh_database(server) as url:
+        async with weft.Client(url) as client:
+            for _ in range(repeat):
+                await empty(url)
+                new = [weft.NewTask("bench:noop", SMALL) for _ in range(tasks)]
+                began = time.perf_counter()
+                await client.enqueue_many(new)
+                plain.append(tasks / (time.perf_counter() - began))
+                await empty(url)
+                new = [weft.NewTask("bench:noop", SMALL, idempotency_key=f"k-{random.getrandbits(64)}") for _ in range(tasks)]
+                began = time.perf_counter()
+                await client.enqueue_many(new)
+                keyed.append(tasks / (time.perf_counter() - began))
+            await empty(url)
+            conn = await asyncpg.connect(url)
+            await conn.execute("create table one_row (id bigserial primary key, x text)")
+            for _ in range(repeat):
+                for rates, step in (
+                    (commits, lambda: conn.execute("insert into one_row (x) values ($1)", "0123456789")),
+                    (single, lambda: client.enqueue("bench:noop", SMALL)),
+                ):
+                    for _ in range(200):
+                        await step()
+                    began = time.perf_counter()
+                    for _ in range(2000):
+                        await step()
+                    rates.append(2000 / (time.perf_counter() - began))
+            await conn.close()
+    share = statistics.median(single) / statistics.median(commits)
+    return [
+        Figure("enqueue_many without keys", statistics.median(plain), "tasks/s", ">= 100,000/s",
+               statistics.median(plain) >= 100_000, "", plain),
+        Figure("enqueue_many with idempotency keys", statistics.median(keyed), "tasks/s", ">= 50,000/s",
+               statistics.median(keyed) >= 50_000, "", keyed),
+        Figure("single enqueue, sequential", statistics.median(single), "tasks/s", ">= 60 % of one-row commits",
+               share >= 0.6, f"{share:.0%} of {statistics.median(commits):,.0f} commits/s", single),
+    ]  # fmt: skip
+
+
+class Inbox:
+    """A datagram socket on which handlers tell when they started."""
+
+    def __init__(self) -> None:
+        self.path = os.path.join(tempfile.mkdtemp(prefix="weft-bench-"), "inbox")
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.socket.bind(self.path)
+        self.socket.setblocking(False)
+
+    async def take(self) -> tuple[float, float]:
+        """Return when the task was sent and when it started."""
+        data = await asyncio.wait_for(asyncio.get_running_loop().sock_recv(self.socket, 200), 30)
+        sent, started = data.split()
+        return float(sent), float(started)
+
+
+async def pick_up(url: str, workers: int, samples: int) -> list[float]:
+    """Enqueue one task at a time to idle workers; milliseconds from before enqueue to handler start."""
+    await empty(url)
+    inbox = Inbox()
+    found = []
+    async with (
+        worker_process(url, 10, workers, BENCH_INBOX=inbox.path),
+        weft.Client(url) as client,
+    ):
+        for number in range(samples + 20):
+            await asyncio.sleep(0.03 + random.uniform(0, 0.1))
+            await client.enqueue("bench:stamp", {"sent": time.time()})
+            sent, started = await inbox.take()
+            if number >= 20:
+                found.append((started - sent) * 1000)
+    return found
+
+
+async def measure_pick_up(server: str, samples: int) -> list[Figure]:
+    """Pick-up by one and by 32 idle workers (in one process, each with connections of its own)."""
+    async with fresh_database(server) as url:
+        one = await pick_up(url, 1, samples)
+        many = await pick_up(url, 32, samples)
+    p50, p99 = statistics.median(one), percentile(one, 0.99)
+    return [
+        Figure("pick-up by an idle worker, p50", p50, "ms", "<= 1.5 ms", p50 <= 1.5, f"p95 {percentile(one, 0.95):.2f} ms"),
+        Figure("pick-up by an idle worker, p99", p99, "ms", "<= 8 ms", p99 <= 8),
+        Figure("pick-up with 32 idle workers, p50", statistics.median(many), "ms", "<= 2.5 ms",
+               statistics.median(many) <= 2.5, f"p99 {percentile(many, 0.99):.2f} ms"),
+    ]  # fmt: skip
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """Return a percentile by rank."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, round(share * (len(ordered) - 1)))]
+
+
+async def measure_history(server: str, tasks: int, finished: int, repeat: int) -> list[Figure]:
+    """The same work beside an empty history and beside millions of finished tasks, taken in turns."""
+    async with fresh_database(server, "bench_full") as full, fresh_database(server) as url:
+        conn = await asyncpg.connect(full)
+        await conn.execute(
+            """insert into weft.task_done (id, org_id, queue_id, order_id, created_at, ended_at, state, attempt, rank,
+                 max_attempts, failures, crashes, generation, handler, params, output, worker_id, claimed_at)
+               select weft.first_id_at(weft.now() - interval '6 hours') + g, 1, 1, g, now(), now(), 'completed', 1, 0,
+                 3, 0, 0, 0, 'bench:noop', '{"x":"0123456789"}', 'null', 7, now() from generate_series(1, $1::int) g""",
+            finished,
+            timeout=600,
+        )
+        await conn.execute("vacuum analyze weft.task_done")
+        await conn.execute("checkpoint")
+        await conn.close()
+        fresh, aged = [], []
+        for _ in range(repeat):
+            await fill(url, tasks, SMALL)
+            fresh.append(await drain_rate(url, tasks))
+            await fill(full, tasks, SMALL, keep=True)
+            aged.append(await drain_rate(full, tasks))
+    share = statistics.median(aged) / statistics.median(fresh)
+    return [
+        Figure(f"work with {finished:,} finished tasks", statistics.median(aged), "tasks/s", ">= 95 % of empty",
+               share >= 0.95, f"{share:.0%} of {statistics.median(fresh):,.0f}/s", aged)
+    ]  # fmt: skip
+
+
+async def measure_horizon(server: str, seconds: float) -> list[Figure]:
+    """Keep one worker busy while a transaction holds the vacuum horizon; the rate over the last quarter."""
+    async with fresh_database(server) as url:
+        await fill(url, 100_000, SMALL)
+        free = await drain_rate(url, 100_000)
+        holder = await asyncpg.connect(url)
+        await holder.execute("begin isolation level repeatable read")
+        await holder.fetchval("select txid_current()")
+        conn = await asyncpg.connect(url)
+        first = await conn.fetchval("select weft.first_id_at(weft.now())")
+        rates: list[float] = []
+        async with weft.Client(url) as client, worker_process(url, CONCURRENCY):
+            end = time.monotonic() + seconds
+            last, last_at = 0, time.monotonic()
+            while time.monotonic() < end:
+                waiting = await conn.fetchval("select count(*) from (select 1 from weft.task limit 60000) t")
+                if waiting < 50_000:
+                    await client.enqueue_many([weft.NewTask("bench:noop", SMALL) for _ in range(20_000)])
+                if time.monotonic() - last_at > seconds / 8:
+                    done = await conn.fetchval("select count(*) from weft.task_done where id >= $1", first)
+                    rates.append((done - last) / (time.monotonic() - last_at))
+                    last, last_at = done, time.monotonic()
+                await asyncio.sleep(0.05)
+        await holder.close()
+        await conn.close()
+    rate = statistics.median(rates[-3:])
+    return [
+        Figure(f"work while the vacuum horizon is held for {seconds:.0f} s, last quarter", rate, "tasks/s",
+               ">= 80 % of free, the enqueuer running beside it", rate >= 0.8 * free,
+               f"{rate / free:.0%} of {free:,.0f}/s without enqueuer or holder", rates)
+    ]  # fmt: skip
+
+
+async def measure_limits(server: str, tasks: int, repeat: int) -> list[Figure]:
+    """What limits cost a queue that uses them: a queue-wide maximum, and a maximum per concurrency key."""
+    plain, limited, keyed = [], [], []
+    async with fresh_database(server) as url, weft.Client(url) as client:
+        for name in ("plain", "limited", "keyed"):
+            await client.create_queue(name)
+        await client.limit_queue("limited", 800)
+        await client.limit_queue("keyed", 100, per_key=True)
+        for _ in range(repeat):
+            for name, rates in (("plain", plain), ("limited", limited), ("keyed", keyed)):
+                await empty(url)
+                await client.enqueue_many(
+                    [
+                        weft.NewTask("bench:noop", SMALL, queue=name, concurrency_key=f"k{n % 20}" if name == "keyed" else None)
+                        for n in range(tasks)
+                    ]
+                )
+                rates.append(await drain_rate(url, tasks, queue=name))
+    base = statistics.median(plain)
+    return [
+        Figure(f"work in a queue with {name}", statistics.median(rates), "tasks/s", ">= 90 % of a queue without",
+               statistics.median(rates) >= 0.9 * base, f"{statistics.median(rates) / base:.0%} of {base:,.0f}/s", rates)
+        for name, rates in (("a limit of 800", limited), ("20 concurrency keys of 100", keyed))
+    ]  # fmt: skip

@@ -1,0 +1,55 @@
+"""Runs one call of a command on a client of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import typer
+
+if TYPE_CHECKING:
+    from weft.sdk.client import Client
+
+T = TypeVar("T")
+
+
+def call(work: Callable[[Client], Awaitable[T]]) -> T:
+    """Open a client with the settings in force, do ``work``, close it, return what came out."""
+    import asyncio
+
+    from weft.sdk.client import Client
+
+    async def main() -> T:
+        async with Client() as client:
+            return await work(client)
+
+    return asyncio.run(main())
+
+
+def call_each(verb: str, ids: Sequence[str], work: Callable[[Client, Any], Awaitable[None]], *, as_json: bool) -> None:
+    """Do ``work`` on each id, go on after one that is refused, and end with the code of the first refusal."""
+    from weft.cli.output import complain, print_json
+    from weft.core.errors import CallerError
+
+    refused: list[tuple[str, CallerError]] = []
+
+    async def main(client: Client) -> None:
+        for key in ids:
+            try:
+                await work(client, key)
+            except CallerError as problem:
+                refused.append((key, problem))
+
+    call(main)
+    failed = {key for key, _ in refused}
+    landed = [key for key in ids if key not in failed]
+    if as_json:
+        reasons = [{"id": key, "code": problem.code, "message": str(problem)} for key, problem in refused]
+        print_json({verb: landed, "refused": reasons})
+    else:
+        for key in landed:
+            print(f"{verb} {key}")
+    for _, problem in refused:
+        complain(str(problem))
+    if refused:
+        raise typer.Exit(refused[0][1].exit_code)

@@ -1,0 +1,57 @@
+"""``weft config``: prints the settings in force."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+from weft.cli.apps import JsonFlag, new_app
+
+if TYPE_CHECKING:
+    from weft.core.settings import Settings
+
+app = new_app()
+
+
+@app.command()
+def config(as_json: JsonFlag = False) -> None:
+    """Print the settings in force, passwords left out; those that differ from their default are marked with *."""
+    from weft.cli.output import print_json, print_table, span, styled
+    from weft.core.settings import Settings
+
+    settings = Settings.load()
+    values = _in_force(settings)
+    if as_json:
+        print_json(values)
+        return
+    rows = []
+    for field in fields(settings):
+        value, is_set = values[field.name], getattr(settings, field.name) != field.default
+        text = (
+            span(value) if hasattr(value, "total_seconds") else str(value).lower() if value in (True, False) else value
+        )
+        name = f"WEFT_{field.name.upper()}"
+        rows.append(
+            (styled(name, "bold" if is_set else ""), "*" if is_set else "", text, styled(field.metadata["doc"], "dim"))
+        )
+    print_table(("SETTING!", "", "VALUE", "MEANING"), rows, empty="")
+
+
+def _in_force(settings: Settings) -> dict[str, Any]:
+    """Return all values, with those that follow from others when they are not set."""
+    from weft.cli.addresses import split_password
+    from weft.db.embedded_layout import home_dir
+    from weft.worker.logs import log_dir
+
+    values: dict[str, Any] = {field.name: getattr(settings, field.name) for field in fields(settings)}
+    for name in ("database_url", "listen_url", "blob_url"):
+        if values[name] is not None:
+            values[name] = split_password(values[name]).url
+    home = home_dir(settings)
+    return values | {
+        "home": home,
+        "log_dir": log_dir(settings),
+        "blob_url": values["blob_url"] or str(home / "blobs"),
+        "worker_heartbeat_interval": settings.heartbeat_interval,
+        "worker_timeout": settings.lease_time,
+    }

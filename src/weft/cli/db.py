@@ -1,0 +1,181 @@
+"""``weft db``: starts, stops, looks into and backs up the embedded PostgreSQL."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from weft.cli.apps import JsonFlag, YesFlag, new_app
+from weft.cli.inputs import require_yes
+
+if TYPE_CHECKING:
+    from weft.core.settings import Settings
+
+app = new_app("Start, stop, look into, back up the embedded PostgreSQL.")
+
+File = Annotated[Path, typer.Argument(metavar="FILE", help="The backup's file.")]
+
+
+def _settings() -> Settings:
+    from weft.core.settings import Settings
+
+    return Settings.load()
+
+
+def _embedded_settings(verb: str) -> Settings:
+    """Return the settings when there is no outside database, which is not ours to ``verb``."""
+    from weft.cli.addresses import split_password
+    from weft.core.errors import CallerError
+
+    settings = _settings()
+    if settings.database_url is not None:
+        where = split_password(settings.database_url).url
+        raise CallerError(f"cannot {verb} an outside database ({where}): do it there, or unset WEFT_DATABASE_URL")
+    return settings
+
+
+@app.command()
+def start() -> None:
+    """Start the embedded PostgreSQL, unless it runs."""
+    from weft.db import embedded
+
+    settings = _embedded_settings("start")
+
+    async def main() -> None:
+        was_running = (await embedded.status(settings)).running
+        server = await embedded.ensure_running(settings)
+        print(f"PostgreSQL {server.version} {'runs already' if was_running else 'runs'}, process {server.pid}")
+
+    asyncio.run(main())
+
+
+@app.command()
+def stop() -> None:
+    """Stop the embedded PostgreSQL; whatever is in the queue is there again at the next start."""
+    from weft.db import embedded
+
+    was_running = asyncio.run(embedded.stop(_embedded_settings("stop")))
+    print("stopped" if was_running else "it does not run")
+
+
+@app.command()
+def status(as_json: JsonFlag = False) -> None:
+    """Say whether the database runs, where, and how large it is; exit with 1 when it does not."""
+    from weft.cli.output import print_facts, print_json
+
+    settings = _settings()
+    facts = asyncio.run(_embedded_facts(settings) if settings.database_url is None else _outside_facts(settings))
+    if as_json:
+        print_json(facts)
+    else:
+        from weft.cli.output import moment_text, size_text
+
+        shown = facts | {
+            "running": "yes" if facts["running"] else "no",
+            "size": size_text(facts["size"]),
+            "started_at": moment_text(facts["started_at"]),
+        }
+        print_facts({name.removesuffix("_at"): value for name, value in shown.items()})
+    if not facts["running"]:
+        raise typer.Exit(1)
+
+
+async def _embedded_facts(settings: Settings) -> dict[str, Any]:
+    from weft.db import embedded
+
+    found = await embedded.status(settings)
+    return {
+        "kind": "embedded",
+        "running": found.running,
+        "version": found.version or None,
+        "pid": found.pid,
+        "url": found.url,
+        "folder": str(found.data_dir),
+        "size": found.size,
+        "started_at": found.started_at,
+    }
+
+
+async def _outside_facts(settings: Settings) -> dict[str, Any]:
+    from weft.cli.addresses import split_password
+    from weft.db.database import Database
+
+    url = settings.database_url or ""
+    conn = await Database(url, settings).connect()
+    try:
+        row = await conn.fetchrow(
+            "select current_setting('server_version') as version, pg_database_size(current_database()) as size,"
+            " pg_postmaster_start_time() as started_at"
+        )
+    finally:
+        await conn.close()
+    return {"kind": "outside", "running": True, "url": split_password(url).url, **dict(row or {})}
+
+
+@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def psql(ctx: typer.Context) -> None:
+    """Open psql on the database, started if need be; what follows is handed to psql: `weft db psql -c 'select 1'`."""
+    from weft.cli.addresses import split_password
+    from weft.db import embedded
+    from weft.db.embedded_programs import pg_bin
+
+    settings = _settings()
+    environment = dict(os.environ)
+    if settings.database_url is None:
+        server = asyncio.run(embedded.ensure_running(settings))
+        command = embedded.psql_command(settings, server)
+    else:
+        address = split_password(settings.database_url)
+        command = [str(pg_bin() / "psql"), address.url]
+        if address.password is not None:
+            environment["PGPASSWORD"] = address.password  # never an argument, which every user could read
+    sys.stdout.flush()
+    os.execve(command[0], [command[0], *ctx.args, "-d", *command[1:]], environment)
+
+
+@app.command()
+def url(
+    show_password: Annotated[bool, typer.Option("--show-password", help="With the password, if it has one.")] = False,
+) -> None:
+    """Print the address of the database; the embedded one is started if need be."""
+    from weft.cli.addresses import split_password
+    from weft.db import embedded
+
+    settings = _settings()
+    found = settings.database_url or asyncio.run(embedded.ensure_running(settings)).url
+    print(found if show_password else split_password(found).url)
+
+
+@app.command()
+def backup(file: File) -> None:
+    """Write the whole database, as it is at one moment, to a file; work goes on meanwhile."""
+    from weft.cli.output import size_text
+    from weft.db import embedded_backup
+
+    asyncio.run(embedded_backup.backup(_embedded_settings("back up"), file))
+    print(f"wrote {file}, {size_text(file.stat().st_size)}")
+
+
+@app.command()
+def restore(file: File) -> None:
+    """Replace the database by the one in a backup; stop the workers before."""
+    from weft.db import embedded_backup
+
+    asyncio.run(embedded_backup.restore(_embedded_settings("restore"), file))
+    print(f"restored {file}")
+
+
+@app.command()
+def reset(yes: YesFlag = False) -> None:
+    """Stop the embedded PostgreSQL and remove all its data for good."""
+    from weft.db import embedded
+
+    settings = _embedded_settings("reset")
+    require_yes(yes, f"this removes all data in {asyncio.run(embedded.status(settings)).data_dir}")
+    asyncio.run(embedded.reset(settings))
+    print("reset")

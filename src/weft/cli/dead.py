@@ -1,0 +1,90 @@
+"""``weft dead``: looks at the dead letters, replays or purges them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from weft.cli.apps import JsonFlag, YesFlag, new_app
+from weft.cli.calls import call, call_each
+from weft.cli.inputs import read_duration, read_id
+from weft.cli.tasks import Before, Limit, Queue
+
+if TYPE_CHECKING:
+    from weft.sdk.client import Client
+
+app = new_app("Look at the dead letters, tasks that ended failed or dead; replay or purge them.")
+
+
+@app.command("list")
+def list_dead(queue: Queue = None, limit: Limit = 50, before: Before = None, as_json: JsonFlag = False) -> None:
+    """List tasks that ended failed or dead, newest first."""
+    from weft.cli.task_output import print_page
+
+    key = read_id("before", before)
+    page = call(lambda client: client.dead_letters(queue=queue, limit=limit, before=key))
+    print_page(page, as_json=as_json, empty="no dead letters")
+
+
+@app.command()
+def replay(
+    task_ids: Annotated[list[str] | None, typer.Argument(metavar="[ID...]", help="Ids of dead letters.")] = None,
+    every: Annotated[bool, typer.Option("--all", help="All of them, or all of one queue.")] = False,
+    queue: Queue = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Send dead letters round again: those named, or all."""
+    from weft.cli.output import print_json
+    from weft.core.errors import InvalidInput
+
+    if task_ids and (every or queue):
+        raise InvalidInput("id", "give either ids, or --all with or without --queue")
+    if task_ids:
+        call_each("replayed", task_ids, lambda client, key: client.replay(key), as_json=as_json)
+        return
+    if not every:
+        raise InvalidInput("id", "name the tasks to replay, or give --all")
+    count = call(lambda client: client.replay_dead(queue=queue))
+    if as_json:
+        print_json({"replayed": count})
+    else:
+        print(f"replayed {count}")
+
+
+@app.command()
+def purge(
+    older_than: Annotated[
+        str, typer.Option(metavar="DURATION", help="Only those that ended longer ago than this: 12h, 7d.")
+    ] = "0s",
+    queue: Queue = None,
+    yes: YesFlag = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Remove dead letters for good; without --yes say how many that would be."""
+    from weft.cli.output import print_json
+
+    age = read_duration("older_than", older_than) or timedelta(0)
+    if yes:
+        count = call(lambda client: client.purge(older_than=age, queue=queue))
+    else:
+        count = call(lambda client: _count(client, age, queue))
+    if as_json:
+        print_json({"purged": count if yes else 0, "found": count})
+    elif yes:
+        print(f"purged {count}")
+    else:
+        print(f"would purge {count}; run it again with --yes to do it")
+
+
+async def _count(client: Client, age: timedelta, queue: str | None) -> int:
+    before: int | None = None
+    latest = datetime.now(UTC) - age
+    count = 0
+    while True:
+        page = await client.dead_letters(queue=queue, before=before, limit=1000)
+        count += sum(1 for task in page.tasks if task.ended_at is not None and task.ended_at <= latest)
+        if page.next_before is None:
+            return count
+        before = page.next_before

@@ -1,0 +1,85 @@
+"""Reads what stands on the command line, with an error that names the field when it cannot be read."""
+
+from __future__ import annotations
+
+import sys
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from weft.core.errors import InvalidInput
+
+
+def read_params(text: str | None) -> Any:
+    """Read params: JSON, ``-`` for the standard input, ``@FILE`` for a file."""
+    import json
+
+    if text is None:
+        return None
+    if text == "-":
+        text = sys.stdin.read()
+    elif text.startswith("@"):
+        text = _content(Path(text[1:]))
+    try:
+        # Not by orjson, which would round integers beyond 64 bits instead of leaving them to be refused by name.
+        return json.loads(text)
+    except ValueError as problem:
+        raise InvalidInput("params", f"is not JSON: {problem}") from None
+    except RecursionError:
+        raise InvalidInput("params", "is nested too deeply") from None
+
+
+def read_duration(field: str, text: str | None) -> timedelta | None:
+    """Read a duration such as ``10m``."""
+    from weft.core.settings import parse_duration
+
+    if text is None:
+        return None
+    try:
+        return parse_duration(text)
+    except (ValueError, OverflowError) as problem:
+        raise InvalidInput(field, str(problem)) from None
+
+
+def read_moment(field: str, text: str | None) -> datetime | None:
+    """Read a moment in ISO 8601; without a time zone it is in the machine's own."""
+    if text is None:
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+        return moment if moment.tzinfo is not None else moment.astimezone()
+    except (ValueError, OverflowError):
+        problem = f"{text!r} is not a moment; write for example 2026-11-30T09:00:00+01:00"
+        raise InvalidInput(field, problem) from None
+
+
+def read_id(field: str, text: str | None) -> int | None:
+    """Read an id."""
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdigit() and 0 < int(text[:20]) < 2**63):
+        raise InvalidInput(field, f"{text!r} is not an id")
+    return int(text)
+
+
+def read_names(field: str, text: str | None) -> list[str]:
+    """Read names with commas between them."""
+    names = [name.strip() for name in (text or "").split(",")]
+    if text is not None and not all(names):
+        raise InvalidInput(field, f"{text!r} has an empty name; write for example a,b")
+    return [name for name in names if name]
+
+
+def require_yes(yes: bool, what: str) -> None:
+    """Refuse what cannot be undone until it was asked for twice."""
+    if not yes:
+        raise InvalidInput("--yes", f"{what}; run it again with --yes to do it")
+
+
+def _content(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as problem:
+        raise InvalidInput("params", f"cannot read {path}: {problem.strerror}") from None
+    except UnicodeDecodeError:
+        raise InvalidInput("params", f"cannot read {path}: it is not UTF-8 text") from None

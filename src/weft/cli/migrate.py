@@ -1,0 +1,136 @@
+"""``weft migrate``: brings the database's schema to a revision."""
+
+from __future__ import annotations
+
+import asyncio
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from weft.cli.apps import JsonFlag, YesFlag, new_app
+from weft.cli.inputs import require_yes
+
+if TYPE_CHECKING:
+    from weft.db.database import Database
+
+app = new_app()
+
+
+class Action(StrEnum):
+    """What to do with the schema."""
+
+    UPGRADE = "upgrade"
+    DOWNGRADE = "downgrade"
+    CURRENT = "current"
+    HISTORY = "history"
+
+
+@app.command()
+def migrate(
+    action: Annotated[Action, typer.Argument(help="What to do.")] = Action.UPGRADE,
+    revision: Annotated[
+        str | None, typer.Argument(help="A revision, `head` or `base`; an upgrade goes to head by default.")
+    ] = None,
+    sql: Annotated[bool, typer.Option("--sql", help="Print the SQL of an upgrade and change nothing.")] = False,
+    yes: YesFlag = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Bring the database's schema to a revision, or tell which one it has.
+
+    An embedded database is started first; it also upgrades itself whenever a command or a worker opens it.
+    """
+    from weft.core.errors import InvalidInput
+
+    if revision is not None and action in (Action.CURRENT, Action.HISTORY):
+        raise InvalidInput("revision", f"`weft migrate {action}` takes none")
+    if sql and action is not Action.UPGRADE:
+        raise InvalidInput("--sql", "is for `weft migrate upgrade` only")
+    match action:
+        case Action.UPGRADE:
+            _upgrade(revision or "head", sql=sql)
+        case Action.DOWNGRADE:
+            if revision is None:
+                raise InvalidInput("revision", "name the revision to go back to; `base` drops everything")
+            _downgrade(revision, yes=yes)
+        case Action.CURRENT:
+            _print_current(as_json=as_json)
+        case Action.HISTORY:
+            _print_history(as_json=as_json)
+
+
+def _upgrade(revision: str, *, sql: bool) -> None:
+    from weft.db import migrate
+
+    if sql:
+        print(migrate.sql_of_upgrade(revision), end="")
+        return
+
+    async def main() -> tuple[str | None, str | None]:
+        database = await _reached()
+        before = await _current(database)
+        await migrate.upgrade(database.listen_url or database.url, revision)
+        return before, await _current(database)
+
+    before, after = asyncio.run(main())
+    print(f"at revision {after} already" if before == after else f"upgraded from {before or 'nothing'} to {after}")
+
+
+def _downgrade(revision: str, *, yes: bool) -> None:
+    from weft.db import migrate
+
+    require_yes(yes, f"going back to {revision} drops what later revisions have added, with its data")
+
+    async def main() -> tuple[str | None, str | None]:
+        database = await _reached()
+        before = await _current(database)
+        await migrate.downgrade(database.listen_url or database.url, revision)
+        return before, await _current(database)
+
+    before, after = asyncio.run(main())
+    print(f"downgraded from {before or 'nothing'} to {after or 'nothing'}")
+
+
+def _print_current(*, as_json: bool) -> None:
+    from weft.cli.output import print_json
+    from weft.db import revisions
+
+    async def main() -> str | None:
+        return await _current(await _reached())
+
+    found, head = asyncio.run(main()), revisions.head()
+    if as_json:
+        print_json({"current": found, "head": head})
+    else:
+        print(f"{found or 'nothing'}{' (head)' if found == head else f', and head is {head}'}")
+
+
+def _print_history(*, as_json: bool) -> None:
+    from weft.cli.output import print_json, print_table
+    from weft.db import migrate
+
+    steps = migrate.history()
+    if as_json:
+        print_json({"revisions": [{"revision": revision, "title": title} for revision, title in steps]})
+    else:
+        print_table(("REVISION!", "TITLE"), steps, empty="no revisions")
+
+
+async def _reached() -> Database:
+    """Return the database of the settings as it is, whatever its schema; the embedded one is started."""
+    from weft.core.settings import Settings
+    from weft.db import embedded
+    from weft.db.database import Database
+
+    settings = Settings.load()
+    return Database(settings.database_url or (await embedded.ensure_running(settings)).url, settings)
+
+
+async def _current(database: Database) -> str | None:
+    from weft.db import revisions
+
+    conn = await database.connect(database.listen_url)
+    try:
+        return await revisions.current(conn)
+    finally:
+        await conn.close()

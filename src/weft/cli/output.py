@@ -1,0 +1,179 @@
+"""Prints what commands found: JSON for programs, tables for people."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
+
+_STYLES = {
+    "completed": "green", "done": "green", "active": "green", "running": "cyan", "processing": "cyan",
+    "claimed": "cyan", "dispatched": "cyan", "ready": "blue", "scheduled": "yellow", "waiting": "yellow",
+    "pending": "yellow", "paused": "yellow", "failed": "red", "dead": "red", "lost": "red", "crashed": "red",
+    "cancelled": "magenta", "skipped": "magenta",
+}  # fmt: skip
+# What could move the cursor or change the terminal, had a task put it into a name or an error.
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+def complain(message: str) -> None:
+    """Write one line to the standard error."""
+    print("weft:", clean(" ".join(message.split())), file=sys.stderr)
+
+
+def print_json(value: Any) -> None:
+    """Print one JSON document: on a terminal for eyes, else on one line."""
+    import orjson
+
+    options = orjson.OPT_INDENT_2 if sys.stdout.isatty() else 0
+    data = orjson.dumps(value, option=options | orjson.OPT_UTC_Z | orjson.OPT_NON_STR_KEYS, default=_jsonable)
+    sys.stdout.write(data.decode() + "\n")
+
+
+def as_record(thing: Any) -> dict[str, Any]:
+    """Return a dataclass as a mapping for JSON, its ids as text."""
+    return {field.name: _jsonable_field(field.name, getattr(thing, field.name)) for field in fields(thing)}
+
+
+def _jsonable_field(name: str, value: Any) -> Any:
+    if isinstance(value, int) and not isinstance(value, bool) and (name == "id" or name.endswith("_id")):
+        return str(value)
+    if isinstance(value, tuple):
+        return [as_record(item) if is_dataclass(item) else item for item in value]
+    return value.astimezone(UTC) if isinstance(value, datetime) else value
+
+
+def _jsonable(value: Any) -> Any:
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    if isinstance(value, Path):
+        return str(value)
+    raise TypeError(f"{type(value).__name__} is not JSON")
+
+
+def console() -> Console:
+    """Return what prints to people: colours on a terminal only, and no cut lines when there is none."""
+    from rich.console import Console
+
+    wide = None if sys.stdout.isatty() else 10_000
+    return Console(highlight=False, markup=False, emoji=False, soft_wrap=False, width=wide)
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, empty: str) -> None:
+    """Print a table without lines; columns whose name ends in ``>`` are aligned to the right, ``!`` is never cut."""
+    from rich.table import Table
+
+    rows = list(rows)
+    if not rows:
+        print(empty)
+        return
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold", show_edge=False)
+    for index, column in enumerate(columns):
+        width = max(len(_cell(row[index])) for row in rows) if column.endswith("!") else None
+        table.add_column(
+            column.rstrip(">!"), justify="right" if column.endswith(">") else "left", no_wrap=True,
+            overflow="ellipsis", min_width=width,
+        )  # fmt: skip
+    for row in rows:
+        table.add_row(*map(_cell, row))
+    _print_trimmed(table)
+
+
+def _print_trimmed(table: Any) -> None:
+    """Print without the blanks at the ends of lines, which make copied text ragged."""
+    shown = console()
+    with shown.capture() as capture:
+        shown.print(table)
+    for line in capture.get().splitlines():
+        print(line.rstrip())
+
+
+def _cell(value: Any) -> Text:
+    from rich.text import Text
+
+    return value if isinstance(value, Text) else Text(clean("" if value is None else str(value)).replace("\n", " "))
+
+
+def styled(text: str, style: str) -> Text:
+    """Return text in a style, for a cell."""
+    from rich.text import Text
+
+    return Text(clean(text), style=style)
+
+
+def state(name: str, reason: str | None = None) -> Text:
+    """Return a state in its colour, with its reason."""
+    text = styled(name, _STYLES.get(name, ""))
+    if reason and reason != name:
+        text.append(f" ({clean(reason)})", style="dim")
+    return text
+
+
+def print_facts(facts: Mapping[str, Any]) -> None:
+    """Print names and values one under the other; what is None is left out."""
+    from rich.text import Text
+
+    shown = console()
+    width = max(len(name) for name in facts)
+    for name, value in facts.items():
+        if value is not None:
+            shown.print(Text.assemble((f"{name:<{width}}  ", "dim"), _cell(value)), overflow="fold")
+
+
+def clean(text: str) -> str:
+    """Return text with control characters made visible, so that it cannot play tricks on a terminal."""
+    return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text.replace("\r\n", "\n"))
+
+
+def span(seconds: float | timedelta) -> str:
+    """Return a span of time in its two greatest units at most: ``3.2 s``, ``5m 10s``, ``2h 3m``, ``4d 1h``."""
+    value = seconds.total_seconds() if isinstance(seconds, timedelta) else seconds
+    if value < 0.001:
+        return f"{value * 1e6:.0f} µs" if value > 0 else "0 s"
+    if value < 1:
+        return f"{value * 1000:.{0 if value >= 0.1 else 1}f} ms"
+    if value < 60:
+        return f"{value:.1f} s"
+    whole = round(value)
+    for size, unit, smaller, small in ((86400, "d", 3600, "h"), (3600, "h", 60, "m"), (60, "m", 1, "s")):
+        if whole >= size:
+            rest = whole % size // smaller
+            return f"{whole // size}{unit}" + (f" {rest}{small}" if rest else "")
+    return f"{whole}s"
+
+
+def when(moment: datetime | None) -> str:
+    """Return how long ago a moment was, or how far it is off."""
+    if moment is None:
+        return ""
+    seconds = (datetime.now(UTC) - moment).total_seconds()
+    if abs(seconds) < 1:
+        return "now"
+    whole = float(int(abs(seconds)))
+    text = f"{int(whole)}s" if whole < 60 else span(whole)
+    return f"{text} ago" if seconds > 0 else f"in {text}"
+
+
+def moment_text(moment: datetime | None) -> str | None:
+    """Return a moment in the machine's time zone, with how long ago it was."""
+    if moment is None:
+        return None
+    return f"{moment.astimezone():%Y-%m-%d %H:%M:%S.%f}"[:-3] + f"{moment.astimezone():%z} ({when(moment)})"
+
+
+def size_text(size: int) -> str:
+    """Return a number of bytes for people."""
+    value, unit = float(size), "B"
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if value < 1024 or unit == "TiB":
+            break
+        value /= 1024
+    return f"{value:.0f} {unit}" if unit == "B" or value >= 10 else f"{value:.1f} {unit}"

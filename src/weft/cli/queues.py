@@ -1,0 +1,122 @@
+"""``weft queues``: looks at queues, makes, pauses and limits them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from weft.cli.apps import JsonFlag, new_app
+from weft.cli.calls import call
+from weft.cli.completion import complete_queue
+
+if TYPE_CHECKING:
+    from weft.queue.queues import QueueInfo
+    from weft.sdk.client import Client
+
+app = new_app("Look at queues, make, pause and limit them.")
+
+Name = Annotated[str, typer.Argument(metavar="QUEUE", help="The queue's name.", autocompletion=complete_queue)]
+
+_COLUMNS = ("QUEUE", "READY>", "OLDEST", "RUNNING>", "SCHEDULED>", "PENDING>", "RATE>", "LIMIT")
+
+
+@app.command("list")
+def list_queues(as_json: JsonFlag = False) -> None:
+    """List queues with what waits in them; the rate is tasks ended per second over the last minute."""
+    from weft.cli.output import as_record, print_json, print_table
+
+    found = call(lambda client: client.queues())
+    if as_json:
+        print_json({"queues": [as_record(info) for info in found]})
+    else:
+        print_table(_COLUMNS, map(_row, found), empty="no queues")
+
+
+def _row(info: QueueInfo) -> tuple[Any, ...]:
+    from weft.cli.output import state, when
+
+    tasks = info.tasks
+    name = state("paused") if info.paused else None
+    return (
+        info.name, info.depth, when(info.oldest_at), tasks.get("running", 0), tasks.get("scheduled", 0),
+        tasks.get("pending", 0), f"{info.rate:.1f}/s", name or _limits(info),
+    )  # fmt: skip
+
+
+def _limits(info: QueueInfo) -> str:
+    parts = []
+    if info.max_running is not None:
+        parts.append(f"{info.max_running} at once")
+    if info.max_running_per_key is not None:
+        parts.append(f"{info.max_running_per_key} per key")
+    return ", ".join(parts)
+
+
+@app.command()
+def create(name: Name, as_json: JsonFlag = False) -> None:
+    """Make a queue; one that is there is left as it is."""
+    from weft.cli.output import print_json
+
+    created = call(lambda client: client.create_queue(name))
+    if as_json:
+        print_json({"queue": name, "created": created})
+    else:
+        print(f"created {name}" if created else f"{name} is there already")
+
+
+@app.command()
+def pause(name: Name) -> None:
+    """Stop claims from a queue; what runs goes on."""
+    call(lambda client: client.pause_queue(name))
+    print(f"paused {name}")
+
+
+@app.command()
+def resume(name: Name) -> None:
+    """Let claims from a queue go on."""
+    call(lambda client: client.resume_queue(name))
+    print(f"resumed {name}")
+
+
+@app.command()
+def limit(
+    name: Name,
+    most: Annotated[int | None, typer.Option("--max", metavar="N", help="How many tasks may run at once.")] = None,
+    lift: Annotated[bool, typer.Option("--none", help="Lift the limit.")] = False,
+    per_key: Annotated[bool, typer.Option("--per-key", help="Limit each concurrency key.")] = False,
+    key: Annotated[str | None, typer.Option(help="Limit this concurrency key only.")] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Set how many tasks of a queue run at once over all workers; without --max or --none show it."""
+    from weft.cli.output import as_record, print_json
+    from weft.core.errors import InvalidInput
+
+    if most is not None and lift:
+        raise InvalidInput("max", "give either --max or --none")
+    if per_key and key is not None:
+        raise InvalidInput("key", "give either --per-key or --key")
+    if (per_key or key is not None) and most is None and not lift:
+        raise InvalidInput("max", "give --max N or --none")
+
+    async def main(client: Client) -> QueueInfo:
+        if most is not None or lift:
+            await client.limit_queue(name, most, per_key=per_key, key=key)
+        return await _find(client, name)
+
+    info = call(main)
+    if as_json:
+        print_json(as_record(info))
+    elif key is not None:
+        print(f"{name}: {'no limit of its own' if most is None else f'{most} at once'} for the key {key}")
+    else:
+        print(f"{name}: {_limits(info) or 'no limit'}")
+
+
+async def _find(client: Client, name: str) -> QueueInfo:
+    from weft.core.errors import UnknownQueue
+
+    found = {info.name: info for info in await client.queues()}
+    if name not in found:
+        raise UnknownQueue(name, found)
+    return found[name]

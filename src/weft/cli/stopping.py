@@ -1,0 +1,52 @@
+"""Turns the first SIGTERM or SIGINT into a wish to stop, and the second into an end."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import threading
+from types import FrameType
+
+# How long the second signal leaves to give tasks back before the process ends come what may.
+LAST_MOMENT = 2.0
+
+
+class StopSignals:
+    """The wish to stop, and the wish to end at once.
+
+    Plain signal handlers, not the loop's: they also run while a handler of the user blocks the loop.
+    """
+
+    def __init__(self, last_moment: float = LAST_MOMENT) -> None:
+        self._last_moment = last_moment
+        self.stop = asyncio.Event()
+        self.end = asyncio.Event()
+        self.received: list[int] = []
+        self._loop = asyncio.get_running_loop()
+        for signum in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(signum, self._receive)
+
+    @property
+    def exit_code(self) -> int:
+        """What a process that was ended by these signals exits with: 128 and the signal, or 0 after a quiet stop."""
+        return 128 + self.received[-1] if len(self.received) > 1 else 0
+
+    def _receive(self, signum: int, frame: FrameType | None) -> None:
+        self.received.append(signum)
+        if len(self.received) == 1:
+            self._loop.call_soon_threadsafe(self.stop.set)
+        elif len(self.received) == 2:
+            guard = threading.Timer(self._last_moment, os._exit, [self.exit_code])
+            guard.daemon = True
+            guard.start()
+            self._loop.call_soon_threadsafe(self.end.set)
+        else:
+            os._exit(self.exit_code)
+
+    def end_process(self) -> None:
+        """End this process now, without waiting for threads; never returns."""
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        os._exit(self.exit_code)

@@ -1,0 +1,117 @@
+"""Shows tasks to people."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from weft.cli.output import (
+    as_record,
+    clean,
+    console,
+    moment_text,
+    print_facts,
+    print_json,
+    print_table,
+    span,
+    state,
+    styled,
+    when,
+)
+
+if TYPE_CHECKING:
+    from weft.queue.model import Attempt, Page, Task, TaskSummary
+
+_COLUMNS = ("ID!", "STATE", "QUEUE", "HANDLER", "ATTEMPT>", "CREATED", "TIME")
+
+
+def print_page(page: Page, *, as_json: bool, empty: str) -> None:
+    """Print a page of tasks, and how to get the next."""
+    if as_json:
+        following = None if page.next_before is None else str(page.next_before)
+        print_json({"tasks": [as_record(task) for task in page.tasks], "next_before": following})
+        return
+    print_table(_COLUMNS, map(_row, page.tasks), empty=empty)
+    if page.next_before is not None:
+        print(f"more with --before {page.next_before}", file=sys.stderr)
+
+
+def _row(task: TaskSummary) -> tuple[Any, ...]:
+    attempts = f"{task.attempt} of {task.max_attempts}" if task.attempt else f"0 of {task.max_attempts}"
+    return (
+        task.id, state(task.state, task.reason), task.queue, task.handler, attempts, when(task.created_at), _time(task),
+    )  # fmt: skip
+
+
+def _time(task: TaskSummary) -> str:
+    if task.ended_at is not None:
+        return f"took {span(task.ended_at - task.claimed_at)}" if task.claimed_at is not None else ""
+    if task.state == "scheduled" and task.due_at is not None:
+        return f"due {when(task.due_at)}"
+    if task.state == "running" and task.claimed_at is not None:
+        return f"since {when(task.claimed_at).removesuffix(' ago')}"
+    return ""
+
+
+def print_task(task: Task) -> None:
+    """Print all that is known of one task."""
+    took = None
+    if task.ended_at is not None and task.claimed_at is not None:
+        took = (
+            f"{span(task.claimed_at - task.created_at)} in the queue, {span(task.ended_at - task.claimed_at)} running"
+        )
+    print_facts(
+        {
+            "task": task.id,
+            "state": state(task.state, task.reason),
+            "handler": task.handler,
+            "queue": f"{task.queue}, priority {task.priority}",
+            "attempts": f"{task.attempt}, of which {task.failures} failed; at most {task.max_attempts}",
+            "crashes": task.crashes or None,
+            "generation": task.generation or None,
+            "key": task.concurrency_key,
+            "waits for": f"{task.waiting_on} tasks" if task.waiting_on else None,
+            "job": task.job_id,
+            "worker": task.worker_id,
+            "created": f"{moment_text(task.created_at)}" + (f" by {task.actor}" if task.actor else ""),
+            "due": moment_text(task.due_at),
+            "started": moment_text(task.claimed_at),
+            "ended": moment_text(task.ended_at),
+            "took": took,
+        }
+    )
+    _print_part("params", _pretty(task.params))
+    if task.state == "completed":
+        _print_part("output", _pretty(task.output))
+    for attempt in task.attempts:
+        _print_attempt(attempt)
+    if task.error is not None and not task.attempts:
+        _print_part("error", _error_text(task.error))
+
+
+def _print_attempt(attempt: Attempt) -> None:
+    took = "" if attempt.started_at is None else f" after {span(attempt.ended_at - attempt.started_at)}"
+    by = "" if attempt.worker_id is None else f", worker {attempt.worker_id}"
+    reason = "" if attempt.reason in (None, "error", attempt.outcome) else f" ({attempt.reason})"
+    title = f"attempt {attempt.attempt}: {attempt.outcome}{reason}{took}, {moment_text(attempt.ended_at)}{by}"
+    _print_part(title, None if attempt.error is None else _error_text(attempt.error))
+
+
+def _error_text(error: Any) -> str:
+    if error.get("traceback"):
+        return str(error["traceback"]).rstrip()
+    return f"{error.get('type', 'error')}: {error.get('message', '')}"
+
+
+def _pretty(value: Any) -> str:
+    import orjson
+
+    return orjson.dumps(value, option=orjson.OPT_INDENT_2).decode()
+
+
+def _print_part(title: str, text: str | None) -> None:
+    shown = console()
+    shown.print()
+    shown.print(styled(title, "bold"))
+    for line in clean(text or "").splitlines():
+        shown.print(f"  {line}", overflow="fold", soft_wrap=True)

@@ -1,0 +1,149 @@
+"""``weft tasks``: looks at tasks, enqueues, cancels and replays them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from weft.cli.apps import JsonFlag, new_app
+from weft.cli.calls import call, call_each
+from weft.cli.completion import complete_queue, complete_state
+from weft.cli.inputs import read_duration, read_id, read_moment, read_params
+
+if TYPE_CHECKING:
+    from weft.sdk.client import Client
+
+app = new_app("Look at tasks, enqueue, cancel and replay them.")
+
+TaskId = Annotated[str, typer.Argument(metavar="ID", help="The id of a task.")]
+TaskIds = Annotated[list[str], typer.Argument(metavar="ID...", help="Ids of tasks.")]
+Queue = Annotated[str | None, typer.Option(help="Of this queue only.", autocompletion=complete_queue)]
+Limit = Annotated[int, typer.Option(help="How many at most.")]
+Before = Annotated[str | None, typer.Option(metavar="ID", help="Go on below this id: the next page.")]
+
+
+@app.command("list")
+def list_tasks(
+    state: Annotated[
+        list[str] | None,
+        typer.Option(help="In this state; may be repeated. `failed` covers dead.", autocompletion=complete_state),
+    ] = None,
+    queue: Queue = None,
+    handler: Annotated[str | None, typer.Option(help="Of this handler only.")] = None,
+    limit: Limit = 50,
+    before: Before = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """List tasks, newest first."""
+    from weft.cli.task_output import print_page
+
+    key = read_id("before", before)
+    page = call(
+        lambda client: client.list_tasks(state=state or None, queue=queue, handler=handler, limit=limit, before=key)
+    )
+    print_page(page, as_json=as_json, empty="no tasks")
+
+
+@app.command()
+def show(task_id: TaskId, as_json: JsonFlag = False) -> None:
+    """Show all that is known of a task: its attempts with their errors, its params and its output."""
+    from weft.cli.output import as_record, print_json
+    from weft.cli.task_output import print_task
+
+    key = read_id("id", task_id)
+    task = call(lambda client: client.get_task(key or 0))
+    if as_json:
+        print_json(as_record(task))
+    else:
+        print_task(task)
+
+
+@app.command()
+def enqueue(
+    handler: Annotated[str, typer.Argument(help="The handler's name.")],
+    params: Annotated[
+        str | None, typer.Option(metavar="JSON|-|@FILE", help="A JSON object: the handler's arguments.")
+    ] = None,
+    queue: Annotated[str | None, typer.Option(help="The queue.", autocompletion=complete_queue)] = None,
+    priority: Annotated[int, typer.Option(help="Higher comes first.")] = 0,
+    idempotency_key: Annotated[
+        str | None, typer.Option(help="A key that this handler has seen creates nothing.")
+    ] = None,
+    delay: Annotated[str | None, typer.Option(metavar="DURATION", help="Wait this long first: 30s, 10m, 2h.")] = None,
+    run_at: Annotated[
+        str | None, typer.Option(metavar="MOMENT", help="Wait until this moment: 2026-11-30T09:00+01:00.")
+    ] = None,
+    max_attempts: Annotated[int | None, typer.Option(help="How often it is attempted.")] = None,
+    timeout: Annotated[str | None, typer.Option(metavar="DURATION", help="How long an attempt may take.")] = None,
+    concurrency_key: Annotated[str | None, typer.Option(help="Tasks of one key share a limit.")] = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until it has ended, and print its output.")] = False,
+    wait_timeout: Annotated[
+        str | None, typer.Option(metavar="DURATION", help="Wait no longer than this; implies --wait.")
+    ] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Put a task into a queue and print its id."""
+    from weft.cli.output import print_json
+    from weft.core.errors import TaskFailed
+
+    options: dict[str, Any] = {
+        "queue": queue,
+        "priority": priority,
+        "idempotency_key": idempotency_key,
+        "delay": read_duration("delay", delay),
+        "run_at": read_moment("run_at", run_at),
+        "max_attempts": max_attempts,
+        "timeout": read_duration("timeout", timeout),
+        "concurrency_key": concurrency_key,
+    }
+    value = read_params(params)
+    patience = read_duration("wait_timeout", wait_timeout)
+
+    async def main(client: Client) -> None:
+        handle = await client.enqueue(handler, value, **options)
+        answer: dict[str, Any] = {"id": str(handle.id), "created": handle.created}
+        if not as_json:
+            print(handle.id if handle.created else f"{handle.id} (known by its idempotency key)", flush=True)
+        if wait or patience is not None:
+            try:
+                output = await client.wait(handle.id, None if patience is None else patience.total_seconds())
+            except TaskFailed as problem:
+                if as_json:
+                    print_json({**answer, "state": problem.state, "error": problem.problem})
+                raise
+            answer |= {"state": "completed", "output": output}
+            if not as_json:
+                print_json(output)
+        if as_json:
+            print_json(answer)
+
+    call(main)
+
+
+@app.command()
+def cancel(
+    task_ids: TaskIds,
+    reason: Annotated[str, typer.Option(help="Kept with the task.")] = "cancelled",
+    as_json: JsonFlag = False,
+) -> None:
+    """Cancel tasks that have not ended; a running attempt is told, and its outcome refused."""
+    call_each("cancelled", task_ids, lambda client, key: client.cancel(key, reason=reason), as_json=as_json)
+
+
+@app.command()
+def replay(task_ids: TaskIds, as_json: JsonFlag = False) -> None:
+    """Send failed, dead or cancelled tasks round again."""
+    call_each("replayed", task_ids, lambda client, key: client.replay(key), as_json=as_json)
+
+
+@app.command()
+def logs(
+    task_id: TaskId,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the task has ended.")] = False,
+) -> None:
+    """Print what a task has printed and logged."""
+    from weft.cli.task_logs import print_log
+
+    key = read_id("id", task_id)
+    call(lambda client: print_log(client, key or 0, follow=follow))

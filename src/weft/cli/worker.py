@@ -1,0 +1,103 @@
+"""``weft worker``: runs tasks in this process or in several."""
+
+from __future__ import annotations
+
+import sys
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from weft.cli.apps import new_app
+from weft.cli.completion import complete_queue
+from weft.cli.inputs import read_names
+
+if TYPE_CHECKING:
+    from weft.core.settings import Settings
+
+app = new_app()
+
+
+class Level(StrEnum):
+    """How much a worker says of itself."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+@app.command()
+def worker(
+    modules: Annotated[
+        list[str] | None,
+        typer.Option("--app", metavar="MODULE", help="A module with handlers, importable from here; may be repeated."),
+    ] = None,
+    queues: Annotated[
+        str | None,
+        typer.Option(
+            metavar="A,B",
+            help="The queues to work; by default `default` and those that the handlers name.",
+            autocompletion=complete_queue,
+        ),
+    ] = None,
+    concurrency: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="How many tasks run at once in each process.")
+    ] = None,
+    processes: Annotated[int, typer.Option(min=1, metavar="P", help="How many processes.")] = 1,
+    fast: Annotated[bool, typer.Option("--fast", help="Notice a dead worker within 3 s instead of 15 s.")] = False,
+    log_level: Annotated[Level, typer.Option(help="What to write to the standard error.")] = Level.INFO,
+    leash: Annotated[int | None, typer.Option(hidden=True)] = None,
+) -> None:
+    """Run tasks until SIGTERM or Ctrl-C.
+
+    Then nothing more is claimed, what has not begun is handed back, and what runs may end (30 s by default,
+    WEFT_WORKER_SHUTDOWN_GRACE). A second signal ends it at once: what ran is handed back.
+    """
+    import asyncio
+
+    from weft.cli.leash import Leash
+    from weft.core.settings import Settings
+
+    names = read_names("queues", queues)
+    if processes > 1:
+        from weft.cli.supervisor import Supervisor
+
+        argv = _command_line(modules or [], names, concurrency, fast, log_level)
+        raise typer.Exit(asyncio.run(Supervisor(argv, processes, Leash(leash)).run()))
+    settings = Settings.load(profile="fast" if fast else None)
+    raise typer.Exit(_run_one(settings, modules or [], names, concurrency, log_level, leash))
+
+
+def _command_line(
+    modules: list[str], queues: list[str], concurrency: int | None, fast: bool, log_level: str
+) -> list[str]:
+    """Return the command line of one of several processes."""
+    argv = [sys.executable, "-m", "weft", "worker", "--log-level", log_level]
+    for module in modules:
+        argv += ["--app", module]
+    if queues:
+        argv += ["--queues", ",".join(queues)]
+    if concurrency is not None:
+        argv += ["--concurrency", str(concurrency)]
+    return [*argv, "--fast"] if fast else argv
+
+
+def _run_one(
+    settings: Settings,
+    modules: list[str],
+    queues: list[str],
+    concurrency: int | None,
+    log_level: str,
+    leash: int | None,
+) -> int:
+    import asyncio
+
+    from weft.cli.leash import Leash
+    from weft.cli.worker_process import WorkerProcess, import_apps, log_to_stderr, new_loop
+
+    log_to_stderr(log_level)
+    import_apps(modules)
+    process = WorkerProcess(settings, modules, queues, concurrency, Leash(leash))
+    with asyncio.Runner(loop_factory=new_loop()) as runner:
+        return runner.run(process.run())

@@ -1,0 +1,140 @@
+"""One worker as a process: imports the handlers, works until a signal, gives everything back."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import logging
+import os
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+
+from weft.cli.leash import Leash
+from weft.cli.output import complain
+from weft.cli.stopping import StopSignals
+from weft.core.errors import HandlerImportFailed
+from weft.core.settings import Settings
+from weft.sdk.client import Client
+from weft.sdk.worker import Worker
+from weft.worker.context import RUNNING
+from weft.worker.registry import REGISTRY
+
+
+def new_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """Return what makes the event loop: uvloop where it exists."""
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.new_event_loop
+
+
+def import_apps(modules: Sequence[str]) -> None:
+    """Import the modules with handlers, as Python run in this folder would."""
+    if "" not in sys.path and os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    for name in modules:
+        try:
+            importlib.import_module(name)
+        except (Exception, SystemExit) as problem:  # the boundary to user code: told with its place
+            logging.getLogger("weft.worker").debug("cannot import %s", name, exc_info=True)
+            raise HandlerImportFailed(name, _cause(name, problem)) from problem
+
+
+def _cause(name: str, problem: BaseException) -> str:
+    if name.endswith(".py") or os.sep in name:
+        module = name.removesuffix(".py").replace(os.sep, ".").strip(".")
+        return f"give a module, not a file: --app {module}"
+    if (
+        isinstance(problem, ModuleNotFoundError)
+        and problem.name is not None
+        and f"{name}.".startswith(f"{problem.name}.")
+    ):
+        return f"there is no module {problem.name!r} in {os.getcwd()} or on the Python path"
+    frames = [frame for frame in traceback.extract_tb(problem.__traceback__) if "importlib" not in frame.filename]
+    place = f" ({os.path.relpath(frames[-1].filename)}, line {frames[-1].lineno})" if len(frames) > 1 else ""
+    return f"{type(problem).__name__}: {problem}{place}"
+
+
+def log_to_stderr(level: str) -> None:
+    """Write what this process logs to the standard error; what its tasks log goes to their own files."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setLevel(level.upper())
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    handler.addFilter(lambda record: RUNNING.get() is None or record.name == "weft.worker")
+    root = logging.getLogger()
+    root.addHandler(handler)
+    root.setLevel(logging.DEBUG if level == "debug" else logging.INFO)
+
+
+class WorkerProcess:
+    """Works until it is told to stop, by a signal or by the end of the process that started it."""
+
+    def __init__(
+        self, settings: Settings, modules: Sequence[str], queues: Sequence[str], concurrency: int | None, leash: Leash
+    ) -> None:
+        self._settings = settings
+        self._modules = list(modules)
+        self._queues = list(queues) or sorted({"default", *(handler.queue for handler in REGISTRY)})
+        self._concurrency = concurrency
+        self._leash = leash
+        self._worker: Worker | None = None
+
+    async def run(self) -> int:
+        """Work until told to stop; return the code to exit with."""
+        self._signals = StopSignals()
+        serving = asyncio.create_task(self._serve())
+        attendants = (self._watch_leash(), self._stop_early(serving), self._end_at_once())
+        watching = [asyncio.create_task(work) for work in attendants]
+        try:
+            await serving
+        except asyncio.CancelledError:
+            if not self._signals.stop.is_set():
+                raise
+        finally:
+            for task in watching:
+                task.cancel()
+        return self._signals.exit_code
+
+    async def _serve(self) -> None:
+        async with Client(settings=self._settings) as client:
+            worker = Worker(
+                client=client, queues=self._queues, concurrency=self._concurrency, app_modules=self._modules
+            )
+            self._worker = await worker.start()
+            await self._announce(worker)
+            working, stopping = asyncio.create_task(worker.run()), asyncio.create_task(self._signals.stop.wait())
+            await asyncio.wait([working, stopping], return_when=asyncio.FIRST_COMPLETED)
+            stopping.cancel()
+            if self._signals.stop.is_set():
+                grace = f"{self._settings.worker_shutdown_grace.total_seconds():g}"
+                complain(f"stopping; what runs may end within {grace} s, a second signal ends it at once")
+                await worker.stop()
+            await working
+
+    async def _announce(self, worker: Worker) -> None:
+        count = len(REGISTRY.names())
+        if not count:
+            complain("no handlers: give modules that have some with --app")
+        queues = f"queue{'s' if len(self._queues) > 1 else ''} {', '.join(self._queues)}"
+        handlers = f"{count} handler{'s' if count != 1 else ''}"
+        print(f"weft: worker {worker.process.id} ready, {queues}, {handlers}", flush=True)
+        await self._leash.tell_ready()
+
+    async def _watch_leash(self) -> None:
+        await self._leash.until_gone()
+        self._signals.stop.set()
+
+    async def _stop_early(self, serving: asyncio.Task[None]) -> None:
+        """Give up starting when the wish to stop comes before there is anything to hand back."""
+        await self._signals.stop.wait()
+        if self._worker is None:
+            serving.cancel()
+
+    async def _end_at_once(self) -> None:
+        """After the second signal hand back what runs, if that goes quickly, and end without waiting for it."""
+        await self._signals.end.wait()
+        if self._worker is not None:
+            await self._worker.stop(grace=0)
+        self._signals.end_process()
