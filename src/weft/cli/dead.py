@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Annotated
+from datetime import timedelta
+from typing import Annotated
 
 import typer
 
@@ -11,9 +11,6 @@ from weft.cli.apps import JsonFlag, YesFlag, new_app
 from weft.cli.calls import call, call_each
 from weft.cli.inputs import read_duration, read_id
 from weft.cli.tasks import Before, Limit, Queue
-
-if TYPE_CHECKING:
-    from weft.sdk.client import Client
 
 app = new_app("Look at the dead letters, tasks that ended failed or dead; replay or purge them.")
 
@@ -25,7 +22,7 @@ def list_dead(queue: Queue = None, limit: Limit = 50, before: Before = None, as_
 
     key = read_id("before", before)
     page = call(lambda client: client.dead_letters(queue=queue, limit=limit, before=key))
-    print_page(page, as_json=as_json, empty="no dead letters")
+    print_page(page, as_json=as_json, empty="no dead letters", with_errors=True)
 
 
 @app.command()
@@ -69,22 +66,10 @@ def purge(
     if yes:
         count = call(lambda client: client.purge(older_than=age, queue=queue))
     else:
-        count = call(lambda client: _count(client, age, queue))
+        count = call(lambda client: client.count_dead(older_than=age, queue=queue))
     if as_json:
         print_json({"purged": count if yes else 0, "found": count})
     elif yes:
         print(f"purged {count}")
     else:
         print(f"would purge {count}; run it again with --yes to do it")
-
-
-async def _count(client: Client, age: timedelta, queue: str | None) -> int:
-    before: int | None = None
-    latest = datetime.now(UTC) - age
-    count = 0
-    while True:
-        page = await client.dead_letters(queue=queue, before=before, limit=1000)
-        count += sum(1 for task in page.tasks if task.ended_at is not None and task.ended_at <= latest)
-        if page.next_before is None:
-            return count
-        before = page.next_before

@@ -21,6 +21,11 @@ class Leash:
             self._socket = socket.socket(fileno=descriptor)
             self._socket.setblocking(False)
 
+    @property
+    def is_tied(self) -> bool:
+        """Whether another process started this one on a leash, and speaks to people itself."""
+        return self._socket is not None
+
     async def tell_ready(self) -> None:
         """Tell the other end that this process is ready."""
         if self._socket is not None:

@@ -75,7 +75,13 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, empty:
     if not rows:
         print(empty)
         return
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold", show_edge=False)
+    table = Table(
+        box=None,
+        pad_edge=False,
+        padding=(0, 2, 0, 0),
+        header_style="bold",
+        show_header=any(column.strip(">!") for column in columns),
+    )
     for index, column in enumerate(columns):
         width = max(len(_cell(row[index])) for row in rows) if column.endswith("!") else None
         table.add_column(

@@ -7,10 +7,18 @@ import os
 import signal
 import sys
 import threading
+from datetime import timedelta
 from types import FrameType
+
+from weft.cli.output import complain
 
 # How long the second signal leaves to give tasks back before the process ends come what may.
 LAST_MOMENT = 2.0
+
+
+def say_stopping(grace: timedelta) -> None:
+    """Tell who pressed Ctrl-C what happens now."""
+    complain(f"stopping; what runs may end within {grace.total_seconds():g} s, a second signal ends it at once")
 
 
 class StopSignals:

@@ -6,10 +6,11 @@ import asyncio
 import signal
 import time
 from collections.abc import Sequence
+from datetime import timedelta
 
 from weft.cli.leash import Leash, Leashed
 from weft.cli.output import complain
-from weft.cli.stopping import LAST_MOMENT, StopSignals
+from weft.cli.stopping import LAST_MOMENT, StopSignals, say_stopping
 
 FIRST_DELAY, LONGEST_DELAY = 0.5, 30.0
 # A process that lived this long was sound: whatever ended it, the next one is started without much delay.
@@ -19,8 +20,9 @@ SOUND_AFTER = 60.0
 class Supervisor:
     """Runs ``count`` processes of one command until it is told to stop."""
 
-    def __init__(self, argv: Sequence[str], count: int, leash: Leash) -> None:
+    def __init__(self, argv: Sequence[str], count: int, leash: Leash, grace: timedelta) -> None:
         self._argv = list(argv)
+        self._grace = grace
         self._count = count
         self._leash = leash
         self._children: dict[int, Leashed] = {}
@@ -55,7 +57,6 @@ class Supervisor:
                 # It has said itself what is wrong, and the next one would say the same.
                 self._failure = code
                 self._signals.stop.set()
-                self._first_is_ready.set()
                 return
             delay = FIRST_DELAY if time.monotonic() - started > SOUND_AFTER else delay
             complain(f"worker process {number} ended with {_how(code)}; starting it anew in {delay:g} s")
@@ -83,6 +84,9 @@ class Supervisor:
     async def _forward(self) -> None:
         """Hand the wish to stop on to all processes, then the wish to end, then end those that do not hear."""
         await self._signals.stop.wait()
+        self._first_is_ready.set()
+        if self._signals.received and not self._leash.is_tied:
+            say_stopping(self._grace)
         self._send(signal.SIGTERM)
         await self._signals.end.wait()
         self._send(signal.SIGTERM)

@@ -23,24 +23,36 @@ if TYPE_CHECKING:
     from weft.queue.model import Attempt, Page, Task, TaskSummary
 
 _COLUMNS = ("ID!", "STATE", "QUEUE", "HANDLER", "ATTEMPT>", "CREATED", "TIME")
+_DEAD_COLUMNS = ("ID!", "STATE", "QUEUE", "HANDLER", "ATTEMPT>", "ENDED", "ERROR")
 
 
-def print_page(page: Page, *, as_json: bool, empty: str) -> None:
-    """Print a page of tasks, and how to get the next."""
+def print_page(page: Page, *, as_json: bool, empty: str, with_errors: bool = False) -> None:
+    """Print a page of tasks, and how to get the next; with ``with_errors`` tell what ended them."""
     if as_json:
         following = None if page.next_before is None else str(page.next_before)
         print_json({"tasks": [as_record(task) for task in page.tasks], "next_before": following})
         return
-    print_table(_COLUMNS, map(_row, page.tasks), empty=empty)
+    if with_errors:
+        print_table(_DEAD_COLUMNS, map(_dead_row, page.tasks), empty=empty)
+    else:
+        print_table(_COLUMNS, map(_row, page.tasks), empty=empty)
     if page.next_before is not None:
         print(f"more with --before {page.next_before}", file=sys.stderr)
 
 
 def _row(task: TaskSummary) -> tuple[Any, ...]:
-    attempts = f"{task.attempt} of {task.max_attempts}" if task.attempt else f"0 of {task.max_attempts}"
-    return (
-        task.id, state(task.state, task.reason), task.queue, task.handler, attempts, when(task.created_at), _time(task),
-    )  # fmt: skip
+    return (*_beginning(task), when(task.created_at), _time(task))
+
+
+def _dead_row(task: TaskSummary) -> tuple[Any, ...]:
+    error = task.error or {}
+    return (*_beginning(task), when(task.ended_at), f"{error.get('type', '')}: {error.get('message', '')}".strip(" :"))
+
+
+def _beginning(task: TaskSummary) -> tuple[Any, ...]:
+    reason = None if task.reason == "error" else task.reason
+    attempts = f"{task.attempt} of {task.max_attempts}"
+    return task.id, state(task.state, reason), task.queue, task.handler, attempts
 
 
 def _time(task: TaskSummary) -> str:

@@ -60,12 +60,13 @@ def worker(
     from weft.core.settings import Settings
 
     names = read_names("queues", queues)
+    settings = Settings.load(profile="fast" if fast else None)
     if processes > 1:
         from weft.cli.supervisor import Supervisor
 
         argv = _command_line(modules or [], names, concurrency, fast, log_level)
-        raise typer.Exit(asyncio.run(Supervisor(argv, processes, Leash(leash)).run()))
-    settings = Settings.load(profile="fast" if fast else None)
+        supervisor = Supervisor(argv, processes, Leash(leash), settings.worker_shutdown_grace)
+        raise typer.Exit(asyncio.run(supervisor.run()))
     raise typer.Exit(_run_one(settings, modules or [], names, concurrency, log_level, leash))
 
 

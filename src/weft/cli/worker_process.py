@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 from weft.cli.leash import Leash
 from weft.cli.output import complain
-from weft.cli.stopping import StopSignals
+from weft.cli.stopping import StopSignals, say_stopping
 from weft.core.errors import HandlerImportFailed
 from weft.core.settings import Settings
 from weft.sdk.client import Client
@@ -108,8 +108,8 @@ class WorkerProcess:
             await asyncio.wait([working, stopping], return_when=asyncio.FIRST_COMPLETED)
             stopping.cancel()
             if self._signals.stop.is_set():
-                grace = f"{self._settings.worker_shutdown_grace.total_seconds():g}"
-                complain(f"stopping; what runs may end within {grace} s, a second signal ends it at once")
+                if not self._leash.is_tied:
+                    say_stopping(self._settings.worker_shutdown_grace)
                 await worker.stop()
             await working
 

@@ -10,6 +10,7 @@
     │   ├── InvalidSetting          a setting is unknown or has a value that is refused
     │   ├── DatabaseUnavailable     PostgreSQL cannot be reached
     │   ├── SchemaOutdated          the database has another schema than this release needs
+    │   ├── MigrationBlocked        somebody holds a lock that the migration needs
     │   ├── EmbeddedServerFailed    the embedded PostgreSQL cannot be started or used
     │   ├── IdsExhausted            all machine numbers are leased
     │   ├── HandlerImportFailed     a module given by --app cannot be imported
@@ -149,6 +150,18 @@ class SchemaOutdated(OperatorError):
             problem = f"the database is at revision {found} and this release needs {needed}"
         advice = "" if found is not None and found > needed else ": run `weft migrate upgrade`"
         super().__init__(problem + advice)
+
+
+class MigrationBlocked(OperatorError):
+    """Somebody holds a lock that the migration needs."""
+
+    code = "migration_blocked"
+
+    def __init__(self, waited: str) -> None:
+        super().__init__(
+            f"the migration waited {waited} for a lock and gave up, nothing is changed: "
+            "end the long transactions on the weft schema (see pg_stat_activity) and run it again"
+        )
 
 
 class EmbeddedServerFailed(OperatorError):

@@ -16,25 +16,13 @@ from alembic.util import CommandError
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import NullPool
 
-from weft.core.errors import DatabaseUnavailable, InvalidInput, OperatorError, did_you_mean
+from weft.core.errors import DatabaseUnavailable, InvalidInput, MigrationBlocked, OperatorError, did_you_mean
 from weft.db.database import CONNECTION_ERRORS, redacted
 from weft.db.revisions import SCHEMA, VERSION_TABLE, all_revisions
 from weft.db.statements import Statements
 
 LOCK_TIMEOUT = "10s"
 _LOCK = 7_238_415_001
-
-
-class MigrationBlocked(OperatorError):
-    """Somebody holds a lock that the migration needs."""
-
-    code = "migration_blocked"
-
-    def __init__(self) -> None:
-        super().__init__(
-            f"the migration waited {LOCK_TIMEOUT} for a lock and gave up, nothing is changed: "
-            "end the long transactions on the weft schema (see pg_stat_activity) and run it again"
-        )
 
 
 def apply_sql(file: str) -> None:
@@ -107,7 +95,7 @@ async def _run(url: str, step: Any) -> None:
         raise DatabaseUnavailable(redacted(url), str(problem)) from problem
     except sa.exc.DBAPIError as problem:
         if "LockNotAvailable" in str(problem.orig):
-            raise MigrationBlocked() from problem
+            raise MigrationBlocked(LOCK_TIMEOUT) from problem
         raise OperatorError(f"the migration failed, nothing is changed: {problem.orig}") from problem
     except CommandError as problem:
         raise OperatorError(f"the migration failed, nothing is changed: {problem}") from problem

@@ -164,6 +164,11 @@ async def hand_back(conn: type_Connection, worker_id: int, claims: Iterable[tupl
     return {row["queue_id"] for row in rows}
 
 
+async def hand_back_all(conn: type_Connection, worker_id: int) -> set[int]:
+    """Move everything that a worker holds back to ``ready``, uncounted; return the queues that have work again."""
+    return {row["queue_id"] for row in await conn.fetch(SQL.hand_back_all, worker_id)}
+
+
 async def extend_expiry(conn: type_Connection, worker_id: int, claim: Claim) -> bool:
     """Extend the expiry of an attempt that has a heartbeat timeout; False when the lease is lost."""
     return await conn.fetchval(SQL.extend_expiry, worker_id, claim.id, claim.attempt) is not None

@@ -36,7 +36,7 @@ from weft.queue.workers import WorkerInfo
 from weft.sdk.hints import Hints
 from weft.sdk.waiting import Waiter
 from weft.worker.logs import log_dir, log_path
-from weft.worker.registry import REGISTRY, Handler
+from weft.worker.registry import REGISTRY, AnyHandler, Handler
 
 _TYPES = "text json text int text timestamptz interval int json interval interval text text text".split()
 
@@ -102,7 +102,7 @@ class Client:
     # --- enqueue ---
 
     async def enqueue(
-        self, handler: str | Handler, params: dict[str, Any] | None = None, *, queue: str | None = None,
+        self, handler: str | AnyHandler, params: dict[str, Any] | None = None, *, queue: str | None = None,
         priority: int = 0, idempotency_key: str | None = None, run_at: datetime | None = None,
         delay: float | timedelta | None = None, max_attempts: int | None = None, retry: Retry | int | None = None,
         timeout: float | timedelta | None = None, heartbeat_timeout: float | timedelta | None = None,
@@ -177,9 +177,15 @@ class Client:
             return handles
 
         handles = await self.database.run(write)
-        for name in {draft.queue for draft, handle in zip(drafts, handles, strict=True) if handle.created}:
-            self._hints.send(name, self.settings.org, delayed=any(draft.delay or draft.run_at for draft in drafts))
+        self._hint([draft for draft, handle in zip(drafts, handles, strict=True) if handle.created])
         return handles
+
+    def _hint(self, drafts: Sequence[Draft]) -> None:
+        """Tell a worker of each queue; for a task with a time also whoever stages, since only the database knows now."""
+        for name in {draft.queue for draft in drafts}:
+            self._hints.send(name, self.settings.org)
+        if any(draft.delay is not None or draft.run_at is not None for draft in drafts):
+            self._hints.send_due()
 
     def _draft(self, new: NewTask) -> Draft:
         """Check every field of a new task and encode it; nothing is written when one is refused."""

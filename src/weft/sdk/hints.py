@@ -32,12 +32,14 @@ class Hints:
         self._delayed = False
         self._sender: asyncio.Task[None] | None = None
 
-    def send(self, queue: str, org: str, *, delayed: bool = False) -> None:
-        """Tell a worker of the queue; for a delayed task tell whoever stages."""
-        if delayed:
-            self._delayed = True
-        else:
-            self._names.add((org, queue))
+    def send(self, queue: str, org: str) -> None:
+        """Tell a worker of the queue."""
+        self._names.add((org, queue))
+        self._start()
+
+    def send_due(self) -> None:
+        """Tell whoever stages that a task has a time."""
+        self._delayed = True
         self._start()
 
     def send_ids(self, queue_ids: set[int]) -> None:

@@ -23,10 +23,11 @@ from weft.queue.work import Claim, Completed, Ended, Postponed
 from weft.worker.context import RUNNING, Context, describe_error
 from weft.worker.logs import TaskLog
 from weft.worker.processes import ChildDied, Processes
-from weft.worker.registry import Handler
+from weft.worker.registry import AnyHandler
 
 logger = logging.getLogger("weft.worker")
 Outcome = Completed | Postponed | Ended
+MISSING_PARAMS = "missing"
 
 
 class TimedOut(Exception):
@@ -58,7 +59,7 @@ class Attempt:
 
     __slots__ = ("_context", "_ending", "_log", "claim", "env", "handler", "is_over", "started", "task", "timer")
 
-    def __init__(self, env: Environment, claim: Claim, handler: Handler) -> None:
+    def __init__(self, env: Environment, claim: Claim, handler: AnyHandler) -> None:
         self.env = env
         self.claim = claim
         self.handler = handler
@@ -130,7 +131,7 @@ class Attempt:
         outcome: Outcome | None = None
         try:
             params = claim.params or "{}"
-            if handler.executor == "process" or claim.crashes or params.startswith(BLOB_MARK):
+            if handler.executor == "process" or claim.crashes or params.startswith((BLOB_MARK, MISSING_PARAMS)):
                 outcome = await self._run_apart(params)
             else:
                 output = await self._call(params)
@@ -165,6 +166,8 @@ class Attempt:
     async def _run_apart(self, params: str) -> Outcome:
         """The ways that few tasks take: params in the blob storage, or a process of its own."""
         claim = self.claim
+        if params == MISSING_PARAMS:
+            raise NonRetryable("the params of this task are gone: its partition was dropped")
         if (digest := referenced_blob(params)) is not None:
             params = (await self.env.blobs.get(digest)).decode()
         if self.handler.executor == "process" or claim.crashes:

@@ -14,8 +14,7 @@ from datetime import timedelta
 
 import asyncpg
 
-from weft.core.errors import WeftError
-from weft.db.database import CONNECTION_ERRORS, Database
+from weft.db.database import Database
 from weft.queue import workers
 from weft.queue.workers import Pulse
 
@@ -106,7 +105,7 @@ class Heart:
                     self._lease.total_seconds() / 2,
                 )
                 self._sent = (completed, failed)
-            except (*CONNECTION_ERRORS, TimeoutError, asyncpg.PostgresError, WeftError) as problem:
+            except Exception as problem:  # noqa: BLE001  a service loop: a heart that dies in silence is the worst failure
                 self.failed_at = time.monotonic()
                 logger.warning("heartbeat failed: %s: %s", type(problem).__name__, problem)
                 if conn is not None:

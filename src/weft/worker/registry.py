@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any
+from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 from weft.core.errors import InvalidInput, did_you_mean
 from weft.core.json import check_text
@@ -15,15 +15,18 @@ from weft.queue.enqueue import check_span
 from weft.queue.retry import Retry
 from weft.worker.arguments import Arguments
 
+P = ParamSpec("P")
+R = TypeVar("R")
+
 EXECUTORS = ("async", "thread", "process")
 
 
 @dataclass
-class Handler:
+class Handler(Generic[P, R]):
     """A function that tasks run, with the defaults of its tasks. Calling it calls the function."""
 
     name: str
-    function: Callable[..., Any]
+    function: Callable[P, R]
     queue: str = "default"
     retry: Retry = field(default_factory=Retry)
     timeout: timedelta | None = None
@@ -35,18 +38,21 @@ class Handler:
         self.is_async = inspect.iscoroutinefunction(self.function)
         self.arguments = Arguments(self.function)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function itself, here and now, without the queue."""
         return self.function(*args, **kwargs)
+
+
+AnyHandler = Handler[..., Any]
 
 
 class Registry:
     """Handlers by name."""
 
     def __init__(self) -> None:
-        self._handlers: dict[str, Handler] = {}
+        self._handlers: dict[str, AnyHandler] = {}
 
-    def add(self, handler: Handler) -> Handler:
+    def add(self, handler: Handler[P, R]) -> Handler[P, R]:
         """Register a handler; a second one of the same name from another place is an error."""
         known = self._handlers.get(handler.name)
         if known is not None and _place(known.function) != _place(handler.function):
@@ -54,7 +60,7 @@ class Registry:
         self._handlers[handler.name] = handler
         return handler
 
-    def get(self, name: str) -> Handler | None:
+    def get(self, name: str) -> AnyHandler | None:
         """Return the handler of that name, if there is one."""
         return self._handlers.get(name)
 
@@ -66,11 +72,21 @@ class Registry:
         """Return a hint at a handler with a similar name, or nothing."""
         return did_you_mean(name, self._handlers)
 
-    def __iter__(self) -> Iterator[Handler]:
+    def __iter__(self) -> Iterator[AnyHandler]:
         return iter(self._handlers.values())
 
+    @overload
+    def task(self, function: Callable[P, R], /) -> Handler[P, R]: ...
+
+    @overload
     def task(
-        self, function: Callable[..., Any] | None = None, *, name: str | None = None, queue: str = "default",
+        self, *, name: str | None = None, queue: str = "default", retry: Retry | int | None = None,
+        timeout: float | timedelta | None = None, heartbeat_timeout: float | timedelta | None = None,
+        executor: str | None = None,
+    ) -> Callable[[Callable[P, R]], Handler[P, R]]: ...  # fmt: skip
+
+    def task(
+        self, function: Callable[..., Any] | None = None, /, *, name: str | None = None, queue: str = "default",
         retry: Retry | int | None = None, timeout: float | timedelta | None = None,
         heartbeat_timeout: float | timedelta | None = None, executor: str | None = None,
     ) -> Any:  # fmt: skip

@@ -25,7 +25,8 @@ from weft.queue import look, outbox, queues, upkeep, work, workers
 from weft.queue.services import Upkeep
 from weft.queue.work import Claim, Completed, Ended, Lane, Postponed
 from weft.queue.workers import Pulse
-from weft.worker.attempt import Attempt, Environment, Outcome
+from weft.worker.attempt import MISSING_PARAMS, Attempt, Environment, Outcome
+from weft.worker.context import describe_error
 from weft.worker.heart import Heart
 from weft.worker.line import Line
 from weft.worker.logs import Capture, LogSweeper, log_dir
@@ -177,13 +178,12 @@ class Worker:
         ending = [attempt.task for attempt in self._running.values() if attempt.task is not None]
         if ending or self._background:
             await asyncio.wait([*ending, *self._background], timeout=5)
-        held = [(claim.id, claim.attempt) for claim in self._unbegun]
-        held += [(attempt.claim.id, attempt.claim.attempt) for attempt in self._running.values()]
         self._unbegun, self._running = [], {}
         with contextlib.suppress(*CONNECTION_ERRORS, WeftError, asyncpg.PostgresError, TimeoutError):
             async with self._database.transaction() as conn:
-                woken = await work.hand_back(conn, self.id, held) if held else set()
+                # First nothing more can be claimed in our name, then what we hold goes back, heard of or not.
                 await workers.deregister(conn, self.id)
+                woken = await work.hand_back_all(conn, self.id)
             if woken:
                 await self._hint(woken)
         await self._line.close()
@@ -358,13 +358,31 @@ class Worker:
                 logger.warning("connection lost, trying again: %s: %s", type(problem).__name__, problem)
                 self._line.drop()
                 self._was_short = False
-            except asyncpg.CheckViolationError:
-                # No partition for a row: this worker woke before whoever should have made it.
-                async with self._database.transaction() as conn:
-                    await upkeep.ensure_partitions(conn)
             except asyncpg.PostgresError as problem:
-                logger.warning("%s: %s", type(problem).__name__, problem)
-                await asyncio.sleep(0.05)
+                await self._recover(problem)
+
+    async def _recover(self, problem: asyncpg.PostgresError) -> None:
+        """A statement failed: make what was missing, or send the outcomes one by one to find the refused one."""
+        logger.warning("%s: %s", type(problem).__name__, problem)
+        if isinstance(problem, asyncpg.CheckViolationError) and problem.constraint_name is None:
+            # No partition for a row: this worker woke before whoever should have made it.
+            async with self._database.transaction() as conn:
+                await upkeep.ensure_partitions(conn)
+            return
+        await asyncio.sleep(0.05)
+        for outcome in list(self._completed):
+            try:
+                async with self._line.statement() as conn:
+                    _, lost = await work.finish_and_claim(conn, self.id, [outcome], [], 0)
+            except (asyncpg.DataError, asyncpg.IntegrityConstraintViolationError) as refusal:
+                self._completed.remove(outcome)
+                error = describe_error(refusal, "")
+                self._unsuccessful.append(
+                    Ended(outcome.id, outcome.attempt, "failed", "failed", "output_refused", error)
+                )
+            else:
+                self._completed.remove(outcome)
+                self._settled([outcome], lost)
 
     async def _turn(self) -> None:
         """Wait for something to do, then do one round trip; what it claimed begins when the next call is under way."""
@@ -414,6 +432,7 @@ class Worker:
             call.cancel()
             raise
         self._marks.note(self._lanes, claims, from_head, time.monotonic() - began)
+        del self._completed[: len(completed)]
         self._settled(completed, lost)
         if any(claim.params is None for claim in claims):
             claims = await self._with_params(claims)
@@ -439,7 +458,6 @@ class Worker:
             )
 
     def _settled(self, completed: list[Completed], lost: list[int]) -> None:
-        del self._completed[: len(completed)]
         for outcome in completed:
             self._running.pop(outcome.id, None)
         self.completed += len(completed) - len(lost)
@@ -450,7 +468,7 @@ class Worker:
     async def _with_params(self, claims: list[Claim]) -> list[Claim]:
         async with self._line.statement() as conn:
             found = await work.params_of(conn, [claim.id for claim in claims if claim.params is None])
-        return [claim if claim.params is not None else claim._replace(params=found[claim.id]) for claim in claims]
+        return [c if c.params is not None else c._replace(params=found.get(c.id, MISSING_PARAMS)) for c in claims]
 
     async def _settle_unsuccessful(self) -> None:
         outcomes = self._unsuccessful[:BATCH]

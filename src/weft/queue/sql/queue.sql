@@ -55,8 +55,15 @@ select q.max_running from weft.queue q where q.id = $1 for no key update;
 
 -- name: acquire_slots
 -- Never grants more than max_running to all workers together; the queue's row is locked.
-with used as (
-  select coalesce(sum(s.slots), 0)::int as slots from weft.queue_slot s where s.queue_id = $1 and s.worker_id <> $2
+with running as (
+  select t.worker_id, count(*)::int as n from weft.task t
+  where t.worker_id is not null and t.queue_id = $1 and t.worker_id <> $2 group by 1
+), leased as (
+  select s.worker_id, s.slots from weft.queue_slot s where s.queue_id = $1 and s.worker_id <> $2
+), used as (
+  -- Whoever ran more before there was a limit uses that many.
+  select coalesce(sum(greatest(coalesce(l.slots, 0), coalesce(r.n, 0))), 0)::int as slots
+  from leased l full join running r using (worker_id)
 )
 insert into weft.queue_slot as s (queue_id, worker_id, slots)
 select $1, $2, greatest($5::int, least($3::int, $4::int - used.slots)) from used

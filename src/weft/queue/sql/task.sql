@@ -75,6 +75,14 @@ from unnest($2::bigint[], $3::int[]) as r (id, attempt)
 where t.id = any ($2) and t.id = r.id and t.worker_id + 0 = $1 and t.attempt = r.attempt and t.state in ('claimed', 'running')
 returning t.id, t.queue_id;
 
+-- name: hand_back_all
+-- claimed or running, held by this worker, whether it knows of it or not → ready; not counted.
+with held as (
+  select t.id from weft.task t where t.worker_id = $1 and t.state in ('claimed', 'running') order by t.id for update
+)
+update weft.task t set state = 'ready', worker_id = null, expires_at = null from held where t.id = held.id
+returning t.queue_id;
+
 -- name: extend_expiry
 -- running, by its worker and attempt.
 update weft.task t set expires_at = weft.now() + t.heartbeat_timeout
@@ -119,13 +127,18 @@ with moved as (
   returning d.*
 )
 insert into weft.task (
-  id, org_id, queue_id, order_id, created_at, state, attempt, rank, max_attempts, generation, handler, params, job_id,
-  timeout, heartbeat_timeout, retry, concurrency_key, actor)
-select id, org_id, queue_id, order_id, created_at,
-  case when concurrency_key is null then 'ready' else 'pending' end::weft.task_state, attempt, rank, max_attempts,
-  generation + 1, handler, params, job_id, timeout, heartbeat_timeout, retry, concurrency_key, $3
-from moved
-returning id, queue_id, concurrency_key;
+  id, org_id, queue_id, order_id, created_at, waiting_on, state, reason, attempt, rank, max_attempts, generation, handler,
+  params, job_id, timeout, heartbeat_timeout, retry, concurrency_key, actor)
+select id, org_id, queue_id, order_id, created_at, w.n,
+  case when w.n = 0 and concurrency_key is null then 'ready' else 'pending' end::weft.task_state,
+  case when w.n > 0 then 'dependencies' end, attempt, rank, max_attempts, generation + 1, handler, params, job_id,
+  timeout, heartbeat_timeout, retry, concurrency_key, $3
+from moved cross join lateral (
+  -- What has completed meanwhile is no longer waited for.
+  select count(*)::int as n from weft.edge e where e.next = moved.id and not exists (
+    select 1 from weft.task_done p where p.id = e.prev and p.state = 'completed')
+) w
+returning id, queue_id, case when waiting_on = 0 then concurrency_key end as concurrency_key;
 
 -- name: lock_live
 select t.id from weft.task t where t.id = any ($1) order by t.id for update;
@@ -201,17 +214,29 @@ order by d.id desc limit $6;
 -- Locks the predecessor, so that it cannot finish between our look and our insert.
 select t.state::text as state from weft.task t where t.id = $1 for share;
 
+-- name: has_edge
+select exists (select 1 from weft.edge e where e.prev = $1 and e.next = $2);
+
 -- name: add_edge
--- `next` must be pending: what waits for nothing may already run.
-with added as (insert into weft.edge (prev, next) values ($1, $2) on conflict do nothing returning next)
-update weft.task t set waiting_on = t.waiting_on + 1 from added where t.id = added.next and t.state = 'pending'
-returning t.id;
+-- `next` must be held: what waits for nothing but a slot may be admitted at any moment.
+with held as (
+  update weft.task t set waiting_on = t.waiting_on + 1
+  where t.id = $2 and t.state = 'pending' and t.reason = 'dependencies' returning t.id
+)
+insert into weft.edge (prev, next) select $1, held.id from held returning next;
 
 -- name: hold
--- ready → pending, before edges are added.
-update weft.task t set state = 'pending', reason = 'dependencies' where t.id = $1 and t.state = 'ready' returning t.id;
+-- ready, or pending for a slot → pending for its dependencies, before edges are added. A slot that it had is free again.
+with held as (
+  select t.id, t.state from weft.task t
+  where t.id = $1 and (t.state = 'ready' or t.state = 'pending' and t.reason = 'concurrency_key') for update
+)
+update weft.task t set state = 'pending', reason = 'dependencies' from held where t.id = held.id
+returning t.queue_id, case when held.state = 'ready' then t.concurrency_key end as concurrency_key;
 
 -- name: release
--- pending that waits for nothing → ready.
-update weft.task t set state = 'ready', reason = null
-where t.id = $1 and t.state = 'pending' and t.waiting_on = 0 and t.reason = 'dependencies' returning t.id;
+-- pending that waits for nothing → ready, or without a reason, until a slot is taken, when it has a concurrency key.
+update weft.task t set reason = null,
+  state = case when t.concurrency_key is null then 'ready' else 'pending' end::weft.task_state
+where t.id = $1 and t.state = 'pending' and t.waiting_on = 0 and t.reason = 'dependencies'
+returning t.id, t.concurrency_key;

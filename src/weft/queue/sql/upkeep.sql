@@ -23,8 +23,8 @@ with bound as (
 select c.relname as child, p.relname as parent
 from pg_inherits i join pg_class c on c.oid = i.inhrelid join pg_class p on p.oid = i.inhparent, bound
 where p.relnamespace = 'weft'::regnamespace and p.relname in ('task_done', 'task_params', 'attempt')
-  and weft.first_id_at(to_timestamp(right(c.relname, 8), 'YYYYMMDD') at time zone 'UTC' at time zone 'UTC'
-                       + interval '1 day') <= bound.id
+  and weft.first_id_at(to_date(right(c.relname, 8), 'YYYYMMDD')::timestamp at time zone 'UTC'
+                       + interval '24 hours') <= bound.id
 order by 1;
 
 -- name: prune_keys

@@ -19,7 +19,8 @@ update weft.worker w set state = 'stopped', until = weft.now() where w.id = $1 a
 returning w.id;
 
 -- name: give_up_lead
-delete from weft.lease l where l.holder = $1;
+-- The row stays: its fencing number must never start again.
+update weft.lease l set until = '-infinity' where l.holder = $1;
 
 -- name: give_up_slots
 delete from weft.queue_slot s where s.worker_id = $1;
@@ -36,7 +37,9 @@ from (select l.id from weft.worker l where l.state in ('active', 'idle') and l.u
 where w.id = lapsed.id and w.state in ('active', 'idle') returning w.id;
 
 -- name: lost
-select w.id from weft.worker w where w.state = 'lost' and w.rescued_at is null order by w.id limit 100;
+-- Lost and not rescued yet, or gone in another way and still holding tasks.
+select w.id from weft.worker w where w.state = 'lost' and w.rescued_at is null
+union select o from weft.orphaning_workers() o order by 1 limit 100;
 
 -- name: held_by_lost
 -- Locks in order what a lost worker still holds.

@@ -9,9 +9,9 @@ begin
   perform pg_advisory_xact_lock(hashtext('weft.ensure_partitions'));
   foreach parent in array array['task_done', 'task_params', 'attempt'] loop
     for day in -1 .. days loop
-      low := weft.first_id_at(today + make_interval(days => day));
-      high := weft.first_id_at(today + make_interval(days => day + 1));
-      child := parent || '_' || to_char((today + make_interval(days => day)) at time zone 'UTC', 'YYYYMMDD');
+      low := weft.first_id_at(today + make_interval(hours => 24 * day));
+      high := weft.first_id_at(today + make_interval(hours => 24 * (day + 1)));
+      child := parent || '_' || to_char((today + make_interval(hours => 24 * day)) at time zone 'UTC', 'YYYYMMDD');
       if to_regclass('weft.' || child) is null then
         execute format('create table weft.%I (like weft.%I including all)', child, parent);
         execute format('alter table weft.%I attach partition weft.%I for values from (%s) to (%s)', parent, child, low, high);
@@ -83,7 +83,8 @@ begin
     select t.queue_id, t.concurrency_key from weft.task t join weft.queue q on q.id = t.queue_id
     where t.id = any (ids) and t.concurrency_key is not null
     group by 1, 2 order by 1, 2
-    on conflict do nothing;
+    -- Not `do nothing`: the row must be locked, or it could be pruned as idle before the next statement.
+    on conflict (queue_id, key) do update set held = weft.key_slot.held;
   for wanted in
     select s.queue_id, s.key, s.held, coalesce(s.max_running, q.max_running_per_key) as most, r.ids
     from (select t.queue_id, t.concurrency_key as key, array_agg(t.id order by t.rank, t.order_id, t.id) as ids
@@ -182,6 +183,13 @@ begin
     end if;
   end if;
 
+  -- A worker that was given up for lost gets nothing: the lock makes that exact against whoever marks it.
+  if wanted > 0 then
+    perform 1 from weft.worker w where w.id = me and w.state in ('active', 'idle') for share;
+    if not found then
+      wanted := 0;
+    end if;
+  end if;
   if wanted > 0 then
     -- A room of -1 is a worker that knows of no limit: it gets nothing from a queue that has one, until it leased slots.
     select coalesce(array_agg(q.id), '{}') into open_queues
@@ -259,20 +267,26 @@ declare
 begin
   if handler is null or handler = '' or length(handler) > 200 then
     raise exception 'handler: must have 1 to 200 characters' using errcode = 'WF002';
-  elsif params is null or left(params::text, 9) = '{"$blob":' and length(params::text) > 200 then
-    raise exception 'params: must be JSON, without the reserved key $blob' using errcode = 'WF002';
+  elsif params is null or json_typeof(params) <> 'object' then
+    raise exception 'params: must be a JSON object whose keys are the arguments of the handler' using errcode = 'WF002';
+  elsif position('\u0000' in params::text) > 0 and params::text ~ '(^|[^\\])(\\\\)*\\u0000' then
+    raise exception 'params: has a NUL character, which PostgreSQL cannot store' using errcode = 'WF002';
+  elsif params::text like '{"$blob":%' and params::text !~ '^\{"\$blob":"[0-9a-f]{64}","size":\d+\}$' then
+    raise exception 'params: the key $blob is reserved for values in the blob storage' using errcode = 'WF002';
   elsif priority is null or priority not between -32767 and 32767 then
     raise exception 'priority: must lie between -32767 and 32767' using errcode = 'WF002';
   elsif max_attempts is null or max_attempts not between 1 and 32767 then
     raise exception 'max_attempts: must lie between 1 and 32767' using errcode = 'WF002';
-  elsif delay < interval '0' then
-    raise exception 'delay: must not be negative' using errcode = 'WF002';
+  elsif delay not between interval '0' and interval '20000 days' then
+    raise exception 'delay: must lie between 0 and 20,000 days' using errcode = 'WF002';
+  elsif run_at not between '2000-01-01Z' and '2090-01-01Z' then
+    raise exception 'run_at: lies too far away' using errcode = 'WF002';
   elsif run_at is not null and delay is not null then
     raise exception 'delay: give either run_at or delay, not both' using errcode = 'WF002';
-  elsif timeout <= interval '0' then
-    raise exception 'timeout: must be above zero' using errcode = 'WF002';
-  elsif heartbeat_timeout <= interval '0' then
-    raise exception 'heartbeat_timeout: must be above zero' using errcode = 'WF002';
+  elsif timeout <= interval '0' or timeout > interval '20000 days' then
+    raise exception 'timeout: must be above zero and at most 20,000 days' using errcode = 'WF002';
+  elsif heartbeat_timeout <= interval '0' or heartbeat_timeout > interval '20000 days' then
+    raise exception 'heartbeat_timeout: must be above zero and at most 20,000 days' using errcode = 'WF002';
   elsif idempotency_key = '' or length(idempotency_key) > 500 then
     raise exception 'idempotency_key: must have 1 to 500 characters' using errcode = 'WF002';
   elsif concurrency_key = '' or length(concurrency_key) > 500 then
@@ -344,6 +358,19 @@ create function weft.hint(queues bigint[], except_worker bigint default 0) retur
   ) pick
 $$;
 
+-- name: orphaning_workers
+-- Workers that hold tasks although they are gone: stopped, rescued before, or forgotten. One probe per worker.
+create function weft.orphaning_workers() returns setof bigint language sql stable as $$
+  with recursive holder as (
+    (select t.worker_id from weft.task t where t.worker_id is not null order by t.worker_id limit 1)
+    union all
+    select (select t.worker_id from weft.task t where t.worker_id > h.worker_id order by t.worker_id limit 1)
+    from holder h where h.worker_id is not null
+  )
+  select h.worker_id from holder h where h.worker_id is not null and not exists (
+    select 1 from weft.worker w where w.id = h.worker_id and w.state in ('active', 'idle'))
+$$;
+
 -- name: heartbeat
 -- Extends the lease of a worker that is not lost, and takes or keeps the lead when that is free. No row: the worker is lost.
 create function weft.heartbeat(
@@ -372,6 +399,7 @@ begin
     has_outbox := exists (select 1 from weft.outbox o where o.state = 'pending' and o.available_at <= at);
     lapsed := exists (select 1 from weft.worker w where w.until < at and w.state in ('active', 'idle'))
       or exists (select 1 from weft.worker w where w.state = 'lost' and w.rescued_at is null)
+      or exists (select 1 from weft.orphaning_workers())
       or exists (select 1 from weft.task t where t.expires_at < at);
   end if;
   return next;

@@ -17,7 +17,7 @@ create function weft.now() returns timestamptz language sql volatile parallel sa
 return clock_timestamp();
 
 -- name: id_sequence
-create sequence weft.id_sequence as bigint minvalue 0 maxvalue 4095 cycle cache 1;
+create sequence weft.id_sequence as bigint minvalue 0 maxvalue 3 cycle cache 1;
 
 -- name: first_id_at
 -- The lowest id of a moment: 41 bits of milliseconds since 2024-01-01, then machine and sequence.
@@ -25,9 +25,12 @@ create function weft.first_id_at(moment timestamptz) returns bigint language sql
 return greatest(0, floor(extract(epoch from moment) * 1000)::bigint - 1704067200000) << 22;
 
 -- name: next_id
--- An id made in SQL: machine number 0, which no process leases.
-create function weft.next_id() returns bigint language sql volatile
-return weft.first_id_at(weft.now()) | nextval('weft.id_sequence');
+-- An id made in SQL: machine number 0, which no process leases. The low bits are microseconds and then a turn of four,
+-- so that what one session makes always grows.
+create function weft.next_id() returns bigint language sql volatile as $$
+  select (m.us / 1000) << 22 | ((m.us % 1000) * 4 + nextval('weft.id_sequence'))
+  from (select (extract(epoch from weft.now()) * 1000000)::bigint - 1704067200000000 as us) m
+$$;
 
 -- name: machine
 -- Machine numbers for ids, leased to processes that make ids in bulk.
