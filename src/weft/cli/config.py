@@ -34,7 +34,7 @@ def config(as_json: JsonFlag = False) -> None:
         rows.append(
             (styled(name, "bold" if is_set else ""), "*" if is_set else "", text, styled(field.metadata["doc"], "dim"))
         )
-    print_table(("SETTING!", "", "VALUE", "MEANING"), rows, empty="")
+    print_table(("SETTING", "", "VALUE~", "MEANING~"), rows, empty="")
 
 
 def _in_force(settings: Settings) -> dict[str, Any]:

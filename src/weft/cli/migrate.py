@@ -113,7 +113,7 @@ def _print_history(*, as_json: bool) -> None:
     if as_json:
         print_json({"revisions": [{"revision": revision, "title": title} for revision, title in steps]})
     else:
-        print_table(("REVISION!", "TITLE"), steps, empty="no revisions")
+        print_table(("REVISION", "TITLE~"), steps, empty="no revisions")
 
 
 async def _reached() -> Database:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 app = new_app("Look at the outbox, effects that are carried out after their cause is committed; replay what failed.")
 
-_COLUMNS = ("ID!", "STATE", "KIND", "KEY", "ATTEMPTS>", "CREATED", "DUE", "LAST ERROR")
+_COLUMNS = ("ID", "STATE", "KIND~", "KEY~", "ATTEMPTS>", "CREATED", "DUE", "LAST ERROR~")
 
 
 @app.command("list")

@@ -20,6 +20,8 @@ _STYLES = {
     "pending": "yellow", "paused": "yellow", "failed": "red", "dead": "red", "lost": "red", "crashed": "red",
     "cancelled": "magenta", "skipped": "magenta",
 }  # fmt: skip
+_GAP = 2
+_SHORT = 12
 # What could move the cursor or change the terminal, had a task put it into a name or an error.
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
@@ -68,36 +70,45 @@ def console() -> Console:
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, empty: str) -> None:
-    """Print a table without lines; columns whose name ends in ``>`` are aligned to the right, ``!`` is never cut."""
+    """Print a table without lines.
+
+    A column whose name ends in ``>`` is aligned to the right, one that ends in ``~`` is cut on a narrow terminal.
+    """
     from rich.table import Table
 
-    rows = list(rows)
-    if not rows:
+    cells = [[_cell(value) for value in row] for row in rows]
+    if not cells:
         print(empty)
         return
-    table = Table(
-        box=None,
-        pad_edge=False,
-        padding=(0, 2, 0, 0),
-        header_style="bold",
-        show_header=any(column.strip(">!") for column in columns),
-    )
-    for index, column in enumerate(columns):
-        width = max(len(_cell(row[index])) for row in rows) if column.endswith("!") else None
-        table.add_column(
-            column.rstrip(">!"), justify="right" if column.endswith(">") else "left", no_wrap=True,
-            overflow="ellipsis", min_width=width,
-        )  # fmt: skip
-    for row in rows:
-        table.add_row(*map(_cell, row))
-    _print_trimmed(table)
-
-
-def _print_trimmed(table: Any) -> None:
-    """Print without the blanks at the ends of lines, which make copied text ragged."""
+    names = [column.rstrip(">~") for column in columns]
     shown = console()
+    widths = [max(len(name), *(row[index].cell_len for row in cells)) for index, name in enumerate(names)]
+    gaps = _GAP * (len(widths) - 1)
+    _fit(widths, [column.endswith("~") for column in columns], shown.width - gaps)
+    shown.width = sum(widths) + gaps  # what is still too wide is for the terminal to wrap: an id is never cut
+    table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold", show_header=any(names))
+    for name, column, width in zip(names, columns, widths, strict=True):
+        justify: Any = "right" if column.endswith(">") else "left"
+        table.add_column(name, justify=justify, no_wrap=True, overflow="ellipsis", width=width)
+    for row in cells:
+        table.add_row(*row)
+    _print_trimmed(shown, table)
+
+
+def _fit(widths: list[int], is_elastic: list[bool], room: int) -> None:
+    """Narrow the elastic columns, the widest first, until all have room; none becomes narrower than a short word."""
+    elastic = [index for index, yes in enumerate(is_elastic) if yes]
+    while elastic and sum(widths) > room:
+        widest = max(elastic, key=lambda index: widths[index])
+        if widths[widest] <= _SHORT:
+            return
+        widths[widest] -= 1
+
+
+def _print_trimmed(shown: Console, table: Any) -> None:
+    """Print without the blanks at the ends of lines, which make copied text ragged."""
     with shown.capture() as capture:
-        shown.print(table)
+        shown.print(table, crop=False, soft_wrap=False)
     for line in capture.get().splitlines():
         print(line.rstrip())
 
@@ -147,24 +158,24 @@ def span(seconds: float | timedelta) -> str:
     if value < 1:
         return f"{value * 1000:.{0 if value >= 0.1 else 1}f} ms"
     if value < 60:
-        return f"{value:.1f} s"
+        return f"{value:.1f}".removesuffix(".0") + " s"
     whole = round(value)
     for size, unit, smaller, small in ((86400, "d", 3600, "h"), (3600, "h", 60, "m"), (60, "m", 1, "s")):
         if whole >= size:
             rest = whole % size // smaller
             return f"{whole // size}{unit}" + (f" {rest}{small}" if rest else "")
-    return f"{whole}s"
+    raise AssertionError("unreachable")
 
 
 def when(moment: datetime | None) -> str:
-    """Return how long ago a moment was, or how far it is off."""
+    """Return how long ago a moment was, or how far it is off, in its greatest unit."""
     if moment is None:
         return ""
     seconds = (datetime.now(UTC) - moment).total_seconds()
-    if abs(seconds) < 1:
+    whole = int(abs(seconds))
+    if whole == 0:
         return "now"
-    whole = float(int(abs(seconds)))
-    text = f"{int(whole)}s" if whole < 60 else span(whole)
+    text = f"{whole}s" if whole < 60 else span(whole).partition(" ")[0]
     return f"{text} ago" if seconds > 0 else f"in {text}"
 
 

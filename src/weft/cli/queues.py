@@ -18,7 +18,7 @@ app = new_app("Look at queues, make, pause and limit them.")
 
 Name = Annotated[str, typer.Argument(metavar="QUEUE", help="The queue's name.", autocompletion=complete_queue)]
 
-_COLUMNS = ("QUEUE", "READY>", "OLDEST", "RUNNING>", "SCHEDULED>", "PENDING>", "RATE>", "LIMIT")
+_COLUMNS = ("QUEUE~", "READY>", "OLDEST", "RUNNING>", "SCHEDULED>", "PENDING>", "RATE>", "LIMIT")
 
 
 @app.command("list")

@@ -22,8 +22,8 @@ from weft.cli.output import (
 if TYPE_CHECKING:
     from weft.queue.model import Attempt, Page, Task, TaskSummary
 
-_COLUMNS = ("ID!", "STATE", "QUEUE", "HANDLER", "ATTEMPT>", "CREATED", "TIME")
-_DEAD_COLUMNS = ("ID!", "STATE", "QUEUE", "HANDLER", "ATTEMPT>", "ENDED", "ERROR")
+_COLUMNS = ("ID", "STATE", "QUEUE~", "HANDLER~", "ATTEMPT>", "CREATED", "TIME")
+_DEAD_COLUMNS = ("ID", "STATE", "QUEUE~", "HANDLER~", "ATTEMPT>", "ENDED", "ERROR~")
 
 
 def print_page(page: Page, *, as_json: bool, empty: str, with_errors: bool = False) -> None:

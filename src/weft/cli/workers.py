@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 app = new_app("Look at the workers.")
 
-_COLUMNS = ("ID!", "STATE", "HOST", "PID>", "QUEUES", "HANDLERS>", "AT ONCE>", "DONE>", "FAILED>", "BEAT", "UP", "")
+_COLUMNS = ("ID", "STATE", "HOST~", "PID>", "QUEUES~", "HANDLERS>", "AT ONCE>", "DONE>", "FAILED>", "BEAT", "UP", "")
 
 
 # Without this, Typer takes an app of one command for the command itself.

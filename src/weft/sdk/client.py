@@ -137,9 +137,7 @@ class Client:
                 heartbeat_timeout=heartbeat_timeout, concurrency_key=concurrency_key,
             )  # fmt: skip
         if handle.created:
-            self._hints.send(
-                draft.queue, self.settings.org, delayed=draft.delay is not None or draft.run_at is not None
-            )
+            self._hint([draft])
         return handle
 
     async def _enqueue_on(self, connection: Any, draft: Draft) -> TaskHandle:
@@ -181,7 +179,7 @@ class Client:
         return handles
 
     def _hint(self, drafts: Sequence[Draft]) -> None:
-        """Tell a worker of each queue; for a task with a time also whoever stages, since only the database knows now."""
+        """Tell a worker of each queue; for a task with a time also whoever stages: only the database knows the time."""
         for name in {draft.queue for draft in drafts}:
             self._hints.send(name, self.settings.org)
         if any(draft.delay is not None or draft.run_at is not None for draft in drafts):
