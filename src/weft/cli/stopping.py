@@ -10,24 +10,19 @@ import threading
 from datetime import timedelta
 from types import FrameType
 
-from weft.cli.output import complain
-
 # How long the second signal leaves to give tasks back before the process ends come what may.
 LAST_MOMENT = 2.0
-
-
-def say_stopping(grace: timedelta) -> None:
-    """Tell who pressed Ctrl-C what happens now."""
-    complain(f"stopping; what runs may end within {grace.total_seconds():g} s, a second signal ends it at once")
 
 
 class StopSignals:
     """The wish to stop, and the wish to end at once.
 
-    Plain signal handlers, not the loop's: they also run while a handler of the user blocks the loop.
+    Plain signal handlers, not the loop's: they also run while a handler of the user blocks the loop. With ``grace``
+    they tell who pressed Ctrl-C what happens now.
     """
 
-    def __init__(self, last_moment: float = LAST_MOMENT) -> None:
+    def __init__(self, grace: timedelta | None, last_moment: float = LAST_MOMENT) -> None:
+        self._grace = grace
         self._last_moment = last_moment
         self.stop = asyncio.Event()
         self.end = asyncio.Event()
@@ -44,6 +39,10 @@ class StopSignals:
     def _receive(self, signum: int, frame: FrameType | None) -> None:
         self.received.append(signum)
         if len(self.received) == 1:
+            if self._grace is not None:
+                text = f"weft: stopping; what runs may end within {self._grace.total_seconds():g} s, "
+                # Not by print, which the signal may just have interrupted.
+                os.write(2, f"{text}a second signal ends it at once\n".encode())
             self._loop.call_soon_threadsafe(self.stop.set)
         elif len(self.received) == 2:
             guard = threading.Timer(self._last_moment, os._exit, [self.exit_code])

@@ -10,7 +10,7 @@ from datetime import timedelta
 
 from weft.cli.leash import Leash, Leashed
 from weft.cli.output import complain
-from weft.cli.stopping import LAST_MOMENT, StopSignals, say_stopping
+from weft.cli.stopping import LAST_MOMENT, StopSignals
 
 FIRST_DELAY, LONGEST_DELAY = 0.5, 30.0
 # A process that lived this long was sound: whatever ended it, the next one is started without much delay.
@@ -31,7 +31,7 @@ class Supervisor:
 
     async def run(self) -> int:
         """Work until a signal comes; return the code to exit with."""
-        self._signals = StopSignals(2 * LAST_MOMENT)
+        self._signals = StopSignals(None if self._leash.is_tied else self._grace, 2 * LAST_MOMENT)
         self._first_is_ready = asyncio.Event()
         keepers = [asyncio.create_task(self._keep(number)) for number in range(1, self._count + 1)]
         attendants = [asyncio.create_task(work) for work in (self._forward(), self._watch_leash())]
@@ -85,8 +85,6 @@ class Supervisor:
         """Hand the wish to stop on to all processes, then the wish to end, then end those that do not hear."""
         await self._signals.stop.wait()
         self._first_is_ready.set()
-        if self._signals.received and not self._leash.is_tied:
-            say_stopping(self._grace)
         self._send(signal.SIGTERM)
         await self._signals.end.wait()
         self._send(signal.SIGTERM)

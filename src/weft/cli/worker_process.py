@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 from weft.cli.leash import Leash
 from weft.cli.output import complain
-from weft.cli.stopping import StopSignals, say_stopping
+from weft.cli.stopping import StopSignals
 from weft.core.errors import HandlerImportFailed
 from weft.core.settings import Settings
 from weft.sdk.client import Client
@@ -83,7 +83,7 @@ class WorkerProcess:
 
     async def run(self) -> int:
         """Work until told to stop; return the code to exit with."""
-        self._signals = StopSignals()
+        self._signals = StopSignals(None if self._leash.is_tied else self._settings.worker_shutdown_grace)
         serving = asyncio.create_task(self._serve())
         attendants = (self._watch_leash(), self._stop_early(serving), self._end_at_once())
         watching = [asyncio.create_task(work) for work in attendants]
@@ -108,8 +108,6 @@ class WorkerProcess:
             await asyncio.wait([working, stopping], return_when=asyncio.FIRST_COMPLETED)
             stopping.cancel()
             if self._signals.stop.is_set():
-                if not self._leash.is_tied:
-                    say_stopping(self._settings.worker_shutdown_grace)
                 await worker.stop()
             await working
 

@@ -78,7 +78,9 @@ async def _run(url: str, step: Any) -> None:
     def locked(connection: sa.Connection) -> None:
         connection.exec_driver_sql(f"set local lock_timeout = '{LOCK_TIMEOUT}'")
         connection.exec_driver_sql(f"select pg_advisory_xact_lock({_LOCK})")
-        connection.exec_driver_sql(f"create schema if not exists {SCHEMA}")
+        # Not `if not exists`: that asks for the right to make schemas even when there is nothing to make.
+        if connection.exec_driver_sql(f"select to_regnamespace('{SCHEMA}')").scalar() is None:
+            connection.exec_driver_sql(f"create schema {SCHEMA}")
         config = _config()
         config.attributes["connection"] = connection
         step(config)

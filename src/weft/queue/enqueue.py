@@ -47,7 +47,7 @@ class Draft:
     concurrency_key: str | None
 
     def arguments(self, org: str, actor: str | None) -> tuple[Any, ...]:
-        """Return the arguments of ``weft.enqueue``, in its order."""
+        """Return the arguments of ``weft.put_task`` and ``weft.enqueue``, in their order."""
         return (
             self.handler, self.params, self.queue, self.priority, self.idempotency_key, self.run_at, self.delay,
             self.max_attempts, self.retry, self.timeout, self.heartbeat_timeout, self.concurrency_key, org, actor,
@@ -103,7 +103,7 @@ async def enqueue(conn: type_Connection, draft: Draft, org: str, actor: str | No
 
 
 def translated(error: Exception, queue: str) -> Exception:
-    """Return the error of `weft.core.errors` for what ``weft.enqueue`` raised, or the error itself."""
+    """Return the error of `weft.core.errors` for what ``weft.put_task`` raised, or the error itself."""
     code, message = getattr(error, "sqlstate", None), str(error).splitlines()[0] if str(error) else ""
     if code == "WF001":
         return UnknownQueue(queue)

@@ -71,11 +71,11 @@ async def set_saturated(conn: type_Connection, worker_id: int, saturated: bool) 
     await conn.execute(SQL.set_saturated, worker_id, saturated)
 
 
-async def deregister(conn: type_Connection, worker_id: int) -> bool:
+async def deregister(conn: type_Connection, worker_id: int, *, completed: int = 0, failed: int = 0) -> bool:
     """Give up the lease, the lead and all slots; False when the worker was lost already."""
     await conn.execute(SQL.give_up_lead, worker_id)
     await conn.execute(SQL.give_up_slots, worker_id)
-    return await conn.fetchval(SQL.deregister, worker_id) is not None
+    return await conn.fetchval(SQL.deregister, worker_id, completed, failed) is not None
 
 
 async def list_workers(

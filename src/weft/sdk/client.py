@@ -143,7 +143,7 @@ class Client:
     async def _enqueue_on(self, connection: Any, draft: Draft) -> TaskHandle:
         arguments = draft.arguments(self.settings.org, self.actor)
         try:
-            answer = fetch_row(connection, "weft.enqueue_and_hint", tuple(zip(arguments, _TYPES, strict=True)))
+            answer = fetch_row(connection, "weft.enqueue", tuple(zip(arguments, _TYPES, strict=True)))
             row = answer if isinstance(answer, tuple) else await answer
         except Exception as problem:
             cause = getattr(problem, "orig", problem)

@@ -7,7 +7,6 @@ import contextvars
 import logging
 import threading
 import time
-import traceback
 from collections.abc import Callable
 from concurrent.futures import Future
 from datetime import timedelta
@@ -144,7 +143,7 @@ class Attempt:
                 outcome = self._failed(self._timeout_error(), "timeout")
             elif self._ending is None:
                 # The handler cancelled itself: a failure like any other.
-                outcome = self._failed(describe_error(problem, traceback.format_exc()), "error")
+                outcome = self._failed(describe_error(problem), "error")
         except TimedOut:
             outcome = self._failed(self._timeout_error(), "timeout")
         except BaseException as problem:  # noqa: BLE001  the boundary to user code: recorded with the attempt
@@ -181,7 +180,7 @@ class Attempt:
         claim = self.claim
         if isinstance(problem, Snooze):
             return Postponed(claim.id, claim.attempt, problem.delay, "snoozed", "snooze", None, False)
-        error = describe_error(problem, traceback.format_exc())
+        error = describe_error(problem)
         if isinstance(problem, (NonRetryable, InvalidInput, *self.handler.retry.non_retryable)):
             return Ended(claim.id, claim.attempt, "failed", "failed", "non_retryable", error)
         return self._failed(error, "error")
@@ -196,7 +195,7 @@ class Attempt:
 
     def _timeout_error(self) -> str:
         limit = self.claim.timeout or self.env.settings.worker_task_timeout
-        return describe_error(TimeoutError(f"ran longer than its timeout of {limit}"), "")
+        return describe_error(TimeoutError(f"ran longer than its timeout of {limit}"))
 
     async def _written(self, text: str) -> str:
         """Return the output as it stands in the database: itself, or a reference when it is large."""
@@ -255,7 +254,7 @@ class Attempt:
     def _crashed(self, problem: ChildDied) -> Outcome:
         """A process that died counts as an attempt; a task that crashed before is dead at the crash limit."""
         claim = self.claim
-        error = describe_error(problem, "")
+        error = describe_error(problem)
         if claim.crashes + claim.failures + 1 >= self.env.settings.worker_crash_limit:
             return Ended(claim.id, claim.attempt, "dead", "crashed", "crashed", error)
         return self._failed(error, "crashed")

@@ -15,7 +15,6 @@ import queue
 import runpy
 import sys
 import threading
-import traceback
 from typing import Any
 
 import orjson
@@ -65,7 +64,7 @@ def _load(modules: list[str], main_file: str | None) -> dict[str, Any] | None:
         for module in modules:
             importlib.import_module(module)
     except BaseException as problem:  # noqa: BLE001  the boundary to user code: told to the parent
-        return {"outcome": "error", "error": describe_error(problem, traceback.format_exc()), "retryable": True}
+        return {"outcome": "error", "error": describe_error(problem), "retryable": True}
     return None
 
 
@@ -102,7 +101,7 @@ def _run(request: dict[str, Any], answers: Any) -> dict[str, Any]:
         return {"outcome": "snooze", "delay": wish.delay.total_seconds()}
     except BaseException as problem:  # noqa: BLE001  the boundary to user code: recorded with the attempt
         retryable = not isinstance(problem, (NonRetryable, InvalidInput, *handler.retry.non_retryable))
-        return {"outcome": "error", "error": describe_error(problem, traceback.format_exc()), "retryable": retryable}
+        return {"outcome": "error", "error": describe_error(problem), "retryable": retryable}
 
 
 if __name__ == "__main__":

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextvars
 import logging
+import os
+import traceback
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
@@ -12,6 +15,8 @@ import orjson
 from weft.core.errors import LeaseLost
 from weft.core.json import encode
 from weft.db.foreign import Row, fetch_row
+
+_OURS = (os.path.dirname(__file__), os.path.dirname(asyncio.__file__))
 
 
 class Context:
@@ -109,11 +114,14 @@ class Running(Protocol):
 RUNNING: contextvars.ContextVar[Running | None] = contextvars.ContextVar("weft_running", default=None)
 
 
-def describe_error(problem: BaseException, traceback_text: str) -> str:
-    """Return an error as it is kept with an attempt; long texts are cut in the middle."""
-    message = str(problem)
+def describe_error(problem: BaseException) -> str:
+    """Return an error as it is kept with an attempt, its traceback without our own frames; long texts are cut."""
+    trace = problem.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename.startswith(_OURS):
+        trace = trace.tb_next
+    lines = traceback.format_exception(type(problem), problem, trace) if trace is not None else []
     return orjson.dumps(
-        {"type": type(problem).__name__, "message": _cut(message, 4000), "traceback": _cut(traceback_text, 16000)},
+        {"type": type(problem).__name__, "message": _cut(str(problem), 4000), "traceback": _cut("".join(lines), 16000)},
     ).decode()
 
 

@@ -42,7 +42,7 @@ class Heart:
         self._loop = asyncio.get_running_loop()
         self._main_thread = threading.get_ident()
         self._turned_at = time.monotonic()
-        self._sent = (0, 0)
+        self.sent = (0, 0)
         self._stopping = threading.Event()
         self._thread_loop: asyncio.AbstractEventLoop | None = None
         self._sleeper: asyncio.Task[None] | None = None
@@ -96,7 +96,7 @@ class Heart:
                 logger.error("the event loop is blocked for good: no more heartbeats, others will take the tasks")
                 continue
             busy, completed, failed = self._counters()
-            sent_completed, sent_failed = self._sent
+            sent_completed, sent_failed = self.sent
             try:
                 if conn is None or conn.is_closed():
                     conn = await self._database.connect()
@@ -104,7 +104,7 @@ class Heart:
                     self._send(conn, busy, completed - sent_completed, failed - sent_failed),
                     self._lease.total_seconds() / 2,
                 )
-                self._sent = (completed, failed)
+                self.sent = (completed, failed)
             except Exception as problem:  # noqa: BLE001  a service loop: a heart that dies in silence is the worst failure
                 self.failed_at = time.monotonic()
                 logger.warning("heartbeat failed: %s: %s", type(problem).__name__, problem)

@@ -81,8 +81,8 @@ class Registry:
     @overload
     def task(
         self, function: None = None, /, *, name: str | None = None, queue: str = "default",
-        retry: Retry | int | None = None, timeout: float | timedelta | None = None, heartbeat_timeout: float | timedelta | None = None,
-        executor: str | None = None,
+        retry: Retry | int | None = None, timeout: float | timedelta | None = None,
+        heartbeat_timeout: float | timedelta | None = None, executor: str | None = None,
     ) -> Callable[[Callable[P, R]], Handler[P, R]]: ...  # fmt: skip
 
     def task(

@@ -182,7 +182,10 @@ class Worker:
         with contextlib.suppress(*CONNECTION_ERRORS, WeftError, asyncpg.PostgresError, TimeoutError):
             async with self._database.transaction() as conn:
                 # First nothing more can be claimed in our name, then what we hold goes back, heard of or not.
-                await workers.deregister(conn, self.id)
+                sent_completed, sent_failed = self._heart.sent
+                await workers.deregister(
+                    conn, self.id, completed=self.completed - sent_completed, failed=self.failed - sent_failed
+                )
                 woken = await work.hand_back_all(conn, self.id)
             if woken:
                 await self._hint(woken)
@@ -246,7 +249,7 @@ class Worker:
     def _in_use(self) -> Counter[int]:
         """How many tasks of each queue this worker holds, those about to be settled not counted."""
         count = Counter(attempt.claim.queue_id for attempt in self._running.values())
-        count.subtract(self._running[outcome.id].claim.queue_id for outcome in self._completed)
+        count.subtract(self._running[o.id].claim.queue_id for o in self._completed if o.id in self._running)
         count.update(claim.queue_id for claim in self._unbegun)
         return count
 
@@ -319,6 +322,7 @@ class Worker:
     def _drop(self, attempt: Attempt, why: str) -> None:
         """End an attempt that is no longer ours; nothing is written."""
         self._running.pop(attempt.claim.id, None)
+        self._completed = [outcome for outcome in self._completed if outcome.id != attempt.claim.id]
         attempt.end(why)
         self.fenced += 1
         self._changed.set()
@@ -360,6 +364,9 @@ class Worker:
                 self._was_short = False
             except asyncpg.PostgresError as problem:
                 await self._recover(problem)
+            except Exception:
+                logger.exception("the worker stumbled and goes on")
+                await asyncio.sleep(0.5)
 
     async def _recover(self, problem: asyncpg.PostgresError) -> None:
         """A statement failed: make what was missing, or send the outcomes one by one to find the refused one."""
@@ -376,7 +383,7 @@ class Worker:
                     _, lost = await work.finish_and_claim(conn, self.id, [outcome], [], 0)
             except (asyncpg.DataError, asyncpg.IntegrityConstraintViolationError) as refusal:
                 self._completed.remove(outcome)
-                error = describe_error(refusal, "")
+                error = describe_error(refusal)
                 self._unsuccessful.append(
                     Ended(outcome.id, outcome.attempt, "failed", "failed", "output_refused", error)
                 )
@@ -398,9 +405,14 @@ class Worker:
             await self._hand_back_unbegun()
         if self._unsuccessful:
             await self._settle_unsuccessful()
-        completed = self._completed[:BATCH]
+        completed, self._completed = self._completed[:BATCH], self._completed[BATCH:]
         if completed or wants > 0:
-            await self._call(completed, max(0, min(wants, BATCH)))
+            try:
+                await self._call(completed, max(0, min(wants, BATCH)))
+            except BaseException:
+                # Whether it landed is not known: a repeated finish by the same worker and attempt has landed before.
+                self._completed[:0] = [outcome for outcome in completed if outcome.id in self._running]
+                raise
         self._changed.set()
 
     async def _rest(self) -> None:
@@ -432,7 +444,6 @@ class Worker:
             call.cancel()
             raise
         self._marks.note(self._lanes, claims, from_head, time.monotonic() - began)
-        del self._completed[: len(completed)]
         self._settled(completed, lost)
         if any(claim.params is None for claim in claims):
             claims = await self._with_params(claims)

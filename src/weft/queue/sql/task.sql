@@ -1,6 +1,6 @@
 -- name: enqueue
 -- Creates unless the idempotency key is known.
-select id, created from weft.enqueue($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14);
+select id, created from weft.put_task($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14);
 
 -- name: known_keys
 -- Inserts the keys that are new; whoever inserts a key makes its task.

@@ -15,7 +15,8 @@ update weft.worker w set saturated = $2 where w.id = $1 returning w.id;
 
 -- name: deregister
 -- active or idle → stopped.
-update weft.worker w set state = 'stopped', until = weft.now() where w.id = $1 and w.state in ('active', 'idle')
+update weft.worker w set state = 'stopped', until = weft.now(), completed = w.completed + $2, failed = w.failed + $3
+where w.id = $1 and w.state in ('active', 'idle')
 returning w.id;
 
 -- name: give_up_lead

@@ -252,14 +252,11 @@ begin
   end if;
 end $$;
 
--- name: enqueue
--- The public way to enqueue from SQL, a trigger or another language. Also the path of `Client.enqueue`.
-create function weft.enqueue(
-  handler text, params json default '{}', queue text default 'default', priority int default 0,
-  idempotency_key text default null, run_at timestamptz default null, delay interval default null,
-  max_attempts int default 3, retry json default null, timeout interval default null,
-  heartbeat_timeout interval default null, concurrency_key text default null,
-  org text default 'default', actor text default session_user
+-- name: put_task
+-- Enqueues without a hint: whoever calls sends one after the commit, which spares the commit a lock that all share.
+create function weft.put_task(
+  handler text, params json, queue text, priority int, idempotency_key text, run_at timestamptz, delay interval,
+  max_attempts int, retry json, timeout interval, heartbeat_timeout interval, concurrency_key text, org text, actor text
 ) returns table (id bigint, created boolean) language plpgsql as $$
 #variable_conflict use_variable
 declare
@@ -306,7 +303,7 @@ begin
     values (lane.org_id, handler, idempotency_key, new_id) on conflict do nothing;
     if not found then
       select k.task_id into id from weft.idempotency_key k
-      where k.org_id = lane.org_id and k.handler = enqueue.handler and k.key = enqueue.idempotency_key;
+      where k.org_id = lane.org_id and k.handler = put_task.handler and k.key = put_task.idempotency_key;
       created := false;
       return next;
       return;
@@ -332,7 +329,7 @@ begin
     -- 4096 ids of this millisecond were used up by SQL callers: take one of the next.
     new_id := weft.next_id();
     update weft.idempotency_key k set task_id = new_id
-    where k.org_id = lane.org_id and k.handler = enqueue.handler and k.key = enqueue.idempotency_key;
+    where k.org_id = lane.org_id and k.handler = put_task.handler and k.key = put_task.idempotency_key;
   end loop;
   if not inline then
     insert into weft.task_params (id, params) values (new_id, params);
@@ -458,21 +455,45 @@ create function weft.hint_stager() returns void language sql volatile as $$
   select pg_notify('weft_worker_' || l.holder, 'due') from weft.lease l where l.name = 'maintenance' and l.until > weft.now()
 $$;
 
--- name: enqueue_and_hint
--- The same as weft.enqueue, with the hint inside the caller's transaction: it is delivered with the commit.
-create function weft.enqueue_and_hint(
-  handler text, params json, queue text, priority int, idempotency_key text, run_at timestamptz, delay interval,
-  max_attempts int, retry json, timeout interval, heartbeat_timeout interval, concurrency_key text, org text, actor text
+-- name: enqueue
+-- The public way to enqueue, with the hint inside the caller's transaction: it is delivered with the commit.
+create function weft.enqueue(
+  handler text, params json default '{}', queue text default 'default', priority int default 0,
+  idempotency_key text default null, run_at timestamptz default null, delay interval default null,
+  max_attempts int default 3, retry json default null, timeout interval default null,
+  heartbeat_timeout interval default null, concurrency_key text default null,
+  org text default 'default', actor text default session_user
 ) returns table (id bigint, created boolean) language plpgsql as $$
 #variable_conflict use_variable
 begin
-  select e.id, e.created into id, created from weft.enqueue(handler, params, queue, priority, idempotency_key, run_at,
+  select e.id, e.created into id, created from weft.put_task(handler, params, queue, priority, idempotency_key, run_at,
     delay, max_attempts, retry, timeout, heartbeat_timeout, concurrency_key, org, actor) e;
   if created and coalesce(run_at, weft.now() + delay) > weft.now() then
     perform weft.hint_stager();
   elsif created then
     perform weft.hint(array(select q.id from weft.queue q join weft.org o on o.id = q.org_id
-                            where o.slug = enqueue_and_hint.org and q.name = enqueue_and_hint.queue));
+                            where o.slug = enqueue.org and q.name = enqueue.queue));
   end if;
   return next;
 end $$;
+
+-- name: comment_enqueue
+comment on function weft.enqueue is 'Puts a task into a queue, inside the caller''s transaction. Returns its id, and whether it was created: a known idempotency key creates nothing and returns the existing task''s id.';
+
+-- name: comment_now
+comment on function weft.now is 'The clock that every decision about time asks.';
+
+-- name: comment_tasks
+comment on view weft.tasks is 'Every task, live or ended, with its state and, when it has ended, its output or error.';
+
+-- name: comment_attempts
+comment on view weft.attempts is 'Every attempt that did not complete, with its error.';
+
+-- name: comment_queues
+comment on view weft.queues is 'Every queue, with its limits and whether it is paused.';
+
+-- name: comment_workers
+comment on view weft.workers is 'Every worker process that the registry knows, with its lease.';
+
+-- name: comment_orgs
+comment on view weft.orgs is 'Every org.';
