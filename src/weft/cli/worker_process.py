@@ -107,8 +107,7 @@ class WorkerProcess:
             working, stopping = asyncio.create_task(worker.run()), asyncio.create_task(self._signals.stop.wait())
             await asyncio.wait([working, stopping], return_when=asyncio.FIRST_COMPLETED)
             stopping.cancel()
-            if self._signals.stop.is_set():
-                await worker.stop()
+            await worker.stop(None if self._signals.stop.is_set() else 0)
             await working
 
     async def _announce(self, worker: Worker) -> None:

@@ -29,21 +29,24 @@ class Retry:
     initial_delay: float = 1.0
     max_delay: float = 3600.0
     jitter: float = 0.2
-    non_retryable: tuple[type[BaseException], ...] = ()
+    non_retryable: type[BaseException] | tuple[type[BaseException], ...] = ()
 
     def __post_init__(self) -> None:
-        if not isinstance(self.max_attempts, int) or not 1 <= self.max_attempts <= MAX_ATTEMPTS:
-            raise InvalidInput("retry.max_attempts", f"must lie between 1 and {MAX_ATTEMPTS}")
+        if type(self.max_attempts) is not int or not 1 <= self.max_attempts <= MAX_ATTEMPTS:
+            raise InvalidInput("retry.max_attempts", f"must be a whole number between 1 and {MAX_ATTEMPTS}")
         if self.backoff not in ("exponential", "linear", "fixed"):
             raise InvalidInput("retry.backoff", f"{self.backoff!r} is not one of exponential, linear, fixed")
-        for name in ("initial_delay", "max_delay"):
-            value = getattr(self, name)
+        for name, most in (("initial_delay", _LONGEST), ("max_delay", _LONGEST), ("jitter", 1.0)):
+            value: object = getattr(self, name)
             if isinstance(value, timedelta):
-                object.__setattr__(self, name, value := value.total_seconds())
-            if not 0 <= value <= _LONGEST:
-                raise InvalidInput(f"retry.{name}", "must lie between 0 and a year")
-        if not 0 <= self.jitter <= 1:
-            raise InvalidInput("retry.jitter", "must lie between 0 and 1")
+                value = value.total_seconds()
+                object.__setattr__(self, name, value)
+            if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= most:
+                raise InvalidInput(f"retry.{name}", f"must be a number between 0 and {most:g}")
+        types = self.non_retryable if isinstance(self.non_retryable, tuple) else (self.non_retryable,)
+        if not all(isinstance(kind, type) and issubclass(kind, BaseException) for kind in types):
+            raise InvalidInput("retry.non_retryable", "must be an exception type or a tuple of them")
+        object.__setattr__(self, "non_retryable", types)
 
     def delay(self, failures: int) -> timedelta:
         """Return the time to wait after the ``failures``-th failure (1-based)."""
@@ -56,6 +59,10 @@ class Retry:
             seconds = self.initial_delay
         seconds = min(seconds, self.max_delay)
         return timedelta(seconds=seconds * (1 - self.jitter * random.random()))
+
+    def gives_up_on(self, problem: BaseException) -> bool:
+        """Whether an error is one that no further attempt can mend."""
+        return isinstance(problem, self.non_retryable)
 
     def to_json(self) -> str | None:
         """Return the policy as it is stored with a task; None when it is the default."""

@@ -296,9 +296,10 @@ class Client:
         client share one poll.
         """
         task_id = _id(task_id)
-        await self._require_exists(task_id)
-        await self._waiter.wait(task_id, timeout)
         task = await self.get_task(task_id)
+        if not task.state.is_final:
+            await self._waiter.wait(task_id, timeout)
+            task = await self.get_task(task_id)
         if task.state is not TaskState.COMPLETED:
             raise TaskFailed(task_id, task.state, (task.error or {}).get("message") or task.reason)
         return task.output

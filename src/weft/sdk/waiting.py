@@ -15,44 +15,55 @@ if TYPE_CHECKING:
 SHORTEST, LONGEST = 0.002, 0.5
 
 
+class _Wait:
+    """One task that somebody waits for."""
+
+    def __init__(self) -> None:
+        self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.since = time.monotonic()
+        self.waiters = 0
+
+
 class Waiter:
     """All waits of a client; the pause between two looks is a tenth of the shortest time that anyone has waited."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._waiting: dict[int, tuple[asyncio.Future[None], float]] = {}
+        self._waits: dict[int, _Wait] = {}
         self._poll: asyncio.Task[None] | None = None
 
     async def wait(self, task_id: int, timeout: float | None) -> None:
         """Return when the task has ended; raises `WaitTimeout` when that takes longer than ``timeout`` seconds."""
-        if task_id not in self._waiting:
-            self._waiting[task_id] = (asyncio.get_running_loop().create_future(), time.monotonic())
-        ended = self._waiting[task_id][0]
+        wait = self._waits.setdefault(task_id, _Wait())
+        wait.waiters += 1
         if self._poll is None or self._poll.done():
             self._poll = asyncio.create_task(self._look())
         try:
             async with asyncio.timeout(timeout):
-                await asyncio.shield(ended)
+                await asyncio.shield(wait.ended)
         except TimeoutError:
             raise WaitTimeout(task_id, timeout or 0.0) from None
+        finally:
+            wait.waiters -= 1
+            if not wait.waiters and self._waits.get(task_id) is wait:
+                del self._waits[task_id]
 
     async def _look(self) -> None:
-        while self._waiting:
+        while self._waits:
             try:
                 async with self._database.acquire() as conn:
-                    ended = await look.ended_among(conn, list(self._waiting))
+                    ended = await look.ended_among(conn, list(self._waits))
             except Exception as problem:  # noqa: BLE001  handed to all who wait: the poll itself has nobody to tell
-                waiting, self._waiting = self._waiting, {}
-                for future, _ in waiting.values():
-                    if not future.done():
-                        future.set_exception(problem)
+                waits, self._waits = self._waits, {}
+                for wait in waits.values():
+                    if not wait.ended.done():
+                        wait.ended.set_exception(problem)
                 return
             for task_id in ended:
-                future, _ = self._waiting.pop(task_id)
-                if not future.done():
-                    future.set_result(None)
-            if self._waiting:
-                youngest = max(since for _, since in self._waiting.values())
+                if (found := self._waits.pop(task_id, None)) is not None and not found.ended.done():
+                    found.ended.set_result(None)
+            if self._waits:
+                youngest = max(wait.since for wait in self._waits.values())
                 await asyncio.sleep(min(LONGEST, max(SHORTEST, (time.monotonic() - youngest) / 10)))
 
     async def close(self) -> None:

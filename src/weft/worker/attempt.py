@@ -181,7 +181,7 @@ class Attempt:
         if isinstance(problem, Snooze):
             return Postponed(claim.id, claim.attempt, problem.delay, "snoozed", "snooze", None, False)
         error = describe_error(problem)
-        if isinstance(problem, (NonRetryable, InvalidInput, *self.handler.retry.non_retryable)):
+        if isinstance(problem, (NonRetryable, InvalidInput)) or self.handler.retry.gives_up_on(problem):
             return Ended(claim.id, claim.attempt, "failed", "failed", "non_retryable", error)
         return self._failed(error, "error")
 
@@ -214,6 +214,9 @@ class Attempt:
             future.set_running_or_notify_cancel()
             try:
                 future.set_result(context.run(self.handler.function, **arguments))
+            except StopIteration as problem:
+                # A future cannot carry it.
+                future.set_exception(RuntimeError(f"the handler raised StopIteration({problem.value!r})"))
             except BaseException as problem:  # noqa: BLE001  the boundary to user code: raised again where it is awaited
                 future.set_exception(problem)
 

@@ -100,7 +100,7 @@ def _run(request: dict[str, Any], answers: Any) -> dict[str, Any]:
     except Snooze as wish:
         return {"outcome": "snooze", "delay": wish.delay.total_seconds()}
     except BaseException as problem:  # noqa: BLE001  the boundary to user code: recorded with the attempt
-        retryable = not isinstance(problem, (NonRetryable, InvalidInput, *handler.retry.non_retryable))
+        retryable = not (isinstance(problem, (NonRetryable, InvalidInput)) or handler.retry.gives_up_on(problem))
         return {"outcome": "error", "error": describe_error(problem), "retryable": retryable}
 
 

@@ -24,19 +24,19 @@ class Marks:
         self._head_cost = 0.0
         self._mark_cost = 0.0
         self._headed_at = 0.0
-        self._has_looked_back = True
+        self.has_looked_back = True
 
     def choose(self, lanes: list[Lane]) -> tuple[list[Lane], bool, bool]:
         """Return the lanes to claim from, whether that is from the head, and whether a short claim may look there."""
         if self._due_in() <= 0:
-            self._has_looked_back = True
+            self.has_looked_back = True
             return [Lane(lane.queue_id, lane.room, HEAD) for lane in lanes], True, True
-        self._has_looked_back = self._extra_cost() < _CHEAP
-        return lanes, False, self._has_looked_back
+        self.has_looked_back = self._extra_cost() < _CHEAP
+        return lanes, False, self.has_looked_back
 
     def look_back_in(self, longest: float) -> float:
         """Return after how many seconds, at most ``longest``, a worker that found nothing should look again."""
-        return longest if self._has_looked_back else min(longest, max(0.0, self._due_in()))
+        return longest if self.has_looked_back else min(longest, max(0.0, self._due_in()))
 
     def _extra_cost(self) -> float:
         return max(0.0, self._head_cost - self._mark_cost)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 from weft.core.errors import InvalidInput, did_you_mean
 from weft.core.json import check_text
 from weft.queue.enqueue import check_span
-from weft.queue.retry import Retry
+from weft.queue.retry import DEFAULT_RETRY, Retry
 from weft.worker.arguments import Arguments
 
 P = ParamSpec("P")
@@ -28,7 +28,7 @@ class Handler(Generic[P, R]):
     name: str
     function: Callable[P, R]
     queue: str = "default"
-    retry: Retry = field(default_factory=Retry)
+    retry: Retry = DEFAULT_RETRY
     timeout: timedelta | None = None
     heartbeat_timeout: timedelta | None = None
     executor: str = "async"
@@ -111,7 +111,7 @@ class Registry:
             raise InvalidInput("executor", f"{function.__qualname__} is not async: use thread or process")
         if chosen == "thread" and is_async:
             raise InvalidInput("executor", f"{function.__qualname__} is async: use async or process")
-        policy = Retry(max_attempts=retry + 1) if isinstance(retry, int) else retry or Retry()
+        policy = Retry(max_attempts=retry + 1) if isinstance(retry, int) else retry or DEFAULT_RETRY
         return self.add(
             Handler(
                 name=check_text(name or f"{function.__module__}.{function.__qualname__}", "name", 200),

@@ -47,13 +47,16 @@ class Slots:
                 held = await self._ask(lane.queue_id, need, used)
             lane.room = max(0, held - used)
 
-    async def give_back(self, lanes: Sequence[Lane], in_use: Mapping[int, int]) -> None:
-        """Keep only the slots that are in use."""
+    async def give_back(self, lanes: Sequence[Lane], in_use: Mapping[int, int]) -> set[int]:
+        """Keep only the slots that are in use; return the queues that have free ones now."""
+        given: set[int] = set()
         for lane in lanes:
             used = in_use.get(lane.queue_id, 0)
             if self._held.get(lane.queue_id, 0) > used:
                 await self._ask(lane.queue_id, used, used)
                 lane.room = 0
+                given.add(lane.queue_id)
+        return given
 
     async def _ask(self, queue_id: int, need: int, used: int) -> int:
         granted = await self._database.run(lambda conn: queues.lease_slots(conn, queue_id, self._worker_id, need, used))

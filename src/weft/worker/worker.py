@@ -140,9 +140,13 @@ class Worker:
                 await asyncio.shield(self._main)
 
     async def wait_until_idle(self) -> None:
-        """Return when nothing runs and the last claim came up empty."""
-        while not (self._was_short and not self._running and not self._completed and not self._unsuccessful):
+        """Return when nothing runs and the last claim, which looked everywhere, came up empty."""
+        while self._running or self._completed or self._unsuccessful or not self._found_nothing:
             await self._change()
+
+    @property
+    def _found_nothing(self) -> bool:
+        return self._was_short and self._marks.has_looked_back and not self._unbegun
 
     async def _change(self) -> None:
         self._changed.clear()
@@ -419,8 +423,9 @@ class Worker:
         self._begin_all()
         if not self._wake.is_set():
             self._changed.set()
-            if self._was_short and self._slots.is_limited:
-                await self._slots.give_back(self._lanes, self._in_use())
+            # Nothing more to take, or no room to take it: others may use the slots.
+            if self._slots.is_limited and (given := await self._slots.give_back(self._lanes, self._in_use())):
+                self._spawn(self._hint(given))
         limit = self._marks.look_back_in(self._settings.worker_poll_interval.total_seconds())
         # Not wait_for: before Python 3.12 it swallows a cancellation that comes in the same turn as the event.
         with contextlib.suppress(TimeoutError):
