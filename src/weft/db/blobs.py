@@ -21,6 +21,10 @@ class BlobStore(Protocol):
         """Keep ``data`` durably and return its digest."""
         ...
 
+    def put_now(self, data: bytes) -> str:
+        """Like `put`, where nothing can be awaited."""
+        ...
+
     async def get(self, digest: str) -> bytes:
         """Return the bytes of ``digest``; raises `BlobUnavailable` when they are missing or damaged."""
         ...
@@ -34,7 +38,7 @@ class FolderBlobs:
 
     async def put(self, data: bytes) -> str:
         """Keep ``data`` durably and return its digest."""
-        return await asyncio.to_thread(self._put, data)
+        return await asyncio.to_thread(self.put_now, data)
 
     async def get(self, digest: str) -> bytes:
         """Return the bytes of ``digest``; raises `BlobUnavailable` when they are missing or damaged."""
@@ -45,7 +49,8 @@ class FolderBlobs:
             raise BlobUnavailable(digest[:80], "is not the name of a blob")
         return self._folder / digest[:2] / digest
 
-    def _put(self, data: bytes) -> str:
+    def put_now(self, data: bytes) -> str:
+        """Like `put`, where nothing can be awaited."""
         digest = hashlib.sha256(data).hexdigest()
         path = self._path(digest)
         if path.exists() and path.stat().st_size == len(data):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import asyncpg
 
-from weft.core.errors import InvalidInput, UnknownQueue, WeftError
+from weft.core.errors import InvalidInput, UnknownQueue
 from weft.core.ids import time_of
 from weft.core.json import check_text
 from weft.db.statements import Statements
@@ -166,14 +166,9 @@ async def _claim_keys(
     first: dict[tuple[str, str | None], int] = {}
     for handler, key, index in keyed:
         first.setdefault((handler, key), ids[index])
-    names = list(first)
-    handlers, keys = [name[0] for name in names], [name[1] for name in names]
-    won = {row[0] for row in await conn.fetch(SQL.known_keys, org_id, handlers, keys, list(first.values()))}
-    if len(won) < len(first):
-        lost = [name for name in names if first[name] not in won]
-        found = await conn.fetch(SQL.tasks_of_keys, org_id, [name[0] for name in lost], [name[1] for name in lost])
-        if len(found) < len(lost):
-            raise WeftError("an idempotency key expired during the call; call again")
-        for handler, key, task_id in found:
-            first[handler, key] = task_id
+    rows = await conn.fetch(
+        SQL.claim_keys, org_id, [name[0] for name in first], [name[1] for name in first], list(first.values())
+    )
+    for handler, key, task_id in rows:
+        first[handler, key] = task_id
     return {index: first[handler, key] for handler, key, index in keyed}

@@ -90,6 +90,8 @@ async def admit(conn: type_Connection, queue_id: int | None = None) -> set[int]:
 
 async def lease_slots(conn: type_Connection, queue_id: int, worker_id: int, wanted: int, running: int) -> int | None:
     """Lease up to ``wanted`` of a limited queue's slots to a worker, never fewer than it uses; None: no limit."""
+    if await conn.fetchval(SQL.lock_worker, worker_id) is None:
+        return 0
     most = await conn.fetchval(SQL.lock_queue, queue_id)
     if most is None:
         return None

@@ -122,6 +122,7 @@ class Pruner(Service):
         self._keys_after = after or 0
         gone += await database.run(lambda conn: upkeep.prune_workers(conn, timedelta(hours=1)))
         gone += await database.run(upkeep.prune_idle_keys)
+        gone += await database.run(upkeep.forget_slots)
         gone += await database.run(lambda conn: outbox.prune(conn, settings.retention))
         gone += await database.run(lambda conn: upkeep.prune_logs(conn, settings.retention))
         woken = await database.run(upkeep.admit)

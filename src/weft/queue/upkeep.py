@@ -107,6 +107,11 @@ async def prune_idle_keys(conn: type_Connection) -> int:
     return len(await conn.fetch(QUEUE.forget_idle_keys))
 
 
+async def forget_slots(conn: type_Connection) -> int:
+    """Free slots of workers that are gone and hold nothing; return how many."""
+    return len(await conn.fetch(QUEUE.forget_slots))
+
+
 async def admit(conn: type_Connection) -> set[int]:
     """Admit what waits for a concurrency key that has room; return the queues that have work now."""
     return await queues.admit(conn)

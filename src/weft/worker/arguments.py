@@ -36,7 +36,7 @@ class Arguments:
         self.context_name: str | None = None
         self._required: frozenset[str] = frozenset()
         self._allowed: frozenset[str] | None = frozenset()
-        self._validate: Callable[[str], Any] | None = None
+        self._validate: Callable[[str], dict[str, Any]] | None = None
         self._dump: Callable[[Any], Any] | None = None
 
     def prepare(self) -> None:
@@ -70,7 +70,7 @@ class Arguments:
         if not self._is_prepared:
             self.prepare()
         if self._validate is not None:
-            return dict(self._validate(params).__dict__)
+            return self._validate(params)
         values: Any = orjson.loads(params)
         if values.keys() != self._required:
             self._check_names(values)
@@ -93,27 +93,35 @@ class Arguments:
             raise InvalidInput(f"params.{min(unknown)}", f"{self._function.__qualname__} has no such argument")
 
 
-def _validator(name: str, fields: dict[str, Any], open_ended: bool) -> Callable[[str], Any]:
+def _validator(name: str, fields: dict[str, Any], open_ended: bool) -> Callable[[str], dict[str, Any]]:
     import pydantic
 
+    # The fields have names of our own: an author's may be `json` or `_x`, which a model cannot have.
+    own = {f"argument_{n}": argument for n, argument in enumerate(fields)}
+    definitions: dict[str, Any] = {
+        field: (hint, pydantic.Field(default, alias=own[field]))
+        for field, (hint, default) in zip(own, fields.values(), strict=True)
+    }
     extra: Any = "allow" if open_ended else "forbid"
     try:
-        model = pydantic.create_model(
-            name, __config__=pydantic.ConfigDict(extra=extra, arbitrary_types_allowed=False), **fields
+        model: Any = pydantic.create_model(
+            name,
+            __config__=pydantic.ConfigDict(extra=extra),
+            **definitions,
         )
-    except pydantic.PydanticUserError as problem:
+    except (pydantic.PydanticUserError, NameError) as problem:
         raise InvalidInput(name, f"its annotations cannot be validated: {str(problem).splitlines()[0]}") from None
 
-    def validate(params: str) -> Any:
+    def validate(params: str) -> dict[str, Any]:
         try:
             found = model.__pydantic_validator__.validate_json(params)
         except pydantic.ValidationError as problem:
             first = problem.errors(include_url=False)[0]
             place = ".".join(str(part) for part in ("params", *first["loc"]))
             raise InvalidInput(place, first["msg"]) from None
-        if found.__pydantic_extra__:
-            found.__dict__.update(found.__pydantic_extra__)
-        return found
+        values = {own[field]: value for field, value in found.__dict__.items()}
+        values.update(found.__pydantic_extra__ or {})
+        return values
 
     return validate
 

@@ -77,7 +77,7 @@ class Attempt:
             claim = self.claim
             self._context = Context(
                 task_id=claim.id, attempt=claim.attempt, handler=claim.handler, worker_id=self.env.worker_id,
-                beat=self._beat, job_id=claim.job_id,
+                write=self._write_now, beat=self._beat, job_id=claim.job_id,
             )  # fmt: skip
             if self._ending is not None:
                 self._context.cancel()
@@ -201,9 +201,20 @@ class Attempt:
         """Return the output as it stands in the database: itself, or a reference when it is large."""
         if len(text) <= self.env.settings.inline_limit:
             return text
+        self._check_size(text)
+        return blob_reference(await self.env.blobs.put(text.encode()), len(text))
+
+    def _write_now(self, output: Any) -> str:
+        """The same for `Context.complete_in`, which may be called where nothing can be awaited."""
+        text = self.handler.arguments.write(output)
+        if len(text) <= self.env.settings.inline_limit:
+            return text
+        self._check_size(text)
+        return blob_reference(self.env.blobs.put_now(text.encode()), len(text))
+
+    def _check_size(self, text: str) -> None:
         if len(text) > self.env.settings.value_limit:
             raise InvalidInput("output", f"has {len(text)} bytes, and may have {self.env.settings.value_limit}")
-        return blob_reference(await self.env.blobs.put(text.encode()), len(text))
 
     async def _run_in_thread(self, arguments: dict[str, Any]) -> Any:
         """Run the function in a thread of its own; one that cannot be ended is left behind, reported and fenced."""
@@ -237,7 +248,13 @@ class Attempt:
         claim = self.claim
         try:
             answer = await self.env.processes.run(
-                claim, params, self.env.worker_id, self.log, self._beat, alone=bool(claim.crashes)
+                claim,
+                params,
+                self.env.worker_id,
+                self.log,
+                self._beat,
+                alone=bool(claim.crashes),
+                inline_limit=self.env.settings.inline_limit,
             )
         except ChildDied as problem:
             return self._crashed(problem)

@@ -22,7 +22,7 @@ import orjson
 from weft.core.errors import InvalidInput
 from weft.core.signals import NonRetryable, Snooze
 from weft.worker.context import RUNNING, Context, describe_error
-from weft.worker.registry import REGISTRY
+from weft.worker.registry import REGISTRY, AnyHandler
 
 MAIN_NAME = "__weft_main__"
 
@@ -79,6 +79,14 @@ class _InChild:
         sys.stdout.write(text)
 
 
+def _write(handler: AnyHandler, output: Any, limit: int) -> str:
+    """An output for `Context.complete_in`; there is no blob storage here."""
+    text = handler.arguments.write(output)
+    if len(text) > limit:
+        raise InvalidInput("output", f"has {len(text)} bytes, and complete_in in a process takes {limit}: return it")
+    return text
+
+
 def _run(request: dict[str, Any], answers: Any) -> dict[str, Any]:
     name = request["handler"]
     handler = REGISTRY.get(name) or REGISTRY.get(name.replace("__main__.", f"{MAIN_NAME}.", 1))
@@ -86,6 +94,7 @@ def _run(request: dict[str, Any], answers: Any) -> dict[str, Any]:
         return {"outcome": "no_handler"}
     context = Context(
         task_id=request["id"], attempt=request["attempt"], handler=name, worker_id=request["worker_id"],
+        write=lambda output: _write(handler, output, request["inline_limit"]),
         beat=lambda: answers.write(b'{"outcome":"beat"}\n'), job_id=request["job_id"],
     )  # fmt: skip
     RUNNING.set(_InChild(context))

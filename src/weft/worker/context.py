@@ -32,6 +32,7 @@ class Context:
 
     def __init__(
         self, *, task_id: int, attempt: int, handler: str, worker_id: int,
+        write: Callable[[Any], str] = lambda output: encode(output, "output"),
         beat: Callable[[], None] = lambda: None, job_id: int | None = None,
     ) -> None:  # fmt: skip
         self.task_id = task_id
@@ -39,6 +40,7 @@ class Context:
         self.handler = handler
         self.worker_id = worker_id
         self.job_id = job_id
+        self._write = write
         self._beat = beat
         self._is_cancelled = False
 
@@ -78,7 +80,7 @@ class Context:
                 (self.worker_id, "bigint"),
                 (self.task_id, "bigint"),
                 (self.attempt, "int"),
-                (encode(output, "output"), "json"),
+                (self._write(output), "json"),
             ),
         )
         if isinstance(answer, tuple):

@@ -69,12 +69,12 @@ class Child:
         self._process.stdin.write(orjson.dumps(message) + b"\n")
 
     async def run(
-        self, claim: Claim, params: str, worker_id: int, log: TaskLog, beat: Callable[[], None]
+        self, claim: Claim, params: str, worker_id: int, log: TaskLog, beat: Callable[[], None], inline_limit: int
     ) -> dict[str, Any]:
         """Run one attempt and return its answer; raises `ChildDied` when the process ends instead."""
         self._send(
             {"id": claim.id, "attempt": claim.attempt, "handler": claim.handler, "params": params,
-             "worker_id": worker_id, "job_id": claim.job_id}
+             "worker_id": worker_id, "job_id": claim.job_id, "inline_limit": inline_limit}
         )  # fmt: skip
         copying = asyncio.create_task(self._copy_output(log))
         try:
@@ -130,7 +130,15 @@ class Processes:
         self._busy: set[Child] = set()
 
     async def run(
-        self, claim: Claim, params: str, worker_id: int, log: TaskLog, beat: Callable[[], None], *, alone: bool
+        self,
+        claim: Claim,
+        params: str,
+        worker_id: int,
+        log: TaskLog,
+        beat: Callable[[], None],
+        *,
+        alone: bool,
+        inline_limit: int,
     ) -> dict[str, Any]:
         """Run one attempt in a child; with ``alone`` in one that has run nothing before and runs nothing after."""
         child = self._idle.pop() if self._idle and not alone else None
@@ -139,7 +147,7 @@ class Processes:
         self._busy.add(child)
         reusable = False
         try:
-            answer = await child.run(claim, params, worker_id, log, beat)
+            answer = await child.run(claim, params, worker_id, log, beat, inline_limit)
             reusable = not alone
             return answer
         finally:

@@ -250,10 +250,10 @@ class Worker:
         await self._slots.refresh(self._lanes)
         self._wake.set()
 
-    def _in_use(self) -> Counter[int]:
+    def _in_use(self, settling: Sequence[Completed] = ()) -> Counter[int]:
         """How many tasks of each queue this worker holds, those about to be settled not counted."""
         count = Counter(attempt.claim.queue_id for attempt in self._running.values())
-        count.subtract(self._running[o.id].claim.queue_id for o in self._completed if o.id in self._running)
+        count.subtract(self._running[o.id].claim.queue_id for o in settling if o.id in self._running)
         count.update(claim.queue_id for claim in self._unbegun)
         return count
 
@@ -436,7 +436,7 @@ class Worker:
 
     async def _call(self, completed: list[Completed], wanted: int) -> None:
         if wanted and self._slots.is_limited:
-            await self._slots.lease(self._lanes, self._in_use(), wanted)
+            await self._slots.lease(self._lanes, self._in_use(completed), wanted)
         lanes, from_head, may_look_back = self._marks.choose(self._lanes)
         call = asyncio.ensure_future(self._round_trip(completed, lanes, wanted, may_look_back))
         try:

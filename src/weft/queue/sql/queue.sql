@@ -49,6 +49,16 @@ delete from weft.key_slot s using (
 ) idle where s.queue_id = idle.queue_id and s.key = idle.key and s.held = 0
 returning 1;
 
+-- name: lock_worker
+-- Slots belong to workers that are not lost; the lock makes that exact against whoever marks them.
+select w.id from weft.worker w where w.id = $1 and w.state in ('active', 'idle') for share;
+
+-- name: forget_slots
+delete from weft.queue_slot s where not exists (
+  select 1 from weft.worker w where w.id = s.worker_id and w.state in ('active', 'idle'))
+  and not exists (select 1 from weft.task t where t.worker_id = s.worker_id)
+returning 1;
+
 -- name: lock_queue
 -- First of two statements: the next one must see what whoever held this lock has written.
 select q.max_running from weft.queue q where q.id = $1 for no key update;

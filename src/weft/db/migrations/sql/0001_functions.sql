@@ -298,12 +298,13 @@ begin
 
   new_id := weft.next_id();
   if idempotency_key is not null then
-    -- Whoever inserts the key makes the task; a concurrent caller waits here until that is decided.
+    -- Whoever inserts the key makes the task; a concurrent caller waits here until that is decided. The update changes
+    -- nothing but locks the key, so that it cannot expire between a look and the answer.
     insert into weft.idempotency_key as k (org_id, handler, key, task_id)
-    values (lane.org_id, handler, idempotency_key, new_id) on conflict do nothing;
-    if not found then
-      select k.task_id into id from weft.idempotency_key k
-      where k.org_id = lane.org_id and k.handler = put_task.handler and k.key = put_task.idempotency_key;
+    values (lane.org_id, handler, idempotency_key, new_id)
+    on conflict on constraint idempotency_key_pkey do update set task_id = k.task_id
+    returning k.task_id into id;
+    if id <> new_id then
       created := false;
       return next;
       return;
