@@ -26,4 +26,6 @@ def split_password(url: str) -> Address:
     if secrets := [value for name, value in pairs if name in ("password", "sslpassword")]:
         password = password or secrets[0]
         query = urlencode([pair for pair in pairs if pair[0] not in ("password", "sslpassword")], safe="/")
-    return Address(urlunsplit(parts._replace(netloc=netloc, query=query)), password)
+    rest = urlunsplit(("", "", parts.path, query, parts.fragment))
+    # Not by urlunsplit as a whole, which drops the slashes before an empty host.
+    return Address(f"{parts.scheme}://{netloc}{rest}", password)

@@ -6,6 +6,7 @@ import asyncio
 import os
 import socket
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, Self
 
 READY = b"r"
@@ -27,16 +28,18 @@ class Leash:
         return self._socket is not None
 
     async def tell_ready(self) -> None:
-        """Tell the other end that this process is ready."""
+        """Tell the other end that this process is ready; that it has gone shows in `until_gone`."""
         if self._socket is not None:
-            await asyncio.get_running_loop().sock_sendall(self._socket, READY)
+            with suppress(ConnectionError):
+                await asyncio.get_running_loop().sock_sendall(self._socket, READY)
 
     async def until_gone(self) -> None:
         """Return when the process at the other end has ended; without a leash never."""
         if self._socket is None:
             await asyncio.get_running_loop().create_future()
         else:
-            await asyncio.get_running_loop().sock_recv(self._socket, 1)
+            with suppress(ConnectionError):
+                await asyncio.get_running_loop().sock_recv(self._socket, 1)
 
 
 class Leashed:

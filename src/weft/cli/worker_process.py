@@ -9,6 +9,7 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from weft.cli.leash import Leash
 from weft.cli.output import complain
@@ -66,6 +67,7 @@ def log_to_stderr(level: str) -> None:
     root = logging.getLogger()
     root.addHandler(handler)
     root.setLevel(logging.DEBUG if level == "debug" else logging.INFO)
+    logging.getLogger("alembic").setLevel(logging.WARNING)  # tells of each step of a migration
 
 
 class WorkerProcess:
@@ -103,11 +105,13 @@ class WorkerProcess:
                 client=client, queues=self._queues, concurrency=self._concurrency, app_modules=self._modules
             )
             self._worker = await worker.start()
-            await self._announce(worker)
             working, stopping = asyncio.create_task(worker.run()), asyncio.create_task(self._signals.stop.wait())
-            await asyncio.wait([working, stopping], return_when=asyncio.FIRST_COMPLETED)
-            stopping.cancel()
-            await worker.stop(None if self._signals.stop.is_set() else 0)
+            try:
+                await self._announce(worker)
+                await asyncio.wait([working, stopping], return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                stopping.cancel()
+                await worker.stop(None if self._signals.stop.is_set() else 0)
             await working
 
     async def _announce(self, worker: Worker) -> None:
@@ -116,7 +120,8 @@ class WorkerProcess:
             complain("no handlers: give modules that have some with --app")
         queues = f"queue{'s' if len(self._queues) > 1 else ''} {', '.join(self._queues)}"
         handlers = f"{count} handler{'s' if count != 1 else ''}"
-        print(f"weft: worker {worker.process.id} ready, {queues}, {handlers}", flush=True)
+        with suppress(BrokenPipeError):  # whoever read this has gone, which is no reason not to work
+            print(f"weft: worker {worker.process.id} ready, {queues}, {handlers}", flush=True)
         await self._leash.tell_ready()
 
     async def _watch_leash(self) -> None:

@@ -92,10 +92,12 @@ def check_key(field: str, value: object) -> str:
     return check_text(value, field, 500)  # type: ignore[arg-type]
 
 
-async def enqueue(conn: type_Connection, draft: Draft, org: str, actor: str | None) -> TaskHandle:
-    """Create the task, or return the one that its idempotency key names."""
+async def enqueue(
+    conn: type_Connection, draft: Draft, org: str, actor: str | None, *, hint: bool = False
+) -> TaskHandle:
+    """Create the task, or return the one that its idempotency key names; with ``hint`` a worker is told by the commit."""
     try:
-        row = await conn.fetchrow(SQL.enqueue, *draft.arguments(org, actor))
+        row = await conn.fetchrow(SQL.enqueue_and_hint if hint else SQL.enqueue, *draft.arguments(org, actor))
     except asyncpg.PostgresError as error:
         raise translated(error, draft.queue) from error
     assert row is not None
@@ -166,9 +168,11 @@ async def _claim_keys(
     first: dict[tuple[str, str | None], int] = {}
     for handler, key, index in keyed:
         first.setdefault((handler, key), ids[index])
-    rows = await conn.fetch(
-        SQL.claim_keys, org_id, [name[0] for name in first], [name[1] for name in first], list(first.values())
-    )
-    for handler, key, task_id in rows:
-        first[handler, key] = task_id
+    handlers, keys = [name[0] for name in first], [name[1] for name in first]
+    won = {row[0] for row in await conn.fetch(SQL.insert_keys, org_id, handlers, keys, list(first.values()))}
+    known = [(handler, key, id) for (handler, key), id in first.items() if id not in won]
+    if known:
+        columns = [list(column) for column in zip(*known, strict=True)]
+        for handler, key, task_id in await conn.fetch(SQL.claim_keys, org_id, *columns):
+            first[handler, key] = task_id
     return {index: first[handler, key] for handler, key, index in keyed}

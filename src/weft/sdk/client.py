@@ -125,8 +125,9 @@ class Client:
         if connection is not None:
             return await self._enqueue_on(connection, draft)
         try:
+            hint = self._hints.is_quiet()
             async with self.database.acquire() as conn:
-                handle = await enqueue(conn, draft, self.settings.org, self.actor)
+                handle = await enqueue(conn, draft, self.settings.org, self.actor, hint=hint)
         except UnknownQueue:
             if declared is None:
                 raise UnknownQueue(draft.queue, await self._queue_ids(fresh=True)) from None
@@ -136,7 +137,7 @@ class Client:
                 delay=delay, max_attempts=max_attempts, retry=retry, timeout=timeout,
                 heartbeat_timeout=heartbeat_timeout, concurrency_key=concurrency_key,
             )  # fmt: skip
-        if handle.created:
+        if handle.created and not hint:
             self._hint([draft])
         return handle
 

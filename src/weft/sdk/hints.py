@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from typing import TYPE_CHECKING
 
 import asyncpg
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("weft.client")
 PAUSE = 0.001
+QUIET = 0.01
 
 
 class Hints:
@@ -31,6 +33,15 @@ class Hints:
         self._ids: set[int] = set()
         self._delayed = False
         self._sender: asyncio.Task[None] | None = None
+        self._asked_at = 0.0
+
+    def is_quiet(self) -> bool:
+        """Whether the last task was a while ago: then the hint may go with the commit, a round trip earlier.
+
+        NOTIFY inside a commit takes a lock that all commits share, so in a flood hints go after it.
+        """
+        asked_at, self._asked_at = self._asked_at, time.monotonic()
+        return self._asked_at - asked_at > QUIET
 
     def send(self, queue: str, org: str) -> None:
         """Tell a worker of the queue."""

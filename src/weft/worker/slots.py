@@ -47,6 +47,11 @@ class Slots:
                 held = await self._ask(lane.queue_id, need, used)
             lane.room = max(0, held - used)
 
+    def room(self, lanes: Sequence[Lane]) -> int:
+        """Return how many tasks could be taken from all queues together; a great number when one has no limit."""
+        rooms = [lane.room for lane in lanes]
+        return sum(rooms) if UNLIMITED not in rooms else 2**31
+
     async def give_back(self, lanes: Sequence[Lane], in_use: Mapping[int, int]) -> set[int]:
         """Keep only the slots that are in use; return the queues that have free ones now."""
         given: set[int] = set()

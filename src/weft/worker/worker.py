@@ -77,6 +77,7 @@ class Worker:
         self._is_lost = False
         self._is_saturated = False
         self._was_short = False
+        self._was_empty = False
         self._must_reconcile = False
         self._mismatches = 0
         self._passed_on_at = 0.0
@@ -424,8 +425,10 @@ class Worker:
         if not self._wake.is_set():
             self._changed.set()
             # Nothing more to take, or no room to take it: others may use the slots.
-            if self._slots.is_limited and (given := await self._slots.give_back(self._lanes, self._in_use())):
-                self._spawn(self._hint(given))
+            if self._slots.is_limited and (self._was_empty or not self._was_short):
+                given = await self._slots.give_back(self._lanes, self._in_use())
+                if given:
+                    self._spawn(self._hint(given))
         limit = self._marks.look_back_in(self._settings.worker_poll_interval.total_seconds())
         # Not wait_for: before Python 3.12 it swallows a cancellation that comes in the same turn as the event.
         with contextlib.suppress(TimeoutError):
@@ -454,6 +457,7 @@ class Worker:
             claims = await self._with_params(claims)
         self._unbegun = claims
         self._was_short = len(claims) < wanted
+        self._was_empty = len(claims) < min(wanted, self._slots.room(lanes))
         if self._was_short and self._is_saturated:
             # Say so first, then look once more: whoever enqueued before that found nobody to tell.
             self._is_saturated = self._was_short = False

@@ -34,14 +34,14 @@ begin
   return query select p.id, p.params from weft.task_params p where p.id = any (ids);
 end $$;
 
--- name: free_slots
--- Gives back slots of concurrency keys, `freed` per entry, and admits the tasks that waited for them; returns their queues.
--- With 0 it only admits, for when a limit was raised. Keys are locked in order, after tasks and before anything else.
-create function weft.free_slots(queues bigint[], keys text[], freed int default 1) returns bigint[] language plpgsql
+-- name: admit_waiting
+-- Gives back slots of concurrency keys, `freed` per entry, and chooses the tasks that get them: locked and counted, but
+-- still pending; the caller makes them ready or claims them. Keys are locked in order, after tasks.
+create function weft.admit_waiting(queues bigint[], keys text[], freed int) returns bigint[] language plpgsql
   set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off
   set enable_mergejoin = off set enable_bitmapscan = off set jit = off as $$
 declare
-  slot record; admitted bigint[]; woken bigint[] := '{}';
+  slot record; chosen bigint[]; admitted bigint[] := '{}';
 begin
   for slot in
     select s.queue_id, s.key, s.held, coalesce(s.max_running, q.max_running_per_key) as most, r.n
@@ -52,7 +52,7 @@ begin
     order by s.queue_id, s.key
     for update of s
   loop
-    select array_agg(w.id) into admitted from (
+    select array_agg(w.id) into chosen from (
       select t.id from weft.task t
       where t.state = 'pending' and t.reason = 'concurrency_key'
         and t.queue_id = slot.queue_id and t.concurrency_key = slot.key
@@ -60,15 +60,26 @@ begin
       limit case when slot.most is null then null else greatest(0, slot.most - slot.held + slot.n) end
       for update
     ) w;
-    update weft.key_slot set held = held - slot.n + coalesce(cardinality(admitted), 0)
-    where queue_id = slot.queue_id and key = slot.key;
-    if admitted is not null then
-      update weft.task set state = 'ready', reason = null where id = any (admitted);
-      woken := woken || slot.queue_id;
+    if slot.n <> coalesce(cardinality(chosen), 0) then
+      update weft.key_slot set held = held - slot.n + coalesce(cardinality(chosen), 0)
+      where queue_id = slot.queue_id and key = slot.key;
     end if;
+    admitted := admitted || coalesce(chosen, '{}');
   end loop;
-  return woken;
+  return admitted;
 end $$;
+
+-- name: free_slots
+-- Gives back slots of concurrency keys, `freed` per entry, and makes the tasks ready that waited for them; returns their
+-- queues. With 0 it only admits, for when a limit was raised.
+create function weft.free_slots(queues bigint[], keys text[], freed int default 1) returns bigint[]
+language sql volatile as $$
+  with woken as (
+    update weft.task t set state = 'ready', reason = null
+    where t.id = any (weft.admit_waiting(queues, keys, freed)) returning t.queue_id
+  )
+  select coalesce(array_agg(distinct queue_id), '{}') from woken
+$$;
 
 -- name: take_slots
 -- Asks for slots of concurrency keys for tasks that could be ready: those for which there is one become ready,
@@ -123,9 +134,21 @@ create function weft.finish_and_claim(
   set enable_mergejoin = off set enable_bitmapscan = off set enable_material = off set jit = off as $$
 #variable_conflict use_column
 declare
-  results json[]; ended bigint[]; freed_queues bigint[]; freed_keys text[]; next_ids bigint[]; next_counts int[]; keyed bigint[];
+  results json[]; ended bigint[]; freed_queues bigint[]; freed_keys text[]; next_ids bigint[]; next_counts int[]; keyed bigint[]; admitted bigint[];
   at timestamptz := weft.now(); got bigint[] := '{}'; more bigint[]; room int; shares int[]; open_queues bigint[];
 begin
+  if wanted > 0 then
+    -- A worker that was given up for lost gets nothing: the lock makes that exact against whoever marks it.
+    perform 1 from weft.worker w where w.id = me and w.state in ('active', 'idle') for share;
+    wanted := case when found then wanted else 0 end;
+    -- A room of -1 is a worker that knows of no limit: it gets nothing from a queue that has one, until it leased slots.
+    select coalesce(array_agg(q.id), '{}') into open_queues
+    from unnest(queues, rooms) as u (queue_id, room) join weft.queue q on q.id = u.queue_id
+    where q.paused_at is null and (q.max_running is null or u.room >= 0);
+    for i in 1 .. cardinality(rooms) loop
+      rooms[i] := case when rooms[i] < 0 then wanted else rooms[i] end;
+    end loop;
+  end if;
   if cardinality(ids) > 0 then
     -- No join: with statistics of an empty table it was planned the wrong way round and cost the square of the batch.
     -- `ids` are sorted, so width_bucket finds a task's place among them; local arrays are read in constant time.
@@ -168,7 +191,19 @@ begin
       end if;
     end if;
     if freed_keys is not null then
-      perform weft.free_slots(freed_queues, freed_keys);
+      admitted := weft.admit_waiting(freed_queues, freed_keys, 1);
+      if wanted > 0 and from_head and cardinality(queues) = 1 and cardinality(open_queues) = 1 then
+        -- Straight to running when it is their turn anyway: what is ready already comes first.
+        select coalesce(array_agg(c.id), '{}') into got from (
+          select t.id from weft.task t
+          where t.id = any (admitted) and t.queue_id = queues[1] and not exists (
+            select 1 from weft.task r where r.state = 'ready' and r.queue_id = queues[1]
+              and (r.rank, r.order_id, r.id) < (t.rank, t.order_id, t.id))
+          order by t.rank, t.order_id, t.id limit least(wanted, rooms[1])
+        ) c;
+        rooms[1] := rooms[1] - cardinality(got);
+      end if;
+      update weft.task t set state = 'ready', reason = null where t.id = any (admitted) and t.id <> all (got);
     end if;
 
     if coalesce(cardinality(ended), 0) < cardinality(ids) then
@@ -183,21 +218,7 @@ begin
     end if;
   end if;
 
-  -- A worker that was given up for lost gets nothing: the lock makes that exact against whoever marks it.
   if wanted > 0 then
-    perform 1 from weft.worker w where w.id = me and w.state in ('active', 'idle') for share;
-    if not found then
-      wanted := 0;
-    end if;
-  end if;
-  if wanted > 0 then
-    -- A room of -1 is a worker that knows of no limit: it gets nothing from a queue that has one, until it leased slots.
-    select coalesce(array_agg(q.id), '{}') into open_queues
-    from unnest(queues, rooms) as u (queue_id, room) join weft.queue q on q.id = u.queue_id
-    where q.paused_at is null and (q.max_running is null or u.room >= 0);
-    for i in 1 .. cardinality(rooms) loop
-      rooms[i] := case when rooms[i] < 0 then wanted else rooms[i] end;
-    end loop;
     shares := rooms;
     if cardinality(open_queues) > 1 then
       -- Several queues: look first, without locks, at how many of the best come from each, so that no row is locked
@@ -229,6 +250,7 @@ begin
         for update skip locked
       ) c;
       got := got || coalesce(more, '{}');
+      rooms[i] := rooms[i] - coalesce(cardinality(more), 0);
     end loop;
     -- Came up short above the marks: look once below them, for what is more urgent or was committed late.
     for i in 1 .. case when from_head then cardinality(queues) else 0 end loop
