@@ -56,7 +56,7 @@ def start() -> None:
 
 @app.command()
 def stop() -> None:
-    """Stop the embedded PostgreSQL; whatever is in the queue is there again at the next start."""
+    """Stop the embedded PostgreSQL. Whatever is in the queue is there again at the next start."""
     from weft.db import embedded
 
     was_running = asyncio.run(embedded.stop(_embedded_settings("stop")))
@@ -65,7 +65,7 @@ def stop() -> None:
 
 @app.command()
 def status(as_json: JsonFlag = False) -> None:
-    """Say whether the database runs, where, and how large it is; exit with 1 when it does not."""
+    """Say whether the database runs, where, how large it is. Exits with 1 when it does not run."""
     from weft.cli.output import print_facts, print_json
 
     settings = _settings()
@@ -119,7 +119,7 @@ async def _outside_facts(settings: Settings) -> dict[str, Any]:
 
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 def psql(ctx: typer.Context) -> None:
-    """Open psql on the database, started if need be; what follows is handed to psql: `weft db psql -c 'select 1'`."""
+    """Open psql on the database. What follows is handed to psql: `weft db psql -c 'select 1'`."""
     from weft.cli.addresses import split_password
     from weft.db import embedded
     from weft.db.embedded_programs import pg_bin
@@ -142,7 +142,7 @@ def psql(ctx: typer.Context) -> None:
 def url(
     show_password: Annotated[bool, typer.Option("--show-password", help="With the password, if it has one.")] = False,
 ) -> None:
-    """Print the address of the database; the embedded one is started if need be."""
+    """Print the address of the database. The embedded one is started if need be."""
     from weft.cli.addresses import split_password
     from weft.db import embedded
 
@@ -153,7 +153,7 @@ def url(
 
 @app.command()
 def backup(file: File) -> None:
-    """Write the whole database, as it is at one moment, to a file; work goes on meanwhile."""
+    """Write the whole database to a file, as it is at one moment. Work goes on meanwhile."""
     from weft.cli.output import size_text
     from weft.db import embedded_backup
 
@@ -163,7 +163,7 @@ def backup(file: File) -> None:
 
 @app.command()
 def restore(file: File) -> None:
-    """Replace the database by the one in a backup; stop the workers before."""
+    """Replace the database by the one in a backup. Stop the workers before."""
     from weft.db import embedded_backup
 
     asyncio.run(embedded_backup.restore(_embedded_settings("restore"), file))

@@ -27,7 +27,7 @@ def list_dead(queue: Queue = None, limit: Limit = 50, before: Before = None, as_
 
 @app.command()
 def replay(
-    task_ids: Annotated[list[str] | None, typer.Argument(metavar="[ID...]", help="Ids of dead letters.")] = None,
+    task_ids: Annotated[list[str] | None, typer.Argument(metavar="ID...", help="Ids of dead letters.")] = None,
     every: Annotated[bool, typer.Option("--all", help="All of them, or all of one queue.")] = False,
     queue: Queue = None,
     as_json: JsonFlag = False,
@@ -59,7 +59,7 @@ def purge(
     yes: YesFlag = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Remove dead letters for good; without --yes say how many that would be."""
+    """Remove dead letters for good. Without --yes it says how many that would be."""
     from weft.cli.output import print_json
 
     age = read_duration("older_than", older_than) or timedelta(0)

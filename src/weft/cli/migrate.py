@@ -28,9 +28,10 @@ class Action(StrEnum):
 
 @app.command()
 def migrate(
-    action: Annotated[Action, typer.Argument(help="What to do.")] = Action.UPGRADE,
+    action: Annotated[Action, typer.Argument(metavar="ACTION", help="What to do.")] = Action.UPGRADE,
     revision: Annotated[
-        str | None, typer.Argument(help="A revision, `head` or `base`; an upgrade goes to head by default.")
+        str | None,
+        typer.Argument(metavar="REVISION", help="A revision, `head` or `base`; an upgrade goes to head by default."),
     ] = None,
     sql: Annotated[bool, typer.Option("--sql", help="Print the SQL of an upgrade and change nothing.")] = False,
     yes: YesFlag = False,

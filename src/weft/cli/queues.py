@@ -23,7 +23,7 @@ _COLUMNS = ("QUEUE~", "READY>", "OLDEST", "RUNNING>", "SCHEDULED>", "PENDING>", 
 
 @app.command("list")
 def list_queues(as_json: JsonFlag = False) -> None:
-    """List queues with what waits in them; the rate is tasks ended per second over the last minute."""
+    """List queues with what waits in them. The rate is of tasks ended in the last minute."""
     from weft.cli.output import as_record, print_json, print_table
 
     found = call(lambda client: client.queues())
@@ -55,7 +55,7 @@ def _limits(info: QueueInfo) -> str:
 
 @app.command()
 def create(name: Name, as_json: JsonFlag = False) -> None:
-    """Make a queue; one that is there is left as it is."""
+    """Make a queue. One that is there is left as it is."""
     from weft.cli.output import print_json
 
     created = call(lambda client: client.create_queue(name))
@@ -88,7 +88,7 @@ def limit(
     key: Annotated[str | None, typer.Option(help="Limit this concurrency key only.")] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Set how many tasks of a queue run at once over all workers; without --max or --none show it."""
+    """Set how many tasks of a queue run at once, over all workers. Without --max or --none it is shown."""
     from weft.cli.output import as_record, print_json
     from weft.core.errors import InvalidInput
 

@@ -47,7 +47,7 @@ def list_tasks(
 
 @app.command()
 def show(task_id: TaskId, as_json: JsonFlag = False) -> None:
-    """Show all that is known of a task: its attempts with their errors, its params and its output."""
+    """Show a task with its params, its output and its attempts."""
     from weft.cli.output import as_record, print_json
     from weft.cli.task_output import print_task
 
@@ -61,7 +61,7 @@ def show(task_id: TaskId, as_json: JsonFlag = False) -> None:
 
 @app.command()
 def enqueue(
-    handler: Annotated[str, typer.Argument(help="The handler's name.")],
+    handler: Annotated[str, typer.Argument(metavar="HANDLER", help="The handler's name.")],
     params: Annotated[
         str | None, typer.Option(metavar="JSON|-|@FILE", help="A JSON object: the handler's arguments.")
     ] = None,
@@ -127,7 +127,7 @@ def cancel(
     reason: Annotated[str, typer.Option(help="Kept with the task.")] = "cancelled",
     as_json: JsonFlag = False,
 ) -> None:
-    """Cancel tasks that have not ended; a running attempt is told, and its outcome refused."""
+    """Cancel tasks that have not ended. A running attempt is told, and its outcome is refused."""
     call_each("cancelled", task_ids, lambda client, key: client.cancel(key, reason=reason), as_json=as_json)
 
 

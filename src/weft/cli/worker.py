@@ -46,7 +46,9 @@ def worker(
     ] = None,
     processes: Annotated[int, typer.Option(min=1, metavar="P", help="How many processes.")] = 1,
     fast: Annotated[bool, typer.Option("--fast", help="Notice a dead worker within 3 s instead of 15 s.")] = False,
-    log_level: Annotated[Level, typer.Option(help="What to write to the standard error.")] = Level.INFO,
+    log_level: Annotated[
+        Level, typer.Option(metavar="LEVEL", help="What to write to stderr: debug, info, warning, error.")
+    ] = Level.INFO,
     leash: Annotated[int | None, typer.Option(hidden=True)] = None,
 ) -> None:
     """Run tasks until SIGTERM or Ctrl-C.

@@ -51,24 +51,17 @@ def referenced_blob(text: str) -> str | None:
     return None
 
 
-def check_text(value: str, field: str, limit: int) -> str:
-    """Return ``value`` when it can be stored as a name of at most ``limit`` characters."""
-    if not isinstance(value, str):
-        raise InvalidInput(field, f"must be text, not {type(value).__name__}")
-    if not value:
-        raise InvalidInput(field, "must not be empty")
-    if len(value) > limit:
-        raise InvalidInput(field, f"has {len(value)} characters, and may have {limit}")
-    if (problem := _text_problem(value)) is not None:
-        raise InvalidInput(field, problem)
-    return value
+def size_of(text: str) -> int:
+    """Return how many bytes a text takes in UTF-8."""
+    return len(text) if text.isascii() else len(text.encode())
 
 
 def _refuse(value: object) -> Json:
     raise TypeError(type(value).__name__)
 
 
-def _text_problem(text: str) -> str | None:
+def text_problem(text: str) -> str | None:
+    """Return what keeps a text out of PostgreSQL, if anything."""
     if "\x00" in text:
         return "has a NUL character, which PostgreSQL cannot store"
     if not text.isascii():
@@ -89,7 +82,7 @@ def _explain(value: Json, field: str) -> None:
         if item is None or item is True or item is False:
             continue
         if isinstance(item, str):
-            if (problem := _text_problem(item)) is not None:
+            if (problem := text_problem(item)) is not None:
                 raise InvalidInput(path, problem)
         elif isinstance(item, int):
             if not _INT_MIN <= item <= _INT_MAX:
@@ -101,7 +94,7 @@ def _explain(value: Json, field: str) -> None:
             for key, entry in item.items():
                 if not isinstance(key, str):
                     raise InvalidInput(path, f"has the key {key!r}, and keys must be text")
-                if (problem := _text_problem(key)) is not None:
+                if (problem := text_problem(key)) is not None:
                     raise InvalidInput(path, f"has a key that {problem}")
                 stack.append((entry, f"{path}.{key}", depth + 1))
         elif isinstance(item, (list, tuple)):

@@ -71,7 +71,9 @@ class Database:
         self.through_pooler = settings.pooler == "transaction"
         # Without a direct way there is no LISTEN behind a pooler: polling is the truth anyway.
         self.listen_url = settings.listen_url if self.through_pooler else (settings.listen_url or url)
-        self._pool = Pool(self.connect, POOL_SIZE)
+        # No statement waits for ever: a connection may be dead in the network without anybody saying so.
+        limit = max(10.0, 1.5 * settings.lease_time.total_seconds())
+        self._pool = Pool(lambda: self.connect(command_timeout=limit), POOL_SIZE)
 
     @classmethod
     @asynccontextmanager
@@ -118,10 +120,9 @@ class Database:
     async def connect(self, url: str | None = None, **options: Any) -> Connection[asyncpg.Record]:
         """Open a connection of one's own, outside the pool."""
         target = url or self.url
+        chosen = {"timeout": CONNECT_TIMEOUT, **self._options(target == self.url), **options}
         try:
-            return await asyncpg.connect(
-                target, timeout=CONNECT_TIMEOUT, **{**self._options(target == self.url), **options}
-            )
+            return await asyncpg.connect(target, **chosen)
         except (*CONNECTION_ERRORS, TimeoutError) as problem:
             raise DatabaseUnavailable(redacted(target), str(problem) or type(problem).__name__) from problem
         except asyncpg.PostgresError as problem:
@@ -145,11 +146,11 @@ class Database:
                         yield conn
                 else:
                     yield conn
-            except asyncpg.ReadOnlySQLTransactionError:
-                # After a failover the old primary answers as a standby: every connection to it is worthless.
+            except CONNECTION_ERRORS as problem:
+                # The server is gone, or after a failover answers as a standby: its other connections are worthless too.
                 self._pool.expire()
                 conn.terminate()
-                raise
+                raise DatabaseUnavailable(redacted(self.url), str(problem) or type(problem).__name__) from problem
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[type_Connection]:
@@ -160,6 +161,19 @@ class Database:
             else:
                 async with conn.transaction():
                     yield conn
+
+    def expire(self) -> None:
+        """Give up all idle connections: what lies behind them may not be there any more."""
+        self._pool.expire()
+
+    async def read(self, look: Callable[[type_Connection], Awaitable[T]]) -> T:
+        """Run ``look``, which changes nothing, and once more when its connection turned out to be dead."""
+        try:
+            async with self.acquire() as conn:
+                return await look(conn)
+        except DatabaseUnavailable:
+            async with self.acquire() as conn:
+                return await look(conn)
 
     async def run(self, verb: Callable[[type_Connection], Awaitable[T]]) -> T:
         """Run ``verb`` in a transaction, again when PostgreSQL broke a deadlock or a conflict by ending it."""

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import asyncpg
 
 from weft.core.errors import InvalidInput, UnknownQueue
 from weft.core.ids import time_of
-from weft.core.json import check_text
 from weft.db.statements import Statements
 from weft.queue.model import TaskHandle
 
@@ -21,8 +20,6 @@ if TYPE_CHECKING:
 SQL = Statements("weft.queue", "sql/task.sql")
 INLINE_PARAMS = 256
 CHUNK = 10_000
-MAX_PRIORITY = 32767
-_LATEST = datetime(2090, 1, 1, tzinfo=UTC)
 _COLUMNS = (
     "id org_id queue_id order_id state rank max_attempts handler params due_at timeout heartbeat_timeout retry"
     " concurrency_key actor"
@@ -54,48 +51,10 @@ class Draft:
         )  # fmt: skip
 
 
-def check_priority(value: object) -> int:
-    """Return ``value`` when it is a priority."""
-    if type(value) is not int or not -MAX_PRIORITY <= value <= MAX_PRIORITY:
-        raise InvalidInput("priority", f"must be a whole number between -{MAX_PRIORITY} and {MAX_PRIORITY}")
-    return value
-
-
-def check_moment(value: object) -> datetime:
-    """Return ``value`` when it is a moment at which a task can be due."""
-    if not isinstance(value, datetime):
-        raise InvalidInput("run_at", f"must be a datetime, not {type(value).__name__}")
-    if value.tzinfo is None:
-        raise InvalidInput("run_at", "must have a time zone; write for example datetime.now(UTC)")
-    if value > _LATEST:
-        raise InvalidInput("run_at", "lies too far in the future")
-    return value
-
-
-def check_span(field: str, value: object, *, zero: bool = False) -> timedelta:
-    """Return ``value``, seconds or a timedelta, as a span of time."""
-    if isinstance(value, bool) or not isinstance(value, (int, float, timedelta)):
-        raise InvalidInput(field, f"must be a number of seconds or a timedelta, not {type(value).__name__}")
-    try:
-        span = value if isinstance(value, timedelta) else timedelta(seconds=value)
-    except (OverflowError, ValueError):
-        raise InvalidInput(field, "is not a span of time") from None
-    if span < timedelta(0) or (not zero and not span):
-        raise InvalidInput(field, "must not be negative" if zero else "must be above zero")
-    if span > timedelta(days=20_000):
-        raise InvalidInput(field, "is longer than 20,000 days")
-    return span
-
-
-def check_key(field: str, value: object) -> str:
-    """Return ``value`` when it can be an idempotency or concurrency key."""
-    return check_text(value, field, 500)  # type: ignore[arg-type]
-
-
 async def enqueue(
     conn: type_Connection, draft: Draft, org: str, actor: str | None, *, hint: bool = False
 ) -> TaskHandle:
-    """Create the task, or return the one that its idempotency key names; with ``hint`` a worker is told by the commit."""
+    """Create the task, or return the one that its key names; with ``hint`` a worker is told by the commit."""
     try:
         row = await conn.fetchrow(SQL.enqueue_and_hint if hint else SQL.enqueue, *draft.arguments(org, actor))
     except asyncpg.PostgresError as error:

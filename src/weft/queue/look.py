@@ -77,7 +77,7 @@ async def last_log(conn: type_Connection, task_id: int) -> str | None:
 
 
 async def ended_among(conn: type_Connection, task_ids: Sequence[int]) -> set[int]:
-    """Return those of the tasks that have ended."""
+    """Return those of the tasks that have ended, or do not exist any more."""
     return {row[0] for row in await conn.fetch(SQL.ended_among, list(task_ids))}
 
 

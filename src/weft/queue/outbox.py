@@ -64,6 +64,8 @@ async def drain(database: Database, worker_id: int, sinks: Mapping[str, Sink], l
     """Carry out at most ``limit`` due effects of the kinds that have a sink; return how many were tried."""
     if not sinks:
         return 0
+    # Only one drain runs in a worker: what is still in its hands was left behind by one that broke off.
+    await database.run(lambda conn: give_back(conn, worker_id))
     rows = await database.run(lambda conn: conn.fetch(SQL.claim, worker_id, sorted(sinks), limit))
     for row in sorted(rows, key=lambda row: row["id"]):
         effect = Effect(
@@ -77,6 +79,11 @@ async def drain(database: Database, worker_id: int, sinks: Mapping[str, Sink], l
             async with database.transaction() as conn:
                 await conn.execute(SQL.done, effect.id, worker_id)
     return len(rows)
+
+
+async def give_back(conn: type_Connection, worker_id: int) -> int:
+    """Give back what a worker took and did not finish; return how many."""
+    return len(await conn.fetch(SQL.give_back, worker_id))
 
 
 async def rescue(conn: type_Connection) -> int:

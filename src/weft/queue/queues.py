@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from weft.core.checks import check_key, check_name, check_number
 from weft.core.errors import InvalidInput, NotFound, UnknownQueue
-from weft.core.json import check_text
 from weft.core.states import TaskState
 from weft.db.statements import Statements
 
@@ -47,7 +47,7 @@ async def ids(conn: type_Connection, org_id: int) -> dict[str, int]:
 
 async def create(conn: type_Connection, org_id: int, name: str, actor: str | None) -> bool:
     """Make a queue; False when there is one of that name."""
-    check_text(name, "queue", 200)
+    check_name(name, "queue")
     if name.startswith("@"):
         raise InvalidInput("queue", "names that begin with @ are kept for the engine")
     return await conn.fetchval(SQL.create, org_id, name, actor) is not None
@@ -67,10 +67,10 @@ async def limit(
     conn: type_Connection, org_id: int, name: str, most: int | None, *, per_key: bool = False, key: str | None = None
 ) -> int:
     """Set how many tasks run at once in a queue, per concurrency key, or for one key; None lifts it."""
-    if most is not None and (type(most) is not int or not 0 < most < 2**31):
-        raise InvalidInput("max_running", "must be a whole number above zero; pause the queue to stop it")
+    if most is not None:
+        check_number(most, "max_running", 1, 2**31 - 1)
     if key is not None:
-        queue_id = await _change(conn, SQL.set_limit_of_key, org_id, name, check_text(key, "key", 500), most)
+        queue_id = await _change(conn, SQL.set_limit_of_key, org_id, name, check_key(key, "key"), most)
     elif per_key:
         queue_id = await _change(conn, SQL.set_limit_per_key, org_id, name, most)
     else:
@@ -130,7 +130,7 @@ async def list_queues(conn: type_Connection, org_id: int, name: str | None = Non
 
 
 async def _change(conn: type_Connection, statement: str, org_id: int, name: str, *values: object) -> int:
-    changed = await conn.fetchval(statement, org_id, name, *values)
+    changed = await conn.fetchval(statement, org_id, check_name(name, "queue"), *values)
     if changed is None:
         raise UnknownQueue(name, await ids(conn, org_id))
     return int(changed)

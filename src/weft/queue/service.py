@@ -38,6 +38,11 @@ class Service(ABC):
         if self._loop is None:
             self._loop = asyncio.create_task(self._run(), name=f"weft-{self.name}")
 
+    @property
+    def is_running(self) -> bool:
+        """Whether the loop was started and not stopped."""
+        return self._loop is not None
+
     def kick(self) -> None:
         """Let the loop look at once instead of after its rest."""
         self._kicked.set()

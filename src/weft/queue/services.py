@@ -77,8 +77,7 @@ class Rescuer(Service):
         if woken:
             async with self._database.acquire() as conn:
                 await queues.hint(conn, woken)
-        if lost:
-            await self._database.run(outbox.rescue)
+        count += await self._database.run(outbox.rescue)
         return count
 
 
@@ -97,6 +96,13 @@ class Drainer(Service):
     async def run_once(self) -> int:
         """Carry out one batch."""
         return await outbox.drain(self._database, self._worker_id, self._sinks)
+
+    async def stop(self) -> None:
+        """End the loop and give back what it had taken."""
+        was_running = self.is_running
+        await super().stop()
+        if was_running and self._sinks:
+            await self._database.run(lambda conn: outbox.give_back(conn, self._worker_id))
 
 
 class Pruner(Service):

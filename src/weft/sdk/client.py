@@ -9,30 +9,33 @@ from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Any, Self
 
+from weft.core.checks import (
+    MAX_ID,
+    check_id,
+    check_ids,
+    check_name,
+    check_number,
+    check_span,
+    check_text,
+    check_word,
+    check_words,
+)
 from weft.core.errors import InvalidInput, TaskFailed, UnknownQueue
-from weft.core.json import blob_reference, check_text, decode, encode, referenced_blob
+from weft.core.json import decode, referenced_blob
 from weft.core.settings import Settings
-from weft.core.states import TaskState
+from weft.core.states import OutboxState, TaskState, WorkerState
 from weft.db.blobs import BlobStore, open_blobs
 from weft.db.database import Database
 from weft.db.foreign import fetch_row
 from weft.db.machine import IdSource
 from weft.queue import look, operate, outbox, queues, workers
-from weft.queue.enqueue import (
-    CHUNK,
-    Draft,
-    check_key,
-    check_moment,
-    check_priority,
-    check_span,
-    enqueue,
-    enqueue_many,
-    translated,
-)
+from weft.queue.enqueue import CHUNK, Draft, enqueue, enqueue_many, translated
 from weft.queue.model import NewTask, Page, Task, TaskHandle
 from weft.queue.queues import QueueInfo
-from weft.queue.retry import DEFAULT_RETRY, MAX_ATTEMPTS, Retry
+from weft.queue.retry import Retry
 from weft.queue.workers import WorkerInfo
+from weft.sdk.drafts import draft as drafted
+from weft.sdk.drafts import moved_to_blobs
 from weft.sdk.hints import Hints
 from weft.sdk.waiting import Waiter
 from weft.worker.logs import log_dir, log_path
@@ -119,13 +122,12 @@ class Client:
             handler, params, queue, priority, idempotency_key, run_at, delay, max_attempts, retry, timeout,
             heartbeat_timeout, concurrency_key,
         )  # fmt: skip
-        draft = self._draft(new)
-        draft = await self._moved_to_blobs(draft)
+        draft = await moved_to_blobs(drafted(new, self.settings), self.settings, self.blobs)
         declared = draft.queue if isinstance(handler, Handler) and queue is None else None
         if connection is not None:
             return await self._enqueue_on(connection, draft)
         try:
-            hint = self._hints.is_quiet()
+            hint = self._hints.is_quiet() if self._database is not None else False
             async with self.database.acquire() as conn:
                 handle = await enqueue(conn, draft, self.settings.org, self.actor, hint=hint)
         except UnknownQueue:
@@ -158,10 +160,10 @@ class Client:
 
             await client.enqueue_many([weft.NewTask("resize", {"path": path}) for path in paths])
         """
-        drafts = [self._draft(task) for task in tasks]
+        drafts = [drafted(task, self.settings) for task in tasks]
         for index, draft in enumerate(drafts):
-            if len(draft.params) > self.settings.inline_limit:
-                drafts[index] = await self._moved_to_blobs(draft)
+            if len(draft.params) * 4 > self.settings.inline_limit:
+                drafts[index] = await moved_to_blobs(draft, self.settings, self.blobs)
         if not drafts:
             return []
         org_id = await self.org_id()
@@ -186,61 +188,6 @@ class Client:
         if any(draft.delay is not None or draft.run_at is not None for draft in drafts):
             self._hints.send_due()
 
-    def _draft(self, new: NewTask) -> Draft:
-        """Check every field of a new task and encode it; nothing is written when one is refused."""
-        known = (
-            new.handler
-            if isinstance(new.handler, Handler)
-            else REGISTRY.get(new.handler)
-            if isinstance(new.handler, str)
-            else None
-        )
-        if new.params is not None and not isinstance(new.params, dict):
-            raise InvalidInput(
-                "params", f"must be a dict whose keys are the handler's arguments, not {type(new.params).__name__}"
-            )
-        if new.delay is not None and new.run_at is not None:
-            raise InvalidInput("delay", "give either run_at or delay, not both")
-        retry = new.retry
-        if isinstance(retry, bool) or not (retry is None or isinstance(retry, (int, Retry))):
-            raise InvalidInput("retry", f"must be a weft.Retry or a number, not {type(retry).__name__}")
-        policy = (
-            Retry(max_attempts=retry + 1)
-            if isinstance(retry, int)
-            else retry or (known.retry if known else DEFAULT_RETRY)
-        )
-        attempts = new.max_attempts
-        if attempts is None:
-            default = self.settings.worker_max_attempts if policy is DEFAULT_RETRY else policy.max_attempts
-            attempts = default
-        elif type(attempts) is not int or not 1 <= attempts <= MAX_ATTEMPTS:
-            raise InvalidInput("max_attempts", f"must be a whole number between 1 and {MAX_ATTEMPTS}")
-        timeout = new.timeout if new.timeout is not None or known is None else known.timeout
-        beat = new.heartbeat_timeout if new.heartbeat_timeout is not None or known is None else known.heartbeat_timeout
-        queue = new.queue or (known.queue if known else "default")
-        return Draft(
-            handler=known.name if known else check_text(new.handler, "handler", 200),
-            params="{}" if not new.params else encode(new.params, "params"),
-            queue=queue if queue == "default" else check_text(queue, "queue", 200),
-            priority=0 if new.priority == 0 and new.priority is not False else check_priority(new.priority),
-            idempotency_key=None if new.idempotency_key is None else check_key("idempotency_key", new.idempotency_key),
-            run_at=None if new.run_at is None else check_moment(new.run_at),
-            delay=None if new.delay is None else check_span("delay", new.delay, zero=True),
-            max_attempts=attempts,
-            retry=None if policy is DEFAULT_RETRY else policy.to_json(),
-            timeout=None if timeout is None else check_span("timeout", timeout),
-            heartbeat_timeout=None if beat is None else check_span("heartbeat_timeout", beat),
-            concurrency_key=None if new.concurrency_key is None else check_key("concurrency_key", new.concurrency_key),
-        )
-
-    async def _moved_to_blobs(self, draft: Draft) -> Draft:
-        if len(draft.params) <= self.settings.inline_limit:
-            return draft
-        if len(draft.params) > self.settings.value_limit:
-            raise InvalidInput("params", f"has {len(draft.params)} bytes, and may have {self.settings.value_limit}")
-        digest = await self.blobs.put(draft.params.encode())
-        return replace(draft, params=blob_reference(digest, len(draft.params)))
-
     async def _value(self, text: str | None) -> Any:
         if text is None:
             return None
@@ -260,13 +207,15 @@ class Client:
                     raise UnknownQueue(name, self._queues)
         return self._queues
 
+    async def _queue_id(self, name: str | None) -> int | None:
+        return None if name is None else (await self._queue_ids(names={check_name(name, "queue")}))[name]
+
     # --- look ---
 
     async def get_task(self, task_id: int) -> Task:
         """Return one task with its attempts; raises `NotFound`."""
-        org_id = await self.org_id()
-        async with self.database.acquire() as conn:
-            task, params, output = await look.show(conn, org_id, _id(task_id))
+        task_id, org_id = check_id(task_id), await self.org_id()
+        task, params, output = await self.database.read(lambda conn: look.show(conn, org_id, task_id))
         return replace(task, params=await self._value(params), output=await self._value(output))
 
     async def list_tasks(
@@ -277,14 +226,16 @@ class Client:
 
         ``state="failed"`` covers failed and dead.
         """
-        if not 1 <= limit <= 1000:
-            raise InvalidInput("limit", "must lie between 1 and 1000")
-        org_id = await self.org_id()
-        queue_id = None if queue is None else (await self._queue_ids(names={queue}))[queue]
-        async with self.database.acquire() as conn:
-            return await look.list_tasks(
-                conn, org_id, before=before, queue_id=queue_id, handler=handler, states=_states(state), limit=limit
+        check_number(limit, "limit", 1, 1000)
+        states = _states(state)
+        below = None if before is None else check_number(before, "before", 0, MAX_ID)
+        name = None if handler is None else check_name(handler, "handler")
+        org_id, queue_id = await self.org_id(), await self._queue_id(queue)
+        return await self.database.read(
+            lambda conn: look.list_tasks(
+                conn, org_id, before=below, queue_id=queue_id, handler=name, states=states, limit=limit
             )
+        )
 
     async def dead_letters(self, *, queue: str | None = None, before: int | None = None, limit: int = 50) -> Page:
         """Return a page of tasks that ended failed or dead, newest first."""
@@ -296,7 +247,9 @@ class Client:
         Raises `WaitTimeout` after ``timeout`` seconds, `TaskFailed` when it ended without success. All waits of a
         client share one poll.
         """
-        task_id = _id(task_id)
+        task_id = check_id(task_id)
+        if timeout is not None:
+            timeout = check_span(timeout, "timeout", zero=True).total_seconds()
         task = await self.get_task(task_id)
         if not task.state.is_final:
             await self._waiter.wait(task_id, timeout)
@@ -314,8 +267,9 @@ class Client:
 
     async def cancel(self, task_id: int, *, reason: str = "cancelled") -> None:
         """Cancel a task that has not ended; a running attempt is told, and whatever it writes is refused."""
-        org_id, task_id = await self.org_id(), _id(task_id)
+        task_id = check_id(task_id)
         check_text(reason, "reason", 500)
+        org_id = await self.org_id()
 
         async def write(conn: Any) -> None:
             if not await operate.cancel(conn, org_id, [task_id], reason, self.actor):
@@ -325,7 +279,7 @@ class Client:
 
     async def replay(self, task_id: int) -> None:
         """Send a failed, dead or cancelled task round again, with its attempts kept and counted anew."""
-        org_id, task_id = await self.org_id(), _id(task_id)
+        task_id, org_id = check_id(task_id), await self.org_id()
 
         async def write(conn: Any) -> int:
             landed = await operate.replay(conn, org_id, [task_id], self.actor)
@@ -362,11 +316,12 @@ class Client:
     ) -> int:
         """Remove dead letters for good; return how many."""
         org_id = await self.org_id()
-        age = check_span("older_than", older_than, zero=True)
-        queue_id = None if queue is None else (await self._queue_ids(names={queue}))[queue]
+        age = check_span(older_than, "older_than", zero=True)
+        queue_id = await self._queue_id(queue)
+        chosen = None if ids is None else check_ids(ids)
         count = 0
         while True:
-            gone = await self.database.run(lambda conn: operate.purge(conn, org_id, age, queue_id, ids, 1000))
+            gone = await self.database.run(lambda conn: operate.purge(conn, org_id, age, queue_id, chosen, 1000))
             count += gone
             if gone < 1000:
                 return count
@@ -374,8 +329,8 @@ class Client:
     async def count_dead(self, *, older_than: float | timedelta = 0, queue: str | None = None) -> int:
         """Return how many dead letters `purge` would remove."""
         org_id = await self.org_id()
-        age = check_span("older_than", older_than, zero=True)
-        queue_id = None if queue is None else (await self._queue_ids(names={queue}))[queue]
+        age = check_span(older_than, "older_than", zero=True)
+        queue_id = await self._queue_id(queue)
         async with self.database.acquire() as conn:
             return await operate.count_purgeable(conn, org_id, age, queue_id)
 
@@ -384,7 +339,7 @@ class Client:
 
         It is read from the folder of logs, or from the copy in the blob storage when there is no such file here.
         """
-        await self._require_exists(_id(task_id))
+        await self._require_exists(check_id(task_id))
         path = log_path(log_dir(self.settings), task_id)
         if path.is_file():
             with path.open("rb") as file:
@@ -399,8 +354,7 @@ class Client:
     async def queues(self) -> list[QueueInfo]:
         """Return all queues with depth, age of the oldest task, rate and limits."""
         org_id = await self.org_id()
-        async with self.database.acquire() as conn:
-            return await queues.list_queues(conn, org_id)
+        return await self.database.read(lambda conn: queues.list_queues(conn, org_id))
 
     async def create_queue(self, name: str) -> bool:
         """Make a queue; False when there is one of that name."""
@@ -434,9 +388,9 @@ class Client:
 
     async def workers(self, *, state: str | None = None) -> list[WorkerInfo]:
         """Return the workers, newest first."""
+        states = None if state is None else [str(check_word(state, "state", WorkerState))]
         org_id = await self.org_id()
-        async with self.database.acquire() as conn:
-            return await workers.list_workers(conn, org_id, None if state is None else [state])
+        return await self.database.read(lambda conn: workers.list_workers(conn, org_id, states))
 
     # --- outbox ---
 
@@ -444,40 +398,27 @@ class Client:
         self, *, state: str | None = None, kind: str | None = None, before: int | None = None, limit: int = 50
     ) -> list[outbox.OutboxRow]:
         """Return effects of the outbox, newest first."""
+        check_number(limit, "limit", 1, 1000)
+        word = None if state is None else str(check_word(state, "state", OutboxState))
+        name = None if kind is None else check_name(kind, "kind")
+        below = None if before is None else check_number(before, "before", 0, MAX_ID)
         org_id = await self.org_id()
-        async with self.database.acquire() as conn:
-            return await outbox.list_rows(conn, org_id, state=state, kind=kind, before=before, limit=limit)
+        return await self.database.read(
+            lambda conn: outbox.list_rows(conn, org_id, state=word, kind=name, before=below, limit=limit)
+        )
 
     async def replay_outbox(self, ids: Sequence[int] | None = None) -> int:
         """Send failed effects round again; return how many."""
         org_id = await self.org_id()
-        chosen = None if ids is None else list(ids)
+        chosen = None if ids is None else check_ids(ids)
         return await self.database.run(lambda conn: outbox.replay(conn, org_id, chosen))
 
 
 def _states(state: str | Iterable[str] | None) -> frozenset[TaskState]:
     if state is None:
         return frozenset()
-    names = [state] if isinstance(state, str) else list(state)
-    found = set()
-    for name in names:
-        try:
-            found.add(TaskState(name))
-        except ValueError:
-            raise InvalidInput("state", f"{name!r} is not one of {', '.join(TaskState)}") from None
-    if TaskState.FAILED in found:
-        found.add(TaskState.DEAD)
-    return frozenset(found)
-
-
-def _id(value: object) -> int:
-    try:
-        number = int(value)  # type: ignore[call-overload]
-    except (TypeError, ValueError):
-        raise InvalidInput("id", f"{value!r} is not an id") from None
-    if not 0 < number < 2**63:
-        raise InvalidInput("id", f"{value!r} is not an id")
-    return int(number)
+    found = check_words(state, "state", TaskState)
+    return found | {TaskState.DEAD} if TaskState.FAILED in found else found
 
 
 def _user() -> str:

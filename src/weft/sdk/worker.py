@@ -46,13 +46,13 @@ class Worker:
 
     async def run(self) -> None:
         """Work until `stop` is called."""
-        if self._worker is None:
+        if self._worker is None or self._worker.has_stopped:
             await self.start()
         await self.process.wait()
 
     async def run_until_idle(self) -> None:
         """Work until nothing is ready or running in these queues, then stop; what is scheduled for later stays."""
-        if self._worker is None:
+        if self._worker is None or self._worker.has_stopped:
             await self.start()
         try:
             await self.process.wait_until_idle()

@@ -13,7 +13,7 @@ from datetime import timedelta
 from typing import Any
 
 from weft.core.errors import InvalidInput
-from weft.core.json import BLOB_MARK, blob_reference, referenced_blob
+from weft.core.json import BLOB_MARK, blob_reference, referenced_blob, size_of
 from weft.core.settings import Settings
 from weft.core.signals import NonRetryable, Snooze
 from weft.db.blobs import BlobStore
@@ -27,6 +27,7 @@ from weft.worker.registry import AnyHandler
 logger = logging.getLogger("weft.worker")
 Outcome = Completed | Postponed | Ended
 MISSING_PARAMS = "missing"
+CANCEL_GRACE = 1.0
 
 
 class TimedOut(Exception):
@@ -101,9 +102,9 @@ class Attempt:
             self.log.write(text)
 
     def is_overdue(self, now: float) -> bool:
-        """Whether an attempt without a timeout of its own has run for longer than the worker allows."""
-        limit = self.env.settings.worker_task_timeout
-        return self.claim.timeout is None and now - self.started > limit.total_seconds()
+        """Whether the attempt has run for longer than its timeout, or the worker's."""
+        limit = self.claim.timeout or self.env.settings.worker_task_timeout
+        return now - self.started > limit.total_seconds()
 
     def _beat(self) -> None:
         self.env.beat(self.claim)
@@ -118,10 +119,32 @@ class Attempt:
                 # A task that is cancelled before its first step never runs, so its end is heard of only here.
                 self.task.add_done_callback(self._never_ran)
                 self.task.cancel()
+                self.task.get_loop().call_later(CANCEL_GRACE, self._give_up)
 
     def _never_ran(self, task: asyncio.Task[None]) -> None:
         if task.cancelled():
-            self.env.on_end(self, self._failed(self._timeout_error(), "timeout") if self._ending == "timeout" else None)
+            self._over(self._outcome_of_ending())
+
+    def _give_up(self) -> None:
+        """The handler swallowed its cancellation: it goes on, but what it does counts no more."""
+        if not self.is_over and self.task is not None and not self.task.done():
+            logger.warning(
+                "task %s (%s) ignores its cancellation and is left behind", self.claim.id, self.claim.handler
+            )
+            self._over(self._outcome_of_ending())
+            self.task.cancel()
+
+    def _outcome_of_ending(self) -> Outcome | None:
+        return self._failed(self._timeout_error(), "timeout") if self._ending == "timeout" else None
+
+    def _over(self, outcome: Outcome | None) -> None:
+        """Tell the one outcome; whatever comes later is not heard."""
+        if self.is_over:
+            return
+        self.is_over = True
+        if self._log is not None:
+            self._log.close()
+        self.env.on_end(self, outcome)
 
     async def run(self) -> None:
         """Run the handler and tell the outcome; None says that the attempt is no longer ours."""
@@ -148,10 +171,7 @@ class Attempt:
             outcome = self._failed(self._timeout_error(), "timeout")
         except BaseException as problem:  # noqa: BLE001  the boundary to user code: recorded with the attempt
             outcome = self._from_exception(problem)
-        self.is_over = True
-        if self._log is not None:
-            self._log.close()
-        self.env.on_end(self, outcome)
+        self._over(outcome)
 
     async def _call(self, params: str) -> Any:
         handler = self.handler
@@ -199,22 +219,22 @@ class Attempt:
 
     async def _written(self, text: str) -> str:
         """Return the output as it stands in the database: itself, or a reference when it is large."""
-        if len(text) <= self.env.settings.inline_limit:
+        if size_of(text) <= self.env.settings.inline_limit:
             return text
         self._check_size(text)
-        return blob_reference(await self.env.blobs.put(text.encode()), len(text))
+        return blob_reference(await self.env.blobs.put(text.encode()), size_of(text))
 
     def _write_now(self, output: Any) -> str:
         """The same for `Context.complete_in`, which may be called where nothing can be awaited."""
         text = self.handler.arguments.write(output)
-        if len(text) <= self.env.settings.inline_limit:
+        if size_of(text) <= self.env.settings.inline_limit:
             return text
         self._check_size(text)
-        return blob_reference(self.env.blobs.put_now(text.encode()), len(text))
+        return blob_reference(self.env.blobs.put_now(text.encode()), size_of(text))
 
     def _check_size(self, text: str) -> None:
-        if len(text) > self.env.settings.value_limit:
-            raise InvalidInput("output", f"has {len(text)} bytes, and may have {self.env.settings.value_limit}")
+        if size_of(text) > self.env.settings.value_limit:
+            raise InvalidInput("output", f"has {size_of(text)} bytes, and may have {self.env.settings.value_limit}")
 
     async def _run_in_thread(self, arguments: dict[str, Any]) -> Any:
         """Run the function in a thread of its own; one that cannot be ended is left behind, reported and fenced."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import sys
 import threading
 import time
@@ -19,29 +20,32 @@ from weft.queue import workers
 from weft.queue.workers import Pulse
 
 logger = logging.getLogger("weft.worker")
+EXIT_BLOCKED = 70
+_LONG = 5.0
 
 
 class Heart:
     """Extends the lease of a worker at a steady beat and tells the worker what came back.
 
-    It vouches only for an event loop that turns: after ``patience`` without a turn it stops, and the worker's tasks
-    go to others.
+    It vouches only for an event loop that turns. When an attempt on a loop that does not is overdue, nothing in this
+    process can end it any more: the process itself ends, and its tasks go to others.
     """
 
     def __init__(
-        self, database: Database, worker_id: int, *, interval: timedelta, lease: timedelta, patience: timedelta,
+        self, database: Database, worker_id: int, *, interval: timedelta, lease: timedelta,
         on_pulse: Callable[[Pulse | None], None], counters: Callable[[], tuple[bool, int, int]],
+        overdue: Callable[[float], str | None],
     ) -> None:  # fmt: skip
         self._database = database
         self._worker_id = worker_id
         self._interval = interval.total_seconds()
         self._lease = lease
-        self._patience = patience.total_seconds()
+        self._overdue = overdue
         self._on_pulse = on_pulse
         self._counters = counters
         self._loop = asyncio.get_running_loop()
         self._main_thread = threading.get_ident()
-        self._turned_at = time.monotonic()
+        self._asked_at: float | None = None
         self.sent = (0, 0)
         self._stopping = threading.Event()
         self._thread_loop: asyncio.AbstractEventLoop | None = None
@@ -86,20 +90,12 @@ class Heart:
             if self._stopping.is_set():
                 break
             next_beat = max(time.monotonic(), next_beat + self._interval)
-            stuck = time.monotonic() - self._turned_at
-            with contextlib.suppress(RuntimeError):
-                self._loop.call_soon_threadsafe(self._turn)
-            if stuck > max(2 * self._interval, 5.0) and not warned:
-                logger.warning("the event loop has been blocked for %.0f s, at:\n%s", stuck, self._where())
-            warned = stuck > max(2 * self._interval, 5.0)
-            if stuck > self._patience:
-                logger.error("the event loop is blocked for good: no more heartbeats, others will take the tasks")
-                continue
+            warned = self._watch(warned)
             busy, completed, failed = self._counters()
             sent_completed, sent_failed = self.sent
             try:
                 if conn is None or conn.is_closed():
-                    conn = await self._database.connect()
+                    conn = await self._database.connect(timeout=self._lease.total_seconds() / 2)
                 pulse = await asyncio.wait_for(
                     self._send(conn, busy, completed - sent_completed, failed - sent_failed),
                     self._lease.total_seconds() / 2,
@@ -132,8 +128,27 @@ class Heart:
                 return await beat()
         return await beat()
 
+    def _watch(self, warned: bool) -> bool:
+        """Ask the event loop for a turn; return whether it has owed one for long."""
+        now = time.monotonic()
+        if self._asked_at is None:
+            self._asked_at = now
+            with contextlib.suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._turn)
+            return False
+        blocked = now - self._asked_at
+        if blocked > _LONG and not warned:
+            logger.warning("the event loop has been blocked for %.0f s, at:\n%s", blocked, self._where())
+        if blocked > _LONG and (task := self._overdue(now - max(_LONG, 3 * self._interval))) is not None:
+            logger.critical(
+                "task %s blocks the event loop past its timeout; this process ends, at:\n%s", task, self._where()
+            )
+            logging.shutdown()
+            os._exit(EXIT_BLOCKED)
+        return blocked > _LONG
+
     def _turn(self) -> None:
-        self._turned_at = time.monotonic()
+        self._asked_at = None
 
     def _where(self) -> str:
         frame = sys._current_frames().get(self._main_thread)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import codecs
 import contextlib
 import os
 import secrets
@@ -95,17 +96,18 @@ class Child:
         """Copy what the task prints to its log, up to the marker or the end."""
         assert self._process.stdout is not None
         held = b""
+        decoder = codecs.getincrementaldecoder("utf-8")("replace")
         while True:
             piece = await self._process.stdout.read(65536)
             held += piece
             end = held.find(self._marker)
             if end >= 0 or not piece:
-                log.write(held[: end if end >= 0 else None].decode("utf-8", "replace"))
+                log.write(decoder.decode(held[: end if end >= 0 else None], final=True))
                 return
             # The marker may be cut by the end of a piece: keep as much as could be its beginning.
             safe = len(held) - len(self._marker)
             if safe > 0:
-                log.write(held[:safe].decode("utf-8", "replace"))
+                log.write(decoder.decode(held[:safe]))
                 held = held[safe:]
 
     async def kill(self) -> None:

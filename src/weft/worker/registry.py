@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
+from weft.core.checks import check_name, check_span
 from weft.core.errors import InvalidInput, did_you_mean
-from weft.core.json import check_text
-from weft.queue.enqueue import check_span
-from weft.queue.retry import DEFAULT_RETRY, Retry
+from weft.queue.retry import DEFAULT_RETRY, MAX_ATTEMPTS, Retry
 from weft.worker.arguments import Arguments
 
 P = ParamSpec("P")
@@ -111,20 +110,29 @@ class Registry:
             raise InvalidInput("executor", f"{function.__qualname__} is not async: use thread or process")
         if chosen == "thread" and is_async:
             raise InvalidInput("executor", f"{function.__qualname__} is async: use async or process")
-        policy = Retry(max_attempts=retry + 1) if isinstance(retry, int) else retry or DEFAULT_RETRY
+        policy = DEFAULT_RETRY if retry is None else retry_policy(retry)
         return self.add(
             Handler(
-                name=check_text(name or f"{function.__module__}.{function.__qualname__}", "name", 200),
+                name=check_name(f"{function.__module__}.{function.__qualname__}" if name is None else name, "name"),
                 function=function,
-                queue=check_text(queue, "queue", 200),
+                queue=check_name(queue, "queue"),
                 retry=policy,
-                timeout=None if timeout is None else check_span("timeout", timeout),
+                timeout=None if timeout is None else check_span(timeout, "timeout"),
                 heartbeat_timeout=None
                 if heartbeat_timeout is None
-                else check_span("heartbeat_timeout", heartbeat_timeout),
+                else check_span(heartbeat_timeout, "heartbeat_timeout"),
                 executor=chosen,
             )
         )
+
+
+def retry_policy(retry: object) -> Retry:
+    """Return a policy: itself, or the default one with so many attempts after the first."""
+    if isinstance(retry, Retry):
+        return retry
+    if type(retry) is not int or not 0 <= retry < MAX_ATTEMPTS:
+        raise InvalidInput("retry", f"must be a weft.Retry or a number of further attempts, not {retry!r}")
+    return Retry(max_attempts=retry + 1)
 
 
 def _place(function: Callable[..., Any]) -> tuple[str, str]:

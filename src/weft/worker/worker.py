@@ -6,16 +6,15 @@ import asyncio
 import contextlib
 import logging
 import os
+import random
 import socket
 import sys
 import time
-from collections import Counter
 from collections.abc import Coroutine, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
 import asyncpg
-import orjson
 
 from weft.core.errors import WeftError
 from weft.core.settings import Settings
@@ -25,9 +24,11 @@ from weft.queue import look, outbox, queues, upkeep, work, workers
 from weft.queue.services import Upkeep
 from weft.queue.work import Claim, Completed, Ended, Lane, Postponed
 from weft.queue.workers import Pulse
+from weft.worker import unsuccessful
 from weft.worker.attempt import MISSING_PARAMS, Attempt, Environment, Outcome
 from weft.worker.context import describe_error
 from weft.worker.heart import Heart
+from weft.worker.holdings import Holdings
 from weft.worker.line import Line
 from weft.worker.logs import Capture, LogSweeper, log_dir
 from weft.worker.marks import Marks
@@ -37,9 +38,9 @@ from weft.worker.slots import Slots
 
 logger = logging.getLogger("weft.worker")
 BATCH = 500
-DECLINE_DELAY = timedelta(seconds=2)
 _PASS_ON_PAUSE = 0.05
 _MISMATCHES = 3
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 1.0
 
 
 class Worker:
@@ -66,10 +67,7 @@ class Worker:
         self.completed = 0
         self.failed = 0
         self.fenced = 0
-        self._running: dict[int, Attempt] = {}
-        self._unbegun: list[Claim] = []
-        self._completed: list[Completed] = []
-        self._unsuccessful: list[Postponed | Ended] = []
+        self._held = Holdings()
         self._lanes: list[Lane] = []
         self._wake = asyncio.Event()
         self._changed = asyncio.Event()
@@ -82,6 +80,7 @@ class Worker:
         self._mismatches = 0
         self._passed_on_at = 0.0
         self._background: set[asyncio.Task[Any]] = set()
+        self._must_end: set[asyncio.Task[Any]] = set()
         self._main: asyncio.Task[None] | None = None
 
     # --- life ---
@@ -126,13 +125,18 @@ class Worker:
         )
         self._heart = Heart(
             self._database, self.id, interval=settings.heartbeat_interval, lease=settings.lease_time,
-            patience=settings.worker_task_timeout, on_pulse=self._feel, counters=self._counters,
+            on_pulse=self._feel, counters=self._counters, overdue=self._held.overdue,
         )  # fmt: skip
         self._upkeep = Upkeep(self._database, settings, self.id, self._sinks, self._heart.has_settled)
         await self._slots.refresh(self._lanes)
         await self._line.open()
         self._heart.start()
         self._wake.set()
+
+    @property
+    def has_stopped(self) -> bool:
+        """Whether it was started and does not work any more."""
+        return self._main is not None and self._main.done()
 
     async def wait(self) -> None:
         """Return when the worker has stopped; raises what ended it."""
@@ -142,12 +146,12 @@ class Worker:
 
     async def wait_until_idle(self) -> None:
         """Return when nothing runs and the last claim, which looked everywhere, came up empty."""
-        while self._running or self._completed or self._unsuccessful or not self._found_nothing:
+        while not (self._held.is_empty and self._found_nothing):
             await self._change()
 
     @property
     def _found_nothing(self) -> bool:
-        return self._was_short and self._marks.has_looked_back and not self._unbegun
+        return self._was_short and self._marks.has_looked_back
 
     async def _change(self) -> None:
         self._changed.clear()
@@ -163,7 +167,7 @@ class Worker:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(limit):
                 await self._drained()
-        for attempt in list(self._running.values()):
+        for attempt in list(self._held.running.values()):
             attempt.end("stopped")
         self._main.cancel()
         await asyncio.gather(self._main, return_exceptions=True)
@@ -173,17 +177,19 @@ class Worker:
         Capture.stop()
 
     async def _drained(self) -> None:
-        while self._running or self._completed or self._unsuccessful or self._unbegun:
+        while not self._held.is_empty:
             await self._change()
 
     async def _leave(self) -> None:
         """End the services and the heart, and give everything back that is still held."""
         await self._upkeep.stop()
         await self._heart.stop()
-        ending = [attempt.task for attempt in self._running.values() if attempt.task is not None]
-        if ending or self._background:
-            await asyncio.wait([*ending, *self._background], timeout=5)
-        self._unbegun, self._running = [], {}
+        ending = [attempt.task for attempt in self._held.running.values() if attempt.task is not None]
+        if ending or self._must_end:
+            await asyncio.wait([*ending, *self._must_end], timeout=5)
+        for task in self._background:
+            task.cancel()
+        self._held.clear()
         with contextlib.suppress(*CONNECTION_ERRORS, WeftError, asyncpg.PostgresError, TimeoutError):
             async with self._database.transaction() as conn:
                 # First nothing more can be claimed in our name, then what we hold goes back, heard of or not.
@@ -203,7 +209,7 @@ class Worker:
         verb, *rest = message.split(" ")
         match verb:
             case "cancel":
-                attempt = self._running.get(int(rest[0]))
+                attempt = self._held.running.get(int(rest[0]))
                 if attempt is not None and attempt.claim.attempt == int(rest[1]):
                     self._drop(attempt, "cancelled")
             case "due":
@@ -211,7 +217,7 @@ class Worker:
             case "offline":
                 logger.warning("%s", message)
             case _:
-                if len(self._running) + len(self._unbegun) >= self._concurrency:
+                if len(self._held) >= self._concurrency:
                     self._spawn(self._pass_on())
                 self._wake.set()
 
@@ -234,11 +240,11 @@ class Worker:
             self._wake.set()
             return
         now = time.monotonic()
-        for attempt in list(self._running.values()):
-            if attempt.is_overdue(now):
+        for attempt in list(self._held.running.values()):
+            if attempt.claim.timeout is None and attempt.is_overdue(now):
                 attempt.end("timeout")
         # The counts are taken at different moments, so they differ often; when they never agree, something was lost.
-        self._mismatches = 0 if pulse.held == len(self._running) + len(self._unbegun) else self._mismatches + 1
+        self._mismatches = 0 if pulse.held == len(self._held) else self._mismatches + 1
         if self._mismatches >= _MISMATCHES:
             self._mismatches = 0
             self._must_reconcile = True
@@ -251,15 +257,8 @@ class Worker:
         await self._slots.refresh(self._lanes)
         self._wake.set()
 
-    def _in_use(self, settling: Sequence[Completed] = ()) -> Counter[int]:
-        """How many tasks of each queue this worker holds, those about to be settled not counted."""
-        count = Counter(attempt.claim.queue_id for attempt in self._running.values())
-        count.subtract(self._running[o.id].claim.queue_id for o in settling if o.id in self._running)
-        count.update(claim.queue_id for claim in self._unbegun)
-        return count
-
     def _counters(self) -> tuple[bool, int, int]:
-        return bool(self._running), self.completed, self.failed
+        return bool(self._held.running), self.completed, self.failed
 
     def _beat(self, claim: Claim) -> None:
         """A handler's own heartbeat; comes from any thread."""
@@ -269,13 +268,17 @@ class Worker:
     async def _extend(self, claim: Claim) -> None:
         async with self._database.transaction() as conn:
             landed = await work.extend_expiry(conn, self.id, claim)
-        attempt = self._running.get(claim.id)
+        attempt = self._held.running.get(claim.id)
         if not landed and attempt is not None and attempt.claim.attempt == claim.attempt:
             self._drop(attempt, "lost")
 
-    def _spawn(self, job: Coroutine[Any, Any, Any]) -> None:
+    def _spawn(self, job: Coroutine[Any, Any, Any], *, must_end: bool = False) -> None:
+        """Let something run beside the loop; when the worker stops it is awaited if it ``must_end``, else dropped."""
         task = asyncio.ensure_future(job)
         self._background.add(task)
+        if must_end:
+            self._must_end.add(task)
+            task.add_done_callback(self._must_end.discard)
         task.add_done_callback(self._spawned)
 
     def _spawned(self, task: asyncio.Task[Any]) -> None:
@@ -286,7 +289,9 @@ class Worker:
     # --- attempts ---
 
     def _begin_all(self) -> None:
-        claims, self._unbegun = self._unbegun, []
+        if self._is_stopping:
+            return
+        claims, self._held.unbegun = self._held.unbegun, []
         for claim in claims:
             self._begin(claim)
 
@@ -296,7 +301,7 @@ class Worker:
             self._spawn(self._decline(claim))
             return
         attempt = Attempt(self._env, claim, handler)
-        self._running[claim.id] = attempt
+        self._held.running[claim.id] = attempt
         attempt.task = self._loop.create_task(attempt.run())
         if claim.timeout is not None:
             attempt.timer = self._loop.call_later(claim.timeout.total_seconds(), attempt.end, "timeout")
@@ -305,17 +310,14 @@ class Worker:
         if attempt.timer is not None:
             attempt.timer.cancel()
         if attempt.has_log and self._settings.log_upload:
-            self._spawn(self._upload_log(attempt))
-        if self._running.get(attempt.claim.id) is not attempt:
+            self._spawn(self._upload_log(attempt), must_end=True)
+        if self._held.running.get(attempt.claim.id) is not attempt:
             return
-        if outcome is None:
+        if outcome is not None:
+            self._held.note(outcome)
+        elif not self._is_stopping:
             # While stopping it is kept, to be handed back.
-            if not self._is_stopping:
-                del self._running[attempt.claim.id]
-        elif isinstance(outcome, Completed):
-            self._completed.append(outcome)
-        else:
-            self._unsuccessful.append(outcome)
+            del self._held.running[attempt.claim.id]
         self._wake.set()
 
     async def _upload_log(self, attempt: Attempt) -> None:
@@ -326,32 +328,24 @@ class Worker:
 
     def _drop(self, attempt: Attempt, why: str) -> None:
         """End an attempt that is no longer ours; nothing is written."""
-        self._running.pop(attempt.claim.id, None)
-        self._completed = [outcome for outcome in self._completed if outcome.id != attempt.claim.id]
+        self._held.drop(attempt)
         attempt.end(why)
         self.fenced += 1
         self._changed.set()
         self._wake.set()
 
     async def _decline(self, claim: Claim) -> None:
-        """The handler is unknown here: leave the task to others, or fail it when nobody has known it for long."""
-        patience = self._settings.no_handler_timeout
-        async with self._database.transaction() as conn:
-            if await workers.handler_is_missing(conn, self._org_id, claim.handler, patience):
-                hint = self._registry.suggest(claim.handler)
-                message = f"no live worker has known the handler {claim.handler!r} for {patience}.{hint}"
-                error = orjson.dumps({"type": "NoHandler", "message": message, "traceback": ""}).decode()
-                await work.end_unsuccessfully(
-                    conn, self.id, [Ended(claim.id, claim.attempt, "failed", "failed", "no_handler", error)]
-                )
-                return
-            postponed = Postponed(claim.id, claim.attempt, DECLINE_DELAY, "declined", "no_handler", None, False)
-            await work.postpone(conn, self.id, [postponed])
-        await self._upkeep.stage_in(DECLINE_DELAY)
+        hint, patience = self._registry.suggest(claim.handler), self._settings.no_handler_timeout
+        is_left = await self._database.run(
+            lambda conn: unsuccessful.decline(conn, self.id, self._org_id, claim, patience, hint)
+        )
+        if is_left:
+            await self._upkeep.stage_in(unsuccessful.DECLINE_DELAY)
 
     # --- the hot path ---
 
     async def _work(self) -> None:
+        pause = _FIRST_PAUSE
         while True:
             try:
                 if self._is_lost:
@@ -361,12 +355,15 @@ class Worker:
                         await self._line.open()
                     await self._reconcile()
                 await self._turn()
+                pause = _FIRST_PAUSE
             except asyncio.CancelledError:
                 raise
             except (*CONNECTION_ERRORS, TimeoutError, WeftError) as problem:
                 logger.warning("connection lost, trying again: %s: %s", type(problem).__name__, problem)
                 self._line.drop()
                 self._was_short = False
+                await asyncio.sleep(pause * random.uniform(0.5, 1.0))
+                pause = min(_LONGEST_PAUSE, pause * 2)
             except asyncpg.PostgresError as problem:
                 await self._recover(problem)
             except Exception:
@@ -381,42 +378,38 @@ class Worker:
             async with self._database.transaction() as conn:
                 await upkeep.ensure_partitions(conn)
             return
-        await asyncio.sleep(0.05)
-        for outcome in list(self._completed):
+        await asyncio.sleep(_FIRST_PAUSE)
+        for outcome in self._held.take_completed(len(self._held.completed)):
             try:
                 async with self._line.statement() as conn:
                     _, lost = await work.finish_and_claim(conn, self.id, [outcome], [], 0)
             except (asyncpg.DataError, asyncpg.IntegrityConstraintViolationError) as refusal:
-                self._completed.remove(outcome)
                 error = describe_error(refusal)
-                self._unsuccessful.append(
-                    Ended(outcome.id, outcome.attempt, "failed", "failed", "output_refused", error)
-                )
+                self._held.note(Ended(outcome.id, outcome.attempt, "failed", "failed", "output_refused", error))
+            except BaseException:
+                self._held.put_back([outcome])
+                raise
             else:
-                self._completed.remove(outcome)
                 self._settled([outcome], lost)
 
     async def _turn(self) -> None:
         """Wait for something to do, then do one round trip; what it claimed begins when the next call is under way."""
-        wants = self._concurrency - len(self._running) - len(self._unbegun) + len(self._completed)
-        if self._is_stopping:
-            wants = 0
-        has_news = bool(self._completed or self._unsuccessful)
-        if not has_news and (wants <= 0 or self._was_short):
+        held = self._held
+        if self._is_stopping and held.unbegun:
+            await self._hand_back_unbegun()
+        wants = 0 if self._is_stopping else self._concurrency - len(held) + len(held.completed)
+        if not held.has_news and (wants <= 0 or self._was_short):
             await self._rest()
             return
         self._wake.clear()
-        if self._is_stopping and self._unbegun:
-            await self._hand_back_unbegun()
-        if self._unsuccessful:
+        if held.unsuccessful:
             await self._settle_unsuccessful()
-        completed, self._completed = self._completed[:BATCH], self._completed[BATCH:]
+        completed = held.take_completed(BATCH)
         if completed or wants > 0:
             try:
                 await self._call(completed, max(0, min(wants, BATCH)))
             except BaseException:
-                # Whether it landed is not known: a repeated finish by the same worker and attempt has landed before.
-                self._completed[:0] = [outcome for outcome in completed if outcome.id in self._running]
+                held.put_back(completed)
                 raise
         self._changed.set()
 
@@ -426,7 +419,7 @@ class Worker:
             self._changed.set()
             # Nothing more to take, or no room to take it: others may use the slots.
             if self._slots.is_limited and (self._was_empty or not self._was_short):
-                given = await self._slots.give_back(self._lanes, self._in_use())
+                given = await self._slots.give_back(self._lanes, self._held.in_use())
                 if given:
                     self._spawn(self._hint(given))
         limit = self._marks.look_back_in(self._settings.worker_poll_interval.total_seconds())
@@ -439,7 +432,7 @@ class Worker:
 
     async def _call(self, completed: list[Completed], wanted: int) -> None:
         if wanted and self._slots.is_limited:
-            await self._slots.lease(self._lanes, self._in_use(completed), wanted)
+            await self._slots.lease(self._lanes, self._held.in_use(completed), wanted)
         lanes, from_head, may_look_back = self._marks.choose(self._lanes)
         call = asyncio.ensure_future(self._round_trip(completed, lanes, wanted, may_look_back))
         try:
@@ -455,7 +448,7 @@ class Worker:
         self._settled(completed, lost)
         if any(claim.params is None for claim in claims):
             claims = await self._with_params(claims)
-        self._unbegun = claims
+        self._held.unbegun = claims
         self._was_short = len(claims) < wanted
         self._was_empty = len(claims) < min(wanted, self._slots.room(lanes))
         if self._was_short and self._is_saturated:
@@ -478,8 +471,7 @@ class Worker:
             )
 
     def _settled(self, completed: list[Completed], lost: list[int]) -> None:
-        for outcome in completed:
-            self._running.pop(outcome.id, None)
+        self._held.settle(completed)
         self.completed += len(completed) - len(lost)
         if lost:
             self.fenced += len(lost)
@@ -491,30 +483,23 @@ class Worker:
         return [c if c.params is not None else c._replace(params=found.get(c.id, MISSING_PARAMS)) for c in claims]
 
     async def _settle_unsuccessful(self) -> None:
-        outcomes = self._unsuccessful[:BATCH]
-        postponed = [outcome for outcome in outcomes if isinstance(outcome, Postponed)]
-        ended = [outcome for outcome in outcomes if isinstance(outcome, Ended)]
-
-        async def settle(conn: Any) -> set[int]:
-            landed = await work.postpone(conn, self.id, postponed) if postponed else set()
-            return landed | (await work.end_unsuccessfully(conn, self.id, ended) if ended else set())
-
-        landed = await self._database.run(settle)
-        del self._unsuccessful[: len(outcomes)]
-        for outcome in outcomes:
-            self._running.pop(outcome.id, None)
+        outcomes = self._held.unsuccessful[:BATCH]
+        landed = await self._database.run(lambda conn: unsuccessful.settle(conn, self.id, outcomes))
+        del self._held.unsuccessful[: len(outcomes)]
+        self._held.settle(outcomes)
         self.failed += sum(1 for outcome in outcomes if outcome.id in landed and outcome.outcome != "snoozed")
         self.fenced += len(outcomes) - len(landed)
-        if postponed:
-            self._spawn(self._stage_in(min(outcome.delay for outcome in postponed)))
+        delays = [outcome.delay for outcome in outcomes if isinstance(outcome, Postponed)]
+        if delays:
+            self._spawn(self._stage_in(min(delays)))
 
     async def _stage_in(self, delay: timedelta) -> None:
         if await self._upkeep.stage_in(delay):
             self._wake.set()
 
     async def _hand_back_unbegun(self) -> None:
-        unbegun, self._unbegun = self._unbegun, []
-        pairs = [(claim.id, claim.attempt) for claim in unbegun]
+        pairs = [(claim.id, claim.attempt) for claim in self._held.unbegun]
+        self._held.unbegun = []
         await self._hint(await self._database.run(lambda conn: work.hand_back(conn, self.id, pairs)))
 
     # --- after trouble ---
@@ -523,29 +508,23 @@ class Worker:
         """Ask what we hold by the database's account: adopt what a lost answer gave us, drop what was taken away."""
         self._must_reconcile = False
         async with self._line.statement() as conn:
-            held = {claim.id: claim for claim in await work.held_by(conn, self.id)}
-        settling = {outcome.id for outcome in (*self._completed, *self._unsuccessful)}
-        for attempt in list(self._running.values()):
-            claim = held.get(attempt.claim.id)
-            if (claim is None or claim.attempt != attempt.claim.attempt) and attempt.claim.id not in settling:
-                self._drop(attempt, "lost")
-        known = {*self._running, *(claim.id for claim in self._unbegun)}
-        adopted = [claim for claim in held.values() if claim.id not in known]
+            gone, adopted = self._held.compare(await work.held_by(conn, self.id))
+        for attempt in gone:
+            self._drop(attempt, "lost")
         if adopted:
             logger.info("adopting %d tasks whose claim was not heard of", len(adopted))
             if any(claim.params is None for claim in adopted):
                 adopted = await self._with_params(adopted)
-            self._unbegun.extend(adopted)
+            self._held.unbegun.extend(adopted)
         self._was_short = False
         self._wake.set()
 
     async def _start_anew(self) -> None:
         """The worker was given up for lost: end what it runs, and register under a new id."""
         logger.warning("worker %s was given up for lost; its tasks are with others, starting anew", self.id)
-        for attempt in list(self._running.values()):
+        self._database.expire()
+        for attempt in list(self._held.running.values()):
             self._drop(attempt, "lost")
-        self._completed.clear()
-        self._unsuccessful.clear()
-        self._unbegun.clear()
+        self._held.clear()
         await self._leave()
         await self._register()

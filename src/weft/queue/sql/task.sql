@@ -161,7 +161,8 @@ union all
 select d.id, d.state::text from weft.task_done d where d.id = any ($2) and d.org_id = $1;
 
 -- name: ended_among
-select d.id from weft.task_done d where d.id = any ($1);
+-- Not in the small table of live tasks: ended, or gone altogether.
+select u.id from unnest($1::bigint[]) as u (id) where not exists (select 1 from weft.task t where t.id = u.id);
 
 -- name: purge
 -- failed or dead, ended before a moment.

@@ -420,7 +420,9 @@ begin
     lapsed := exists (select 1 from weft.worker w where w.until < at and w.state in ('active', 'idle'))
       or exists (select 1 from weft.worker w where w.state = 'lost' and w.rescued_at is null)
       or exists (select 1 from weft.orphaning_workers())
-      or exists (select 1 from weft.task t where t.expires_at < at);
+      or exists (select 1 from weft.task t where t.expires_at < at)
+      or exists (select 1 from weft.outbox o where o.state = 'processing' and not exists (
+           select 1 from weft.worker w where w.id = o.worker_id and w.state in ('active', 'idle') and w.until > at));
   end if;
   return next;
 end $$;

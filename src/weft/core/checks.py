@@ -1,0 +1,116 @@
+"""Checks of what callers pass: each returns the value, or raises an error that names the field."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from typing import TypeVar
+
+from weft.core.errors import InvalidInput, did_you_mean
+from weft.core.json import text_problem
+
+MAX_PRIORITY = 32767
+MAX_NAME = 200
+MAX_KEY = 500
+MAX_ID = 2**63 - 1
+_LATEST = datetime(2090, 1, 1, tzinfo=UTC)
+_LONGEST = timedelta(days=20_000)
+
+Word = TypeVar("Word", bound=StrEnum)
+
+
+def check_text(value: object, field: str, limit: int) -> str:
+    """A text of 1 to ``limit`` characters that PostgreSQL can store."""
+    if not isinstance(value, str):
+        raise InvalidInput(field, f"must be text, not {type(value).__name__}")
+    if not value:
+        raise InvalidInput(field, "must not be empty")
+    if len(value) > limit:
+        raise InvalidInput(field, f"has {len(value)} characters, and may have {limit}")
+    if (problem := text_problem(value)) is not None:
+        raise InvalidInput(field, problem)
+    return value
+
+
+def check_name(value: object, field: str) -> str:
+    """The name of a queue or a handler."""
+    return check_text(value, field, MAX_NAME)
+
+
+def check_key(value: object, field: str) -> str:
+    """An idempotency or concurrency key."""
+    return check_text(value, field, MAX_KEY)
+
+
+def check_id(value: object, field: str = "id") -> int:
+    """An id: a number, or the text of one, as JSON carries it."""
+    if isinstance(value, str) and value.isascii() and value.isdigit():
+        value = int(value[:20])
+    if type(value) is not int or not 0 < value <= MAX_ID:
+        raise InvalidInput(field, f"{value!r} is not an id")
+    return value
+
+
+def check_ids(value: object, field: str = "ids") -> list[int]:
+    """A list of ids."""
+    if isinstance(value, (str, bytes)) or not isinstance(value, Sequence):
+        raise InvalidInput(field, f"must be a list of ids, not {type(value).__name__}")
+    return [check_id(entry, field) for entry in value]
+
+
+def check_number(value: object, field: str, lowest: int, highest: int) -> int:
+    """A whole number within bounds."""
+    if type(value) is not int or not lowest <= value <= highest:
+        raise InvalidInput(field, f"must be a whole number between {lowest} and {highest}")
+    return value
+
+
+def check_priority(value: object) -> int:
+    """A priority: higher comes first."""
+    return check_number(value, "priority", -MAX_PRIORITY, MAX_PRIORITY)
+
+
+def check_moment(value: object, field: str = "run_at") -> datetime:
+    """A moment at which a task can be due."""
+    if not isinstance(value, datetime):
+        raise InvalidInput(field, f"must be a datetime, not {type(value).__name__}")
+    if value.tzinfo is None:
+        raise InvalidInput(field, "must have a time zone; write for example datetime.now(UTC)")
+    if value > _LATEST:
+        raise InvalidInput(field, "lies too far in the future")
+    return value
+
+
+def check_span(value: object, field: str, *, zero: bool = False) -> timedelta:
+    """A span of time, as seconds or a timedelta."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, timedelta)):
+        raise InvalidInput(field, f"must be a number of seconds or a timedelta, not {type(value).__name__}")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise InvalidInput(field, "is not a span of time")
+    try:
+        span = value if isinstance(value, timedelta) else timedelta(seconds=value)
+    except OverflowError:
+        raise InvalidInput(field, "is not a span of time") from None
+    if span < timedelta(0) or (not zero and not span):
+        raise InvalidInput(field, "must not be negative" if zero else "must be above zero")
+    if span > _LONGEST:
+        raise InvalidInput(field, f"is longer than {_LONGEST.days:,} days")
+    return span
+
+
+def check_word(value: object, field: str, words: type[Word]) -> Word:
+    """One of the words of a vocabulary."""
+    known = [str(word) for word in words]
+    if value not in known:
+        hint = did_you_mean(value, known) if isinstance(value, str) else ""
+        raise InvalidInput(field, f"{value!r} is not one of {', '.join(known)}.{hint}")
+    return words(str(value))
+
+
+def check_words(value: object, field: str, words: type[Word]) -> frozenset[Word]:
+    """Some of the words of a vocabulary: one, or a list of them."""
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        return frozenset({check_word(value, field, words)})
+    return frozenset(check_word(entry, field, words) for entry in value)

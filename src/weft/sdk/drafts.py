@@ -1,0 +1,65 @@
+"""Turns what a caller says of a new task into one that can be written: every field checked, params encoded."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from weft.core.checks import check_key, check_moment, check_name, check_number, check_priority, check_span
+from weft.core.errors import InvalidInput
+from weft.core.json import blob_reference, encode, size_of
+from weft.core.settings import Settings
+from weft.db.blobs import BlobStore
+from weft.queue.enqueue import Draft
+from weft.queue.model import NewTask
+from weft.queue.retry import DEFAULT_RETRY, MAX_ATTEMPTS, Retry
+from weft.worker.registry import REGISTRY, AnyHandler, Handler, retry_policy
+
+
+def draft(new: NewTask, settings: Settings) -> Draft:
+    """Check every field of a new task and encode it; what the task does not say, its handler or the settings say."""
+    known = _known(new.handler)
+    if new.params is not None and not isinstance(new.params, dict):
+        kind = type(new.params).__name__
+        raise InvalidInput("params", f"must be a dict whose keys are the handler's arguments, not {kind}")
+    if new.delay is not None and new.run_at is not None:
+        raise InvalidInput("delay", "give either run_at or delay, not both")
+    policy = retry_policy(new.retry) if new.retry is not None else known.retry if known else DEFAULT_RETRY
+    timeout = new.timeout if new.timeout is not None or known is None else known.timeout
+    beat = new.heartbeat_timeout if new.heartbeat_timeout is not None or known is None else known.heartbeat_timeout
+    queue = new.queue if new.queue is not None else known.queue if known else "default"
+    return Draft(
+        handler=known.name if known else check_name(new.handler, "handler"),
+        params="{}" if not new.params else encode(new.params, "params"),
+        queue=queue if queue == "default" else check_name(queue, "queue"),
+        priority=check_priority(new.priority),
+        idempotency_key=None if new.idempotency_key is None else check_key(new.idempotency_key, "idempotency_key"),
+        run_at=None if new.run_at is None else check_moment(new.run_at),
+        delay=None if new.delay is None else check_span(new.delay, "delay", zero=True),
+        max_attempts=_max_attempts(new.max_attempts, policy, settings),
+        retry=None if policy is DEFAULT_RETRY else policy.to_json(),
+        timeout=None if timeout is None else check_span(timeout, "timeout"),
+        heartbeat_timeout=None if beat is None else check_span(beat, "heartbeat_timeout"),
+        concurrency_key=None if new.concurrency_key is None else check_key(new.concurrency_key, "concurrency_key"),
+    )
+
+
+async def moved_to_blobs(drafted: Draft, settings: Settings, blobs: BlobStore) -> Draft:
+    """Return the draft with large params moved to the blob storage; refuse what is too large for that."""
+    size = size_of(drafted.params)
+    if size <= settings.inline_limit:
+        return drafted
+    if size > settings.value_limit:
+        raise InvalidInput("params", f"has {size} bytes, and may have {settings.value_limit}")
+    return replace(drafted, params=blob_reference(await blobs.put(drafted.params.encode()), size))
+
+
+def _known(handler: object) -> AnyHandler | None:
+    if isinstance(handler, Handler):
+        return handler
+    return REGISTRY.get(handler) if isinstance(handler, str) else None
+
+
+def _max_attempts(wanted: object, policy: Retry, settings: Settings) -> int:
+    if wanted is not None:
+        return check_number(wanted, "max_attempts", 1, MAX_ATTEMPTS)
+    return settings.worker_max_attempts if policy is DEFAULT_RETRY else policy.max_attempts

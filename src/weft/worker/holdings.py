@@ -1,0 +1,90 @@
+"""What a worker holds: attempts that run, claims that have not begun, outcomes that are not settled."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from weft.queue.work import Claim, Completed, Ended, Postponed
+from weft.worker.attempt import Attempt, Outcome
+
+
+class Holdings:
+    """Everything a worker answers for, each task in ``running`` or ``unbegun`` until its outcome has landed."""
+
+    def __init__(self) -> None:
+        self.running: dict[int, Attempt] = {}
+        self.unbegun: list[Claim] = []
+        self.completed: list[Completed] = []
+        self.unsuccessful: list[Postponed | Ended] = []
+
+    def __len__(self) -> int:
+        """Return how many tasks are held."""
+        return len(self.running) + len(self.unbegun)
+
+    @property
+    def has_news(self) -> bool:
+        """Whether there are outcomes to settle."""
+        return bool(self.completed or self.unsuccessful)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is held and nothing is to be settled."""
+        return not (self.running or self.unbegun or self.completed or self.unsuccessful)
+
+    def note(self, outcome: Outcome) -> None:
+        """Keep an outcome until it is settled."""
+        if isinstance(outcome, Completed):
+            self.completed.append(outcome)
+        else:
+            self.unsuccessful.append(outcome)
+
+    def take_completed(self, most: int) -> list[Completed]:
+        """Take outcomes to send; their tasks stay held until they have landed."""
+        taken, self.completed = self.completed[:most], self.completed[most:]
+        return taken
+
+    def put_back(self, completed: Sequence[Completed]) -> None:
+        """Keep outcomes of which nobody knows whether they landed; finishing the same attempt twice is harmless."""
+        self.completed[:0] = [outcome for outcome in completed if outcome.id in self.running]
+
+    def settle(self, outcomes: Iterable[Outcome]) -> None:
+        """Let go of tasks whose outcomes have landed or were refused."""
+        for outcome in outcomes:
+            self.running.pop(outcome.id, None)
+
+    def drop(self, attempt: Attempt) -> None:
+        """Let go of a task that is no longer ours."""
+        self.running.pop(attempt.claim.id, None)
+        self.completed = [outcome for outcome in self.completed if outcome.id != attempt.claim.id]
+
+    def clear(self) -> None:
+        """Let go of everything."""
+        self.running, self.unbegun, self.completed, self.unsuccessful = {}, [], [], []
+
+    def in_use(self, settling: Sequence[Completed] = ()) -> Counter[int]:
+        """Return how many tasks of each queue are held, those about to be settled not counted."""
+        count = Counter(attempt.claim.queue_id for attempt in self.running.values())
+        count.subtract(self.running[o.id].claim.queue_id for o in settling if o.id in self.running)
+        count.update(claim.queue_id for claim in self.unbegun)
+        return count
+
+    def overdue(self, now: float) -> str | None:
+        """Return an attempt on the event loop that should have ended before ``now``."""
+        for attempt in list(self.running.values()):
+            if attempt.handler.is_async and not attempt.is_over and attempt.is_overdue(now):
+                return f"{attempt.claim.id} ({attempt.claim.handler})"
+        return None
+
+    def compare(self, held: Sequence[Claim]) -> tuple[list[Attempt], list[Claim]]:
+        """Compare with what the database says; return what was taken away, and claims that were not heard of."""
+        by_id = {claim.id: claim for claim in held}
+        settling = {outcome.id for outcome in (*self.completed, *self.unsuccessful)}
+        gone = [
+            attempt
+            for attempt in self.running.values()
+            if attempt.claim.id not in settling
+            and (attempt.claim.id not in by_id or by_id[attempt.claim.id].attempt != attempt.claim.attempt)
+        ]
+        known = {*self.running, *(claim.id for claim in self.unbegun)}
+        return gone, [claim for claim in held if claim.id not in known]

@@ -1,0 +1,40 @@
+"""Writes the outcomes that are not successes, and what becomes of a task whose handler is unknown."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import orjson
+
+from weft.queue import work, workers
+from weft.queue.work import Claim, Ended, Postponed
+
+if TYPE_CHECKING:
+    from weft.db.database import type_Connection
+
+DECLINE_DELAY = timedelta(seconds=2)
+
+
+async def settle(conn: type_Connection, worker_id: int, outcomes: Sequence[Postponed | Ended]) -> set[int]:
+    """Write outcomes in one transaction; return the tasks for which that landed."""
+    postponed = [outcome for outcome in outcomes if isinstance(outcome, Postponed)]
+    ended = [outcome for outcome in outcomes if isinstance(outcome, Ended)]
+    landed = await work.postpone(conn, worker_id, postponed) if postponed else set[int]()
+    return landed | (await work.end_unsuccessfully(conn, worker_id, ended) if ended else set[int]())
+
+
+async def decline(
+    conn: type_Connection, worker_id: int, org_id: int, claim: Claim, patience: timedelta, hint: str
+) -> bool:
+    """Leave a task to workers that know its handler; False when nobody has known it for long, and it is failed."""
+    if not await workers.handler_is_missing(conn, org_id, claim.handler, patience):
+        postponed = Postponed(claim.id, claim.attempt, DECLINE_DELAY, "declined", "no_handler", None, False)
+        await work.postpone(conn, worker_id, [postponed])
+        return True
+    message = f"no live worker has known the handler {claim.handler!r} for {patience}.{hint}"
+    error = orjson.dumps({"type": "NoHandler", "message": message, "traceback": ""}).decode()
+    ended = Ended(claim.id, claim.attempt, "failed", "failed", "no_handler", error)
+    await work.end_unsuccessfully(conn, worker_id, [ended])
+    return False
