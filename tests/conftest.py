@@ -91,7 +91,8 @@ def home(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def settings(url: str, home: Path) -> Settings:
-    return Settings.load(environ={}, database_url=url, home=home, profile="fast")
+    """Quick heartbeats, but a lease that a busy machine does not break."""
+    return Settings.load(environ={}, database_url=url, home=home, worker_heartbeat_interval=0.5, worker_timeout=8)
 
 
 @pytest.fixture

@@ -40,7 +40,7 @@ class Group(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Find the command that the first argument names."""
         name = args[0]
-        if self.get_command(ctx, name) is None and not name.startswith("-"):
+        if self.get_command(ctx, name) is None and not name.startswith("-") and not ctx.resilient_parsing:
             from weft.core.errors import CallerError, did_you_mean
 
             advice = did_you_mean(name, self.list_commands(ctx)) or f" See `{ctx.command_path} --help`."

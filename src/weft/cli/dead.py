@@ -27,7 +27,7 @@ def list_dead(queue: Queue = None, limit: Limit = 50, before: Before = None, as_
 
 @app.command()
 def replay(
-    task_ids: Annotated[list[str] | None, typer.Argument(metavar="ID...", help="Ids of dead letters.")] = None,
+    task_ids: Annotated[list[str] | None, typer.Argument(metavar="ID", help="Ids of dead letters.")] = None,
     every: Annotated[bool, typer.Option("--all", help="All of them, or all of one queue.")] = False,
     queue: Queue = None,
     as_json: JsonFlag = False,

@@ -72,13 +72,15 @@ async def _run(client: Client, count: int, workers: int) -> Run:
     from weft.cli.demo_tasks import QUEUE
 
     await client.create_queue(QUEUE)
+    if older := await _left(client, QUEUE):
+        _say(f"{older:,} tasks of a demo that was broken off are still there, and are worked too")
     _say(f"starting {workers} worker processes")
     async with _working(workers):
         _say(f"enqueueing {count:,} tasks")
         begin = time.perf_counter()
         handles = await client.enqueue_many(_new_tasks(count))
         enqueued = time.perf_counter()
-        await _watch(client, QUEUE, count)
+        await _watch(client, QUEUE, count + older)
         ended = time.perf_counter()
         lone = await _run_lone_tasks(client, LONE_TASKS)
     bulk = await measure(client, QUEUE, {handle.id for handle in handles})

@@ -53,7 +53,7 @@ def _row(row: OutboxRow) -> tuple[Any, ...]:
 
 @app.command()
 def replay(
-    ids: Annotated[list[str] | None, typer.Argument(metavar="ID...", help="Ids of effects that failed.")] = None,
+    ids: Annotated[list[str] | None, typer.Argument(metavar="ID", help="Ids of effects that failed.")] = None,
     every: Annotated[bool, typer.Option("--all", help="All that failed.")] = False,
     as_json: JsonFlag = False,
 ) -> None:

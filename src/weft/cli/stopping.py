@@ -1,4 +1,4 @@
-"""Turns the first SIGTERM or SIGINT into a wish to stop, and the second into an end."""
+"""Turns the first signal to end into a wish to stop, and the second into an end."""
 
 from __future__ import annotations
 
@@ -28,8 +28,10 @@ class StopSignals:
         self.end = asyncio.Event()
         self.received: list[int] = []
         self._loop = asyncio.get_running_loop()
-        for signum in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(signum, self._receive)
+        for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            # Whoever started this by nohup has had SIGHUP ignored, and means it.
+            if signal.getsignal(signum) is not signal.SIG_IGN:
+                signal.signal(signum, self._receive)
 
     @property
     def exit_code(self) -> int:

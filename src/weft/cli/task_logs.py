@@ -21,13 +21,22 @@ async def print_log(client: Client, task_id: int, *, follow: bool) -> None:
     task = await client.get_task(task_id)
     position = await _copy(client, task_id, 0)
     if follow and not task.state.is_final:
-        ending = asyncio.create_task(_until_ended(client, task_id))
+        position = await _follow(client, task_id, position)
+    if not position:
+        complain(f"task {task_id} has printed and logged nothing, as far as this machine can see")
+
+
+async def _follow(client: Client, task_id: int, position: int) -> int:
+    ending = asyncio.create_task(_until_ended(client, task_id))
+    try:
         while not ending.done():
             await asyncio.wait([ending], timeout=LOOK_EVERY)
             position = await _copy(client, task_id, position)
         await ending
-    if not position:
-        complain(f"task {task_id} has printed and logged nothing, as far as this machine can see")
+    finally:
+        ending.cancel()
+        await asyncio.gather(ending, return_exceptions=True)
+    return position
 
 
 async def _until_ended(client: Client, task_id: int) -> None:

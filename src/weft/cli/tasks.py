@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 app = new_app("Look at tasks, enqueue, cancel and replay them.")
 
 TaskId = Annotated[str, typer.Argument(metavar="ID", help="The id of a task.")]
-TaskIds = Annotated[list[str], typer.Argument(metavar="ID...", help="Ids of tasks.")]
+TaskIds = Annotated[list[str], typer.Argument(metavar="ID", help="Ids of tasks.")]
 Queue = Annotated[str | None, typer.Option(help="Of this queue only.", autocompletion=complete_queue)]
 Limit = Annotated[int, typer.Option(help="How many at most.")]
 Before = Annotated[str | None, typer.Option(metavar="ID", help="Go on below this id: the next page.")]

@@ -146,7 +146,7 @@ class Worker:
 
     async def wait_until_idle(self) -> None:
         """Return when nothing runs and the last claim, which looked everywhere, came up empty."""
-        while not (self._held.is_empty and self._found_nothing):
+        while self._must_end or not (self._held.is_empty and self._found_nothing):
             await self._change()
 
     @property
@@ -298,7 +298,7 @@ class Worker:
     def _begin(self, claim: Claim) -> None:
         handler = self._registry.get(claim.handler)
         if handler is None:
-            self._spawn(self._decline(claim))
+            self._spawn(self._decline(claim), must_end=True)
             return
         attempt = Attempt(self._env, claim, handler)
         self._held.running[claim.id] = attempt
@@ -340,7 +340,8 @@ class Worker:
             lambda conn: unsuccessful.decline(conn, self.id, self._org_id, claim, patience, hint)
         )
         if is_left:
-            await self._upkeep.stage_in(unsuccessful.DECLINE_DELAY)
+            self._spawn(self._stage_in(unsuccessful.DECLINE_DELAY))
+        self._changed.set()
 
     # --- the hot path ---
 

@@ -73,13 +73,16 @@ end $$;
 -- Gives back slots of concurrency keys, `freed` per entry, and makes the tasks ready that waited for them; returns their
 -- queues. With 0 it only admits, for when a limit was raised.
 create function weft.free_slots(queues bigint[], keys text[], freed int default 1) returns bigint[]
-language sql volatile as $$
-  with woken as (
-    update weft.task t set state = 'ready', reason = null
-    where t.id = any (weft.admit_waiting(queues, keys, freed)) returning t.queue_id
+language plpgsql as $$
+declare
+  admitted bigint[] := weft.admit_waiting(queues, keys, freed); woken bigint[];
+begin
+  with made as (
+    update weft.task t set state = 'ready', reason = null where t.id = any (admitted) returning t.queue_id
   )
-  select coalesce(array_agg(distinct queue_id), '{}') from woken
-$$;
+  select coalesce(array_agg(distinct queue_id), '{}') into woken from made;
+  return woken;
+end $$;
 
 -- name: take_slots
 -- Asks for slots of concurrency keys for tasks that could be ready: those for which there is one become ready,
