@@ -205,7 +205,7 @@ class BlobUnavailable(OperatorError):
 
 
 class LeaseLost(WeftError):
-    """Another worker holds the task now; drop the output, the new holder writes its own."""
+    """The task is not this attempt's any more: what it would have written is refused, and belongs to nobody."""
 
     code = "lease_lost"
     http_status = 409

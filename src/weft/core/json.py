@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from typing import Any
 
@@ -22,7 +23,7 @@ def encode(value: Json, field: str) -> str:
     surrogates, NaN and Infinity, integers beyond 64 bits, keys that are not strings, too deep a nesting, other types.
     """
     try:
-        text = orjson.dumps(value, default=_refuse).decode()
+        text = orjson.dumps(value, default=_plain, option=orjson.OPT_PASSTHROUGH_DATACLASS).decode()
     except (TypeError, orjson.JSONEncodeError, RecursionError):
         _explain(value, field)
         raise InvalidInput(field, "is not JSON") from None
@@ -56,7 +57,10 @@ def size_of(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode())
 
 
-def _refuse(value: object) -> Json:
+def _plain(value: object) -> Json:
+    """Return a dataclass as the dict of its fields; refuse what else JSON does not know."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     raise TypeError(type(value).__name__)
 
 

@@ -15,6 +15,7 @@ from urllib.parse import quote
 from weft.core.errors import InvalidSetting, did_you_mean
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
+_LONGEST = 20_000 * 86400.0
 _SIZES = {"": 1, "b": 1, "kib": 1024, "mib": 1024**2, "gib": 1024**3}
 
 
@@ -22,10 +23,18 @@ def parse_duration(text: object) -> timedelta:
     """Read a duration: ``30d``, ``1.5h``, ``10m``, ``3s``, ``250ms`` or a number of seconds."""
     if isinstance(text, timedelta):
         return text
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|w)?", str(text).strip())
-    if not match:
+    match = re.fullmatch(r"(\d{1,12}(?:\.\d+)?)\s*(ms|s|m|h|d|w)?", str(text).strip())
+    if not match or float(match[1]) * _UNITS[match[2] or "s"] > _LONGEST:
         raise ValueError(f"{text!r} is not a duration; write for example 30d, 1.5h, 10m, 3s or a number of seconds")
     return timedelta(seconds=float(match[1]) * _UNITS[match[2] or "s"])
+
+
+def parse_interval(text: object) -> timedelta:
+    """Read a duration above zero."""
+    span = parse_duration(text)
+    if not span:
+        raise ValueError("must be above zero")
+    return span
 
 
 def parse_size(text: object) -> int:
@@ -60,8 +69,8 @@ def _choice(*words: str) -> Callable[[object], str]:
     return parse
 
 
-def _setting(default: Any, parse: Callable[[object], Any], doc: str) -> Any:
-    return field(default=default, metadata={"parse": parse, "doc": doc})
+def _setting(default: Any, parse: Callable[[object], Any], doc: str, *, secret: bool = False) -> Any:
+    return field(default=default, metadata={"parse": parse, "doc": doc}, repr=not secret)
 
 
 def _path(text: object) -> Path:
@@ -81,10 +90,16 @@ class Settings:
         None, _path, "folder of the embedded PostgreSQL, blobs and logs; by default the user's data folder"
     )
     database_url: str | None = _setting(
-        None, str, "a PostgreSQL 15 or later; by default an embedded PostgreSQL is started under WEFT_HOME"
+        None,
+        str,
+        "a PostgreSQL 15 or later; by default an embedded PostgreSQL is started under WEFT_HOME",
+        secret=True,
     )
     listen_url: str | None = _setting(
-        None, str, "a direct connection for LISTEN when WEFT_DATABASE_URL leads through a transaction pooler"
+        None,
+        str,
+        "a direct connection for LISTEN when WEFT_DATABASE_URL leads through a transaction pooler",
+        secret=True,
     )
     pooler: str = _setting(
         "none",
@@ -106,7 +121,7 @@ class Settings:
     log_dir: Path | None = _setting(None, _path, "folder of the tasks' logs; by default WEFT_HOME/logs")
     log_limit: int = _setting(10 * 1024**2, parse_size, "a task's log is cut with a marker beyond this size")
     log_upload: bool = _setting(False, parse_flag, "copy a log to the blob storage when its attempt ends")
-    retention: timedelta = _setting(timedelta(days=30), parse_duration, "how long finished tasks and logs are kept")
+    retention: timedelta = _setting(timedelta(days=30), parse_interval, "how long finished tasks and logs are kept")
     idempotency_ttl: timedelta = _setting(
         timedelta(days=7), parse_duration, "how long an idempotency key outlives its task"
     )
@@ -122,18 +137,18 @@ class Settings:
     )
     worker_concurrency: int = _setting(100, parse_count, "how many tasks a worker process runs at once")
     worker_heartbeat_interval: timedelta | None = _setting(
-        None, parse_duration, "time between heartbeats; by default 3 s, in the fast profile 0.5 s"
+        None, parse_interval, "time between heartbeats; by default 3 s, in the fast profile 0.5 s"
     )
     worker_timeout: timedelta | None = _setting(
         None,
-        parse_duration,
+        parse_interval,
         "a worker without a heartbeat for this long is lost; by default 10 s, in the fast profile 2 s",
     )
     worker_poll_interval: timedelta = _setting(
-        timedelta(seconds=5), parse_duration, "how often an idle worker looks for work that no notification told it of"
+        timedelta(seconds=5), parse_interval, "how often an idle worker looks for work that no notification told it of"
     )
     worker_task_timeout: timedelta = _setting(
-        timedelta(hours=1), parse_duration, "an attempt of a task without a timeout of its own is ended after this time"
+        timedelta(hours=1), parse_interval, "an attempt of a task without a timeout of its own is ended after this time"
     )
     worker_max_attempts: int = _setting(3, parse_count, "how often a task without `max_attempts` is attempted")
     worker_crash_limit: int = _setting(
@@ -142,6 +157,15 @@ class Settings:
     worker_shutdown_grace: timedelta = _setting(
         timedelta(seconds=30), parse_duration, "how long running tasks may go on after SIGTERM"
     )
+
+    def __post_init__(self) -> None:
+        if self.worker_max_attempts > 32767:
+            raise InvalidSetting("WEFT_WORKER_MAX_ATTEMPTS", "must be at most 32767")
+        if self.lease_time < 2 * self.heartbeat_interval:
+            raise InvalidSetting(
+                "WEFT_WORKER_TIMEOUT",
+                f"{self.lease_time} is less than two heartbeats of {self.heartbeat_interval}: workers would be lost",
+            )
 
     @classmethod
     def load(cls, environ: Mapping[str, str] | None = None, **arguments: Any) -> Settings:
@@ -203,8 +227,11 @@ def _url_from_postgres_variables(environ: Mapping[str, str]) -> str | None:
     host = environ.get("POSTGRES_HOST")
     if not host:
         return None
+    port = environ.get("POSTGRES_PORT", "5432")
+    if not re.fullmatch(r"\d{1,5}", port):
+        raise InvalidSetting("POSTGRES_PORT", f"{port!r} is not a port")
     user = quote(environ.get("POSTGRES_USER", "postgres"), safe="")
     password = environ.get("POSTGRES_PASSWORD")
     secret = f":{quote(password, safe='')}" if password else ""
     database = quote(environ.get("POSTGRES_DB", "postgres"), safe="")
-    return f"postgresql://{user}{secret}@{host}:{environ.get('POSTGRES_PORT', '5432')}/{database}"
+    return f"postgresql://{user}{secret}@{host}:{port}/{database}"

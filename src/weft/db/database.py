@@ -8,7 +8,7 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
-from urllib.parse import parse_qs, urlsplit, urlunsplit
+from urllib.parse import parse_qs, urlsplit
 
 import asyncpg
 
@@ -46,12 +46,38 @@ CONNECTION_ERRORS = (
 
 def redacted(url: str) -> str:
     """Return ``url`` without its password, wherever in it that stands."""
-    parts = urlsplit(url)
-    netloc = parts.netloc
-    if parts.password is not None:
-        netloc = f"{parts.username or ''}:***@{netloc.rpartition('@')[2]}"
-    query = re.sub(r"(^|&)(password|passfile|sslpassword)=[^&]*", r"\1\2=***", parts.query, flags=re.IGNORECASE)
-    return urlunsplit(parts._replace(netloc=netloc, query=query))
+    scheme, mark, rest = url.partition("://")
+    if not mark:
+        return "***"
+    place, question, query = rest.partition("?")
+    login, at, host = place.rpartition("@")
+    if at:
+        user, colon, _ = login.partition(":")
+        place = f"{user}{colon}{'***' if colon else ''}@{host}"
+    query = re.sub(r"(^|&)(password|passfile|sslpassword)=[^&]*", r"\1\2=***", query, flags=re.IGNORECASE)
+    return f"{scheme}://{place}{question}{query}"
+
+
+def check_address(url: str, setting: str) -> str:
+    """Return ``url`` when it can be an address of PostgreSQL; the error never repeats it, for its password's sake."""
+    try:
+        parts = urlsplit(url)
+        is_sound = (
+            url.startswith(("postgresql://", "postgres://"))
+            and parts.netloc.count("@") <= 1
+            and not parts.fragment
+            and (parts.port is None or parts.port > 0)
+            and (not parts.query or bool(parse_qs(parts.query, strict_parsing=True)))
+        )
+    except ValueError:
+        is_sound = False
+    if not is_sound:
+        raise InvalidSetting(
+            setting,
+            "is not an address like postgresql://user:password@host:5432/database; "
+            "write special characters of the password as %XX",
+        )
+    return url
 
 
 class Database:
@@ -64,9 +90,9 @@ class Database:
     """
 
     def __init__(self, url: str, settings: Settings) -> None:
-        if urlsplit(url).scheme not in ("postgresql", "postgres"):
-            raise InvalidSetting("WEFT_DATABASE_URL", "must begin with postgresql://")
-        self.url = url
+        self.url = check_address(url, "WEFT_DATABASE_URL")
+        if settings.listen_url is not None:
+            check_address(settings.listen_url, "WEFT_LISTEN_URL")
         self.settings = settings
         self.through_pooler = settings.pooler == "transaction"
         # Without a direct way there is no LISTEN behind a pooler: polling is the truth anyway.

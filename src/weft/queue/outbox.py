@@ -76,8 +76,7 @@ async def drain(database: Database, worker_id: int, sinks: Mapping[str, Sink], l
         except Exception as problem:  # noqa: BLE001  the boundary to a sink's code: recorded with the row
             await _failed(database, worker_id, effect, f"{type(problem).__name__}: {problem}"[:2000])
         else:
-            async with database.transaction() as conn:
-                await conn.execute(SQL.done, effect.id, worker_id)
+            await database.run(lambda conn, id=effect.id: conn.execute(SQL.done, id, worker_id))  # type: ignore[misc]
     return len(rows)
 
 
@@ -110,9 +109,8 @@ async def list_rows(
 
 
 async def _failed(database: Database, worker_id: int, effect: Effect, error: str) -> None:
-    async with database.transaction() as conn:
-        if effect.attempt >= MAX_ATTEMPTS:
-            await conn.execute(SQL.fail, effect.id, worker_id, error)
-        else:
-            seconds = min(3600.0, 2.0 ** min(effect.attempt - 1, 12)) * random.uniform(0.8, 1.0)
-            await conn.execute(SQL.retry_later, effect.id, worker_id, timedelta(seconds=seconds), error)
+    if effect.attempt >= MAX_ATTEMPTS:
+        await database.run(lambda conn: conn.execute(SQL.fail, effect.id, worker_id, error))
+        return
+    delay = timedelta(seconds=min(3600.0, 2.0 ** min(effect.attempt - 1, 12)) * random.uniform(0.8, 1.0))
+    await database.run(lambda conn: conn.execute(SQL.retry_later, effect.id, worker_id, delay, error))

@@ -43,7 +43,7 @@ class Slots:
                 continue
             used, held = in_use.get(lane.queue_id, 0), self._held.get(lane.queue_id, 0)
             need = min(used + wanted, self._limits[lane.queue_id])
-            if need > held:
+            if need > held or held > self._limits[lane.queue_id]:
                 held = await self._ask(lane.queue_id, need, used)
             lane.room = max(0, held - used)
 

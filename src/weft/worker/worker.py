@@ -71,6 +71,8 @@ class Worker:
         self._lanes: list[Lane] = []
         self._wake = asyncio.Event()
         self._changed = asyncio.Event()
+        self._stopped = asyncio.Event()
+        self._grace: asyncio.Timeout | None = None
         self._is_stopping = False
         self._is_lost = False
         self._is_saturated = False
@@ -104,18 +106,7 @@ class Worker:
 
     async def _register(self) -> None:
         settings = self._settings
-        async with self._database.transaction() as conn:
-            known = await queues.ids(conn, self._org_id)
-            for name in self._queue_names:
-                if name not in known:
-                    await queues.create(conn, self._org_id, name, "worker")
-            known = await queues.ids(conn, self._org_id)
-            self._lanes = [Lane(known[name]) for name in self._queue_names]
-            self.id = await workers.register(
-                conn, self._org_id, lease=settings.lease_time, concurrency=self._concurrency, pid=os.getpid(),
-                hostname=socket.gethostname(), version=self._version, queues=[lane.queue_id for lane in self._lanes],
-                handlers=self._registry.names(),
-            )  # fmt: skip
+        self.id = await self._database.run(self._write_registration)
         self._is_lost = self._is_saturated = False
         self._marks = Marks()
         self._slots = Slots(self._database, self.id)
@@ -132,6 +123,19 @@ class Worker:
         await self._line.open()
         self._heart.start()
         self._wake.set()
+
+    async def _write_registration(self, conn: Any) -> int:
+        known = await queues.ids(conn, self._org_id)
+        for name in self._queue_names:
+            if name not in known:
+                await queues.create(conn, self._org_id, name, "worker")
+        known = await queues.ids(conn, self._org_id)
+        self._lanes = [Lane(known[name]) for name in self._queue_names]
+        return await workers.register(
+            conn, self._org_id, lease=self._settings.lease_time, concurrency=self._concurrency, pid=os.getpid(),
+            hostname=socket.gethostname(), version=self._version, queues=[lane.queue_id for lane in self._lanes],
+            handlers=self._registry.names(),
+        )  # fmt: skip
 
     @property
     def has_stopped(self) -> bool:
@@ -151,22 +155,32 @@ class Worker:
 
     @property
     def _found_nothing(self) -> bool:
-        return self._was_short and self._marks.has_looked_back
+        return self._was_empty and self._was_short and self._marks.has_looked_back
 
     async def _change(self) -> None:
         self._changed.clear()
         await self._changed.wait()
 
     async def stop(self, grace: timedelta | None = None) -> None:
-        """Stop claiming, hand back what has not begun, let the rest end within ``grace``, then release."""
-        if self._main is None or self._is_stopping:
+        """Stop claiming, hand back what has not begun, let the rest end within ``grace``, then release.
+
+        A second call may only shorten the grace of the first; both return when the worker has stopped.
+        """
+        if self._main is None:
+            return
+        limit = (self._settings.worker_shutdown_grace if grace is None else grace).total_seconds()
+        if self._is_stopping:
+            deadline = self._loop.time() + limit
+            if self._grace is not None and deadline < (self._grace.when() or 0.0):
+                self._grace.reschedule(deadline)
+            await self._stopped.wait()
             return
         self._is_stopping = True
         self._wake.set()
-        limit = (self._settings.worker_shutdown_grace if grace is None else grace).total_seconds()
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(limit):
+            async with asyncio.timeout(limit) as self._grace:
                 await self._drained()
+        self._grace = None
         for attempt in list(self._held.running.values()):
             attempt.end("stopped")
         self._main.cancel()
@@ -175,6 +189,7 @@ class Worker:
         await self._sweeper.stop()
         await self._processes.close()
         Capture.stop()
+        self._stopped.set()
 
     async def _drained(self) -> None:
         while not self._held.is_empty:
@@ -191,16 +206,16 @@ class Worker:
             task.cancel()
         self._held.clear()
         with contextlib.suppress(*CONNECTION_ERRORS, WeftError, asyncpg.PostgresError, TimeoutError):
-            async with self._database.transaction() as conn:
-                # First nothing more can be claimed in our name, then what we hold goes back, heard of or not.
-                sent_completed, sent_failed = self._heart.sent
-                await workers.deregister(
-                    conn, self.id, completed=self.completed - sent_completed, failed=self.failed - sent_failed
-                )
-                woken = await work.hand_back_all(conn, self.id)
+            woken = await self._database.run(self._write_departure)
             if woken:
                 await self._hint(woken)
         await self._line.close()
+
+    async def _write_departure(self, conn: Any) -> set[int]:
+        """First nothing more can be claimed in our name, then what we hold goes back, heard of or not."""
+        completed, failed = self._heart.sent
+        await workers.deregister(conn, self.id, completed=self.completed - completed, failed=self.failed - failed)
+        return await work.hand_back_all(conn, self.id)
 
     # --- what comes from outside ---
 
@@ -225,8 +240,7 @@ class Worker:
         """A hint came to a worker without a free slot: let hints go elsewhere, and this one first."""
         if not self._is_saturated:
             self._is_saturated = True
-            async with self._database.transaction() as conn:
-                await workers.set_saturated(conn, self.id, True)
+            await self._database.run(lambda conn: workers.set_saturated(conn, self.id, True))
         await self._hint(lane.queue_id for lane in self._lanes)
 
     async def _hint(self, queue_ids: Any) -> None:
@@ -266,8 +280,7 @@ class Worker:
             self._loop.call_soon_threadsafe(lambda: self._spawn(self._extend(claim)))
 
     async def _extend(self, claim: Claim) -> None:
-        async with self._database.transaction() as conn:
-            landed = await work.extend_expiry(conn, self.id, claim)
+        landed = await self._database.run(lambda conn: work.extend_expiry(conn, self.id, claim))
         attempt = self._held.running.get(claim.id)
         if not landed and attempt is not None and attempt.claim.attempt == claim.attempt:
             self._drop(attempt, "lost")
@@ -455,8 +468,7 @@ class Worker:
         if self._was_short and self._is_saturated:
             # Say so first, then look once more: whoever enqueued before that found nobody to tell.
             self._is_saturated = self._was_short = False
-            async with self._database.transaction() as conn:
-                await workers.set_saturated(conn, self.id, False)
+            await self._database.run(lambda conn: workers.set_saturated(conn, self.id, False))
         elif claims and not self._was_short and began - self._passed_on_at > _PASS_ON_PAUSE:
             # There was more than enough: one more worker may wake.
             self._passed_on_at = began

@@ -142,14 +142,19 @@ select id, org_id, queue_id, order_id, created_at, w.n,
   case when w.n > 0 then 'dependencies' end, attempt, rank, max_attempts, generation + 1, handler, params, job_id,
   timeout, heartbeat_timeout, retry, concurrency_key, $3
 from moved cross join lateral (
-  -- What has completed meanwhile is no longer waited for.
-  select count(*)::int as n from weft.edge e where e.next = moved.id and not exists (
-    select 1 from weft.task_done p where p.id = e.prev and p.state = 'completed')
+  -- What has completed meanwhile, or is gone altogether, is no longer waited for.
+  select count(*)::int as n from weft.edge e where e.next = moved.id and (
+    exists (select 1 from weft.task p where p.id = e.prev)
+    or exists (select 1 from weft.task_done p where p.id = e.prev and p.state <> 'completed'))
 ) w
 returning id, queue_id, case when waiting_on = 0 then concurrency_key end as concurrency_key;
 
 -- name: lock_live
 select t.id from weft.task t where t.id = any ($1) order by t.id for update;
+
+-- name: lock_predecessors
+-- So that none can finish unseen while what waits for them is put back.
+select t.id from weft.task t where t.id in (select e.prev from weft.edge e where e.next = any ($1)) order by t.id for share;
 
 -- name: lock_done
 select d.id from weft.task_done d where d.id = any ($1) order by d.id for update;

@@ -184,7 +184,8 @@ begin
       update weft.task t set
         waiting_on = t.waiting_on - next_counts[width_bucket(t.id, next_ids)],
         state = case when t.waiting_on = next_counts[width_bucket(t.id, next_ids)] and t.concurrency_key is null and t.state = 'pending'
-                     then 'ready'::weft.task_state else t.state end
+                     then 'ready'::weft.task_state else t.state end,
+        reason = case when t.waiting_on = next_counts[width_bucket(t.id, next_ids)] then null else t.reason end
       where t.id = any (next_ids);
       select array_agg(t.id order by t.id) into keyed from weft.task t
       where t.id = any (next_ids) and t.waiting_on = 0 and t.concurrency_key is not null and t.state = 'pending'

@@ -1,0 +1,130 @@
+"""The page of the command line."""
+
+from __future__ import annotations
+
+import enum
+import importlib
+import inspect
+import typing
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import typer
+
+from docs.pages.markdown import code, table
+
+_HEAD = """\
+# Command line
+
+`weft` works on the embedded PostgreSQL, or on the database that `WEFT_DATABASE_URL` names. It prints tables for
+people and, with `--json`, one document for programs, in which ids are strings. An error is one line on the standard
+error with what to do next. `weft --install-completion` sets up your shell; `--help` stands with every command.
+
+| exit code | meaning |
+| --- | --- |
+| 0 | done |
+| 1 | it ended without success, for example the awaited task failed |
+| 2 | the call was wrong: an unknown option or a value that is refused |
+| 3 | the installation needs attention |
+| 4 | there is no such thing |
+| 5 | the thing is in a state that does not allow the verb |
+| 6 | the time given was not enough |
+| 130 | interrupted |
+
+The exit code of each error is on the page of [errors](errors.md).
+"""
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """An argument or an option, as it is written on the command line."""
+
+    shown: str
+    is_argument: bool
+    is_required: bool
+    default: object
+    help: str
+    choices: tuple[str, ...] = ()
+
+
+def commands() -> Iterator[tuple[str, Callable[..., Any]]]:
+    """Yield each command that does something: its full name, and the function behind it.
+
+    Read from what is registered with Typer, not from the parser that it builds: that differs between its releases.
+    """
+    from weft.cli.apps import COMMANDS
+
+    for name, (module, _) in COMMANDS.items():
+        app: typer.Typer = importlib.import_module(f"weft.cli.{module}").app
+        for found in app.registered_commands:
+            function = found.callback
+            assert function is not None
+            own = found.name or function.__name__.replace("_", "-")
+            is_group = len(app.registered_commands) > 1 or app.registered_callback is not None
+            yield f"weft {name} {own}" if is_group else f"weft {name}", function
+
+
+def parameters(function: Callable[..., Any]) -> list[Parameter]:
+    """Return the parameters of a command, in their order."""
+    hints = typing.get_type_hints(function, include_extras=True)
+    found = []
+    for name, parameter in inspect.signature(function).parameters.items():
+        if hints[name] is typer.Context:
+            found.append(Parameter("[ARGUMENTS]...", True, False, None, "Handed on as they are."))
+            continue
+        kind, info = typing.get_args(hints[name])[:2]
+        if info.hidden:
+            continue
+        plain = next(part for part in (typing.get_args(kind) or (kind,)) if part is not type(None))
+        choices = _choices(plain)
+        value = info.metavar or "|".join(choices) or {int: "N", float: "N"}.get(plain, name.upper())
+        default = None if parameter.default is inspect.Parameter.empty else parameter.default
+        is_argument = type(info).__name__ == "ArgumentInfo"
+        if is_argument:
+            shown = value
+        else:
+            # Inside Annotated, Typer keeps the first name of an option where its default would be.
+            declared = [decl for decl in (info.default, *(info.param_decls or ())) if isinstance(decl, str)]
+            declared = sorted(declared or [f"--{name.replace('_', '-')}"], key=len)
+            shown = ", ".join(declared) + ("" if plain is bool else f" {value}")
+        is_required = parameter.default is inspect.Parameter.empty
+        found.append(Parameter(shown, is_argument, is_required, default, (info.help or "").strip(), choices))
+    return found
+
+
+def _choices(kind: Any) -> tuple[str, ...]:
+    is_choice = isinstance(kind, type) and issubclass(kind, enum.Enum)
+    return tuple(str(member.value) for member in kind) if is_choice else ()
+
+
+def _meaning(parameter: Parameter) -> str:
+    if not parameter.choices or parameter.choices[0] in parameter.shown + parameter.help:
+        return parameter.help
+    return f"{parameter.help} One of {', '.join(map(code, parameter.choices))}."
+
+
+def _usage(path: str, found: list[Parameter]) -> str:
+    arguments = [
+        p.shown if p.is_required or p.shown.startswith("[") else f"[{p.shown}]" for p in found if p.is_argument
+    ]
+    return " ".join([path, *arguments, *(["[options]"] if any(not p.is_argument for p in found) else [])])
+
+
+def _default(value: object) -> str:
+    if value is None or value is False or value == "":
+        return ""
+    return code(getattr(value, "value", value))
+
+
+def page() -> str:
+    """Return the page."""
+    parts = [_HEAD]
+    for path, function in commands():
+        found = parameters(function)
+        text = inspect.cleandoc(function.__doc__ or "")
+        parts.append(f"\n## `{path}`\n\n```text\n{_usage(path, found)}\n```\n\n{text}\n")
+        rows = [(code(p.shown), _default(p.default), _meaning(p)) for p in found]
+        if rows:
+            parts.append("\n" + table(("argument or option", "default", "meaning"), rows))
+    return "".join(parts)

@@ -1,0 +1,96 @@
+"""The page of the errors."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+import re
+
+import weft
+from docs.pages.markdown import code, table
+from weft.core import errors as tree
+from weft.core.errors import WeftError
+
+_HEAD = """\
+# Errors
+
+An error belongs to whoever has to do something about it. It has a stable `code`, the same on all surfaces: it decides
+the exit code of a command and the HTTP status of the server to come, and is the heading on this page. The message names
+the place and what to do. Catch `weft.WeftError` for all of them.
+
+"""
+
+_SQL = """
+## In SQL
+
+`weft.enqueue` raises these; a driver shows them with their SQLSTATE. `Client.enqueue(connection=…)` turns them into the
+errors above.
+
+| SQLSTATE | error | meaning |
+| --- | --- | --- |
+| `WF001` | `unknown_queue` | There is no such queue; the hint says how to make one. |
+| `WF002` | `invalid_input` | A field is refused; the message begins with its name. |
+
+## Errors of tasks
+
+What a handler raises is not raised in the program that enqueued: it is kept with the attempt as `type`, `message` and
+`traceback`, and told by `Client.wait` as [task_failed](#task_failed). Two exceptions speak to the engine instead:
+`weft.NonRetryable` and `weft.Snooze`, see [retries and dead letters](../how-to/retries-and-dead-letters.md).
+"""
+
+# What to do, where the message alone cannot say it.
+_ADVICE = {
+    "error": "Read the message: it is an error that has no code of its own.",
+    "caller_error": "Change the call.",
+    "invalid_input": "Change the field that the message names. Nothing was written.",
+    "unknown_queue": "Make the queue with `weft queues create`, start a worker with `--queues`, or mend the name.",
+    "not_found": "Check the id and the org. A task that ended is kept for `WEFT_RETENTION`.",
+    "state_conflict": "Look at the task: it has moved on. The message names the states from which the verb is allowed.",
+    "operator_error": "Read the message: the installation needs attention.",
+    "invalid_setting": "Mend the setting that the message names; `weft config` shows all that are in force.",
+    "database_unavailable": "Check that PostgreSQL runs and the address is right. Workers try again by themselves.",
+    "schema_outdated": "Run `weft migrate upgrade`, or install the release that the database belongs to.",
+    "migration_blocked": "End the long transaction that holds the lock (see `pg_stat_activity`), then migrate again.",
+    "embedded_server_failed": "Do what the message says; `postgres.log` in `WEFT_HOME` tells more.",
+    "ids_exhausted": "Let fewer processes enqueue in bulk at once; numbers of dead processes come back in ten minutes.",
+    "handler_import_failed": "Mend the module, or the name given by `--app`; it must be importable from here.",
+    "blob_unavailable": "Give every process the same `WEFT_BLOB_URL`; restore the file from a backup if it is gone.",
+    "lease_lost": "Drop the work and roll back: another worker has the task.",
+    "wait_timeout": "Nothing: the task goes on. Wait again, or look at it with `weft tasks show`.",
+    "task_failed": "Look at the task's attempts with `weft tasks show`; replay it when the cause is mended.",
+}
+
+
+def all_errors() -> list[type[WeftError]]:
+    """Return every error class of the package, parents before children."""
+    for module in pkgutil.walk_packages(weft.__path__, "weft."):
+        if "migrations" not in module.name and not module.name.endswith(("__main__", ".child")):
+            importlib.import_module(module.name)
+    found: list[type[WeftError]] = []
+    waiting: list[type[WeftError]] = [WeftError]
+    while waiting:
+        kind = waiting.pop(0)
+        found.append(kind)
+        waiting = [*sorted(kind.__subclasses__(), key=_place), *waiting]
+    return found
+
+
+def _place(kind: type[WeftError]) -> tuple[str, int]:
+    return kind.__module__, inspect.getsourcelines(kind)[1]
+
+
+def page() -> str:
+    """Return the page."""
+    drawn = re.search(r"^    WeftError\n(?:    .*\n)+", tree.__doc__ or "", re.MULTILINE)
+    parts = [_HEAD, "```text\n", *(line[4:] + "\n" for line in (drawn[0] if drawn else "").splitlines()), "```\n\n"]
+    kinds = all_errors()
+    rows = [(f"[{k.code}](#{k.code})", code(k.__name__), k.exit_code, k.http_status) for k in kinds]
+    parts.append(table(("code", "class", "exit code", "HTTP status"), rows))
+    for kind in kinds:
+        meaning = (kind.__doc__ or "").strip().splitlines()[0]
+        where = "weft" if kind.__name__ in weft.__all__ else kind.__module__
+        parts.append(
+            f"\n## {kind.code}\n\n`{where}.{kind.__name__}`. {meaning}\n\n**What to do.** {_ADVICE[kind.code]}\n"
+        )
+    return "".join(parts) + _SQL

@@ -1,0 +1,154 @@
+"""The page of the public names."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import inspect
+from typing import Any
+
+import weft
+from docs.pages.markdown import code, from_docstring, table
+from weft.worker.registry import Handler
+
+_HEAD = """\
+# Python
+
+The public names are those of `import weft`; everything else may change without notice. All calls are async. Every
+verb that writes raises one of the [errors](errors.md) when it did not land.
+
+"""
+
+# What the engine alone calls.
+_HIDDEN = {"Retry": {"to_json", "from_json"}, "Context": {"cancel"}, "Client": {"database", "blobs"}}
+
+_CONTEXT = """\
+| attribute | meaning |
+| --- | --- |
+| `task_id` | the task |
+| `attempt` | the number of this attempt |
+| `handler` | the name of the handler |
+| `worker_id` | the worker that runs it |
+| `job_id` | the job that the task belongs to, or None |
+
+"""
+
+_GROUPS = {
+    "Enqueue and operate": ["Client", "NewTask", "TaskHandle", "Retry"],
+    "Run": ["task", "Context", "Worker", "Snooze", "NonRetryable"],
+    "Look": ["Task", "TaskSummary", "TaskState", "Attempt", "Page", "QueueInfo", "WorkerInfo"],
+    "Settings": ["Settings", "__version__"],
+    "Errors": [
+        *("WeftError", "InvalidInput", "UnknownQueue", "NotFound", "StateConflict"),
+        *("LeaseLost", "WaitTimeout", "TaskFailed"),
+    ],
+}
+
+
+def names() -> list[str]:
+    """Return the public names in the order of the page; one that no group has is an error."""
+    found = [name for group in _GROUPS.values() for name in group]
+    if missing := set(weft.__all__) - set(found):
+        raise SystemExit(f"docs/pages/python.py: no group for {', '.join(sorted(missing))}")
+    return found
+
+
+def _signature(name: str, function: Any) -> str:
+    if isinstance(function, type) and function.__init__ is Exception.__init__:
+        return f"{name}(message)"
+    signature = inspect.signature(function)
+    parameters = [_parameter(p) for p in signature.parameters.values() if p.name != "self"]
+    star = next(
+        (n for n, p in enumerate(signature.parameters.values()) if p.kind is inspect.Parameter.KEYWORD_ONLY), None
+    )
+    if star is not None and not any(p.startswith("*") for p in parameters):
+        parameters.insert(star - ("self" in signature.parameters), "*")
+    result = "" if isinstance(function, type) else f" -> {_annotation(signature.return_annotation)}"
+    text = f"{name}({', '.join(parameters)}){result}"
+    if len(text) <= 100:
+        return text
+    return f"{name}(\n" + "".join(f"    {parameter},\n" for parameter in parameters) + f"){result}"
+
+
+def _parameter(parameter: inspect.Parameter) -> str:
+    stars = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}.get(parameter.kind, "")
+    value = parameter.default
+    is_plain = value is None or isinstance(value, (bool, int, float, str, tuple))
+    default = "" if value is inspect.Parameter.empty else f" = {value!r}" if is_plain else " = ..."
+    return f"{stars}{parameter.name}: {_annotation(parameter.annotation)}{default}"
+
+
+def _annotation(annotation: Any) -> str:
+    return annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
+
+
+def _block(text: str) -> str:
+    return f"<!-- not run: a signature -->\n```python\n{text}\n```\n\n"
+
+
+def _fields(kind: type) -> str:
+    rows = []
+    for field in dataclasses.fields(kind):
+        default = "" if field.default is dataclasses.MISSING else code(repr(field.default))
+        rows.append((code(field.name), code(str(field.type).replace("'", "")), default))
+    return table(("field", "type", "default"), rows) + "\n"
+
+
+def _members(kind: type, name: str) -> str:
+    parts = []
+    for member, raw in vars(kind).items():
+        if member.startswith("_") or member in _HIDDEN.get(name, ()):
+            continue
+        if isinstance(raw, property):
+            parts.append(f"#### `{name}.{member}`\n\n{from_docstring(raw.__doc__ or '')}\n")
+        elif isinstance(raw, (classmethod, staticmethod)) or inspect.isfunction(raw):
+            function = getattr(kind, member)
+            head = "await " if inspect.iscoroutinefunction(function) else ""
+            parts.append(f"#### `{name}.{member}`\n\n{_block(head + _signature(f'{name}.{member}', function))}")
+            parts.append(from_docstring(function.__doc__ or "") + "\n")
+    return "".join(parts)
+
+
+def _entry(name: str) -> str:
+    value = getattr(weft, name)
+    head = f"### `weft.{name}`\n\n"
+    if name == "__version__":
+        return head + "The release, as text.\n\n"
+    if isinstance(value, type) and issubclass(value, enum.Enum):
+        members = ", ".join(code(member.value) for member in value)
+        return (
+            f"{head}{from_docstring(value.__doc__ or '')}\nOne of {members}; see [states](states.md).\n\n"
+            + _members(value, name)
+        )
+    if isinstance(value, type) and issubclass(value, weft.WeftError):
+        return f"{head}{from_docstring(value.__doc__ or '')}\nCode [{value.code}](errors.md#{value.code}).\n\n"
+    if isinstance(value, type):
+        is_plain = dataclasses.is_dataclass(value) and value is not weft.Settings
+        parts = [head]
+        if not is_plain and value not in (weft.Settings, weft.Context):
+            parts.append(_block(_signature(f"weft.{name}", value)))
+        parts.append(from_docstring(value.__doc__ or "") + "\n")
+        if is_plain:
+            parts.append(_fields(value))
+        if value is weft.Settings:
+            parts.append("Its fields are the [settings](settings.md).\n\n")
+        if value is weft.Context:
+            parts.append(_CONTEXT)
+        parts.append(_members(value, name))
+        return "".join(parts)
+    return head + _block(_signature(f"weft.{name}", value)) + from_docstring(value.__doc__ or "") + "\n"
+
+
+def page() -> str:
+    """Return the page."""
+    parts = [_HEAD]
+    for title, group in _GROUPS.items():
+        parts.append(f"## {title}\n\n")
+        parts += [_entry(name) for name in group if name in names()]
+        if title == "Run":
+            parts.append(
+                "### Handlers\n\n`weft.task` returns a handler: it can be called like the function that it decorates, "
+                "and given to `Client.enqueue`, which then takes these from it unless the call says otherwise.\n\n"
+            )
+            parts.append(_fields(Handler))
+    return "".join(parts).rstrip("\n") + "\n"

@@ -1,0 +1,171 @@
+"""Every file that the documentation shows is run here, on a real database, and does what the page says."""
+
+from __future__ import annotations
+
+import asyncio
+import configparser
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import asyncpg
+import pytest
+
+from weft.core.settings import Settings
+
+FOLDER = Path(__file__).resolve().parent.parent.parent / "examples" / "docs"
+TIMEOUT = 60
+
+# Each script with what it must print, in this order.
+SCRIPTS = {
+    "first.py": ["Hello, Ada!"],
+    "tutorial.py": [
+        "True False True",
+        "is dead: [Errno 2]",
+        "dead 2 ['failed', 'failed']",
+        "report:total error",
+        "42.5",
+    ],
+    "own_transaction.py": [
+        *("with_asyncpg 1", "with_psycopg 2", "with_sqlalchemy 3", "with_a_sync_connection 4"),
+        "rolled back: no task",
+    ],
+    "complete_in.py": ["15"],
+    "retries.py": ["failed customer 7 was deleted", "dead no luck", "e-1 0", "dead always:fails error", "removed 0"],
+    "limits.py": ["default None 3", "render 4 None", "{'render': 4, 'acme': 2} [{}, {}]"],
+    "idempotency.py": ["True False True", "[False, True, False]", "weft-task-"],
+    "large_values.py": ["20000", "params: has 2000011 bytes, and may have 1048576"],
+    "task_logs.py": [""],
+    "long_tasks.py": ["dead timeout", "dead timeout", "3", "cancelled"],
+    "schedule.py": ["True 1000", "[('scheduled', 2)]"],
+    "testing.py": ["ok"],
+    "operate.py": ["it is due at", "no live worker claims", "queue default is paused", "it has ended: completed"],
+}
+COMMANDS = {
+    "first_queue.sh": [
+        '"sent to ada@example.com"',
+        "ended with exit code 1",
+        "dead (error)",
+        "reading",
+        "42.5",
+        "leader",
+    ],
+    "migrate.sh": ["0001 (head)", "downgraded from 0001 to nothing"],
+    "operate.sh": ["default", "created mail", "paused mail", "resumed mail", "replayed 0", "purged 0"],
+    "limits.sh": ["mail: 20 at once", "20 at once, 2 per key", "5 at once for the key acme"],
+    "backup.sh": ["wrote weft.dump", "restored weft.dump", "(1 row)"],
+}
+STATEMENTS = {"enqueue.sql", "grants.sql"}
+OTHERS = {"reports.py", "run_worker.py", "weft.toml", "weft-worker.service"}
+
+
+def environment(**settings: object) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("WEFT_", "POSTGRES_", "PG"))}
+    kept["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{kept.get('PATH', os.defpath)}"
+    return kept | {name: str(value) for name, value in settings.items()}
+
+
+async def run(argv: list[str], folder: Path, env: Mapping[str, str]) -> str:
+    """Run a program in ``folder`` to its end and return what it printed; it must end well."""
+
+    def call() -> subprocess.CompletedProcess[str]:
+        return subprocess.run(argv, cwd=folder, env=env, capture_output=True, text=True, timeout=TIMEOUT, check=False)
+
+    finished = await asyncio.to_thread(call)
+    assert finished.returncode == 0, f"{argv} ended with {finished.returncode}\n{finished.stdout}\n{finished.stderr}"
+    return finished.stdout
+
+
+def require_in_order(output: str, expected: list[str]) -> None:
+    place = 0
+    for text in expected:
+        found = output.find(text, place)
+        assert found >= 0, f"{text!r} is not in what was printed after place {place}:\n{output}"
+        place = found + len(text)
+
+
+def test_every_file_that_the_docs_may_show_is_run() -> None:
+    found = {path.name for path in FOLDER.iterdir() if path.is_file()}
+    assert found == {*SCRIPTS, *COMMANDS, *STATEMENTS, *OTHERS}
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+async def test_a_script_of_the_docs_prints_what_its_page_says(name: str, url: str, home: Path, tmp_path: Path) -> None:
+    env = environment(WEFT_DATABASE_URL=url, WEFT_HOME=home)
+    output = await run([sys.executable, "-W", "error", str(FOLDER / name)], tmp_path, env)
+    require_in_order(output, SCRIPTS[name])
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+async def test_the_commands_of_a_page_work(
+    name: str, url: str, home: Path, tmp_path: Path, server_home: Path, server_url: str
+) -> None:
+    shutil.copy(FOLDER / "reports.py", tmp_path)
+    # Backups are of the embedded database; everything else is tried on a database of the test's own.
+    is_embedded = name == "backup.sh"
+    env = environment(WEFT_HOME=server_home) if is_embedded else environment(WEFT_DATABASE_URL=url, WEFT_HOME=home)
+    require_in_order(await run(["bash", str(FOLDER / name)], tmp_path, env), COMMANDS[name])
+
+
+async def test_what_a_task_prints_and_logs_stands_in_its_own_file(url: str, home: Path, tmp_path: Path) -> None:
+    env = environment(WEFT_DATABASE_URL=url, WEFT_HOME=home)
+    task_id = (await run([sys.executable, str(FOLDER / "task_logs.py")], tmp_path, env)).strip()
+    log = (home / "logs" / f"{task_id}.log").read_text()
+    require_in_order(log, ["counting B2", "WARNING shop: shelf B2 is nearly empty", f"attempt 1 of task {task_id}"])
+
+
+async def test_a_worker_in_a_program_stops_by_a_signal(url: str, home: Path, tmp_path: Path) -> None:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, str(FOLDER / "run_worker.py")), stdout=asyncio.subprocess.PIPE, cwd=tmp_path,
+        env=environment(WEFT_DATABASE_URL=url, WEFT_HOME=home),
+    )  # fmt: skip
+    assert process.stdout is not None
+    assert await asyncio.wait_for(process.stdout.readline(), TIMEOUT) == b"working\n"
+    process.send_signal(signal.SIGTERM)
+    output, _ = await asyncio.wait_for(process.communicate(), TIMEOUT)
+    assert (output, process.returncode) == (b"stopped\n", 0)
+
+
+async def test_the_sql_of_the_docs_enqueues_by_call_and_by_trigger(conn: asyncpg.Connection[asyncpg.Record]) -> None:
+    await conn.execute((FOLDER / "enqueue.sql").read_text())
+    rows = await conn.fetch("select state, params::jsonb ->> 'order' as number from weft.tasks order by id")
+    assert [tuple(row) for row in rows] == [("ready", "1"), ("scheduled", "1"), ("ready", "1"), ("ready", "2")]
+
+
+async def test_the_grants_of_the_docs_let_a_role_enqueue_and_another_read(
+    conn: asyncpg.Connection[asyncpg.Record],
+) -> None:
+    await conn.execute((FOLDER / "grants.sql").read_text())
+    try:
+        await conn.execute("set role shop_web")
+        for arguments in ("", ", idempotency_key => 'k'", ", concurrency_key => 'k'", ", delay => '1 minute'"):
+            assert await conn.fetchval(f"select created from weft.enqueue('note'{arguments})")
+        assert await conn.fetchval("select created from weft.enqueue('note', json_build_object('t', repeat('x', 999)))")
+        with pytest.raises(asyncpg.InsufficientPrivilegeError):
+            await conn.fetch("select * from weft.tasks")
+        await conn.execute("reset role; set role shop_report")
+        assert await conn.fetchval("select count(*) from weft.tasks") == 5
+        for view in ("attempts", "queues", "workers", "orgs"):
+            await conn.fetch(f"select * from weft.{view}")
+        with pytest.raises(asyncpg.InsufficientPrivilegeError):
+            await conn.fetch("select * from weft.enqueue('note')")
+    finally:
+        # Roles belong to the whole server, not to the test's database.
+        await conn.execute("reset role; drop owned by shop_web, shop_report; drop role shop_web, shop_report")
+
+
+def test_the_settings_file_of_the_docs_is_read() -> None:
+    settings = Settings.load(environ={"WEFT_CONFIG": str(FOLDER / "weft.toml")})
+    assert (settings.worker_concurrency, settings.retention.days, str(settings.log_dir)) == (50, 14, "/srv/shop/logs")
+
+
+def test_the_unit_of_the_docs_waits_longer_than_the_worker_does() -> None:
+    unit = configparser.ConfigParser()
+    unit.read(FOLDER / "weft-worker.service")
+    settings = Settings.load(environ={"WEFT_CONFIG": str(FOLDER / "weft.toml")})
+    assert int(unit["Service"]["TimeoutStopSec"]) > settings.worker_shutdown_grace.total_seconds()
+    assert "weft worker" in unit["Service"]["ExecStart"]
