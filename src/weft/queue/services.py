@@ -186,5 +186,5 @@ class Upkeep:
         await asyncio.gather(*(service.start() for service in self._services))
 
     async def stop(self) -> None:
-        """End all services."""
-        await asyncio.gather(*(service.stop() for service in self._services))
+        """End all services; one that cannot say goodbye to the database does not keep the others."""
+        await asyncio.gather(*(service.stop() for service in self._services), return_exceptions=True)

@@ -163,9 +163,12 @@ class Capture:
     def start(cls) -> None:
         """Begin to redirect."""
         cls._users += 1
-        if cls._users > 1:
+        # Looked at each time: whoever runs us may have put other streams in place meanwhile.
+        for name in ("stdout", "stderr"):
+            if not isinstance(getattr(sys, name), _Redirect):
+                setattr(sys, name, _Redirect(getattr(sys, name)))
+        if cls._handler is not None:
             return
-        sys.stdout, sys.stderr = _Redirect(sys.stdout), _Redirect(sys.stderr)
         cls._handler = _TaskHandler()
         cls._handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
         logging.getLogger().addHandler(cls._handler)

@@ -296,6 +296,7 @@ class Worker:
 
     def _spawned(self, task: asyncio.Task[Any]) -> None:
         self._background.discard(task)
+        self._changed.set()
         if not task.cancelled() and (problem := task.exception()) is not None:
             logger.warning("%s: %s", type(problem).__name__, problem)
 
