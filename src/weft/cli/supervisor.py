@@ -87,7 +87,7 @@ class Supervisor:
         self._first_is_ready.set()
         self._send(signal.SIGTERM)
         await self._signals.end.wait()
-        self._send(signal.SIGTERM)
+        self._send(signal.SIGINT)  # another one than before: two alike that come at once count as one
         await asyncio.sleep(1.5 * LAST_MOMENT)
         self._send(signal.SIGKILL)
 

@@ -80,6 +80,27 @@ def check_address(url: str, setting: str) -> str:
     return url
 
 
+@asynccontextmanager
+async def _transaction(conn: type_Connection) -> AsyncIterator[None]:
+    """A transaction that is left without a word when its statement was broken off.
+
+    A ROLLBACK would first wait for that statement, for ever on a connection that is dead in the network, and what it
+    raised would hide the cancellation. The server rolls back by itself when the session ends.
+    """
+    transaction = conn.transaction()
+    await transaction.start()
+    try:
+        yield
+    except (asyncio.CancelledError, TimeoutError, GeneratorExit, *CONNECTION_ERRORS):
+        conn.terminate()
+        raise
+    except BaseException:
+        await transaction.rollback()
+        raise
+    else:
+        await transaction.commit()
+
+
 class Database:
     """One PostgreSQL database, reached through a pool, or past a pooler.
 
@@ -155,12 +176,15 @@ class Database:
             raise DatabaseUnavailable(redacted(target), str(problem)) from problem
 
     def _options(self, pooled_url: bool = True) -> dict[str, Any]:
-        options: dict[str, Any] = {}
-        if "application_name" not in parse_qs(urlsplit(self.url).query):
-            options["server_settings"] = {"application_name": "weft"}
         if self.through_pooler and pooled_url:
-            options["statement_cache_size"] = 0
-        return options
+            # A pooler lends sessions: it takes no settings, and a statement prepared in one is lost in the next.
+            return {"statement_cache_size": 0}
+        # A session whose client is cut off must not hold its locks: the server gives it up too.
+        patience = str(int(1000 * max(5.0, self.settings.lease_time.total_seconds())))
+        session = {"idle_in_transaction_session_timeout": patience, "tcp_user_timeout": patience}
+        if "application_name" not in parse_qs(urlsplit(self.url).query):
+            session["application_name"] = "weft"
+        return {"server_settings": session}
 
     @asynccontextmanager
     async def acquire(self) -> AsyncIterator[type_Connection]:
@@ -168,7 +192,7 @@ class Database:
         async with self._pool.acquire() as conn:
             try:
                 if self.through_pooler:
-                    async with conn.transaction():
+                    async with _transaction(conn):
                         yield conn
                 else:
                     yield conn
@@ -185,7 +209,7 @@ class Database:
             if self.through_pooler:
                 yield conn
             else:
-                async with conn.transaction():
+                async with _transaction(conn):
                     yield conn
 
     def expire(self) -> None:

@@ -51,8 +51,10 @@ class Service(ABC):
         """End the loop."""
         if self._loop is not None:
             loop, self._loop = self._loop, None
-            loop.cancel()
-            await asyncio.gather(loop, return_exceptions=True)
+            # Again and again: what a batch was waiting for may have swallowed the first.
+            while not loop.done():
+                loop.cancel()
+                await asyncio.wait([loop], timeout=1)
 
     async def _run(self) -> None:
         failures = 0

@@ -148,9 +148,9 @@ async def drop_partitions(database: Database, retention: timedelta) -> list[str]
     for row in old:
         conn = await database.connect(database.listen_url or database.url)
         try:
-            await conn.execute(
-                f'alter table weft."{row["parent"]}" detach partition weft."{row["child"]}" concurrently'
-            )
+            if row["is_attached"]:
+                how = "finalize" if row["is_pending"] else "concurrently"
+                await conn.execute(f'alter table weft."{row["parent"]}" detach partition weft."{row["child"]}" {how}')
             await conn.execute(f'drop table weft."{row["child"]}"')
             dropped.append(row["child"])
         except asyncpg.ObjectInUseError:

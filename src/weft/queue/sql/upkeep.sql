@@ -16,13 +16,16 @@ select min(t.due_at) as due_at, weft.now() as now from weft.task t where t.state
 select weft.ensure_partitions();
 
 -- name: old_partitions
--- Partitions whose whole range lies below both the retention and the oldest task that has not ended.
+-- Partitions whose whole range lies below both the retention and the oldest task that has not ended; also those that
+-- somebody detached, or began to, and did not come to drop.
 with bound as (
   select least(weft.first_id_at(weft.now() - $1::interval), (select min(t.id) from weft.task t)) as id
 )
-select c.relname as child, p.relname as parent
-from pg_inherits i join pg_class c on c.oid = i.inhrelid join pg_class p on p.oid = i.inhparent, bound
-where p.relnamespace = 'weft'::regnamespace and p.relname in ('task_done', 'task_params', 'attempt')
+select c.relname as child, regexp_replace(c.relname, '_[0-9]{8}$', '') as parent,
+  i.inhrelid is not null as is_attached, coalesce(i.inhdetachpending, false) as is_pending
+from pg_class c left join pg_inherits i on i.inhrelid = c.oid, bound
+where c.relnamespace = 'weft'::regnamespace and c.relkind = 'r'
+  and c.relname ~ '^(task_done|task_params|attempt)_[0-9]{8}$'
   and weft.first_id_at(to_date(right(c.relname, 8), 'YYYYMMDD')::timestamp at time zone 'UTC'
                        + interval '24 hours') <= bound.id
 order by 1;

@@ -310,6 +310,8 @@ begin
     raise exception 'timeout: must be above zero and at most 20,000 days' using errcode = 'WF002';
   elsif heartbeat_timeout <= interval '0' or heartbeat_timeout > interval '20000 days' then
     raise exception 'heartbeat_timeout: must be above zero and at most 20,000 days' using errcode = 'WF002';
+  elsif queue like '@%' then
+    raise exception 'queue: names that begin with @ are kept for the engine' using errcode = 'WF002';
   elsif idempotency_key = '' or length(idempotency_key) > 500 then
     raise exception 'idempotency_key: must have 1 to 500 characters' using errcode = 'WF002';
   elsif concurrency_key = '' or length(concurrency_key) > 500 then
@@ -505,6 +507,28 @@ begin
   end if;
   return next;
 end $$;
+
+-- name: refuse_write
+create function weft.refuse_write() returns trigger language plpgsql as $$
+begin
+  raise exception 'weft.% is read-only', tg_table_name using errcode = '55000', hint = 'Use the client or the command line.';
+end $$;
+
+-- name: read_only_attempts
+create trigger read_only instead of insert or update or delete on weft.attempts
+for each row execute function weft.refuse_write();
+
+-- name: read_only_queues
+create trigger read_only instead of insert or update or delete on weft.queues
+for each row execute function weft.refuse_write();
+
+-- name: read_only_workers
+create trigger read_only instead of insert or update or delete on weft.workers
+for each row execute function weft.refuse_write();
+
+-- name: read_only_orgs
+create trigger read_only instead of insert or update or delete on weft.orgs
+for each row execute function weft.refuse_write();
 
 -- name: comment_enqueue
 comment on function weft.enqueue is 'Puts a task into a queue, inside the caller''s transaction. Returns its id, and whether it was created: a known idempotency key creates nothing and returns the existing task''s id.';

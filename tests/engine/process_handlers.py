@@ -1,0 +1,76 @@
+"""Handlers that run in processes of their own: a child imports this module and finds them in the one registry."""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import os
+import signal
+import subprocess
+import sys
+import time
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import weft
+
+
+@weft.task(name="process:pid", executor="process")
+def pid() -> int:
+    return os.getpid()
+
+
+@weft.task(name="process:pid anywhere")
+async def pid_anywhere() -> int:
+    return os.getpid()
+
+
+@weft.task(name="process:async", executor="process")
+async def awaited(day: date, ctx: weft.Context) -> dict[str, Any]:
+    return {"day": day, "attempt": ctx.attempt, "key": ctx.idempotency_key}
+
+
+@weft.task(name="process:hang", executor="process")
+def hang(path: str) -> None:
+    """Note the ids of this process and of one that it starts, then be deaf to everything."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    other = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(3600)"])
+    Path(f"{path}.new").write_text(f"{os.getpid()} {other.pid}", encoding="ascii")
+    os.replace(f"{path}.new", path)
+    while True:
+        time.sleep(3600)
+
+
+@weft.task(name="process:die", executor="process")
+def die(how: str) -> None:
+    if how == "exit":
+        os._exit(7)
+    if how == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    ctypes.string_at(0)
+
+
+@weft.task(name="process:raise", executor="process", retry=weft.Retry(2, non_retryable=(LookupError,)))
+def fail(how: str) -> None:
+    if how == "snooze":
+        raise weft.Snooze(600)
+    if how == "never":
+        raise weft.NonRetryable("never")
+    if how == "lookup":
+        raise KeyError("gone")
+    raise ValueError("again")
+
+
+@weft.task(name="process:print", executor="process")
+def say(words: list[str]) -> None:
+    for word in words:
+        print(word)
+    print("to stderr", file=sys.stderr)
+    logging.getLogger("somewhere").warning("to a logger")
+    subprocess.run(["/bin/echo", "from a program"], check=True)
+
+
+@weft.task(name="process:echo", executor="process")
+def echo(text: str) -> str:
+    return text

@@ -1,0 +1,345 @@
+"""Where handlers run, and how an attempt is ended for real."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from datetime import timedelta
+from pathlib import Path
+
+import asyncpg
+import process_handlers
+import pytest
+from engine_scene import Clock, MakeClient, claimed_by_a_ghost, until
+
+import weft
+from weft.queue import upkeep
+from weft.worker.registry import Registry
+
+
+def _is_gone(pid: int) -> bool:
+    """Whether a process has ended; one that nobody has asked for its end counts as gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[0] == "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+
+
+# --- threads ---
+
+
+async def test_sync_handlers_run_at_once_in_threads(client: weft.Client, registry: Registry) -> None:
+    together = threading.Barrier(5)
+
+    @registry.task(name="meet")
+    def meet() -> bool:
+        together.wait(20)
+        return threading.current_thread() is not threading.main_thread()
+
+    handles = [await client.enqueue("meet") for _ in range(5)]
+    await weft.Worker(client=client, registry=registry).run_until_idle()
+    assert [await client.wait(handle.id) for handle in handles] == [True] * 5
+
+
+async def test_an_async_handler_runs_on_the_loop_of_the_worker(client: weft.Client, registry: Registry) -> None:
+    loops: list[asyncio.AbstractEventLoop] = []
+
+    @registry.task(name="loop")
+    async def loop() -> None:
+        loops.append(asyncio.get_running_loop())
+
+    await client.enqueue("loop")
+    await weft.Worker(client=client, registry=registry).run_until_idle()
+    assert loops == [asyncio.get_running_loop()]
+
+
+async def test_a_timeout_ends_an_async_attempt(client: weft.Client, registry: Registry) -> None:
+    ended: list[bool] = []
+
+    @registry.task(name="wait", timeout=0.05)
+    async def wait(ctx: weft.Context) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append(ctx.is_cancelled)
+
+    handle = await client.enqueue(wait, max_attempts=1)
+    await weft.Worker(client=client, registry=registry).run_until_idle()
+    task = await client.get_task(handle.id)
+    assert (task.state, task.reason, ended) == ("dead", "timeout", [True])
+    assert task.error is not None
+    assert (task.error["type"], "0:00:00.05" in task.error["message"]) == ("TimeoutError", True)
+
+
+async def test_a_timeout_is_an_attempt_like_any_other(client: weft.Client, registry: Registry) -> None:
+    @registry.task(name="wait", timeout=0.05, retry=weft.Retry(2, initial_delay=0))
+    async def wait(ctx: weft.Context) -> str:
+        if ctx.attempt == 1:
+            await asyncio.Event().wait()
+        return "quick"
+
+    handle = await client.enqueue(wait)
+    async with weft.Worker(client=client, registry=registry):
+        assert await client.wait(handle.id, timeout=20) == "quick"
+    (attempt,) = (await client.get_task(handle.id)).attempts
+    assert (attempt.outcome, attempt.reason) == ("failed", "timeout")
+
+
+async def test_an_async_handler_that_will_not_end_is_fenced_and_its_slot_is_free(
+    client: weft.Client, registry: Registry
+) -> None:
+    release = asyncio.Event()
+
+    @registry.task(name="deaf", timeout=0.05)
+    async def deaf() -> str:
+        while not release.is_set():
+            try:
+                await release.wait()
+            except asyncio.CancelledError:
+                continue
+        return "too late"
+
+    @registry.task(name="quick")
+    async def quick() -> str:
+        return "quick"
+
+    try:
+        async with weft.Worker(client=client, registry=registry, concurrency=1):
+            handle = await client.enqueue(deaf, max_attempts=1)
+            with pytest.raises(weft.TaskFailed, match="timeout"):
+                await client.wait(handle.id, timeout=10)
+            assert await client.wait((await client.enqueue("quick")).id, timeout=10) == "quick"
+            release.set()
+    finally:
+        release.set()
+    task = await client.get_task(handle.id)
+    assert (task.state, task.reason, task.output) == ("dead", "timeout", None)
+
+
+async def test_a_handler_that_returns_in_spite_of_its_timeout_has_timed_out(
+    client: weft.Client, registry: Registry
+) -> None:
+    @registry.task(name="late", timeout=0.05)
+    async def late() -> str:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            return "I was nearly there"
+        return "never"
+
+    handle = await client.enqueue(late, max_attempts=1)
+    await weft.Worker(client=client, registry=registry).run_until_idle()
+    task = await client.get_task(handle.id)
+    assert (task.state, task.reason, task.output) == ("dead", "timeout", None)
+
+
+async def test_a_thread_that_cannot_be_ended_is_reported_and_fenced(
+    client: weft.Client, registry: Registry, caplog: pytest.LogCaptureFixture
+) -> None:
+    release, ended = threading.Event(), threading.Event()
+
+    @registry.task(name="stuck", timeout=0.05)
+    def stuck() -> str:
+        release.wait(30)
+        ended.set()
+        return "too late"
+
+    handle = await client.enqueue(stuck, max_attempts=1)
+    async with weft.Worker(client=client, registry=registry) as worker:
+        with pytest.raises(weft.TaskFailed, match="timeout"):
+            await client.wait(handle.id, timeout=20)
+        release.set()
+        await asyncio.to_thread(ended.wait)
+        await worker.process.wait_until_idle()
+    task = await client.get_task(handle.id)
+    assert (task.state, task.reason, task.output) == ("dead", "timeout", None)
+    (line,) = [record.getMessage() for record in caplog.records if "cannot be ended" in record.getMessage()]
+    assert str(handle.id) in line
+    assert 'executor="process"' in line
+
+
+async def test_a_task_without_a_timeout_ends_by_the_workers_own(make_client: MakeClient, registry: Registry) -> None:
+    @registry.task(name="wait")
+    async def wait() -> None:
+        await asyncio.Event().wait()
+
+    client = await make_client(worker_task_timeout=0.05)
+    handle = await client.enqueue("wait", max_attempts=1)
+    await weft.Worker(client=client, registry=registry).run_until_idle()
+    task = await client.get_task(handle.id)
+    assert (task.state, task.reason) == ("dead", "timeout")
+
+
+async def test_a_handler_that_cancels_itself_has_failed(client: weft.Client, registry: Registry) -> None:
+    @registry.task(name="odd")
+    async def odd() -> None:
+        raise asyncio.CancelledError("of my own")
+
+    handle = await client.enqueue("odd", max_attempts=1)
+    await weft.Worker(client=client, registry=registry).run_until_idle()
+    assert (await client.get_task(handle.id)).state == "dead"
+
+
+# --- processes ---
+
+
+async def test_a_handler_in_a_process_gets_typed_arguments_and_gives_a_typed_result(client: weft.Client) -> None:
+    handle = await client.enqueue(process_handlers.awaited, {"day": "2026-02-01"})
+    other = await client.enqueue(process_handlers.pid)
+    wrong = await client.enqueue(process_handlers.awaited, {"day": "never"})
+    await weft.Worker(client=client).run_until_idle()
+    assert await client.wait(handle.id) == {"day": "2026-02-01", "attempt": 1, "key": f"weft-task-{handle.id}"}
+    assert await client.wait(other.id) != os.getpid()
+    task = await client.get_task(wrong.id)
+    assert task.state == "failed"
+    assert task.error is not None
+    assert task.error["message"].startswith("params.day: ")
+
+
+async def test_a_process_is_used_again_for_the_next_task(client: weft.Client) -> None:
+    handles = [await client.enqueue(process_handlers.pid) for _ in range(3)]
+    await weft.Worker(client=client, concurrency=1).run_until_idle()
+    pids = {await client.wait(handle.id) for handle in handles}
+    assert len(pids) == 1
+    assert _is_gone(pids.pop())
+
+
+async def test_what_a_handler_raises_in_a_process_means_the_same_as_elsewhere(client: weft.Client) -> None:
+    cases = {"snooze": ("scheduled", "snooze", 0), "never": ("failed", "non_retryable", 1),
+             "lookup": ("failed", "non_retryable", 1), "other": ("scheduled", "error", 1)}  # fmt: skip
+    handles = {how: await client.enqueue(process_handlers.fail, {"how": how}) for how in cases}
+    await weft.Worker(client=client).run_until_idle()
+    for how, expected in cases.items():
+        task = await client.get_task(handles[how].id)
+        assert (task.state, task.reason, task.failures) == expected
+    (attempt,) = (await client.get_task(handles["other"].id)).attempts
+    assert attempt.error is not None
+    assert (attempt.error["type"], "process_handlers.py" in attempt.error["traceback"]) == ("ValueError", True)
+
+
+@pytest.mark.parametrize("ending", ["timeout", "cancel", "stop"])
+async def test_a_process_is_killed_with_all_it_started(client: weft.Client, tmp_path: Path, ending: str) -> None:
+    note = tmp_path / "pids"
+    async with weft.Worker(client=client, concurrency=1) as worker:
+        # The process is up and has imported everything before the clock of the timeout starts.
+        await client.wait((await client.enqueue(process_handlers.pid)).id, timeout=60)
+        timeout = 1 if ending == "timeout" else None
+        handle = await client.enqueue(process_handlers.hang, {"path": str(note)}, timeout=timeout, max_attempts=1)
+
+        async def noted() -> bool:
+            return note.exists()
+
+        await until(noted)
+        pids = [int(word) for word in note.read_text(encoding="ascii").split()]
+        match ending:
+            case "timeout":
+                with pytest.raises(weft.TaskFailed, match="timeout"):
+                    await client.wait(handle.id, timeout=20)
+            case "cancel":
+                await client.cancel(handle.id)
+                await worker.process.wait_until_idle()
+            case "stop":
+                await worker.stop(0)
+
+        async def gone() -> bool:
+            return all(map(_is_gone, pids))
+
+        await until(gone)
+        if ending != "stop":
+            assert await client.wait((await client.enqueue(process_handlers.pid)).id, timeout=60) not in pids
+    states = {"timeout": "dead", "cancel": "cancelled", "stop": "ready"}
+    assert (await client.get_task(handle.id)).state == states[ending]
+
+
+async def test_a_task_that_kills_its_process_is_dead_at_the_crash_limit_and_others_go_on(
+    client: weft.Client, clock: Clock
+) -> None:
+    hows = {"exit": "exit status 7", "kill": "SIGKILL", "segfault": "SIGSEGV"}
+    handles = {
+        how: await client.enqueue(
+            process_handlers.die, {"how": how}, max_attempts=10, retry=weft.Retry(initial_delay=0)
+        )
+        for how in hows
+    }
+    fine = await client.enqueue(process_handlers.pid)
+    async with weft.Worker(client=client, concurrency=2):
+        for handle in handles.values():
+            with pytest.raises(weft.TaskFailed, match="the process of the task ended with"):
+                await client.wait(handle.id, timeout=60)
+        assert await client.wait(fine.id, timeout=60) > 0
+    for how, message in hows.items():
+        task = await client.get_task(handles[how].id)
+        assert (task.state, task.reason, len(task.attempts)) == ("dead", "crashed", 3)
+        assert task.error is not None
+        assert message in task.error["message"]
+
+
+async def test_a_task_that_was_in_a_crash_runs_next_in_a_process_of_its_own(
+    client: weft.Client, conn: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    handle = await client.enqueue(process_handlers.pid_anywhere)
+    ghost, claimed = await claimed_by_a_ghost(conn)
+    assert claimed == handle.id
+    await conn.execute("update weft.worker set state = 'lost' where id = $1", ghost)
+    async with conn.transaction():
+        await upkeep.rescue(conn, ghost, 3)
+    innocent = await client.enqueue(process_handlers.pid_anywhere)
+    await weft.Worker(client=client).run_until_idle()
+    assert await client.wait(innocent.id) == os.getpid()
+    pid = await client.wait(handle.id)
+    assert pid != os.getpid()
+    assert _is_gone(pid)
+    assert (await client.get_task(handle.id)).crashes == 1
+
+
+# --- heartbeats of tasks ---
+
+
+async def test_an_attempt_that_misses_its_heartbeats_fails_and_one_that_beats_goes_on(
+    make_client: MakeClient, clock: Clock, registry: Registry, conn: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    # The worker's own lease outlasts what the clock is moved by.
+    client = await make_client(worker_timeout=86400)
+    contexts: dict[str, weft.Context] = {}
+    told, go = asyncio.Event(), asyncio.Event()
+
+    @registry.task(name="beat", heartbeat_timeout=60)
+    async def beat(name: str, ctx: weft.Context) -> str:
+        contexts[name] = ctx
+        try:
+            await go.wait()
+        except asyncio.CancelledError:
+            told.set()
+            raise
+        return name
+
+    alive = await client.enqueue(beat, {"name": "alive"})
+    silent = await client.enqueue(beat, {"name": "silent"}, retry=weft.Retry(2, initial_delay=3600))
+
+    async def left() -> timedelta:
+        return await conn.fetchval("select expires_at - weft.now() from weft.task where id = $1", alive.id)
+
+    async with weft.Worker(client=client, registry=registry):
+        await until(lambda: client.list_tasks(state="running"), lambda page: len(page.tasks) == 2)
+        await until(lambda: asyncio.sleep(0, len(contexts)), lambda count: count == 2)
+        await clock.advance(seconds=50)
+        contexts["alive"].heartbeat()
+        await until(left, lambda span: span > timedelta(seconds=50))
+        await clock.advance(seconds=20)
+        await asyncio.wait_for(told.wait(), 20)
+        task = await until(lambda: client.get_task(silent.id), lambda task: task.state != "running")
+        assert (task.state, task.reason, task.failures) == ("scheduled", "heartbeat_timeout", 1)
+        go.set()
+        assert await client.wait(alive.id, timeout=20) == "alive"
+    assert contexts["silent"].is_cancelled
+
+
+async def test_a_task_without_a_heartbeat_timeout_need_not_beat(client: weft.Client, registry: Registry) -> None:
+    @registry.task(name="calm")
+    async def calm(ctx: weft.Context) -> None:
+        ctx.heartbeat()
+
+    handle = await client.enqueue("calm")
+    await weft.Worker(client=client, registry=registry).run_until_idle()
+    assert (await client.get_task(handle.id)).state == "completed"

@@ -1,0 +1,174 @@
+"""What a task prints and logs goes to its own file."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+import threading
+from pathlib import Path
+
+import process_handlers
+import pytest
+from engine_scene import MakeClient
+
+import weft
+from weft.worker.registry import Registry
+
+
+def _log(home: Path, id: int) -> str:
+    return (home / "logs" / f"{id}.log").read_text(encoding="utf-8")
+
+
+async def test_concurrent_async_tasks_each_write_their_own_file(
+    client: weft.Client, registry: Registry, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    turn = asyncio.Barrier(3)
+
+    @registry.task(name="say")
+    async def say(name: str, ctx: weft.Context) -> None:
+        for n in range(3):
+            await turn.wait()
+            print(f"{name} {n}")
+            await turn.wait()
+            print(f"{name} err {n}", file=sys.stderr)
+            await turn.wait()
+            logging.getLogger("app").warning("%s log %s", name, n)
+            ctx.logger.info("%s info %s", name, n)
+
+    handles = {name: await client.enqueue("say", {"name": name}) for name in ("ann", "bob", "cid")}
+    print("before")
+    await weft.Worker(client=client, registry=registry).run_until_idle()
+    print("after")
+    for name, handle in handles.items():
+        lines = _log(home, handle.id).splitlines()
+        assert len(lines) == 12
+        assert all(name in line for line in lines)
+        assert [line for line in lines if line.startswith(name)] == [
+            text for n in range(3) for text in (f"{name} {n}", f"{name} err {n}")
+        ]
+        assert [line.endswith(f"WARNING app: {name} log 0") for line in lines].count(True) == 1
+        assert [line.endswith(f"INFO weft.task.say: {name} info 2") for line in lines].count(True) == 1
+        assert (await client.read_log(handle.id) or b"").decode() == _log(home, handle.id)
+    out = capsys.readouterr().out
+    assert "before" in out
+    assert "after" in out
+    assert "ann" not in out
+
+
+async def test_concurrent_threads_each_write_their_own_file(
+    client: weft.Client, registry: Registry, home: Path
+) -> None:
+    turn = threading.Barrier(3)
+
+    @registry.task(name="say")
+    def say(name: str) -> None:
+        for n in range(3):
+            turn.wait(20)
+            print(f"{name} {n}")
+            turn.wait(20)
+            logging.getLogger("app").error("%s log %s", name, n)
+
+    handles = {name: await client.enqueue("say", {"name": name}) for name in ("ann", "bob", "cid")}
+    await weft.Worker(client=client, registry=registry).run_until_idle()
+    for name, handle in handles.items():
+        lines = _log(home, handle.id).splitlines()
+        assert [line[-5:] for line in lines] == [text for n in range(3) for text in (f"{name} {n}", f"log {n}")]
+
+
+async def test_what_a_process_prints_goes_to_the_file_of_its_task(client: weft.Client, home: Path) -> None:
+    handles = [
+        await client.enqueue(process_handlers.say, {"words": [f"task {n} wörd {m}" for m in range(200)]})
+        for n in range(3)
+    ]
+    await weft.Worker(client=client, concurrency=2).run_until_idle()
+    for n, handle in enumerate(handles):
+        log = _log(home, handle.id)
+        assert [line for line in log.splitlines() if line.startswith("task")] == [
+            f"task {n} wörd {m}" for m in range(200)
+        ]
+        for line in ("to stderr", "to a logger", "from a program"):
+            assert log.count(line) == 1
+        assert "\x00" not in log
+
+
+async def test_there_is_no_file_before_the_first_byte(client: weft.Client, registry: Registry, home: Path) -> None:
+    seen: list[tuple[bool, bool]] = []
+
+    @registry.task(name="speak")
+    async def speak(ctx: weft.Context) -> None:
+        path = home / "logs" / f"{ctx.task_id}.log"
+        before = path.exists()
+        print("", end="")
+        print("now", flush=True)
+        seen.append((before, path.exists()))
+
+    @registry.task(name="silent")
+    async def silent() -> None: ...
+
+    await client.enqueue("speak")
+    handle = await client.enqueue("silent")
+    await weft.Worker(client=client, registry=registry).run_until_idle()
+    assert seen == [(False, True)]
+    assert not (home / "logs" / f"{handle.id}.log").exists()
+    assert await client.read_log(handle.id) is None
+
+
+async def test_a_log_is_cut_with_a_marker_at_its_limit(make_client: MakeClient, registry: Registry, home: Path) -> None:
+    @registry.task(name="flood")
+    async def flood() -> str:
+        for n in range(100):
+            print(f"line {n:03}")
+        return "done"
+
+    client = await make_client(log_limit=90)
+    handle = await client.enqueue("flood")
+    await weft.Worker(client=client, registry=registry).run_until_idle()
+    log = _log(home, handle.id)
+    assert log.startswith("line 000\n")
+    assert log.count("[weft: log cut at 90 bytes]") == 1
+    assert len(log) < 90 + 40
+    assert await client.wait(handle.id) == "done"
+
+
+async def test_attempts_append_to_the_log_of_their_task(client: weft.Client, registry: Registry, home: Path) -> None:
+    @registry.task(name="say", retry=weft.Retry(2, initial_delay=0))
+    async def say(ctx: weft.Context) -> None:
+        print(f"attempt {ctx.attempt}")
+        if ctx.attempt == 1:
+            raise ValueError
+
+    handle = await client.enqueue(say)
+    async with weft.Worker(client=client, registry=registry):
+        await client.wait(handle.id, timeout=20)
+    assert _log(home, handle.id).splitlines() == ["attempt 1", "attempt 2"]
+    assert await client.read_log(handle.id, offset=10) == b"attempt 2\n"
+
+
+async def test_a_log_that_cannot_be_written_fails_no_task(
+    make_client: MakeClient, registry: Registry, tmp_path: Path
+) -> None:
+    @registry.task(name="say")
+    async def say() -> str:
+        print("into the void")
+        return "done"
+
+    (tmp_path / "file").write_text("not a folder", encoding="ascii")
+    client = await make_client(log_dir=tmp_path / "file")
+    handle = await client.enqueue("say")
+    await weft.Worker(client=client, registry=registry).run_until_idle()
+    assert await client.wait(handle.id) == "done"
+
+
+async def test_a_log_is_copied_to_the_blob_storage_when_that_is_asked_for(
+    make_client: MakeClient, registry: Registry, home: Path
+) -> None:
+    @registry.task(name="say")
+    async def say() -> None:
+        print("far away")
+
+    client = await make_client(log_upload=True)
+    handle = await client.enqueue("say")
+    await weft.Worker(client=client, registry=registry).run_until_idle()
+    (home / "logs" / f"{handle.id}.log").unlink()
+    assert await client.read_log(handle.id) == b"far away\n"

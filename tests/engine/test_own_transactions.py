@@ -1,0 +1,294 @@
+"""Enqueueing and completing inside a transaction of the caller's, whichever driver it is of."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from datetime import timedelta
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import asyncpg
+import psycopg
+import pytest
+import sqlalchemy as sa
+from engine_scene import claimed_by_a_ghost, until
+from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
+from sqlalchemy.orm import Session
+from sqlalchemy.pool import NullPool
+
+import weft
+from weft.queue import upkeep
+from weft.worker.registry import Registry
+
+# A connection of a driver inside a transaction, which commits or rolls back at its end.
+Transaction = Callable[[str, bool], AbstractAsyncContextManager[Any]]
+
+
+def _sqlalchemy_url(url: str, driver: str) -> sa.URL:
+    parts = urlsplit(url)
+    options = {name: values[0] for name, values in parse_qs(parts.query).items()}
+    return sa.URL.create(f"postgresql+{driver}", parts.username, database=parts.path[1:], query=options)
+
+
+@asynccontextmanager
+async def _asyncpg(url: str, commits: bool) -> AsyncIterator[Any]:
+    conn = await asyncpg.connect(url)
+    transaction = conn.transaction()
+    await transaction.start()
+    yield conn
+    await (transaction.commit() if commits else transaction.rollback())
+    await conn.close()
+
+
+@asynccontextmanager
+async def _asyncpg_pool(url: str, commits: bool) -> AsyncIterator[Any]:
+    async with asyncpg.create_pool(url, min_size=1, max_size=1) as pool, pool.acquire() as conn:
+        transaction = conn.transaction()
+        await transaction.start()
+        yield conn
+        await (transaction.commit() if commits else transaction.rollback())
+
+
+@asynccontextmanager
+async def _psycopg_sync(url: str, commits: bool) -> AsyncIterator[Any]:
+    with psycopg.connect(url) as conn:
+        yield conn
+        conn.commit() if commits else conn.rollback()
+
+
+@asynccontextmanager
+async def _psycopg_async(url: str, commits: bool) -> AsyncIterator[Any]:
+    async with await psycopg.AsyncConnection.connect(url) as conn:
+        yield conn
+        await (conn.commit() if commits else conn.rollback())
+
+
+@asynccontextmanager
+async def _sqlalchemy_sync(url: str, commits: bool) -> AsyncIterator[Any]:
+    engine = sa.create_engine(_sqlalchemy_url(url, "psycopg"), poolclass=NullPool)
+    with engine.connect() as conn:
+        yield conn
+        conn.commit() if commits else conn.rollback()
+    engine.dispose()
+
+
+@asynccontextmanager
+async def _sqlalchemy_session(url: str, commits: bool) -> AsyncIterator[Any]:
+    engine = sa.create_engine(_sqlalchemy_url(url, "psycopg"), poolclass=NullPool)
+    with Session(engine) as session:
+        yield session
+        session.commit() if commits else session.rollback()
+    engine.dispose()
+
+
+def _sqlalchemy_async(driver: str) -> Transaction:
+    @asynccontextmanager
+    async def transaction(url: str, commits: bool) -> AsyncIterator[Any]:
+        engine = create_async_engine(_sqlalchemy_url(url, driver), poolclass=NullPool)
+        async with engine.connect() as conn:
+            yield conn
+            await (conn.commit() if commits else conn.rollback())
+        await engine.dispose()
+
+    return transaction
+
+
+@asynccontextmanager
+async def _sqlalchemy_async_session(url: str, commits: bool) -> AsyncIterator[Any]:
+    engine = create_async_engine(_sqlalchemy_url(url, "asyncpg"), poolclass=NullPool)
+    async with AsyncSession(engine) as session:
+        yield session
+        await (session.commit() if commits else session.rollback())
+    await engine.dispose()
+
+
+DRIVERS: dict[str, Transaction] = {
+    "asyncpg": _asyncpg,
+    "asyncpg pool": _asyncpg_pool,
+    "psycopg": _psycopg_sync,
+    "psycopg async": _psycopg_async,
+    "sqlalchemy": _sqlalchemy_sync,
+    "sqlalchemy session": _sqlalchemy_session,
+    "sqlalchemy asyncpg": _sqlalchemy_async("asyncpg"),
+    "sqlalchemy psycopg": _sqlalchemy_async("psycopg"),
+    "sqlalchemy async session": _sqlalchemy_async_session,
+}
+
+
+@pytest.fixture(params=DRIVERS)
+def transaction(request: pytest.FixtureRequest) -> Transaction:
+    return DRIVERS[request.param]
+
+
+async def test_a_task_is_committed_with_the_callers_transaction_and_gone_with_its_rollback(
+    client: weft.Client, url: str, transaction: Transaction
+) -> None:
+    async with transaction(url, True) as conn:
+        kept = await client.enqueue(
+            "h", {"text": "ä: %s $1 :a1", "n": None}, priority=3, delay=timedelta(seconds=90), timeout=2.5,
+            heartbeat_timeout=1, idempotency_key="k:1", concurrency_key="c%", connection=conn, max_attempts=9,
+            retry=weft.Retry(9, backoff="linear", initial_delay=3),
+        )  # fmt: skip
+        again = await client.enqueue("h", idempotency_key="k:1", connection=conn)
+        plain = await client.enqueue("h", connection=conn)
+        with pytest.raises(weft.NotFound):
+            await client.get_task(kept.id)
+    assert (kept.created, again.created, again.id) == (True, False, kept.id)
+    task = await client.get_task(kept.id)
+    assert (task.state, task.params, task.priority, task.max_attempts, task.concurrency_key) == (
+        "scheduled", {"text": "ä: %s $1 :a1", "n": None}, 3, 9, "c%",
+    )  # fmt: skip
+    assert task.due_at is not None
+    assert timedelta(seconds=85) < task.due_at - task.created_at <= timedelta(seconds=91)
+    assert (await client.get_task(plain.id)).state == "ready"
+    async with transaction(url, False) as conn:
+        gone = await client.enqueue("h", idempotency_key="k:2", connection=conn)
+        assert gone.created
+    with pytest.raises(weft.NotFound):
+        await client.get_task(gone.id)
+    assert (await client.enqueue("h", idempotency_key="k:2")).created
+    with pytest.raises(weft.UnknownQueue, match="queue: there is no queue 'nowhere'"):
+        async with transaction(url, False) as conn:
+            await client.enqueue("h", queue="nowhere", connection=conn)
+
+
+async def test_a_thing_that_is_no_connection_is_refused(client: weft.Client) -> None:
+    with pytest.raises(weft.InvalidInput, match="connection: object is not a connection"):
+        await client.enqueue("h", connection=object())
+    assert (await client.list_tasks()).tasks == ()
+
+
+# --- completing inside a transaction ---
+
+
+async def _completed(ctx: weft.Context, conn: Any, output: Any) -> None:
+    answer = ctx.complete_in(conn, output)
+    if answer is not None:
+        await answer
+
+
+async def test_a_task_completes_with_the_users_transaction(
+    client: weft.Client, registry: Registry, url: str, transaction: Transaction
+) -> None:
+    @registry.task(name="book")
+    async def book(ctx: weft.Context) -> str:
+        async with transaction(url, True) as conn:
+            await _completed(ctx, conn, {"booked": "ä"})
+            assert (await client.get_task(ctx.task_id)).state == "running"
+        assert (await client.get_task(ctx.task_id)).state == "completed"
+        return "what the handler returns afterwards"
+
+    handle = await client.enqueue("book")
+    worker = weft.Worker(client=client, registry=registry)
+    await worker.run_until_idle()
+    task = await client.get_task(handle.id)
+    assert (task.state, task.output, task.attempts) == ("completed", {"booked": "ä"}, ())
+    assert worker.process.fenced == 0
+
+
+async def test_a_completion_that_is_rolled_back_never_was(
+    client: weft.Client, registry: Registry, url: str, conn: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    await conn.execute("create table ledger (task_id bigint, attempt int)")
+
+    @registry.task(name="book")
+    async def book(ctx: weft.Context) -> str:
+        own = await asyncpg.connect(url)
+        try:
+            async with own.transaction():
+                await own.execute("insert into ledger values ($1, $2)", ctx.task_id, ctx.attempt)
+                await _completed(ctx, own, "inside")
+                if ctx.attempt == 1:
+                    raise ValueError("rolls back")
+        finally:
+            await own.close()
+        return "outside"
+
+    handle = await client.enqueue("book", retry=weft.Retry(initial_delay=0))
+    async with weft.Worker(client=client, registry=registry):
+        assert await client.wait(handle.id, timeout=20) == "inside"
+    assert [tuple(row) for row in await conn.fetch("select * from ledger")] == [(handle.id, 2)]
+    task = await client.get_task(handle.id)
+    assert [(a.attempt, a.outcome) for a in task.attempts] == [(1, "failed")]
+
+
+async def test_an_error_after_the_completion_was_committed_changes_nothing(
+    client: weft.Client, registry: Registry, conn: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    @registry.task(name="book")
+    async def book(ctx: weft.Context) -> None:
+        await _completed(ctx, conn, 1)
+        raise ValueError("too late")
+
+    handle = await client.enqueue("book")
+    await weft.Worker(client=client, registry=registry).run_until_idle()
+    task = await client.get_task(handle.id)
+    assert (task.state, task.output, task.attempts) == ("completed", 1, ())
+
+
+@pytest.mark.parametrize("how", ["cancelled", "rescued"])
+async def test_a_late_worker_cannot_complete_in_its_own_transaction(
+    client: weft.Client, url: str, conn: asyncpg.Connection[asyncpg.Record], how: str
+) -> None:
+    handle = await client.enqueue("h")
+    ghost, claimed = await claimed_by_a_ghost(conn)
+    assert claimed == handle.id
+    ctx = weft.Context(task_id=handle.id, attempt=1, handler="h", worker_id=ghost)
+    if how == "cancelled":
+        await client.cancel(handle.id)
+    else:
+        await conn.execute("update weft.worker set state = 'lost' where id = $1", ghost)
+        async with conn.transaction():
+            await upkeep.rescue(conn, ghost, 3)
+    for transaction in DRIVERS.values():
+        with pytest.raises(weft.LeaseLost, match=f"the lease on task {handle.id} is lost"):
+            async with transaction(url, False) as own:
+                await _completed(ctx, own, "late")
+    assert (await client.get_task(handle.id)).state == ("cancelled" if how == "cancelled" else "ready")
+
+
+async def test_a_completion_inside_a_transaction_releases_nothing_before_the_commit(
+    client: weft.Client, registry: Registry, url: str
+) -> None:
+    """The next of a concurrency key starts when the transaction commits, not when it calls."""
+    await client.limit_queue("default", 1, per_key=True)
+    inside, go = asyncio.Event(), asyncio.Event()
+
+    @registry.task(name="first")
+    async def first(ctx: weft.Context) -> None:
+        async with _asyncpg(url, True) as conn:
+            await _completed(ctx, conn, None)
+            inside.set()
+            await go.wait()
+
+    @registry.task(name="second")
+    async def second() -> str:
+        return "ran"
+
+    await client.enqueue("first", concurrency_key="k")
+    handle = await client.enqueue("second", concurrency_key="k")
+    async with weft.Worker(client=client, registry=registry):
+        await inside.wait()
+        assert (await client.get_task(handle.id)).state == "pending"
+        go.set()
+        assert await client.wait(handle.id, timeout=20) == "ran"
+    await until(lambda: client.list_tasks(state="completed"), lambda page: len(page.tasks) == 2)
+
+
+async def test_a_large_output_of_a_completion_inside_a_transaction_goes_the_way_of_all_outputs(
+    client: weft.Client, registry: Registry, url: str, conn: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    large = "x" * (client.settings.inline_limit + 1)
+
+    @registry.task(name="give")
+    async def give(ctx: weft.Context) -> None:
+        async with _asyncpg(url, True) as own:
+            await _completed(ctx, own, large)
+
+    handle = await client.enqueue("give")
+    await weft.Worker(client=client, registry=registry).run_until_idle()
+    assert await client.wait(handle.id) == large
+    stored = await conn.fetchval("select length(output::text) from weft.task_done where id = $1", handle.id)
+    assert stored < 200

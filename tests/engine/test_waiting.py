@@ -1,0 +1,106 @@
+"""Waiting for a task from outside."""
+
+from __future__ import annotations
+
+import asyncio
+
+import asyncpg
+import pytest
+from engine_scene import MakeClient
+
+import weft
+from weft.worker.registry import Registry
+
+
+async def test_wait_returns_the_output_of_a_task_that_ends_later(client: weft.Client, registry: Registry) -> None:
+    go = asyncio.Event()
+
+    @registry.task(name="give")
+    async def give(n: int) -> dict[str, int]:
+        await go.wait()
+        return {"n": n}
+
+    async with weft.Worker(client=client, registry=registry):
+        handles = [await client.enqueue("give", {"n": n}) for n in range(20)]
+        waits = [asyncio.create_task(client.wait(handle.id, timeout=20)) for handle in handles for _ in range(2)]
+        await asyncio.sleep(0)
+        go.set()
+        assert await asyncio.gather(*waits) == [{"n": n} for n in range(20) for _ in range(2)]
+
+
+async def test_a_wait_gives_up_after_its_time_and_the_task_goes_on(client: weft.Client, registry: Registry) -> None:
+    @registry.task(name="ok")
+    async def ok() -> str:
+        return "there"
+
+    handle = await client.enqueue("ok")
+    with pytest.raises(weft.WaitTimeout, match=f"task {handle.id} did not end within 0.05 s") as caught:
+        await client.wait(handle.id, timeout=0.05)
+    assert caught.value.task_id == handle.id
+    assert (await client.get_task(handle.id)).state == "ready"
+    await weft.Worker(client=client, registry=registry).run_until_idle()
+    assert await client.wait(handle.id, timeout=5) == "there"
+
+
+async def test_an_ended_task_needs_no_time(client: weft.Client, registry: Registry) -> None:
+    @registry.task(name="ok")
+    async def ok() -> str:
+        return "there"
+
+    handle = await client.enqueue("ok")
+    await weft.Worker(client=client, registry=registry).run_until_idle()
+    assert await client.wait(handle.id, timeout=0) == "there"
+
+
+async def test_a_wait_that_gave_up_asks_the_database_no_more(
+    make_client: MakeClient, conn: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    client = await make_client()
+    handle = await client.enqueue("nobody")
+    with pytest.raises(weft.WaitTimeout):
+        await client.wait(handle.id, timeout=0.01)
+    waiting = [task for task in asyncio.all_tasks() if "Waiter" in repr(task.get_coro())]
+    await asyncio.wait_for(asyncio.gather(*waiting), 5)
+
+
+async def test_a_wait_for_a_task_that_failed_tells_why(client: weft.Client, registry: Registry) -> None:
+    @registry.task(name="bad")
+    async def bad() -> None:
+        raise weft.NonRetryable("the moon is full")
+
+    handle = await client.enqueue("bad")
+    await weft.Worker(client=client, registry=registry).run_until_idle()
+    with pytest.raises(weft.TaskFailed) as caught:
+        await client.wait(handle.id, timeout=5)
+    assert (caught.value.task_id, caught.value.state, caught.value.problem) == (handle.id, "failed", "the moon is full")
+
+
+async def test_there_is_no_waiting_for_a_task_that_does_not_exist(client: weft.Client) -> None:
+    with pytest.raises(weft.NotFound, match="no task 77"):
+        await client.wait(77, timeout=5)
+
+
+async def test_a_wait_that_is_cancelled_leaves_other_waits_for_the_task_alone(
+    client: weft.Client, registry: Registry
+) -> None:
+    @registry.task(name="ok")
+    async def ok() -> str:
+        return "there"
+
+    handle = await client.enqueue("ok")
+    first, second = (asyncio.create_task(client.wait(handle.id, timeout=20)) for _ in range(2))
+    await asyncio.sleep(0)
+    first.cancel()
+    await asyncio.gather(first, return_exceptions=True)
+    await weft.Worker(client=client, registry=registry).run_until_idle()
+    assert await second == "there"
+
+
+async def test_a_wait_ends_when_its_task_is_gone(client: weft.Client, conn: asyncpg.Connection[asyncpg.Record]) -> None:
+    """Ended and purged between two looks: whoever waits must hear that there is no such task any more."""
+    handle = await client.enqueue("nobody")
+    wait = asyncio.create_task(client.wait(handle.id))
+    await asyncio.sleep(0)
+    await conn.execute("delete from weft.task where id = $1", handle.id)
+    with pytest.raises(weft.NotFound):
+        await asyncio.wait_for(wait, 20)

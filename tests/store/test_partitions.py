@@ -1,0 +1,167 @@
+"""Partitions of what has ended: made ahead of time, dropped when nothing in them is needed."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+
+import asyncpg
+import pytest
+from store_scene import Store
+
+from weft.core.ids import first_id_at
+from weft.core.settings import Settings
+from weft.db.database import Database
+from weft.queue import upkeep
+from weft.queue.services import Pruner
+
+PARENTS = ("attempt", "task_done", "task_params")
+
+
+@pytest.fixture
+async def url(server_url: str) -> object:
+    """A database of its own: partitions outlive what empties the shared one."""
+    from urllib.parse import urlsplit
+
+    admin = await asyncpg.connect(server_url)
+    await admin.execute("drop database if exists partition_tests with (force)")
+    await admin.execute("create database partition_tests template weft_template")
+    yield urlsplit(server_url)._replace(path="/partition_tests").geturl()
+    await admin.execute("drop database partition_tests with (force)")
+    await admin.close()
+
+
+async def _days(store: Store, parent: str) -> list[str]:
+    rows = await store.conn.fetch(
+        """select c.relname from pg_inherits i join pg_class c on c.oid = i.inhrelid
+           where i.inhparent = $1::regclass order by 1""",
+        f"weft.{parent}",
+    )
+    return [row[0][-8:] for row in rows]
+
+
+def _names(first: datetime, count: int) -> list[str]:
+    return [(first + timedelta(days=n)).strftime("%Y%m%d") for n in range(count)]
+
+
+async def test_partitions_are_made_from_yesterday_to_a_week_ahead(store: Store) -> None:
+    today = await store.conn.fetchval("select date_trunc('day', weft.now(), 'UTC')")
+    for parent in PARENTS:
+        assert await _days(store, parent) == _names(today - timedelta(days=1), 10)
+    assert await store.run(upkeep.ensure_partitions) == 0
+    await store.advance(days=3)
+    assert await store.run(upkeep.ensure_partitions) == 9
+    for parent in PARENTS:
+        assert await _days(store, parent) == _names(today - timedelta(days=1), 13)
+
+
+async def test_many_who_make_partitions_at_once_make_each_once(store: Store, url: str) -> None:
+    await store.advance(days=5)
+
+    async def make() -> int:
+        conn = await asyncpg.connect(url)
+        try:
+            return await Store(conn).run(upkeep.ensure_partitions)
+        finally:
+            await conn.close()
+
+    assert sum(await asyncio.gather(*(make() for _ in range(5)))) == 15
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Pacific/Kiritimati", "Pacific/Pago_Pago", "America/New_York"])
+async def test_a_partition_is_old_only_when_its_whole_day_is(store: Store, database: Database, zone: str) -> None:
+    """Whatever the session's time zone: the days are those of UTC."""
+    await store.conn.execute(f"set timezone = '{zone}'")
+    today: datetime = await store.conn.fetchval("select date_trunc('day', weft.now(), 'UTC')")
+
+    async def old() -> set[str]:
+        rows = await store.conn.fetch(upkeep.SQL.old_partitions, timedelta(days=30))
+        assert {row["parent"] for row in rows} <= set(PARENTS)
+        return {row["child"][-8:] for row in rows}
+
+    name = today.strftime("%Y%m%d")
+    end = today + timedelta(days=31) - datetime.now(UTC)
+    await store.advance(seconds=end.total_seconds() - 60)
+    assert name not in await old()
+    await store.advance(seconds=120)
+    assert name in await old()
+    # A task that has not ended keeps the partition of its day, to its last moment, and all later ones.
+    for moment in (today, today + timedelta(hours=23, minutes=59, seconds=59)):
+        await store.conn.execute(
+            """insert into weft.task (id, org_id, queue_id, order_id, state, handler)
+               values ($1, 1, 1, $1, 'ready', 'h')""",
+            first_id_at(moment),
+        )
+        assert name not in await old()
+        await store.conn.execute("delete from weft.task")
+    await store.advance(days=9)
+    assert await old() == set(_names(today - timedelta(days=1), 10))
+
+
+async def test_old_partitions_are_dropped_and_what_is_needed_stays(store: Store, database: Database) -> None:
+    worker = await store.worker(lease=timedelta(days=100))
+    ended, dead = await store.enqueue(), await store.enqueue()
+    first, second = await store.claim(worker, 2)
+    await store.complete(worker, first)
+    await store.end(worker, second)
+    pruner = Pruner(database, Settings.load(environ={}, retention="30d"))
+    await pruner.run_once()
+    assert (await store.state(ended), await store.state(dead)) == ("completed", "dead")
+    await store.advance(days=25)
+    await store.run(upkeep.ensure_partitions)
+    waiting = await store.enqueue()
+    await store.advance(days=10)
+    dropped = await upkeep.drop_partitions(database, timedelta(days=30))
+    assert len(dropped) >= 3
+    assert await store.conn.fetchval("select count(*) from weft.tasks where id = any ($1)", [ended, dead]) == 0
+    assert await store.state(waiting) == "ready"
+    assert await upkeep.drop_partitions(database, timedelta(days=30)) == []
+
+
+async def test_a_drop_that_was_interrupted_is_finished_by_the_next(
+    store: Store, other: Store, database: Database
+) -> None:
+    """A reader holds the detach up, the process dies: the partition is left pending and must not stay so."""
+    today = await store.conn.fetchval("select date_trunc('day', weft.now(), 'UTC')")
+    await store.advance(days=60)
+    child = f"attempt_{(today - timedelta(days=1)).strftime('%Y%m%d')}"
+    reader = store.conn.transaction(isolation="repeatable_read")
+    await reader.start()
+    await store.conn.fetchval("select count(*) from weft.attempt")
+    detaching = asyncio.create_task(
+        other.conn.execute(f"alter table weft.attempt detach partition weft.{child} concurrently")
+    )
+    async with database.acquire() as looker:
+        assert await other.settled(detaching, ahead=Store(looker))
+        await looker.execute("select pg_terminate_backend($1, 10000)", other.conn.get_server_pid())
+    await asyncio.gather(detaching, return_exceptions=True)
+    await reader.rollback()
+    pending = "select count(*) from pg_inherits where inhdetachpending"
+    assert await store.conn.fetchval(pending) == 1
+    await upkeep.drop_partitions(database, timedelta(days=30))
+    assert await store.conn.fetchval(pending) == 0
+    assert await store.conn.fetchval("select to_regclass($1)", f"weft.{child}") is None
+
+
+async def test_a_partition_that_was_detached_but_not_dropped_is_dropped_by_the_next(
+    store: Store, database: Database
+) -> None:
+    today = await store.conn.fetchval("select date_trunc('day', weft.now(), 'UTC')")
+    await store.advance(days=60)
+    child = f"attempt_{(today - timedelta(days=1)).strftime('%Y%m%d')}"
+    await store.conn.execute(f"alter table weft.attempt detach partition weft.{child} concurrently")
+    await upkeep.drop_partitions(database, timedelta(days=30))
+    assert await store.conn.fetchval("select to_regclass($1)", f"weft.{child}") is None
+
+
+async def test_a_worker_that_finds_no_partition_for_an_outcome_makes_it(store: Store) -> None:
+    """Everybody slept for a fortnight: the day has no partition yet when the first task ends."""
+    await store.advance(days=20)
+    worker = await store.worker()
+    id = await store.enqueue()
+    claim = await store.claim_one(worker)
+    with pytest.raises(asyncpg.CheckViolationError):
+        await store.complete(worker, claim)
+    assert await store.state(id) == "running"
+    await store.run(upkeep.ensure_partitions)
+    assert await store.complete(worker, claim) == []

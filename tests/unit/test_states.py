@@ -1,0 +1,69 @@
+"""The one table of states and verbs."""
+
+from __future__ import annotations
+
+import pytest
+
+from weft.core.states import BY_VERB, DESCRIPTIONS, FINAL, HELD, LIVE, TRANSITIONS, TaskState, sources_of
+
+# The table of the design, written out once more so that a change must be made twice.
+TABLE = {
+    "release": ("pending", "ready"),
+    "admit": ("pending", "ready"),
+    "stage": ("scheduled", "ready"),
+    "park": ("scheduled", "pending"),
+    "claim": ("ready", "running"),
+    "dispatch": ("ready", "dispatched"),
+    "take": ("dispatched", "claimed"),
+    "start": ("claimed", "running"),
+    "hand_back": ("claimed running", "ready"),
+    "complete": ("running", "completed"),
+    "fail": ("running", "failed"),
+    "retry_later": ("running dispatched", "scheduled"),
+    "snooze": ("running dispatched", "scheduled"),
+    "decline": ("running", "scheduled"),
+    "bury": ("running dispatched", "dead"),
+    "rescue": ("claimed running", "ready"),
+    "skip": ("pending ready", "skipped"),
+    "cancel": ("pending scheduled ready dispatched claimed running waiting", "cancelled"),
+    "answer": ("waiting", "completed"),
+    "replay": ("failed dead cancelled", "ready"),
+}
+
+
+@pytest.mark.parametrize("verb", TABLE)
+def test_each_verb_leads_from_its_sources_to_its_target(verb: str) -> None:
+    sources, target = TABLE[verb]
+    assert sources_of(verb) == frozenset(map(TaskState, sources.split()))
+    assert BY_VERB[verb].target == target
+    assert BY_VERB[verb].meaning
+
+
+def test_there_are_no_other_verbs() -> None:
+    assert [transition.verb for transition in TRANSITIONS] == list(TABLE)
+    assert len(BY_VERB) == len(TRANSITIONS)
+
+
+def test_final_states_are_left_by_replay_only() -> None:
+    leaving = {transition.verb for transition in TRANSITIONS if transition.sources & FINAL}
+    assert leaving == {"replay"}
+    assert BY_VERB["replay"].sources < FINAL
+
+
+def test_what_completed_or_was_skipped_stays_so() -> None:
+    assert TaskState.COMPLETED not in sources_of("replay")
+    assert TaskState.SKIPPED not in sources_of("replay")
+
+
+def test_every_state_that_is_not_final_can_be_cancelled_and_is_reached() -> None:
+    assert sources_of("cancel") == LIVE
+    reached = {transition.target for transition in TRANSITIONS}
+    assert set(TaskState) - reached == {TaskState.WAITING}
+
+
+def test_each_state_is_final_or_live_and_described() -> None:
+    assert set(TaskState) == FINAL | LIVE
+    assert not FINAL & LIVE
+    assert HELD < LIVE
+    assert set(DESCRIPTIONS) == set(TaskState)
+    assert {state for state in TaskState if state.is_final} == FINAL
