@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.core.errors import InvalidInput
-from weft.core.json import MAX_DEPTH, blob_reference, check_text, decode, encode, referenced_blob
+from weft.core.checks import check_text
+from weft.core.json import MAX_DEPTH, blob_reference, decode, encode, referenced_blob
 
 
 class Colour(enum.Enum):

@@ -82,7 +82,7 @@ async def _run(client: Client, count: int, workers: int) -> Run:
         enqueued = time.perf_counter()
         await _watch(client, QUEUE, count + older)
         ended = time.perf_counter()
-        lone = await _run_lone_tasks(client, LONE_TASKS)
+        lone = await _run_lone_tasks(client, min(count, LONE_TASKS))
     bulk = await measure(client, QUEUE, {handle.id for handle in handles})
     return Run(count, enqueued - begin, ended - begin, bulk, await measure(client, QUEUE, lone))
 

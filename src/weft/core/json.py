@@ -103,7 +103,9 @@ def _explain(value: Json, field: str) -> None:
                 stack.append((entry, f"{path}.{key}", depth + 1))
         elif isinstance(item, (list, tuple)):
             stack.extend((entry, f"{path}[{index}]", depth + 1) for index, entry in enumerate(item))
-        elif type(item).__name__ not in ("datetime", "date", "time", "UUID") and not hasattr(
-            item, "__dataclass_fields__"
-        ):
+        elif isinstance(item, Enum):
+            stack.append((item.value, path, depth))
+        elif dataclasses.is_dataclass(item) and not isinstance(item, type):
+            stack.append((_plain(item), path, depth))
+        elif not isinstance(item, (datetime, date, time, UUID)):
             raise InvalidInput(path, f"is of type {type(item).__name__}, which is not JSON")

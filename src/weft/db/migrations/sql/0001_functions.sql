@@ -509,26 +509,22 @@ begin
 end $$;
 
 -- name: refuse_write
-create function weft.refuse_write() returns trigger language plpgsql as $$
+create function weft.refuse_write(name text) returns void language plpgsql as $$
 begin
-  raise exception 'weft.% is read-only', tg_table_name using errcode = '55000', hint = 'Use the client or the command line.';
+  raise exception 'weft.% is read-only', name using errcode = '55000', hint = 'Use the client or the command line.';
 end $$;
 
--- name: read_only_attempts
-create trigger read_only instead of insert or update or delete on weft.attempts
-for each row execute function weft.refuse_write();
-
--- name: read_only_queues
-create trigger read_only instead of insert or update or delete on weft.queues
-for each row execute function weft.refuse_write();
-
--- name: read_only_workers
-create trigger read_only instead of insert or update or delete on weft.workers
-for each row execute function weft.refuse_write();
-
--- name: read_only_orgs
-create trigger read_only instead of insert or update or delete on weft.orgs
-for each row execute function weft.refuse_write();
+-- name: read_only_views
+-- Rules, not triggers: they refuse a statement also when it would touch no row.
+do $$
+declare view text; verb text;
+begin
+  foreach view in array array['attempts', 'queues', 'workers', 'orgs', 'tasks'] loop
+    foreach verb in array array['insert', 'update', 'delete'] loop
+      execute format('create rule refuse_%s as on %s to weft.%I do instead select weft.refuse_write(%L)', verb, verb, view, view);
+    end loop;
+  end loop;
+end $$;
 
 -- name: comment_enqueue
 comment on function weft.enqueue is 'Puts a task into a queue, inside the caller''s transaction. Returns its id, and whether it was created: a known idempotency key creates nothing and returns the existing task''s id.';

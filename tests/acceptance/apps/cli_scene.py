@@ -1,0 +1,162 @@
+"""The command line as tests use it: real processes, whose output is waited for."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import weft
+
+T = TypeVar("T")
+
+APPS = Path(__file__).parent
+PATIENCE = 30.0
+
+
+class Command:
+    """A command that goes on, with its output line by line."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+        self.lines: list[str] = []
+        self._changed = threading.Condition()
+        self._seen = 0
+        self._readers = [
+            threading.Thread(target=self._read, args=(stream,)) for stream in (process.stdout, process.stderr)
+        ]
+        for reader in self._readers:
+            reader.start()
+
+    def _read(self, stream: Any) -> None:
+        for line in stream:
+            with self._changed:
+                self.lines.append(line.rstrip("\n"))
+                self._changed.notify_all()
+
+    def line(self, pattern: str) -> str:
+        """Return the next line, of either stream, that has ``pattern`` in it; lines before it count as seen."""
+        deadline = time.monotonic() + PATIENCE
+        with self._changed:
+            while True:
+                while self._seen < len(self.lines):
+                    self._seen += 1
+                    if re.search(pattern, self.lines[self._seen - 1]):
+                        return self.lines[self._seen - 1]
+                left = deadline - time.monotonic()
+                assert left > 0, f"no line with {pattern!r} in {self.lines}"
+                self._changed.wait(left)
+
+    def signal(self, signum: int) -> None:
+        self.process.send_signal(signum)
+
+    def code(self) -> int:
+        """Wait for the end and return the exit code."""
+        code = self.process.wait(PATIENCE)
+        for reader in self._readers:
+            reader.join(PATIENCE)
+        return code
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.code()
+        for stream in (self.process.stdout, self.process.stderr):
+            if stream is not None:
+                stream.close()
+
+
+class Cli:
+    """`weft` on a database and a home of the test's own."""
+
+    def __init__(self, url: str | None, home: Path, **variables: str) -> None:
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("WEFT_", "PG", "COV_"))}
+        self.environment = {**kept, "WEFT_HOME": str(home), "PYTHONWARNINGS": "error", **variables}
+        if url is not None:
+            self.environment["WEFT_DATABASE_URL"] = url
+
+    def __call__(self, *arguments: str, code: int = 0, text: str | None = None) -> str:
+        """Run a command to its end; return what it printed, or the one line of its complaint when it must fail."""
+        done = subprocess.run(
+            [sys.executable, "-m", "weft", *arguments], capture_output=True, text=True, input=text, cwd=APPS,
+            env=self.environment, timeout=60, check=False,
+        )  # fmt: skip
+        assert done.returncode == code, (arguments, done.returncode, done.stdout, done.stderr)
+        if code == 0:
+            return done.stdout
+        assert "Traceback" not in done.stderr
+        return done.stderr.strip()
+
+    def json(self, *arguments: str, code: int = 0) -> Any:
+        """Run a command with ``--json`` and return its one document."""
+        done = subprocess.run(
+            [sys.executable, "-m", "weft", *arguments, "--json"], capture_output=True, text=True, cwd=APPS,
+            env=self.environment, timeout=60, check=False,
+        )  # fmt: skip
+        assert done.returncode == code, (arguments, done.returncode, done.stdout, done.stderr)
+        return json.loads(done.stdout)
+
+    @contextlib.contextmanager
+    def start(self, *arguments: str) -> Iterator[Command]:
+        """Start a command that goes on; it is killed when the test leaves it."""
+        process = subprocess.Popen(
+            [sys.executable, "-u", "-m", "weft", *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, text=True, cwd=APPS, env=self.environment,
+        )  # fmt: skip
+        command = Command(process)
+        try:
+            yield command
+        finally:
+            command.close()
+
+    @contextlib.contextmanager
+    def worker(self, *arguments: str) -> Iterator[Command]:
+        """Start a worker with the handlers of `cli_app`, and wait until it is ready."""
+        with self.start("worker", "--app", "cli_app", "--fast", *arguments) as command:
+            command.line("ready")
+            yield command
+            if command.process.poll() is None:
+                command.signal(signal.SIGTERM)
+                command.code()
+
+    def enqueue(self, handler: str, *, queue: str = "default", **params: Any) -> str:
+        """Enqueue a task and return its id; by the client, where the command itself is not what is tested."""
+        return str(self._ask(lambda client: client.enqueue(handler, params, queue=queue)).id)
+
+    def task(self, task_id: str) -> weft.Task:
+        """Return a task; by the client as well."""
+        return self._ask(lambda client: client.get_task(int(task_id)))
+
+    def workers(self) -> list[weft.WorkerInfo]:
+        """Return the workers that have not stopped; by the client as well."""
+        return [worker for worker in self._ask(lambda client: client.workers()) if worker.state != "stopped"]
+
+    def _ask(self, question: Callable[[weft.Client], Awaitable[T]]) -> T:
+        async def ask() -> T:
+            async with weft.Client(settings=weft.Settings.load(environ=self.environment)) as client:
+                return await question(client)
+
+        return asyncio.run(ask())
+
+    def wait_until_logged(self, task_id: str, word: str) -> None:
+        """Follow a task's log until it has ``word``."""
+        with self.start("tasks", "logs", "-f", task_id) as following:
+            following.line(word)
+
+
+def until(look: Callable[[], Any]) -> Any:
+    """Look until there is something to see, and return it; each look asks the database, which takes its time."""
+    deadline = time.monotonic() + PATIENCE
+    while not (seen := look()):
+        assert time.monotonic() < deadline, "it never came"
+    return seen

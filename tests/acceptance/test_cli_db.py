@@ -1,0 +1,104 @@
+"""The database through the command line: the embedded one's life, an outside one's safety, its schema, the settings."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from apps.cli_scene import Cli
+
+
+@pytest.fixture
+def own_home() -> Iterator[Path]:
+    """A home for a server of the test's own; in /tmp, because the path of a socket must be short."""
+    home = Path(tempfile.mkdtemp(prefix="weft-cli-", dir="/tmp"))
+    home.chmod(0o755)
+    yield home
+    Cli(None, home)("db", "reset", "--yes")
+    shutil.rmtree(home, ignore_errors=True)
+
+
+def test_the_embedded_database_is_started_backed_up_reset_restored_and_stopped(own_home: Path, tmp_path: Path) -> None:
+    cli = Cli(None, own_home)
+    assert "PostgreSQL 18" in cli("db", "start")
+    assert "runs already" in cli("db", "start")
+    status = cli.json("db", "status")
+    assert (status["kind"], status["running"], status["folder"]) == ("embedded", True, str(own_home / "pgdata"))
+    task_id = cli.enqueue("cli:add", a=1)
+    assert cli("db", "psql", "-Atc", "select id from weft.tasks").strip() == task_id
+    assert cli("db", "url").startswith("postgresql://postgres@/weft?host=")
+    file = tmp_path / "weft.dump"
+    assert cli("db", "backup", str(file)).startswith(f"wrote {file}")
+    assert "run it again with --yes" in cli("db", "reset", code=2)
+    assert cli("db", "reset", "--yes").strip() == "reset"
+    assert cli("tasks", "list").strip() == "no tasks"
+    assert cli("db", "restore", str(file)).strip() == f"restored {file}"
+    assert cli.task(task_id).state == "ready"
+    assert cli("db", "stop").strip() == "stopped"
+    assert cli("db", "stop").strip() == "it does not run"
+    assert cli.json("db", "status", code=1)["running"] is False
+
+
+@pytest.mark.parametrize("verb", [["start"], ["stop"], ["reset", "--yes"], ["backup", "f"], ["restore", "f"]])
+def test_an_outside_database_is_neither_started_nor_stopped(home: Path, verb: list[str]) -> None:
+    cli = Cli("postgresql://ada:hush@db.example.com/app", home)
+    complaint = cli("db", *verb, code=2)
+    assert "outside database (postgresql://ada@db.example.com/app)" in complaint
+    assert "hush" not in complaint
+
+
+def test_the_address_is_printed_without_its_password_unless_asked_for(home: Path) -> None:
+    url = "postgresql://ada:hu%40sh@db.example.com/app?sslmode=require"
+    cli = Cli(url, home)
+    assert cli("db", "url").strip() == "postgresql://ada@db.example.com/app?sslmode=require"
+    assert cli("db", "url", "--show-password").strip() == url
+    hidden = Cli("postgresql:///app?host=h&user=ada&password=hush", home)("db", "url").strip()
+    assert hidden == "postgresql:///app?host=h&user=ada"
+
+
+def test_psql_gets_the_password_by_its_environment_alone(url: str, home: Path) -> None:
+    cli = Cli(url.replace("postgres@", "postgres:hush@"), home)
+    assert cli("db", "psql", "-Atc", "select 1").strip() == "1"
+    if Path("/proc").is_dir():
+        arguments = cli("db", "psql", "-c", r"\! tr '\0' ' ' < /proc/$PPID/cmdline")
+        assert "psql" in arguments
+        assert "hush" not in arguments
+        assert "PGPASSWORD=hush" in cli("db", "psql", "-c", r"\! tr '\0' '\n' < /proc/$PPID/environ")
+
+
+def test_the_state_of_an_outside_database_is_told(url: str, home: Path) -> None:
+    status = Cli(url, home).json("db", "status")
+    assert (status["kind"], status["running"], status["version"].split(".")[0]) == ("outside", True, "18")
+
+
+def test_the_schema_is_taken_down_and_up_again(url: str, home: Path) -> None:
+    cli = Cli(url, home)
+    found = cli.json("migrate", "current")
+    assert found["current"] == found["head"]
+    assert found["head"] in {step["revision"] for step in cli.json("migrate", "history")["revisions"]}
+    assert cli("migrate").strip() == f"at revision {found['head']} already"
+    assert cli("migrate", "downgrade", "base", "--yes").strip() == f"downgraded from {found['head']} to nothing"
+    assert cli("tasks", "list", code=3).endswith("run `weft migrate upgrade`")
+    assert cli("migrate", "upgrade").strip() == f"upgraded from nothing to {found['head']}"
+    assert cli("tasks", "list").strip() == "no tasks"
+
+
+def test_the_sql_of_an_upgrade_is_printed_and_nothing_is_changed(home: Path) -> None:
+    # No database is needed for it: this address leads nowhere.
+    printed = Cli("postgresql://nobody@127.0.0.1:1/none", home)("migrate", "upgrade", "--sql")
+    assert "create table weft.task" in printed.lower()
+    assert "schema_revision" in printed
+
+
+def test_the_settings_in_force_are_printed_without_passwords(home: Path) -> None:
+    cli = Cli("postgresql://ada:hush@db.example.com/app", home, WEFT_WORKER_CONCURRENCY="7", WEFT_RETENTION="2d")
+    values = cli.json("config")
+    assert (values["worker_concurrency"], values["retention"]) == (7, 172800)
+    assert values["database_url"] == "postgresql://ada@db.example.com/app"
+    assert values["log_dir"] == str(home / "logs")
+    text = cli("config")
+    assert "WEFT_WORKER_CONCURRENCY         *  7" in text
+    assert "hush" not in text

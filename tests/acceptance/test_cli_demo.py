@@ -1,0 +1,33 @@
+"""The demo does real work with real workers and leaves the machine as it found it."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+
+from apps.cli_scene import Cli
+
+
+def test_the_demo_sums_up_what_it_did_and_stops_what_it_started() -> None:
+    home = Path(tempfile.mkdtemp(prefix="weft-demo-", dir="/tmp"))
+    home.chmod(0o755)
+    cli = Cli(None, home)
+    try:
+        printed = cli("demo", "--tasks", "200")
+        counts = {line.split()[0]: line.split()[1] for line in printed.splitlines() if line.strip()}
+        assert (counts["done"], counts["retried"], counts["dead"]) == ("199", "10", "1")
+        assert "one at a time: from enqueue to start" in printed
+        assert f"export WEFT_HOME={home}" in printed
+        assert cli.json("db", "status", code=1)["running"] is False
+        assert [task["handler"] for task in cli.json("dead", "list")["tasks"]] == ["demo:broken_report"]
+    finally:
+        cli("db", "reset", "--yes")
+        shutil.rmtree(home, ignore_errors=True)
+
+
+def test_the_demo_leaves_a_database_running_that_ran_before(url: str, home: Path) -> None:
+    cli = Cli(url, home)
+    assert "Try next:" in cli("demo", "--tasks", "20", "--workers", "1")
+    assert cli.json("workers", "list")["workers"] == []
+    assert cli.json("db", "status")["running"] is True

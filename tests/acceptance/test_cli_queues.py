@@ -1,0 +1,93 @@
+"""Queues, dead letters and the outbox through the command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from apps.cli_scene import Cli
+
+import weft
+
+
+@pytest.fixture
+def cli(url: str, home: Path) -> Cli:
+    return Cli(url, home)
+
+
+def test_a_queue_is_made_once_and_listed(cli: Cli) -> None:
+    assert cli("queues", "create", "emails").strip() == "created emails"
+    assert cli("queues", "create", "emails").strip() == "emails is there already"
+    cli.enqueue("cli:add", queue="emails", a=1)
+    found = {queue["name"]: queue for queue in cli.json("queues", "list")["queues"]}
+    assert found["emails"]["depth"] == 1
+    assert found["emails"]["tasks"] == {"ready": 1}
+    assert cli("queues", "list").splitlines()[0].split()[0] == "QUEUE"
+
+
+def test_nothing_is_claimed_from_a_paused_queue(cli: Cli) -> None:
+    cli("queues", "pause", "default")
+    assert "paused" in cli("queues", "list")
+    cli("queues", "create", "other")
+    with cli.worker("--queues", "default,other"):
+        paused = cli.enqueue("cli:add", a=1)
+        cli("tasks", "enqueue", "cli:add", "--queue", "other", "--params", '{"a": 1}', "--wait")
+        assert cli.task(paused).state == "ready"
+        cli("queues", "resume", "default")
+        with cli.start("tasks", "logs", "-f", paused) as following:
+            assert following.code() == 0
+        assert cli.task(paused).state == "completed"
+
+
+def test_limits_are_set_shown_and_lifted(cli: Cli) -> None:
+    assert cli("queues", "limit", "default").strip() == "default: no limit"
+    assert cli("queues", "limit", "default", "--max", "3").strip() == "default: 3 at once"
+    shown = cli.json("queues", "limit", "default", "--max", "2", "--per-key")
+    assert (shown["max_running"], shown["max_running_per_key"]) == (3, 2)
+    assert "3 at once, 2 per key" in cli("queues", "list")
+    assert cli("queues", "limit", "default", "--key", "ada", "--max", "1").strip().endswith("for the key ada")
+    assert cli("queues", "limit", "default", "--none").strip() == "default: 2 per key"
+    assert cli("queues", "limit", "default", "--none", "--per-key").strip() == "default: no limit"
+    assert "no queue 'nowhere'" in cli("queues", "limit", "nowhere", "--max", "1", code=4)
+
+
+def test_dead_letters_are_listed_replayed_and_purged(cli: Cli) -> None:
+    with cli.worker():
+        for number in range(2):
+            cli.json("tasks", "enqueue", "cli:fail", "--max-attempts", "1", "--wait", "--params",
+                     f'{{"message": "reason {number}"}}', code=1)  # fmt: skip
+        dead = cli.json("dead", "list")["tasks"]
+        assert [task["error"]["message"] for task in dead] == ["reason 1", "reason 0"]
+        assert "ValueError: reason 1" in cli("dead", "list")
+        assert cli.json("dead", "list", "--limit", "1")["next_before"] == dead[0]["id"]
+    assert cli.json("dead", "replay", dead[0]["id"]) == {"replayed": [dead[0]["id"]], "refused": []}
+    assert cli.json("dead", "replay", "--all", "--queue", "default") == {"replayed": 1}
+    assert cli("dead", "list").strip() == "no dead letters"
+
+
+async def test_a_purge_says_what_it_would_do_before_it_does_it(cli: Cli, conn: Any) -> None:
+    with cli.worker():
+        for _ in range(2):
+            cli.json("tasks", "enqueue", "cli:fail", "--max-attempts", "1", "--wait", code=1)
+    old = cli.json("dead", "list")["tasks"][1]["id"]
+    await conn.execute("update weft.task_done set ended_at = ended_at - interval '8 days' where id = $1", int(old))
+    assert cli("dead", "purge", "--older-than", "7d").strip() == "would purge 1; run it again with --yes to do it"
+    assert len(cli.json("dead", "list")["tasks"]) == 2
+    assert cli.json("dead", "purge", "--older-than", "7d", "--yes") == {"purged": 1, "found": 1}
+    assert cli("dead", "purge", "--yes").strip() == "purged 1"
+
+
+async def test_effects_of_the_outbox_are_listed_and_those_that_failed_go_round_again(
+    cli: Cli, client: weft.Client, conn: Any
+) -> None:
+    key = await conn.fetchval(
+        "insert into weft.outbox (org_id, kind, payload, state, last_error)"
+        " values ($1, 'callback', '{\"to\": 1}', 'failed', 'it hung up') returning id", await client.org_id()
+    )  # fmt: skip
+    [effect] = cli.json("outbox", "list", "--state", "failed")["effects"]
+    assert (effect["id"], effect["kind"], effect["payload"]) == (str(key), "callback", {"to": 1})
+    assert "it hung up" in cli("outbox", "list")
+    assert cli("outbox", "replay", str(key)).strip() == "replayed 1"
+    assert cli.json("outbox", "list")["effects"][0]["state"] == "pending"
+    assert cli.json("outbox", "replay", "--all") == {"replayed": 0}

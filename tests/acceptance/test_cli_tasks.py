@@ -1,0 +1,114 @@
+"""Tasks through the command line: enqueued, looked at, cancelled, sent round again."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from apps.cli_scene import Cli
+
+
+@pytest.fixture
+def cli(url: str, home: Path) -> Cli:
+    return Cli(url, home)
+
+
+def test_a_new_task_is_shown_with_its_fields_and_its_id_as_text(cli: Cli) -> None:
+    created = cli.json(
+        "tasks", "enqueue", "cli:add", "--params", '{"a": 2}', "--priority", "7", "--max-attempts", "5",
+        "--timeout", "90s", "--concurrency-key", "k",
+    )  # fmt: skip
+    assert created["created"] is True
+    shown = cli.json("tasks", "show", created["id"])
+    expected = {
+        "id": created["id"], "state": "ready", "queue": "default", "handler": "cli:add", "priority": 7,
+        "params": {"a": 2}, "max_attempts": 5, "concurrency_key": "k", "output": None, "attempts": [],
+    }  # fmt: skip
+    assert {name: shown[name] for name in expected} == expected
+    text = cli("tasks", "show", created["id"])
+    assert "state       ready" in text
+    assert "queue       default, priority 7" in text
+
+
+def test_params_are_read_from_the_standard_input_and_from_a_file(cli: Cli, tmp_path: Path) -> None:
+    from_input = cli("tasks", "enqueue", "cli:add", "--params", "-", text='{"a": "ü"}').strip()
+    file = tmp_path / "params.json"
+    file.write_text('{"a": [1, 2]}', encoding="utf-8")
+    from_file = cli("tasks", "enqueue", "cli:add", "--params", f"@{file}").strip()
+    assert [cli.task(key).params for key in (from_input, from_file)] == [{"a": "ü"}, {"a": [1, 2]}]
+
+
+def test_a_known_idempotency_key_creates_nothing(cli: Cli) -> None:
+    first = cli.json("tasks", "enqueue", "cli:add", "--idempotency-key", "once")
+    again = cli.json("tasks", "enqueue", "cli:add", "--idempotency-key", "once")
+    assert again == {"id": first["id"], "created": False}
+
+
+def test_a_task_waits_for_its_time(cli: Cli) -> None:
+    delayed = cli("tasks", "enqueue", "cli:add", "--delay", "10m").strip()
+    timed = cli("tasks", "enqueue", "cli:add", "--run-at", "2080-01-02T03:04:05+01:00").strip()
+    assert [cli.task(key).state for key in (delayed, timed)] == ["scheduled", "scheduled"]
+    assert cli.json("tasks", "show", timed)["due_at"] == "2080-01-02T02:04:05Z"
+    assert "due in 9m" in cli("tasks", "list", "--state", "scheduled")
+
+
+def test_wait_prints_the_output_or_fails_with_the_error(cli: Cli) -> None:
+    with cli.worker():
+        answer = cli.json("tasks", "enqueue", "cli:add", "--params", '{"a": 41}', "--wait")
+        assert (answer["state"], answer["output"]) == ("completed", 42)
+        assert cli("tasks", "enqueue", "cli:add", "--params", '{"a": 1}', "--wait").splitlines()[1] == "2"
+        complaint = cli("tasks", "enqueue", "cli:fail", "--max-attempts", "1", "--wait", code=1)
+        assert complaint.endswith("is dead: no luck")
+        complaint = cli("tasks", "enqueue", "cli:forever", "--wait-timeout", "100ms", code=6)
+        assert "did not end within 0.1 s" in complaint
+        cli("tasks", "cancel", complaint.split()[2])
+
+
+def test_a_task_that_failed_is_shown_with_its_attempts_and_runs_again_when_replayed(cli: Cli) -> None:
+    with cli.worker():
+        answer = cli.json(
+            "tasks", "enqueue", "cli:fail", "--max-attempts", "1", "--wait", "--params",
+            json.dumps({"message": "a \x1b[31mred\x1b[0m error"}), code=1,
+        )  # fmt: skip
+        task_id = answer["id"]
+        [attempt] = cli.json("tasks", "show", task_id)["attempts"]
+        assert (attempt["outcome"], attempt["error"]["type"]) == ("failed", "ValueError")
+        text = cli("tasks", "show", task_id)
+        assert "attempt 1: failed" in text
+        # What a task puts into its error cannot change the terminal.
+        assert "\x1b" not in text
+        assert "\\x1b[31mred" in text
+        assert cli("tasks", "replay", task_id).strip() == f"replayed {task_id}"
+
+
+def test_cancelling_goes_on_after_a_refusal_and_ends_with_its_code(cli: Cli) -> None:
+    first, second = cli.enqueue("cli:add", a=1), cli.enqueue("cli:add", a=2)
+    assert cli("tasks", "cancel", first, "--reason", "not needed").strip() == f"cancelled {first}"
+    answer = cli.json("tasks", "cancel", first, second, code=5)
+    assert answer["cancelled"] == [second]
+    assert [(item["id"], item["code"]) for item in answer["refused"]] == [(first, "state_conflict")]
+    task = cli.task(first)
+    assert (task.state, task.reason) == ("cancelled", "not needed")
+    assert "cannot replay task" in cli("tasks", "replay", cli.enqueue("cli:add", a=3), code=5)
+
+
+def test_lists_are_filtered_and_paged(cli: Cli) -> None:
+    cli("queues", "create", "other")
+    ids = [cli.enqueue("cli:add", a=number) for number in range(3)]
+    other = cli.enqueue("cli:speak", queue="other", text="x")
+    assert [task["id"] for task in cli.json("tasks", "list", "--queue", "other")["tasks"]] == [other]
+    assert [task["id"] for task in cli.json("tasks", "list", "--handler", "cli:add")["tasks"]] == ids[::-1]
+    page = cli.json("tasks", "list", "--limit", "3")
+    assert page["next_before"] == ids[1]
+    rest = cli.json("tasks", "list", "--limit", "3", "--before", page["next_before"])
+    assert ([task["id"] for task in rest["tasks"]], rest["next_before"]) == ([ids[0]], None)
+    assert cli.json("tasks", "list", "--state", "failed", "--state", "running")["tasks"] == []
+    lines = cli("tasks", "list").splitlines()
+    assert lines[0].split() == ["ID", "STATE", "QUEUE", "HANDLER", "ATTEMPT", "CREATED", "TIME"]
+    assert [line.split()[0] for line in lines[1:]] == [other, *ids[::-1]]
+
+
+def test_a_task_without_a_log_has_none(cli: Cli) -> None:
+    task_id = cli.enqueue("cli:add", a=1)
+    assert cli("tasks", "logs", task_id) == ""

@@ -1,0 +1,1 @@
+"""Crash, race and fault tests: real processes, real sockets, a real PostgreSQL."""

@@ -1,0 +1,1 @@
+"""Programs that the crash tests start as processes of their own."""

@@ -1,0 +1,68 @@
+"""Handlers that take their process, its memory or its time with them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import os
+import signal
+
+import weft
+
+ONCE_MORE = weft.Retry(max_attempts=2, initial_delay=0.1)
+
+
+@weft.task(name="segfault")
+def segfault() -> None:
+    """Read where there is nothing."""
+    ctypes.string_at(0)
+
+
+@weft.task(name="exit")
+async def leave() -> None:
+    """End the process without a word."""
+    os._exit(3)
+
+
+@weft.task(name="suicide")
+def suicide() -> None:
+    """Be killed."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@weft.task(name="hoard", retry=ONCE_MORE)
+def hoard() -> None:
+    """Ask for memory until there is none."""
+    kept = []
+    while True:
+        kept.append(bytearray(1 << 24))
+
+
+@weft.task(name="spin_in_thread", timeout=1, retry=ONCE_MORE)
+def spin_in_thread() -> None:
+    """Never end, in a thread."""
+    while True:
+        pass
+
+
+@weft.task(name="spin_apart", timeout=1, retry=ONCE_MORE, executor="process")
+def spin_apart() -> None:
+    """Never end, in a process of its own."""
+    while True:
+        pass
+
+
+@weft.task(name="spin_on_loop", timeout=1, retry=ONCE_MORE)
+async def spin_on_loop() -> None:
+    """Never end, and never let the event loop go on."""
+    while True:
+        pass
+
+
+@weft.task(name="stubborn", timeout=1, retry=ONCE_MORE)
+async def stubborn() -> None:
+    """Never end, and take no notice of being cancelled."""
+    while True:
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(3600)

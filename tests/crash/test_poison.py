@@ -1,0 +1,93 @@
+"""Poison among the innocent: whatever a task does to its worker, the others complete and it is buried."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+import asyncpg
+import pytest
+
+import weft
+from crash.checker import check
+from crash.harness import Crew, Process, until_settled
+
+MODULES = ("crash.apps.handlers", "crash.apps.poison")
+# A worker has to be up with its threads before it may use what is left of this.
+MEMORY = 3 << 30
+KINDS = "segfault exit suicide hoard spin_in_thread spin_apart spin_on_loop stubborn".split()
+INNOCENT = 500
+
+
+class Supervisor:
+    """Starts a worker again that died, as any process manager would."""
+
+    def __init__(self, crew: Crew) -> None:
+        self._crew = crew
+        self._posts: list[asyncio.Task[None]] = []
+        self.deaths = 0
+
+    async def start(self, count: int) -> None:
+        """Man some posts."""
+        workers = await asyncio.gather(*(self._worker() for _ in range(count)))
+        self._posts = [asyncio.create_task(self._watch(worker)) for worker in workers]
+
+    async def _worker(self) -> Process:
+        return await self._crew.worker(
+            modules=MODULES, memory=MEMORY, concurrency=10, worker_task_timeout=5, worker_poll_interval=1
+        )
+
+    async def _watch(self, worker: Process) -> None:
+        while True:
+            await worker.ended()
+            self.deaths += 1
+            worker = await self._worker()
+
+    async def stop(self) -> None:
+        """Start nobody any more."""
+        for post in self._posts:
+            post.cancel()
+        results = await asyncio.gather(*self._posts, return_exceptions=True)
+        for problem in results:
+            if not isinstance(problem, asyncio.CancelledError):
+                raise problem
+
+
+@pytest.mark.timeout(300)
+async def test_poison_of_every_kind_is_buried_and_no_innocent_task_with_it(
+    crew: Crew, client: weft.Client, conn: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    draw = random.Random(5)
+    __import__("crash.apps.poison")
+    new = [weft.NewTask(kind) for kind in KINDS for _ in range(2)]
+    new += [
+        weft.NewTask("work", {"folder": str(crew.folder), "seconds": draw.choice((0, 0.01, 0.1))})
+        for _ in range(INNOCENT)
+    ]
+    draw.shuffle(new)
+    supervisor = Supervisor(crew)
+    handles = await client.enqueue_many(new)
+    await supervisor.start(2)
+    try:
+        await until_settled(conn, 150)
+    finally:
+        await supervisor.stop()
+    ended = {row["id"]: row for row in await conn.fetch("select * from weft.task_done")}
+    innocent = [ended[handle.id] for handle, task in zip(handles, new, strict=True) if task.handler == "work"]
+    assert [dict(row) for row in innocent if row["state"] != "completed"] == []
+    found: dict[str, set[tuple[str, str]]] = {kind: set() for kind in KINDS}
+    for handle, task in zip(handles, new, strict=True):
+        if task.handler != "work":
+            row = ended[handle.id]
+            found[task.handler].add((row["state"], row["reason"]))
+            recorded = await conn.fetchval("select count(*) from weft.attempt where task_id = $1", handle.id)
+            assert recorded == row["failures"] + row["crashes"] >= 2, dict(row)
+    crashes = await conn.fetchval("select count(*) from weft.task_done where handler = 'work' and crashes > 0")
+    print(f"poison: {supervisor.deaths} workers died, {crashes} innocent tasks were in a crash, {found}")
+    for kind in ("segfault", "exit", "suicide"):
+        assert found[kind] == {("dead", "crashed")}
+    for kind in ("spin_in_thread", "spin_apart", "stubborn"):
+        assert found[kind] == {("dead", "timeout")}
+    assert {state for state, _ in found["hoard"] | found["spin_on_loop"]} == {"dead"}
+    assert supervisor.deaths >= 3
+    await check(conn)

@@ -1,0 +1,141 @@
+"""Idle workers start what is enqueued: polls are ten minutes apart here, so that only a notification can do it."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import asyncpg
+import pytest
+
+import weft
+from crash.checker import check
+from crash.harness import LIVENESS, until, until_call_waits
+from crash.proxy import proxy_to
+from crash.scene import NEVER, Scene
+from crash.sessions import sessions
+
+HOT = "weft.finish_and_claim"
+
+
+@pytest.fixture
+def url(shared_url: str) -> str:
+    return shared_url
+
+
+@pytest.fixture
+def scene(url: str, tmp_path: Path) -> Scene:
+    return Scene(url, tmp_path / "home")
+
+
+async def test_a_notification_that_arrives_while_the_answer_of_a_claim_is_under_way_is_not_lost(
+    scene: Scene, client: weft.Client, conn: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    """The claim has found nothing, the worker does not know it yet, and now something is enqueued."""
+    heard = asyncio.Event()
+    async with proxy_to(scene.url) as proxy, scene.worker(proxy.url, worker_poll_interval=NEVER) as worker:
+        await conn.add_listener(f"weft_worker_{worker.process.id}", lambda *_: heard.set())
+        for _ in range(5):
+            held = proxy.hold(HOT, lambda exchange: exchange.array_length(1) > 0)
+            first = await client.enqueue("step")
+            await held.fired.wait()
+            heard.clear()
+            second = await client.enqueue("step")
+            await heard.wait()
+            assert held.gate is not None
+            held.gate.set()
+            assert await client.wait(first.id, timeout=LIVENESS) == 1
+            assert await client.wait(second.id, timeout=LIVENESS) == 1
+
+
+async def test_a_notification_that_arrives_while_a_claim_is_held_up_by_a_lock_is_not_lost(
+    scene: Scene, client: weft.Client, conn: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    async with sessions(scene.url, 1) as (blocker,), scene.worker(worker_poll_interval=NEVER):
+        for _ in range(5):
+            first = await client.enqueue("held")
+            await scene.until_started(first.id)
+            async with blocker.conn.transaction():
+                await blocker.conn.execute("select 1 from weft.task where id = $1 for update", first.id)
+                scene.let_go(first.id)
+                await until_call_waits(conn)
+                second = await client.enqueue("step")
+            assert await client.wait(second.id, timeout=LIVENESS) == 1
+
+
+async def test_what_is_enqueued_while_a_workers_line_is_down_is_found_when_it_is_up_again(
+    scene: Scene, client: weft.Client, conn: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    async with scene.worker(worker_poll_interval=NEVER):
+        for _ in range(5):
+            await until_listening(conn)
+            ended = await conn.fetchval(
+                "select count(pg_terminate_backend(pid)) from pg_stat_activity where datname = current_database()"
+                " and query like '%finish_and_claim%' and pid <> pg_backend_pid()"
+            )
+            assert ended == 1
+            task = await client.enqueue("step")
+            assert await client.wait(task.id, timeout=LIVENESS) == 1
+
+
+async def until_listening(conn: asyncpg.Connection[asyncpg.Record]) -> None:
+    """Return when the worker has claimed on a line of its own."""
+
+    async def look() -> bool:
+        return await conn.fetchval(
+            "select exists (select 1 from pg_stat_activity where datname = current_database()"
+            " and query like '%finish_and_claim%' and state = 'idle' and pid <> pg_backend_pid())"
+        )
+
+    await until(look, "the worker has claimed")
+
+
+async def test_more_tasks_than_one_worker_can_hold_wake_the_next(scene: Scene, client: weft.Client) -> None:
+    """One hint goes to one worker; when that one is full, the others must hear of the rest."""
+    two = {"concurrency": 2, "worker_poll_interval": NEVER}
+    async with scene.worker(**two), scene.worker(**two), scene.worker(**two):
+        handles = await client.enqueue_many([weft.NewTask("held") for _ in range(6)])
+        await scene.until_started(*(handle.id for handle in handles))
+
+
+async def test_a_worker_that_was_full_takes_what_was_enqueued_meanwhile(scene: Scene, client: weft.Client) -> None:
+    async with scene.worker(concurrency=2, worker_poll_interval=NEVER):
+        for _ in range(3):
+            full = [(await client.enqueue("held")).id for _ in range(2)]
+            await scene.until_started(*full)
+            more = [(await client.enqueue("step")).id for _ in range(3)]
+            scene.let_go(*full)
+            for task_id in more:
+                assert await client.wait(task_id, timeout=LIVENESS) == 1
+
+
+async def test_a_task_of_a_raised_limit_or_a_resumed_queue_starts_at_once(
+    scene: Scene, client: weft.Client, conn: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    slow = {"worker_heartbeat_interval": 60, "worker_timeout": 300, "worker_poll_interval": NEVER}
+    async with scene.worker(**slow):
+        await client.pause_queue("default")
+        task = await client.enqueue("step")
+        await client.resume_queue("default")
+        assert await client.wait(task.id, timeout=LIVENESS) == 1
+        await client.limit_queue("default", 1, per_key=True)
+        keyed = [(await client.enqueue("held", concurrency_key="k")).id for _ in range(2)]
+        await scene.until_started(keyed[0])
+        await client.limit_queue("default", 2, per_key=True)
+        await check(conn)
+        await scene.until_started(keyed[1])
+
+
+async def test_a_slot_of_a_key_that_one_worker_frees_is_used_by_another(scene: Scene, client: weft.Client) -> None:
+    """The worker that frees it is full, so that it cannot take the next task of the key itself."""
+    slow = {"worker_heartbeat_interval": 60, "worker_timeout": 300, "worker_poll_interval": NEVER}
+    await client.limit_queue("default", 1, per_key=True)
+    async with scene.worker(concurrency=1, **slow):
+        first = (await client.enqueue("held", concurrency_key="k")).id
+        await scene.until_started(first)
+        async with scene.worker(concurrency=1, **slow):
+            second = (await client.enqueue("held", concurrency_key="k")).id
+            other = (await client.enqueue("held", priority=5)).id
+            await scene.until_started(other)
+            scene.let_go(first)
+            await scene.until_started(second)

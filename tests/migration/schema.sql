@@ -1,0 +1,959 @@
+CREATE SCHEMA weft;
+
+CREATE TYPE weft.outbox_state AS ENUM (
+    'pending',
+    'processing',
+    'done',
+    'failed'
+);
+
+CREATE TYPE weft.task_state AS ENUM (
+    'pending',
+    'scheduled',
+    'ready',
+    'dispatched',
+    'claimed',
+    'running',
+    'waiting',
+    'completed',
+    'failed',
+    'dead',
+    'skipped',
+    'cancelled'
+);
+
+CREATE TYPE weft.worker_state AS ENUM (
+    'active',
+    'idle',
+    'stopped',
+    'lost'
+);
+
+CREATE FUNCTION weft.admit_waiting(queues bigint[], keys text[], freed integer) RETURNS bigint[]
+    LANGUAGE plpgsql
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET jit TO 'off'
+    AS $$
+declare
+  slot record; chosen bigint[]; admitted bigint[] := '{}';
+begin
+  for slot in
+    select s.queue_id, s.key, s.held, coalesce(s.max_running, q.max_running_per_key) as most, r.n
+    from (select queue_id, key, count(*)::int * freed as n from unnest(queues, keys) as u (queue_id, key)
+          where key is not null group by 1, 2) r
+    join weft.key_slot s on s.queue_id = r.queue_id and s.key = r.key
+    join weft.queue q on q.id = s.queue_id
+    order by s.queue_id, s.key
+    for update of s
+  loop
+    select array_agg(w.id) into chosen from (
+      select t.id from weft.task t
+      where t.state = 'pending' and t.reason = 'concurrency_key'
+        and t.queue_id = slot.queue_id and t.concurrency_key = slot.key
+      order by t.rank, t.order_id, t.id
+      limit case when slot.most is null then null else greatest(0, slot.most - slot.held + slot.n) end
+      for update
+    ) w;
+    if slot.n <> coalesce(cardinality(chosen), 0) then
+      update weft.key_slot set held = held - slot.n + coalesce(cardinality(chosen), 0)
+      where queue_id = slot.queue_id and key = slot.key;
+    end if;
+    admitted := admitted || coalesce(chosen, '{}');
+  end loop;
+  return admitted;
+end $$;
+
+CREATE FUNCTION weft.complete(worker_id bigint, task_id bigint, attempt integer, output json) RETURNS boolean
+    LANGUAGE sql
+    AS $_$
+  select not exists (
+    select 1 from weft.finish_and_claim($1, array[$2], array[$3], array[$4], '{}', '{}', '{}', '{}', '{}', 0, false)
+  )
+$_$;
+
+CREATE FUNCTION weft.enqueue(handler text, params json DEFAULT '{}'::json, queue text DEFAULT 'default'::text, priority integer DEFAULT 0, idempotency_key text DEFAULT NULL::text, run_at timestamp with time zone DEFAULT NULL::timestamp with time zone, delay interval DEFAULT NULL::interval, max_attempts integer DEFAULT 3, retry json DEFAULT NULL::json, timeout interval DEFAULT NULL::interval, heartbeat_timeout interval DEFAULT NULL::interval, concurrency_key text DEFAULT NULL::text, org text DEFAULT 'default'::text, actor text DEFAULT SESSION_USER) RETURNS TABLE(id bigint, created boolean)
+    LANGUAGE plpgsql
+    AS $$
+#variable_conflict use_variable
+begin
+  select e.id, e.created into id, created from weft.put_task(handler, params, queue, priority, idempotency_key, run_at,
+    delay, max_attempts, retry, timeout, heartbeat_timeout, concurrency_key, org, actor) e;
+  if created and coalesce(run_at, weft.now() + delay) > weft.now() then
+    perform weft.hint_stager();
+  elsif created then
+    perform weft.hint(array(select q.id from weft.queue q join weft.org o on o.id = q.org_id
+                            where o.slug = enqueue.org and q.name = enqueue.queue));
+  end if;
+  return next;
+end $$;
+
+COMMENT ON FUNCTION weft.enqueue(handler text, params json, queue text, priority integer, idempotency_key text, run_at timestamp with time zone, delay interval, max_attempts integer, retry json, timeout interval, heartbeat_timeout interval, concurrency_key text, org text, actor text) IS 'Puts a task into a queue, inside the caller''s transaction. Returns its id, and whether it was created: a known idempotency key creates nothing and returns the existing task''s id.';
+
+CREATE FUNCTION weft.ensure_partitions(days integer DEFAULT 8) RETURNS integer
+    LANGUAGE plpgsql
+    AS $$
+declare
+  parent text; child text; low bigint; high bigint; made int := 0;
+  today timestamptz := date_trunc('day', weft.now(), 'UTC');
+begin
+  perform pg_advisory_xact_lock(hashtext('weft.ensure_partitions'));
+  foreach parent in array array['task_done', 'task_params', 'attempt'] loop
+    for day in -1 .. days loop
+      low := weft.first_id_at(today + make_interval(hours => 24 * day));
+      high := weft.first_id_at(today + make_interval(hours => 24 * (day + 1)));
+      child := parent || '_' || to_char((today + make_interval(hours => 24 * day)) at time zone 'UTC', 'YYYYMMDD');
+      if to_regclass('weft.' || child) is null then
+        execute format('create table weft.%I (like weft.%I including all)', child, parent);
+        execute format('alter table weft.%I attach partition weft.%I for values from (%s) to (%s)', parent, child, low, high);
+        made := made + 1;
+      end if;
+    end loop;
+  end loop;
+  return made;
+end $$;
+
+CREATE FUNCTION weft.finish_and_claim(me bigint, ids bigint[], attempts integer[], outputs json[], queues bigint[], rooms integer[], ranks smallint[], orders bigint[], marks bigint[], wanted integer, from_head boolean) RETURNS TABLE(lost boolean, id bigint, attempt integer, queue_id bigint, rank smallint, order_id bigint, handler text, params json, max_attempts smallint, failures smallint, crashes smallint, timeout interval, heartbeat_timeout interval, retry json, job_id bigint)
+    LANGUAGE plpgsql
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET enable_material TO 'off'
+    SET jit TO 'off'
+    AS $$
+#variable_conflict use_column
+declare
+  results json[]; ended bigint[]; freed_queues bigint[]; freed_keys text[]; next_ids bigint[]; next_counts int[]; keyed bigint[]; admitted bigint[];
+  at timestamptz := weft.now(); got bigint[] := '{}'; more bigint[]; room int; shares int[]; open_queues bigint[];
+begin
+  if wanted > 0 then
+    -- A worker that was given up for lost gets nothing: the lock makes that exact against whoever marks it.
+    perform 1 from weft.worker w where w.id = me and w.state in ('active', 'idle') for share;
+    wanted := case when found then wanted else 0 end;
+    -- A room of -1 is a worker that knows of no limit: it gets nothing from a queue that has one, until it leased slots.
+    select coalesce(array_agg(q.id), '{}') into open_queues
+    from unnest(queues, rooms) as u (queue_id, room) join weft.queue q on q.id = u.queue_id
+    where q.paused_at is null and (q.max_running is null or u.room >= 0);
+    for i in 1 .. cardinality(rooms) loop
+      rooms[i] := case when rooms[i] < 0 then wanted else rooms[i] end;
+    end loop;
+  end if;
+  if cardinality(ids) > 0 then
+    -- No join: with statistics of an empty table it was planned the wrong way round and cost the square of the batch.
+    -- `ids` are sorted, so width_bucket finds a task's place among them; local arrays are read in constant time.
+    -- `worker_id + 0`: a partial index must never look cheaper here than the primary key.
+    results := outputs;
+    with moved as (
+      delete from weft.task t
+      where t.id = any (ids) and t.worker_id + 0 = me and t.state = 'running'
+        and t.attempt = attempts[width_bucket(t.id, ids)]
+      returning t.*, results[width_bucket(t.id, ids)] as output
+    ), kept as (
+      insert into weft.task_done (
+        id, org_id, queue_id, order_id, created_at, ended_at, state, attempt, rank, max_attempts, failures, crashes,
+        generation, handler, params, output, worker_id, claimed_at, job_id, timeout, heartbeat_timeout, retry,
+        concurrency_key, actor)
+      select id, org_id, queue_id, order_id, created_at, at, 'completed', attempt, rank, max_attempts, failures, crashes,
+        generation, handler, params, output, worker_id, claimed_at, job_id, timeout, heartbeat_timeout, retry,
+        concurrency_key, actor
+      from moved
+    )
+    select array_agg(id), array_agg(queue_id) filter (where concurrency_key is not null),
+           array_agg(concurrency_key) filter (where concurrency_key is not null)
+    into ended, freed_queues, freed_keys from moved;
+
+    -- A second statement, so that it sees an edge that was added while the first waited for its lock.
+    select array_agg(e.next), array_agg(e.n) into next_ids, next_counts
+    from (select next, count(*)::int as n from weft.edge where prev = any (ended) group by 1 order by 1) e;
+    if next_ids is not null then
+      perform 1 from weft.task t where t.id = any (next_ids) order by t.id for no key update;
+      update weft.task t set
+        waiting_on = t.waiting_on - next_counts[width_bucket(t.id, next_ids)],
+        state = case when t.waiting_on = next_counts[width_bucket(t.id, next_ids)] and t.concurrency_key is null and t.state = 'pending'
+                     then 'ready'::weft.task_state else t.state end,
+        reason = case when t.waiting_on = next_counts[width_bucket(t.id, next_ids)] then null else t.reason end
+      where t.id = any (next_ids);
+      select array_agg(t.id order by t.id) into keyed from weft.task t
+      where t.id = any (next_ids) and t.waiting_on = 0 and t.concurrency_key is not null and t.state = 'pending'
+        and t.reason is distinct from 'concurrency_key';
+      if keyed is not null then
+        perform weft.take_slots(keyed);
+      end if;
+    end if;
+    if freed_keys is not null then
+      admitted := weft.admit_waiting(freed_queues, freed_keys, 1);
+      if wanted > 0 and from_head and cardinality(queues) = 1 and cardinality(open_queues) = 1 then
+        -- Straight to running when it is their turn anyway: what is ready already comes first.
+        select coalesce(array_agg(c.id), '{}') into got from (
+          select t.id from weft.task t
+          where t.id = any (admitted) and t.queue_id = queues[1] and not exists (
+            select 1 from weft.task r where r.state = 'ready' and r.queue_id = queues[1]
+              and (r.rank, r.order_id, r.id) < (t.rank, t.order_id, t.id))
+          order by t.rank, t.order_id, t.id limit least(wanted, rooms[1])
+        ) c;
+        rooms[1] := rooms[1] - cardinality(got);
+      end if;
+      update weft.task t set state = 'ready', reason = null where t.id = any (admitted) and t.id <> all (got);
+    end if;
+
+    if coalesce(cardinality(ended), 0) < cardinality(ids) then
+      -- A repeated finish by the same worker and attempt has landed before.
+      return query
+        select true, r.id, r.attempt, null::bigint, null::smallint, null::bigint, null::text, null::json, null::smallint,
+               null::smallint, null::smallint, null::interval, null::interval, null::json, null::bigint
+        from unnest(ids, attempts) as r (id, attempt)
+        where r.id <> all (coalesce(ended, '{}')) and not exists (
+          select 1 from weft.task_done d where d.id = r.id and d.worker_id = me and d.attempt = r.attempt
+                                           and d.state = 'completed');
+    end if;
+  end if;
+
+  if wanted > 0 then
+    shares := rooms;
+    if cardinality(open_queues) > 1 then
+      -- Several queues: look first, without locks, at how many of the best come from each, so that no row is locked
+      -- that is not taken (whoever skipped it would sleep).
+      select array_agg(coalesce(best.n, 0) order by u.n) into shares
+      from unnest(queues) with ordinality as u (queue_id, n)
+      left join (
+        select p.queue_id, count(*)::int as n from (
+          select c.queue_id from unnest(queues, rooms, ranks, orders, marks) as u (queue_id, room, rank, order_id, mark)
+          cross join lateral (
+            select t.queue_id, t.rank, t.order_id, t.id from weft.task t
+            where t.state = 'ready' and t.queue_id = u.queue_id
+              and (t.rank, t.order_id, t.id) > (u.rank, u.order_id, u.mark)
+            order by t.rank, t.order_id, t.id limit least(wanted, u.room)
+          ) c
+          where u.queue_id = any (open_queues)
+          order by c.rank, c.order_id, c.id limit wanted
+        ) p group by 1
+      ) best on best.queue_id = u.queue_id;
+    end if;
+    for i in 1 .. cardinality(queues) loop
+      room := least(shares[i], wanted - cardinality(got));
+      continue when room <= 0 or queues[i] <> all (open_queues);
+      select array_agg(c.id) into more from (
+        select t.id from weft.task t
+        where t.state = 'ready' and t.queue_id = queues[i]
+          and (t.rank, t.order_id, t.id) > (ranks[i], orders[i], marks[i])
+        order by t.rank, t.order_id, t.id limit room
+        for update skip locked
+      ) c;
+      got := got || coalesce(more, '{}');
+      rooms[i] := rooms[i] - coalesce(cardinality(more), 0);
+    end loop;
+    -- Came up short above the marks: look once below them, for what is more urgent or was committed late.
+    for i in 1 .. case when from_head then cardinality(queues) else 0 end loop
+      room := least(rooms[i], wanted - cardinality(got));
+      continue when room <= 0 or marks[i] = 0 or queues[i] <> all (open_queues);
+      select array_agg(c.id) into more from (
+        select t.id from weft.task t
+        where t.state = 'ready' and t.queue_id = queues[i]
+          and (t.rank, t.order_id, t.id) <= (ranks[i], orders[i], marks[i])
+        order by t.rank, t.order_id, t.id limit room
+        for update skip locked
+      ) c;
+      got := got || coalesce(more, '{}');
+    end loop;
+    return query
+      update weft.task t set state = 'running', attempt = t.attempt + 1, worker_id = me, claimed_at = at, reason = null,
+        expires_at = at + t.heartbeat_timeout
+      where t.id = any (got)
+      returning false, t.id, t.attempt, t.queue_id, t.rank, t.order_id, t.handler, t.params, t.max_attempts, t.failures,
+        t.crashes, t.timeout, t.heartbeat_timeout, t.retry, t.job_id;
+  end if;
+end $$;
+
+CREATE FUNCTION weft.first_id_at(moment timestamp with time zone) RETURNS bigint
+    LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+    RETURN (GREATEST((0)::bigint, ((floor((EXTRACT(epoch FROM moment) * (1000)::numeric)))::bigint - '1704067200000'::bigint)) << 22);
+
+CREATE FUNCTION weft.free_slots(queues bigint[], keys text[], freed integer DEFAULT 1) RETURNS bigint[]
+    LANGUAGE plpgsql
+    AS $$
+declare
+  admitted bigint[] := weft.admit_waiting(queues, keys, freed); woken bigint[];
+begin
+  with made as (
+    update weft.task t set state = 'ready', reason = null where t.id = any (admitted) returning t.queue_id
+  )
+  select coalesce(array_agg(distinct queue_id), '{}') into woken from made;
+  return woken;
+end $$;
+
+CREATE FUNCTION weft.heartbeat(me bigint, lease interval, busy boolean, add_completed bigint, add_failed bigint, leader_lease interval) RETURNS TABLE(held integer, leader boolean, token bigint, next_due_at timestamp with time zone, has_outbox boolean, lapsed boolean, limited boolean)
+    LANGUAGE plpgsql
+    AS $$
+declare at timestamptz := weft.now(); my_queues bigint[];
+begin
+  update weft.worker w set until = at + lease, heartbeat_at = at, completed = w.completed + add_completed,
+    failed = w.failed + add_failed, state = case when busy then 'active'::weft.worker_state else 'idle' end
+  where w.id = me and w.state in ('active', 'idle')
+  returning w.queues into my_queues;
+  if not found then
+    return;
+  end if;
+  insert into weft.lease as l (name, holder, until) values ('maintenance', me, at + leader_lease)
+  on conflict (name) do update set holder = me, until = at + leader_lease,
+    token = l.token + case when l.holder = me then 0 else 1 end
+  where l.holder = me or l.until < at
+  returning l.token into token;
+  leader := token is not null;
+  select count(*) into held from weft.task t where t.worker_id = me;
+  limited := exists (select 1 from weft.queue q where q.id = any (my_queues) and q.max_running is not null);
+  if leader then
+    select min(t.due_at) into next_due_at from weft.task t where t.state = 'scheduled';
+    has_outbox := exists (select 1 from weft.outbox o where o.state = 'pending' and o.available_at <= at);
+    lapsed := exists (select 1 from weft.worker w where w.until < at and w.state in ('active', 'idle'))
+      or exists (select 1 from weft.worker w where w.state = 'lost' and w.rescued_at is null)
+      or exists (select 1 from weft.orphaning_workers())
+      or exists (select 1 from weft.task t where t.expires_at < at)
+      or exists (select 1 from weft.outbox o where o.state = 'processing' and not exists (
+           select 1 from weft.worker w where w.id = o.worker_id and w.state in ('active', 'idle') and w.until > at));
+  end if;
+  return next;
+end $$;
+
+CREATE FUNCTION weft.hint(queues bigint[], except_worker bigint DEFAULT 0) RETURNS integer
+    LANGUAGE sql
+    AS $$
+  select count(pg_notify('weft_worker_' || pick.id, 'work'))::int
+  from (
+    select distinct on (u.queue_id) w.id
+    from unnest(queues) as u (queue_id)
+    join weft.worker w on u.queue_id = any (w.queues)
+    where w.state in ('active', 'idle') and w.until > weft.now() and not w.saturated and w.id <> except_worker
+    order by u.queue_id, random()
+  ) pick
+$$;
+
+CREATE FUNCTION weft.hint_stager() RETURNS void
+    LANGUAGE sql
+    AS $$
+  select pg_notify('weft_worker_' || l.holder, 'due') from weft.lease l where l.name = 'maintenance' and l.until > weft.now()
+$$;
+
+CREATE FUNCTION weft.next_id() RETURNS bigint
+    LANGUAGE sql
+    AS $$
+  select (m.us / 1000) << 22 | ((m.us % 1000) * 4 + nextval('weft.id_sequence'))
+  from (select (extract(epoch from weft.now()) * 1000000)::bigint - 1704067200000000 as us) m
+$$;
+
+CREATE FUNCTION weft.now() RETURNS timestamp with time zone
+    LANGUAGE sql PARALLEL SAFE
+    RETURN clock_timestamp();
+
+COMMENT ON FUNCTION weft.now() IS 'The clock that every decision about time asks.';
+
+CREATE FUNCTION weft.orphaning_workers() RETURNS SETOF bigint
+    LANGUAGE sql STABLE
+    AS $$
+  with recursive holder as (
+    (select t.worker_id from weft.task t where t.worker_id is not null order by t.worker_id limit 1)
+    union all
+    select (select t.worker_id from weft.task t where t.worker_id > h.worker_id order by t.worker_id limit 1)
+    from holder h where h.worker_id is not null
+  )
+  select h.worker_id from holder h where h.worker_id is not null and not exists (
+    select 1 from weft.worker w where w.id = h.worker_id and w.state in ('active', 'idle'))
+$$;
+
+CREATE FUNCTION weft.params_of(ids bigint[]) RETURNS TABLE(id bigint, params json)
+    LANGUAGE plpgsql STABLE
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET jit TO 'off'
+    AS $$
+begin
+  return query select p.id, p.params from weft.task_params p where p.id = any (ids);
+end $$;
+
+CREATE FUNCTION weft.put_task(handler text, params json, queue text, priority integer, idempotency_key text, run_at timestamp with time zone, delay interval, max_attempts integer, retry json, timeout interval, heartbeat_timeout interval, concurrency_key text, org text, actor text) RETURNS TABLE(id bigint, created boolean)
+    LANGUAGE plpgsql
+    AS $_$
+#variable_conflict use_variable
+declare
+  lane record; inline constant boolean := length(params::text) <= 256; new_id bigint; at timestamptz := weft.now(); due timestamptz; start weft.task_state := 'ready';
+begin
+  if handler is null or handler = '' or length(handler) > 200 then
+    raise exception 'handler: must have 1 to 200 characters' using errcode = 'WF002';
+  elsif params is null or json_typeof(params) <> 'object' then
+    raise exception 'params: must be a JSON object whose keys are the arguments of the handler' using errcode = 'WF002';
+  elsif position('\u0000' in params::text) > 0 and params::text ~ '(^|[^\\])(\\\\)*\\u0000' then
+    raise exception 'params: has a NUL character, which PostgreSQL cannot store' using errcode = 'WF002';
+  elsif params::text like '{"$blob":%' and params::text !~ '^\{"\$blob":"[0-9a-f]{64}","size":\d+\}$' then
+    raise exception 'params: the key $blob is reserved for values in the blob storage' using errcode = 'WF002';
+  elsif priority is null or priority not between -32767 and 32767 then
+    raise exception 'priority: must lie between -32767 and 32767' using errcode = 'WF002';
+  elsif max_attempts is null or max_attempts not between 1 and 32767 then
+    raise exception 'max_attempts: must lie between 1 and 32767' using errcode = 'WF002';
+  elsif delay not between interval '0' and interval '20000 days' then
+    raise exception 'delay: must lie between 0 and 20,000 days' using errcode = 'WF002';
+  elsif run_at not between '2000-01-01Z' and '2090-01-01Z' then
+    raise exception 'run_at: lies too far away' using errcode = 'WF002';
+  elsif run_at is not null and delay is not null then
+    raise exception 'delay: give either run_at or delay, not both' using errcode = 'WF002';
+  elsif timeout <= interval '0' or timeout > interval '20000 days' then
+    raise exception 'timeout: must be above zero and at most 20,000 days' using errcode = 'WF002';
+  elsif heartbeat_timeout <= interval '0' or heartbeat_timeout > interval '20000 days' then
+    raise exception 'heartbeat_timeout: must be above zero and at most 20,000 days' using errcode = 'WF002';
+  elsif queue like '@%' then
+    raise exception 'queue: names that begin with @ are kept for the engine' using errcode = 'WF002';
+  elsif idempotency_key = '' or length(idempotency_key) > 500 then
+    raise exception 'idempotency_key: must have 1 to 500 characters' using errcode = 'WF002';
+  elsif concurrency_key = '' or length(concurrency_key) > 500 then
+    raise exception 'concurrency_key: must have 1 to 500 characters' using errcode = 'WF002';
+  end if;
+  select q.id, q.org_id, q.max_running_per_key into lane from weft.queue q join weft.org o on o.id = q.org_id
+  where o.slug = org and q.name = queue;
+  if lane.id is null then
+    raise exception 'queue: there is no queue "%"', queue using errcode = 'WF001',
+      hint = 'Make it with `weft queues create`, or start a worker for it.';
+  end if;
+
+  new_id := weft.next_id();
+  if idempotency_key is not null then
+    -- Whoever inserts the key makes the task; a concurrent caller waits here until that is decided. The update changes
+    -- nothing but locks the key, so that it cannot expire between a look and the answer.
+    insert into weft.idempotency_key as k (org_id, handler, key, task_id)
+    values (lane.org_id, handler, idempotency_key, new_id)
+    on conflict on constraint idempotency_key_pkey do update set task_id = k.task_id
+    returning k.task_id into id;
+    if id <> new_id then
+      created := false;
+      return next;
+      return;
+    end if;
+  end if;
+
+  due := coalesce(run_at, at + delay);
+  if due > at then
+    start := 'scheduled';
+  else
+    due := null;
+    if concurrency_key is not null then
+      start := 'pending';
+    end if;
+  end if;
+  loop
+    insert into weft.task as t (id, org_id, queue_id, order_id, created_at, state, rank, max_attempts, handler, params,
+      due_at, timeout, heartbeat_timeout, retry, concurrency_key, actor)
+    values (new_id, lane.org_id, lane.id, new_id, at, start, -priority, max_attempts, handler,
+      case when inline then params end, due, timeout, heartbeat_timeout, retry, concurrency_key, actor)
+    on conflict do nothing;
+    exit when found;
+    -- 4096 ids of this millisecond were used up by SQL callers: take one of the next.
+    new_id := weft.next_id();
+    update weft.idempotency_key k set task_id = new_id
+    where k.org_id = lane.org_id and k.handler = put_task.handler and k.key = put_task.idempotency_key;
+  end loop;
+  if not inline then
+    insert into weft.task_params (id, params) values (new_id, params);
+  end if;
+  if start = 'pending' then
+    perform weft.take_slots(array[new_id]);
+  end if;
+  id := new_id;
+  created := true;
+  return next;
+end $_$;
+
+CREATE FUNCTION weft.refuse_write() RETURNS trigger
+    LANGUAGE plpgsql
+    AS $$
+begin
+  raise exception 'weft.% is read-only', tg_table_name using errcode = '55000', hint = 'Use the client or the command line.';
+end $$;
+
+CREATE FUNCTION weft.take_slots(ids bigint[]) RETURNS integer
+    LANGUAGE plpgsql
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET jit TO 'off'
+    AS $$
+declare
+  wanted record; room int; ready bigint[] := '{}'; parked bigint[] := '{}';
+begin
+  insert into weft.key_slot (queue_id, key)
+    select t.queue_id, t.concurrency_key from weft.task t join weft.queue q on q.id = t.queue_id
+    where t.id = any (ids) and t.concurrency_key is not null
+    group by 1, 2 order by 1, 2
+    -- Not `do nothing`: the row must be locked, or it could be pruned as idle before the next statement.
+    on conflict (queue_id, key) do update set held = weft.key_slot.held;
+  for wanted in
+    select s.queue_id, s.key, s.held, coalesce(s.max_running, q.max_running_per_key) as most, r.ids
+    from (select t.queue_id, t.concurrency_key as key, array_agg(t.id order by t.rank, t.order_id, t.id) as ids
+          from weft.task t where t.id = any (take_slots.ids) group by 1, 2) r
+    join weft.key_slot s on s.queue_id = r.queue_id and s.key = r.key
+    join weft.queue q on q.id = s.queue_id
+    order by s.queue_id, s.key
+    for update of s
+  loop
+    room := case when wanted.most is null then cardinality(wanted.ids)
+                 else least(cardinality(wanted.ids), greatest(0, wanted.most - wanted.held)) end;
+    ready := ready || wanted.ids[1:room];
+    parked := parked || wanted.ids[room + 1:];
+    update weft.key_slot set held = held + room where queue_id = wanted.queue_id and key = wanted.key;
+  end loop;
+  update weft.task set state = 'ready', reason = null where id = any (ready);
+  update weft.task set state = 'pending', reason = 'concurrency_key' where id = any (parked);
+  return cardinality(ready);
+end $$;
+
+CREATE TABLE weft.attempt (
+    task_id bigint NOT NULL,
+    attempt integer NOT NULL,
+    org_id bigint NOT NULL,
+    worker_id bigint,
+    outcome text NOT NULL,
+    reason text,
+    started_at timestamp with time zone,
+    ended_at timestamp with time zone NOT NULL,
+    error json
+)
+PARTITION BY RANGE (task_id);
+
+CREATE VIEW weft.attempts AS
+ SELECT task_id,
+    attempt,
+    org_id,
+    worker_id,
+    outcome,
+    reason,
+    started_at,
+    ended_at,
+    error
+   FROM weft.attempt a;
+
+COMMENT ON VIEW weft.attempts IS 'Every attempt that did not complete, with its error.';
+
+CREATE TABLE weft.edge (
+    prev bigint NOT NULL,
+    next bigint NOT NULL
+);
+
+CREATE TABLE weft.handler (
+    org_id bigint NOT NULL,
+    name text NOT NULL,
+    known_at timestamp with time zone DEFAULT weft.now() NOT NULL
+);
+
+CREATE SEQUENCE weft.id_sequence
+    START WITH 0
+    INCREMENT BY 1
+    MINVALUE 0
+    MAXVALUE 3
+    CACHE 1
+    CYCLE;
+
+CREATE TABLE weft.idempotency_key (
+    org_id bigint NOT NULL,
+    handler text NOT NULL,
+    key text NOT NULL,
+    task_id bigint NOT NULL
+);
+
+CREATE TABLE weft.key_slot (
+    queue_id bigint NOT NULL,
+    key text NOT NULL,
+    held integer DEFAULT 0 NOT NULL,
+    max_running integer,
+    CONSTRAINT key_slot_held_check CHECK ((held >= 0)),
+    CONSTRAINT key_slot_max_running_check CHECK ((max_running > 0))
+)
+WITH (fillfactor='50');
+
+CREATE TABLE weft.lease (
+    name text NOT NULL,
+    holder bigint NOT NULL,
+    token bigint DEFAULT 1 NOT NULL,
+    until timestamp with time zone NOT NULL
+)
+WITH (fillfactor='50');
+
+CREATE TABLE weft.machine (
+    number smallint NOT NULL,
+    holder text,
+    until timestamp with time zone DEFAULT '-infinity'::timestamp with time zone NOT NULL,
+    CONSTRAINT machine_number_check CHECK (((number >= 1) AND (number <= 1023)))
+)
+WITH (fillfactor='50');
+
+CREATE TABLE weft.org (
+    id bigint NOT NULL,
+    slug text NOT NULL,
+    name text NOT NULL,
+    settings json DEFAULT '{}'::json NOT NULL,
+    created_at timestamp with time zone DEFAULT weft.now() NOT NULL
+);
+
+CREATE VIEW weft.orgs AS
+ SELECT id,
+    slug,
+    name,
+    created_at
+   FROM weft.org o;
+
+COMMENT ON VIEW weft.orgs IS 'Every org.';
+
+CREATE TABLE weft.outbox (
+    id bigint DEFAULT weft.next_id() NOT NULL,
+    org_id bigint NOT NULL,
+    kind text NOT NULL,
+    ordering_key text,
+    payload json NOT NULL,
+    state weft.outbox_state DEFAULT 'pending'::weft.outbox_state NOT NULL,
+    available_at timestamp with time zone DEFAULT weft.now() NOT NULL,
+    attempts integer DEFAULT 0 NOT NULL,
+    last_error text,
+    created_at timestamp with time zone DEFAULT weft.now() NOT NULL,
+    processed_at timestamp with time zone,
+    worker_id bigint,
+    actor text
+)
+WITH (fillfactor='70');
+
+CREATE TABLE weft.queue (
+    id bigint DEFAULT weft.next_id() NOT NULL,
+    org_id bigint NOT NULL,
+    name text NOT NULL,
+    runtime text DEFAULT 'worker'::text NOT NULL,
+    max_running integer,
+    max_running_per_key integer,
+    paused_at timestamp with time zone,
+    created_at timestamp with time zone DEFAULT weft.now() NOT NULL,
+    actor text,
+    CONSTRAINT queue_max_running_check CHECK ((max_running >= 0)),
+    CONSTRAINT queue_max_running_per_key_check CHECK ((max_running_per_key > 0)),
+    CONSTRAINT queue_name_check CHECK (((name <> ''::text) AND (length(name) <= 200)))
+);
+
+CREATE TABLE weft.queue_slot (
+    queue_id bigint NOT NULL,
+    worker_id bigint NOT NULL,
+    slots integer NOT NULL,
+    CONSTRAINT queue_slot_slots_check CHECK ((slots >= 0))
+)
+WITH (fillfactor='50');
+
+CREATE VIEW weft.queues AS
+ SELECT id,
+    org_id,
+    name,
+    runtime,
+    max_running,
+    max_running_per_key,
+    (paused_at IS NOT NULL) AS paused,
+    paused_at,
+    created_at
+   FROM weft.queue q;
+
+COMMENT ON VIEW weft.queues IS 'Every queue, with its limits and whether it is paused.';
+
+CREATE TABLE weft.schema_revision (
+    version_num character varying(32) NOT NULL
+);
+
+CREATE TABLE weft.task (
+    id bigint NOT NULL,
+    org_id bigint NOT NULL,
+    queue_id bigint NOT NULL,
+    order_id bigint NOT NULL,
+    created_at timestamp with time zone DEFAULT weft.now() NOT NULL,
+    state weft.task_state NOT NULL,
+    waiting_on integer DEFAULT 0 NOT NULL,
+    attempt integer DEFAULT 0 NOT NULL,
+    rank smallint DEFAULT 0 NOT NULL,
+    max_attempts smallint DEFAULT 3 NOT NULL,
+    failures smallint DEFAULT 0 NOT NULL,
+    crashes smallint DEFAULT 0 NOT NULL,
+    generation smallint DEFAULT 0 NOT NULL,
+    handler text NOT NULL,
+    params json,
+    worker_id bigint,
+    claimed_at timestamp with time zone,
+    due_at timestamp with time zone,
+    expires_at timestamp with time zone,
+    job_id bigint,
+    timeout interval,
+    heartbeat_timeout interval,
+    retry json,
+    concurrency_key text,
+    reason text,
+    actor text,
+    CONSTRAINT task_waiting_on_check CHECK ((waiting_on >= 0))
+)
+WITH (fillfactor='70', autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='5000', autovacuum_vacuum_cost_delay='0', autovacuum_analyze_scale_factor='0.2');
+
+CREATE TABLE weft.task_done (
+    id bigint NOT NULL,
+    org_id bigint NOT NULL,
+    queue_id bigint NOT NULL,
+    order_id bigint NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    ended_at timestamp with time zone NOT NULL,
+    state weft.task_state NOT NULL,
+    attempt integer NOT NULL,
+    rank smallint NOT NULL,
+    max_attempts smallint NOT NULL,
+    failures smallint NOT NULL,
+    crashes smallint NOT NULL,
+    generation smallint NOT NULL,
+    handler text NOT NULL,
+    params json,
+    output json,
+    error json,
+    worker_id bigint,
+    claimed_at timestamp with time zone,
+    job_id bigint,
+    timeout interval,
+    heartbeat_timeout interval,
+    retry json,
+    concurrency_key text,
+    reason text,
+    actor text
+)
+PARTITION BY RANGE (id);
+
+CREATE TABLE weft.task_log (
+    task_id bigint NOT NULL,
+    attempt integer NOT NULL,
+    digest text NOT NULL,
+    bytes bigint NOT NULL
+);
+
+CREATE TABLE weft.task_params (
+    id bigint NOT NULL,
+    params json NOT NULL
+)
+PARTITION BY RANGE (id);
+
+CREATE VIEW weft.tasks AS
+ SELECT t.id,
+    t.org_id,
+    q.name AS queue,
+    t.handler,
+    (t.state)::text AS state,
+    t.reason,
+    (- t.rank) AS priority,
+    t.job_id,
+    t.attempt,
+    t.failures,
+    t.crashes,
+    t.max_attempts,
+    t.generation,
+    COALESCE(t.params, ( SELECT p.params
+           FROM weft.task_params p
+          WHERE (p.id = t.id))) AS params,
+    NULL::json AS output,
+    NULL::json AS error,
+    t.concurrency_key,
+    t.waiting_on,
+    t.worker_id,
+    t.actor,
+    t.created_at,
+    t.due_at,
+    t.claimed_at,
+    NULL::timestamp with time zone AS ended_at,
+    t.queue_id,
+    t.timeout,
+    t.heartbeat_timeout,
+    t.retry
+   FROM (weft.task t
+     JOIN weft.queue q ON ((q.id = t.queue_id)))
+UNION ALL
+ SELECT d.id,
+    d.org_id,
+    q.name AS queue,
+    d.handler,
+    (d.state)::text AS state,
+    d.reason,
+    (- d.rank) AS priority,
+    d.job_id,
+    d.attempt,
+    d.failures,
+    d.crashes,
+    d.max_attempts,
+    d.generation,
+    COALESCE(d.params, ( SELECT p.params
+           FROM weft.task_params p
+          WHERE (p.id = d.id))) AS params,
+    d.output,
+    d.error,
+    d.concurrency_key,
+    0 AS waiting_on,
+    d.worker_id,
+    d.actor,
+    d.created_at,
+    NULL::timestamp with time zone AS due_at,
+    d.claimed_at,
+    d.ended_at,
+    d.queue_id,
+    d.timeout,
+    d.heartbeat_timeout,
+    d.retry
+   FROM (weft.task_done d
+     JOIN weft.queue q ON ((q.id = d.queue_id)));
+
+COMMENT ON VIEW weft.tasks IS 'Every task, live or ended, with its state and, when it has ended, its output or error.';
+
+CREATE TABLE weft.worker (
+    id bigint DEFAULT weft.next_id() NOT NULL,
+    org_id bigint NOT NULL,
+    until timestamp with time zone NOT NULL,
+    heartbeat_at timestamp with time zone DEFAULT weft.now() NOT NULL,
+    started_at timestamp with time zone DEFAULT weft.now() NOT NULL,
+    completed bigint DEFAULT 0 NOT NULL,
+    failed bigint DEFAULT 0 NOT NULL,
+    state weft.worker_state DEFAULT 'active'::weft.worker_state NOT NULL,
+    saturated boolean DEFAULT false NOT NULL,
+    concurrency integer NOT NULL,
+    pid integer NOT NULL,
+    hostname text NOT NULL,
+    version text NOT NULL,
+    queues bigint[] NOT NULL,
+    handlers text[] NOT NULL,
+    rescued_at timestamp with time zone
+)
+WITH (fillfactor='50');
+
+CREATE VIEW weft.workers AS
+ SELECT id,
+    org_id,
+    hostname,
+    pid,
+    version,
+    (state)::text AS state,
+    concurrency,
+    ( SELECT array_agg(q.name ORDER BY q.name) AS array_agg
+           FROM weft.queue q
+          WHERE (q.id = ANY (w.queues))) AS queues,
+    handlers,
+    started_at,
+    heartbeat_at AS last_heartbeat,
+    until,
+    completed AS tasks_completed,
+    failed AS tasks_failed,
+    (EXISTS ( SELECT 1
+           FROM weft.lease l
+          WHERE ((l.holder = w.id) AND (l.until > weft.now())))) AS is_leader
+   FROM weft.worker w;
+
+COMMENT ON VIEW weft.workers IS 'Every worker process that the registry knows, with its lease.';
+
+ALTER TABLE ONLY weft.attempt
+    ADD CONSTRAINT attempt_pkey PRIMARY KEY (task_id, attempt);
+
+ALTER TABLE ONLY weft.edge
+    ADD CONSTRAINT edge_pkey PRIMARY KEY (prev, next);
+
+ALTER TABLE ONLY weft.handler
+    ADD CONSTRAINT handler_pkey PRIMARY KEY (org_id, name);
+
+ALTER TABLE ONLY weft.idempotency_key
+    ADD CONSTRAINT idempotency_key_pkey PRIMARY KEY (org_id, handler, key);
+
+ALTER TABLE ONLY weft.key_slot
+    ADD CONSTRAINT key_slot_pkey PRIMARY KEY (queue_id, key);
+
+ALTER TABLE ONLY weft.lease
+    ADD CONSTRAINT lease_pkey PRIMARY KEY (name);
+
+ALTER TABLE ONLY weft.machine
+    ADD CONSTRAINT machine_pkey PRIMARY KEY (number);
+
+ALTER TABLE ONLY weft.org
+    ADD CONSTRAINT org_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY weft.org
+    ADD CONSTRAINT org_slug_key UNIQUE (slug);
+
+ALTER TABLE ONLY weft.outbox
+    ADD CONSTRAINT outbox_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY weft.queue
+    ADD CONSTRAINT queue_org_id_name_key UNIQUE (org_id, name);
+
+ALTER TABLE ONLY weft.queue
+    ADD CONSTRAINT queue_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY weft.queue_slot
+    ADD CONSTRAINT queue_slot_pkey PRIMARY KEY (queue_id, worker_id);
+
+ALTER TABLE ONLY weft.schema_revision
+    ADD CONSTRAINT schema_revision_pkc PRIMARY KEY (version_num);
+
+ALTER TABLE ONLY weft.task_done
+    ADD CONSTRAINT task_done_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY weft.task_log
+    ADD CONSTRAINT task_log_pkey PRIMARY KEY (task_id, attempt);
+
+ALTER TABLE ONLY weft.task_params
+    ADD CONSTRAINT task_params_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY weft.task
+    ADD CONSTRAINT task_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY weft.worker
+    ADD CONSTRAINT worker_pkey PRIMARY KEY (id);
+
+CREATE INDEX edge_next ON weft.edge USING btree (next);
+
+CREATE INDEX idempotency_key_task ON weft.idempotency_key USING btree (task_id);
+
+CREATE INDEX outbox_due ON weft.outbox USING btree (available_at, id) WHERE (state = 'pending'::weft.outbox_state);
+
+CREATE INDEX outbox_order ON weft.outbox USING btree (ordering_key, id) WHERE ((state <> 'done'::weft.outbox_state) AND (ordering_key IS NOT NULL));
+
+CREATE INDEX outbox_processing ON weft.outbox USING btree (worker_id) WHERE (state = 'processing'::weft.outbox_state);
+
+CREATE INDEX task_done_job ON ONLY weft.task_done USING btree (job_id, id) WHERE (job_id IS NOT NULL);
+
+CREATE INDEX task_done_queue ON ONLY weft.task_done USING btree (queue_id, id);
+
+CREATE INDEX task_done_unsuccessful ON ONLY weft.task_done USING btree (state, id) WHERE (state <> 'completed'::weft.task_state);
+
+CREATE INDEX task_due ON weft.task USING btree (due_at) WHERE (state = 'scheduled'::weft.task_state);
+
+CREATE INDEX task_expiry ON weft.task USING btree (expires_at) WHERE (expires_at IS NOT NULL);
+
+CREATE INDEX task_job ON weft.task USING btree (job_id, id) WHERE (job_id IS NOT NULL);
+
+CREATE INDEX task_key ON weft.task USING btree (queue_id, concurrency_key, rank, order_id, id) WHERE ((state = 'pending'::weft.task_state) AND (reason = 'concurrency_key'::text));
+
+CREATE INDEX task_ready ON weft.task USING btree (queue_id, rank, order_id, id) WHERE (state = 'ready'::weft.task_state);
+
+CREATE INDEX task_worker ON weft.task USING btree (worker_id) WHERE (worker_id IS NOT NULL);
+
+CREATE TRIGGER read_only INSTEAD OF INSERT OR DELETE OR UPDATE ON weft.attempts FOR EACH ROW EXECUTE FUNCTION weft.refuse_write();
+
+CREATE TRIGGER read_only INSTEAD OF INSERT OR DELETE OR UPDATE ON weft.orgs FOR EACH ROW EXECUTE FUNCTION weft.refuse_write();
+
+CREATE TRIGGER read_only INSTEAD OF INSERT OR DELETE OR UPDATE ON weft.queues FOR EACH ROW EXECUTE FUNCTION weft.refuse_write();
+
+CREATE TRIGGER read_only INSTEAD OF INSERT OR DELETE OR UPDATE ON weft.workers FOR EACH ROW EXECUTE FUNCTION weft.refuse_write();
+
+ALTER TABLE ONLY weft.key_slot
+    ADD CONSTRAINT key_slot_queue_id_fkey FOREIGN KEY (queue_id) REFERENCES weft.queue(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY weft.queue
+    ADD CONSTRAINT queue_org_id_fkey FOREIGN KEY (org_id) REFERENCES weft.org(id);
+
+ALTER TABLE ONLY weft.queue_slot
+    ADD CONSTRAINT queue_slot_queue_id_fkey FOREIGN KEY (queue_id) REFERENCES weft.queue(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY weft.worker
+    ADD CONSTRAINT worker_org_id_fkey FOREIGN KEY (org_id) REFERENCES weft.org(id);
