@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from datetime import date, datetime, time
+from enum import Enum
 from typing import Any
+from uuid import UUID
 
 import orjson
 
