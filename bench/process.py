@@ -73,7 +73,9 @@ async def measure_idle(server: str, seconds: float) -> list[Figure]:
 
 def _run(command: list[str], environment: dict[str, str]) -> float:
     began = time.perf_counter()
-    subprocess.run(command, check=True, env={**os.environ, **environment}, stdout=subprocess.DEVNULL, cwd=ROOT, timeout=60)
+    subprocess.run(
+        command, check=True, env={**os.environ, **environment}, stdout=subprocess.DEVNULL, cwd=ROOT, timeout=60
+    )
     return time.perf_counter() - began
 
 
@@ -90,7 +92,9 @@ def measure_start(repeat: int) -> list[Figure]:
             warm.append(_run([sys.executable, "-c", _FIRST_TASK], environment))
             help_times.append(_run([weft, "--help"], environment))
         finally:
-            subprocess.run([weft, "db", "stop"], env={**os.environ, **environment}, check=False, stdout=subprocess.DEVNULL)
+            subprocess.run(
+                [weft, "db", "stop"], env={**os.environ, **environment}, check=False, stdout=subprocess.DEVNULL
+            )
             shutil.rmtree(home, ignore_errors=True)
     return [
         Figure("cold start: no data folder, no server, to the first task done", statistics.median(cold), "s", "<= 2 s",

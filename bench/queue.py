@@ -10,13 +10,14 @@ import statistics
 import tempfile
 import time
 from collections.abc import Sequence
+from datetime import timedelta
 
 import asyncpg
 
 import weft
 from bench.place import fresh_database, worker_process
 from bench.report import Figure
-from weft.queue import work
+from weft.queue import work, workers
 from weft.queue.work import Completed, Lane
 
 SMALL = {"x": "0123456789"}  # 20 bytes as JSON text
@@ -29,16 +30,27 @@ async def raw_rate(url: str, tasks: int, params: dict[str, str], batch: int = 50
     await fill(url, tasks, params)
     conn = await asyncpg.connect(url)
     lanes = [Lane(1)]
+    me = await workers.register(
+        conn,
+        1,
+        lease=timedelta(hours=1),
+        concurrency=batch,
+        pid=1,
+        hostname="raw",
+        version="0",
+        queues=[1],
+        handlers=[],
+    )
     began = time.perf_counter()
     done = 0
-    claims, _ = await work.finish_and_claim(conn, 7, [], lanes, batch)
+    claims, _ = await work.finish_and_claim(conn, me, [], lanes, batch)
     while claims:
-        if claims[0].params is None:
-            await work.params_of(conn, [claim.id for claim in claims])
+        await work.with_params(conn, claims)
         done += len(claims)
         outcomes = [Completed(claim.id, claim.attempt, "null") for claim in claims]
-        claims, _ = await work.finish_and_claim(conn, 7, outcomes, lanes, batch)
+        claims, _ = await work.finish_and_claim(conn, me, outcomes, lanes, batch)
     rate = done / (time.perf_counter() - began)
+    await workers.deregister(conn, me)
     await conn.close()
     assert done == tasks, (done, tasks)
     return rate
@@ -120,7 +132,10 @@ async def measure_enqueue(server: str, tasks: int, repeat: int) -> list[Figure]:
                 await client.enqueue_many(new)
                 plain.append(tasks / (time.perf_counter() - began))
                 await empty(url)
-                new = [weft.NewTask("bench:noop", SMALL, idempotency_key=f"k-{random.getrandbits(64)}") for _ in range(tasks)]
+                new = [
+                    weft.NewTask("bench:noop", SMALL, idempotency_key=f"k-{random.getrandbits(64)}")
+                    for _ in range(tasks)
+                ]
                 began = time.perf_counter()
                 await client.enqueue_many(new)
                 keyed.append(tasks / (time.perf_counter() - began))
@@ -278,7 +293,9 @@ async def measure_limits(server: str, tasks: int, repeat: int) -> list[Figure]:
                 await empty(url)
                 await client.enqueue_many(
                     [
-                        weft.NewTask("bench:noop", SMALL, queue=name, concurrency_key=f"k{n % 20}" if name == "keyed" else None)
+                        weft.NewTask(
+                            "bench:noop", SMALL, queue=name, concurrency_key=f"k{n % 20}" if name == "keyed" else None
+                        )
                         for n in range(tasks)
                     ]
                 )

@@ -19,6 +19,7 @@ import weft
 from weft.core.errors import InvalidInput, OperatorError, SchemaOutdated
 from weft.core.settings import Settings
 from weft.db import migrate, revisions
+from weft.db.database import Database
 from weft.db.embedded_programs import pg_bin
 from weft.queue import upkeep
 from weft.worker.registry import Registry
@@ -37,7 +38,7 @@ async def empty_url(server_url: str) -> AsyncIterator[str]:
     await admin.close()
 
 
-def test_the_schema_is_the_one_that_was_agreed_on(url: str) -> None:
+async def test_the_schema_is_the_one_that_was_agreed_on(url: str) -> None:
     assert golden.dump(url) == golden.FILE.read_text(encoding="utf-8"), (
         "the schema has changed: run `python -m tests.migration.golden` and look at the difference"
     )
@@ -68,7 +69,7 @@ async def test_an_upgrade_of_what_is_up_to_date_changes_nothing(url: str) -> Non
     await conn.close()
 
 
-async def test_eight_processes_that_upgrade_at_once_all_succeed(empty_url: str) -> None:
+async def test_eight_processes_that_upgrade_at_once_all_succeed(empty_url: str, url: str) -> None:
     code = "import asyncio, sys; from weft.db import migrate; asyncio.run(migrate.upgrade(sys.argv[1]))"
     processes = [
         await asyncio.create_subprocess_exec(
@@ -78,7 +79,7 @@ async def test_eight_processes_that_upgrade_at_once_all_succeed(empty_url: str) 
     ]
     errors = [(await process.communicate())[1].decode()[-400:] for process in processes]
     assert [process.returncode for process in processes] == [0] * 8, "\n".join(errors)
-    assert golden.dump(empty_url) == golden.FILE.read_text(encoding="utf-8")
+    assert golden.dump(empty_url) == golden.dump(url)
 
 
 async def test_an_outside_database_is_refused_with_the_command_to_run_and_not_touched(empty_url: str) -> None:
@@ -96,15 +97,13 @@ async def test_a_database_of_a_newer_release_is_refused(url: str) -> None:
     await conn.execute("update weft.schema_revision set version_num = '9999'")
     await conn.close()
     for migrates in (False, True):
-        from weft.db.database import Database
-
         with pytest.raises(SchemaOutdated, match="newer than this release"):
             await Database.open(Settings.load(environ={}, database_url=url), migrate=migrates)
     with pytest.raises(OperatorError, match="nothing is changed"):
         await migrate.upgrade(url)
 
 
-async def test_the_printed_sql_applied_by_hand_gives_the_same_schema(empty_url: str, tmp_path: Path) -> None:
+async def test_the_printed_sql_applied_by_hand_gives_the_same_schema(empty_url: str, url: str, tmp_path: Path) -> None:
     script = tmp_path / "upgrade.sql"
     script.write_text(migrate.sql_of_upgrade(), encoding="utf-8")
     applied = await asyncio.to_thread(
@@ -113,7 +112,7 @@ async def test_the_printed_sql_applied_by_hand_gives_the_same_schema(empty_url: 
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert (applied.returncode, applied.stderr) == (0, "")
-    assert golden.dump(empty_url) == golden.FILE.read_text(encoding="utf-8")
+    assert golden.dump(empty_url) == golden.dump(url)
     async with weft.Client(settings=Settings.load(environ={}, database_url=empty_url, home=tmp_path)) as client:
         handle = await client.enqueue("h")
         assert (await client.get_task(handle.id)).state == "ready"

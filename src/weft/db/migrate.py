@@ -22,6 +22,7 @@ from weft.db.revisions import SCHEMA, VERSION_TABLE, all_revisions
 from weft.db.statements import Statements
 
 LOCK_TIMEOUT = "10s"
+TURN_TIMEOUT = "10min"
 _LOCK = 7_238_415_001
 
 
@@ -76,8 +77,10 @@ def _config() -> Config:
 
 async def _run(url: str, step: Any) -> None:
     def locked(connection: sa.Connection) -> None:
-        connection.exec_driver_sql(f"set local lock_timeout = '{LOCK_TIMEOUT}'")
+        # Whoever else migrates may take its time; only then must no lock of ours hold up the work.
+        connection.exec_driver_sql(f"set local lock_timeout = '{TURN_TIMEOUT}'")
         connection.exec_driver_sql(f"select pg_advisory_xact_lock({_LOCK})")
+        connection.exec_driver_sql(f"set local lock_timeout = '{LOCK_TIMEOUT}'")
         # Not `if not exists`: that asks for the right to make schemas even when there is nothing to make.
         if connection.exec_driver_sql(f"select to_regnamespace('{SCHEMA}')").scalar() is None:
             connection.exec_driver_sql(f"create schema {SCHEMA}")
@@ -96,7 +99,7 @@ async def _run(url: str, step: Any) -> None:
     except CONNECTION_ERRORS as problem:
         raise DatabaseUnavailable(redacted(url), str(problem)) from problem
     except sa.exc.DBAPIError as problem:
-        if "LockNotAvailable" in str(problem.orig):
+        if getattr(problem.orig, "sqlstate", None) == "55P03":
             raise MigrationBlocked(LOCK_TIMEOUT) from problem
         raise OperatorError(f"the migration failed, nothing is changed: {problem.orig}") from problem
     except CommandError as problem:

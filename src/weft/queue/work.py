@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 SQL = Statements("weft.queue", "sql/task.sql")
 HEAD = (-32768, 0, 0)
 UNLIMITED = -1
+# Stands for params that are gone; not JSON, so that no task can have them.
+MISSING_PARAMS = "missing"
 
 
 class Claim(NamedTuple):
@@ -114,9 +116,13 @@ async def finish_and_claim(
     return claims, lost
 
 
-async def params_of(conn: type_Connection, task_ids: Sequence[int]) -> dict[int, str]:
-    """Return the params that are kept beside their tasks' rows."""
-    return {row[0]: row[1] for row in await conn.fetch(SQL.params_of, task_ids)}
+async def with_params(conn: type_Connection, claims: Sequence[Claim]) -> list[Claim]:
+    """Return the claims with the params that are kept beside their tasks' rows."""
+    missing = [claim.id for claim in claims if claim.params is None]
+    if not missing:
+        return list(claims)
+    found = {row[0]: row[1] for row in await conn.fetch(SQL.params_of, missing)}
+    return [c if c.params is not None else c._replace(params=found.get(c.id, MISSING_PARAMS)) for c in claims]
 
 
 async def held_by(conn: type_Connection, worker_id: int) -> list[Claim]:

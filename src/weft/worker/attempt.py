@@ -17,8 +17,10 @@ from weft.core.json import BLOB_MARK, blob_reference, referenced_blob, size_of
 from weft.core.settings import Settings
 from weft.core.signals import NonRetryable, Snooze
 from weft.db.blobs import BlobStore
+from weft.db.database import Database
+from weft.queue import look
 from weft.queue.retry import Retry
-from weft.queue.work import Claim, Completed, Ended, Postponed
+from weft.queue.work import MISSING_PARAMS, Claim, Completed, Ended, Postponed
 from weft.worker.context import RUNNING, Context, describe_error
 from weft.worker.logs import TaskLog
 from weft.worker.processes import ChildDied, Processes
@@ -26,7 +28,6 @@ from weft.worker.registry import AnyHandler
 
 logger = logging.getLogger("weft.worker")
 Outcome = Completed | Postponed | Ended
-MISSING_PARAMS = "missing"
 CANCEL_GRACE = 1.0
 
 
@@ -304,3 +305,11 @@ class Attempt:
         if claim.crashes + claim.failures + 1 >= self.env.settings.worker_crash_limit:
             return Ended(claim.id, claim.attempt, "dead", "crashed", "crashed", error)
         return self._failed(error, "crashed")
+
+
+async def upload_log(database: Database, blobs: BlobStore, attempt: Attempt) -> None:
+    """Copy the log of an attempt that has ended to the blob storage, for machines that do not share a folder."""
+    data = await asyncio.to_thread(attempt.log.path.read_bytes)
+    digest = await blobs.put(data)
+    claim = attempt.claim
+    await database.run(lambda conn: look.add_log(conn, claim.id, claim.attempt, digest, len(data)))

@@ -9,7 +9,7 @@ import os
 import secrets
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ import orjson
 
 from weft.queue.work import Claim
 from weft.worker.logs import TaskLog
+from weft.worker.registry import Registry
 
 _START_LIMIT = 60.0
 
@@ -130,6 +131,15 @@ class Processes:
         self._main_file = main_file
         self._idle: list[Child] = []
         self._busy: set[Child] = set()
+
+    @classmethod
+    def of(cls, registry: Registry, app_modules: Sequence[str]) -> Processes:
+        """Return processes that know the handlers of ``registry``, as far as modules hold them."""
+        main_file = getattr(sys.modules.get("__main__"), "__file__", None)
+        modules = {handler.function.__module__ for handler in registry}
+        others = sorted(modules - {"__main__"} - set(app_modules))
+        uses_main = "__main__" in modules and main_file is not None
+        return cls([*app_modules, *others], os.path.abspath(main_file) if uses_main and main_file else None)
 
     async def run(
         self,

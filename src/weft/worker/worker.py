@@ -5,12 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
 import random
-import socket
-import sys
 import time
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -20,12 +17,13 @@ from weft.core.errors import WeftError
 from weft.core.settings import Settings
 from weft.db.blobs import open_blobs
 from weft.db.database import CONNECTION_ERRORS, Database
-from weft.queue import look, outbox, queues, upkeep, work, workers
+from weft.queue import outbox, queues, upkeep, work, workers
 from weft.queue.services import Upkeep
 from weft.queue.work import Claim, Completed, Ended, Lane, Postponed
 from weft.queue.workers import Pulse
-from weft.worker import unsuccessful
-from weft.worker.attempt import MISSING_PARAMS, Attempt, Environment, Outcome
+from weft.worker import registration, unsuccessful
+from weft.worker.attempt import Attempt, Environment, Outcome, upload_log
+from weft.worker.background import Background
 from weft.worker.context import describe_error
 from weft.worker.heart import Heart
 from weft.worker.holdings import Holdings
@@ -41,6 +39,7 @@ BATCH = 500
 _PASS_ON_PAUSE = 0.05
 _MISMATCHES = 3
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 1.0
+_END_LIMIT = 5.0
 
 
 class Worker:
@@ -81,8 +80,7 @@ class Worker:
         self._must_reconcile = False
         self._mismatches = 0
         self._passed_on_at = 0.0
-        self._background: set[asyncio.Task[Any]] = set()
-        self._must_end: set[asyncio.Task[Any]] = set()
+        self._background = Background(self._changed.set)
         self._main: asyncio.Task[None] | None = None
 
     # --- life ---
@@ -90,23 +88,27 @@ class Worker:
     async def start(self) -> None:
         """Register, connect and begin to claim; returns when the first claim may come."""
         self._loop = asyncio.get_running_loop()
-        self._processes = self._prepare_processes()
+        self._processes = Processes.of(self._registry, self._app_modules)
         await self._register()
         self._sweeper = LogSweeper(log_dir(self._settings), self._settings.retention)
         await self._sweeper.start()
         Capture.start()
         self._main = asyncio.create_task(self._work(), name="weft-worker")
 
-    def _prepare_processes(self) -> Processes:
-        main_file = getattr(sys.modules.get("__main__"), "__file__", None)
-        modules = {handler.function.__module__ for handler in self._registry}
-        others = sorted(modules - {"__main__"} - set(self._app_modules))
-        uses_main = "__main__" in modules and main_file is not None
-        return Processes([*self._app_modules, *others], os.path.abspath(main_file) if uses_main and main_file else None)
-
     async def _register(self) -> None:
         settings = self._settings
-        self.id = await self._database.run(self._write_registration)
+        self.id, queue_ids = await self._database.run(
+            lambda conn: registration.enter(
+                conn,
+                self._org_id,
+                self._queue_names,
+                self._registry.names(),
+                lease=settings.lease_time,
+                concurrency=self._concurrency,
+                version=self._version,
+            )  # fmt: skip
+        )
+        self._lanes = [Lane(queue_id) for queue_id in queue_ids]
         self._is_lost = self._is_saturated = False
         self._marks = Marks()
         self._slots = Slots(self._database, self.id)
@@ -124,19 +126,6 @@ class Worker:
         self._heart.start()
         self._wake.set()
 
-    async def _write_registration(self, conn: Any) -> int:
-        known = await queues.ids(conn, self._org_id)
-        for name in self._queue_names:
-            if name not in known:
-                await queues.create(conn, self._org_id, name, "worker")
-        known = await queues.ids(conn, self._org_id)
-        self._lanes = [Lane(known[name]) for name in self._queue_names]
-        return await workers.register(
-            conn, self._org_id, lease=self._settings.lease_time, concurrency=self._concurrency, pid=os.getpid(),
-            hostname=socket.gethostname(), version=self._version, queues=[lane.queue_id for lane in self._lanes],
-            handlers=self._registry.names(),
-        )  # fmt: skip
-
     @property
     def has_stopped(self) -> bool:
         """Whether it was started and does not work any more."""
@@ -150,7 +139,7 @@ class Worker:
 
     async def wait_until_idle(self) -> None:
         """Return when nothing runs and the last claim, which looked everywhere, came up empty."""
-        while self._must_end or not (self._held.is_empty and self._found_nothing):
+        while self._background.is_needed or not (self._held.is_empty and self._found_nothing):
             await self._change()
 
     @property
@@ -200,22 +189,14 @@ class Worker:
         await self._upkeep.stop()
         await self._heart.stop()
         ending = [attempt.task for attempt in self._held.running.values() if attempt.task is not None]
-        if ending or self._must_end:
-            await asyncio.wait([*ending, *self._must_end], timeout=5)
-        for task in self._background:
-            task.cancel()
+        await self._background.stop(ending, _END_LIMIT)
         self._held.clear()
         with contextlib.suppress(*CONNECTION_ERRORS, WeftError, asyncpg.PostgresError, TimeoutError):
-            woken = await self._database.run(self._write_departure)
+            completed, failed = self.completed - self._heart.sent[0], self.failed - self._heart.sent[1]
+            woken = await self._database.run(lambda conn: registration.leave(conn, self.id, completed, failed))
             if woken:
                 await self._hint(woken)
         await self._line.close()
-
-    async def _write_departure(self, conn: Any) -> set[int]:
-        """First nothing more can be claimed in our name, then what we hold goes back, heard of or not."""
-        completed, failed = self._heart.sent
-        await workers.deregister(conn, self.id, completed=self.completed - completed, failed=self.failed - failed)
-        return await work.hand_back_all(conn, self.id)
 
     # --- what comes from outside ---
 
@@ -233,7 +214,7 @@ class Worker:
                 logger.warning("%s", message)
             case _:
                 if len(self._held) >= self._concurrency:
-                    self._spawn(self._pass_on())
+                    self._background.spawn(self._pass_on())
                 self._wake.set()
 
     async def _pass_on(self) -> None:
@@ -263,9 +244,9 @@ class Worker:
             self._mismatches = 0
             self._must_reconcile = True
             self._wake.set()
-        self._spawn(self._upkeep.follow(pulse))
+        self._background.spawn(self._upkeep.follow(pulse))
         if pulse.limited or self._slots.is_limited:
-            self._spawn(self._refresh_limits())
+            self._background.spawn(self._refresh_limits())
 
     async def _refresh_limits(self) -> None:
         await self._slots.refresh(self._lanes)
@@ -277,28 +258,13 @@ class Worker:
     def _beat(self, claim: Claim) -> None:
         """A handler's own heartbeat; comes from any thread."""
         if claim.heartbeat_timeout is not None:
-            self._loop.call_soon_threadsafe(lambda: self._spawn(self._extend(claim)))
+            self._loop.call_soon_threadsafe(lambda: self._background.spawn(self._extend(claim)))
 
     async def _extend(self, claim: Claim) -> None:
         landed = await self._database.run(lambda conn: work.extend_expiry(conn, self.id, claim))
         attempt = self._held.running.get(claim.id)
         if not landed and attempt is not None and attempt.claim.attempt == claim.attempt:
             self._drop(attempt, "lost")
-
-    def _spawn(self, job: Coroutine[Any, Any, Any], *, must_end: bool = False) -> None:
-        """Let something run beside the loop; when the worker stops it is awaited if it ``must_end``, else dropped."""
-        task = asyncio.ensure_future(job)
-        self._background.add(task)
-        if must_end:
-            self._must_end.add(task)
-            task.add_done_callback(self._must_end.discard)
-        task.add_done_callback(self._spawned)
-
-    def _spawned(self, task: asyncio.Task[Any]) -> None:
-        self._background.discard(task)
-        self._changed.set()
-        if not task.cancelled() and (problem := task.exception()) is not None:
-            logger.warning("%s: %s", type(problem).__name__, problem)
 
     # --- attempts ---
 
@@ -312,7 +278,7 @@ class Worker:
     def _begin(self, claim: Claim) -> None:
         handler = self._registry.get(claim.handler)
         if handler is None:
-            self._spawn(self._decline(claim), must_end=True)
+            self._background.spawn(self._decline(claim), must_end=True)
             return
         attempt = Attempt(self._env, claim, handler)
         self._held.running[claim.id] = attempt
@@ -324,7 +290,7 @@ class Worker:
         if attempt.timer is not None:
             attempt.timer.cancel()
         if attempt.has_log and self._settings.log_upload:
-            self._spawn(self._upload_log(attempt), must_end=True)
+            self._background.spawn(upload_log(self._database, self._env.blobs, attempt), must_end=True)
         if self._held.running.get(attempt.claim.id) is not attempt:
             return
         if outcome is not None:
@@ -333,12 +299,6 @@ class Worker:
             # While stopping it is kept, to be handed back.
             del self._held.running[attempt.claim.id]
         self._wake.set()
-
-    async def _upload_log(self, attempt: Attempt) -> None:
-        data = await asyncio.to_thread(attempt.log.path.read_bytes)
-        digest = await self._env.blobs.put(data)
-        async with self._database.transaction() as conn:
-            await look.add_log(conn, attempt.claim.id, attempt.claim.attempt, digest, len(data))
 
     def _drop(self, attempt: Attempt, why: str) -> None:
         """End an attempt that is no longer ours; nothing is written."""
@@ -354,7 +314,7 @@ class Worker:
             lambda conn: unsuccessful.decline(conn, self.id, self._org_id, claim, patience, hint)
         )
         if is_left:
-            self._spawn(self._stage_in(unsuccessful.DECLINE_DELAY))
+            self._background.spawn(self._stage_in(unsuccessful.DECLINE_DELAY))
         self._changed.set()
 
     # --- the hot path ---
@@ -436,7 +396,7 @@ class Worker:
             if self._slots.is_limited and (self._was_empty or not self._was_short):
                 given = await self._slots.give_back(self._lanes, self._held.in_use())
                 if given:
-                    self._spawn(self._hint(given))
+                    self._background.spawn(self._hint(given))
         limit = self._marks.look_back_in(self._settings.worker_poll_interval.total_seconds())
         # Not wait_for: before Python 3.12 it swallows a cancellation that comes in the same turn as the event.
         with contextlib.suppress(TimeoutError):
@@ -462,7 +422,8 @@ class Worker:
         self._marks.note(self._lanes, claims, from_head, time.monotonic() - began)
         self._settled(completed, lost)
         if any(claim.params is None for claim in claims):
-            claims = await self._with_params(claims)
+            async with self._line.statement() as conn:
+                claims = await work.with_params(conn, claims)
         self._held.unbegun = claims
         self._was_short = len(claims) < wanted
         self._was_empty = len(claims) < min(wanted, self._slots.room(lanes))
@@ -473,7 +434,7 @@ class Worker:
         elif claims and not self._was_short and began - self._passed_on_at > _PASS_ON_PAUSE:
             # There was more than enough: one more worker may wake.
             self._passed_on_at = began
-            self._spawn(self._hint({claim.queue_id for claim in claims}))
+            self._background.spawn(self._hint({claim.queue_id for claim in claims}))
 
     async def _round_trip(
         self, completed: list[Completed], lanes: Sequence[Lane], wanted: int, may_look_back: bool
@@ -491,11 +452,6 @@ class Worker:
             self.fenced += len(lost)
             logger.warning("%d outcomes were refused: others hold these tasks now, first %s", len(lost), lost[0])
 
-    async def _with_params(self, claims: list[Claim]) -> list[Claim]:
-        async with self._line.statement() as conn:
-            found = await work.params_of(conn, [claim.id for claim in claims if claim.params is None])
-        return [c if c.params is not None else c._replace(params=found.get(c.id, MISSING_PARAMS)) for c in claims]
-
     async def _settle_unsuccessful(self) -> None:
         outcomes = self._held.unsuccessful[:BATCH]
         landed = await self._database.run(lambda conn: unsuccessful.settle(conn, self.id, outcomes))
@@ -505,7 +461,7 @@ class Worker:
         self.fenced += len(outcomes) - len(landed)
         delays = [outcome.delay for outcome in outcomes if isinstance(outcome, Postponed)]
         if delays:
-            self._spawn(self._stage_in(min(delays)))
+            self._background.spawn(self._stage_in(min(delays)))
 
     async def _stage_in(self, delay: timedelta) -> None:
         if await self._upkeep.stage_in(delay):
@@ -523,12 +479,11 @@ class Worker:
         self._must_reconcile = False
         async with self._line.statement() as conn:
             gone, adopted = self._held.compare(await work.held_by(conn, self.id))
+            adopted = await work.with_params(conn, adopted)
         for attempt in gone:
             self._drop(attempt, "lost")
         if adopted:
             logger.info("adopting %d tasks whose claim was not heard of", len(adopted))
-            if any(claim.params is None for claim in adopted):
-                adopted = await self._with_params(adopted)
             self._held.unbegun.extend(adopted)
         self._was_short = False
         self._wake.set()

@@ -1,0 +1,46 @@
+"""Small things that a worker lets run beside its loop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+logger = logging.getLogger("weft.worker")
+
+
+class Background:
+    """Coroutines that nobody awaits at once; what they raise is recorded, and their end is told."""
+
+    def __init__(self, on_end: Callable[[], None]) -> None:
+        self._on_end = on_end
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._needed: set[asyncio.Task[Any]] = set()
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether something is under way that must not be dropped."""
+        return bool(self._needed)
+
+    def spawn(self, job: Coroutine[Any, Any, Any], *, must_end: bool = False) -> None:
+        """Let a coroutine run; when the worker stops it is awaited if it ``must_end``, else dropped."""
+        task = asyncio.ensure_future(job)
+        self._tasks.add(task)
+        if must_end:
+            self._needed.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        self._needed.discard(task)
+        self._on_end()
+        if not task.cancelled() and (problem := task.exception()) is not None:
+            logger.warning("%s: %s", type(problem).__name__, problem)
+
+    async def stop(self, others: list[asyncio.Task[None]], limit: float) -> None:
+        """Wait for what must end, and for ``others``, at most ``limit`` seconds; cancel the rest."""
+        if others or self._needed:
+            await asyncio.wait([*others, *self._needed], timeout=limit)
+        for task in self._tasks:
+            task.cancel()

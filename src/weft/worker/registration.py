@@ -1,0 +1,41 @@
+"""How a worker enters its name in the registry, and how it takes leave."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from weft.queue import queues, work, workers
+
+if TYPE_CHECKING:
+    from weft.db.database import type_Connection
+
+
+async def enter(
+    conn: type_Connection, org_id: int, queue_names: Sequence[str], handlers: list[str], *, lease: timedelta,
+    concurrency: int, version: str,
+) -> tuple[int, list[int]]:  # fmt: skip
+    """Register a worker; queues that do not exist are made. Return its id and the ids of its queues."""
+    known = await queues.ids(conn, org_id)
+    for name in queue_names:
+        if name not in known:
+            await queues.create(conn, org_id, name, "worker")
+    known = await queues.ids(conn, org_id)
+    queue_ids = [known[name] for name in queue_names]
+    worker_id = await workers.register(
+        conn, org_id, lease=lease, concurrency=concurrency, pid=os.getpid(), hostname=socket.gethostname(),
+        version=version, queues=queue_ids, handlers=handlers,
+    )  # fmt: skip
+    return worker_id, queue_ids
+
+
+async def leave(conn: type_Connection, worker_id: int, completed: int, failed: int) -> set[int]:
+    """Take a worker's name out and give back all it holds; return the queues that have work again.
+
+    First nothing more can be claimed in its name, then what it holds goes back, whether it has heard of it or not.
+    """
+    await workers.deregister(conn, worker_id, completed=completed, failed=failed)
+    return await work.hand_back_all(conn, worker_id)

@@ -1,0 +1,168 @@
+"""What the code as a whole promises: names, sizes, docstrings, and one vocabulary in SQL and Python."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import pkgutil
+import re
+import types
+from enum import StrEnum
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import asyncpg
+import pytest
+
+import weft
+from weft.core import states
+from weft.core.errors import WeftError
+from weft.db.statements import Statements
+
+SOURCE = Path(weft.__file__).parent
+MODULES = sorted(SOURCE.rglob("*.py"))
+LONGEST = 450
+
+# The whole public interface; a change here is a change for users.
+PUBLIC = [
+    "Attempt", "Client", "Context", "InvalidInput", "LeaseLost", "NewTask", "NonRetryable", "NotFound", "Page",
+    "QueueInfo", "Retry", "Settings", "Snooze", "StateConflict", "Task", "TaskFailed", "TaskHandle", "TaskState",
+    "TaskSummary", "UnknownQueue", "WaitTimeout", "WeftError", "Worker", "WorkerInfo", "__version__", "task",
+]  # fmt: skip
+
+CLIENT = [
+    "blobs", "cancel", "count_dead", "create_queue", "database", "dead_letters", "enqueue", "enqueue_many", "get_task",
+    "limit_queue", "list_tasks", "org_id", "outbox", "pause_queue", "purge", "queues", "read_log", "replay",
+    "replay_dead", "replay_outbox", "resume_queue", "wait", "workers",
+]  # fmt: skip
+
+
+def _name(path: Path) -> str:
+    return str(path.relative_to(SOURCE))
+
+
+def test_the_public_names_are_these_and_sorted() -> None:
+    assert weft.__all__ == PUBLIC
+    assert weft.__all__ == sorted(weft.__all__)
+    assert dir(weft) == PUBLIC
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_each_public_name_can_be_imported_and_tells_what_it_is(name: str) -> None:
+    found = getattr(weft, name)
+    assert not isinstance(found, types.ModuleType)
+    if name != "__version__":
+        assert found.__doc__
+
+
+def test_a_name_that_is_not_public_is_not_there() -> None:
+    with pytest.raises(AttributeError, match="has no attribute 'nonsense'"):
+        _ = weft.nonsense
+
+
+def test_the_verbs_of_the_client_are_these() -> None:
+    assert sorted(name for name in vars(weft.Client) if not name.startswith("_")) == CLIENT
+
+
+def test_every_verb_of_the_client_and_the_worker_is_documented() -> None:
+    for kind in (weft.Client, weft.Worker):
+        for name, member in vars(kind).items():
+            if not name.startswith("_") and callable(member):
+                assert (member.__doc__ or "").strip(), f"{kind.__name__}.{name}"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=_name)
+def test_each_module_begins_with_one_sentence(path: Path) -> None:
+    doc = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
+    assert doc, "has no docstring"
+    first = doc.splitlines()[0]
+    assert first.endswith("."), first
+    assert first[0].isupper() or first[0] in "`@", first
+    assert len(re.findall(r"\. +[A-Z]", first)) == 0 or _name(path) == "core/__init__.py", (
+        f"more than a sentence: {first}"
+    )
+
+
+@pytest.mark.parametrize("path", MODULES, ids=_name)
+def test_no_module_grows_too_long(path: Path) -> None:
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= LONGEST
+
+
+def test_nothing_is_called_utils_or_helpers() -> None:
+    assert [path for path in MODULES if path.stem in ("utils", "util", "common", "helpers", "misc", "manager")] == []
+
+
+def test_packages_hold_no_code_of_their_own() -> None:
+    for path in MODULES:
+        if path.name == "__init__.py" and path.parent != SOURCE:
+            body = ast.parse(path.read_text(encoding="utf-8")).body
+            assert all(isinstance(node, ast.Expr | ast.Import | ast.ImportFrom | ast.Assign) for node in body), path
+
+
+def test_error_codes_are_unique() -> None:
+    for module in pkgutil.walk_packages(weft.__path__, "weft."):
+        if not re.search(r"__main__|\.child$|migrations", module.name):
+            importlib.import_module(module.name)
+    stack, codes = [WeftError], []
+    while stack:
+        kind = stack.pop()
+        codes.append(kind.code)
+        stack += kind.__subclasses__()
+    assert sorted(codes) == sorted(set(codes))
+
+
+@pytest.mark.parametrize(
+    ("enum", "name"),
+    [(states.TaskState, "task_state"), (states.WorkerState, "worker_state"), (states.OutboxState, "outbox_state")],
+)
+async def test_states_are_the_same_in_sql_and_python(server_url: str, enum: type[StrEnum], name: str) -> None:
+    conn = await asyncpg.connect(urlsplit(server_url)._replace(path="/weft_template").geturl())
+    found = await conn.fetchval(f"select enum_range(null::weft.{name})::text[]")
+    await conn.close()
+    assert found == list(enum)
+
+
+def test_verbs_that_write_states_are_named_in_the_table() -> None:
+    """Each statement that moves a task names its from-states, and they are those of the table."""
+    task, worker = Statements("weft.queue", "sql/task.sql").texts, Statements("weft.queue", "sql/worker.sql").texts
+    guards = {
+        "postpone": (task["postpone"], "retry_later"),
+        "end_unsuccessfully": (task["end_unsuccessfully"], "bury"),
+        "hand_back": (task["hand_back"], "hand_back"),
+        "replay": (task["replay"], "replay"),
+        "rescue": (worker["rescue"], "rescue"),
+        "bury_crashed": (worker["bury_crashed"], "rescue"),
+    }
+    for statement, (text, verb) in guards.items():
+        match = re.search(r"\b[td]\.state in \(([^)]*)\)", text)
+        assert match, statement
+        assert {word.strip(" '") for word in match[1].split(",")} == states.sources_of(verb), statement
+
+
+def test_sql_stands_in_sql_files() -> None:
+    """No statement is put together from strings in Python, but for names of partitions, which cannot be arguments."""
+    allowed = {"queue/upkeep.py", "db/migrate.py", "db/revisions.py", "db/foreign.py"}
+    verbs = re.compile(r"\s*(select|insert into|update|delete from|alter table|drop table)\s", re.IGNORECASE)
+    found = set()
+    for path in MODULES:
+        if _name(path).startswith(("db/embedded", "db/migrations", "cli/")):
+            continue
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        documentation = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+        texts = [
+            node.value
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in documentation
+        ]
+        if any(verbs.match(text) for text in texts):
+            found.add(_name(path))
+    assert found <= allowed
+
+
+def test_each_statement_that_changes_a_state_says_what_guards_it() -> None:
+    """A write without a comment hides its guard from whoever reads the file."""
+    for path in sorted(SOURCE.rglob("queue/sql/*.sql")):
+        for part in re.split(r"^-- name: *", path.read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]:
+            name, _, body = part.partition("\n")
+            if re.search(r"\bset\s+(\w+ = [^,]+,\s*)*state = |delete from weft\.task(_done)? ", body):
+                assert body.lstrip().startswith("--"), f"{path.name}: {name.strip()}"
