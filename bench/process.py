@@ -73,9 +73,8 @@ async def measure_idle(server: str, seconds: float) -> list[Figure]:
 
 def _run(command: list[str], environment: dict[str, str]) -> float:
     began = time.perf_counter()
-    subprocess.run(
-        command, check=True, env={**os.environ, **environment}, stdout=subprocess.DEVNULL, cwd=ROOT, timeout=60
-    )
+    whole = {**os.environ, **environment}
+    subprocess.run(command, check=True, env=whole, stdout=subprocess.DEVNULL, cwd=ROOT, timeout=60)
     return time.perf_counter() - began
 
 

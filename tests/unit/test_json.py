@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.core.errors import InvalidInput
 from weft.core.checks import check_text
+from weft.core.errors import InvalidInput
 from weft.core.json import MAX_DEPTH, blob_reference, decode, encode, referenced_blob
 
 

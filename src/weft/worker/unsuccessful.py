@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+import asyncpg
 import orjson
 
 from weft.queue import work, workers
-from weft.queue.work import Claim, Ended, Postponed
+from weft.queue.work import Claim, Completed, Ended, Postponed
+from weft.worker.context import describe_error
 
 if TYPE_CHECKING:
     from weft.db.database import type_Connection
@@ -38,3 +40,13 @@ async def decline(
     ended = Ended(claim.id, claim.attempt, "failed", "failed", "no_handler", error)
     await work.end_unsuccessfully(conn, worker_id, [ended])
     return False
+
+
+async def finish_alone(conn: type_Connection, worker_id: int, outcome: Completed) -> tuple[Ended | None, list[int]]:
+    """Finish one attempt by itself; an output that PostgreSQL refuses makes it a failure, for the caller to settle."""
+    try:
+        _, lost = await work.finish_and_claim(conn, worker_id, [outcome], [], 0)
+    except (asyncpg.DataError, asyncpg.IntegrityConstraintViolationError) as refusal:
+        error = describe_error(refusal)
+        return Ended(outcome.id, outcome.attempt, "failed", "failed", "output_refused", error), []
+    return None, lost

@@ -9,7 +9,6 @@ import random
 import time
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import Any
 
 import asyncpg
 
@@ -17,26 +16,26 @@ from weft.core.errors import WeftError
 from weft.core.settings import Settings
 from weft.db.blobs import open_blobs
 from weft.db.database import CONNECTION_ERRORS, Database
-from weft.queue import outbox, queues, upkeep, work, workers
+from weft.queue import outbox, work
 from weft.queue.services import Upkeep
-from weft.queue.work import Claim, Completed, Ended, Lane, Postponed
+from weft.queue.work import Claim, Completed, Lane, Postponed
 from weft.queue.workers import Pulse
 from weft.worker import registration, unsuccessful
 from weft.worker.attempt import Attempt, Environment, Outcome, upload_log
 from weft.worker.background import Background
-from weft.worker.context import describe_error
 from weft.worker.heart import Heart
 from weft.worker.holdings import Holdings
 from weft.worker.line import Line
 from weft.worker.logs import Capture, LogSweeper, log_dir
 from weft.worker.marks import Marks
 from weft.worker.processes import Processes
+from weft.worker.recovery import recover
 from weft.worker.registry import Registry
+from weft.worker.relay import Relay
 from weft.worker.slots import Slots
 
 logger = logging.getLogger("weft.worker")
 BATCH = 500
-_PASS_ON_PAUSE = 0.05
 _MISMATCHES = 3
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 1.0
 _END_LIMIT = 5.0
@@ -74,12 +73,10 @@ class Worker:
         self._grace: asyncio.Timeout | None = None
         self._is_stopping = False
         self._is_lost = False
-        self._is_saturated = False
         self._was_short = False
         self._was_empty = False
         self._must_reconcile = False
         self._mismatches = 0
-        self._passed_on_at = 0.0
         self._background = Background(self._changed.set)
         self._main: asyncio.Task[None] | None = None
 
@@ -106,12 +103,13 @@ class Worker:
                 lease=settings.lease_time,
                 concurrency=self._concurrency,
                 version=self._version,
-            )  # fmt: skip
+            )
         )
         self._lanes = [Lane(queue_id) for queue_id in queue_ids]
-        self._is_lost = self._is_saturated = False
+        self._is_lost = False
         self._marks = Marks()
         self._slots = Slots(self._database, self.id)
+        self._relay = Relay(self._database, self.id)
         self._line = Line(self._database, f"weft_worker_{self.id}", self._hear)
         self._env = Environment(
             settings, self.id, open_blobs(settings), self._processes, log_dir(settings), self._beat, self._ended
@@ -139,12 +137,12 @@ class Worker:
 
     async def wait_until_idle(self) -> None:
         """Return when nothing runs and the last claim, which looked everywhere, came up empty."""
-        while self._background.is_needed or not (self._held.is_empty and self._found_nothing):
+        while (
+            self._background.is_needed
+            or not self._held.is_empty
+            or not (self._was_empty and self._was_short and self._marks.has_looked_back)
+        ):
             await self._change()
-
-    @property
-    def _found_nothing(self) -> bool:
-        return self._was_empty and self._was_short and self._marks.has_looked_back
 
     async def _change(self) -> None:
         self._changed.clear()
@@ -168,7 +166,8 @@ class Worker:
         self._wake.set()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(limit) as self._grace:
-                await self._drained()
+                while not self._held.is_empty:
+                    await self._change()
         self._grace = None
         for attempt in list(self._held.running.values()):
             attempt.end("stopped")
@@ -179,10 +178,6 @@ class Worker:
         await self._processes.close()
         Capture.stop()
         self._stopped.set()
-
-    async def _drained(self) -> None:
-        while not self._held.is_empty:
-            await self._change()
 
     async def _leave(self) -> None:
         """End the services and the heart, and give everything back that is still held."""
@@ -195,7 +190,7 @@ class Worker:
             completed, failed = self.completed - self._heart.sent[0], self.failed - self._heart.sent[1]
             woken = await self._database.run(lambda conn: registration.leave(conn, self.id, completed, failed))
             if woken:
-                await self._hint(woken)
+                await self._relay.send(woken)
         await self._line.close()
 
     # --- what comes from outside ---
@@ -214,19 +209,8 @@ class Worker:
                 logger.warning("%s", message)
             case _:
                 if len(self._held) >= self._concurrency:
-                    self._background.spawn(self._pass_on())
+                    self._background.spawn(self._relay.pass_on([lane.queue_id for lane in self._lanes]))
                 self._wake.set()
-
-    async def _pass_on(self) -> None:
-        """A hint came to a worker without a free slot: let hints go elsewhere, and this one first."""
-        if not self._is_saturated:
-            self._is_saturated = True
-            await self._database.run(lambda conn: workers.set_saturated(conn, self.id, True))
-        await self._hint(lane.queue_id for lane in self._lanes)
-
-    async def _hint(self, queue_ids: Any) -> None:
-        async with self._database.acquire() as conn:
-            await queues.hint(conn, queue_ids, except_worker=self.id)
 
     def _feel(self, pulse: Pulse | None) -> None:
         """A heartbeat came back: None says that the worker is lost."""
@@ -340,32 +324,10 @@ class Worker:
                 await asyncio.sleep(pause * random.uniform(0.5, 1.0))
                 pause = min(_LONGEST_PAUSE, pause * 2)
             except asyncpg.PostgresError as problem:
-                await self._recover(problem)
+                await recover(problem, self._database, self._line, self._held, self.id, self._settled)
             except Exception:
                 logger.exception("the worker stumbled and goes on")
                 await asyncio.sleep(0.5)
-
-    async def _recover(self, problem: asyncpg.PostgresError) -> None:
-        """A statement failed: make what was missing, or send the outcomes one by one to find the refused one."""
-        logger.warning("%s: %s", type(problem).__name__, problem)
-        if isinstance(problem, asyncpg.CheckViolationError) and problem.constraint_name is None:
-            # No partition for a row: this worker woke before whoever should have made it.
-            async with self._database.transaction() as conn:
-                await upkeep.ensure_partitions(conn)
-            return
-        await asyncio.sleep(_FIRST_PAUSE)
-        for outcome in self._held.take_completed(len(self._held.completed)):
-            try:
-                async with self._line.statement() as conn:
-                    _, lost = await work.finish_and_claim(conn, self.id, [outcome], [], 0)
-            except (asyncpg.DataError, asyncpg.IntegrityConstraintViolationError) as refusal:
-                error = describe_error(refusal)
-                self._held.note(Ended(outcome.id, outcome.attempt, "failed", "failed", "output_refused", error))
-            except BaseException:
-                self._held.put_back([outcome])
-                raise
-            else:
-                self._settled([outcome], lost)
 
     async def _turn(self) -> None:
         """Wait for something to do, then do one round trip; what it claimed begins when the next call is under way."""
@@ -396,7 +358,7 @@ class Worker:
             if self._slots.is_limited and (self._was_empty or not self._was_short):
                 given = await self._slots.give_back(self._lanes, self._held.in_use())
                 if given:
-                    self._background.spawn(self._hint(given))
+                    self._background.spawn(self._relay.send(given))
         limit = self._marks.look_back_in(self._settings.worker_poll_interval.total_seconds())
         # Not wait_for: before Python 3.12 it swallows a cancellation that comes in the same turn as the event.
         with contextlib.suppress(TimeoutError):
@@ -427,14 +389,11 @@ class Worker:
         self._held.unbegun = claims
         self._was_short = len(claims) < wanted
         self._was_empty = len(claims) < min(wanted, self._slots.room(lanes))
-        if self._was_short and self._is_saturated:
-            # Say so first, then look once more: whoever enqueued before that found nobody to tell.
-            self._is_saturated = self._was_short = False
-            await self._database.run(lambda conn: workers.set_saturated(conn, self.id, False))
-        elif claims and not self._was_short and began - self._passed_on_at > _PASS_ON_PAUSE:
+        if self._was_short and await self._relay.has_room_again():
+            self._was_short = False
+        elif claims and not self._was_short and self._relay.may_send():
             # There was more than enough: one more worker may wake.
-            self._passed_on_at = began
-            self._background.spawn(self._hint({claim.queue_id for claim in claims}))
+            self._background.spawn(self._relay.send({claim.queue_id for claim in claims}))
 
     async def _round_trip(
         self, completed: list[Completed], lanes: Sequence[Lane], wanted: int, may_look_back: bool
@@ -470,7 +429,7 @@ class Worker:
     async def _hand_back_unbegun(self) -> None:
         pairs = [(claim.id, claim.attempt) for claim in self._held.unbegun]
         self._held.unbegun = []
-        await self._hint(await self._database.run(lambda conn: work.hand_back(conn, self.id, pairs)))
+        await self._relay.send(await self._database.run(lambda conn: work.hand_back(conn, self.id, pairs)))
 
     # --- after trouble ---
 

@@ -1,0 +1,52 @@
+"""Passes hints on: a worker without room, or with more work than it can take, tells another."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+
+from weft.db.database import Database
+from weft.queue import queues, workers
+
+_PAUSE = 0.05
+
+
+class Relay:
+    """The hints that one worker sends to others."""
+
+    def __init__(self, database: Database, worker_id: int) -> None:
+        self._database = database
+        self._worker_id = worker_id
+        self._is_saturated = False
+        self._sent_at = 0.0
+
+    async def send(self, queue_ids: Iterable[int]) -> None:
+        """Wake one other worker per queue."""
+        async with self._database.acquire() as conn:
+            await queues.hint(conn, queue_ids, except_worker=self._worker_id)
+
+    def may_send(self) -> bool:
+        """Whether the last word that there is more than enough was a while ago."""
+        now = time.monotonic()
+        if now - self._sent_at <= _PAUSE:
+            return False
+        self._sent_at = now
+        return True
+
+    async def pass_on(self, queue_ids: Iterable[int]) -> None:
+        """A hint came although there is no room: let further ones go elsewhere, and this one first."""
+        if not self._is_saturated:
+            self._is_saturated = True
+            await self._set_saturated()
+        await self.send(queue_ids)
+
+    async def has_room_again(self) -> bool:
+        """Take hints again; True when that was not so before. Then look once more: who enqueued told nobody."""
+        if not self._is_saturated:
+            return False
+        self._is_saturated = False
+        await self._set_saturated()
+        return True
+
+    async def _set_saturated(self) -> None:
+        await self._database.run(lambda conn: workers.set_saturated(conn, self._worker_id, self._is_saturated))

@@ -1,0 +1,238 @@
+"""What the statements read when a million tasks wait and a million have ended: which indexes, and how many pages.
+
+One test builds the database and asks everything, because building it takes longer than asking. A bound is about
+twice what was measured; what matters is that it does not grow with the tables.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+from urllib.parse import urlsplit
+
+import asyncpg
+import pytest
+from million import FILL, HELD_EACH, LIVE, NO_STATISTICS, STATE_STATISTICS, UNLOGGED, cost_of
+
+from weft.db.statements import Statements
+
+TASK, WORKER = Statements("weft.queue", "sql/task.sql"), Statements("weft.queue", "sql/worker.sql")
+UPKEEP, QUEUE = Statements("weft.queue", "sql/upkeep.sql"), Statements("weft.queue", "sql/queue.sql")
+OUTBOX = Statements("weft.queue", "sql/outbox.sql")
+NEWEST = 2**63 - 1
+HOUR = timedelta(hours=1)
+# Tables of which one may read everything: there are few rows in them, however many tasks there are.
+SMALL = {"queue", "worker", "lease", "queue_slot", "key_slot", "handler", "org"}
+ONE_PASS = 26_000
+
+
+@dataclass
+class Guard:
+    """A statement, and what it may read."""
+
+    name: str
+    statement: str
+    arguments: tuple[Any, ...]
+    pages: int
+    indexes: dict[str, int] = field(default_factory=dict)
+    rows: int | None = None
+
+    async def broken(self, conn: asyncpg.Connection[asyncpg.Record], when: str) -> list[str]:
+        """Return in which ways the statement reads more than it may."""
+        cost = await cost_of(conn, self.statement, *self.arguments)
+        where = f"{when}, {self.name}"
+        found = []
+        if cost.pages > self.pages:
+            found.append(f"{where}: {cost.pages} pages, may be {self.pages}; indexes {cost.indexes}")
+        for table, read in cost.whole_tables.items():
+            if table not in SMALL and read:
+                found.append(f"{where}: read all of {table} ({read} rows)")
+        for index, most in self.indexes.items():
+            if not any(name.startswith(index) for name in cost.indexes):
+                found.append(f"{where}: did not use {index} but {cost.indexes}")
+            if (read := cost.index_entries(index)) > most:
+                found.append(f"{where}: {read} entries of {index}, may be {most}")
+        if self.rows is not None and cost.rows != self.rows:
+            found.append(f"{where}: {cost.rows} rows, should be {self.rows}")
+        return found
+
+
+def _claim(
+    worker: int, wanted: int, queues: tuple[int, ...] = (1,), finished: list[int] | None = None,
+    mark: tuple[int, int, int] = (-32768, 0, 0), from_head: bool = True,
+) -> tuple[Any, ...]:  # fmt: skip
+    ids, count = finished or [], len(queues)
+    marks = [[part] * count for part in mark]
+    return (
+        worker, ids, [1] * len(ids), ["null"] * len(ids), list(queues), [-1] * count, *marks, wanted, from_head,
+    )  # fmt: skip
+
+
+def _hot(held: list[int], mark: tuple[int, int, int]) -> list[Guard]:
+    """The statements of the hot path, which must be bounded whatever the statistics say."""
+    n = len(held)
+    batch = 25 * n + 150
+    return [
+        Guard("claim 1", TASK.finish_and_claim, _claim(1, 1), 80, {"task_ready": 2}, 1),
+        Guard("claim 100", TASK.finish_and_claim, _claim(1, 100), 2500, {"task_ready": 110}, 100),
+        Guard("claim above a mark", TASK.finish_and_claim, _claim(1, 10, mark=mark), 400, {"task_ready": 20}, 10),
+        Guard(
+            "claim above a mark only", TASK.finish_and_claim, _claim(1, 10, mark=mark, from_head=False), 400,
+            {"task_ready": 20}, 10,
+        ),
+        Guard("claim of 3 queues", TASK.finish_and_claim, _claim(1, 100, (1, 2, 3)), 3000, {"task_ready": 500}, 100),
+        Guard("claim nothing", TASK.finish_and_claim, _claim(1, 0), 20, {}, 0),
+        Guard("finish", TASK.finish_and_claim, _claim(1, 0, finished=held), batch, {"task_pkey": 2 * n + 20}, 0),
+        Guard("finish and claim", TASK.finish_and_claim, _claim(1, n, finished=held), 2 * batch, {"task_ready": 2 * n}, n),
+        Guard("a lost outcome", TASK.finish_and_claim, _claim(7, 0, finished=held), batch, {"task_pkey": 2 * n + 20}, n),
+        Guard("params", TASK.params_of, (held,), 6 * n),
+    ]  # fmt: skip
+
+
+def _others(held: list[int], dead: list[int]) -> list[Guard]:
+    n = len(held)
+    many = (1, held, [1] * n)
+    batch = 25 * n + 150
+    return [
+        Guard("what a worker holds", TASK.held_by, (1,), 10 * n, {"task_worker": 20 * n}, n),
+        Guard("what a lost worker holds", WORKER.held_by_lost, (1,), 10 * n, {"task_worker": 20 * n}, n),
+        Guard("rescue", WORKER.rescue, (1, held), batch, {"task_pkey": 3 * n}, n),
+        Guard("bury", WORKER.bury_crashed, (1, held, "{}"), batch, {"task_pkey": 3 * n}, n),
+        Guard("rescued", WORKER.rescued, (1,), 20),
+        Guard("lost", WORKER.lost, (), 200),
+        Guard("mark lost", WORKER.mark_lost, (), 20),
+        Guard("expired", WORKER.expired, (), 20, {"task_expiry": 0}),
+        Guard("heartbeat", WORKER.heartbeat, (1, HOUR, True, 0, 0, HOUR), 250, {"task_due": 2}, 1),
+        Guard("hand back", TASK.hand_back, many, batch, {"task_pkey": 3 * n}, n),
+        Guard("hand back all", TASK.hand_back_all, (1,), batch, {"task_worker": 20 * n}, n),
+        Guard(
+            "postpone", TASK.postpone, (*many, ["1 h"] * n, ["f"] * n, ["r"] * n, ["{}"] * n, [True] * n), batch,
+            {"task_pkey": 3 * n}, n,
+        ),
+        Guard(
+            "end", TASK.end_unsuccessfully, (*many, ["dead"] * n, ["f"] * n, ["r"] * n, ["{}"] * n), batch,
+            {"task_pkey": 3 * n}, n,
+        ),
+        Guard("heartbeat of a task", TASK.extend_expiry, (1, held[0], 1), 20, {"task_pkey": 2}),
+        Guard("stage", UPKEEP.stage, (1000,), 20, {"task_due": 5}, 0),
+        Guard("next due", UPKEEP.next_due, (), 20, {"task_due": 5}),
+        Guard("cancel", TASK.cancel, (1, held[:1], "why", None), 40, {"task_pkey": 2}, 1),
+        Guard("lock before cancel", TASK.lock_live, (held[:1],), 20, {"task_pkey": 2}, 1),
+        Guard("lock before replay", TASK.lock_done, (dead,), 1000, {}, len(dead)),
+        Guard("replay", TASK.replay, (1, dead, None), 3000, {"edge_next": 50}, len(dead)),
+        Guard("show what waits", TASK.show, (1, held[0]), 40, {"task_pkey": 2}, 1),
+        Guard("show what ended", TASK.show, (1, dead[0]), 40, {}, 1),
+        Guard("attempts", TASK.attempts, (1, dead[0]), 40, {}, 1),
+        Guard("which have ended", TASK.ended_among, (held,), 6 * n, {"task_pkey": n}),
+        Guard("states", TASK.states_of, (1, held + dead), 2000),
+        Guard("dead letters", TASK.list_unsuccessful, (1, NEWEST, "dead", None, None, 51), 300, {}, 51),
+        Guard("dead letters, far back", TASK.list_unsuccessful, (1, dead[-1], "dead", None, None, 51), 300),
+        Guard("skipped", TASK.list_unsuccessful, (1, NEWEST, "skipped", None, None, 51), 60, {}, 0),
+        Guard("purge", TASK.purge, (1, timedelta(0), None, None, 1000), 20_000, {}, 1000),
+        Guard("purge of ids", TASK.purge, (1, timedelta(0), None, dead[:10], 1000), 400, {}, 10),
+        Guard("prune keys", UPKEEP.prune_keys, (timedelta(0), 0), 30_000, {"idempotency_key_task": 3000}),
+        Guard("old partitions", UPKEEP.old_partitions, (timedelta(days=30),), 400),
+        Guard("rates", QUEUE.rates, (1,), 100),
+        Guard("keys with room", QUEUE.waiting_keys, (None,), 1000, {"task_key": 300}),
+        Guard("admit", QUEUE.admit, ([1] * 5, [f"key {key}" for key in range(1, 6)]), 500, {"task_key": 10}),
+        Guard("lease slots", QUEUE.acquire_slots, (1, 1, 10, 100, 50), 1500, {"task_worker": 2500}),
+        Guard("idle keys", QUEUE.forget_idle_keys, (), 100),
+        Guard("outbox, claim", OUTBOX.claim, (1, ["callback"], 100), 4000, {"outbox_due": 300}),
+        Guard("outbox, rescue", OUTBOX.rescue, (), 50),
+        Guard("outbox, list", OUTBOX.list, (1, NEWEST, None, None, 50), 50, {"outbox_pkey": 60}, 50),
+    ]  # fmt: skip
+
+
+def _lists() -> list[Guard]:
+    """Pages of lists. Filters that hardly anything passes read on and on, but each row at most once, and sort nothing."""
+    live, done = TASK.list_live, TASK.list_done
+    return [
+        Guard("live", live, (1, NEWEST, None, None, None, 51), 60, {"task_pkey": 60}, 51),
+        Guard("live of a queue", live, (1, NEWEST, 1, None, None, 51), 60, {"task_pkey": 100}, 51),
+        Guard("live of a handler", live, (1, NEWEST, None, "often", None, 51), 60, {"task_pkey": 100}, 51),
+        Guard("live and ready", live, (1, NEWEST, None, None, ["ready"], 51), 8000, {}, 51),
+        Guard("live and running", live, (1, NEWEST, None, None, ["running"], 51), ONE_PASS, {}, 51),
+        Guard("live and waiting", live, (1, NEWEST, None, None, ["waiting"], 51), ONE_PASS, {}, 0),
+        Guard("live of a rare queue", live, (1, NEWEST, 2, None, None, 51), ONE_PASS, {}, 51),
+        Guard("live of an unknown handler", live, (1, NEWEST, None, "nobody", None, 51), ONE_PASS, {}, 0),
+        Guard("ended", done, (1, NEWEST, None, None, None, 51), 100, {}, 51),
+        Guard("ended and completed", done, (1, NEWEST, None, None, ["completed"], 51), 100, {}, 51),
+        Guard("ended of a queue", done, (1, NEWEST, 1, None, None, 51), 200, {}, 51),
+        Guard("ended of a rare queue", done, (1, NEWEST, 2, None, None, 51), 300, {}, 51),
+        Guard("ended of a handler", done, (1, NEWEST, None, "often", None, 51), 100, {}, 51),
+        Guard("ended of an unknown handler", done, (1, NEWEST, None, "nobody", None, 51), ONE_PASS, {}, 0),
+    ]
+
+
+@pytest.fixture
+async def million_url(server_url: str) -> AsyncIterator[str]:
+    name = f"p_{uuid.uuid4().hex[:12]}"
+    admin = await asyncpg.connect(server_url)
+    await admin.execute(f"create database {name} template weft_template")
+    yield urlsplit(server_url)._replace(path=f"/{name}").geturl()
+    await admin.execute(f"drop database {name} with (force)")
+    await admin.close()
+
+
+async def _lone_calls(conn: asyncpg.Connection[asyncpg.Record], guards: list[Guard], count: int) -> None:
+    """Use a session as a worker does that has little to do: many calls, each for one task or none."""
+    for guard in guards:
+        await cost_of(conn, guard.statement, *guard.arguments)
+    transaction = conn.transaction()
+    await transaction.start()
+    for _ in range(count):
+        await conn.fetch(TASK.finish_and_claim, *_claim(1, 1))
+    await transaction.rollback()
+
+
+@pytest.mark.timeout(400)
+async def test_no_statement_reads_more_when_there_are_more_tasks(million_url: str) -> None:
+    # A session that has planned everything while the tables were empty, and has used it often.
+    early = await asyncpg.connect(million_url)
+    hot, others = _hot([1], (0, 0, 0)), _others([1], [1])
+    await _lone_calls(early, hot + others, 100)
+    conn = await asyncpg.connect(million_url)
+    await conn.execute(UNLOGGED)
+    await conn.execute(FILL)
+    held = [row[0] for row in await conn.fetch("select id from weft.task where worker_id = 1 order by id")]
+    dead = [
+        row[0]
+        for row in await conn.fetch("select id from weft.task_done where state = 'dead' order by id desc limit 100")
+    ]
+    assert len(held) == HELD_EACH
+    assert await conn.fetchval("select count(*) from weft.task") == LIVE
+    middle = await conn.fetchrow(
+        "select rank, order_id, id from weft.task where state = 'ready' and queue_id = 1 order by 1, 2 offset 400000 limit 1"
+    )
+    assert middle is not None
+    hot = _hot(held, tuple(middle))
+    broken = await _check(early, hot, "planned on empty tables")
+    await conn.execute("vacuum weft.task")
+    await conn.execute("analyze")
+    for when, statistics in [
+        ("with true statistics", None),
+        ("without statistics", NO_STATISTICS),
+        ("all pending by the statistics", STATE_STATISTICS.format(state="pending")),
+        ("all ready by the statistics", STATE_STATISTICS.format(state="ready")),
+    ]:
+        if statistics is not None:
+            await conn.execute(statistics)
+        fresh = await asyncpg.connect(million_url)
+        broken += await _check(fresh, hot, when)
+        if statistics is None:
+            # Once as first planned, and again after so many calls that a generic plan may have taken over.
+            for turn in ("first", "second", "third", "fourth"):
+                broken += await _check(fresh, _others(held, dead) + _lists(), f"{turn} time")
+        await _lone_calls(fresh, [], 100)
+        broken += await _check(fresh, hot, f"{when}, after 100 lone calls")
+        await fresh.close()
+    await asyncio.gather(early.close(), conn.close())
+    assert not broken, "\n".join(broken)
+
+
+async def _check(conn: asyncpg.Connection[asyncpg.Record], guards: list[Guard], when: str) -> list[str]:
+    return [line for guard in guards for line in await guard.broken(conn, when)]
