@@ -66,7 +66,7 @@ def _kind(parse: object) -> str:
         return "duration"
     if parse is parse_size:
         return "size"
-    names = {"parse_flag": "flag", "parse_count": "number", "_path": "path", "str": "text", "parse": "choice"}
+    names = {"parse_flag": "flag", "parse_interval": "duration", "parse_count": "number", "_path": "path", "str": "text", "parse": "choice"}
     return names[parse.__name__]  # type: ignore[attr-defined]
 
 

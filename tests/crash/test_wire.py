@@ -32,6 +32,13 @@ def scene(url: str, tmp_path: Path) -> Scene:
     return Scene(url, tmp_path / "home")
 
 
+@pytest.fixture(autouse=True)
+def echo(scene: Scene) -> None:
+    @scene.registry.task(name="echo")
+    async def echo(text: str) -> int:
+        return len(text)
+
+
 def finishes(exchange: Exchange) -> bool:
     """Whether the call brought outcomes."""
     return exchange.is_committed and exchange.array_length(1) > 0
@@ -95,6 +102,23 @@ async def test_an_outcome_and_a_claim_that_both_landed_unheard(
             assert scene.most_running == 1
             await until_counted(worker, 3)
             assert worker.process.fenced == 0
+    await check(conn)
+
+
+@pytest.mark.parametrize("text", ["LISTEN", "from weft.task t where t.worker_id = $1", "weft.params_of"])
+async def test_a_worker_whose_line_falls_silent_while_it_recovers_comes_back_by_itself(
+    scene: Scene, client: weft.Client, conn: asyncpg.Connection[asyncpg.Record], text: str
+) -> None:
+    """One connection goes dead in the network, the heart's does not: the lease is kept, so nobody else would help."""
+    async with proxy_to(scene.url) as proxy, scene.worker(proxy.url):
+        first = await client.enqueue("step")
+        await client.wait(first.id, timeout=LIVENESS)
+        silent = proxy.rule(text, Fault.HOLE)
+        proxy.rule(HOT, Fault.CUT, claims)
+        long = await client.enqueue("echo", {"text": "x" * 1000})
+        await silent.fired.wait()
+        assert await client.wait(long.id, timeout=LIVENESS) == 1000
+        assert await conn.fetchval("select count(*) from weft.attempt") == 0
     await check(conn)
 
 

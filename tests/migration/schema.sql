@@ -467,11 +467,11 @@ begin
   return next;
 end $_$;
 
-CREATE FUNCTION weft.refuse_write() RETURNS trigger
+CREATE FUNCTION weft.refuse_write(name text) RETURNS void
     LANGUAGE plpgsql
     AS $$
 begin
-  raise exception 'weft.% is read-only', tg_table_name using errcode = '55000', hint = 'Use the client or the command line.';
+  raise exception 'weft.% is read-only', name using errcode = '55000', hint = 'Use the client or the command line.';
 end $$;
 
 CREATE FUNCTION weft.take_slots(ids bigint[]) RETURNS integer
@@ -938,13 +938,50 @@ CREATE INDEX task_ready ON weft.task USING btree (queue_id, rank, order_id, id) 
 
 CREATE INDEX task_worker ON weft.task USING btree (worker_id) WHERE (worker_id IS NOT NULL);
 
-CREATE TRIGGER read_only INSTEAD OF INSERT OR DELETE OR UPDATE ON weft.attempts FOR EACH ROW EXECUTE FUNCTION weft.refuse_write();
+CREATE RULE refuse_delete AS
+    ON DELETE TO weft.attempts DO INSTEAD  SELECT weft.refuse_write('attempts'::text) AS refuse_write;
 
-CREATE TRIGGER read_only INSTEAD OF INSERT OR DELETE OR UPDATE ON weft.orgs FOR EACH ROW EXECUTE FUNCTION weft.refuse_write();
+CREATE RULE refuse_delete AS
+    ON DELETE TO weft.orgs DO INSTEAD  SELECT weft.refuse_write('orgs'::text) AS refuse_write;
 
-CREATE TRIGGER read_only INSTEAD OF INSERT OR DELETE OR UPDATE ON weft.queues FOR EACH ROW EXECUTE FUNCTION weft.refuse_write();
+CREATE RULE refuse_delete AS
+    ON DELETE TO weft.queues DO INSTEAD  SELECT weft.refuse_write('queues'::text) AS refuse_write;
 
-CREATE TRIGGER read_only INSTEAD OF INSERT OR DELETE OR UPDATE ON weft.workers FOR EACH ROW EXECUTE FUNCTION weft.refuse_write();
+CREATE RULE refuse_delete AS
+    ON DELETE TO weft.tasks DO INSTEAD  SELECT weft.refuse_write('tasks'::text) AS refuse_write;
+
+CREATE RULE refuse_delete AS
+    ON DELETE TO weft.workers DO INSTEAD  SELECT weft.refuse_write('workers'::text) AS refuse_write;
+
+CREATE RULE refuse_insert AS
+    ON INSERT TO weft.attempts DO INSTEAD  SELECT weft.refuse_write('attempts'::text) AS refuse_write;
+
+CREATE RULE refuse_insert AS
+    ON INSERT TO weft.orgs DO INSTEAD  SELECT weft.refuse_write('orgs'::text) AS refuse_write;
+
+CREATE RULE refuse_insert AS
+    ON INSERT TO weft.queues DO INSTEAD  SELECT weft.refuse_write('queues'::text) AS refuse_write;
+
+CREATE RULE refuse_insert AS
+    ON INSERT TO weft.tasks DO INSTEAD  SELECT weft.refuse_write('tasks'::text) AS refuse_write;
+
+CREATE RULE refuse_insert AS
+    ON INSERT TO weft.workers DO INSTEAD  SELECT weft.refuse_write('workers'::text) AS refuse_write;
+
+CREATE RULE refuse_update AS
+    ON UPDATE TO weft.attempts DO INSTEAD  SELECT weft.refuse_write('attempts'::text) AS refuse_write;
+
+CREATE RULE refuse_update AS
+    ON UPDATE TO weft.orgs DO INSTEAD  SELECT weft.refuse_write('orgs'::text) AS refuse_write;
+
+CREATE RULE refuse_update AS
+    ON UPDATE TO weft.queues DO INSTEAD  SELECT weft.refuse_write('queues'::text) AS refuse_write;
+
+CREATE RULE refuse_update AS
+    ON UPDATE TO weft.tasks DO INSTEAD  SELECT weft.refuse_write('tasks'::text) AS refuse_write;
+
+CREATE RULE refuse_update AS
+    ON UPDATE TO weft.workers DO INSTEAD  SELECT weft.refuse_write('workers'::text) AS refuse_write;
 
 ALTER TABLE ONLY weft.key_slot
     ADD CONSTRAINT key_slot_queue_id_fkey FOREIGN KEY (queue_id) REFERENCES weft.queue(id) ON DELETE CASCADE;

@@ -44,12 +44,15 @@ class Guard:
     async def broken(self, conn: asyncpg.Connection[asyncpg.Record], when: str) -> list[str]:
         """Return in which ways the statement reads more than it may."""
         cost = await cost_of(conn, self.statement, *self.arguments)
+        if cost.pages > self.pages:
+            # The first call of a session also reads the catalogue.
+            cost = await cost_of(conn, self.statement, *self.arguments)
         where = f"{when}, {self.name}"
         found = []
         if cost.pages > self.pages:
             found.append(f"{where}: {cost.pages} pages, may be {self.pages}; indexes {cost.indexes}")
         for table, read in cost.whole_tables.items():
-            if table not in SMALL and read:
+            if table not in SMALL and read and self.pages < ONE_PASS:
                 found.append(f"{where}: read all of {table} ({read} rows)")
         for index, most in self.indexes.items():
             if not any(name.startswith(index) for name in cost.indexes):
@@ -196,6 +199,8 @@ async def test_no_statement_reads_more_when_there_are_more_tasks(million_url: st
     hot, others = _hot([1], (0, 0, 0)), _others([1], [1])
     await _lone_calls(early, hot + others, 100)
     conn = await asyncpg.connect(million_url)
+    # As many partitions as there are with a month of retention.
+    await conn.execute("select weft.ensure_partitions(31)")
     await conn.execute(UNLOGGED)
     await conn.execute(FILL)
     held = [row[0] for row in await conn.fetch("select id from weft.task where worker_id = 1 order by id")]

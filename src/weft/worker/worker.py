@@ -80,8 +80,6 @@ class Worker:
         self._background = Background(self._changed.set)
         self._main: asyncio.Task[None] | None = None
 
-    # --- life ---
-
     async def start(self) -> None:
         """Register, connect and begin to claim; returns when the first claim may come."""
         self._loop = asyncio.get_running_loop()
@@ -193,8 +191,6 @@ class Worker:
                 await self._relay.send(woken)
         await self._line.close()
 
-    # --- what comes from outside ---
-
     def _hear(self, message: str) -> None:
         """A notification: a hint that there is work or that something is due, or that a task was cancelled."""
         verb, *rest = message.split(" ")
@@ -250,8 +246,6 @@ class Worker:
         if not landed and attempt is not None and attempt.claim.attempt == claim.attempt:
             self._drop(attempt, "lost")
 
-    # --- attempts ---
-
     def _begin_all(self) -> None:
         if self._is_stopping:
             return
@@ -300,8 +294,6 @@ class Worker:
         if is_left:
             self._background.spawn(self._stage_in(unsuccessful.DECLINE_DELAY))
         self._changed.set()
-
-    # --- the hot path ---
 
     async def _work(self) -> None:
         pause = _FIRST_PAUSE
@@ -430,8 +422,6 @@ class Worker:
         pairs = [(claim.id, claim.attempt) for claim in self._held.unbegun]
         self._held.unbegun = []
         await self._relay.send(await self._database.run(lambda conn: work.hand_back(conn, self.id, pairs)))
-
-    # --- after trouble ---
 
     async def _reconcile(self) -> None:
         """Ask what we hold by the database's account: adopt what a lost answer gave us, drop what was taken away."""

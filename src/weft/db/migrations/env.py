@@ -8,6 +8,8 @@ if context.is_offline_mode():
     context.configure(
         dialect_name="postgresql",
         literal_binds=True,
+        # Any other style would write each % twice.
+        dialect_opts={"paramstyle": "named"},
         version_table=VERSION_TABLE,
         version_table_schema=SCHEMA,
         output_buffer=context.config.attributes.get("output"),
