@@ -6,7 +6,7 @@ from dataclasses import fields
 from datetime import timedelta
 
 from docs.pages.markdown import code, duration, sentence, size, table
-from weft.core.settings import Settings, parse_duration, parse_size
+from weft.core.settings import Settings, parse_duration, parse_interval, parse_size
 
 _HEAD = """\
 # Settings
@@ -62,11 +62,11 @@ def _default(name: str, value: object, parse: object) -> str:
 
 
 def _kind(parse: object) -> str:
-    if parse is parse_duration:
+    if parse in (parse_duration, parse_interval):
         return "duration"
     if parse is parse_size:
         return "size"
-    names = {"parse_flag": "flag", "parse_interval": "duration", "parse_count": "number", "_path": "path", "str": "text", "parse": "choice"}
+    names = {"parse_flag": "flag", "parse_count": "number", "_path": "path", "str": "text", "parse": "choice"}
     return names[parse.__name__]  # type: ignore[attr-defined]
 
 

@@ -288,6 +288,10 @@ end $$;
 
 CREATE FUNCTION weft.heartbeat(me bigint, lease interval, busy boolean, add_completed bigint, add_failed bigint, leader_lease interval) RETURNS TABLE(held integer, leader boolean, token bigint, next_due_at timestamp with time zone, has_outbox boolean, lapsed boolean, limited boolean)
     LANGUAGE plpgsql
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET jit TO 'off'
     AS $$
 declare at timestamptz := weft.now(); my_queues bigint[];
 begin
@@ -308,11 +312,11 @@ begin
   limited := exists (select 1 from weft.queue q where q.id = any (my_queues) and q.max_running is not null);
   if leader then
     select min(t.due_at) into next_due_at from weft.task t where t.state = 'scheduled';
-    has_outbox := exists (select 1 from weft.outbox o where o.state = 'pending' and o.available_at <= at);
+    has_outbox := coalesce((select min(o.available_at) from weft.outbox o where o.state = 'pending') <= at, false);
     lapsed := exists (select 1 from weft.worker w where w.until < at and w.state in ('active', 'idle'))
       or exists (select 1 from weft.worker w where w.state = 'lost' and w.rescued_at is null)
       or exists (select 1 from weft.orphaning_workers())
-      or exists (select 1 from weft.task t where t.expires_at < at)
+      or coalesce((select min(t.expires_at) from weft.task t where t.expires_at is not null) < at, false)
       or exists (select 1 from weft.outbox o where o.state = 'processing' and not exists (
            select 1 from weft.worker w where w.id = o.worker_id and w.state in ('active', 'idle') and w.until > at));
   end if;
@@ -374,7 +378,9 @@ CREATE FUNCTION weft.params_of(ids bigint[]) RETURNS TABLE(id bigint, params jso
     SET jit TO 'off'
     AS $$
 begin
-  return query select p.id, p.params from weft.task_params p where p.id = any (ids);
+  -- One by one, so that each id is looked for in its own partition only.
+  return query select p.id, p.params from unnest(ids) as u (id)
+    cross join lateral (select t.id, t.params from weft.task_params t where t.id = u.id) p;
 end $$;
 
 CREATE FUNCTION weft.put_task(handler text, params json, queue text, priority integer, idempotency_key text, run_at timestamp with time zone, delay interval, max_attempts integer, retry json, timeout interval, heartbeat_timeout interval, concurrency_key text, org text, actor text) RETURNS TABLE(id bigint, created boolean)

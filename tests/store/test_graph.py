@@ -257,6 +257,28 @@ async def test_a_predecessor_that_completes_during_a_replay_is_not_missed(store:
     assert (await store.state(b), (await store.task(b))["waiting_on"]) == ("ready", 0)
 
 
+async def test_a_predecessor_that_goes_round_again_during_a_replay_is_not_missed(store: Store, other: Store) -> None:
+    """It had failed: others send it round and complete it while this replay is not committed yet."""
+    worker = await store.worker()
+    a, b = await store.enqueue(), await store.enqueue()
+    await store.edge(a, b)
+    await store.end(worker, await store.claim_one(worker))
+    await store.cancel(b)
+    transaction = store.conn.transaction()
+    await transaction.start()
+    await operate.replay(store.conn, 1, [b], None)
+
+    async def go_round() -> None:
+        await other.replay(a)
+        await other.complete(worker, await other.claim_one(worker))
+
+    going = asyncio.create_task(go_round())
+    await other.settled(going, ahead=store)
+    await transaction.commit()
+    await going
+    assert (await store.state(b), (await store.task(b))["waiting_on"]) == ("ready", 0)
+
+
 async def test_a_predecessor_may_itself_go_round_again(store: Store) -> None:
     worker = await store.worker()
     a, b = await store.enqueue(), await store.enqueue()
@@ -284,6 +306,19 @@ async def test_a_released_task_with_a_key_takes_its_slot_then_and_not_before(sto
     assert (row["state"], row["reason"], await store.held_slots("k")) == ("pending", "concurrency_key", 1)
     await store.complete(worker, claims[c])
     assert (await store.state(b), await store.held_slots("k")) == ("ready", 1)
+
+
+async def test_a_free_slot_does_not_admit_what_waits_for_something_else(store: Store) -> None:
+    worker = await store.worker()
+    await store.limit(1, per_key=True)
+    a = await store.enqueue()
+    b = await store.enqueue(concurrency_key="k")
+    await store.edge(a, b)
+    c = await store.enqueue(concurrency_key="k")
+    (claim,) = [claim for claim in await store.claim(worker, 10) if claim.id == c]
+    await store.complete(worker, claim)
+    row = await store.task(b)
+    assert (row["state"], row["reason"], await store.held_slots("k")) == ("pending", "dependencies", 0)
 
 
 async def test_a_held_task_gives_its_slot_back_and_takes_one_when_released(store: Store) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 
 import pytest
 from store_scene import DEFAULT_QUEUE, Store
 
-from weft.queue import upkeep
+from weft.queue import queues, upkeep, work
 
 WRONG = """
   select s.key, s.held, coalesce(n.n, 0) as admitted from weft.key_slot s
@@ -38,8 +39,6 @@ async def test_as_many_are_admitted_as_there_are_slots_and_the_rest_wait(store: 
 
 @pytest.mark.parametrize("ending", ["complete", "end", "cancel", "postpone", "bury", "expire"])
 async def test_whatever_ends_an_attempt_gives_its_slot_to_the_first_that_waits(store: Store, ending: str) -> None:
-    from datetime import timedelta
-
     worker = await store.worker()
     await store.limit(1, per_key=True)
     first = await store.enqueue(concurrency_key="k", heartbeat_timeout=timedelta(seconds=30))
@@ -88,18 +87,12 @@ async def test_cancelling_what_waits_frees_nothing(store: Store) -> None:
     first, second, third = [await store.enqueue(concurrency_key="k") for _ in range(3)]
     await store.cancel(second)
     assert (await store.held_slots("k"), await store.state(third)) == (1, "pending")
-    scheduled = await store.enqueue(concurrency_key="k", delay=_hour())
+    scheduled = await store.enqueue(concurrency_key="k", delay=timedelta(hours=1))
     await store.cancel(scheduled)
     assert await store.held_slots("k") == 1
     await store.cancel(first)
     assert (await store.held_slots("k"), await store.state(third)) == (1, "ready")
     assert await _counts_are_right(store)
-
-
-def _hour() -> object:
-    from datetime import timedelta
-
-    return timedelta(hours=1)
 
 
 async def test_several_of_a_key_that_end_in_one_call_give_back_as_many(store: Store) -> None:
@@ -303,18 +296,26 @@ async def test_an_admitted_task_is_claimed_in_its_turn(store: Store) -> None:
     assert await _counts_are_right(store)
 
 
-async def _finish_and_claim(store: Store, worker: int, claim: object, wanted: int) -> tuple[list[int], list[int]]:
-    from weft.queue import work
-
-    done = [work.Completed(claim.id, claim.attempt, "null")]  # type: ignore[attr-defined]
+async def _finish_and_claim(store: Store, worker: int, claim: work.Claim, wanted: int) -> tuple[list[int], list[int]]:
+    done = [work.Completed(claim.id, claim.attempt, "null")]
     claims, lost = await work.finish_and_claim(store.conn, worker, done, [work.Lane(DEFAULT_QUEUE)], wanted)
     return sorted(claim.id for claim in claims), lost
 
 
+async def test_an_admitted_task_of_another_queue_is_not_claimed(store: Store) -> None:
+    """The worker finishes what it took from one queue while it asks for work of another only."""
+    other_queue = await store.create_queue("other")
+    worker = await store.worker(DEFAULT_QUEUE, other_queue)
+    await store.run(queues.limit, 1, "other", 1, per_key=True)
+    first, second = [await store.enqueue(queue="other", concurrency_key="k") for _ in range(2)]
+    (claim,) = await store.claim(worker, 1, work.Lane(other_queue))
+    assert claim.id == first
+    assert await _finish_and_claim(store, worker, claim, wanted=5) == ([], [])
+    assert await store.state(second) == "ready"
+
+
 @pytest.mark.parametrize("obstacle", ["paused", "no room", "limited", "lost"])
 async def test_an_admitted_task_is_not_claimed_where_nothing_may_be_claimed(store: Store, obstacle: str) -> None:
-    from weft.queue import work
-
     worker = await store.worker()
     await store.limit(1, per_key=True)
     _, second = [await store.enqueue(concurrency_key="k") for _ in range(2)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 
 import pytest
 from store_scene import Store
@@ -10,7 +11,7 @@ from store_scene import Store
 from weft.core.errors import IdsExhausted
 from weft.core.ids import MACHINES
 from weft.db.database import Database
-from weft.db.machine import IdSource
+from weft.db.machine import SQL, IdSource
 
 
 async def _held(store: Store) -> list[int]:
@@ -63,10 +64,6 @@ async def test_a_number_of_a_process_that_died_comes_back_when_its_lease_has_lap
 async def test_two_who_reach_for_the_last_number_at_once_do_not_both_get_it(
     store: Store, other: Store, database: Database
 ) -> None:
-    from datetime import timedelta
-
-    from weft.db.machine import SQL
-
     await store.conn.execute("update weft.machine set until = 'infinity' where number > 1")
     transaction = store.conn.transaction()
     await transaction.start()
@@ -81,8 +78,6 @@ async def test_two_who_reach_for_the_last_number_at_once_do_not_both_get_it(
 
 
 async def test_only_its_holder_gives_a_number_back(store: Store, database: Database) -> None:
-    from weft.db.machine import SQL
-
     await IdSource(database).take(1)
     (number,) = await _held(store)
     await store.conn.execute(SQL.release, number, "somebody else")

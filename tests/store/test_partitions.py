@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
+from urllib.parse import urlsplit
 
 import asyncpg
 import pytest
@@ -19,10 +21,8 @@ PARENTS = ("attempt", "task_done", "task_params")
 
 
 @pytest.fixture
-async def url(server_url: str) -> object:
+async def url(server_url: str) -> AsyncIterator[str]:
     """A database of its own: partitions outlive what empties the shared one."""
-    from urllib.parse import urlsplit
-
     admin = await asyncpg.connect(server_url)
     await admin.execute("drop database if exists partition_tests with (force)")
     await admin.execute("create database partition_tests template weft_template")

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 from store_scene import Store
 
-from weft.queue import upkeep, workers
+from weft.queue import upkeep, work, workers
 
 
 async def test_the_tasks_of_a_worker_whose_lease_lapsed_are_ready_again(store: Store) -> None:
@@ -242,8 +242,6 @@ async def test_an_attempt_that_missed_its_heartbeat_fails_and_is_tried_again_or_
 
 
 async def test_a_heartbeat_of_a_task_extends_its_expiry_and_only_then(store: Store) -> None:
-    from weft.queue import work
-
     worker = await store.worker(lease=timedelta(hours=1))
     id = await store.enqueue(heartbeat_timeout=timedelta(seconds=10))
     claim = await store.claim_one(worker)
@@ -256,6 +254,21 @@ async def test_a_heartbeat_of_a_task_extends_its_expiry_and_only_then(store: Sto
     assert not await work.extend_expiry(store.conn, worker, claim)
     assert await store.state(id) == "scheduled"
     assert await store.conn.fetchval("select expires_at from weft.task") is None
+
+
+async def test_a_heartbeat_of_a_task_that_is_on_its_way_is_in_time(store: Store, other: Store) -> None:
+    worker = await store.worker(lease=timedelta(hours=1))
+    id = await store.enqueue(heartbeat_timeout=timedelta(seconds=10))
+    claim = await store.claim_one(worker)
+    await store.advance(seconds=11)
+    transaction = store.conn.transaction()
+    await transaction.start()
+    assert await work.extend_expiry(store.conn, worker, claim)
+    expiring = asyncio.create_task(other.run(upkeep.expire))
+    await other.settled(expiring, ahead=store)
+    await transaction.commit()
+    assert await expiring == 0
+    assert await store.state(id) == "running"
 
 
 async def test_an_expiry_ends_with_its_attempt(store: Store) -> None:

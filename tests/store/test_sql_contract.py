@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -171,8 +172,6 @@ async def test_ids_made_in_sql_grow_and_tell_the_time(store: Store) -> None:
 
 
 async def test_ids_made_at_one_moment_on_many_connections_are_unique(store: Store, url: str) -> None:
-    import asyncio
-
     async def make() -> list[int]:
         conn = await asyncpg.connect(url)
         rows = await conn.fetch("select id from (select (weft.enqueue('h')).id from generate_series(1, 500)) s")

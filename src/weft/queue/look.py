@@ -59,7 +59,10 @@ async def list_tasks(
         for state in done:
             found += await conn.fetch(SQL.list_unsuccessful, org_id, below, state, queue_id, handler, limit + 1)
     elif done or not states:
-        found += await conn.fetch(SQL.list_done, org_id, below, queue_id, handler, _names(done), limit + 1)
+        if queue_id is None:
+            found += await conn.fetch(SQL.list_done, org_id, below, handler, _names(done), limit + 1)
+        else:
+            found += await conn.fetch(SQL.list_done_of_queue, org_id, below, queue_id, handler, _names(done), limit + 1)
     found.sort(key=lambda row: -row["id"])
     tasks = tuple(TaskSummary(**_summary_fields(row)) for row in found[:limit])
     return Page(tasks, tasks[-1].id if len(found) > limit else None)

@@ -5,7 +5,7 @@ insert into weft.outbox (org_id, kind, payload, ordering_key, actor) values ($1,
 -- pending and due → processing; of an ordering key only the first that is not done.
 with due as materialized (
   select o.id from weft.outbox o
-  where o.state = 'pending' and o.available_at <= weft.now() and o.kind = any ($2)
+  where o.state = 'pending' and o.available_at <= (select weft.now()) and o.kind = any ($2)
     and (o.ordering_key is null or not exists (
       select 1 from weft.outbox e where e.ordering_key = o.ordering_key and e.id < o.id and e.state <> 'done'))
   order by o.available_at, o.id limit $3 for update skip locked
@@ -38,7 +38,7 @@ where o.worker_id = $1 and o.state = 'processing' returning o.id;
 -- processing by a worker that is gone → pending.
 update weft.outbox o set state = 'pending', worker_id = null
 where o.state = 'processing' and not exists (
-  select 1 from weft.worker w where w.id = o.worker_id and w.state in ('active', 'idle') and w.until > weft.now())
+  select 1 from weft.worker w where w.id = o.worker_id and w.state in ('active', 'idle') and w.until > (select weft.now()))
 returning o.id;
 
 -- name: list
@@ -55,5 +55,5 @@ where o.org_id = $1 and o.state = 'failed' and ($2::bigint[] is null or o.id = a
 
 -- name: prune
 delete from weft.outbox o using (
-  select d.id from weft.outbox d where d.state = 'done' and d.processed_at < weft.now() - $1::interval order by d.id limit 1000
+  select d.id from weft.outbox d where d.state = 'done' and d.processed_at < (select weft.now() - $1::interval) order by d.id limit 1000
 ) old where o.id = old.id returning o.id;

@@ -90,8 +90,8 @@ group by q.id, q.name, t.state order by q.name;
 -- name: rates
 -- How many tasks of each queue ended lately: a range scan over the newest ids.
 select q.name, count(*)::bigint as ended from weft.task_done d join weft.queue q on q.id = d.queue_id
-where q.org_id = $1 and d.id >= weft.first_id_at(weft.now() - interval '10 minutes')
-  and d.ended_at >= weft.now() - interval '1 minute'
+where q.org_id = $1 and d.id >= (select weft.first_id_at(weft.now() - interval '10 minutes'))
+  and d.ended_at >= (select weft.now() - interval '1 minute')
 group by q.name;
 
 -- name: hint

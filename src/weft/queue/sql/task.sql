@@ -173,7 +173,7 @@ select u.id from unnest($1::bigint[]) as u (id) where not exists (select 1 from 
 -- failed or dead, ended before a moment.
 delete from weft.task_done d using (
   select c.id from weft.task_done c
-  where c.state in ('failed', 'dead') and c.org_id = $1 and c.ended_at <= weft.now() - $2::interval
+  where c.state in ('failed', 'dead') and c.org_id = $1 and c.ended_at <= (select weft.now() - $2::interval)
     and ($3::bigint is null or c.queue_id = $3) and ($4::bigint[] is null or c.id = any ($4))
   order by c.id limit $5
 ) old where d.id = old.id
@@ -181,7 +181,7 @@ returning d.id;
 
 -- name: count_purgeable
 select count(*) from weft.task_done c
-where c.state in ('failed', 'dead') and c.org_id = $1 and c.ended_at <= weft.now() - $2::interval
+where c.state in ('failed', 'dead') and c.org_id = $1 and c.ended_at <= (select weft.now() - $2::interval)
   and ($3::bigint is null or c.queue_id = $3);
 
 -- name: add_log
@@ -211,7 +211,16 @@ order by t.id desc limit $6;
 select d.id, d.state::text as state, d.reason, q.name as queue, d.handler, -d.rank as priority, d.attempt, d.failures,
   d.max_attempts, d.worker_id, d.created_at, null::timestamptz as due_at, d.claimed_at, d.ended_at, d.error
 from weft.task_done d join weft.queue q on q.id = d.queue_id
-where d.org_id = $1 and d.id < $2 and ($3::bigint is null or d.queue_id = $3) and ($4::text is null or d.handler = $4)
+where d.org_id = $1 and d.id < $2 and ($3::text is null or d.handler = $3)
+  and ($4::weft.task_state[] is null or d.state = any ($4))
+order by d.id desc limit $5;
+
+-- name: list_done_of_queue
+-- A statement of its own: `queue or any` could not use the index in a plan for all arguments.
+select d.id, d.state::text as state, d.reason, q.name as queue, d.handler, -d.rank as priority, d.attempt, d.failures,
+  d.max_attempts, d.worker_id, d.created_at, null::timestamptz as due_at, d.claimed_at, d.ended_at, d.error
+from weft.task_done d join weft.queue q on q.id = d.queue_id
+where d.org_id = $1 and d.id < $2 and d.queue_id = $3 and ($4::text is null or d.handler = $4)
   and ($5::weft.task_state[] is null or d.state = any ($5))
 order by d.id desc limit $6;
 

@@ -33,7 +33,7 @@ order by w.id desc limit $3;
 -- name: mark_lost
 -- active or idle whose lease lapsed → lost.
 update weft.worker w set state = 'lost'
-from (select l.id from weft.worker l where l.state in ('active', 'idle') and l.until < weft.now()
+from (select l.id from weft.worker l where l.state in ('active', 'idle') and l.until < (select weft.now())
       order by l.id limit 100 for update skip locked) lapsed
 where w.id = lapsed.id and w.state in ('active', 'idle') returning w.id;
 
@@ -87,11 +87,11 @@ where w.id = $1 and w.state = 'lost' and not exists (select 1 from weft.task t w
 -- name: expired
 -- running past the expiry that its heartbeat_timeout set.
 select t.id, t.attempt, t.worker_id, t.failures, t.max_attempts, t.retry from weft.task t
-where t.expires_at < weft.now() and t.state = 'running' order by t.expires_at limit 1000 for update skip locked;
+where t.expires_at < (select weft.now()) and t.state = 'running' order by t.expires_at limit 1000 for update skip locked;
 
 -- name: prune
 delete from weft.worker w using (
-  select o.id from weft.worker o where o.state in ('stopped', 'lost') and o.until < weft.now() - $1::interval
+  select o.id from weft.worker o where o.state in ('stopped', 'lost') and o.until < (select weft.now() - $1::interval)
     and (o.state = 'stopped' or o.rescued_at is not null)
   order by o.id limit 1000
 ) old where w.id = old.id and not exists (select 1 from weft.task t where t.worker_id = w.id)
@@ -100,7 +100,7 @@ returning w.id;
 -- name: refresh_handlers
 update weft.handler h set known_at = weft.now()
 where exists (select 1 from weft.worker w where w.org_id = h.org_id and w.state in ('active', 'idle')
-              and w.until > weft.now() and h.name = any (w.handlers));
+              and w.until > (select weft.now()) and h.name = any (w.handlers));
 
 -- name: handler_is_missing
 -- Whether no live worker has known the handler for the given time; the first question starts the clock.
@@ -108,7 +108,7 @@ with asked as (
   insert into weft.handler (org_id, name) values ($1, $2) on conflict do nothing
 )
 select coalesce((
-  select h.known_at < weft.now() - $3::interval from weft.handler h where h.org_id = $1 and h.name = $2
+  select h.known_at < (select weft.now() - $3::interval) from weft.handler h where h.org_id = $1 and h.name = $2
 ), false) and not exists (
-  select 1 from weft.worker w where w.org_id = $1 and w.state in ('active', 'idle') and w.until > weft.now()
+  select 1 from weft.worker w where w.org_id = $1 and w.state in ('active', 'idle') and w.until > (select weft.now())
   and $2 = any (w.handlers));

@@ -31,7 +31,9 @@ create function weft.params_of(ids bigint[]) returns table (id bigint, params js
   set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off
   set enable_mergejoin = off set enable_bitmapscan = off set jit = off as $$
 begin
-  return query select p.id, p.params from weft.task_params p where p.id = any (ids);
+  -- One by one, so that each id is looked for in its own partition only.
+  return query select p.id, p.params from unnest(ids) as u (id)
+    cross join lateral (select t.id, t.params from weft.task_params t where t.id = u.id) p;
 end $$;
 
 -- name: admit_waiting
@@ -402,7 +404,8 @@ $$;
 create function weft.heartbeat(
   me bigint, lease interval, busy boolean, add_completed bigint, add_failed bigint, leader_lease interval
 ) returns table (held int, leader boolean, token bigint, next_due_at timestamptz, has_outbox boolean, lapsed boolean, limited boolean)
-language plpgsql as $$
+language plpgsql
+  set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 declare at timestamptz := weft.now(); my_queues bigint[];
 begin
   update weft.worker w set until = at + lease, heartbeat_at = at, completed = w.completed + add_completed,
@@ -422,11 +425,11 @@ begin
   limited := exists (select 1 from weft.queue q where q.id = any (my_queues) and q.max_running is not null);
   if leader then
     select min(t.due_at) into next_due_at from weft.task t where t.state = 'scheduled';
-    has_outbox := exists (select 1 from weft.outbox o where o.state = 'pending' and o.available_at <= at);
+    has_outbox := coalesce((select min(o.available_at) from weft.outbox o where o.state = 'pending') <= at, false);
     lapsed := exists (select 1 from weft.worker w where w.until < at and w.state in ('active', 'idle'))
       or exists (select 1 from weft.worker w where w.state = 'lost' and w.rescued_at is null)
       or exists (select 1 from weft.orphaning_workers())
-      or exists (select 1 from weft.task t where t.expires_at < at)
+      or coalesce((select min(t.expires_at) from weft.task t where t.expires_at is not null) < at, false)
       or exists (select 1 from weft.outbox o where o.state = 'processing' and not exists (
            select 1 from weft.worker w where w.id = o.worker_id and w.state in ('active', 'idle') and w.until > at));
   end if;
