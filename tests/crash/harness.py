@@ -177,7 +177,7 @@ class Crew:
         """Start several workers."""
         return list(await asyncio.gather(*(self.worker(**options) for _ in range(count))))
 
-    async def submitter(self, seed: int, *, queues: tuple[str, ...] = ("default",), window: int = 8) -> Process:
+    async def submitter(self, seed: int, *, queues: tuple[str, ...] = ("default",), window: int = 30) -> Process:
         """Start a submitter."""
         return await self._start("crash.apps.submitter", {
             "queues": queues, "seed": seed, "window": window, "folder": str(self.folder),

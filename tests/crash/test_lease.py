@@ -126,8 +126,8 @@ async def test_a_worker_that_is_asked_to_stop_amid_a_flood_loses_nothing(
     crew: Crew, client: weft.Client, conn: asyncpg.Connection[asyncpg.Record]
 ) -> None:
     """At any moment: between a claim and its answer, with outcomes under way, with tasks not begun."""
-    new = [weft.NewTask("work", {"folder": str(crew.folder)}) for _ in range(200)]
-    for _ in range(4):
+    new = [weft.NewTask("work", {"folder": str(crew.folder)}) for _ in range(150)]
+    for _ in range(3):
         worker = await crew.worker(concurrency=50)
         handles = await client.enqueue_many(new)
         await crew.until_any_started({handle.id for handle in handles})

@@ -59,7 +59,8 @@ async def test_poison_of_every_kind_is_buried_and_no_innocent_task_with_it(
 ) -> None:
     draw = random.Random(5)
     __import__("crash.apps.poison")
-    new = [weft.NewTask(kind) for kind in KINDS for _ in range(2)]
+    # As many blocked event loops as there are workers, and more.
+    new = [weft.NewTask(kind) for kind in [*KINDS, "spin_on_loop", "spin_on_loop"]]
     new += [
         weft.NewTask("work", {"folder": str(crew.folder), "seconds": draw.choice((0, 0.01, 0.1))})
         for _ in range(INNOCENT)

@@ -35,11 +35,13 @@ def _sqlalchemy_url(url: str, driver: str) -> sa.URL:
 @asynccontextmanager
 async def _asyncpg(url: str, commits: bool) -> AsyncIterator[Any]:
     conn = await asyncpg.connect(url)
-    transaction = conn.transaction()
-    await transaction.start()
-    yield conn
-    await (transaction.commit() if commits else transaction.rollback())
-    await conn.close()
+    try:
+        transaction = conn.transaction()
+        await transaction.start()
+        yield conn
+        await (transaction.commit() if commits else transaction.rollback())
+    finally:
+        await conn.close()
 
 
 @asynccontextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
+from pathlib import Path
 from typing import Any, TypeVar
 
 import asyncpg
@@ -14,16 +15,7 @@ from weft.queue.work import Claim, Completed, Ended, Lane, Postponed
 
 T = TypeVar("T")
 DEFAULT_QUEUE = 1
-RESET = """
-  create or replace function weft.now() returns timestamptz language sql volatile parallel safe
-    return clock_timestamp();
-  delete from weft.task; delete from weft.task_done; delete from weft.task_params; delete from weft.attempt;
-  delete from weft.edge; delete from weft.idempotency_key; delete from weft.worker; delete from weft.handler;
-  delete from weft.lease; delete from weft.queue_slot; delete from weft.key_slot; delete from weft.outbox;
-  delete from weft.task_log; delete from weft.queue where id <> 1; delete from weft.org where id <> 1;
-  update weft.queue set max_running = null, max_running_per_key = null, paused_at = null;
-  update weft.machine set holder = null, until = '-infinity' where holder is not null or until <> '-infinity';
-"""
+RESET = Path(__file__).with_name("reset.sql").read_text(encoding="utf-8")
 LEASE = timedelta(seconds=30)
 ORG = 1
 

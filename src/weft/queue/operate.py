@@ -35,6 +35,7 @@ async def cancel(
 async def replay(conn: type_Connection, org_id: int, task_ids: Sequence[int], actor: str | None) -> dict[int, int]:
     """Send tasks round again in a new generation; return those for which it landed, each with its queue."""
     await conn.fetch(SQL.lock_predecessors, list(task_ids))
+    await conn.fetch(SQL.lock_ended_predecessors, list(task_ids))
     await conn.fetch(SQL.lock_done, list(task_ids))
     rows = await conn.fetch(SQL.replay, org_id, list(task_ids), actor)
     keyed = [row["id"] for row in rows if row["concurrency_key"] is not None]

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from weft.core.errors import DatabaseUnavailable
-from weft.db.database import Database
+from weft.db.database import CONNECTION_ERRORS, Database
 
 if TYPE_CHECKING:
     import asyncpg
@@ -46,19 +46,21 @@ class Line:
             try:
                 await self._connect()
                 return
-            except (DatabaseUnavailable, OSError) as problem:
-                await self.close()
+            except (DatabaseUnavailable, *CONNECTION_ERRORS) as problem:
+                self.drop()
                 self._on_message(f"offline {problem}")
                 await asyncio.sleep(wait * random.uniform(0.5, 1.0))
                 wait = min(_LONGEST_WAIT, wait * 2)
 
     async def _connect(self) -> None:
         database = self._database
-        self._conn = await database.connect()
+        # No statement waits for ever: the heart would beat on, and nobody would take the tasks of a worker that hangs.
+        limit = max(5.0, database.settings.lease_time.total_seconds())
+        self._conn = await database.connect(command_timeout=limit)
         if database.listen_url is None:
             return
         if database.through_pooler or database.listen_url != database.url:
-            self._ears = await database.connect(database.listen_url)
+            self._ears = await database.connect(database.listen_url, command_timeout=limit)
         ears = self._ears or self._conn
         await ears.add_listener(self._channel, self._hear)
         ears.add_termination_listener(lambda _: self._on_message("work"))

@@ -156,6 +156,10 @@ select t.id from weft.task t where t.id = any ($1) order by t.id for update;
 -- So that none can finish unseen while what waits for them is put back.
 select t.id from weft.task t where t.id in (select e.prev from weft.edge e where e.next = any ($1)) order by t.id for share;
 
+-- name: lock_ended_predecessors
+-- So that none can go round again and finish unseen.
+select d.id from weft.task_done d where d.id in (select e.prev from weft.edge e where e.next = any ($1)) order by d.id for share;
+
 -- name: lock_done
 select d.id from weft.task_done d where d.id = any ($1) order by d.id for update;
 

@@ -1,0 +1,295 @@
+"""The guards of the statements that change something, each with what stands in its place when it is taken away.
+
+`GUARDS` must each be missed by a test. `REDUNDANT` are guards that nothing can miss, because another one holds the same;
+they stay in the SQL as a second line, and here with the reason why no test can tell.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+FILES = {
+    "task": "queue/sql/task.sql",
+    "worker": "queue/sql/worker.sql",
+    "upkeep": "queue/sql/upkeep.sql",
+    "queue": "queue/sql/queue.sql",
+    "outbox": "queue/sql/outbox.sql",
+    "machine": "db/sql/machine.sql",
+    "function": "db/migrations/sql/0001_functions.sql",
+}
+
+
+@dataclass(frozen=True)
+class Guard:
+    """A piece of a statement, named ``file.statement``; the ``nth`` of its kind there."""
+
+    statement: str
+    text: str
+    instead: str = ""
+    tests: str = ""
+    nth: int = 0
+
+    @property
+    def name(self) -> str:
+        shown = " ".join(self.text.split())
+        return f"{self.statement}: {shown}" + (f" (place {self.nth + 1})" if self.nth else "")
+
+    def removed_from(self, package: Path) -> tuple[Path, str]:
+        """Return the file and its text without the guard; raises `LookupError` when the guard is not there."""
+        file, _, name = self.statement.partition(".")
+        path = package / FILES[file]
+        text = path.read_text(encoding="utf-8")
+        start = re.search(rf"^-- name: *{name} *$", text, re.MULTILINE)
+        if start is None:
+            raise LookupError(f"there is no statement {self.statement}")
+        end = text.find("\n-- name:", start.end())
+        body = text[start.end() : end if end > 0 else len(text)]
+        pattern = re.compile(r"\s+".join(map(re.escape, self.text.split())))
+        places = list(pattern.finditer(body))
+        if len(places) <= self.nth:
+            raise LookupError(f"{self.name} is not in the code any more: bring tests/mutation/guards.py up to date")
+        place = places[self.nth]
+        mutant = body[: place.start()] + self.instead + body[place.end() :]
+        return path, text[: start.end()] + mutant + (text[end:] if end > 0 else "")
+
+
+def _of(statement: str, tests: str, *pieces: str | tuple[str, str] | tuple[str, str, int]) -> list[Guard]:
+    """Guards of one statement; a piece is taken away, or replaced by the second of a pair, at the place of a triple."""
+    found = []
+    for piece in pieces:
+        text, instead, nth = (piece, "", 0) if isinstance(piece, str) else (*piece, 0)[:3]
+        found.append(Guard(statement, text, str(instead), tests, int(nth)))
+    return found
+
+
+HELD = ("and t.worker_id + 0 = $1", "and t.attempt = r.attempt")
+
+GUARDS: list[Guard] = [
+    # --- the hot path ---
+    *_of(
+        "function.finish_and_claim", "test_fences test_graph",
+        "and t.worker_id + 0 = me",
+        ("and t.state = 'running'", ""),
+        "and t.attempt = attempts[width_bucket(t.id, ids)]",
+        "and d.worker_id = me", "and d.attempt = r.attempt", "and d.state = 'completed'",
+        "t.waiting_on = next_counts[width_bucket(t.id, next_ids)] and",
+    ),
+    *_of("function.finish_and_claim", "test_graph", "t.concurrency_key is null and", "and t.waiting_on = 0"),
+    *_of(
+        "function.finish_and_claim", "test_claims test_key_slots",
+        ("and w.state in ('active', 'idle')", ""),
+        ("for share", ""),
+        "q.paused_at is null and",
+        ("(q.max_running is null or u.room >= 0)", "true"),
+        ("t.state = 'ready' and t.queue_id = queues[i]", "t.queue_id = queues[i]", 0),
+        ("t.state = 'ready' and t.queue_id = queues[i]", "t.queue_id = queues[i]", 1),
+        ("and t.queue_id = queues[i]", "", 0), ("and t.queue_id = queues[i]", "", 1),
+        ("limit room", "", 0), ("limit room", "", 1),
+        ("for update skip locked", "", 0), ("for update skip locked", "for update", 0),
+        ("wanted - cardinality(got)", "wanted", 0), ("wanted - cardinality(got)", "wanted", 1),
+    ),
+    *_of(
+        "function.finish_and_claim", "test_key_slots",
+        "and t.queue_id = queues[1]",
+        ("limit least(wanted, rooms[1])", "limit wanted"),
+        ("and cardinality(open_queues) = 1", ""),
+        ("where r.state = 'ready' and r.queue_id = queues[1]", "where false and r.queue_id = queues[1]"),
+    ),
+    *_of(
+        "function.admit_waiting", "test_key_slots test_graph",
+        "and t.reason = 'concurrency_key'", "t.queue_id = slot.queue_id and", "and t.concurrency_key = slot.key",
+        ("limit case when slot.most is null then null else greatest(0, slot.most - slot.held + slot.n) end", ""),
+        ("for update of s", ""),
+        ("greatest(0, slot.most - slot.held + slot.n)", "greatest(0, slot.most - slot.held)"),
+        ("held - slot.n + coalesce", "held + coalesce"),
+    ),
+    *_of(
+        "function.take_slots", "test_key_slots",
+        ("on conflict (queue_id, key) do update set held = weft.key_slot.held", "on conflict do nothing"),
+        ("least(cardinality(wanted.ids), greatest(0, wanted.most - wanted.held))", "cardinality(wanted.ids)"),
+        ("held = held + room", "held = held"),
+    ),
+    *_of(
+        "function.heartbeat", "test_rescue test_lead",
+        "and w.state in ('active', 'idle')",
+        ("where l.holder = me or l.until < at", ""), ("l.holder = me or l.until < at", "l.until < at"),
+        ("l.holder = me or l.until < at", "l.holder = me"),
+        ("case when l.holder = me then 0 else 1 end", "0"), ("case when l.holder = me then 0 else 1 end", "1"),
+    ),
+    # --- outcomes ---
+    *_of("task.postpone", "test_fences", *HELD, "and t.state in ('running', 'dispatched')"),
+    *_of("task.end_unsuccessfully", "test_fences", *HELD, "and t.state in ('running', 'dispatched')"),
+    *_of("task.hand_back", "test_fences", *HELD, "and t.state in ('claimed', 'running')"),
+    *_of("task.hand_back_all", "test_fences", ("t.worker_id = $1 and", ""), "and t.state in ('claimed', 'running')"),
+    *_of("task.extend_expiry", "test_fences", "and t.worker_id + 0 = $1", "and t.attempt = $3", "and t.state = 'running'"),
+    *_of("task.held_by", "test_claims test_fences", ("t.worker_id = $1 and", "")),
+    # --- operators ---
+    *_of("task.cancel", "test_operators", "and t.org_id = $1", ("where worker_id is not null", "")),
+    *_of("task.replay", "test_operators test_graph", "and d.org_id = $1", "and d.state in ('failed', 'dead', 'cancelled')",
+         ("w.n = 0 and", ""), ("and p.state <> 'completed'", ""),
+         ("case when waiting_on = 0 then concurrency_key end", "concurrency_key")),
+    *_of("task.lock_predecessors", "test_graph", ("for share", "")),
+    *_of("task.purge", "test_operators", "and c.org_id = $1", ("c.state in ('failed', 'dead') and", ""),
+         "and ($3::bigint is null or c.queue_id = $3)", "and ($4::bigint[] is null or c.id = any ($4))", "limit $5"),
+    # --- graph ---
+    *_of("task.add_edge_lock", "test_graph", ("for share", "")),
+    *_of("task.add_edge", "test_graph", ("t.state = 'pending' and t.reason = 'dependencies'", "true"),
+         "and t.reason = 'dependencies'"),
+    *_of("task.hold", "test_graph",
+         ("and (t.state = 'ready' or t.state = 'pending' and t.reason = 'concurrency_key')", ""),
+         ("case when held.state = 'ready' then t.concurrency_key end", "t.concurrency_key")),
+    *_of("task.release", "test_graph", "and t.waiting_on = 0", "and t.reason = 'dependencies'"),
+    # --- rescue ---
+    *_of("worker.mark_lost", "test_rescue", ("l.state in ('active', 'idle') and", ""), ("for update skip locked", "")),
+    *_of("worker.rescue", "test_rescue", "and t.worker_id + 0 = $1", "and t.state in ('claimed', 'running')"),
+    *_of("worker.bury_crashed", "test_rescue", "and t.worker_id + 0 = $1", "and t.state in ('claimed', 'running')"),
+    *_of("worker.held_by_lost", "test_rescue", "and t.state in ('claimed', 'running')", ("t.worker_id = $1 and", "")),
+    *_of("worker.rescued", "test_rescue", "and w.state = 'lost'",
+         "and not exists (select 1 from weft.task t where t.worker_id = $1)"),
+    *_of("worker.expired", "test_rescue", ("for update skip locked", "")),
+    *_of("worker.deregister", "test_rescue", "and w.state in ('active', 'idle')"),
+    *_of("worker.give_up_lead", "test_lead", ("where l.holder = $1", "")),
+    *_of("worker.give_up_slots", "test_queue_slots", ("where s.worker_id = $1", "")),
+    *_of("worker.prune", "test_rescue", "and (o.state = 'stopped' or o.rescued_at is not null)",
+         "and not exists (select 1 from weft.task t where t.worker_id = w.id)", ("o.state in ('stopped', 'lost') and", "")),
+    # --- upkeep ---
+    *_of("upkeep.stage", "test_staging", ("t.state = 'scheduled' and", ""), ("for update skip locked", ""), "limit $1"),
+    *_of("upkeep.prune_keys", "test_idempotency",
+         "and not exists (select 1 from weft.task t where t.id = page.task_id)"),
+    *_of("upkeep.old_partitions", "test_partitions", (", (select min(t.id) from weft.task t)", "")),
+    # --- limits ---
+    *_of("queue.lock_queue", "test_queue_slots", ("for no key update", "")),
+    *_of("queue.lock_worker", "test_queue_slots", "and w.state in ('active', 'idle')"),
+    *_of("queue.acquire_slots", "test_queue_slots",
+         ("least($3::int, $4::int - used.slots)", "$3::int"),
+         ("greatest($5::int, least($3::int, $4::int - used.slots))", "least($3::int, $4::int - used.slots)"),
+         ("greatest(coalesce(l.slots, 0), coalesce(r.n, 0))", "coalesce(l.slots, 0)"),
+         ("greatest(coalesce(l.slots, 0), coalesce(r.n, 0))", "coalesce(r.n, 0)"),
+         ("and s.worker_id <> $2", ""), ("and t.worker_id <> $2", "")),
+    *_of("queue.forget_idle_keys", "test_key_slots", "and i.max_running is null"),
+    *_of("queue.forget_slots", "test_queue_slots", "and w.state in ('active', 'idle')",
+         "and not exists (select 1 from weft.task t where t.worker_id = s.worker_id)"),
+    *_of("queue.waiting_keys", "test_key_slots",
+         "and s.held < coalesce(s.max_running, q.max_running_per_key, 2147483647)"),
+    # --- outbox ---
+    *_of("outbox.claim", "test_outbox_rows", ("o.state = 'pending' and", ""), "and o.kind = any ($2)", "limit $3",
+         ("not exists ( select 1 from weft.outbox e where e.ordering_key = o.ordering_key and e.id < o.id "
+          "and e.state <> 'done')", "true"),
+         "and e.id < o.id", ("and e.state <> 'done'", "and e.state = 'pending'"), ("for update skip locked", "")),
+    *_of("outbox.done", "test_outbox_rows", "and o.worker_id = $2", "and o.state = 'processing'"),
+    *_of("outbox.retry_later", "test_outbox_rows", "and o.worker_id = $2", "and o.state = 'processing'"),
+    *_of("outbox.fail", "test_outbox_rows", "and o.worker_id = $2", "and o.state = 'processing'"),
+    *_of("outbox.give_back", "test_outbox_rows", ("o.worker_id = $1 and", ""), "and o.state = 'processing'"),
+    *_of("outbox.rescue", "test_outbox_rows", ("o.state = 'processing' and", ""), "and w.state in ('active', 'idle')"),
+    *_of("outbox.replay", "test_outbox_rows", ("o.org_id = $1 and", ""), "and o.state = 'failed'",
+         "and ($2::bigint[] is null or o.id = any ($2))"),
+    *_of("outbox.prune", "test_outbox_rows", ("d.state = 'done' and", "")),
+    # --- ids ---
+    *_of("machine.lease", "test_machine_numbers", ("for update skip locked", "")),
+    *_of("machine.release", "test_machine_numbers", "and m.holder = $2"),
+    # --- idempotency ---
+    *_of("function.put_task", "test_idempotency test_sql_contract",
+         ("if id <> new_id then", "if false then")),
+]  # fmt: skip
+
+REDUNDANT: list[tuple[Guard, str]] = [
+    (
+        Guard("function.finish_and_claim", "and t.state = 'pending' then 'ready'::weft.task_state", ""),
+        "a task that still waited for one that ends now was pending: only a pending task takes an edge, and nothing but "
+        "cancel moves it while it waits",
+    ),
+    (
+        Guard("function.finish_and_claim", "and t.concurrency_key is not null"),
+        "what has no key was made ready by the statement before, and is no longer pending",
+    ),
+    (
+        Guard("function.finish_and_claim", "and t.reason is distinct from 'concurrency_key'"),
+        "a task that waits for others has the reason dependencies; it is not parked for its key at the same time",
+    ),
+    (
+        Guard("function.finish_and_claim", "and t.id <> all (got)"),
+        "what is claimed is set to running by the last statement, whatever it was before",
+    ),
+    (
+        Guard("function.finish_and_claim", "order by t.id for no key update"),
+        "the order of locks prevents deadlocks, which are retried; the update that follows takes the same locks",
+    ),
+    (
+        Guard("function.finish_and_claim", "for update skip locked", "", nth=1),
+        "below the marks lies what is more urgent or came late; the race is the same as above them, where it is tested",
+    ),
+    (
+        Guard("function.admit_waiting", "t.state = 'pending' and"),
+        "the reason concurrency_key stands with the state pending only; the condition is for the partial index",
+    ),
+    (
+        Guard("function.take_slots", "for update of s"),
+        "the insert before has locked the rows already",
+    ),
+    (
+        Guard("task.postpone", "t.id = any ($2) and"),
+        "the join holds the same; it is for the plan",
+    ),
+    (
+        Guard("task.end_unsuccessfully", "t.id = any ($2) and"),
+        "the join holds the same; it is for the plan",
+    ),
+    (
+        Guard("task.hand_back", "t.id = any ($2) and"),
+        "the join holds the same; it is for the plan",
+    ),
+    (
+        Guard("task.lock_live", "order by t.id for update"),
+        "the delete that follows takes the same locks; the order prevents deadlocks",
+    ),
+    (
+        Guard("task.lock_done", "order by d.id for update"),
+        "the delete that follows takes the same locks; the order prevents deadlocks",
+    ),
+    (
+        Guard("task.hold", "for update"),
+        "the update that follows takes the lock and finds the state changed, because held is materialized before it",
+    ),
+    (
+        Guard("task.release", "and t.state = 'pending'"),
+        "the reason dependencies stands with the state pending only",
+    ),
+    (
+        Guard("worker.mark_lost", "and w.state in ('active', 'idle')", nth=0),
+        "the rows are locked by the inner select, which has looked at the state",
+    ),
+    (
+        Guard("worker.held_by_lost", "for update"),
+        "the statements that follow name worker and state again",
+    ),
+    (
+        Guard("worker.expired", "and t.state = 'running'"),
+        "an expiry stands with the state running only",
+    ),
+    (
+        Guard("upkeep.stage", "and t.state = 'scheduled'"),
+        "the rows are locked by the inner select, which has looked at the state",
+    ),
+    (
+        Guard("queue.forget_idle_keys", "and s.held = 0"),
+        "the rows are locked by the inner select, which has looked at the count",
+    ),
+    (
+        Guard("queue.forget_idle_keys", "for update skip locked"),
+        "the delete waits for the row and looks at its count again",
+    ),
+    (
+        Guard("queue.lock_worker", "for share"),
+        "slots of a worker that is marked lost meanwhile are given up by its rescue, which comes after the mark",
+    ),
+    (
+        Guard("outbox.claim", "and o.state = 'pending'"),
+        "the rows are locked by the inner select, which has looked at the state",
+    ),
+    (
+        Guard("machine.lease", "and m.until < weft.now()"),
+        "the row is locked by the inner select, which has looked at the time",
+    ),
+]

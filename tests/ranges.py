@@ -1,0 +1,36 @@
+"""Runs a selection of the tests with the lowest and the newest versions that pyproject.toml allows.
+
+``make ranges``. Each set of versions gets an environment of its own under ``.bench/ranges``.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+UV = str(Path(sys.executable).parent / "uv")
+SELECTION = ["tests/unit", "tests/engine/test_queue_basics.py", "tests/engine/test_arguments.py", "tests/migration"]
+
+
+def run(*command: str) -> None:
+    print("$", " ".join(command), flush=True)
+    subprocess.run(command, check=True, cwd=ROOT)
+
+
+def main() -> None:
+    for resolution in ("lowest-direct", "highest"):
+        folder = ROOT / ".bench" / "ranges" / resolution
+        python = str(folder / "bin" / "python")
+        run(UV, "venv", "--quiet", "--clear", "--python", sys.executable, str(folder))
+        run(UV, "pip", "install", "--quiet", "--python", python, "--resolution", resolution, "-e", ".")
+        # The tools of the tests are not what is tested here: they come at their newest.
+        run(UV, "pip", "install", "--quiet", "--python", python, "pytest", "pytest-asyncio", "pytest-timeout",
+            "pytest-xdist", "hypothesis", "psycopg[binary]")  # fmt: skip
+        run(UV, "pip", "list", "--python", python)
+        run(python, "-m", "pytest", "-q", "-n", "2", *SELECTION)
+
+
+if __name__ == "__main__":
+    main()
