@@ -88,8 +88,9 @@ class Ledger:
             else:
                 ledger.deaths[pid] = at
         for span in ledger.spans:
-            if span.ended is None:
-                span.cut = ledger.deaths.get(span.worker)
+            death = ledger.deaths.get(span.worker, 0)
+            if span.ended is None and death >= span.began:
+                span.cut = death
         return ledger
 
     def attempts_of(self, task_id: int) -> list[Span]:

@@ -134,6 +134,7 @@ async def _report(crew: Crew, conn: asyncpg.Connection[asyncpg.Record], nemesis:
         "attempts": len(ledger.spans),
         "rescued": await conn.fetchval("select count(*) from weft.attempt where outcome = 'lost'"),
         "fenced": len(refused),
+        "overlapping": len(ledger.overlapping()),
         **states,
     }
     print(f"campaign: {counts}")

@@ -36,7 +36,8 @@ def run_against(guard: Guard, tests: list[str], timeout: float = 600) -> tuple[b
         shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
         path, text = guard.removed_from(copy)
         path.write_text(text, encoding="utf-8")
-        environment = {**os.environ, "PYTHONPATH": folder, "PYTHONDONTWRITEBYTECODE": "1"}
+        own = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+        environment = {**own, "PYTHONPATH": folder, "PYTHONDONTWRITEBYTECODE": "1"}
         loaded = subprocess.run(
             [sys.executable, "-c", "import weft; print(weft.__file__)"],
             cwd=folder, env=environment, capture_output=True, text=True, check=True,

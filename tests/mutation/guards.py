@@ -131,6 +131,7 @@ GUARDS: list[Guard] = [
          ("w.n = 0 and", ""), ("and p.state <> 'completed'", ""),
          ("case when waiting_on = 0 then concurrency_key end", "concurrency_key")),
     *_of("task.lock_predecessors", "test_graph", ("for share", "")),
+    *_of("task.lock_ended_predecessors", "test_graph", ("for share", "")),
     *_of("task.purge", "test_operators", "and c.org_id = $1", ("c.state in ('failed', 'dead') and", ""),
          "and ($3::bigint is null or c.queue_id = $3)", "and ($4::bigint[] is null or c.id = any ($4))", "limit $5"),
     # --- graph ---
