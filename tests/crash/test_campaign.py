@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import random
 import shutil
+import signal
 import tempfile
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -20,6 +22,8 @@ from weft.db import embedded, migrate
 from weft.db.database import CONNECTION_ERRORS
 
 QUEUES = ("default", "other")
+# Another number gives another campaign.
+SEED = int(os.environ.get("CRASH_SEED", "0"))
 # A task is dead after some crashes; a campaign has more of them than any task would meet in its life.
 PATIENT = {"worker_crash_limit": 1000}
 
@@ -55,7 +59,8 @@ class Nemesis:
         victim = self.random.choice(self._workers)
         victim.pause()
         await asyncio.sleep(self.random.uniform(2.5, 4.0))
-        victim.resume()
+        if victim.is_alive:
+            victim.resume()
         self.counts["pauses"] += 1
 
     async def terminate_backends(self, conn: asyncpg.Connection[asyncpg.Record]) -> None:
@@ -67,7 +72,10 @@ class Nemesis:
 
     async def restart(self, settings: Settings) -> None:
         """End PostgreSQL without a checkpoint, sometimes for longer than a lease, and start it again."""
-        assert await embedded.stop(settings, mode="immediate")
+        if self.counts["restarts"] % 3 == 2:
+            os.kill((await embedded.ensure_running(settings)).pid, signal.SIGKILL)
+        else:
+            assert await embedded.stop(settings, mode="immediate")
         await asyncio.sleep(self.random.choice((0.0, 0.0, 3.0)))
         await embedded.ensure_running(settings)
         self.counts["restarts"] += 1
@@ -86,6 +94,7 @@ async def under_load(crew: Crew, seed: int, trouble: Callable[[Nemesis], Awaitab
     conn = await asyncpg.connect(crew.url)
     await conn.execute("insert into weft.queue (org_id, name, max_running_per_key) values (1, 'other', 2)")
     await conn.close()
+    seed += SEED
     nemesis = Nemesis(crew, await crew.workers(3, queues=QUEUES, **PATIENT), seed)
     submitters = [await crew.submitter(seed + n, queues=QUEUES) for n in range(2)]
     watching = asyncio.create_task(_watch(crew.url))
@@ -157,7 +166,7 @@ async def test_nothing_is_lost_when_workers_are_killed_under_load(crew: Crew, ca
 
 
 @pytest.mark.timeout(3600)
-async def test_nothing_is_lost_when_workers_are_paused_past_their_lease_and_sessions_are_ended(
+async def test_nothing_is_lost_when_workers_are_paused_past_their_lease_while_sessions_are_ended_and_others_killed(
     crew: Crew, conn: asyncpg.Connection[asyncpg.Record], campaign: str
 ) -> None:
     rounds = 3 if campaign == "short" else 60
@@ -168,6 +177,8 @@ async def test_nothing_is_lost_when_workers_are_paused_past_their_lease_and_sess
             while not pause.done():
                 await asyncio.sleep(nemesis.random.uniform(0.1, 0.4))
                 await nemesis.terminate_backends(conn)
+                if nemesis.random.random() < 0.1:
+                    await nemesis.kill()
 
     counts = await under_load(crew, 2, trouble)
     assert counts["pauses"] == rounds

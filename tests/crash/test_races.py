@@ -70,10 +70,53 @@ async def test_a_heartbeat_after_the_worker_was_given_up_does_not_land(url: str)
         await late.register()
         await late.lapse()
         await upkeep.mark_lost(rescuer.conn)
-        beat = workers.heartbeat(
+        pulse = await workers.heartbeat(
             late.conn, late.worker_id, lease=timedelta(seconds=60), busy=False, completed=0, failed=0
         )
-        assert await beat is None
+        assert pulse is None
+
+
+async def test_a_finish_that_waits_for_a_lock_does_not_hold_up_the_heartbeat(url: str) -> None:
+    """Else a worker would lose its lease because somebody else keeps a task locked."""
+    async with sessions(url, 4) as (worker, heart, blocker, watcher):
+        await worker.register()
+        claim = await claimed(worker)
+        async with blocker.conn.transaction():
+            await blocker.conn.execute("select 1 from weft.task for update")
+            done = [work.Completed(claim.id, claim.attempt, "null")]
+            call = await worker.blocked(
+                work.finish_and_claim(worker.conn, worker.worker_id, done, [Lane(DEFAULT)], 5), watcher
+            )
+            heart.worker_id = worker.worker_id
+            pulse = asyncio.create_task(beat(heart))
+            await until_done_or_waiting(pulse, heart, watcher)
+            is_held_up = not pulse.done()
+        await asyncio.gather(call, pulse)
+        assert not is_held_up
+
+
+async def test_a_heartbeat_does_not_wait_for_the_lead(url: str) -> None:
+    """Who leads matters to load only: a leader that stands still inside a transaction must not stop all hearts."""
+    async with sessions(url, 3) as (leader, worker, watcher):
+        await leader.register()
+        await worker.register()
+        assert (await beat(leader)).leader
+        async with leader.conn.transaction():
+            await leader.conn.execute("update weft.lease set until = weft.now() - interval '1 ms'")
+            call = asyncio.create_task(beat(worker))
+            await until_done_or_waiting(call, worker, watcher)
+            is_held_up = not call.done()
+        await call
+        assert not is_held_up
+
+
+async def beat(session: Session) -> workers.Pulse:
+    """Send a heartbeat of the session's worker, which is not lost."""
+    pulse = await workers.heartbeat(
+        session.conn, session.worker_id, lease=timedelta(seconds=60), busy=True, completed=0, failed=0
+    )
+    assert pulse is not None
+    return pulse
 
 
 async def test_a_worker_that_was_given_up_claims_nothing(url: str) -> None:

@@ -98,6 +98,20 @@ async def test_a_keys_limit_is_reached_and_never_exceeded_by_many_workers(
     await _drained(client)
 
 
+async def test_a_worker_never_runs_more_than_its_concurrency(
+    client: weft.Client, registry: Registry, gauge: Gauge
+) -> None:
+    gauge.gate.clear()
+    async with weft.Worker(client=client, registry=registry, concurrency=3) as worker:
+        await client.enqueue_many([weft.NewTask("measure", {"name": "x"}) for _ in range(40)])
+        await gauge.reaches(x=3)
+        assert (await client.queues())[0].tasks == {"running": 3, "ready": 37}
+        gauge.gate.set()
+        await _drained(client)
+        await worker.process.wait_until_idle()
+    assert (gauge.most["x"], gauge.total) == (3, 40)
+
+
 async def test_a_task_that_finds_its_key_full_waits_with_that_reason_in_its_order(
     client: weft.Client, registry: Registry
 ) -> None:

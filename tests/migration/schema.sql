@@ -131,18 +131,6 @@ declare
   results json[]; ended bigint[]; freed_queues bigint[]; freed_keys text[]; next_ids bigint[]; next_counts int[]; keyed bigint[]; admitted bigint[];
   at timestamptz := weft.now(); got bigint[] := '{}'; more bigint[]; room int; shares int[]; open_queues bigint[];
 begin
-  if wanted > 0 then
-    -- A worker that was given up for lost gets nothing: the lock makes that exact against whoever marks it.
-    perform 1 from weft.worker w where w.id = me and w.state in ('active', 'idle') for share;
-    wanted := case when found then wanted else 0 end;
-    -- A room of -1 is a worker that knows of no limit: it gets nothing from a queue that has one, until it leased slots.
-    select coalesce(array_agg(q.id), '{}') into open_queues
-    from unnest(queues, rooms) as u (queue_id, room) join weft.queue q on q.id = u.queue_id
-    where q.paused_at is null and (q.max_running is null or u.room >= 0);
-    for i in 1 .. cardinality(rooms) loop
-      rooms[i] := case when rooms[i] < 0 then wanted else rooms[i] end;
-    end loop;
-  end if;
   if cardinality(ids) > 0 then
     -- No join: with statistics of an empty table it was planned the wrong way round and cost the square of the batch.
     -- `ids` are sorted, so width_bucket finds a task's place among them; local arrays are read in constant time.
@@ -187,18 +175,6 @@ begin
     end if;
     if freed_keys is not null then
       admitted := weft.admit_waiting(freed_queues, freed_keys, 1);
-      if wanted > 0 and from_head and cardinality(queues) = 1 and cardinality(open_queues) = 1 then
-        -- Straight to running when it is their turn anyway: what is ready already comes first.
-        select coalesce(array_agg(c.id), '{}') into got from (
-          select t.id from weft.task t
-          where t.id = any (admitted) and t.queue_id = queues[1] and not exists (
-            select 1 from weft.task r where r.state = 'ready' and r.queue_id = queues[1]
-              and (r.rank, r.order_id, r.id) < (t.rank, t.order_id, t.id))
-          order by t.rank, t.order_id, t.id limit least(wanted, rooms[1])
-        ) c;
-        rooms[1] := rooms[1] - cardinality(got);
-      end if;
-      update weft.task t set state = 'ready', reason = null where t.id = any (admitted) and t.id <> all (got);
     end if;
 
     if coalesce(cardinality(ended), 0) < cardinality(ids) then
@@ -213,6 +189,33 @@ begin
     end if;
   end if;
 
+  if wanted > 0 then
+    -- A worker that was given up for lost gets nothing: the lock makes that exact against whoever marks it. It comes
+    -- only here, where nothing more has to be waited for: it would hold up the worker's own heartbeat.
+    perform 1 from weft.worker w where w.id = me and w.state in ('active', 'idle') for share;
+    wanted := case when found then wanted else 0 end;
+    -- A room of -1 is a worker that knows of no limit: it gets nothing from a queue that has one, until it leased slots.
+    select coalesce(array_agg(q.id), '{}') into open_queues
+    from unnest(queues, rooms) as u (queue_id, room) join weft.queue q on q.id = u.queue_id
+    where q.paused_at is null and (q.max_running is null or u.room >= 0);
+    for i in 1 .. cardinality(rooms) loop
+      rooms[i] := case when rooms[i] < 0 then wanted else rooms[i] end;
+    end loop;
+  end if;
+  if cardinality(admitted) > 0 then
+    if wanted > 0 and from_head and cardinality(queues) = 1 and cardinality(open_queues) = 1 then
+      -- Straight to running when it is their turn anyway: what is ready already comes first.
+      select coalesce(array_agg(c.id), '{}') into got from (
+        select t.id from weft.task t
+        where t.id = any (admitted) and t.queue_id = queues[1] and not exists (
+          select 1 from weft.task r where r.state = 'ready' and r.queue_id = queues[1]
+            and (r.rank, r.order_id, r.id) < (t.rank, t.order_id, t.id))
+        order by t.rank, t.order_id, t.id limit least(wanted, rooms[1])
+      ) c;
+      rooms[1] := rooms[1] - cardinality(got);
+    end if;
+    update weft.task t set state = 'ready', reason = null where t.id = any (admitted) and t.id <> all (got);
+  end if;
   if wanted > 0 then
     shares := rooms;
     if cardinality(open_queues) > 1 then
@@ -302,11 +305,16 @@ begin
   if not found then
     return;
   end if;
-  insert into weft.lease as l (name, holder, until) values ('maintenance', me, at + leader_lease)
-  on conflict (name) do update set holder = me, until = at + leader_lease,
-    token = l.token + case when l.holder = me then 0 else 1 end
-  where l.holder = me or l.until < at
-  returning l.token into token;
+  -- Leadership affects load only, so nobody waits for it: a row that is locked stays with whom it was.
+  perform 1 from weft.lease l where l.name = 'maintenance' for update skip locked;
+  if found then
+    update weft.lease l set holder = me, until = at + leader_lease,
+      token = l.token + case when l.holder = me then 0 else 1 end
+    where l.name = 'maintenance' and (l.holder = me or l.until < at);
+  elsif not exists (select 1 from weft.lease l where l.name = 'maintenance') then
+    insert into weft.lease (name, holder, until) values ('maintenance', me, at + leader_lease) on conflict do nothing;
+  end if;
+  select l.token into token from weft.lease l where l.name = 'maintenance' and l.holder = me and l.until > at;
   leader := token is not null;
   select count(*) into held from weft.task t where t.worker_id = me;
   limited := exists (select 1 from weft.queue q where q.id = any (my_queues) and q.max_running is not null);

@@ -134,7 +134,7 @@ def _others(held: list[int], dead: list[int]) -> list[Guard]:
         Guard("states", TASK.states_of, (1, held + dead), 2000),
         Guard("dead letters", TASK.list_unsuccessful, (1, NEWEST, "dead", None, None, 51), 300, {}, 51),
         Guard("dead letters, far back", TASK.list_unsuccessful, (1, dead[-1], "dead", None, None, 51), 300),
-        Guard("skipped", TASK.list_unsuccessful, (1, NEWEST, "skipped", None, None, 51), 60, {}, 0),
+        Guard("skipped", TASK.list_unsuccessful, (1, NEWEST, "skipped", None, None, 51), 150, {}, 0),
         Guard("purge", TASK.purge, (1, timedelta(0), None, None, 1000), 20_000, {}, 1000),
         Guard("purge of ids", TASK.purge, (1, timedelta(0), None, dead[:10], 1000), 400, {}, 10),
         Guard("prune keys", UPKEEP.prune_keys, (timedelta(0), 0), 30_000, {"idempotency_key_task": 3000}),
@@ -152,7 +152,7 @@ def _others(held: list[int], dead: list[int]) -> list[Guard]:
 
 def _lists() -> list[Guard]:
     """Pages of lists. Filters that hardly anything passes read on and on, but each row at most once, and sort nothing."""
-    live, done = TASK.list_live, TASK.list_done
+    live, done, done_of_queue = TASK.list_live, TASK.list_done, TASK.list_done_of_queue
     return [
         Guard("live", live, (1, NEWEST, None, None, None, 51), 60, {"task_pkey": 60}, 51),
         Guard("live of a queue", live, (1, NEWEST, 1, None, None, 51), 60, {"task_pkey": 100}, 51),
@@ -162,12 +162,12 @@ def _lists() -> list[Guard]:
         Guard("live and waiting", live, (1, NEWEST, None, None, ["waiting"], 51), ONE_PASS, {}, 0),
         Guard("live of a rare queue", live, (1, NEWEST, 2, None, None, 51), ONE_PASS, {}, 51),
         Guard("live of an unknown handler", live, (1, NEWEST, None, "nobody", None, 51), ONE_PASS, {}, 0),
-        Guard("ended", done, (1, NEWEST, None, None, None, 51), 100, {}, 51),
-        Guard("ended and completed", done, (1, NEWEST, None, None, ["completed"], 51), 100, {}, 51),
-        Guard("ended of a queue", done, (1, NEWEST, 1, None, None, 51), 200, {}, 51),
-        Guard("ended of a rare queue", done, (1, NEWEST, 2, None, None, 51), 300, {}, 51),
-        Guard("ended of a handler", done, (1, NEWEST, None, "often", None, 51), 100, {}, 51),
-        Guard("ended of an unknown handler", done, (1, NEWEST, None, "nobody", None, 51), ONE_PASS, {}, 0),
+        Guard("ended", done, (1, NEWEST, None, None, 51), 150, {}, 51),
+        Guard("ended and completed", done, (1, NEWEST, None, ["completed"], 51), 150, {}, 51),
+        Guard("ended of a handler", done, (1, NEWEST, "often", None, 51), 150, {}, 51),
+        Guard("ended of an unknown handler", done, (1, NEWEST, "nobody", None, 51), ONE_PASS, {}, 0),
+        Guard("ended of a queue", done_of_queue, (1, NEWEST, 1, None, None, 51), 300, {}, 51),
+        Guard("ended of a rare queue", done_of_queue, (1, NEWEST, 2, None, None, 51), 300, {}, 51),
     ]
 
 

@@ -302,6 +302,22 @@ async def _finish_and_claim(store: Store, worker: int, claim: work.Claim, wanted
     return sorted(claim.id for claim in claims), lost
 
 
+async def test_a_finish_that_claims_what_it_admits_claims_no_more_than_was_asked_for(store: Store) -> None:
+    worker = await store.worker()
+    await store.limit(1, per_key=True)
+    _, second = [await store.enqueue(concurrency_key="k", priority=1) for _ in range(2)]
+    claim = await store.claim_one(worker)
+    later = [await store.enqueue() for _ in range(3)]
+    done = [work.Completed(claim.id, claim.attempt, "null")]
+    for mark in (work.HEAD, (0, later[1], later[1])):
+        transaction = store.conn.transaction()
+        await transaction.start()
+        lane = work.Lane(DEFAULT_QUEUE, room=5, mark=mark)
+        claims, _ = await work.finish_and_claim(store.conn, worker, done, [lane], 1)
+        assert [claim.id for claim in claims] == [second]
+        await transaction.rollback()
+
+
 async def test_an_admitted_task_of_another_queue_is_not_claimed(store: Store) -> None:
     """The worker finishes what it took from one queue while it asks for work of another only."""
     other_queue = await store.create_queue("other")
