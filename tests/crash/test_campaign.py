@@ -13,7 +13,6 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import asyncpg
-import pytest
 
 from crash.checker import breaches, check_outcomes
 from crash.harness import Crew, Process, crew_at, until, until_settled
@@ -24,6 +23,8 @@ from weft.db.database import CONNECTION_ERRORS
 QUEUES = ("default", "other")
 # Another number gives another campaign.
 SEED = int(os.environ.get("CRASH_SEED", "0"))
+# What hangs fails where it hangs.
+LIMITS = {"short": 105.0, "long": None}
 # A task is dead after some crashes; a campaign has more of them than any task would meet in its life.
 PATIENT = {"worker_crash_limit": 1000}
 
@@ -38,25 +39,32 @@ class Nemesis:
         self.random = random.Random(seed)
         self.counts = {"kills": 0, "pauses": 0, "terminated": 0, "restarts": 0}
 
-    async def kill(self) -> None:
-        """SIGKILL one, and start another without waiting for it."""
-
+    async def _victim(self) -> Process:
         async def has_workers() -> bool:
             return bool(self._workers)
 
-        await until(has_workers, "a worker to kill")
-        victim = self._workers.pop(self.random.randrange(len(self._workers)))
+        await until(has_workers, "there is a worker")
+        return self.random.choice(self._workers)
+
+    async def kill(self) -> None:
+        """SIGKILL one, and start another without waiting for it."""
+        victim = await self._victim()
+        self._workers.remove(victim)
         assert victim.is_alive, self._crew.log()[-3000:]
         await victim.kill()
         self.counts["kills"] += 1
         self._replacing.append(asyncio.create_task(self._replace()))
 
     async def _replace(self) -> None:
-        self._workers.append(await self._crew.worker(queues=QUEUES, **PATIENT))
+        # One whose first session is ended does not start, and is started again, as any supervisor would.
+        for tries in range(10):
+            with contextlib.suppress(AssertionError) if tries < 9 else contextlib.nullcontext():
+                self._workers.append(await self._crew.worker(queues=QUEUES, **PATIENT))
+                return
 
     async def pause(self) -> None:
         """Stop one for longer than its lease, then let it go on."""
-        victim = self.random.choice(self._workers)
+        victim = await self._victim()
         victim.pause()
         await asyncio.sleep(self.random.uniform(2.5, 4.0))
         if victim.is_alive:
@@ -151,7 +159,6 @@ async def _report(crew: Crew, conn: asyncpg.Connection[asyncpg.Record], nemesis:
     return counts
 
 
-@pytest.mark.timeout(3600)
 async def test_nothing_is_lost_when_workers_are_killed_under_load(crew: Crew, campaign: str) -> None:
     kills = 25 if campaign == "short" else 220
 
@@ -160,12 +167,12 @@ async def test_nothing_is_lost_when_workers_are_killed_under_load(crew: Crew, ca
             await asyncio.sleep(nemesis.random.uniform(0.3, 1.0))
             await nemesis.kill()
 
-    counts = await under_load(crew, 1, trouble)
+    async with asyncio.timeout(LIMITS[campaign]):
+        counts = await under_load(crew, 1, trouble)
     assert counts["kills"] == kills
     assert counts["rescued"] > 0
 
 
-@pytest.mark.timeout(3600)
 async def test_nothing_is_lost_when_workers_are_paused_past_their_lease_while_sessions_are_ended_and_others_killed(
     crew: Crew, conn: asyncpg.Connection[asyncpg.Record], campaign: str
 ) -> None:
@@ -179,13 +186,14 @@ async def test_nothing_is_lost_when_workers_are_paused_past_their_lease_while_se
                 await nemesis.terminate_backends(conn)
                 if nemesis.random.random() < 0.1:
                     await nemesis.kill()
+            await pause
 
-    counts = await under_load(crew, 2, trouble)
+    async with asyncio.timeout(LIMITS[campaign]):
+        counts = await under_load(crew, 2, trouble)
     assert counts["pauses"] == rounds
     assert counts["terminated"] > rounds
 
 
-@pytest.mark.timeout(3600)
 async def test_nothing_is_lost_when_postgres_is_killed_under_load(tmp_path: Path, campaign: str) -> None:
     restarts = 3 if campaign == "short" else 40
     home = Path(tempfile.mkdtemp(prefix="weft-crash-", dir="/tmp"))
@@ -200,7 +208,7 @@ async def test_nothing_is_lost_when_postgres_is_killed_under_load(tmp_path: Path
     try:
         server = await embedded.ensure_running(settings)
         await migrate.upgrade(server.url)
-        async with crew_at(server.url, tmp_path / "crew") as crew:
+        async with asyncio.timeout(LIMITS[campaign]), crew_at(server.url, tmp_path / "crew") as crew:
             counts = await under_load(crew, 3, trouble)
         assert counts["restarts"] == restarts
     finally:
