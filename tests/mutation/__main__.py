@@ -29,11 +29,11 @@ def files_of(tests: str) -> list[str]:
     return [str(next((ROOT / "tests").rglob(f"{name}.py"))) for name in tests.split()]
 
 
-def run_against(guard: Guard, tests: list[str], timeout: float = 600) -> tuple[bool, str]:
+def run_against(guard: Guard, tests: list[str], package: Path = PACKAGE, timeout: float = 600) -> tuple[bool, str]:
     """Run tests against a copy of the package without the guard; return whether one failed, and the last lines."""
     with tempfile.TemporaryDirectory(prefix="weft-mutant-") as folder:
         copy = Path(folder) / "weft"
-        shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(package, copy, ignore=shutil.ignore_patterns("__pycache__"))
         path, text = guard.removed_from(copy)
         path.write_text(text, encoding="utf-8")
         own = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
@@ -57,15 +57,15 @@ def run_against(guard: Guard, tests: list[str], timeout: float = 600) -> tuple[b
     return ran.returncode == 1, lines[0]
 
 
-def try_guard(guard: Guard) -> tuple[Guard, bool, str, float]:
+def try_guard(guard: Guard, package: Path) -> tuple[Guard, bool, str, float]:
     """Try the tests named with a guard, then all of the store."""
     began = time.monotonic()
-    killed, line = run_against(guard, files_of(guard.tests))
+    killed, line = run_against(guard, files_of(guard.tests), package)
     if not killed:
         everything = [
             path for path in map(str, sorted((ROOT / "tests" / "store").glob("test_*.py"))) if "embedded" not in path
         ]
-        killed, line = run_against(guard, everything)
+        killed, line = run_against(guard, everything, package)
     return guard, killed, line, time.monotonic() - began
 
 
@@ -84,8 +84,10 @@ def main() -> int:
         print("\n".join(guard.name for guard in guards))
         return 0
     survivors = []
-    with ThreadPoolExecutor(options.jobs) as pool:
-        for guard, killed, line, seconds in pool.map(try_guard, guards):
+    # What is tried is the package as it is now, whatever happens to it meanwhile.
+    with tempfile.TemporaryDirectory(prefix="weft-original-") as folder, ThreadPoolExecutor(options.jobs) as pool:
+        original = Path(shutil.copytree(PACKAGE, Path(folder) / "weft"))
+        for guard, killed, line, seconds in pool.map(lambda guard: try_guard(guard, original), guards):
             print(f"{'killed' if killed else 'SURVIVED':9} {seconds:5.1f} s  {guard.name}", flush=True)
             print(f"{'':19}{line[:150] if killed else ''}", flush=True)
             if not killed:

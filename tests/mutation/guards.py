@@ -114,8 +114,9 @@ GUARDS: list[Guard] = [
     *_of(
         "function.heartbeat", "test_rescue test_lead",
         "and w.state in ('active', 'idle')",
-        ("where l.holder = me or l.until < at", ""), ("l.holder = me or l.until < at", "l.until < at"),
-        ("l.holder = me or l.until < at", "l.holder = me"),
+        ("and (l.holder = me or l.until < at)", ""), ("l.holder = me or l.until < at", "l.until < at"),
+        ("l.holder = me or l.until < at", "l.holder = me"), ("for update skip locked", ""),
+        ("and l.holder = me and l.until > at", "and l.until > at"), ("and l.until > at", ""),
         ("case when l.holder = me then 0 else 1 end", "0"), ("case when l.holder = me then 0 else 1 end", "1"),
     ),
     # --- outcomes ---

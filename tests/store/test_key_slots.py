@@ -167,6 +167,20 @@ async def test_keys_of_different_queues_are_different_keys(store: Store) -> None
     assert await _states(store, ids) == ["ready", "ready", "ready", "pending"]
 
 
+async def test_a_slot_of_one_queue_is_not_given_to_another(store: Store) -> None:
+    await store.create_queue("b")
+    for name in ("default", "b"):
+        await store.run(queues.limit, 1, name, 1, per_key=True)
+    ours, theirs = [
+        [await store.enqueue(concurrency_key="k", queue=queue) for _ in range(3)] for queue in ("default", "b")
+    ]
+    await store.cancel(ours[0])
+    assert await _states(store, ours[1:] + theirs) == ["ready", "pending", "ready", "pending", "pending"]
+    await store.cancel(theirs[0])
+    assert await _states(store, ours[1:] + theirs[1:]) == ["ready", "pending", "ready", "pending"]
+    assert await _counts_are_right(store)
+
+
 async def test_two_who_ask_for_the_last_slot_at_once_do_not_both_get_it(store: Store, other: Store) -> None:
     await store.limit(1, per_key=True)
     await other.enqueue(concurrency_key="warm")

@@ -72,6 +72,20 @@ async def test_of_two_who_reach_for_a_lapsed_lead_one_gets_it_and_none_waits(sto
     assert (first.leader, second.leader) == (True, False)
 
 
+async def test_a_leader_whose_lead_is_being_taken_over_knows_that_it_has_lapsed(store: Store, other: Store) -> None:
+    old, next = await store.worker(lease=timedelta(hours=1)), await store.worker(lease=timedelta(hours=1))
+    await _leads(store, old)
+    await store.advance(minutes=5)
+    transaction = store.conn.transaction()
+    await transaction.start()
+    pulse = await workers.heartbeat(store.conn, next, lease=LEASE, busy=True, completed=0, failed=0)
+    assert pulse is not None
+    assert pulse.leader
+    assert await _leads(other, old) == (False, None)
+    await transaction.commit()
+    assert await _leads(other, old) == (False, None)
+
+
 async def test_a_worker_that_is_gone_does_not_lead(store: Store) -> None:
     a, b = await store.worker(), await store.worker()
     await store.conn.execute("update weft.worker set state = 'lost' where id = $1", a)
