@@ -34,7 +34,8 @@ class Guard:
     @property
     def name(self) -> str:
         shown = " ".join(self.text.split())
-        return f"{self.statement}: {shown}" + (f" (place {self.nth + 1})" if self.nth else "")
+        place = f" (place {self.nth + 1})" if self.nth else ""
+        return f"{self.statement}: {shown}{place}" + (f" → {self.instead}" if self.instead else "")
 
     def removed_from(self, package: Path) -> tuple[Path, str]:
         """Return the file and its text without the guard; raises `LookupError` when the guard is not there."""

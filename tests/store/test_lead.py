@@ -17,13 +17,13 @@ async def _leads(store: Store, worker: int) -> tuple[bool, int | None]:
 
 
 async def test_the_first_leads_and_keeps_the_lead_while_it_beats(store: Store) -> None:
-    a, b = await store.worker(), await store.worker()
+    a, b = await store.worker(), await store.worker(lease=timedelta(hours=1))
     assert await _leads(store, a) == (True, 1)
     assert await _leads(store, b) == (False, None)
     for _ in range(3):
         await store.advance(seconds=20)
-        assert await _leads(store, a) == (True, 1)
         assert await _leads(store, b) == (False, None)
+        assert await _leads(store, a) == (True, 1)
 
 
 async def test_another_leads_when_the_lease_has_lapsed_with_a_higher_number(store: Store) -> None:
