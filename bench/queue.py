@@ -293,7 +293,7 @@ async def measure_limits(server: str, tasks: int, repeat: int) -> list[Figure]:
                 await client.enqueue_many(
                     [
                         weft.NewTask(
-                            "bench:noop", SMALL, queue=name, concurrency_key=f"k{n % 20}" if name == "keyed" else None
+                            "bench:noop", SMALL, queue=name, concurrency_key=f"k{n % 100}" if name == "keyed" else None
                         )
                         for n in range(tasks)
                     ]

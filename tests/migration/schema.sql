@@ -36,35 +36,41 @@ CREATE FUNCTION weft.admit_waiting(queues bigint[], keys text[], freed integer) 
     SET enable_hashjoin TO 'off'
     SET enable_mergejoin TO 'off'
     SET enable_bitmapscan TO 'off'
+    SET enable_material TO 'off'
     SET jit TO 'off'
     AS $$
 declare
-  slot record; chosen bigint[]; admitted bigint[] := '{}';
+  slot_queues bigint[]; slot_keys text[]; returned int[]; rooms int[]; places int[]; admitted bigint[];
 begin
-  for slot in
+  select array_agg(l.queue_id), array_agg(l.key), array_agg(l.n), array_agg(case when l.most is not null then greatest(0, l.most - l.held + l.n) end)
+  into slot_queues, slot_keys, returned, rooms
+  from (
     select s.queue_id, s.key, s.held, coalesce(s.max_running, q.max_running_per_key) as most, r.n
-    from (select queue_id, key, count(*)::int * freed as n from unnest(queues, keys) as u (queue_id, key)
-          where key is not null group by 1, 2) r
+    from (select u.queue_id, u.key, count(*)::int * freed as n from unnest(queues, keys) as u (queue_id, key)
+          where u.key is not null group by 1, 2 order by 1, 2) r
     join weft.key_slot s on s.queue_id = r.queue_id and s.key = r.key
     join weft.queue q on q.id = s.queue_id
     order by s.queue_id, s.key
     for update of s
-  loop
-    select array_agg(w.id) into chosen from (
-      select t.id from weft.task t
-      where t.state = 'pending' and t.reason = 'concurrency_key'
-        and t.queue_id = slot.queue_id and t.concurrency_key = slot.key
-      order by t.rank, t.order_id, t.id
-      limit case when slot.most is null then null else greatest(0, slot.most - slot.held + slot.n) end
-      for update
-    ) w;
-    if slot.n <> coalesce(cardinality(chosen), 0) then
-      update weft.key_slot set held = held - slot.n + coalesce(cardinality(chosen), 0)
-      where queue_id = slot.queue_id and key = slot.key;
-    end if;
-    admitted := admitted || coalesce(chosen, '{}');
-  end loop;
-  return admitted;
+  ) l;
+  -- A second statement: it sees what was parked while the first waited. A room of null is a key without a limit.
+  select array_agg(w.id), array_agg(u.place) into admitted, places
+  from unnest(slot_queues, slot_keys, rooms) with ordinality as u (queue_id, key, room, place)
+  cross join lateral (
+    select t.id from weft.task t
+    where t.state = 'pending' and t.reason = 'concurrency_key'
+      and t.queue_id = u.queue_id and t.concurrency_key = u.key
+    order by t.rank, t.order_id, t.id limit u.room
+    for update
+  ) w;
+  update weft.key_slot s set held = s.held + c.change
+  from (
+    select u.queue_id, u.key, coalesce(p.n, 0) - u.returned as change
+    from unnest(slot_queues, slot_keys, returned) with ordinality as u (queue_id, key, returned, place)
+    left join (select place, count(*)::int as n from unnest(places) as x (place) group by 1) p on p.place = u.place
+  ) c
+  where s.queue_id = c.queue_id and s.key = c.key and c.change <> 0;
+  return coalesce(admitted, '{}');
 end $$;
 
 CREATE FUNCTION weft.complete(worker_id bigint, task_id bigint, attempt integer, output json) RETURNS boolean
@@ -76,20 +82,11 @@ CREATE FUNCTION weft.complete(worker_id bigint, task_id bigint, attempt integer,
 $_$;
 
 CREATE FUNCTION weft.enqueue(handler text, params json DEFAULT '{}'::json, queue text DEFAULT 'default'::text, priority integer DEFAULT 0, idempotency_key text DEFAULT NULL::text, run_at timestamp with time zone DEFAULT NULL::timestamp with time zone, delay interval DEFAULT NULL::interval, max_attempts integer DEFAULT 3, retry json DEFAULT NULL::json, timeout interval DEFAULT NULL::interval, heartbeat_timeout interval DEFAULT NULL::interval, concurrency_key text DEFAULT NULL::text, org text DEFAULT 'default'::text, actor text DEFAULT SESSION_USER) RETURNS TABLE(id bigint, created boolean)
-    LANGUAGE plpgsql
+    LANGUAGE sql
     AS $$
-#variable_conflict use_variable
-begin
-  select e.id, e.created into id, created from weft.put_task(handler, params, queue, priority, idempotency_key, run_at,
-    delay, max_attempts, retry, timeout, heartbeat_timeout, concurrency_key, org, actor) e;
-  if created and coalesce(run_at, weft.now() + delay) > weft.now() then
-    perform weft.hint_stager();
-  elsif created then
-    perform weft.hint(array(select q.id from weft.queue q join weft.org o on o.id = q.org_id
-                            where o.slug = enqueue.org and q.name = enqueue.queue));
-  end if;
-  return next;
-end $$;
+  select * from weft.put_task(handler, params, queue, priority, idempotency_key, run_at, delay, max_attempts, retry,
+    timeout, heartbeat_timeout, concurrency_key, org, actor, true)
+$$;
 
 COMMENT ON FUNCTION weft.enqueue(handler text, params json, queue text, priority integer, idempotency_key text, run_at timestamp with time zone, delay interval, max_attempts integer, retry json, timeout interval, heartbeat_timeout interval, concurrency_key text, org text, actor text) IS 'Puts a task into a queue, inside the caller''s transaction. Returns its id, and whether it was created: a known idempotency key creates nothing and returns the existing task''s id.';
 
@@ -131,7 +128,11 @@ declare
   results json[]; ended bigint[]; freed_queues bigint[]; freed_keys text[]; next_ids bigint[]; next_counts int[]; keyed bigint[]; admitted bigint[];
   at timestamptz := weft.now(); got bigint[] := '{}'; more bigint[]; room int; shares int[]; open_queues bigint[];
 begin
-  if cardinality(ids) > 0 then
+  if cardinality(ids) = 0 then
+    -- A claim alone is not flushed before its handler starts: should the server crash in that moment, the task is ready
+    -- again and its attempt is refused, as after any lost lease. An outcome is always flushed, and the claim with it.
+    perform set_config('synchronous_commit', 'off', true);
+  else
     -- No join: with statistics of an empty table it was planned the wrong way round and cost the square of the batch.
     -- `ids` are sorted, so width_bucket finds a task's place among them; local arrays are read in constant time.
     -- `worker_id + 0`: a partial index must never look cheaper here than the primary key.
@@ -203,18 +204,28 @@ begin
     end loop;
   end if;
   if cardinality(admitted) > 0 then
-    if wanted > 0 and from_head and cardinality(queues) = 1 and cardinality(open_queues) = 1 then
-      -- Straight to running when it is their turn anyway: what is ready already comes first.
-      select coalesce(array_agg(c.id), '{}') into got from (
-        select t.id from weft.task t
-        where t.id = any (admitted) and t.queue_id = queues[1] and not exists (
-          select 1 from weft.task r where r.state = 'ready' and r.queue_id = queues[1]
-            and (r.rank, r.order_id, r.id) < (t.rank, t.order_id, t.id))
-        order by t.rank, t.order_id, t.id limit least(wanted, rooms[1])
-      ) c;
+    -- Straight to running when it is their turn: what is ready already may come first.
+    if wanted > 0 and from_head and cardinality(queues) = 1 and open_queues = queues and queues[1] = all (freed_queues) then
+      room := least(wanted, rooms[1]);
+      if cardinality(admitted) <= room and not exists (
+        select 1 from weft.task t where t.state = 'ready' and t.queue_id = queues[1]) then
+        got := admitted;
+        admitted := '{}';
+      else
+        select coalesce(array_agg(b.id) filter (where b.place <= room), '{}'), array_agg(b.id) filter (where b.place > room)
+        into got, admitted
+        from (
+          select c.id, c.is_admitted, row_number() over (order by c.rank, c.order_id, c.id) as place from (
+            (select t.rank, t.order_id, t.id, true as is_admitted from weft.task t where t.id = any (admitted))
+            union all
+            (select t.rank, t.order_id, t.id, false from weft.task t where t.state = 'ready' and t.queue_id = queues[1]
+             order by t.rank, t.order_id, t.id limit room)
+          ) c
+        ) b where b.is_admitted;
+      end if;
       rooms[1] := rooms[1] - cardinality(got);
     end if;
-    update weft.task t set state = 'ready', reason = null where t.id = any (admitted) and t.id <> all (got);
+    update weft.task t set state = 'ready', reason = null where t.id = any (admitted);
   end if;
   if wanted > 0 then
     shares := rooms;
@@ -263,6 +274,7 @@ begin
       ) c;
       got := got || coalesce(more, '{}');
     end loop;
+    at := weft.now();
     return query
       update weft.task t set state = 'running', attempt = t.attempt + 1, worker_id = me, claimed_at = at, reason = null,
         expires_at = at + t.heartbeat_timeout
@@ -334,15 +346,25 @@ end $$;
 CREATE FUNCTION weft.hint(queues bigint[], except_worker bigint DEFAULT 0) RETURNS integer
     LANGUAGE sql
     AS $$
-  select count(pg_notify('weft_worker_' || pick.id, 'work'))::int
-  from (
-    select distinct on (u.queue_id) w.id
-    from unnest(queues) as u (queue_id)
-    join weft.worker w on u.queue_id = any (w.queues)
-    where w.state in ('active', 'idle') and w.until > weft.now() and not w.saturated and w.id <> except_worker
-    order by u.queue_id, random()
-  ) pick
+  select coalesce(sum(weft.hint_one(u.queue_id, except_worker)), 0)::int
+  from (select distinct unnest(queues) as queue_id) u
 $$;
+
+CREATE FUNCTION weft.hint_one(queue bigint, except_worker bigint DEFAULT 0) RETURNS integer
+    LANGUAGE plpgsql
+    AS $$
+declare chosen bigint;
+begin
+  select w.id into chosen from weft.worker w
+  where queue = any (w.queues) and w.state in ('active', 'idle') and w.until > weft.now() and not w.saturated
+    and w.id <> except_worker
+  order by random() limit 1;
+  if chosen is null then
+    return 0;
+  end if;
+  perform pg_notify('weft_worker_' || chosen, 'work');
+  return 1;
+end $$;
 
 CREATE FUNCTION weft.hint_stager() RETURNS void
     LANGUAGE sql
@@ -350,12 +372,25 @@ CREATE FUNCTION weft.hint_stager() RETURNS void
   select pg_notify('weft_worker_' || l.holder, 'due') from weft.lease l where l.name = 'maintenance' and l.until > weft.now()
 $$;
 
+CREATE SEQUENCE weft.id_sequence
+    START WITH 0
+    INCREMENT BY 1
+    MINVALUE 0
+    MAXVALUE 3
+    CACHE 1
+    CYCLE;
+
+CREATE FUNCTION weft.id_at(moment timestamp with time zone) RETURNS bigint
+    LANGUAGE sql PARALLEL RESTRICTED
+    RETURN ((((floor((EXTRACT(epoch FROM moment) * (1000)::numeric)))::bigint - '1704067200000'::bigint) << 22) | (((((EXTRACT(epoch FROM moment) * (1000000)::numeric))::bigint % (1000)::bigint) * 4) + nextval('weft.id_sequence'::regclass)));
+
 CREATE FUNCTION weft.next_id() RETURNS bigint
-    LANGUAGE sql
+    LANGUAGE plpgsql
     AS $$
-  select (m.us / 1000) << 22 | ((m.us % 1000) * 4 + nextval('weft.id_sequence'))
-  from (select (extract(epoch from weft.now()) * 1000000)::bigint - 1704067200000000 as us) m
-$$;
+declare at timestamptz := weft.now();
+begin
+  return weft.id_at(at);
+end $$;
 
 CREATE FUNCTION weft.now() RETURNS timestamp with time zone
     LANGUAGE sql PARALLEL SAFE
@@ -391,7 +426,7 @@ begin
     cross join lateral (select t.id, t.params from weft.task_params t where t.id = u.id) p;
 end $$;
 
-CREATE FUNCTION weft.put_task(handler text, params json, queue text, priority integer, idempotency_key text, run_at timestamp with time zone, delay interval, max_attempts integer, retry json, timeout interval, heartbeat_timeout interval, concurrency_key text, org text, actor text) RETURNS TABLE(id bigint, created boolean)
+CREATE FUNCTION weft.put_task(handler text, params json, queue text, priority integer, idempotency_key text, run_at timestamp with time zone, delay interval, max_attempts integer, retry json, timeout interval, heartbeat_timeout interval, concurrency_key text, org text, actor text, tell boolean) RETURNS TABLE(id bigint, created boolean)
     LANGUAGE plpgsql
     AS $_$
 #variable_conflict use_variable
@@ -434,7 +469,7 @@ begin
       hint = 'Make it with `weft queues create`, or start a worker for it.';
   end if;
 
-  new_id := weft.next_id();
+  new_id := weft.id_at(at);
   if idempotency_key is not null then
     -- Whoever inserts the key makes the task; a concurrent caller waits here until that is decided. The update changes
     -- nothing but locks the key, so that it cannot expire between a look and the answer.
@@ -475,6 +510,11 @@ begin
   end if;
   if start = 'pending' then
     perform weft.take_slots(array[new_id]);
+  end if;
+  if tell and start = 'scheduled' then
+    perform weft.hint_stager();
+  elsif tell then
+    perform weft.hint_one(lane.id);
   end if;
   id := new_id;
   created := true;
@@ -563,14 +603,6 @@ CREATE TABLE weft.handler (
     name text NOT NULL,
     known_at timestamp with time zone DEFAULT weft.now() NOT NULL
 );
-
-CREATE SEQUENCE weft.id_sequence
-    START WITH 0
-    INCREMENT BY 1
-    MINVALUE 0
-    MAXVALUE 3
-    CACHE 1
-    CYCLE;
 
 CREATE TABLE weft.idempotency_key (
     org_id bigint NOT NULL,

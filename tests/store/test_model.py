@@ -24,7 +24,7 @@ from store_scene import RESET, Store
 
 from weft.core.errors import StateConflict
 from weft.queue import graph, queues, upkeep, work, workers
-from weft.queue.enqueue import Draft, enqueue_many
+from weft.queue.enqueue import Draft, Form, enqueue_many
 from weft.queue.work import Claim, Completed, Lane
 
 T = TypeVar("T")
@@ -195,7 +195,8 @@ class Queue(RuleBasedStateMachine):
     def enqueue_many(self, queue: int, keys: list[str | None], priority: int) -> None:
         lane = self._queue(queue)
         ids = [row[0] for row in self.do(self.conn.fetch("select weft.next_id() from unnest($1::text[])", keys))]
-        drafts = [Draft("h", "{}", lane.name, priority, None, None, None, 3, RETRY, None, None, key) for key in keys]
+        form = Form("h", lane.name, priority, None, None, 3, RETRY, None, None)
+        drafts = [Draft(form, "{}", concurrency_key=key) for key in keys]
         names = {info.name: info.id for info in self.model.queues.values()}
         self.verb(enqueue_many, drafts, ids, 1, names, None)
         self.model.enqueue(

@@ -31,7 +31,7 @@ def encode(value: Json, field: str) -> str:
         _explain(value, field)
         raise InvalidInput(field, "is not JSON") from None
     # orjson writes NaN as null and NUL as an escape, so what it let through is looked at only when it could hide one.
-    if "null" in text or "\\u0000" in text or text.count("[") + text.count("{") > MAX_DEPTH:
+    if "null" in text or "\\u0000" in text or (len(text) > MAX_DEPTH and text.count("[") + text.count("{") > MAX_DEPTH):
         _explain(value, field)
     if text.startswith(BLOB_MARK):
         raise InvalidInput(field, "the key '$blob' is reserved for values in the blob storage")

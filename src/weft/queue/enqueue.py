@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -19,35 +19,42 @@ if TYPE_CHECKING:
 
 SQL = Statements("weft.queue", "sql/task.sql")
 INLINE_PARAMS = 256
-CHUNK = 10_000
 _COLUMNS = (
     "id org_id queue_id order_id state rank max_attempts handler params due_at timeout heartbeat_timeout retry"
     " concurrency_key actor"
 ).split()
 
 
-@dataclass(slots=True)
-class Draft:
-    """A task whose fields are checked and encoded, ready to be written."""
+@dataclass(frozen=True, slots=True)
+class Form:
+    """What many tasks of one call may have in common, checked and encoded."""
 
     handler: str
-    params: str
     queue: str
     priority: int
-    idempotency_key: str | None
     run_at: datetime | None
     delay: timedelta | None
     max_attempts: int
     retry: str | None
     timeout: timedelta | None
     heartbeat_timeout: timedelta | None
-    concurrency_key: str | None
+
+
+@dataclass(slots=True)
+class Draft:
+    """A task ready to be written."""
+
+    form: Form
+    params: str
+    idempotency_key: str | None = None
+    concurrency_key: str | None = None
 
     def arguments(self, org: str, actor: str | None) -> tuple[Any, ...]:
-        """Return the arguments of ``weft.put_task`` and ``weft.enqueue``, in their order."""
+        """Return the arguments of ``weft.enqueue``, in their order."""
+        form = self.form
         return (
-            self.handler, self.params, self.queue, self.priority, self.idempotency_key, self.run_at, self.delay,
-            self.max_attempts, self.retry, self.timeout, self.heartbeat_timeout, self.concurrency_key, org, actor,
+            form.handler, self.params, form.queue, form.priority, self.idempotency_key, form.run_at, form.delay,
+            form.max_attempts, form.retry, form.timeout, form.heartbeat_timeout, self.concurrency_key, org, actor,
         )  # fmt: skip
 
 
@@ -56,9 +63,9 @@ async def enqueue(
 ) -> TaskHandle:
     """Create the task, or return the one that its key names; with ``hint`` a worker is told by the commit."""
     try:
-        row = await conn.fetchrow(SQL.enqueue_and_hint if hint else SQL.enqueue, *draft.arguments(org, actor))
+        row = await conn.fetchrow(SQL.enqueue, *draft.arguments(org, actor), hint)
     except asyncpg.PostgresError as error:
-        raise translated(error, draft.queue) from error
+        raise translated(error, draft.form.queue) from error
     assert row is not None
     return TaskHandle(row[0], row[1])
 
@@ -79,59 +86,67 @@ async def enqueue_many(
     actor: str | None,
 ) -> list[TaskHandle]:  # fmt: skip
     """Create the tasks in the order given, in the caller's transaction; keys that are known create nothing."""
-    keyed = [
-        (draft.handler, draft.idempotency_key, index) for index, draft in enumerate(drafts) if draft.idempotency_key
-    ]
-    known = await _claim_keys(conn, org_id, keyed, ids) if keyed else {}
-    now = time_of(ids[0])
-    rows: list[tuple[Any, ...]] = []
-    long_params: list[tuple[int, str]] = []
-    wants_slot: list[int] = []
-    handles: list[TaskHandle] = []
-    for index, draft in enumerate(drafts):
-        id = ids[index]
-        if index in known and known[index] != id:
-            handles.append(TaskHandle(known[index], False))
-            continue
-        params: str | None = draft.params
-        if len(draft.params) > INLINE_PARAMS:
-            long_params.append((id, draft.params))
-            params = None
-        state = "ready"
-        due_at = draft.run_at if draft.delay is None else now + draft.delay
-        if due_at is not None and due_at > now:
-            state = "scheduled"
-        elif draft.concurrency_key is not None:
-            state = "pending"
-            wants_slot.append(id)
-        rows.append((
-            id, org_id, queues[draft.queue], id, state, -draft.priority, draft.max_attempts, draft.handler, params,
-            due_at if state == "scheduled" else None, draft.timeout, draft.heartbeat_timeout, draft.retry,
-            draft.concurrency_key, actor,
-        ))  # fmt: skip
-        handles.append(TaskHandle(id, True))
-    await conn.copy_records_to_table("task", schema_name="weft", columns=_COLUMNS, records=rows)
+    named = await _claim_keys(conn, org_id, drafts, ids)
+    new = [(id, draft) for id, draft in zip(ids, drafts, strict=True) if id not in named]
+    await conn.copy_records_to_table(
+        "task", schema_name="weft", columns=_COLUMNS, records=_rows(new, org_id, queues, time_of(ids[0]), actor)
+    )
+    long_params = [(id, draft.params) for id, draft in new if len(draft.params) > INLINE_PARAMS]
     if long_params:
         await conn.copy_records_to_table(
             "task_params", schema_name="weft", columns=["id", "params"], records=long_params
         )
-    if wants_slot:
-        await conn.execute(SQL.take_slots, wants_slot)
-    return handles
+    keyed = [id for id, draft in new if draft.concurrency_key is not None]
+    if keyed:
+        await conn.execute(SQL.take_slots, keyed)
+    return [TaskHandle(named[id], False) if id in named else TaskHandle(id, True) for id in ids]
+
+
+def _rows(
+    new: Sequence[tuple[int, Draft]], org_id: int, queues: dict[str, int], now: datetime, actor: str | None
+) -> Iterator[tuple[Any, ...]]:
+    """Yield the rows one by one, so that PostgreSQL writes the first while the last are still made."""
+    form: Form | None = None
+    for id, draft in new:
+        if draft.form is not form:
+            form = draft.form
+            queue_id, rank = queues[form.queue], -form.priority
+            due_at = form.run_at if form.delay is None else now + form.delay
+            due_at = due_at if due_at is not None and due_at > now else None
+            after = (due_at, form.timeout, form.heartbeat_timeout, form.retry)
+        state = "scheduled" if due_at is not None else "ready" if draft.concurrency_key is None else "pending"
+        params = draft.params if len(draft.params) <= INLINE_PARAMS else None
+        yield (
+            id, org_id, queue_id, id, state, rank, form.max_attempts, form.handler, params, *after,
+            draft.concurrency_key, actor,
+        )  # fmt: skip
 
 
 async def _claim_keys(
-    conn: type_Connection, org_id: int, keyed: Sequence[tuple[str, str | None, int]], ids: Sequence[int]
+    conn: type_Connection, org_id: int, drafts: Sequence[Draft], ids: Sequence[int]
 ) -> dict[int, int]:
-    """Insert the idempotency keys that are new; return for each index the id of the task that its key names."""
-    first: dict[tuple[str, str | None], int] = {}
-    for handler, key, index in keyed:
-        first.setdefault((handler, key), ids[index])
-    handlers, keys = [name[0] for name in first], [name[1] for name in first]
-    won = {row[0] for row in await conn.fetch(SQL.insert_keys, org_id, handlers, keys, list(first.values()))}
-    known = [(handler, key, id) for (handler, key), id in first.items() if id not in won]
-    if known:
-        columns = [list(column) for column in zip(*known, strict=True)]
+    """Insert the idempotency keys that are new; return, for each id that is not to be used, the id its key names."""
+    first: dict[tuple[str, str], int] = {}
+    named: dict[int, tuple[str, str]] = {}
+    for id, draft in zip(ids, drafts, strict=True):
+        if draft.idempotency_key is not None:
+            name = (draft.form.handler, draft.idempotency_key)
+            if first.setdefault(name, id) != id:
+                named[id] = name
+    if not first:
+        return {}
+    # In one order everywhere, so that two callers with the same keys never wait for each other.
+    rows = sorted((handler, key, id) for (handler, key), id in first.items())
+    try:
+        async with conn.transaction():
+            await conn.copy_records_to_table(
+                "idempotency_key", schema_name="weft", columns=["org_id", "handler", "key", "task_id"],
+                records=((org_id, *row) for row in rows),
+            )  # fmt: skip
+    except asyncpg.UniqueViolationError:
+        columns = [list(column) for column in zip(*rows, strict=True)]
         for handler, key, task_id in await conn.fetch(SQL.claim_keys, org_id, *columns):
-            first[handler, key] = task_id
-    return {index: first[handler, key] for handler, key, index in keyed}
+            name = (handler, key)
+            if first[name] != task_id:
+                named[first[name]], first[name] = name, task_id
+    return {id: first[name] for id, name in named.items()}

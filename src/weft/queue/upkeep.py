@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import asyncpg
 import orjson
 
+from weft.core.errors import PermissionDenied
 from weft.db.statements import Statements
 from weft.queue import queues, work
 from weft.queue.retry import Retry
@@ -155,6 +156,8 @@ async def drop_partitions(database: Database, retention: timedelta) -> list[str]
             dropped.append(row["child"])
         except asyncpg.ObjectInUseError:
             await asyncio.sleep(0)
+        except asyncpg.InsufficientPrivilegeError as problem:
+            raise PermissionDenied(str(problem)) from problem
         finally:
             await conn.close()
     return dropped

@@ -29,13 +29,12 @@ from weft.db.database import Database
 from weft.db.foreign import fetch_row
 from weft.db.machine import IdSource
 from weft.queue import look, operate, outbox, queues, workers
-from weft.queue.enqueue import CHUNK, Draft, enqueue, enqueue_many, translated
+from weft.queue.enqueue import Draft, enqueue, enqueue_many, translated
 from weft.queue.model import NewTask, Page, Task, TaskHandle
 from weft.queue.queues import QueueInfo
 from weft.queue.retry import Retry
 from weft.queue.workers import WorkerInfo
-from weft.sdk.drafts import draft as drafted
-from weft.sdk.drafts import moved_to_blobs
+from weft.sdk.drafts import Drafting, draft_all, moved_to_blobs
 from weft.sdk.hints import Hints
 from weft.sdk.waiting import Waiter
 from weft.worker.logs import log_dir, log_path
@@ -122,8 +121,8 @@ class Client:
             handler, params, queue, priority, idempotency_key, run_at, delay, max_attempts, retry, timeout,
             heartbeat_timeout, concurrency_key,
         )  # fmt: skip
-        draft = await moved_to_blobs(drafted(new, self.settings), self.settings, self.blobs)
-        declared = draft.queue if isinstance(handler, Handler) and queue is None else None
+        draft = await moved_to_blobs(Drafting(self.settings).draft(new), self.settings, self.blobs)
+        declared = draft.form.queue if isinstance(handler, Handler) and queue is None else None
         if connection is not None:
             return await self._enqueue_on(connection, draft)
         try:
@@ -132,7 +131,7 @@ class Client:
                 handle = await enqueue(conn, draft, self.settings.org, self.actor, hint=hint)
         except UnknownQueue:
             if declared is None:
-                raise UnknownQueue(draft.queue, await self._queue_ids(fresh=True)) from None
+                raise UnknownQueue(draft.form.queue, await self._queue_ids(fresh=True)) from None
             await self.create_queue(declared)
             return await self.enqueue(
                 handler, params, queue=declared, priority=priority, idempotency_key=idempotency_key, run_at=run_at,
@@ -150,7 +149,7 @@ class Client:
             row = answer if isinstance(answer, tuple) else await answer
         except Exception as problem:
             cause = getattr(problem, "orig", problem)
-            raise translated(cause, draft.queue) from problem
+            raise translated(cause, draft.form.queue) from problem
         return TaskHandle(row[0], row[1])
 
     async def enqueue_many(self, tasks: Iterable[NewTask]) -> list[TaskHandle]:
@@ -160,22 +159,18 @@ class Client:
 
             await client.enqueue_many([weft.NewTask("resize", {"path": path}) for path in paths])
         """
-        drafts = [drafted(task, self.settings) for task in tasks]
+        drafts = draft_all(tasks, self.settings)
         for index, draft in enumerate(drafts):
             if len(draft.params) * 4 > self.settings.inline_limit:
                 drafts[index] = await moved_to_blobs(draft, self.settings, self.blobs)
         if not drafts:
             return []
         org_id = await self.org_id()
-        known = await self._queue_ids(names={draft.queue for draft in drafts})
+        known = await self._queue_ids(names={draft.form.queue for draft in drafts})
         ids = await self._ids.take(len(drafts))
 
         async def write(conn: Any) -> list[TaskHandle]:
-            handles: list[TaskHandle] = []
-            for start in range(0, len(drafts), CHUNK):
-                part = slice(start, start + CHUNK)
-                handles += await enqueue_many(conn, drafts[part], ids[part], org_id, known, self.actor)
-            return handles
+            return await enqueue_many(conn, drafts, ids, org_id, known, self.actor)
 
         handles = await self.database.run(write)
         self._hint([draft for draft, handle in zip(drafts, handles, strict=True) if handle.created])
@@ -183,9 +178,9 @@ class Client:
 
     def _hint(self, drafts: Sequence[Draft]) -> None:
         """Tell a worker of each queue; for a task with a time also whoever stages: only the database knows the time."""
-        for name in {draft.queue for draft in drafts}:
+        for name in {draft.form.queue for draft in drafts}:
             self._hints.send(name, self.settings.org)
-        if any(draft.delay is not None or draft.run_at is not None for draft in drafts):
+        if any(draft.form.delay is not None or draft.form.run_at is not None for draft in drafts):
             self._hints.send_due()
 
     async def _value(self, text: str | None) -> Any:

@@ -2,45 +2,82 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
+from operator import is_
 
 from weft.core.checks import check_key, check_moment, check_name, check_number, check_priority, check_span
 from weft.core.errors import InvalidInput
 from weft.core.json import blob_reference, encode, size_of
 from weft.core.settings import Settings
 from weft.db.blobs import BlobStore
-from weft.queue.enqueue import Draft
+from weft.queue.enqueue import Draft, Form
 from weft.queue.model import NewTask
 from weft.queue.retry import DEFAULT_RETRY, MAX_ATTEMPTS, Retry
 from weft.worker.registry import REGISTRY, AnyHandler, Handler, retry_policy
 
 
-def draft(new: NewTask, settings: Settings) -> Draft:
-    """Check every field of a new task and encode it; what the task does not say, its handler or the settings say."""
+class Drafting:
+    """Makes drafts of new tasks; those alike in all but params and keys share the checks of the first."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._said: tuple[object, ...] = ()
+        self._form: Form | None = None
+
+    def draft(self, new: NewTask) -> Draft:
+        """Check every field of a new task and encode it."""
+        said = (
+            new.handler, new.queue, new.priority, new.run_at, new.delay, new.max_attempts, new.retry, new.timeout,
+            new.heartbeat_timeout,
+        )  # fmt: skip
+        # The same objects, not equal ones: True equals 1, and is no priority.
+        if self._form is None or not all(map(is_, said, self._said)):
+            self._form, self._said = _form(new, self._settings), said
+        if new.params is not None and not isinstance(new.params, dict):
+            kind = type(new.params).__name__
+            raise InvalidInput("params", f"must be a dict whose keys are the handler's arguments, not {kind}")
+        return Draft(
+            self._form,
+            "{}" if not new.params else encode(new.params, "params"),
+            None if new.idempotency_key is None else check_key(new.idempotency_key, "idempotency_key"),
+            None if new.concurrency_key is None else check_key(new.concurrency_key, "concurrency_key"),
+        )
+
+
+def _form(new: NewTask, settings: Settings) -> Form:
+    """What the task does not say, its handler or the settings say."""
     known = _known(new.handler)
-    if new.params is not None and not isinstance(new.params, dict):
-        kind = type(new.params).__name__
-        raise InvalidInput("params", f"must be a dict whose keys are the handler's arguments, not {kind}")
     if new.delay is not None and new.run_at is not None:
         raise InvalidInput("delay", "give either run_at or delay, not both")
     policy = retry_policy(new.retry) if new.retry is not None else known.retry if known else DEFAULT_RETRY
     timeout = new.timeout if new.timeout is not None or known is None else known.timeout
     beat = new.heartbeat_timeout if new.heartbeat_timeout is not None or known is None else known.heartbeat_timeout
     queue = new.queue if new.queue is not None else known.queue if known else "default"
-    return Draft(
+    return Form(
         handler=known.name if known else check_name(new.handler, "handler"),
-        params="{}" if not new.params else encode(new.params, "params"),
         queue=queue if queue == "default" else check_name(queue, "queue"),
         priority=check_priority(new.priority),
-        idempotency_key=None if new.idempotency_key is None else check_key(new.idempotency_key, "idempotency_key"),
         run_at=None if new.run_at is None else check_moment(new.run_at),
         delay=None if new.delay is None else check_span(new.delay, "delay", zero=True),
         max_attempts=_max_attempts(new.max_attempts, policy, settings),
         retry=None if policy is DEFAULT_RETRY else policy.to_json(),
         timeout=None if timeout is None else check_span(timeout, "timeout"),
         heartbeat_timeout=None if beat is None else check_span(beat, "heartbeat_timeout"),
-        concurrency_key=None if new.concurrency_key is None else check_key(new.concurrency_key, "concurrency_key"),
     )
+
+
+def draft_all(tasks: Iterable[NewTask], settings: Settings) -> list[Draft]:
+    """Check and encode many tasks; an error says which of them it means."""
+    drafting, drafts = Drafting(settings), []
+    for task in tasks:
+        if not isinstance(task, NewTask):
+            raise InvalidInput(f"tasks[{len(drafts)}]", f"must be a weft.NewTask, not {type(task).__name__}")
+        try:
+            drafts.append(drafting.draft(task))
+        except InvalidInput as problem:
+            raise InvalidInput(f"tasks[{len(drafts)}].{problem.field}", problem.problem) from None
+    return drafts
 
 
 async def moved_to_blobs(drafted: Draft, settings: Settings, blobs: BlobStore) -> Draft:

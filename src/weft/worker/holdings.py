@@ -17,6 +17,7 @@ class Holdings:
         self.unbegun: list[Claim] = []
         self.completed: list[Completed] = []
         self.unsuccessful: list[Postponed | Ended] = []
+        self._missing: set[tuple[int, int]] = set()
 
     def __len__(self) -> int:
         """Return how many tasks are held."""
@@ -61,6 +62,7 @@ class Holdings:
     def clear(self) -> None:
         """Let go of everything."""
         self.running, self.unbegun, self.completed, self.unsuccessful = {}, [], [], []
+        self._missing.clear()
 
     def in_use(self, settling: Sequence[Completed] = ()) -> Counter[int]:
         """Return how many tasks of each queue are held, those about to be settled not counted."""
@@ -78,13 +80,22 @@ class Holdings:
 
     def compare(self, held: Sequence[Claim]) -> tuple[list[Attempt], list[Claim]]:
         """Compare with what the database says; return what was taken away, and claims that were not heard of."""
-        by_id = {claim.id: claim for claim in held}
+        attempts = {claim.id: claim.attempt for claim in held}
+        missing = [a for a in self.running.values() if attempts.get(a.claim.id) != a.claim.attempt]
+        self._missing.update((attempt.claim.id, attempt.claim.attempt) for attempt in missing)
         settling = {outcome.id for outcome in (*self.completed, *self.unsuccessful)}
-        gone = [
-            attempt
-            for attempt in self.running.values()
-            if attempt.claim.id not in settling
-            and (attempt.claim.id not in by_id or by_id[attempt.claim.id].attempt != attempt.claim.attempt)
-        ]
         known = {*self.running, *(claim.id for claim in self.unbegun)}
-        return gone, [claim for claim in held if claim.id not in known]
+        return (
+            [attempt for attempt in missing if attempt.claim.id not in settling],
+            [claim for claim in held if claim.id not in known],
+        )
+
+    def accept(self, claims: list[Claim]) -> list[Claim]:
+        """Keep new claims to begin with; return those that must be handed back instead.
+
+        A server that crashed may have forgotten a claim and give the same attempt again: its fence would let through
+        whatever is left of the first.
+        """
+        again = [c for c in claims if (c.id, c.attempt) in self._missing] if self._missing else []
+        self.unbegun = [claim for claim in claims if claim not in again] if again else claims
+        return again

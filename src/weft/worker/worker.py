@@ -325,7 +325,8 @@ class Worker:
         """Wait for something to do, then do one round trip; what it claimed begins when the next call is under way."""
         held = self._held
         if self._is_stopping and held.unbegun:
-            await self._hand_back_unbegun()
+            claims, held.unbegun = held.unbegun, []
+            await self._hand_back(claims)
         wants = 0 if self._is_stopping else self._concurrency - len(held) + len(held.completed)
         if not held.has_news and (wants <= 0 or self._was_short):
             await self._rest()
@@ -378,7 +379,8 @@ class Worker:
         if any(claim.params is None for claim in claims):
             async with self._line.statement() as conn:
                 claims = await work.with_params(conn, claims)
-        self._held.unbegun = claims
+        if again := self._held.accept(claims):
+            await self._hand_back(again)
         self._was_short = len(claims) < wanted
         self._was_empty = len(claims) < min(wanted, self._slots.room(lanes))
         if self._was_short and await self._relay.has_room_again():
@@ -418,9 +420,8 @@ class Worker:
         if await self._upkeep.stage_in(delay):
             self._wake.set()
 
-    async def _hand_back_unbegun(self) -> None:
-        pairs = [(claim.id, claim.attempt) for claim in self._held.unbegun]
-        self._held.unbegun = []
+    async def _hand_back(self, claims: Sequence[Claim]) -> None:
+        pairs = [(claim.id, claim.attempt) for claim in claims]
         await self._relay.send(await self._database.run(lambda conn: work.hand_back(conn, self.id, pairs)))
 
     async def _reconcile(self) -> None:

@@ -1,24 +1,11 @@
 -- name: enqueue
--- Creates unless the idempotency key is known.
-select id, created from weft.put_task($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14);
-
--- name: enqueue_and_hint
--- The same with the hint inside the commit: one round trip less for a lone task.
-select id, created from weft.enqueue($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14);
-
--- name: insert_keys
--- Inserts the keys that are new; whoever inserts a key makes its task.
-insert into weft.idempotency_key (org_id, handler, key, task_id)
-select $1, r.handler, r.key, r.id from unnest($2::text[], $3::text[], $4::bigint[]) as r (handler, key, id)
-order by r.handler, r.key
-on conflict do nothing
-returning task_id;
+-- Creates unless the idempotency key is known; the last argument says whether a worker hears of it with the commit.
+select id, created from weft.put_task($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15);
 
 -- name: claim_keys
 -- Whoever inserts a key makes its task; a key that is known is locked and tells the task it names.
 insert into weft.idempotency_key as k (org_id, handler, key, task_id)
 select $1, r.handler, r.key, r.id from unnest($2::text[], $3::text[], $4::bigint[]) as r (handler, key, id)
-order by r.handler, r.key
 on conflict (org_id, handler, key) do update set task_id = k.task_id
 returning k.handler, k.key, k.task_id;
 

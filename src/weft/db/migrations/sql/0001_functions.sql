@@ -41,34 +41,39 @@ end $$;
 -- still pending; the caller makes them ready or claims them. Keys are locked in order, after tasks.
 create function weft.admit_waiting(queues bigint[], keys text[], freed int) returns bigint[] language plpgsql
   set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off
-  set enable_mergejoin = off set enable_bitmapscan = off set jit = off as $$
+  set enable_mergejoin = off set enable_bitmapscan = off set enable_material = off set jit = off as $$
 declare
-  slot record; chosen bigint[]; admitted bigint[] := '{}';
+  slot_queues bigint[]; slot_keys text[]; returned int[]; rooms int[]; places int[]; admitted bigint[];
 begin
-  for slot in
+  select array_agg(l.queue_id), array_agg(l.key), array_agg(l.n), array_agg(case when l.most is not null then greatest(0, l.most - l.held + l.n) end)
+  into slot_queues, slot_keys, returned, rooms
+  from (
     select s.queue_id, s.key, s.held, coalesce(s.max_running, q.max_running_per_key) as most, r.n
-    from (select queue_id, key, count(*)::int * freed as n from unnest(queues, keys) as u (queue_id, key)
-          where key is not null group by 1, 2) r
+    from (select u.queue_id, u.key, count(*)::int * freed as n from unnest(queues, keys) as u (queue_id, key)
+          where u.key is not null group by 1, 2 order by 1, 2) r
     join weft.key_slot s on s.queue_id = r.queue_id and s.key = r.key
     join weft.queue q on q.id = s.queue_id
     order by s.queue_id, s.key
     for update of s
-  loop
-    select array_agg(w.id) into chosen from (
-      select t.id from weft.task t
-      where t.state = 'pending' and t.reason = 'concurrency_key'
-        and t.queue_id = slot.queue_id and t.concurrency_key = slot.key
-      order by t.rank, t.order_id, t.id
-      limit case when slot.most is null then null else greatest(0, slot.most - slot.held + slot.n) end
-      for update
-    ) w;
-    if slot.n <> coalesce(cardinality(chosen), 0) then
-      update weft.key_slot set held = held - slot.n + coalesce(cardinality(chosen), 0)
-      where queue_id = slot.queue_id and key = slot.key;
-    end if;
-    admitted := admitted || coalesce(chosen, '{}');
-  end loop;
-  return admitted;
+  ) l;
+  -- A second statement: it sees what was parked while the first waited. A room of null is a key without a limit.
+  select array_agg(w.id), array_agg(u.place) into admitted, places
+  from unnest(slot_queues, slot_keys, rooms) with ordinality as u (queue_id, key, room, place)
+  cross join lateral (
+    select t.id from weft.task t
+    where t.state = 'pending' and t.reason = 'concurrency_key'
+      and t.queue_id = u.queue_id and t.concurrency_key = u.key
+    order by t.rank, t.order_id, t.id limit u.room
+    for update
+  ) w;
+  update weft.key_slot s set held = s.held + c.change
+  from (
+    select u.queue_id, u.key, coalesce(p.n, 0) - u.returned as change
+    from unnest(slot_queues, slot_keys, returned) with ordinality as u (queue_id, key, returned, place)
+    left join (select place, count(*)::int as n from unnest(places) as x (place) group by 1) p on p.place = u.place
+  ) c
+  where s.queue_id = c.queue_id and s.key = c.key and c.change <> 0;
+  return coalesce(admitted, '{}');
 end $$;
 
 -- name: free_slots
@@ -142,7 +147,11 @@ declare
   results json[]; ended bigint[]; freed_queues bigint[]; freed_keys text[]; next_ids bigint[]; next_counts int[]; keyed bigint[]; admitted bigint[];
   at timestamptz := weft.now(); got bigint[] := '{}'; more bigint[]; room int; shares int[]; open_queues bigint[];
 begin
-  if cardinality(ids) > 0 then
+  if cardinality(ids) = 0 then
+    -- A claim alone is not flushed before its handler starts: should the server crash in that moment, the task is ready
+    -- again and its attempt is refused, as after any lost lease. An outcome is always flushed, and the claim with it.
+    perform set_config('synchronous_commit', 'off', true);
+  else
     -- No join: with statistics of an empty table it was planned the wrong way round and cost the square of the batch.
     -- `ids` are sorted, so width_bucket finds a task's place among them; local arrays are read in constant time.
     -- `worker_id + 0`: a partial index must never look cheaper here than the primary key.
@@ -214,18 +223,28 @@ begin
     end loop;
   end if;
   if cardinality(admitted) > 0 then
-    if wanted > 0 and from_head and cardinality(queues) = 1 and cardinality(open_queues) = 1 then
-      -- Straight to running when it is their turn anyway: what is ready already comes first.
-      select coalesce(array_agg(c.id), '{}') into got from (
-        select t.id from weft.task t
-        where t.id = any (admitted) and t.queue_id = queues[1] and not exists (
-          select 1 from weft.task r where r.state = 'ready' and r.queue_id = queues[1]
-            and (r.rank, r.order_id, r.id) < (t.rank, t.order_id, t.id))
-        order by t.rank, t.order_id, t.id limit least(wanted, rooms[1])
-      ) c;
+    -- Straight to running when it is their turn: what is ready already may come first.
+    if wanted > 0 and from_head and cardinality(queues) = 1 and open_queues = queues and queues[1] = all (freed_queues) then
+      room := least(wanted, rooms[1]);
+      if cardinality(admitted) <= room and not exists (
+        select 1 from weft.task t where t.state = 'ready' and t.queue_id = queues[1]) then
+        got := admitted;
+        admitted := '{}';
+      else
+        select coalesce(array_agg(b.id) filter (where b.place <= room), '{}'), array_agg(b.id) filter (where b.place > room)
+        into got, admitted
+        from (
+          select c.id, c.is_admitted, row_number() over (order by c.rank, c.order_id, c.id) as place from (
+            (select t.rank, t.order_id, t.id, true as is_admitted from weft.task t where t.id = any (admitted))
+            union all
+            (select t.rank, t.order_id, t.id, false from weft.task t where t.state = 'ready' and t.queue_id = queues[1]
+             order by t.rank, t.order_id, t.id limit room)
+          ) c
+        ) b where b.is_admitted;
+      end if;
       rooms[1] := rooms[1] - cardinality(got);
     end if;
-    update weft.task t set state = 'ready', reason = null where t.id = any (admitted) and t.id <> all (got);
+    update weft.task t set state = 'ready', reason = null where t.id = any (admitted);
   end if;
   if wanted > 0 then
     shares := rooms;
@@ -274,6 +293,7 @@ begin
       ) c;
       got := got || coalesce(more, '{}');
     end loop;
+    at := weft.now();
     return query
       update weft.task t set state = 'running', attempt = t.attempt + 1, worker_id = me, claimed_at = at, reason = null,
         expires_at = at + t.heartbeat_timeout
@@ -283,11 +303,35 @@ begin
   end if;
 end $$;
 
+-- name: hint_stager
+-- Tells the leader that a task was scheduled, so that it sleeps no longer than until that is due.
+create function weft.hint_stager() returns void language sql volatile as $$
+  select pg_notify('weft_worker_' || l.holder, 'due') from weft.lease l where l.name = 'maintenance' and l.until > weft.now()
+$$;
+
+-- name: hint_one
+-- Tells one worker of a queue that there is work; none when all of them are saturated, for they look when they finish.
+create function weft.hint_one(queue bigint, except_worker bigint default 0) returns int language plpgsql as $$
+declare chosen bigint;
+begin
+  select w.id into chosen from weft.worker w
+  where queue = any (w.queues) and w.state in ('active', 'idle') and w.until > weft.now() and not w.saturated
+    and w.id <> except_worker
+  order by random() limit 1;
+  if chosen is null then
+    return 0;
+  end if;
+  perform pg_notify('weft_worker_' || chosen, 'work');
+  return 1;
+end $$;
+
 -- name: put_task
--- Enqueues without a hint: whoever calls sends one after the commit, which spares the commit a lock that all share.
+-- Enqueues; with `tell` a worker hears of it with the commit. In a flood hints are better sent apart: all commits share
+-- the lock of NOTIFY.
 create function weft.put_task(
   handler text, params json, queue text, priority int, idempotency_key text, run_at timestamptz, delay interval,
-  max_attempts int, retry json, timeout interval, heartbeat_timeout interval, concurrency_key text, org text, actor text
+  max_attempts int, retry json, timeout interval, heartbeat_timeout interval, concurrency_key text, org text, actor text,
+  tell boolean
 ) returns table (id bigint, created boolean) language plpgsql as $$
 #variable_conflict use_variable
 declare
@@ -329,7 +373,7 @@ begin
       hint = 'Make it with `weft queues create`, or start a worker for it.';
   end if;
 
-  new_id := weft.next_id();
+  new_id := weft.id_at(at);
   if idempotency_key is not null then
     -- Whoever inserts the key makes the task; a concurrent caller waits here until that is decided. The update changes
     -- nothing but locks the key, so that it cannot expire between a look and the answer.
@@ -371,22 +415,21 @@ begin
   if start = 'pending' then
     perform weft.take_slots(array[new_id]);
   end if;
+  if tell and start = 'scheduled' then
+    perform weft.hint_stager();
+  elsif tell then
+    perform weft.hint_one(lane.id);
+  end if;
   id := new_id;
   created := true;
   return next;
 end $$;
 
 -- name: hint
--- Tells one worker per queue that there is work; none when all of them are saturated, for they look when they finish.
+-- Tells one worker per queue.
 create function weft.hint(queues bigint[], except_worker bigint default 0) returns int language sql volatile as $$
-  select count(pg_notify('weft_worker_' || pick.id, 'work'))::int
-  from (
-    select distinct on (u.queue_id) w.id
-    from unnest(queues) as u (queue_id)
-    join weft.worker w on u.queue_id = any (w.queues)
-    where w.state in ('active', 'idle') and w.until > weft.now() and not w.saturated and w.id <> except_worker
-    order by u.queue_id, random()
-  ) pick
+  select coalesce(sum(weft.hint_one(u.queue_id, except_worker)), 0)::int
+  from (select distinct unnest(queues) as queue_id) u
 $$;
 
 -- name: orphaning_workers
@@ -491,12 +534,6 @@ language sql volatile as $$
   )
 $$;
 
--- name: hint_stager
--- Tells the leader that a task was scheduled, so that it sleeps no longer than until that is due.
-create function weft.hint_stager() returns void language sql volatile as $$
-  select pg_notify('weft_worker_' || l.holder, 'due') from weft.lease l where l.name = 'maintenance' and l.until > weft.now()
-$$;
-
 -- name: enqueue
 -- The public way to enqueue, with the hint inside the caller's transaction: it is delivered with the commit.
 create function weft.enqueue(
@@ -505,19 +542,10 @@ create function weft.enqueue(
   max_attempts int default 3, retry json default null, timeout interval default null,
   heartbeat_timeout interval default null, concurrency_key text default null,
   org text default 'default', actor text default session_user
-) returns table (id bigint, created boolean) language plpgsql as $$
-#variable_conflict use_variable
-begin
-  select e.id, e.created into id, created from weft.put_task(handler, params, queue, priority, idempotency_key, run_at,
-    delay, max_attempts, retry, timeout, heartbeat_timeout, concurrency_key, org, actor) e;
-  if created and coalesce(run_at, weft.now() + delay) > weft.now() then
-    perform weft.hint_stager();
-  elsif created then
-    perform weft.hint(array(select q.id from weft.queue q join weft.org o on o.id = q.org_id
-                            where o.slug = enqueue.org and q.name = enqueue.queue));
-  end if;
-  return next;
-end $$;
+) returns table (id bigint, created boolean) language sql volatile as $$
+  select * from weft.put_task(handler, params, queue, priority, idempotency_key, run_at, delay, max_attempts, retry,
+    timeout, heartbeat_timeout, concurrency_key, org, actor, true)
+$$;
 
 -- name: refuse_write
 create function weft.refuse_write(name text) returns void language plpgsql as $$

@@ -24,13 +24,19 @@ create sequence weft.id_sequence as bigint minvalue 0 maxvalue 3 cycle cache 1;
 create function weft.first_id_at(moment timestamptz) returns bigint language sql immutable strict parallel safe
 return greatest(0, floor(extract(epoch from moment) * 1000)::bigint - 1704067200000) << 22;
 
--- name: next_id
+-- name: id_at
 -- An id made in SQL: machine number 0, which no process leases. The low bits are microseconds and then a turn of four,
 -- so that what one session makes always grows.
-create function weft.next_id() returns bigint language sql volatile as $$
-  select (m.us / 1000) << 22 | ((m.us % 1000) * 4 + nextval('weft.id_sequence'))
-  from (select (extract(epoch from weft.now()) * 1000000)::bigint - 1704067200000000 as us) m
-$$;
+create function weft.id_at(moment timestamptz) returns bigint language sql volatile parallel restricted
+return (floor(extract(epoch from moment) * 1000)::bigint - 1704067200000) << 22
+  | (((extract(epoch from moment) * 1000000)::bigint % 1000) * 4 + nextval('weft.id_sequence'));
+
+-- name: next_id
+create function weft.next_id() returns bigint language plpgsql as $$
+declare at timestamptz := weft.now();
+begin
+  return weft.id_at(at);
+end $$;
 
 -- name: machine
 -- Machine numbers for ids, leased to processes that make ids in bulk.
