@@ -52,4 +52,4 @@ lock:
 
 clean:
 	-@[ ! -d .weft/demo ] || WEFT_HOME="$(CURDIR)/.weft/demo" $(BIN)/weft db stop
-	rm -rf $(VENV) .weft .bench .pytest_cache .mypy_cache .ruff_cache .hypothesis dist build
+	rm -rf $(VENV) .weft .bench .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache dist build

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from pathlib import Path
 
 import asyncpg
@@ -56,20 +56,25 @@ async def fresh_database(server_url: str, name: str = "bench") -> AsyncIterator[
         await admin.close()
 
 
-@asynccontextmanager
-async def worker_process(
+def worker_process(
     url: str, concurrency: int, count: int = 1, queue: str = "default", **environment: str
-) -> AsyncIterator[asyncio.subprocess.Process]:
+) -> AbstractAsyncContextManager[asyncio.subprocess.Process]:
     """Run a worker in a process of its own; yields when it is ready."""
+    return child_process("bench.worker", url, str(concurrency), str(count), queue, **environment)
+
+
+@asynccontextmanager
+async def child_process(module: str, *arguments: str, **environment: str) -> AsyncIterator[asyncio.subprocess.Process]:
+    """Run a module in a process of its own; yields when it has said that it is ready."""
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "bench.worker", url, str(concurrency), str(count), queue,
+        sys.executable, "-m", module, *arguments,
         stdout=subprocess.PIPE, cwd=ROOT, env={**os.environ, **environment}, start_new_session=True,
     )  # fmt: skip
     try:
         assert process.stdout is not None
         line = await asyncio.wait_for(process.stdout.readline(), 60)
         if line.strip() != b"ready":
-            raise RuntimeError("the worker did not start")
+            raise RuntimeError(f"{module} did not start")
         yield process
     finally:
         with contextlib.suppress(ProcessLookupError):

@@ -13,11 +13,16 @@ from pathlib import Path
 import asyncpg
 import pytest
 
+import servers
 import weft
+from pooler import Pooler, pooler_to
 from weft.core.settings import Settings
 from weft.db import embedded, migrate
 from weft.db.database import Database
 from weft.worker.registry import Registry
+
+# Read before the fixture below takes it away: no program that a test starts knows such a setting.
+TEST_BIN = os.environ.get("WEFT_TEST_BIN")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -52,10 +57,13 @@ def server_home(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Ite
 
 @pytest.fixture(scope="session")
 def server_url(server_home: Path) -> str:
-    """A running server: the embedded one, or the one that WEFT_TEST_URL names; its template database is migrated."""
+    """A running server, the embedded one or one of the programs in WEFT_TEST_BIN; its template database is migrated."""
 
     async def prepare() -> str:
-        server = await embedded.ensure_running(Settings(home=server_home))
+        if TEST_BIN is None:
+            server = await embedded.ensure_running(Settings(home=server_home))
+        else:
+            server = await servers.start(server_home, await servers.programs_in(Path(TEST_BIN)))
         conn = await asyncpg.connect(server.url)
         await conn.execute("create database weft_template")
         await conn.close()
@@ -81,6 +89,13 @@ async def url(server_url: str) -> AsyncIterator[str]:
         await admin.execute(f"drop database {name} with (force)")
     finally:
         await admin.close()
+
+
+@pytest.fixture
+def pooler(url: str) -> Iterator[Pooler]:
+    """A transaction pooler before the test's database."""
+    with pooler_to(url) as opened:
+        yield opened
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """Runs a selection of the tests with the lowest and the newest versions that pyproject.toml allows.
 
-``make ranges``. Each set of versions gets an environment of its own under ``.bench/ranges``.
+``make ranges``. Each set of versions gets an environment of its own under ``.bench/ranges``; an argument picks one of
+``lowest-direct`` and ``highest``.
 """
 
 from __future__ import annotations
@@ -11,7 +12,19 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 UV = str(Path(sys.executable).parent / "uv")
-SELECTION = ["tests/unit", "tests/engine/test_queue_basics.py", "tests/engine/test_arguments.py", "tests/migration"]
+# What each dependency is for: arguments (Pydantic), your transactions (SQLAlchemy), migrations (Alembic), the command
+# line (Typer, Rich), the life of an embedded server (its wheel; `test_cli_db.py`), workers as processes (uvloop), and
+# the queue itself (asyncpg, orjson).
+SELECTION = [
+    "tests/unit",
+    "tests/engine/test_queue_basics.py",
+    "tests/engine/test_arguments.py",
+    "tests/engine/test_own_transactions.py",
+    "tests/migration",
+    "tests/acceptance/test_cli_db.py",
+    "tests/acceptance/test_cli_tasks.py",
+    "tests/acceptance/test_cli_worker.py",
+]
 
 
 def run(*command: str) -> None:
@@ -20,7 +33,7 @@ def run(*command: str) -> None:
 
 
 def main() -> None:
-    for resolution in ("lowest-direct", "highest"):
+    for resolution in sys.argv[1:] or ("lowest-direct", "highest"):
         folder = ROOT / ".bench" / "ranges" / resolution
         python = str(folder / "bin" / "python")
         run(UV, "venv", "--quiet", "--clear", "--python", sys.executable, str(folder))

@@ -18,7 +18,8 @@ _HEAD = """\
 # Command line
 
 `weft` works on the embedded PostgreSQL, or on the database that `WEFT_DATABASE_URL` names. It prints tables for
-people and, with `--json`, one document for programs, in which ids are strings. An error is one line on the standard
+people; a command with `--json` among its options prints one document for programs instead, in which ids are strings.
+An error is one line on the standard
 error with what to do next. `weft --install-completion` sets up your shell; `--help` stands with every command.
 
 | exit code | meaning |
@@ -26,13 +27,16 @@ error with what to do next. `weft --install-completion` sets up your shell; `--h
 | 0 | done |
 | 1 | it ended without success, for example the awaited task failed |
 | 2 | the call was wrong: an unknown option or a value that is refused |
-| 3 | the installation needs attention |
+| 3 | the installation needs attention: a setting, PostgreSQL, a role's rights, a folder, the disk |
 | 4 | there is no such thing |
 | 5 | the thing is in a state that does not allow the verb |
 | 6 | the time given was not enough |
+| 7 | an error that Weft did not expect; `WEFT_DEBUG=1` shows its traceback |
+| 70 | `weft worker` only: a handler blocked the event loop past its timeout, so the process ended itself |
+| 128 + n | `weft worker` only: the second signal n ended it before its tasks were done, for example 143 for SIGTERM |
 | 130 | interrupted |
 
-The exit code of each error is on the page of [errors](errors.md).
+The exit code of each error is on the page of [errors](errors.md). `weft db psql` ends with the code of psql.
 """
 
 

@@ -50,6 +50,8 @@ _ADVICE = {
     "operator_error": "Read the message: the installation needs attention.",
     "invalid_setting": "Mend the setting that the message names; `weft config` shows all that are in force.",
     "database_unavailable": "Check that PostgreSQL runs and the address is right. Workers try again by themselves.",
+    "permission_denied": "Grant the role "
+    "what [its work needs](../how-to/use-your-own-postgres.md#as-a-role-without-privileges).",
     "schema_outdated": "Run `weft migrate upgrade`, or install the release that the database belongs to.",
     "migration_blocked": "End the long transaction that holds the lock (see `pg_stat_activity`), then migrate again.",
     "embedded_server_failed": "Do what the message says; `postgres.log` in `WEFT_HOME` tells more.",

@@ -36,7 +36,7 @@ _CONTEXT = """\
 _GROUPS = {
     "Enqueue and operate": ["Client", "NewTask", "TaskHandle", "Retry"],
     "Run": ["task", "Context", "Worker", "Snooze", "NonRetryable"],
-    "Look": ["Task", "TaskSummary", "TaskState", "Attempt", "Page", "QueueInfo", "WorkerInfo"],
+    "Look": ["Task", "TaskSummary", "TaskState", "Attempt", "AuditEntry", "Page", "QueueInfo", "WorkerInfo"],
     "Settings": ["Settings", "__version__"],
     "Errors": [
         *("WeftError", "InvalidInput", "UnknownQueue", "NotFound", "StateConflict"),
@@ -54,7 +54,7 @@ def names() -> list[str]:
 
 
 def _signature(name: str, function: Any) -> str:
-    if isinstance(function, type) and function.__init__ is Exception.__init__:
+    if isinstance(function, type) and inspect.getattr_static(function, "__init__") is Exception.__init__:
         return f"{name}(message)"
     signature = inspect.signature(function)
     parameters = [_parameter(p) for p in signature.parameters.values() if p.name != "self"]
@@ -71,7 +71,7 @@ def _signature(name: str, function: Any) -> str:
 
 
 def _parameter(parameter: inspect.Parameter) -> str:
-    stars = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}.get(parameter.kind, "")
+    stars = {"VAR_POSITIONAL": "*", "VAR_KEYWORD": "**"}.get(parameter.kind.name, "")
     value = parameter.default
     is_plain = value is None or isinstance(value, (bool, int, float, str, tuple))
     default = "" if value is inspect.Parameter.empty else f" = {value!r}" if is_plain else " = ..."

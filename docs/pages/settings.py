@@ -18,7 +18,8 @@ key that does not exist is refused, with the nearest one that does, so a misspel
 
 - **Environment**: the name in the table. An empty variable counts as not set.
 - **TOML**: `weft.toml` in the current folder, or the file that `WEFT_CONFIG` names. Its keys are the names in small
-  letters without `WEFT_`: `worker_timeout = "30s"`. All keys stand at the top level.
+  letters without `WEFT_`: `worker_timeout = "30s"`. All keys stand at the top level. `WEFT_CONFIG` and `WEFT_DEBUG` are
+  read from the environment only.
 - **Durations** are written `30d`, `1.5h`, `10m`, `3s`, `250ms`, or as a number of seconds.
 - **Sizes** are written `262144`, `256KiB`, `64MiB`.
 - **Flags** are `true` or `false` (also `1`, `0`, `yes`, `no`, `on`, `off`).
@@ -29,7 +30,8 @@ _TAIL = """
 ## Where the database is
 
 `WEFT_DATABASE_URL` decides. Without it, `POSTGRES_HOST` with `POSTGRES_PORT` (5432), `POSTGRES_USER` (postgres),
-`POSTGRES_PASSWORD` and `POSTGRES_DB` (postgres) make the address. Without either, an embedded PostgreSQL is started
+`POSTGRES_PASSWORD` and `POSTGRES_DB` (postgres) make the address; a host that begins with a slash is the folder of a
+socket, and there may be several hosts with commas between them. Without either, an embedded PostgreSQL is started
 under `WEFT_HOME`.
 
 ## Where `WEFT_HOME` is when it is not set
@@ -82,4 +84,5 @@ def page() -> str:
         for field in fields(Settings)
     ]
     rows.insert(0, (code("WEFT_CONFIG"), "path", "", "The TOML file; by default `weft.toml` in the current folder."))
+    rows.insert(1, (code("WEFT_DEBUG"), "flag", code("false"), "A command that fails also prints its traceback."))
     return _HEAD + table(("setting", "kind", "default", "meaning"), rows) + _TAIL

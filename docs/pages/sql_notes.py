@@ -5,13 +5,17 @@ FUNCTIONS = {
         "Call it with named arguments: new ones are added at the end. It raises [WF001 and WF002](errors.md#in-sql), "
         "and writes nothing then. A worker is told with the commit."
     ),
+    "add_effect": (
+        "Raises [WF002](errors.md#in-sql), and writes nothing then. Like `weft.enqueue` it must be granted to those "
+        "who may call it, and needs no right on the tables."
+    ),
     "now": "",
     "first_id_at": "The lowest id that can be made at a moment: bounds a query by time, because ids grow with it.",
 }
 
 PARAMETERS = {
     ("enqueue", "handler"): "the name of the handler that will run it, 1 to 200 characters",
-    ("enqueue", "params"): "a JSON object whose keys are the handler's arguments; kept here whatever its size",
+    ("enqueue", "params"): "a JSON object whose keys are the handler's arguments; at most 256 KiB",
     ("enqueue", "queue"): "the name of an existing queue",
     ("enqueue", "priority"): "higher comes first, -32767 to 32767",
     ("enqueue", "idempotency_key"): "unique per org and handler, until `WEFT_IDEMPOTENCY_TTL` after its task's end",
@@ -26,7 +30,15 @@ PARAMETERS = {
     ("enqueue", "heartbeat_timeout"): "an attempt fails when its handler says nothing for this time",
     ("enqueue", "concurrency_key"): "tasks of one key share the limit of that key in their queue",
     ("enqueue", "org"): "the org that the queue belongs to",
-    ("enqueue", "actor"): "who did it, kept with the task",
+    ("enqueue", "actor"): "who did it, kept with the task; by default the user who logged in",
+    ("add_effect", "kind"): "`enqueue_task`; `route_event` and `callback` are kept for parts to come",
+    ("add_effect", "payload"): (
+        "of `enqueue_task`: an object with `handler` and any of `params`, `queue`, `priority`, `idempotency_key`, "
+        "`delay`, `max_attempts`, `timeout`, `heartbeat_timeout`, `concurrency_key`; times in seconds"
+    ),
+    ("add_effect", "ordering_key"): "effects of one key are carried out in order",
+    ("add_effect", "org"): "the org that it belongs to",
+    ("add_effect", "actor"): "who did it; by default the user who logged in",
     ("first_id_at", "moment"): "the moment",
 }
 
@@ -35,6 +47,7 @@ VIEWS = {
     "attempts": "An attempt that completed is told by its task.",
     "queues": "",
     "workers": "Those that stopped or were lost stay for one hour more.",
+    "audits": "Rows are never changed, and stay until the retention removes them.",
     "orgs": "An installation has one, `default`, until there are accounts.",
 }
 
@@ -60,7 +73,7 @@ COLUMNS = {
     ("tasks", "concurrency_key"): "the key whose limit it shares",
     ("tasks", "waiting_on"): "how many others it waits for",
     ("tasks", "worker_id"): "the worker that holds it, or held it last",
-    ("tasks", "actor"): "who enqueued it, or replayed it last",
+    ("tasks", "actor"): "who enqueued it",
     ("tasks", "due_at"): "when it becomes ready; null unless it is scheduled",
     ("tasks", "claimed_at"): "when its latest attempt began",
     ("tasks", "ended_at"): "when it ended; null while it lives",
@@ -97,6 +110,14 @@ COLUMNS = {
     ("workers", "tasks_completed"): "how many tasks it completed",
     ("workers", "tasks_failed"): "how many of its attempts failed",
     ("workers", "is_leader"): "whether it does the upkeep of the whole queue at present",
+    ("audits", "id"): "the act's id, which contains its time",
+    ("audits", "at"): "when it was done",
+    ("audits", "actor"): "who did it",
+    ("audits", "verb"): "`cancel`, `replay`, `purge`, `create`, `pause`, `resume` or `limit`",
+    ("audits", "subject_kind"): "`task`, `effect` or `queue`",
+    ("audits", "subject_ids"): "the tasks or effects, the first 1,000 of them",
+    ("audits", "subject_name"): "the name of the queue",
+    ("audits", "detail"): "what else there is to say: `count`, `reason`, the limit",
     ("orgs", "id"): "the org's id",
     ("orgs", "slug"): "its short name, which `WEFT_ORG` takes",
     ("orgs", "name"): "its name",

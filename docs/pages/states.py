@@ -39,6 +39,7 @@ _REASONS = """
 | `crashed` | scheduled, dead, attempt | The process of the attempt died, or its worker died too often. |
 | `lease_expired` | attempt | The worker was lost; the task was rescued. |
 | `non_retryable` | failed, attempt | The handler raised what no retry can mend, or its params do not fit. |
+| `output_refused` | failed, attempt | PostgreSQL refused the output, for example a NUL inside a text. |
 | `no_handler` | scheduled, failed, attempt | No worker that claimed it knows the handler. |
 | `snooze` | scheduled, attempt | The handler raised `weft.Snooze`. |
 | `concurrency_key` | pending | All slots of its key are taken. |
@@ -49,7 +50,7 @@ _REASONS = """
 
 `dispatched`, `claimed` and their verbs belong to outside runtimes, `waiting` and `answer` to jobs that wait for events
 or people, `skip` to jobs with branches. The states are in the schema from the first migration, so that these parts need
-no rewrite of the table.
+no rewrite of the table; no statement does a verb that is marked as later.
 """
 
 
@@ -70,7 +71,7 @@ def page() -> str:
     states = [(code(s), "yes" if s in FINAL else "", sentence(DESCRIPTIONS[s])) for s in TaskState]
     verbs = [
         (
-            code(step.verb),
+            code(step.verb) if step.is_built else f"{code(step.verb)} (later)",
             "any that is not final" if step.verb == "cancel" else ", ".join(code(s) for s in sorted(step.sources)),
             code(step.target),
             sentence(step.meaning),
@@ -86,8 +87,9 @@ def page() -> str:
             "\nIn filters `failed` covers `failed` and `dead`: both are dead letters.\n",
             "\n## Verbs\n\n",
             table(("verb", "from", "to", "when"), verbs),
-            "\nEach verb is one conditional statement: the from-state stands in its WHERE, and for a task that a "
-            "worker holds also the fence (worker and attempt). The caller is told when it did not land.\n",
+            "\nEach verb but those marked as later is one conditional statement: the from-state stands in its WHERE, "
+            "and for a task that a worker holds also the fence (worker and attempt). The caller is told when it did "
+            "not land. `fail` and `bury` share one statement, `retry_later` and `snooze` another.\n",
             _REASONS,
             "\n## States of a worker\n\n",
             table(("state", "meaning"), [(code(s), sentence(text)) for s, text in _WORKERS.items()]),

@@ -8,7 +8,7 @@ weft db backup weft.dump
 # docs: end backup
 
 # docs: begin restore
-weft db restore weft.dump
+weft db restore weft.dump --yes
 # docs: end restore
 
 # docs: begin look

@@ -1,14 +1,40 @@
 -- docs: begin enqueue
 create role shop_web login;
 grant usage on schema weft to shop_web;
-grant select on weft.org, weft.queue, weft.worker, weft.lease to shop_web;
+grant execute on function weft.enqueue, weft.add_effect to shop_web;
+-- docs: end enqueue
+
+-- docs: begin client
+grant select on weft.org, weft.queue, weft.worker, weft.lease, weft.schema_revision to shop_web;
 grant usage on sequence weft.id_sequence to shop_web;
 grant insert, select, update on weft.task, weft.idempotency_key, weft.key_slot to shop_web;
 grant insert on weft.task_params to shop_web;
--- docs: end enqueue
+grant select, update on weft.machine to shop_web;
+grant insert, select, update on weft.blob to shop_web;
+grant insert, select on weft.task_blob to shop_web;
+-- docs: end client
 
 -- docs: begin read
 create role shop_report login;
 grant usage on schema weft to shop_report;
-grant select on weft.tasks, weft.attempts, weft.queues, weft.workers, weft.orgs to shop_report;
+grant select on weft.tasks, weft.attempts, weft.queues, weft.workers, weft.orgs, weft.audits to shop_report;
 -- docs: end read
+
+-- docs: begin work
+create role shop_worker login;
+grant usage on schema weft to shop_worker;
+grant usage on sequence weft.id_sequence to shop_worker;
+grant select on weft.schema_revision, weft.org, weft.tasks, weft.attempts, weft.workers to shop_worker;
+grant execute on function weft.enqueue, weft.add_effect to shop_worker;
+grant select, insert, delete on weft.audit to shop_worker;
+grant select, insert on weft.edge to shop_worker;
+grant select, insert, delete on weft.task_params, weft.attempt to shop_worker;
+grant select, update on weft.machine to shop_worker;
+grant select, insert, update on weft.queue, weft.handler, weft.lease to shop_worker;
+grant select, insert, update, delete on weft.task, weft.task_done, weft.idempotency_key, weft.worker, weft.queue_slot,
+  weft.key_slot, weft.outbox, weft.task_log, weft.blob, weft.task_blob to shop_worker;
+-- docs: end work
+
+-- docs: begin partitions
+select weft.ensure_partitions();
+-- docs: end partitions

@@ -3,7 +3,7 @@
 Run a worker in this folder, and give it work from another terminal::
 
     weft worker --app emails
-    weft tasks enqueue email:newsletter --params '{"to": ["ada@example.com", "alan@example.com"], "subject": "News"}'
+    weft tasks enqueue email:newsletter --queue email --params '{"to": ["ada@example.com"], "subject": "News"}'
     weft tasks list --queue email
 """
 

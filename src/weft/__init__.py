@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from weft.core.settings import Settings
     from weft.core.signals import NonRetryable, Snooze
     from weft.core.states import TaskState
+    from weft.queue.audit import AuditEntry
     from weft.queue.model import Attempt, NewTask, Page, Task, TaskHandle, TaskSummary
     from weft.queue.queues import QueueInfo
     from weft.queue.retry import Retry
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 # Each public name and the module it lives in; loaded when first used, so that `import weft` is quick.
 _HOMES = {
     "Attempt": "weft.queue.model",
+    "AuditEntry": "weft.queue.audit",
     "Client": "weft.sdk.client",
     "Context": "weft.worker.context",
     "InvalidInput": "weft.core.errors",
@@ -61,6 +63,7 @@ _HOMES = {
 
 __all__ = [
     "Attempt",
+    "AuditEntry",
     "Client",
     "Context",
     "InvalidInput",

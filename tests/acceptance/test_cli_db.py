@@ -37,6 +37,13 @@ def test_the_embedded_database_is_started_backed_up_reset_restored_and_stopped(o
     assert cli("tasks", "list").strip() == "no tasks"
     assert cli("db", "restore", str(file)).strip() == f"restored {file}"
     assert cli.task(task_id).state == "ready"
+    later = cli.enqueue("cli:add", a=2)
+    assert "run it again with --yes" in cli("db", "restore", str(file), code=2)
+    (tmp_path / "cut.dump").write_bytes(file.read_bytes()[:-200])
+    assert "cut.dump" in cli("db", "restore", str(tmp_path / "cut.dump"), "--yes", code=3)
+    assert {task["id"] for task in cli.json("tasks", "list")["tasks"]} == {task_id, later}
+    assert cli("db", "restore", str(file), "--yes").strip() == f"restored {file}"
+    assert [task["id"] for task in cli.json("tasks", "list")["tasks"]] == [task_id]
     assert cli("db", "stop").strip() == "stopped"
     assert cli("db", "stop").strip() == "it does not run"
     assert cli.json("db", "status", code=1)["running"] is False
@@ -59,6 +66,27 @@ def test_the_address_is_printed_without_its_password_unless_asked_for(home: Path
     assert hidden == "postgresql:///app?host=h&user=ada"
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://ada:s3c/ret@localhost:1/db",
+        "postgresql://ada:12/ret@localhost:1/db",
+        "postgresql://ada:12?x=ret@localhost:1/db",
+        "postgresql://ada:a#ret@localhost:1/db",
+        "postgres//ada:s3cret@localhost/db",
+        "host=localhost password=s3cret",
+    ],
+)
+def test_an_address_that_cannot_be_read_is_hidden_whole(home: Path, url: str) -> None:
+    """Its password may reach anywhere."""
+    cli = Cli(url, home, WEFT_LISTEN_URL=url)
+    shown = [cli("config"), cli("config", "--json"), cli("db", "url"), cli("db", "stop", code=2)]
+    shown += [cli(*command, code=3) for command in (["db", "psql"], ["db", "status"], ["tasks", "list"], ["migrate"])]
+    for text in shown:
+        assert "ret" not in text.replace("retention", "").replace("RETENTION", "").replace("secret", "")
+        assert "ada" not in text
+
+
 def test_psql_gets_the_password_by_its_environment_alone(url: str, home: Path) -> None:
     cli = Cli(url.replace("postgres@", "postgres:hush@"), home)
     assert cli("db", "psql", "-Atc", "select 1").strip() == "1"
@@ -70,8 +98,10 @@ def test_psql_gets_the_password_by_its_environment_alone(url: str, home: Path) -
 
 
 def test_the_state_of_an_outside_database_is_told(url: str, home: Path) -> None:
-    status = Cli(url, home).json("db", "status")
-    assert (status["kind"], status["running"], status["version"].split(".")[0]) == ("outside", True, "18")
+    cli = Cli(url, home)
+    status = cli.json("db", "status")
+    version = cli("db", "psql", "-Atc", "show server_version").strip()
+    assert (status["kind"], status["running"], status["version"]) == ("outside", True, version)
 
 
 def test_the_schema_is_taken_down_and_up_again(url: str, home: Path) -> None:
@@ -86,11 +116,23 @@ def test_the_schema_is_taken_down_and_up_again(url: str, home: Path) -> None:
     assert cli("tasks", "list").strip() == "no tasks"
 
 
-def test_the_sql_of_an_upgrade_is_printed_and_nothing_is_changed(home: Path) -> None:
-    # No database is needed for it: this address leads nowhere.
-    printed = Cli("postgresql://nobody@127.0.0.1:1/none", home)("migrate", "upgrade", "--sql")
-    assert "create table weft.task" in printed.lower()
-    assert "schema_revision" in printed
+def test_the_sql_of_an_upgrade_begins_at_the_revision_of_the_database(url: str, home: Path) -> None:
+    cli = Cli(url, home)
+    head = cli.json("migrate", "current")["head"]
+    assert cli("migrate", "upgrade", "--sql") == f"-- at revision {head} already: nothing to do for {head}\n"
+    cli("migrate", "downgrade", "base", "--yes")
+    printed = cli("migrate", "upgrade", "--sql")
+    assert cli.json("migrate", "current")["current"] is None
+    cli("db", "psql", "-qv", "ON_ERROR_STOP=1", text=printed)
+    assert cli.json("migrate", "current")["current"] == head
+
+
+def test_without_a_database_the_whole_upgrade_is_printed_and_none_is_made(tmp_path: Path) -> None:
+    for cli in (Cli("postgresql://nobody@127.0.0.1:1/none", tmp_path), Cli(None, tmp_path / "home")):
+        printed = cli("migrate", "upgrade", "--sql")
+        assert "create table weft.task" in printed.lower()
+        assert "schema_revision" in printed
+    assert not (tmp_path / "home").exists()
 
 
 def test_the_settings_in_force_are_printed_without_passwords(home: Path) -> None:

@@ -77,7 +77,7 @@ def test_a_database_that_cannot_be_reached_is_told_without_its_password(tmp_path
 
 def test_an_unknown_setting_is_told_with_a_suggestion(tmp_path: Path) -> None:
     complaint = Cli(None, tmp_path, WEFT_DATABSE_URL="x")("tasks", "list", code=3)
-    assert complaint == "weft: setting WEFT_DATABSE_URL: there is no such setting. Did you mean 'database_url'?"
+    assert complaint == "weft: setting WEFT_DATABSE_URL: there is no such setting. Did you mean 'WEFT_DATABASE_URL'?"
 
 
 def test_help_and_version_load_nothing_that_is_slow(tmp_path: Path) -> None:
@@ -123,3 +123,66 @@ def test_a_reader_that_goes_away_causes_no_traceback(cli: Cli) -> None:
     )  # fmt: skip
     os.close(writing)
     assert "Traceback" not in done.stderr
+
+
+def test_a_folder_that_cannot_be_used_is_told_with_the_setting_that_names_it(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    large = tmp_path / "large.json"
+    large.write_text(f'{{"text": "{"x" * 300_000}"}}')
+    cli.environment["WEFT_BLOB_URL"] = str(tmp_path / "file" / "blobs")
+    complaint = cli("tasks", "enqueue", "h", "--params", f"@{large}", code=3)
+    assert complaint.startswith(f"weft: cannot use {tmp_path / 'file' / 'blobs'}")
+    assert complaint.endswith("or set WEFT_BLOB_URL to another folder")
+    assert "\n" not in complaint
+
+
+@pytest.mark.skipif("not os.path.exists('/dev/full')", reason="there is no disk that is always full")
+@pytest.mark.parametrize("arguments", [["config"], ["config", "--json"], ["--version"]])
+def test_output_that_finds_no_space_is_told_in_one_line(cli: Cli, arguments: list[str]) -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "weft", *arguments], stdout=full, stderr=subprocess.PIPE, text=True,
+            env=cli.environment, check=False,
+        )  # fmt: skip
+    assert done.returncode == 3
+    assert done.stderr.startswith("weft: No space left on device: ")
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_role_without_a_right_is_told_which_one_and_where_to_read_on(cli: Cli) -> None:
+    cli("db", "psql", "-qc", "create role narrow login", "-c", "grant usage on schema weft to narrow")
+    cli("db", "psql", "-qc", "grant select on weft.schema_revision, weft.org, weft.queue, weft.worker to narrow")
+    try:
+        cli.environment["WEFT_DATABASE_URL"] = cli.environment["WEFT_DATABASE_URL"].replace("postgres@", "narrow@")
+        complaint = cli("queues", "create", "mail", code=3)
+    finally:
+        cli.environment["WEFT_DATABASE_URL"] = cli.environment["WEFT_DATABASE_URL"].replace("narrow@", "postgres@")
+        cli("db", "psql", "-qc", "drop owned by narrow", "-c", "drop role narrow")
+    assert complaint.startswith(
+        "weft: permission denied for table queue (role narrow lacks insert, update, delete there"
+    )
+    assert "docs/how-to/use-your-own-postgres.md" in complaint
+    assert "\n" not in complaint
+
+
+def test_what_nobody_expected_is_one_line_with_a_code_of_its_own_and_the_way_to_its_traceback(cli: Cli) -> None:
+    """Somebody has put a condition of their own on a table of ours."""
+    cli("db", "psql", "-qc", "alter table weft.queue add constraint odd check (name <> 'odd')")
+    complaint = cli("queues", "create", "odd", code=7)
+    assert complaint.startswith("weft: unexpected CheckViolationError (23514): ")
+    assert "WEFT_DEBUG=1 shows the traceback" in complaint
+    assert "\n" not in complaint
+    done = subprocess.run(
+        [sys.executable, "-m", "weft", "queues", "create", "odd"], capture_output=True, text=True,
+        env={**cli.environment, "WEFT_DEBUG": "1"}, check=False,
+    )  # fmt: skip
+    assert done.returncode == 7
+    assert done.stderr.startswith("Traceback (most recent call last)")
+    assert done.stderr.splitlines()[-1] == complaint
+
+
+def test_a_statement_that_postgresql_ends_is_told_with_what_to_do(cli: Cli) -> None:
+    cli("db", "psql", "-qc", "alter table weft.queue rename to queue_of_another_release")
+    assert cli("queues", "create", "mail", code=3).endswith(
+        "the schema is not what this release needs, see `weft migrate current`"
+    )

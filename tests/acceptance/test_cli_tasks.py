@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from apps.cli_scene import Cli
+from apps.cli_scene import Cli, until
 
 
 @pytest.fixture
@@ -105,10 +105,53 @@ def test_lists_are_filtered_and_paged(cli: Cli) -> None:
     assert ([task["id"] for task in rest["tasks"]], rest["next_before"]) == ([ids[0]], None)
     assert cli.json("tasks", "list", "--state", "failed", "--state", "running")["tasks"] == []
     lines = cli("tasks", "list").splitlines()
-    assert lines[0].split() == ["ID", "STATE", "QUEUE", "HANDLER", "ATTEMPT", "CREATED", "TIME"]
+    assert lines[0].split() == ["ID", "STATE", "QUEUE", "HANDLER", "FAILED", "CREATED", "TIME"]
     assert [line.split()[0] for line in lines[1:]] == [other, *ids[::-1]]
+
+
+def test_failures_are_shown_against_their_limit_and_attempts_apart(cli: Cli) -> None:
+    """Attempts that count for nothing, here those that a worker without the handler declines, may be more."""
+    task_id = cli("tasks", "enqueue", "cli:nobody", "--max-attempts", "1").strip()
+    with cli.worker():
+        until(lambda: cli.task(task_id).attempt > 1)
+    attempts = cli.task(task_id).attempt
+    row = next(line for line in cli("tasks", "list").splitlines() if line.startswith(task_id))
+    assert "0 of 1" in row
+    shown = cli("tasks", "show", task_id)
+    assert f"attempts    {attempts}\n" in shown
+    assert "failed      0 of 1\n" in shown
+    assert shown.count(": declined (no_handler)") == 1
 
 
 def test_a_task_without_a_log_has_none(cli: Cli) -> None:
     task_id = cli.enqueue("cli:add", a=1)
     assert cli("tasks", "logs", task_id) == ""
+
+
+def test_one_attempts_copy_of_a_log_is_printed(url: str, home: Path) -> None:
+    cli = Cli(url, home, WEFT_LOG_UPLOAD="true")
+    with cli.worker():
+        answer = cli.json("tasks", "enqueue", "cli:speak", "--params", '{"text": "hello"}', "--wait")
+    assert "hello" in cli("tasks", "logs", answer["id"], "--attempt", "1")
+    assert cli("tasks", "logs", answer["id"], "--attempt", "2") == ""
+    assert "attempt: must" in cli("tasks", "logs", answer["id"], "--attempt", "0", code=2)
+
+
+def test_a_task_whose_params_are_missing_in_the_blob_storage_is_shown_all_the_same(url: str, home: Path) -> None:
+    cli = Cli(url, home, WEFT_INLINE_LIMIT="1KiB")
+    task_id = cli("tasks", "enqueue", "cli:add", "--params", json.dumps({"a": "x" * 2000})).strip()
+    (blob,) = [path for path in (home / "blobs").glob("??/*") if path.is_file()]
+    blob.unlink()
+    text = cli("tasks", "show", task_id)
+    assert "state       ready" in text
+    assert f"cannot be read: blob {blob.name} is missing in" in text
+    shown = cli.json("tasks", "show", task_id)
+    assert (shown["state"], shown["params"]) == ("ready", None)
+    assert shown["unavailable"]["params"].startswith(f"blob {blob.name} is missing in")
+
+
+def test_an_unknown_org_is_not_explained_by_the_retention(url: str, home: Path) -> None:
+    complaint = Cli(url, home, WEFT_ORG="nope")("queues", "list", code=4)
+    assert "there is no org nope" in complaint
+    assert "retention" not in complaint
+    assert "WEFT_ORG" in complaint

@@ -25,12 +25,14 @@ LONGEST = 450
 
 # The whole public interface; a change here is a change for users.
 PUBLIC = [
-    "Attempt", "Client", "Context", "InvalidInput", "LeaseLost", "NewTask", "NonRetryable", "NotFound", "Page",
-    "QueueInfo", "Retry", "Settings", "Snooze", "StateConflict", "Task", "TaskFailed", "TaskHandle", "TaskState",
-    "TaskSummary", "UnknownQueue", "WaitTimeout", "WeftError", "Worker", "WorkerInfo", "__version__", "task",
+    "Attempt", "AuditEntry", "Client", "Context", "InvalidInput", "LeaseLost", "NewTask", "NonRetryable", "NotFound",
+    "Page", "QueueInfo", "Retry", "Settings", "Snooze", "StateConflict", "Task", "TaskFailed", "TaskHandle",
+    "TaskState", "TaskSummary", "UnknownQueue", "WaitTimeout", "WeftError", "Worker", "WorkerInfo", "__version__",
+    "task",
 ]  # fmt: skip
 
 CLIENT = [
+    "add_effect", "audit",
     "blobs", "cancel", "count_dead", "create_queue", "database", "dead_letters", "enqueue", "enqueue_many", "get_task",
     "limit_queue", "list_tasks", "org_id", "outbox", "pause_queue", "purge", "queues", "read_log", "replay",
     "replay_dead", "replay_outbox", "resume_queue", "wait", "workers",
@@ -131,7 +133,7 @@ def test_verbs_that_write_states_are_named_in_the_table() -> None:
         "hand_back": (task["hand_back"], "hand_back"),
         "replay": (task["replay"], "replay"),
         "rescue": (worker["rescue"], "rescue"),
-        "bury_crashed": (worker["bury_crashed"], "rescue"),
+        "bury_crashed": (worker["bury_crashed"], "bury_crashed"),
     }
     for statement, (text, verb) in guards.items():
         match = re.search(r"\b[td]\.state in \(([^)]*)\)", text)
@@ -166,3 +168,12 @@ def test_each_statement_that_changes_a_state_says_what_guards_it() -> None:
             name, _, body = part.partition("\n")
             if re.search(r"\bset\s+(\w+ = [^,]+,\s*)*state = |delete from weft\.task(_done)? ", body):
                 assert body.lstrip().startswith("--"), f"{path.name}: {name.strip()}"
+
+
+async def test_kinds_of_effects_are_the_same_in_sql_and_python(conn: asyncpg.Connection[asyncpg.Record]) -> None:
+    constraint = "select pg_get_constraintdef(oid) from pg_constraint where conname = 'outbox_kind_check'"
+    check = await conn.fetchval(constraint)
+    source = await conn.fetchval("select prosrc from pg_proc where proname = 'add_effect'")
+    known = re.search(r"kind not in \(([^)]*)\)", source)
+    assert known
+    assert re.findall(r"'(\w+)'", check) == re.findall(r"'(\w+)'", known[1]) == list(states.OutboxKind)

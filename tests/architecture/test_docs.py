@@ -10,8 +10,11 @@ from pathlib import Path
 import pytest
 
 import weft
-from weft.core.settings import Settings
+from weft.cli.failures import UNEXPECTED
+from weft.cli.main import INTERRUPTED
+from weft.core.settings import ENVIRONMENT_ONLY, Settings
 from weft.core.states import TRANSITIONS, OutboxState, TaskState, WorkerState
+from weft.worker.heart import EXIT_BLOCKED
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT))
@@ -63,6 +66,12 @@ def test_every_error_code_is_documented() -> None:
     assert {kind.code for kind in errors.all_errors()} <= anchors(REFERENCE / "errors.md")
 
 
+def test_every_exit_code_is_documented() -> None:
+    text = read(REFERENCE / "cli.md")
+    for code in {kind.exit_code for kind in errors.all_errors()} | {UNEXPECTED, EXIT_BLOCKED, INTERRUPTED}:
+        assert f"\n| {code} | " in text, f"exit code {code} is not documented"
+
+
 def test_no_two_errors_share_a_code() -> None:
     codes = [kind.code for kind in errors.all_errors()]
     assert sorted(codes) == sorted(set(codes))
@@ -70,6 +79,8 @@ def test_no_two_errors_share_a_code() -> None:
 
 def test_every_setting_is_documented_with_a_meaning() -> None:
     text = read(REFERENCE / "settings.md")
+    for variable in ENVIRONMENT_ONLY:
+        assert f"| `{variable}` |" in text
     for field in dataclasses.fields(Settings):
         row = re.search(rf"^\| `WEFT_{field.name.upper()}` \|.*\| (.+) \|$", text, re.MULTILINE)
         assert row is not None, f"WEFT_{field.name.upper()} is not documented"
@@ -79,7 +90,7 @@ def test_every_setting_is_documented_with_a_meaning() -> None:
 def test_every_state_and_every_verb_is_documented() -> None:
     text = read(REFERENCE / "states.md")
     for name in (*TaskState, *WorkerState, *OutboxState, *(step.verb for step in TRANSITIONS)):
-        assert f"| `{name}` |" in text, f"{name} is not documented"
+        assert re.search(rf"^\| `{name}`(?: \(later\))? \|", text, re.MULTILINE), f"{name} is not documented"
     for step in TRANSITIONS:
         for source in step.sources if step.verb != "cancel" else ():
             assert f"{source} --> {step.target}: {step.verb}" in text, f"{step} is not in the diagram"

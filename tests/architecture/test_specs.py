@@ -151,6 +151,11 @@ EXISTS = {
 }
 
 
+def test_no_verb_of_a_later_part_is_called_built() -> None:
+    later = {step.verb for step in TRANSITIONS if not step.is_built}
+    assert [row for row in ROWS if row.status == "built" and later & {name for _, name in row.references}] == []
+
+
 @pytest.mark.parametrize("kind", EXISTS)
 def test_what_the_map_calls_built_exists(kind: str) -> None:
     named = {name for row in ROWS for found, name in row.references if found == kind}

@@ -48,7 +48,7 @@ INVARIANTS = {
               union all select id, failures, crashes, generation from weft.task_done) t
         cross join lateral (
           select count(*) filter (where outcome in ('failed', 'crashed')) as failures,
-                 count(*) filter (where outcome = 'lost') as crashes
+                 count(*) filter (where outcome in ('lost', 'crashed')) as crashes
           from weft.attempt where task_id = t.id) a
         where t.generation = 0 and (t.failures <> a.failures or t.crashes <> a.crashes)""",
     "S8: a key's slots equal the tasks that it admitted": """

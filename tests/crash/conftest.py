@@ -12,8 +12,8 @@ import pytest
 from crash.harness import Crew, crew_at, until
 
 EMPTIED = (
-    "task task_done task_params attempt edge idempotency_key worker handler lease queue_slot key_slot outbox".split()
-)
+    "task task_done task_params attempt edge idempotency_key worker handler lease queue_slot key_slot outbox audit"
+).split()
 
 
 @pytest.fixture

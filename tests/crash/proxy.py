@@ -15,9 +15,9 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from enum import Enum
-from urllib.parse import parse_qs, urlsplit
 
-_SSL_REQUEST, _GSS_REQUEST, _CANCEL_REQUEST = 80877103, 80877104, 80877102
+from wire import loopback_url, message, open_stream, read_first_message, read_message
+
 _IDLE = b"I"
 
 
@@ -77,7 +77,7 @@ class Proxy:
     """Listens on the loopback address and leads to the server of ``url``."""
 
     def __init__(self, url: str) -> None:
-        self._upstream = urlsplit(url)
+        self._upstream = url
         self._server: asyncio.Server | None = None
         self._links: set[Link] = set()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -91,9 +91,7 @@ class Proxy:
     def url(self) -> str:
         """The address of the same database, through this proxy."""
         assert self._server is not None
-        port = self._server.sockets[0].getsockname()[1]
-        user = self._upstream.username or "postgres"
-        return f"postgresql://{user}@127.0.0.1:{port}{self._upstream.path}?sslmode=disable"
+        return loopback_url(self._upstream, self._server.sockets[0].getsockname()[1])
 
     def rule(self, text: str, fault: Fault, when: Callable[[Exchange], bool] = lambda _: True, times: int = 1) -> Rule:
         """Add a rule."""
@@ -160,14 +158,9 @@ class Proxy:
             # Whoever connects now hears nothing, not even later.
             await reader.read()
             return
-        head = await reader.readexactly(8)
-        while struct.unpack("!ii", head)[1] in (_SSL_REQUEST, _GSS_REQUEST):
-            writer.write(b"N")
-            head = await reader.readexactly(8)
-        host = parse_qs(self._upstream.query)["host"][0]
-        port = parse_qs(self._upstream.query).get("port", ["5432"])[0]
-        up_reader, up_writer = await asyncio.open_unix_connection(f"{host}/.s.PGSQL.{port}")
-        up_writer.write(head + await reader.readexactly(struct.unpack("!ii", head)[0] - 8))
+        code, rest = await read_first_message(reader, writer)
+        up_reader, up_writer = await open_stream(self._upstream)
+        up_writer.write(message(b"", struct.pack("!i", code) + rest))
         link = Link(self, reader, writer, up_reader, up_writer)
         self._links.add(link)
         try:
@@ -218,13 +211,13 @@ class Link:
 
     async def _carry_there(self) -> None:
         while True:
-            kind, body = await _message(self._reader)
+            kind, body = await read_message(self._reader)
             if self.is_hole:
                 continue
             self._note(kind, body)
             if self._proxy.latency and kind in (b"S", b"Q", b"H"):
                 await asyncio.sleep(self._proxy.latency)
-            self._up_writer.write(kind + struct.pack("!i", len(body) + 4) + body)
+            self._up_writer.write(message(kind, body))
             await self._up_writer.drain()
 
     def _note(self, kind: bytes, body: bytes) -> None:
@@ -245,8 +238,8 @@ class Link:
         held: list[bytes] = []
         try:
             while True:
-                kind, body = await _message(self._up_reader)
-                whole = kind + struct.pack("!i", len(body) + 4) + body
+                kind, body = await read_message(self._up_reader)
+                whole = message(kind, body)
                 exchange = self._sent[0] if self._sent else None
                 if exchange is not None:
                     exchange.rows += kind == b"D"
@@ -287,11 +280,6 @@ class Link:
                     raise ConnectionResetError
                 elif rule.fault is Fault.HOLE:
                     self.is_hole = True
-
-
-async def _message(reader: asyncio.StreamReader) -> tuple[bytes, bytes]:
-    head = await reader.readexactly(5)
-    return head[:1], await reader.readexactly(struct.unpack("!i", head[1:])[0] - 4)
 
 
 def _params(rest: bytes) -> list[bytes | None]:

@@ -37,9 +37,9 @@ BREACHES = {
     "S8: no key has more": ["update weft.queue set max_running_per_key = 1", "update weft.key_slot set held = 2"],
     "S8: no more slots": [
         "update weft.queue set max_running = 1",
-        "insert into weft.queue_slot (queue_id, worker_id, slots) values (1, {worker}, 2)",
+        "insert into weft.queue_slot (queue_id, worker_id, org_id, slots) values (1, {worker}, 1, 2)",
     ],
-    "S8: slots of a queue": ["insert into weft.queue_slot (queue_id, worker_id, slots) values (1, 7, 1)"],
+    "S8: slots of a queue": ["insert into weft.queue_slot (queue_id, worker_id, org_id, slots) values (1, 7, 1, 1)"],
     "S8: no more tasks": ["update weft.queue set max_running = 0"],
     "S8: waiting_on": ["update weft.task set waiting_on = 1 where id = {id}"],
     "S6: nothing is ready": ["update weft.task set waiting_on = 1 where id = {id}"],

@@ -196,11 +196,11 @@ async def set_clock(conn: asyncpg.Connection[asyncpg.Record], ahead: str) -> Non
 
 async def until_declined_again(conn: asyncpg.Connection[asyncpg.Record], task_id: int) -> None:
     """Return when the task was declined once more than now."""
-    count = "select count(*) from weft.attempt where task_id = $1 and outcome = 'declined'"
-    before = await conn.fetchval(count, task_id)
+    last = "select max(attempt) from weft.attempt where task_id = $1 and outcome = 'declined'"
+    before = await conn.fetchval(last, task_id)
 
     async def is_declined_again() -> bool:
-        return bool(await conn.fetchval(count, task_id) > before)
+        return bool(await conn.fetchval(last, task_id) > before)
 
     await until(is_declined_again, "the task is declined again")
 

@@ -51,6 +51,17 @@ def die(how: str) -> None:
     ctypes.string_at(0)
 
 
+@weft.task(name="process:stumble", executor="process", retry=weft.Retry(10, initial_delay=0))
+def stumble(ways: str, ctx: weft.Context) -> int:
+    """Fail in the way that stands for this attempt: r raises, d takes the process with it."""
+    way = ways[ctx.attempt - 1 : ctx.attempt]
+    if way == "r":
+        raise ValueError("again")
+    if way == "d":
+        os._exit(7)
+    return ctx.attempt
+
+
 @weft.task(name="process:raise", executor="process", retry=weft.Retry(2, non_retryable=(LookupError,)))
 def fail(how: str) -> None:
     if how == "snooze":

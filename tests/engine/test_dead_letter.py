@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import asyncpg
 import pytest
-from engine_scene import Clock
+from engine_scene import Clock, MakeClient
 
 import weft
 from weft.worker.registry import Registry
@@ -138,3 +141,39 @@ async def test_more_dead_letters_than_a_batch_are_purged(
     await weft.Worker(client=client, registry=registry, concurrency=500).run_until_idle()
     assert await client.purge() == 2100
     assert (await client.dead_letters()).tasks == ()
+
+
+async def test_nothing_of_a_purged_task_is_left(
+    make_client: MakeClient, registry: Registry, conn: asyncpg.Connection[asyncpg.Record], home: Path
+) -> None:
+    @registry.task(name="spill")
+    async def spill(text: str, fail: bool) -> None:
+        print("secret")
+        if fail:
+            raise ValueError("secret")
+
+    client = await make_client(log_upload=True, inline_limit=1000)
+    long = [
+        await client.enqueue("spill", {"text": f"secret {'x' * size}", "fail": True}, max_attempts=1)
+        for size in (300, 2000)
+    ]
+    other = await client.enqueue("spill", {"text": "x" * 300, "fail": False})
+    await weft.Worker(client=client, registry=registry).run_until_idle()
+    kept = {
+        "task_done": "id", "task_params": "id", "attempt": "task_id", "task_log": "task_id", "task_blob": "task_id",
+    }  # fmt: skip
+
+    async def found(ids: list[int]) -> set[str]:
+        return {
+            table
+            for table, column in kept.items()
+            if await conn.fetchval(f"select exists (select 1 from weft.{table} where {column} = any ($1))", ids)
+        }
+
+    ids = [task.id for task in long]
+    assert await found(ids) == set(kept)
+    assert await client.purge() == 2
+    assert await found(ids) == set()
+    assert {path.stem for path in (home / "logs").iterdir()} == {str(other.id)}
+    assert await found([other.id]) == {"task_done", "task_params", "task_log"}
+    assert (await client.get_task(other.id)).params == {"text": "x" * 300, "fail": False}

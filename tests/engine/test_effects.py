@@ -159,11 +159,11 @@ async def test_an_effect_fails_after_its_last_attempt_and_goes_round_again_when_
 async def test_effects_without_a_sink_stay(
     client: weft.Client, conn: asyncpg.Connection[asyncpg.Record], drain: Any, sink: Sink
 ) -> None:
-    await outbox.add(conn, ORG, "pigeon", 1)
+    await outbox.add(conn, ORG, "route_event", 1)
     assert await drain() == 0
     assert await Drainer(client.database, 1, {}).run_once() == 0
-    (row,) = await client.outbox(kind="pigeon")
-    assert (row.state, row.attempts) == ("pending", 0)
+    (row,) = await client.outbox(kind="route_event")
+    assert (row.state, row.attempts, row.has_sink) == ("pending", 0, False)
     assert await client.outbox(kind="callback") == []
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import threading
 from datetime import timedelta
@@ -273,6 +274,34 @@ async def test_a_task_that_kills_its_process_is_dead_at_the_crash_limit_and_othe
         assert (task.state, task.reason, len(task.attempts)) == ("dead", "crashed", 3)
         assert task.error is not None
         assert message in task.error["message"]
+
+
+@pytest.mark.parametrize(
+    ("ways", "most", "end"),
+    [
+        ("rrd", 10, ("completed", None, 4, 3, 1)),
+        ("rrrrd", 10, ("completed", None, 6, 5, 1)),
+        ("drdr", 10, ("completed", None, 5, 4, 2)),
+        ("ddr", 3, ("dead", "error", 3, 3, 2)),
+        ("rrdrdrd", 10, ("dead", "crashed", 7, 7, 3)),
+        ("rd", 2, ("dead", "crashed", 2, 2, 1)),
+    ],
+)
+async def test_only_crashes_count_against_the_crash_limit(
+    client: weft.Client,
+    conn: asyncpg.Connection[asyncpg.Record],
+    ways: str,
+    most: int,
+    end: tuple[str, str | None, int, int, int],
+) -> None:
+    handle = await client.enqueue(process_handlers.stumble, {"ways": ways}, max_attempts=most)
+    async with weft.Worker(client=client, concurrency=1):
+        with contextlib.suppress(weft.TaskFailed):
+            await client.wait(handle.id, timeout=60)
+    task = await client.get_task(handle.id)
+    assert (task.state, task.reason, task.attempt, task.failures, task.crashes) == end
+    expected = {"r": ("failed", "error"), "d": ("crashed", "crashed")}
+    assert [(a.outcome, a.reason) for a in task.attempts] == [expected[way] for way in ways]
 
 
 async def test_a_task_that_was_in_a_crash_runs_next_in_a_process_of_its_own(

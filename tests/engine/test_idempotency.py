@@ -126,3 +126,34 @@ async def test_a_key_outlives_its_task_by_the_stated_time(
     assert (await client.enqueue("ok", idempotency_key="live")).id == live.id
     anew = await client.enqueue("ok", idempotency_key="ended")
     assert (anew.created, anew.id != ended.id) == (True, True)
+
+
+@pytest.mark.parametrize("way", ["kept", "dropped", "purged"])
+async def test_a_key_lives_on_from_the_end_of_its_task_also_when_that_is_gone(
+    make_client: MakeClient, registry: Registry, conn: asyncpg.Connection[asyncpg.Record], way: str
+) -> None:
+    """The task waited for 40 days; its row may go before its key, by the retention or by a purge."""
+
+    @registry.task(name="break")
+    async def broken() -> None:
+        raise weft.NonRetryable
+
+    client = await make_client(retention="30d" if way == "kept" else "1d", idempotency_ttl="7d")
+    clock = Clock(conn, client)
+    task = await client.enqueue("break", idempotency_key="k", delay=40 * 86400)
+    await clock.advance(days=40.1)
+    await weft.Worker(client=client, registry=registry).run_until_idle()
+    if way == "purged":
+        assert await client.purge() == 1
+    for days, created in ((3, False), (3.9, False), (0.2, True)):
+        await clock.advance(days=days)
+        await Pruner(client.database, client.settings).run_once()
+        assert (await client.enqueue("break", idempotency_key="k")).created is created
+    assert (await conn.fetchval("select count(*) from weft.task_done where id = $1", task.id)) == (way == "kept")
+
+
+async def test_a_key_of_an_open_task_never_expires(client: weft.Client, clock: Clock) -> None:
+    live = await client.enqueue("ok", idempotency_key="live", delay=900 * 86400)
+    await clock.advance(days=800)
+    await Pruner(client.database, client.settings).run_once()
+    assert (await client.enqueue("ok", idempotency_key="live")).id == live.id

@@ -200,7 +200,8 @@ async def test_slots_of_a_worker_that_died_come_back(
     queue_id = await conn.fetchval("select id from weft.queue where name = 'a'")
     ghost, claimed = await claimed_by_a_ghost(conn, queue_id, room=1)
     assert claimed == first.id
-    await conn.execute("insert into weft.queue_slot values ($1, $2, 1)", queue_id, ghost)
+    slot = "insert into weft.queue_slot (queue_id, worker_id, org_id, slots) values ($1, $2, 1, 1)"
+    await conn.execute(slot, queue_id, ghost)
     await conn.execute("update weft.worker set until = weft.now() + interval '1 second' where id = $1", ghost)
     async with weft.Worker(client=client, registry=registry, queues=["a"]):
         # A task that was in a crash runs in a process of its own, which knows no handler of this test.

@@ -115,6 +115,18 @@ async def test_queues_tell_depth_oldest_rate_limits_and_pause(
     assert [info.rate for info in await client.queues()] == [0, 0]
 
 
+async def test_the_rate_counts_what_ended_however_old_it_was(
+    client: weft.Client, clock: Clock, registry: Registry
+) -> None:
+    @registry.task(name="ok")
+    async def ok() -> None: ...
+
+    await client.enqueue_many([weft.NewTask("ok") for _ in range(30)])
+    await clock.advance(minutes=20)
+    await weft.Worker(client=client, registry=registry).run_until_idle()
+    assert [info.rate for info in await client.queues()] == [pytest.approx(30 / 60)]
+
+
 async def test_workers_are_listed_with_what_they_do(client: weft.Client, registry: Registry) -> None:
     @registry.task(name="zeta")
     async def zeta() -> None: ...

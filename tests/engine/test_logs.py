@@ -6,13 +6,16 @@ import asyncio
 import logging
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import asyncpg
 import process_handlers
 import pytest
-from engine_scene import MakeClient
+from engine_scene import Clock, MakeClient
 
 import weft
+from weft.queue.services import Pruner
 from weft.worker.registry import Registry
 
 
@@ -74,6 +77,108 @@ async def test_concurrent_threads_each_write_their_own_file(
     for name, handle in handles.items():
         lines = _log(home, handle.id).splitlines()
         assert [line[-5:] for line in lines] == [text for n in range(3) for text in (f"{name} {n}", f"log {n}")]
+
+
+def _speak(text: str) -> None:
+    print(text)
+    logging.getLogger("app").warning("%s logged", text)
+
+
+async def test_what_threads_of_a_handler_print_and_log_goes_to_the_file_of_its_task(
+    client: weft.Client, registry: Registry, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Threads of its own, of threads, and of a pool that all tasks share, from async and sync handlers."""
+    start, submit = threading.Thread.start, ThreadPoolExecutor.submit
+    turn = threading.Barrier(2)
+
+    def speak_everywhere(name: str, pool: ThreadPoolExecutor) -> None:
+        def nested() -> None:
+            inner = threading.Timer(0, _speak, [f"{name} inner"])
+            inner.start()
+            inner.join()
+            _speak(f"{name} outer")
+
+        outer = threading.Thread(target=nested)
+        outer.start()
+        outer.join()
+        for n in range(3):
+            turn.wait(20)
+            pool.submit(_speak, f"{name} pool {n}").result()
+        with ThreadPoolExecutor() as own:
+            list(own.map(_speak, [f"{name} map"]))
+
+    with ThreadPoolExecutor(1) as shared:
+
+        @registry.task(name="sync")
+        def sync(name: str) -> None:
+            speak_everywhere(name, shared)
+
+        @registry.task(name="async")
+        async def awaited(name: str) -> None:
+            await asyncio.get_running_loop().run_in_executor(None, speak_everywhere, name, shared)
+
+        handles = {
+            name: await client.enqueue(kind, {"name": name}) for name, kind in [("ann", "sync"), ("bob", "async")]
+        }
+        async with weft.Worker(client=client, registry=registry):
+            for handle in handles.values():
+                await client.wait(handle.id, timeout=60)
+            shared.submit(_speak, "nobody").result()
+    for name, handle in handles.items():
+        lines = _log(home, handle.id).splitlines()
+        said = [f"{name} {what}" for what in ("inner", "outer", "pool 0", "pool 1", "pool 2", "map")]
+        assert [line for line in lines if line.startswith(name)] == said
+        assert [line.rpartition("app: ")[2] for line in lines if "WARNING" in line] == [f"{s} logged" for s in said]
+        assert len(lines) == 12
+    out = capsys.readouterr().out
+    assert out.splitlines() == ["nobody"]
+    assert (threading.Thread.start, ThreadPoolExecutor.submit) == (start, submit)
+
+
+async def test_what_a_thread_of_a_handler_dies_of_goes_to_the_file_of_its_task(
+    client: weft.Client, registry: Registry, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(threading, "excepthook", threading.__excepthook__)
+
+    @registry.task(name="die")
+    def die() -> None:
+        thread = threading.Thread(target=lambda: 1 // 0)
+        thread.start()
+        thread.join()
+
+    handle = await client.enqueue("die")
+    await weft.Worker(client=client, registry=registry).run_until_idle()
+    assert "ZeroDivisionError" in _log(home, handle.id)
+
+
+async def test_what_a_thread_prints_when_its_task_is_over_goes_to_the_worker(
+    client: weft.Client, registry: Registry, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As a thread of a library does that the first task to use it starts for all."""
+    go = threading.Event()
+    threads: list[threading.Thread] = []
+
+    def speak() -> None:
+        print("during")
+        threads_ready.set()
+        go.wait(20)
+        print("afterwards")
+
+    threads_ready = threading.Event()
+
+    @registry.task(name="leave")
+    def leave() -> None:
+        threads.append(threading.Thread(target=speak))
+        threads[0].start()
+        threads_ready.wait(20)
+
+    handle = await client.enqueue("leave")
+    async with weft.Worker(client=client, registry=registry):
+        await client.wait(handle.id, timeout=20)
+        go.set()
+        await asyncio.to_thread(threads[0].join)
+    assert _log(home, handle.id) == "during\n"
+    assert capsys.readouterr().out == "afterwards\n"
 
 
 async def test_what_a_process_prints_goes_to_the_file_of_its_task(client: weft.Client, home: Path) -> None:
@@ -172,3 +277,47 @@ async def test_a_log_is_copied_to_the_blob_storage_when_that_is_asked_for(
     await weft.Worker(client=client, registry=registry).run_until_idle()
     (home / "logs" / f"{handle.id}.log").unlink()
     assert await client.read_log(handle.id) == b"far away\n"
+
+
+async def test_copied_logs_of_all_attempts_are_read_together_or_one_by_one(
+    make_client: MakeClient, registry: Registry, home: Path, conn: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    @registry.task(name="say", retry=weft.Retry(3, initial_delay=3600))
+    async def say(ctx: weft.Context) -> None:
+        print(f"attempt {ctx.attempt}")
+        if ctx.attempt < 3:
+            raise ValueError
+
+    # Two machines that share the blob storage, but no folder of logs, and a third that only looks.
+    here, there = [await make_client(log_upload=True, log_dir=home / name) for name in ("here", "there")]
+    client = await make_client(log_dir=home / "nowhere")
+    handle = await client.enqueue("say", retry=weft.Retry(3, initial_delay=3600))
+    clock = Clock(conn, client)
+    for machine in (here, there, here):
+        await weft.Worker(client=machine, registry=registry).run_until_idle()
+        await clock.advance(hours=3)
+    assert await client.read_log(handle.id) == b"attempt 1\nattempt 2\nattempt 3\n"
+    assert await client.read_log(handle.id, 10) == b"attempt 2\nattempt 3\n"
+    assert await here.read_log(handle.id) == b"attempt 1\nattempt 3\n"
+    for attempt in (1, 2, 3):
+        for reader in (client, here):
+            assert await reader.read_log(handle.id, attempt=attempt) == f"attempt {attempt}\n".encode()
+    assert await client.read_log(handle.id, attempt=4) is None
+
+
+async def test_copied_logs_expire_with_the_retention_from_the_end_of_their_attempt(
+    make_client: MakeClient, registry: Registry, home: Path, conn: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    @registry.task(name="say")
+    async def say() -> None:
+        print("something")
+
+    client = await make_client(log_upload=True, retention="30d")
+    clock = Clock(conn, client)
+    handle = await client.enqueue("say", delay=40 * 86400)
+    await clock.advance(days=41)
+    await weft.Worker(client=client, registry=registry).run_until_idle()
+    for days, left in ((29, 1), (2, 0)):
+        await clock.advance(days=days)
+        await Pruner(client.database, client.settings).run_once()
+        assert await conn.fetchval("select count(*) from weft.task_log where task_id = $1", handle.id) == left

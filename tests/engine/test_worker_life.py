@@ -262,26 +262,3 @@ async def test_a_worker_goes_on_after_its_connections_were_ended(
         second = await conn.fetchval("""select id from weft.enqueue('hold', '{"n": 2}')""")
         await until(lambda: conn.fetchval(state, second), lambda found: found == "completed")
     assert await conn.fetchval("select attempt from weft.tasks where id = $1", first.id) == 1
-
-
-@pytest.mark.parametrize("listens", [False, True], ids=["poll only", "direct line"])
-async def test_a_worker_behind_a_transaction_pooler_works_without_a_session_of_its_own(
-    make_client: MakeClient, registry: Registry, conn: asyncpg.Connection[asyncpg.Record], url: str, listens: bool
-) -> None:
-    """Every statement stands in a transaction, none is prepared; it listens only on a direct line, if there is one."""
-    client = await make_client(
-        pooler="transaction", worker_poll_interval=3600 if listens else 0.02, listen_url=url if listens else None
-    )
-
-    @registry.task(name="ok", retry=weft.Retry(2, initial_delay=0))
-    async def ok(ctx: weft.Context) -> int:
-        if ctx.attempt == 1:
-            raise ValueError("again")
-        return ctx.attempt
-
-    async with weft.Worker(client=client, registry=registry) as worker:
-        await worker.process.wait_until_idle()
-        handles = [await client.enqueue(ok), *(await client.enqueue_many([weft.NewTask(ok)]))]
-        assert [await client.wait(handle.id, timeout=20) for handle in handles] == [2, 2]
-        channels = await conn.fetchval("select count(*) from pg_stat_activity where query ilike 'listen%'")
-        assert channels == (1 if listens else 0)

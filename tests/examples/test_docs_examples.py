@@ -155,7 +155,8 @@ async def test_the_grants_of_the_docs_let_a_role_enqueue_and_another_read(
             await conn.fetch("select * from weft.enqueue('note')")
     finally:
         # Roles belong to the whole server, not to the test's database.
-        await conn.execute("reset role; drop owned by shop_web, shop_report; drop role shop_web, shop_report")
+        roles = "shop_web, shop_report, shop_worker"
+        await conn.execute(f"reset role; drop owned by {roles}; drop role {roles}")
 
 
 def test_the_settings_file_of_the_docs_is_read() -> None:

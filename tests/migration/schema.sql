@@ -29,6 +29,44 @@ CREATE TYPE weft.worker_state AS ENUM (
     'lost'
 );
 
+CREATE FUNCTION weft.add_effect(kind text, payload json, ordering_key text DEFAULT NULL::text, org text DEFAULT 'default'::text, actor text DEFAULT SESSION_USER) RETURNS bigint
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET standard_conforming_strings TO 'on'
+    AS $$
+#variable_conflict use_variable
+declare org_id bigint; unknown text; new_id bigint;
+begin
+  if kind is null or kind not in ('enqueue_task', 'route_event', 'callback') then
+    raise exception 'kind: "%" is not one of enqueue_task, route_event, callback', left(kind, 40) using errcode = 'WF002';
+  elsif kind <> 'enqueue_task' then
+    raise exception 'kind: nothing carries out % in this release; enqueue_task is', kind using errcode = 'WF002';
+  elsif ordering_key = '' or length(ordering_key) > 500 then
+    raise exception 'ordering_key: must have 1 to 500 characters' using errcode = 'WF002';
+  elsif position('\u0000' in payload::text) > 0 and payload::text ~ '(^|[^\\])(\\\\)*\\u0000' then
+    raise exception 'payload: has a NUL character, which PostgreSQL cannot store' using errcode = 'WF002';
+  end if;
+  perform weft.check_json(payload, 'payload');
+  if payload is null or json_typeof(payload) <> 'object' or json_typeof(payload -> 'handler') is distinct from 'string' then
+    raise exception 'payload: must be a JSON object with the handler to enqueue' using errcode = 'WF002';
+  end if;
+  select k into unknown from json_object_keys(payload) k where k not in ('handler', 'params', 'queue', 'priority',
+    'idempotency_key', 'delay', 'max_attempts', 'timeout', 'heartbeat_timeout', 'concurrency_key') limit 1;
+  if unknown is not null then
+    raise exception 'payload: has the key "%", which is not an argument that enqueue_task takes', left(unknown, 40)
+      using errcode = 'WF002';
+  end if;
+  select o.id into org_id from weft.org o where o.slug = org;
+  if org_id is null then
+    raise exception 'org: there is no org "%"', org using errcode = 'WF002';
+  end if;
+  insert into weft.outbox as o (org_id, kind, payload, ordering_key, actor)
+  values (org_id, kind, payload, ordering_key, actor) returning o.id into new_id;
+  return new_id;
+end $$;
+
+COMMENT ON FUNCTION weft.add_effect(kind text, payload json, ordering_key text, org text, actor text) IS 'Adds an effect to the outbox, inside the caller''s transaction. Returns its id.';
+
 CREATE FUNCTION weft.admit_waiting(queues bigint[], keys text[], freed integer) RETURNS bigint[]
     LANGUAGE plpgsql
     SET plan_cache_mode TO 'force_generic_plan'
@@ -40,7 +78,8 @@ CREATE FUNCTION weft.admit_waiting(queues bigint[], keys text[], freed integer) 
     SET jit TO 'off'
     AS $$
 declare
-  slot_queues bigint[]; slot_keys text[]; returned int[]; rooms int[]; places int[]; admitted bigint[];
+  slot_queues bigint[]; slot_keys text[]; returned int[]; rooms int[]; places int[]; taken int[]; place record;
+  admitted bigint[];
 begin
   select array_agg(l.queue_id), array_agg(l.key), array_agg(l.n), array_agg(case when l.most is not null then greatest(0, l.most - l.held + l.n) end)
   into slot_queues, slot_keys, returned, rooms
@@ -53,6 +92,9 @@ begin
     order by s.queue_id, s.key
     for update of s
   ) l;
+  if returned is null then
+    return '{}';
+  end if;
   -- A second statement: it sees what was parked while the first waited. A room of null is a key without a limit.
   select array_agg(w.id), array_agg(u.place) into admitted, places
   from unnest(slot_queues, slot_keys, rooms) with ordinality as u (queue_id, key, room, place)
@@ -63,30 +105,138 @@ begin
     order by t.rank, t.order_id, t.id limit u.room
     for update
   ) w;
-  update weft.key_slot s set held = s.held + c.change
-  from (
-    select u.queue_id, u.key, coalesce(p.n, 0) - u.returned as change
-    from unnest(slot_queues, slot_keys, returned) with ordinality as u (queue_id, key, returned, place)
-    left join (select place, count(*)::int as n from unnest(places) as x (place) group by 1) p on p.place = u.place
-  ) c
-  where s.queue_id = c.queue_id and s.key = c.key and c.change <> 0;
+  taken := array_fill(0, array[cardinality(returned)]);
+  for place in select p, count(*) as n from unnest(places) as x (p) group by 1 loop
+    taken[place.p] := place.n;
+  end loop;
+  if taken <> returned then
+    update weft.key_slot s set held = s.held - u.returned + u.taken
+    from unnest(slot_queues, slot_keys, returned, taken) as u (queue_id, key, returned, taken)
+    where s.queue_id = u.queue_id and s.key = u.key and u.taken <> u.returned;
+  end if;
   return coalesce(admitted, '{}');
+end $$;
+
+CREATE FUNCTION weft.check_json(value json, field text) RETURNS void
+    LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+    AS $$
+declare given constant text := value::text; bare text; number text;
+begin
+  if octet_length(given) > 262144 then
+    raise exception '%: has % bytes, and may have 262144: only the client moves larger values to the blob storage',
+      field, octet_length(given) using errcode = 'WF002';
+  end if;
+  if given ~ '\\u[dD][89a-fA-F]' then
+    -- Without escaped backslashes, then without pairs: what is left stands alone.
+    bare := regexp_replace(replace(given, '\\', ''),
+      '\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}', '', 'g');
+    if bare ~ '\\u[dD][89a-fA-F]' then
+      raise exception '%: has a lone surrogate, which is not valid Unicode', field using errcode = 'WF002';
+    end if;
+  end if;
+  if given !~ '[0-9]{19}|[0-9][eE][+-]?[0-9]{3}' and length(given) - length(translate(given, '[{', '')) <= 200 then
+    return;
+  end if;
+  bare := regexp_replace(given, '"(?:[^"\\]|\\.)*"', '""', 'g');
+  if exists (
+    select 1 from (
+      select sum(case when b.mark in ('[', '{') then 1 else -1 end) over (order by b.place) as depth
+      from unnest(string_to_array(regexp_replace(bare, '[^][{}]', '', 'g'), null)) with ordinality as b (mark, place)
+    ) d where d.depth > 200
+  ) then
+    raise exception '%: is nested deeper than 200 levels', field using errcode = 'WF002';
+  end if;
+  for number in
+    select n[1] from regexp_matches(bare, '-?[0-9][0-9.]*(?:[eE][+-]?[0-9]+)?', 'g') as n
+    where n[1] ~ '[0-9]{19}|[eE]'
+  loop
+    if number ~ '[.eE]' then
+      begin
+        perform number::float8;
+      exception when numeric_value_out_of_range then
+        raise exception '%: has the number %, which is beyond a double', field, left(number, 40) using errcode = 'WF002';
+      end;
+    elsif length(number) > 20 or number::numeric not between -9223372036854775808 and 18446744073709551615 then
+      raise exception '%: has the integer %, which is beyond 64 bits; send it as text', field, left(number, 40)
+        using errcode = 'WF002';
+    end if;
+  end loop;
+end $$;
+
+CREATE FUNCTION weft.check_retry(retry json) RETURNS void
+    LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+    AS $$
+declare given record;
+begin
+  -- Nothing that a policy may hold needs an escape, and not every escape can be read.
+  if json_typeof(retry) <> 'object' or position('\u' in retry::text) > 0 then
+    raise exception 'retry: must be a JSON object with any of backoff, initial_delay, max_delay, jitter' using errcode = 'WF002';
+  end if;
+  for given in select e.key, json_typeof(e.value) as kind, e.value #>> '{}' as value from json_each(retry) e loop
+    if given.key = 'backoff' then
+      if given.kind <> 'string' or given.value not in ('exponential', 'linear', 'fixed') then
+        raise exception 'retry.backoff: must be one of exponential, linear, fixed' using errcode = 'WF002';
+      end if;
+    elsif given.key in ('initial_delay', 'max_delay', 'jitter') then
+      -- What is longer or has a greater exponent is out of any range, and could be too much for a number here.
+      if given.kind <> 'number' or length(given.value) > 40 or given.value ~ '[eE][+-]?[0-9]{3}' or
+         given.value::numeric not between 0 and (case when given.key = 'jitter' then 1 else 366 * 86400 end) then
+        raise exception 'retry.%: must be a number between 0 and %', given.key,
+          case when given.key = 'jitter' then 1 else 366 * 86400 end using errcode = 'WF002';
+      end if;
+    else
+      raise exception 'retry: has the key "%", and may have backoff, initial_delay, max_delay, jitter', left(given.key, 40)
+        using errcode = 'WF002';
+    end if;
+  end loop;
 end $$;
 
 CREATE FUNCTION weft.complete(worker_id bigint, task_id bigint, attempt integer, output json) RETURNS boolean
     LANGUAGE sql
     AS $_$
+  select weft.keep_blob(t.id, t.org_id, $4) from weft.task t where t.id = $2 and $4::text like '{"$blob":%';
   select not exists (
     select 1 from weft.finish_and_claim($1, array[$2], array[$3], array[$4], '{}', '{}', '{}', '{}', '{}', 0, false)
   )
 $_$;
 
-CREATE FUNCTION weft.enqueue(handler text, params json DEFAULT '{}'::json, queue text DEFAULT 'default'::text, priority integer DEFAULT 0, idempotency_key text DEFAULT NULL::text, run_at timestamp with time zone DEFAULT NULL::timestamp with time zone, delay interval DEFAULT NULL::interval, max_attempts integer DEFAULT 3, retry json DEFAULT NULL::json, timeout interval DEFAULT NULL::interval, heartbeat_timeout interval DEFAULT NULL::interval, concurrency_key text DEFAULT NULL::text, org text DEFAULT 'default'::text, actor text DEFAULT SESSION_USER) RETURNS TABLE(id bigint, created boolean)
-    LANGUAGE sql
+CREATE FUNCTION weft.ended_after(child text, moment timestamp with time zone) RETURNS boolean
+    LANGUAGE plpgsql STABLE
+    SET enable_seqscan TO 'off'
+    SET enable_indexscan TO 'off'
+    SET enable_indexonlyscan TO 'off'
+    SET jit TO 'off'
+    AS $_$
+declare found_one boolean;
+begin
+  execute format('select exists (select 1 from weft.%I d where d.ended_at > $1)', child) into found_one using moment;
+  return found_one;
+end $_$;
+
+CREATE FUNCTION weft.ended_since(moment timestamp with time zone) RETURNS TABLE(queue_id bigint, ended bigint)
+    LANGUAGE sql STABLE
+    SET enable_seqscan TO 'off'
+    SET enable_indexscan TO 'off'
+    SET enable_indexonlyscan TO 'off'
+    SET jit TO 'off'
     AS $$
-  select * from weft.put_task(handler, params, queue, priority, idempotency_key, run_at, delay, max_attempts, retry,
-    timeout, heartbeat_timeout, concurrency_key, org, actor, true)
+  select d.queue_id, count(*) from weft.task_done d where d.ended_at >= moment group by d.queue_id
 $$;
+
+CREATE FUNCTION weft.enqueue(handler text, params json DEFAULT '{}'::json, queue text DEFAULT 'default'::text, priority integer DEFAULT 0, idempotency_key text DEFAULT NULL::text, run_at timestamp with time zone DEFAULT NULL::timestamp with time zone, delay interval DEFAULT NULL::interval, max_attempts integer DEFAULT 3, retry json DEFAULT NULL::json, timeout interval DEFAULT NULL::interval, heartbeat_timeout interval DEFAULT NULL::interval, concurrency_key text DEFAULT NULL::text, org text DEFAULT 'default'::text, actor text DEFAULT SESSION_USER) RETURNS TABLE(id bigint, created boolean)
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET standard_conforming_strings TO 'on'
+    AS $$
+#variable_conflict use_variable
+begin
+  perform weft.check_json(params, 'params');
+  if retry is not null then
+    perform weft.check_retry(retry);
+  end if;
+  return query select t.id, t.created from weft.put_task(handler, params, queue, priority, idempotency_key, run_at, delay,
+    max_attempts, retry, timeout, heartbeat_timeout, concurrency_key, org, actor, true) t;
+end $$;
 
 COMMENT ON FUNCTION weft.enqueue(handler text, params json, queue text, priority integer, idempotency_key text, run_at timestamp with time zone, delay interval, max_attempts integer, retry json, timeout interval, heartbeat_timeout interval, concurrency_key text, org text, actor text) IS 'Puts a task into a queue, inside the caller''s transaction. Returns its id, and whether it was created: a known idempotency key creates nothing and returns the existing task''s id.';
 
@@ -94,17 +244,33 @@ CREATE FUNCTION weft.ensure_partitions(days integer DEFAULT 8) RETURNS integer
     LANGUAGE plpgsql
     AS $$
 declare
-  parent text; child text; low bigint; high bigint; made int := 0;
+  parent text; child text; low bigint; high bigint; day timestamptz; made int := 0;
   today timestamptz := date_trunc('day', weft.now(), 'UTC');
 begin
   perform pg_advisory_xact_lock(hashtext('weft.ensure_partitions'));
-  foreach parent in array array['task_done', 'task_params', 'attempt'] loop
-    for day in -1 .. days loop
-      low := weft.first_id_at(today + make_interval(hours => 24 * day));
-      high := weft.first_id_at(today + make_interval(hours => 24 * (day + 1)));
-      child := parent || '_' || to_char((today + make_interval(hours => 24 * day)) at time zone 'UTC', 'YYYYMMDD');
+  for day in
+    -- One probe for each day on which there are open tasks.
+    with recursive live (number) as (
+      select ((select min(t.id) from weft.task t) >> 22) / 86400000
+      union all
+      select ((select min(t.id) from weft.task t where t.id >= ((l.number + 1) * 86400000) << 22) >> 22) / 86400000
+      from live l where l.number is not null
+    )
+    select timestamptz '2024-01-01Z' + make_interval(hours => 24 * l.number::int) from live l where l.number is not null
+    union select today + make_interval(hours => 24 * n) from generate_series(-1, days) n
+    order by 1
+  loop
+    low := weft.first_id_at(day);
+    high := weft.first_id_at(day + interval '24 hours');
+    foreach parent in array array['task_done', 'task_params', 'attempt'] loop
+      child := parent || '_' || to_char(day at time zone 'UTC', 'YYYYMMDD');
       if to_regclass('weft.' || child) is null then
         execute format('create table weft.%I (like weft.%I including all)', child, parent);
+        if parent = 'task_done' then
+          -- Vacuum keeps the index of ends up to date: rather after so many rows than after a fifth of the day.
+          execute format('alter table weft.%I set (autovacuum_vacuum_insert_scale_factor = 0, '
+            'autovacuum_vacuum_insert_threshold = 100000)', child);
+        end if;
         execute format('alter table weft.%I attach partition weft.%I for values from (%s) to (%s)', parent, child, low, high);
         made := made + 1;
       end if;
@@ -127,6 +293,7 @@ CREATE FUNCTION weft.finish_and_claim(me bigint, ids bigint[], attempts integer[
 declare
   results json[]; ended bigint[]; freed_queues bigint[]; freed_keys text[]; next_ids bigint[]; next_counts int[]; keyed bigint[]; admitted bigint[];
   at timestamptz := weft.now(); got bigint[] := '{}'; more bigint[]; room int; shares int[]; open_queues bigint[];
+  low_rank smallint; low_order bigint; low_mark bigint;
 begin
   if cardinality(ids) = 0 then
     -- A claim alone is not flushed before its handler starts: should the server crash in that moment, the task is ready
@@ -205,10 +372,13 @@ begin
   end if;
   if cardinality(admitted) > 0 then
     -- Straight to running when it is their turn: what is ready already may come first.
-    if wanted > 0 and from_head and cardinality(queues) = 1 and open_queues = queues and queues[1] = all (freed_queues) then
+    if wanted > 0 and cardinality(queues) = 1 and open_queues = queues and queues[1] = all (freed_queues) then
       room := least(wanted, rooms[1]);
+      select case when from_head then -32768 else ranks[1] end, case when from_head then 0 else orders[1] end,
+             case when from_head then 0 else marks[1] end into low_rank, low_order, low_mark;
       if cardinality(admitted) <= room and not exists (
-        select 1 from weft.task t where t.state = 'ready' and t.queue_id = queues[1]) then
+        select 1 from weft.task t where t.state = 'ready' and t.queue_id = queues[1]
+          and (t.rank, t.order_id, t.id) > (low_rank, low_order, low_mark)) then
         got := admitted;
         admitted := '{}';
       else
@@ -219,6 +389,7 @@ begin
             (select t.rank, t.order_id, t.id, true as is_admitted from weft.task t where t.id = any (admitted))
             union all
             (select t.rank, t.order_id, t.id, false from weft.task t where t.state = 'ready' and t.queue_id = queues[1]
+               and (t.rank, t.order_id, t.id) > (low_rank, low_order, low_mark)
              order by t.rank, t.order_id, t.id limit room)
           ) c
         ) b where b.is_admitted;
@@ -301,7 +472,7 @@ begin
   return woken;
 end $$;
 
-CREATE FUNCTION weft.heartbeat(me bigint, lease interval, busy boolean, add_completed bigint, add_failed bigint, leader_lease interval) RETURNS TABLE(held integer, leader boolean, token bigint, next_due_at timestamp with time zone, has_outbox boolean, lapsed boolean, limited boolean)
+CREATE FUNCTION weft.heartbeat(me bigint, lease interval, busy boolean, add_completed bigint, add_failed bigint, leader_lease interval, is_blocked boolean) RETURNS TABLE(held integer, leader boolean, token bigint, next_due_at timestamp with time zone, has_outbox boolean, lapsed boolean, limited boolean)
     LANGUAGE plpgsql
     SET plan_cache_mode TO 'force_generic_plan'
     SET enable_seqscan TO 'off'
@@ -311,7 +482,7 @@ CREATE FUNCTION weft.heartbeat(me bigint, lease interval, busy boolean, add_comp
 declare at timestamptz := weft.now(); my_queues bigint[];
 begin
   update weft.worker w set until = at + lease, heartbeat_at = at, completed = w.completed + add_completed,
-    failed = w.failed + add_failed, state = case when busy then 'active'::weft.worker_state else 'idle' end
+    failed = w.failed + add_failed, state = case when busy then 'active'::weft.worker_state else 'idle' end, blocked = is_blocked
   where w.id = me and w.state in ('active', 'idle')
   returning w.queues into my_queues;
   if not found then
@@ -319,7 +490,11 @@ begin
   end if;
   -- Leadership affects load only, so nobody waits for it: a row that is locked stays with whom it was.
   perform 1 from weft.lease l where l.name = 'maintenance' for update skip locked;
-  if found then
+  if is_blocked then
+    if found then
+      update weft.lease l set until = '-infinity' where l.name = 'maintenance' and l.holder = me;
+    end if;
+  elsif found then
     update weft.lease l set holder = me, until = at + leader_lease,
       token = l.token + case when l.holder = me then 0 else 1 end
     where l.name = 'maintenance' and (l.holder = me or l.until < at);
@@ -358,7 +533,7 @@ begin
   select w.id into chosen from weft.worker w
   where queue = any (w.queues) and w.state in ('active', 'idle') and w.until > weft.now() and not w.saturated
     and w.id <> except_worker
-  order by random() limit 1;
+  order by w.blocked, random() limit 1;
   if chosen is null then
     return 0;
   end if;
@@ -383,6 +558,13 @@ CREATE SEQUENCE weft.id_sequence
 CREATE FUNCTION weft.id_at(moment timestamp with time zone) RETURNS bigint
     LANGUAGE sql PARALLEL RESTRICTED
     RETURN ((((floor((EXTRACT(epoch FROM moment) * (1000)::numeric)))::bigint - '1704067200000'::bigint) << 22) | (((((EXTRACT(epoch FROM moment) * (1000000)::numeric))::bigint % (1000)::bigint) * 4) + nextval('weft.id_sequence'::regclass)));
+
+CREATE FUNCTION weft.keep_blob(task_id bigint, org_id bigint, reference json) RETURNS void
+    LANGUAGE sql
+    AS $_$
+  insert into weft.blob (digest, bytes) values (reference ->> '$blob', (reference ->> 'size')::bigint) on conflict do nothing;
+  insert into weft.task_blob (task_id, digest, org_id) values (task_id, reference ->> '$blob', org_id) on conflict do nothing;
+$_$;
 
 CREATE FUNCTION weft.next_id() RETURNS bigint
     LANGUAGE plpgsql
@@ -506,7 +688,17 @@ begin
     where k.org_id = lane.org_id and k.handler = put_task.handler and k.key = put_task.idempotency_key;
   end loop;
   if not inline then
-    insert into weft.task_params (id, params) values (new_id, params);
+    -- Only here, where it is paid for by few: an exception block is a transaction of its own.
+    begin
+      insert into weft.task_params (id, org_id, params) values (new_id, lane.org_id, params);
+    exception when check_violation then
+      -- No partition for the row: nobody has worked for longer than they reach ahead.
+      perform weft.ensure_partitions();
+      insert into weft.task_params (id, org_id, params) values (new_id, lane.org_id, params);
+    end;
+  end if;
+  if params::text like '{"$blob":%' then
+    perform weft.keep_blob(new_id, lane.org_id, params);
   end if;
   if start = 'pending' then
     perform weft.take_slots(array[new_id]);
@@ -520,6 +712,13 @@ begin
   created := true;
   return next;
 end $_$;
+
+CREATE FUNCTION weft.refuse_change() RETURNS trigger
+    LANGUAGE plpgsql
+    AS $$
+begin
+  raise exception 'what weft.% holds is never changed', tg_table_name using errcode = '55000';
+end $$;
 
 CREATE FUNCTION weft.refuse_write(name text) RETURNS void
     LANGUAGE plpgsql
@@ -540,10 +739,10 @@ CREATE FUNCTION weft.take_slots(ids bigint[]) RETURNS integer
 declare
   wanted record; room int; ready bigint[] := '{}'; parked bigint[] := '{}';
 begin
-  insert into weft.key_slot (queue_id, key)
-    select t.queue_id, t.concurrency_key from weft.task t join weft.queue q on q.id = t.queue_id
+  insert into weft.key_slot (queue_id, key, org_id)
+    select t.queue_id, t.concurrency_key, q.org_id from weft.task t join weft.queue q on q.id = t.queue_id
     where t.id = any (ids) and t.concurrency_key is not null
-    group by 1, 2 order by 1, 2
+    group by 1, 2, 3 order by 1, 2
     -- Not `do nothing`: the row must be locked, or it could be pruned as idle before the next statement.
     on conflict (queue_id, key) do update set held = weft.key_slot.held;
   for wanted in
@@ -593,9 +792,42 @@ CREATE VIEW weft.attempts AS
 
 COMMENT ON VIEW weft.attempts IS 'Every attempt that did not complete, with its error.';
 
+CREATE TABLE weft.audit (
+    id bigint DEFAULT weft.next_id() NOT NULL,
+    org_id bigint NOT NULL,
+    at timestamp with time zone DEFAULT weft.now() NOT NULL,
+    actor text NOT NULL,
+    verb text NOT NULL,
+    subject_kind text NOT NULL,
+    subject_ids bigint[] DEFAULT '{}'::bigint[] NOT NULL,
+    subject_name text,
+    detail json DEFAULT '{}'::json NOT NULL
+);
+
+CREATE VIEW weft.audits AS
+ SELECT id,
+    org_id,
+    at,
+    actor,
+    verb,
+    subject_kind,
+    subject_ids,
+    subject_name,
+    detail
+   FROM weft.audit a;
+
+COMMENT ON VIEW weft.audits IS 'What operators did: a row for each cancel, replay, purge, create, pause, resume and limit.';
+
+CREATE TABLE weft.blob (
+    digest text NOT NULL,
+    bytes bigint NOT NULL,
+    put_at timestamp with time zone DEFAULT weft.now() NOT NULL
+);
+
 CREATE TABLE weft.edge (
     prev bigint NOT NULL,
-    next bigint NOT NULL
+    next bigint NOT NULL,
+    org_id bigint NOT NULL
 );
 
 CREATE TABLE weft.handler (
@@ -608,11 +840,13 @@ CREATE TABLE weft.idempotency_key (
     org_id bigint NOT NULL,
     handler text NOT NULL,
     key text NOT NULL,
-    task_id bigint NOT NULL
+    task_id bigint NOT NULL,
+    ended_at timestamp with time zone
 );
 
 CREATE TABLE weft.key_slot (
     queue_id bigint NOT NULL,
+    org_id bigint NOT NULL,
     key text NOT NULL,
     held integer DEFAULT 0 NOT NULL,
     max_running integer,
@@ -667,7 +901,8 @@ CREATE TABLE weft.outbox (
     created_at timestamp with time zone DEFAULT weft.now() NOT NULL,
     processed_at timestamp with time zone,
     worker_id bigint,
-    actor text
+    actor text,
+    CONSTRAINT outbox_kind_check CHECK ((kind = ANY (ARRAY['enqueue_task'::text, 'route_event'::text, 'callback'::text])))
 )
 WITH (fillfactor='70');
 
@@ -689,6 +924,7 @@ CREATE TABLE weft.queue (
 CREATE TABLE weft.queue_slot (
     queue_id bigint NOT NULL,
     worker_id bigint NOT NULL,
+    org_id bigint NOT NULL,
     slots integer NOT NULL,
     CONSTRAINT queue_slot_slots_check CHECK ((slots >= 0))
 )
@@ -743,6 +979,12 @@ CREATE TABLE weft.task (
 )
 WITH (fillfactor='70', autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='5000', autovacuum_vacuum_cost_delay='0', autovacuum_analyze_scale_factor='0.2');
 
+CREATE TABLE weft.task_blob (
+    task_id bigint NOT NULL,
+    digest text NOT NULL,
+    org_id bigint NOT NULL
+);
+
 CREATE TABLE weft.task_done (
     id bigint NOT NULL,
     org_id bigint NOT NULL,
@@ -775,13 +1017,16 @@ PARTITION BY RANGE (id);
 
 CREATE TABLE weft.task_log (
     task_id bigint NOT NULL,
+    org_id bigint NOT NULL,
     attempt integer NOT NULL,
     digest text NOT NULL,
-    bytes bigint NOT NULL
+    bytes bigint NOT NULL,
+    created_at timestamp with time zone DEFAULT weft.now() NOT NULL
 );
 
 CREATE TABLE weft.task_params (
     id bigint NOT NULL,
+    org_id bigint NOT NULL,
     params json NOT NULL
 )
 PARTITION BY RANGE (id);
@@ -865,6 +1110,7 @@ CREATE TABLE weft.worker (
     failed bigint DEFAULT 0 NOT NULL,
     state weft.worker_state DEFAULT 'active'::weft.worker_state NOT NULL,
     saturated boolean DEFAULT false NOT NULL,
+    blocked boolean DEFAULT false NOT NULL,
     concurrency integer NOT NULL,
     pid integer NOT NULL,
     hostname text NOT NULL,
@@ -901,6 +1147,12 @@ COMMENT ON VIEW weft.workers IS 'Every worker process that the registry knows, w
 
 ALTER TABLE ONLY weft.attempt
     ADD CONSTRAINT attempt_pkey PRIMARY KEY (task_id, attempt);
+
+ALTER TABLE ONLY weft.audit
+    ADD CONSTRAINT audit_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY weft.blob
+    ADD CONSTRAINT blob_pkey PRIMARY KEY (digest);
 
 ALTER TABLE ONLY weft.edge
     ADD CONSTRAINT edge_pkey PRIMARY KEY (prev, next);
@@ -941,6 +1193,9 @@ ALTER TABLE ONLY weft.queue_slot
 ALTER TABLE ONLY weft.schema_revision
     ADD CONSTRAINT schema_revision_pkc PRIMARY KEY (version_num);
 
+ALTER TABLE ONLY weft.task_blob
+    ADD CONSTRAINT task_blob_pkey PRIMARY KEY (task_id, digest);
+
 ALTER TABLE ONLY weft.task_done
     ADD CONSTRAINT task_done_pkey PRIMARY KEY (id);
 
@@ -956,6 +1211,12 @@ ALTER TABLE ONLY weft.task
 ALTER TABLE ONLY weft.worker
     ADD CONSTRAINT worker_pkey PRIMARY KEY (id);
 
+CREATE INDEX audit_name ON weft.audit USING btree (subject_name, id) WHERE (subject_name IS NOT NULL);
+
+CREATE INDEX audit_subject ON weft.audit USING gin (subject_ids);
+
+CREATE INDEX blob_put ON weft.blob USING btree (put_at);
+
 CREATE INDEX edge_next ON weft.edge USING btree (next);
 
 CREATE INDEX idempotency_key_task ON weft.idempotency_key USING btree (task_id);
@@ -965,6 +1226,10 @@ CREATE INDEX outbox_due ON weft.outbox USING btree (available_at, id) WHERE (sta
 CREATE INDEX outbox_order ON weft.outbox USING btree (ordering_key, id) WHERE ((state <> 'done'::weft.outbox_state) AND (ordering_key IS NOT NULL));
 
 CREATE INDEX outbox_processing ON weft.outbox USING btree (worker_id) WHERE (state = 'processing'::weft.outbox_state);
+
+CREATE INDEX task_blob_digest ON weft.task_blob USING btree (digest);
+
+CREATE INDEX task_done_ended ON ONLY weft.task_done USING brin (ended_at);
 
 CREATE INDEX task_done_job ON ONLY weft.task_done USING btree (job_id, id) WHERE (job_id IS NOT NULL);
 
@@ -980,12 +1245,19 @@ CREATE INDEX task_job ON weft.task USING btree (job_id, id) WHERE (job_id IS NOT
 
 CREATE INDEX task_key ON weft.task USING btree (queue_id, concurrency_key, rank, order_id, id) WHERE ((state = 'pending'::weft.task_state) AND (reason = 'concurrency_key'::text));
 
+CREATE INDEX task_log_created ON weft.task_log USING btree (created_at);
+
+CREATE INDEX task_log_digest ON weft.task_log USING btree (digest);
+
 CREATE INDEX task_ready ON weft.task USING btree (queue_id, rank, order_id, id) WHERE (state = 'ready'::weft.task_state);
 
 CREATE INDEX task_worker ON weft.task USING btree (worker_id) WHERE (worker_id IS NOT NULL);
 
 CREATE RULE refuse_delete AS
     ON DELETE TO weft.attempts DO INSTEAD  SELECT weft.refuse_write('attempts'::text) AS refuse_write;
+
+CREATE RULE refuse_delete AS
+    ON DELETE TO weft.audits DO INSTEAD  SELECT weft.refuse_write('audits'::text) AS refuse_write;
 
 CREATE RULE refuse_delete AS
     ON DELETE TO weft.orgs DO INSTEAD  SELECT weft.refuse_write('orgs'::text) AS refuse_write;
@@ -1003,6 +1275,9 @@ CREATE RULE refuse_insert AS
     ON INSERT TO weft.attempts DO INSTEAD  SELECT weft.refuse_write('attempts'::text) AS refuse_write;
 
 CREATE RULE refuse_insert AS
+    ON INSERT TO weft.audits DO INSTEAD  SELECT weft.refuse_write('audits'::text) AS refuse_write;
+
+CREATE RULE refuse_insert AS
     ON INSERT TO weft.orgs DO INSTEAD  SELECT weft.refuse_write('orgs'::text) AS refuse_write;
 
 CREATE RULE refuse_insert AS
@@ -1018,6 +1293,9 @@ CREATE RULE refuse_update AS
     ON UPDATE TO weft.attempts DO INSTEAD  SELECT weft.refuse_write('attempts'::text) AS refuse_write;
 
 CREATE RULE refuse_update AS
+    ON UPDATE TO weft.audits DO INSTEAD  SELECT weft.refuse_write('audits'::text) AS refuse_write;
+
+CREATE RULE refuse_update AS
     ON UPDATE TO weft.orgs DO INSTEAD  SELECT weft.refuse_write('orgs'::text) AS refuse_write;
 
 CREATE RULE refuse_update AS
@@ -1029,6 +1307,11 @@ CREATE RULE refuse_update AS
 CREATE RULE refuse_update AS
     ON UPDATE TO weft.workers DO INSTEAD  SELECT weft.refuse_write('workers'::text) AS refuse_write;
 
+CREATE TRIGGER audit_is_kept BEFORE UPDATE ON weft.audit FOR EACH STATEMENT EXECUTE FUNCTION weft.refuse_change();
+
+ALTER TABLE ONLY weft.audit
+    ADD CONSTRAINT audit_org_id_fkey FOREIGN KEY (org_id) REFERENCES weft.org(id);
+
 ALTER TABLE ONLY weft.key_slot
     ADD CONSTRAINT key_slot_queue_id_fkey FOREIGN KEY (queue_id) REFERENCES weft.queue(id) ON DELETE CASCADE;
 
@@ -1037,6 +1320,12 @@ ALTER TABLE ONLY weft.queue
 
 ALTER TABLE ONLY weft.queue_slot
     ADD CONSTRAINT queue_slot_queue_id_fkey FOREIGN KEY (queue_id) REFERENCES weft.queue(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY weft.task_blob
+    ADD CONSTRAINT task_blob_digest_fkey FOREIGN KEY (digest) REFERENCES weft.blob(digest);
+
+ALTER TABLE ONLY weft.task_log
+    ADD CONSTRAINT task_log_digest_fkey FOREIGN KEY (digest) REFERENCES weft.blob(digest);
 
 ALTER TABLE ONLY weft.worker
     ADD CONSTRAINT worker_org_id_fkey FOREIGN KEY (org_id) REFERENCES weft.org(id);

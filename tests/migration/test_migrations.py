@@ -19,7 +19,7 @@ import weft
 from weft.core.errors import InvalidInput, OperatorError, SchemaOutdated
 from weft.core.settings import Settings
 from weft.db import migrate, revisions
-from weft.db.database import Database
+from weft.db.database import Database, ensure_partitions
 from weft.db.embedded_programs import pg_bin
 from weft.queue import upkeep
 from weft.worker.registry import Registry
@@ -196,7 +196,7 @@ async def test_an_ordinary_user_can_migrate_and_run_everything(empty_url: str, t
             )
             async with weft.Worker(client=client, registry=registry):
                 assert [await client.wait(handle.id, timeout=20) for handle in handles] == [2 * n for n in range(9)]
-            await client.database.run(upkeep.ensure_partitions)
+            await client.database.run(ensure_partitions)
             assert await upkeep.drop_partitions(client.database, timedelta(days=-3))
         await migrate.downgrade(url, "base")
     finally:

@@ -16,6 +16,7 @@ FILES = {
     "upkeep": "queue/sql/upkeep.sql",
     "queue": "queue/sql/queue.sql",
     "outbox": "queue/sql/outbox.sql",
+    "blob": "queue/sql/blob.sql",
     "machine": "db/sql/machine.sql",
     "function": "db/migrations/sql/0001_functions.sql",
 }
@@ -87,24 +88,32 @@ GUARDS: list[Guard] = [
         ("t.state = 'ready' and t.queue_id = queues[i]", "t.queue_id = queues[i]", 0),
         ("t.state = 'ready' and t.queue_id = queues[i]", "t.queue_id = queues[i]", 1),
         ("and t.queue_id = queues[i]", "", 0), ("and t.queue_id = queues[i]", "", 1),
-        ("limit room", "", 0), ("limit room", "", 1),
+        ("limit room", "", 1), ("limit room", "", 2),
         ("for update skip locked", "", 0), ("for update skip locked", "for update", 0),
         ("wanted - cardinality(got)", "wanted", 0), ("wanted - cardinality(got)", "wanted", 1),
     ),
     *_of(
         "function.finish_and_claim", "test_key_slots",
-        "and t.queue_id = queues[1]",
-        ("limit least(wanted, rooms[1])", "limit wanted"),
-        ("and cardinality(open_queues) = 1", ""),
-        ("where r.state = 'ready' and r.queue_id = queues[1]", "where false and r.queue_id = queues[1]"),
+        ("and open_queues = queues", ""),
+        ("and queues[1] = all (freed_queues)", ""),
+        ("room := least(wanted, rooms[1])", "room := wanted"),
+        ("cardinality(admitted) <= room and not exists", "not exists"),
+        ("t.state = 'ready' and t.queue_id = queues[1] and (t.rank, t.order_id, t.id) > (low_rank, low_order, low_mark)",
+         "false", 0),
+        ("t.state = 'ready' and t.queue_id = queues[1] and (t.rank, t.order_id, t.id) > (low_rank, low_order, low_mark)",
+         "false", 1),
+        ("filter (where b.place <= room)", ""), ("filter (where b.place > room)", "filter (where false)"),
+        ("where b.is_admitted", ""),
+        ("rooms[1] := rooms[1] - cardinality(got);", ""),
     ),
     *_of(
         "function.admit_waiting", "test_key_slots test_graph",
-        "and t.reason = 'concurrency_key'", "t.queue_id = slot.queue_id and", "and t.concurrency_key = slot.key",
-        ("limit case when slot.most is null then null else greatest(0, slot.most - slot.held + slot.n) end", ""),
-        ("for update of s", ""),
-        ("greatest(0, slot.most - slot.held + slot.n)", "greatest(0, slot.most - slot.held)"),
-        ("held - slot.n + coalesce", "held + coalesce"),
+        "and t.reason = 'concurrency_key'", "t.queue_id = u.queue_id and", "and t.concurrency_key = u.key",
+        ("limit u.room", ""), ("limit u.room for update", "limit u.room"), ("for update of s", ""),
+        ("greatest(0, l.most - l.held + l.n)", "greatest(0, l.most - l.held)"),
+        ("greatest(0, l.most - l.held + l.n)", "l.most - l.held + l.n"),
+        ("case when l.most is not null then greatest(0, l.most - l.held + l.n) end", "greatest(0, l.most - l.held + l.n)"),
+        ("s.held - u.returned + u.taken", "s.held + u.taken"), ("if taken <> returned then", "if false then"),
     ),
     *_of(
         "function.take_slots", "test_key_slots",
@@ -119,10 +128,18 @@ GUARDS: list[Guard] = [
         ("l.holder = me or l.until < at", "l.holder = me"), ("for update skip locked", ""),
         ("and l.holder = me and l.until > at", "and l.until > at"), ("and l.until > at", ""),
         ("case when l.holder = me then 0 else 1 end", "0"), ("case when l.holder = me then 0 else 1 end", "1"),
+        ("if is_blocked then", "if false then"), ("where l.name = 'maintenance' and l.holder = me;", "where l.name = 'maintenance';"),
     ),
     # --- outcomes ---
     *_of("task.postpone", "test_fences", *HELD, "and t.state in ('running', 'dispatched')"),
     *_of("task.end_unsuccessfully", "test_fences", *HELD, "and t.state in ('running', 'dispatched')"),
+    *_of("task.decline", "test_fences", "and t.worker_id + 0 = $1", "and t.attempt = $3", "and t.state = 'running'"),
+    *_of("task.decline", "test_declines", ("a.task_id = $2 and", ""), "and a.attempt = moved.attempt - 1",
+         "and a.outcome = 'declined'", "and a.ended_at > (select weft.now() - $5::interval)",
+         ("where not exists (select 1 from again)", "")),
+    *_of("task.has_been_declined_for", "test_declines", ("a.task_id = $1 and", ""), "and a.attempt = $2::int - 1",
+         "and a.outcome = 'declined'", "and a.started_at <= (select weft.now() - $3::interval)",
+         "and a.ended_at > (select weft.now() - $3::interval)"),
     *_of("task.hand_back", "test_fences", *HELD, "and t.state in ('claimed', 'running')"),
     *_of("task.hand_back_all", "test_fences", ("t.worker_id = $1 and", ""), "and t.state in ('claimed', 'running')"),
     *_of("task.extend_expiry", "test_fences", "and t.worker_id + 0 = $1", "and t.attempt = $3", "and t.state = 'running'"),
@@ -160,8 +177,27 @@ GUARDS: list[Guard] = [
     # --- upkeep ---
     *_of("upkeep.stage", "test_staging", ("t.state = 'scheduled' and", ""), ("for update skip locked", ""), "limit $1"),
     *_of("upkeep.prune_keys", "test_idempotency",
-         "and not exists (select 1 from weft.task t where t.id = page.task_id)"),
-    *_of("upkeep.old_partitions", "test_partitions", (", (select min(t.id) from weft.task t)", "")),
+         "and not exists (select 1 from weft.task t where t.id = page.task_id)",
+         "and not exists (select 1 from weft.task_done d where d.id = page.task_id "
+         "and d.ended_at > (select weft.now() - $1::interval))",
+         "and (k.ended_at is null or k.ended_at <= (select weft.now() - $1::interval))"),
+    *_of("upkeep.old_partitions", "test_partitions",
+         ("f.high <= bound.id and", ""), ("f.high > bound.open_id", "false"),
+         ("not weft.ended_after(f.child, bound.ended_at)", "true"),
+         ("when f.is_pending or not f.is_attached then true", ""),
+         ("not exists (select 1 from found d where d.parent = 'task_done' and d.day = f.day and d.is_attached)", "true")),
+    *_of("upkeep.prune_logs", "test_logs", ("where o.created_at < (select weft.now() - $1::interval)", "")),
+    *_of("task.purge_rest", "test_idempotency", ("where k.task_id = r.id", "where false")),
+    *_of("task.purge_rest", "test_dead_letter", ("where p.id = any ($1)", "where false"),
+         ("where a.task_id = any ($1)", "where false"), ("where l.task_id = any ($1)", "where false"),
+         ("where b.task_id = any ($1)", "where false")),
+    # --- blobs ---
+    *_of("blob.forget_references", "test_collection",
+         "and not exists (select 1 from weft.task t where t.id = page.task_id)",
+         "and not exists (select 1 from weft.task_done d where d.id = page.task_id)"),
+    *_of("blob.unused", "test_collection", ("b.put_at < (select weft.now() - $1::interval) and", ""),
+         ("for update of b skip locked", "")),
+    *_of("blob.put", "test_collection", ("do update set put_at = excluded.put_at", "do nothing")),
     # --- limits ---
     *_of("queue.lock_queue", "test_queue_slots", ("for no key update", "")),
     *_of("queue.lock_worker", "test_queue_slots", "and w.state in ('active', 'idle')"),
@@ -199,6 +235,10 @@ GUARDS: list[Guard] = [
 
 REDUNDANT: list[tuple[Guard, str]] = [
     (
+        Guard("function.finish_and_claim", "limit room"),
+        "it bounds the work: what lies beyond gets a place beyond the room anyway",
+    ),
+    (
         Guard("function.finish_and_claim", "and t.state = 'pending' then 'ready'::weft.task_state", ""),
         "a task that still waited for one that ends now was pending: only a pending task takes an edge, and nothing but "
         "cancel moves it while it waits",
@@ -210,10 +250,6 @@ REDUNDANT: list[tuple[Guard, str]] = [
     (
         Guard("function.finish_and_claim", "and t.reason is distinct from 'concurrency_key'"),
         "a task that waits for others has the reason dependencies; it is not parked for its key at the same time",
-    ),
-    (
-        Guard("function.finish_and_claim", "and t.id <> all (got)"),
-        "what is claimed is set to running by the last statement, whatever it was before",
     ),
     (
         Guard("function.finish_and_claim", "order by t.id for no key update"),
@@ -274,6 +310,22 @@ REDUNDANT: list[tuple[Guard, str]] = [
     (
         Guard("upkeep.stage", "and t.state = 'scheduled'"),
         "the rows are locked by the inner select, which has looked at the state",
+    ),
+    (
+        Guard("blob.unused", "and not exists (select 1 from weft.task_blob r where r.digest = b.digest)"),
+        "the second look, under the lock, asks the same; here it keeps the batch from being filled with what must stay",
+    ),
+    (
+        Guard("blob.unused", "and not exists (select 1 from weft.task_log l where l.digest = b.digest)"),
+        "the second look, under the lock, asks the same; here it keeps the batch from being filled with what must stay",
+    ),
+    (
+        Guard(
+            "blob.still_unused",
+            "where not exists (select 1 from weft.task_blob r where r.digest = u.digest)",
+            "where true",
+        ),
+        "sees only what was committed between the first look and its lock, inside one statement",
     ),
     (
         Guard("queue.forget_idle_keys", "and s.held = 0"),

@@ -48,8 +48,8 @@ FILL = f"""
       case when n <= {WORKERS * HELD_EACH} then weft.now() end
     from generate_series(1, {LIVE}) n,
       (select weft.first_id_at(date_trunc('day', weft.now(), 'UTC')) as id) b;
-  insert into weft.key_slot (queue_id, key, held, max_running)
-    select distinct queue_id, concurrency_key, 0, 1 from weft.task where concurrency_key is not null;
+  insert into weft.key_slot (queue_id, org_id, key, held, max_running)
+    select distinct queue_id, 1, concurrency_key, 0, 1 from weft.task where concurrency_key is not null;
 
   insert into weft.task_done (id, org_id, queue_id, order_id, created_at, ended_at, state, attempt, rank, max_attempts,
                               failures, crashes, generation, handler, params, output, worker_id)
@@ -61,12 +61,17 @@ FILL = f"""
               weft.now() - interval '1 day' as at) b;
   insert into weft.attempt (task_id, attempt, org_id, outcome, ended_at)
     select id, 1, 1, 'failed', ended_at from weft.task_done where state <> 'completed';
-  insert into weft.edge (prev, next)
-    select b.id + n, b.id + n + 1 + m from generate_series(1, 100000) n, generate_series(1, 2) m,
+  insert into weft.edge (prev, next, org_id)
+    select b.id + n, b.id + n + 1 + m, 1 from generate_series(1, 100000) n, generate_series(1, 2) m,
       (select weft.first_id_at(date_trunc('day', weft.now(), 'UTC') - interval '1 day') as id) b;
   insert into weft.idempotency_key (org_id, handler, key, task_id)
     select 1, 'h', 'key ' || n, b.id + n * 1000
     from generate_series(1, 50000) n,
+      (select weft.first_id_at(date_trunc('day', weft.now(), 'UTC') - interval '1 day') as id) b;
+  insert into weft.blob (digest, bytes, put_at)
+    select md5(n::text), 1, weft.now() - make_interval(secs => 100000 - n) from generate_series(1, 20000) n;
+  insert into weft.task_blob (task_id, digest, org_id)
+    select b.id + n * 1000, md5(n::text), 1 from generate_series(1, 19000) n,
       (select weft.first_id_at(date_trunc('day', weft.now(), 'UTC') - interval '1 day') as id) b;
   insert into weft.outbox (org_id, kind, payload, state, ordering_key, processed_at)
     select 1, 'callback', '{{}}', (case when n <= 40000 then 'done' else 'pending' end)::weft.outbox_state,
@@ -74,15 +79,20 @@ FILL = f"""
     from generate_series(1, 50000) n;
 """
 
-# Statistics as they are when every task of the table is in one state; the rows stay as they are.
+# Statistics as they are when every task of the table is in one state; the rows stay as they are. They are those of
+# another table, because there is a function to set them only since PostgreSQL 18.
 STATE_STATISTICS = """
-  select pg_restore_attribute_stats('schemaname', 'weft', 'relname', 'task', 'attname', 'state', 'inherited', false,
-    'null_frac', 0::real, 'avg_width', 4::int, 'n_distinct', 1::real,
-    'most_common_vals', '{{{state}}}'::text, 'most_common_freqs', '{{1}}'::real[])
+  create table public.one_state as select '{state}'::weft.task_state as state from generate_series(1, 1000);
+  analyze public.one_state;
+  delete from pg_statistic s using pg_attribute a
+    where s.starelid = 'weft.task'::regclass and a.attrelid = s.starelid and a.attnum = s.staattnum and a.attname = 'state';
+  update pg_statistic s set starelid = a.attrelid, staattnum = a.attnum from pg_attribute a
+    where s.starelid = 'public.one_state'::regclass and a.attrelid = 'weft.task'::regclass and a.attname = 'state';
+  drop table public.one_state;
 """
 NO_STATISTICS = """
   delete from pg_statistic where starelid = 'weft.task'::regclass;
-  select pg_clear_relation_stats('weft', 'task')
+  update pg_class set relpages = 0, reltuples = -1, relallvisible = 0 where oid = 'weft.task'::regclass;
 """
 
 _SCANS = """

@@ -10,7 +10,7 @@ import asyncio
 import uuid
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -22,11 +22,12 @@ from weft.db.statements import Statements
 
 TASK, WORKER = Statements("weft.queue", "sql/task.sql"), Statements("weft.queue", "sql/worker.sql")
 UPKEEP, QUEUE = Statements("weft.queue", "sql/upkeep.sql"), Statements("weft.queue", "sql/queue.sql")
-OUTBOX = Statements("weft.queue", "sql/outbox.sql")
+OUTBOX, BLOB = Statements("weft.queue", "sql/outbox.sql"), Statements("weft.queue", "sql/blob.sql")
 NEWEST = 2**63 - 1
 HOUR = timedelta(hours=1)
-# Tables of which one may read everything: there are few rows in them, however many tasks there are.
-SMALL = {"queue", "worker", "lease", "queue_slot", "key_slot", "handler", "org"}
+# Tables of which one may read everything: there are few rows in them, however many tasks there are. Those of blobs
+# are read by the collector, once an hour, and have a row for each value of a quarter of a megabyte or more.
+SMALL = {"queue", "worker", "lease", "queue_slot", "key_slot", "handler", "org", "blob", "task_blob"}
 ONE_PASS = 26_000
 
 
@@ -109,7 +110,7 @@ def _others(held: list[int], dead: list[int]) -> list[Guard]:
         Guard("lost", WORKER.lost, (), 200),
         Guard("mark lost", WORKER.mark_lost, (), 20),
         Guard("expired", WORKER.expired, (), 20, {"task_expiry": 0}),
-        Guard("heartbeat", WORKER.heartbeat, (1, HOUR, True, 0, 0, HOUR), 250, {"task_due": 2}, 1),
+        Guard("heartbeat", WORKER.heartbeat, (1, HOUR, True, 0, 0, HOUR, False), 250, {"task_due": 2}, 1),
         Guard("hand back", TASK.hand_back, many, batch, {"task_pkey": 3 * n}, n),
         Guard("hand back all", TASK.hand_back_all, (1,), batch, {"task_worker": 20 * n}, n),
         Guard(
@@ -123,10 +124,10 @@ def _others(held: list[int], dead: list[int]) -> list[Guard]:
         Guard("heartbeat of a task", TASK.extend_expiry, (1, held[0], 1), 20, {"task_pkey": 2}),
         Guard("stage", UPKEEP.stage, (1000,), 20, {"task_due": 5}, 0),
         Guard("next due", UPKEEP.next_due, (), 20, {"task_due": 5}),
-        Guard("cancel", TASK.cancel, (1, held[:1], "why", None), 40, {"task_pkey": 2}, 1),
+        Guard("cancel", TASK.cancel, (1, held[:1], "why"), 40, {"task_pkey": 2}, 1),
         Guard("lock before cancel", TASK.lock_live, (held[:1],), 20, {"task_pkey": 2}, 1),
         Guard("lock before replay", TASK.lock_done, (dead,), 1000, {}, len(dead)),
-        Guard("replay", TASK.replay, (1, dead, None), 3000, {"edge_next": 50}, len(dead)),
+        Guard("replay", TASK.replay, (1, dead), 3000, {"edge_next": 50}, len(dead)),
         Guard("show what waits", TASK.show, (1, held[0]), 40, {"task_pkey": 2}, 1),
         Guard("show what ended", TASK.show, (1, dead[0]), 40, {}, 1),
         Guard("attempts", TASK.attempts, (1, dead[0]), 40, {}, 1),
@@ -138,8 +139,12 @@ def _others(held: list[int], dead: list[int]) -> list[Guard]:
         Guard("purge", TASK.purge, (1, timedelta(0), None, None, 1000), 20_000, {}, 1000),
         Guard("purge of ids", TASK.purge, (1, timedelta(0), None, dead[:10], 1000), 400, {}, 10),
         Guard("prune keys", UPKEEP.prune_keys, (timedelta(0), 0), 30_000, {"idempotency_key_task": 3000}),
+        Guard("rest of a purge", TASK.purge_rest, (dead, [datetime.now(UTC)] * len(dead)), 3000),
         Guard("old partitions", UPKEEP.old_partitions, (timedelta(days=30),), 400),
-        Guard("rates", QUEUE.rates, (1,), 100),
+        Guard("old partitions, all of them", UPKEEP.old_partitions, (timedelta(days=-40),), 1000),
+        Guard("rates", QUEUE.rates, (1,), 400),
+        Guard("references of tasks that are gone", BLOB.forget_references, (0,), 20_000),
+        Guard("blobs that nobody needs", BLOB.unused, (timedelta(0),), 3000),
         Guard("keys with room", QUEUE.waiting_keys, (None,), 1000, {"task_key": 300}),
         Guard("admit", QUEUE.admit, ([1] * 5, [f"key {key}" for key in range(1, 6)]), 500, {"task_key": 10}),
         Guard("lease slots", QUEUE.acquire_slots, (1, 1, 10, 100, 50), 1500, {"task_worker": 2500}),
@@ -216,7 +221,7 @@ async def test_no_statement_reads_more_when_there_are_more_tasks(million_url: st
     assert middle is not None
     hot = _hot(held, tuple(middle))
     broken = await _check(early, hot, "planned on empty tables")
-    await conn.execute("vacuum weft.task")
+    await conn.execute("vacuum weft.task, weft.task_done")
     await conn.execute("analyze")
     for when, statistics in [
         ("with true statistics", None),

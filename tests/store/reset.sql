@@ -5,6 +5,7 @@ do $$ declare name text; begin
   for name in select format('weft.%I', c.relname) from pg_class c
     where c.relnamespace = 'weft'::regnamespace and c.relkind in ('r', 'p') and not c.relispartition
       and c.relname not in ('schema_revision', 'machine', 'org', 'queue')
+    order by c.relname desc -- what refers to a blob goes before it
   loop execute 'delete from ' || name; end loop;
 end $$;
 delete from weft.queue where id <> 1;

@@ -84,8 +84,10 @@ class Store:
             queues=list(queue_ids or (DEFAULT_QUEUE,)), handlers=list(handlers),
         )  # fmt: skip
 
-    async def beat(self, worker: int, *, lease: timedelta = LEASE) -> workers.Pulse | None:
-        return await self.run(workers.heartbeat, worker, lease=lease, busy=True, completed=0, failed=0)
+    async def beat(self, worker: int, *, lease: timedelta = LEASE, is_blocked: bool = False) -> workers.Pulse | None:
+        return await self.run(
+            workers.heartbeat, worker, lease=lease, busy=True, completed=0, failed=0, is_blocked=is_blocked
+        )
 
     async def claim(self, worker: int, wanted: int = 1, *lanes: Lane, from_head: bool = True) -> list[Claim]:
         chosen = lanes or (Lane(DEFAULT_QUEUE),)
@@ -116,6 +118,9 @@ class Store:
     async def end(self, worker: int, claim: Claim, state: str = "dead") -> set[int]:
         outcome = Ended(claim.id, claim.attempt, state, "failed", "error", '{"type":"E","message":"m","traceback":""}')
         return await self.run(work.end_unsuccessfully, worker, [outcome])
+
+    async def decline(self, worker: int, claim: Claim, *, patience: float = 600) -> set[int]:
+        return await self.run(work.decline, worker, claim, timedelta(seconds=2), timedelta(seconds=patience))
 
     async def hand_back(self, worker: int, claim: Claim) -> set[int]:
         return await self.run(work.hand_back, worker, [(claim.id, claim.attempt)])

@@ -237,3 +237,18 @@ async def test_what_a_worker_holds_is_told_by_the_database(store: Store) -> None
     assert sorted(await work.held_by(store.conn, worker)) == sorted(mine)
     await store.complete(worker, mine[0])
     assert await work.held_by(store.conn, worker) == [mine[1]]
+
+
+async def test_a_task_is_not_claimed_before_it_was_created(store: Store, other: Store) -> None:
+    """A claim that had to wait takes a task that came meanwhile: it is later than that, not as old as its call."""
+    worker = await store.worker()
+    holding = store.conn.transaction()
+    await holding.start()
+    await store.conn.execute("select 1 from weft.worker where id = $1 for update", worker)
+    claiming = asyncio.create_task(other.claim(worker))
+    assert await other.settled(claiming, ahead=store)
+    id = await store.enqueue()
+    await holding.commit()
+    assert [claim.id for claim in await claiming] == [id]
+    row = await store.task(id)
+    assert row["created_at"] <= row["claimed_at"]

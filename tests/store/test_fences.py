@@ -26,6 +26,10 @@ async def _end(store: Store, worker: int, claim: Claim) -> bool:
     return await store.end(worker, claim) == {claim.id}
 
 
+async def _decline(store: Store, worker: int, claim: Claim) -> bool:
+    return await store.decline(worker, claim) == {claim.id}
+
+
 async def _hand_back(store: Store, worker: int, claim: Claim) -> bool:
     return await store.hand_back(worker, claim) != set()
 
@@ -35,9 +39,13 @@ async def _extend(store: Store, worker: int, claim: Claim) -> bool:
 
 
 VERBS: dict[str, Verb] = {
-    "complete": _complete, "postpone": _postpone, "end": _end, "hand back": _hand_back, "extend": _extend,
+    "complete": _complete, "postpone": _postpone, "end": _end, "decline": _decline, "hand back": _hand_back,
+    "extend": _extend,
 }  # fmt: skip
-AFTER = {"complete": "completed", "postpone": "scheduled", "end": "dead", "hand back": "ready", "extend": "running"}
+AFTER = {
+    "complete": "completed", "postpone": "scheduled", "end": "dead", "decline": "scheduled", "hand back": "ready",
+    "extend": "running",
+}  # fmt: skip
 
 
 @pytest.fixture(params=VERBS)
@@ -89,7 +97,7 @@ async def test_a_task_that_is_not_running_takes_no_outcome(store: Store, name: s
     claim = await store.claim_one(worker)
     allowed = {
         "complete": {"running"}, "postpone": {"running", "dispatched"}, "end": {"running", "dispatched"},
-        "hand back": {"running", "claimed"}, "extend": {"running"},
+        "decline": {"running"}, "hand back": {"running", "claimed"}, "extend": {"running"},
     }[name]  # fmt: skip
     for state in {"pending", "scheduled", "ready", "dispatched", "claimed", "waiting"} - allowed:
         await store.conn.execute("update weft.task set state = $1::text::weft.task_state where id = $2", state, id)

@@ -236,7 +236,7 @@ async def test_a_predecessor_that_is_gone_altogether_is_waited_for_no_more(store
     await store.edge(a, b)
     await store.end(worker, await store.claim_one(worker))
     await store.cancel(b)
-    assert await store.run(operate.purge, 1, timedelta(0), None, [a], 10) == 1
+    assert await store.run(operate.purge, 1, timedelta(0), None, [a], 10) == [a]
     await store.replay(b)
     assert await store.state(b) == "ready"
 
@@ -306,6 +306,21 @@ async def test_a_released_task_with_a_key_takes_its_slot_then_and_not_before(sto
     assert (row["state"], row["reason"], await store.held_slots("k")) == ("pending", "concurrency_key", 1)
     await store.complete(worker, claims[c])
     assert (await store.state(b), await store.held_slots("k")) == ("ready", 1)
+
+
+async def test_a_task_with_a_key_takes_its_slot_only_when_the_last_of_its_predecessors_has_ended(store: Store) -> None:
+    worker = await store.worker()
+    await store.limit(1, per_key=True)
+    first, second = await store.enqueue(), await store.enqueue()
+    last = await store.enqueue(concurrency_key="k")
+    await store.edge(first, last)
+    await store.edge(second, last)
+    claims = {claim.id: claim for claim in await store.claim(worker, 10)}
+    await store.complete(worker, claims[first])
+    row = await store.task(last)
+    assert (row["state"], row["reason"], await store.held_slots("k")) == ("pending", "dependencies", 0)
+    await store.complete(worker, claims[second])
+    assert (await store.state(last), await store.held_slots("k")) == ("ready", 1)
 
 
 async def test_a_free_slot_does_not_admit_what_waits_for_something_else(store: Store) -> None:

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from store_scene import LEASE, Store
 
-from weft.queue import outbox, workers
+from weft.queue import outbox, queues, upkeep, workers
 
 
 async def _leads(store: Store, worker: int) -> tuple[bool, int | None]:
@@ -91,6 +91,54 @@ async def test_a_worker_that_is_gone_does_not_lead(store: Store) -> None:
     await store.conn.execute("update weft.worker set state = 'lost' where id = $1", a)
     assert await store.beat(a) is None
     assert await _leads(store, b) == (True, 1)
+
+
+async def test_a_blocked_leader_keeps_its_tasks_and_gives_the_lead_up_at_once(store: Store) -> None:
+    a, b = await store.worker(), await store.worker(lease=timedelta(hours=1))
+    assert await _leads(store, a) == (True, 1)
+    await store.advance(seconds=20)
+    pulse = await store.beat(a, is_blocked=True)
+    assert pulse is not None
+    assert (pulse.leader, pulse.token) == (False, None)
+    assert await _leads(store, b) == (True, 2)
+    await store.advance(seconds=20)
+    assert await store.run(upkeep.mark_lost) == [], "its lease was extended"
+    assert await _leads(store, b) == (True, 2)
+    assert await _leads(store, a) == (False, None), "it answers again, and another leads"
+
+
+async def test_a_blocked_worker_takes_no_lead_and_takes_nobody_elses(store: Store) -> None:
+    a, b, c = [await store.worker() for _ in range(3)]
+    for blocked in (a, b):
+        pulse = await store.beat(blocked, is_blocked=True)
+        assert pulse is not None
+        assert not pulse.leader
+    assert await _leads(store, a) == (True, 1)
+    await store.beat(b, is_blocked=True)
+    assert await _leads(store, c) == (False, None)
+    assert await _leads(store, a) == (True, 1)
+    await store.beat(a, is_blocked=True)
+    await store.beat(b, is_blocked=True)
+    assert await _leads(store, a) == (True, 1), "nobody led in between"
+
+
+async def test_a_hint_goes_to_a_blocked_worker_only_when_there_is_no_other(store: Store, other: Store) -> None:
+    told: list[str] = []
+    blocked, free = await store.worker(lease=timedelta(hours=1)), await store.worker(lease=timedelta(hours=1))
+    for worker in (blocked, free):
+        await other.conn.add_listener(f"weft_worker_{worker}", lambda *message: told.append(message[2]))
+    await store.beat(blocked, is_blocked=True)
+    for _ in range(20):
+        await queues.hint(store.conn, [1])
+    await store.conn.execute("update weft.worker set saturated = true where id = $1", free)
+    await queues.hint(store.conn, [1])
+    await store.conn.execute("update weft.worker set saturated = false where id = $1", free)
+    await store.beat(blocked)
+    while f"weft_worker_{blocked}" not in told[21:]:
+        await queues.hint(store.conn, [1])
+        await other.conn.execute("select 1")
+    # Notifications of one session come in the order of its commits, before an answer that is asked for later.
+    assert told[:21] == [f"weft_worker_{free}"] * 20 + [f"weft_worker_{blocked}"]
 
 
 async def test_a_heartbeat_tells_the_leader_what_there_is_to_do(store: Store) -> None:

@@ -32,7 +32,7 @@ async def _settle(store: Store, verb: str, id: int, worker: int) -> bool:
 async def test_only_what_is_pending_due_and_of_a_known_kind_is_claimed(store: Store) -> None:
     worker = await store.worker()
     due = await _add(store)
-    await _add(store, kind="pigeon")
+    await _add(store, kind="route_event")
     later = await _add(store)
     await store.conn.execute(
         "update weft.outbox set available_at = weft.now() + interval '1 hour' where id = $1", later
@@ -150,7 +150,7 @@ async def test_only_what_was_done_long_ago_is_forgotten(store: Store) -> None:
 
 
 async def test_a_list_of_effects_is_filtered_and_paged(store: Store) -> None:
-    ids = [await _add(store, kind=kind) for kind in ("a", "b", "a", "b")]
+    ids = [await _add(store, kind=kind) for kind in ("callback", "route_event") * 2]
     await store.conn.execute("update weft.outbox set state = 'failed' where id = $1", ids[0])
 
     async def listed(**filters: Any) -> list[int]:
@@ -158,7 +158,7 @@ async def test_a_list_of_effects_is_filtered_and_paged(store: Store) -> None:
         return [row.id for row in await outbox.list_rows(store.conn, 1, **options)]
 
     assert await listed() == ids[::-1]
-    assert await listed(kind="a") == [ids[2], ids[0]]
+    assert await listed(kind="callback") == [ids[2], ids[0]]
     assert await listed(state="failed") == [ids[0]]
     assert await listed(before=ids[2], limit=1) == [ids[1]]
     assert await outbox.list_rows(store.conn, 2, state=None, kind=None, before=None, limit=10) == []

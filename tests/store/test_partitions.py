@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from urllib.parse import urlsplit
@@ -11,13 +12,15 @@ import asyncpg
 import pytest
 from store_scene import Store
 
-from weft.core.ids import first_id_at
+from weft.core.ids import first_id_at, time_of
 from weft.core.settings import Settings
-from weft.db.database import Database
-from weft.queue import upkeep
+from weft.db.database import Database, ensure_partitions
+from weft.queue import operate, upkeep, work
 from weft.queue.services import Pruner
+from weft.queue.work import Completed
 
 PARENTS = ("attempt", "task_done", "task_params")
+LONG = '{"text": "' + "x" * 300 + '"}'
 
 
 @pytest.fixture
@@ -48,9 +51,9 @@ async def test_partitions_are_made_from_yesterday_to_a_week_ahead(store: Store) 
     today = await store.conn.fetchval("select date_trunc('day', weft.now(), 'UTC')")
     for parent in PARENTS:
         assert await _days(store, parent) == _names(today - timedelta(days=1), 10)
-    assert await store.run(upkeep.ensure_partitions) == 0
+    assert await store.run(ensure_partitions) == 0
     await store.advance(days=3)
-    assert await store.run(upkeep.ensure_partitions) == 9
+    assert await store.run(ensure_partitions) == 9
     for parent in PARENTS:
         assert await _days(store, parent) == _names(today - timedelta(days=1), 13)
 
@@ -61,7 +64,7 @@ async def test_many_who_make_partitions_at_once_make_each_once(store: Store, url
     async def make() -> int:
         conn = await asyncpg.connect(url)
         try:
-            return await Store(conn).run(upkeep.ensure_partitions)
+            return await Store(conn).run(ensure_partitions)
         finally:
             await conn.close()
 
@@ -108,7 +111,7 @@ async def test_old_partitions_are_dropped_and_what_is_needed_stays(store: Store,
     await pruner.run_once()
     assert (await store.state(ended), await store.state(dead)) == ("completed", "dead")
     await store.advance(days=25)
-    await store.run(upkeep.ensure_partitions)
+    await store.run(ensure_partitions)
     waiting = await store.enqueue()
     await store.advance(days=10)
     dropped = await upkeep.drop_partitions(database, timedelta(days=30))
@@ -150,8 +153,92 @@ async def test_a_partition_that_was_detached_but_not_dropped_is_dropped_by_the_n
     await store.advance(days=60)
     child = f"attempt_{(today - timedelta(days=1)).strftime('%Y%m%d')}"
     await store.conn.execute(f"alter table weft.attempt detach partition weft.{child} concurrently")
-    await upkeep.drop_partitions(database, timedelta(days=30))
-    assert await store.conn.fetchval("select to_regclass($1)", f"weft.{child}") is None
+    # Nobody sees it any more, whatever is open: it would only stand in the way of a new one.
+    await store.conn.execute(
+        "insert into weft.task (id, org_id, queue_id, order_id, state, handler) values ($1, 1, 1, $1, 'ready', 'h')",
+        first_id_at(today - timedelta(hours=1)),
+    )
+    assert await upkeep.drop_partitions(database, timedelta(days=30)) == [child]
+    await store.run(ensure_partitions)
+    assert await store.conn.fetchval("select relispartition from pg_class where relname = $1", child)
+
+
+async def test_a_task_is_kept_for_the_retention_from_its_end_however_long_it_waited(
+    store: Store, database: Database
+) -> None:
+    worker = await store.worker(lease=timedelta(days=200))
+    done, dead = [await store.enqueue(params=LONG, delay=timedelta(days=40)) for _ in range(2)]
+    await store.advance(days=41)
+    await store.run(ensure_partitions)
+    assert await store.stage() == 2
+    first, second = await store.claim(worker, 2)
+    await store.complete(worker, first)
+    await store.end(worker, second)
+    # What was made together with them and ended at once may not take them along, nor be kept from going later.
+    for wait, states in ((0, ["completed", "dead"]), (29, ["completed", "dead"]), (2, [])):
+        await store.advance(days=wait)
+        dropped = await upkeep.drop_partitions(database, timedelta(days=30))
+        rows = await store.conn.fetch("select state, params::text from weft.tasks where id = any ($1)", [done, dead])
+        assert sorted(row["state"] for row in rows) == states
+        assert all(row["params"] == LONG for row in rows)
+    created = time_of(done).strftime("%Y%m%d")
+    assert {f"{parent}_{created}" for parent in PARENTS} <= set(dropped)
+
+
+async def test_a_task_that_is_replayed_while_its_day_is_dropped_keeps_its_params(
+    store: Store, other: Store, database: Database
+) -> None:
+    worker = await store.worker(lease=timedelta(days=200))
+    id = await store.enqueue(params=LONG)
+    await store.end(worker, await store.claim_one(worker))
+    await store.advance(days=40)
+    await store.run(ensure_partitions)
+    transaction = other.conn.transaction()
+    await transaction.start()
+    assert list(await operate.replay(other.conn, 1, [id], None)) == [id]
+    dropping = asyncio.create_task(upkeep.drop_partitions(database, timedelta(days=30)))
+    waits = "select 1 from pg_stat_activity where query like 'alter table%' and wait_event_type = 'Lock'"
+    async with asyncio.timeout(20):
+        while await store.conn.fetchval(waits) is None:  # noqa: ASYNC110  only the database knows
+            await asyncio.sleep(0.005)
+    await transaction.commit()
+    dropped = await dropping
+    assert any(child.startswith("task_done") for child in dropped)
+    row = await store.task(id)
+    assert (row["state"], json.loads(row["params"])) == ("ready", json.loads(LONG))
+    # Its outcome finds no partition any more, and whoever meets that makes it.
+    claim = await store.claim_one(worker)
+    await database.run(lambda conn: work.finish_and_claim(conn, worker, [Completed(id, claim.attempt, "1")], [], 0))
+    assert await store.state(id) == "completed"
+
+
+async def test_whoever_finds_no_partition_makes_it(store: Store, database: Database) -> None:
+    """Nobody has worked for a fortnight: long params, outcomes and cancellations find no partition for their day."""
+    before = await store.enqueue()
+    await store.advance(days=12)
+    between = await store.enqueue()
+    await store.advance(days=8)
+    long = await store.enqueue(params=LONG)
+    assert (await store.task(long))["params"] == LONG
+    # Those of the day between, for which nobody was there to make them, are made too.
+    assert await database.run(lambda conn: operate.cancel(conn, 1, [before, between, long], "why", None)) == {
+        before,
+        between,
+        long,
+    }
+    assert await store.conn.fetchval("select count(*) from weft.task_done") == 3
+
+
+async def test_another_broken_check_is_not_taken_for_a_missing_partition(store: Store, database: Database) -> None:
+    tries = []
+
+    async def break_it(conn: asyncpg.Connection[asyncpg.Record]) -> None:
+        tries.append(1)
+        await conn.execute("update weft.queue set max_running = -1")
+
+    with pytest.raises(asyncpg.CheckViolationError, match="max_running"):
+        await database.run(break_it)
+    assert len(tries) == 1
 
 
 async def test_a_worker_that_finds_no_partition_for_an_outcome_makes_it(store: Store) -> None:
@@ -163,5 +250,5 @@ async def test_a_worker_that_finds_no_partition_for_an_outcome_makes_it(store: S
     with pytest.raises(asyncpg.CheckViolationError):
         await store.complete(worker, claim)
     assert await store.state(id) == "running"
-    await store.run(upkeep.ensure_partitions)
+    await store.run(ensure_partitions)
     assert await store.complete(worker, claim) == []

@@ -102,7 +102,7 @@ async def test_a_task_that_was_in_too_many_crashes_is_buried(store: Store) -> No
         assert (await store.task(id))["crashes"] == crash
     row = await store.task(id)
     assert (row["state"], row["reason"], row["failures"], row["attempt"]) == ("dead", "crashed", 0, 3)
-    assert "running 3 times when its worker died" in row["error"]
+    assert "running 3 times when its worker or process died" in row["error"]
     assert await store.attempts(id) == [(1, "lost"), (2, "lost"), (3, "lost")]
     assert await store.state(innocent) == "ready"
 

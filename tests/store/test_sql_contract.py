@@ -33,6 +33,29 @@ REFUSED: list[tuple[str, dict[str, Any]]] = [
     ("params", {"params": '{"$blob":"x"}'}),
     ("params", {"params": '{"$blob":' + json.dumps("x" * 300) + "}"}),
     ("params", {"params": '{"$blob":"' + "a" * 64 + '","size":5,"more":1}'}),
+    ("params", {"params": '{"a":"\\ud800"}'}),
+    ("params", {"params": '{"a":"\\uDC00\\uD800"}'}),
+    ("params", {"params": '{"a":"\\\\\\ud83d\\ud83d\\ude00"}'}),
+    ("params", {"params": '{"\\udfff":1}'}),
+    ("params", {"params": '{"a":' + "[" * 200 + "]" * 200 + "}"}),
+    ("params", {"params": '{"a":' * 3000 + "1" + "}" * 3000}),
+    ("params", {"params": '{"a":18446744073709551616}'}),
+    ("params", {"params": '{"a":[-9223372036854775809]}'}),
+    ("params", {"params": '{"a":' + "9" * 5000 + "}"}),
+    ("params", {"params": '{"a":1e400}'}),
+    ("params", {"params": '{"a":"' + "x" * 262_144 + '"}'}),
+    ("retry", {"retry": '"nonsense"'}),
+    ("retry", {"retry": "null"}),
+    ("retry", {"retry": "[]"}),
+    ("retry", {"retry": '{"max_attempts":3}'}),
+    ("retry", {"retry": '{"\\u0000":3}'}),
+    ("retry.backoff", {"retry": '{"backoff":"sometimes"}'}),
+    ("retry.backoff", {"retry": '{"backoff":null}'}),
+    ("retry.initial_delay", {"retry": '{"initial_delay":-1}'}),
+    ("retry.initial_delay", {"retry": '{"initial_delay":"1"}'}),
+    ("retry.max_delay", {"retry": '{"max_delay":31622401}'}),
+    ("retry.max_delay", {"retry": '{"max_delay":1e999999999}'}),
+    ("retry.jitter", {"retry": '{"jitter":1.01}'}),
     ("priority", {"priority": None}),
     ("priority", {"priority": 32768}),
     ("priority", {"priority": -32768}),
@@ -113,6 +136,11 @@ async def test_what_is_at_the_edge_of_what_is_allowed_is_allowed(store: Store) -
         {"params": ' { "a" : [1, 2.50, null] } '},
         {"params": '{"a":{"$blob":"x"}}'},
         {"params": '{"$blob":"' + "a" * 64 + '","size":5}'},
+        {"params": '{"a":"\\ud83d\\ude00 \\\\ud800","\\uD83D\\uDE00":1}'},
+        {"params": '{"a":[18446744073709551615,-9223372036854775808,1.5e308,"' + "9" * 40 + '"]}'},
+        {"params": '{"a":' + "[" * 199 + "]" * 199 + ',"b":"' + "[{" * 300 + '"}'},
+        {"params": '{"a":"' + "x" * (262_144 - 8) + '"}'},
+        {"retry": '{"backoff":"linear","initial_delay":0,"max_delay":31622400,"jitter":1}'},
         {"delay": timedelta(0)},
         {"run_at": datetime(2024, 1, 1, tzinfo=UTC)},
     ):
@@ -120,6 +148,13 @@ async def test_what_is_at_the_edge_of_what_is_allowed_is_allowed(store: Store) -
         row = await store.task(id)
         assert row["state"] == "ready"
         assert json.loads(row["params"]) == json.loads(fields.get("params", "{}"))
+
+
+async def test_a_nul_in_a_name_never_reaches_the_function(store: Store) -> None:
+    for field in ("handler", "queue", "idempotency_key", "concurrency_key"):
+        with pytest.raises((asyncpg.PostgresError, asyncpg.exceptions.DataError)):
+            await _enqueue(store, **{field: "a\x00b"})
+    assert await store.conn.fetchval(WRITTEN) == 0
 
 
 async def test_a_trigger_can_enqueue(store: Store) -> None:
@@ -155,7 +190,7 @@ async def test_the_views_tell_a_task_wherever_it_is(store: Store) -> None:
 
 async def test_the_views_cannot_be_written_to(store: Store) -> None:
     await store.enqueue()
-    for view in ("tasks", "attempts", "queues", "workers", "orgs"):
+    for view in ("tasks", "attempts", "queues", "workers", "orgs", "audits"):
         for statement in (f"delete from weft.{view}", f"update weft.{view} set org_id = 1"):
             with pytest.raises(asyncpg.PostgresError):
                 await store.conn.execute(statement)

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 import weft
 from weft.core.errors import DatabaseUnavailable, InvalidSetting
 from weft.core.settings import Settings, parse_count, parse_duration, parse_flag, parse_size
-from weft.db.database import Database, redacted
+from weft.db.address import redacted, split_password
+from weft.db.database import Database
 
 
 def test_arguments_win_over_the_environment_which_wins_over_the_file(tmp_path: Path) -> None:
@@ -48,7 +49,7 @@ def test_settings_do_not_change() -> None:
 @pytest.mark.parametrize(
     ("environ", "arguments", "message"),
     [
-        ({"WEFT_RETENTON": "1d"}, {}, "setting WEFT_RETENTON: there is no such setting. Did you mean 'retention'?"),
+        ({"WEFT_RETENTON": "1d"}, {}, "setting WEFT_RETENTON: there is no such setting. Did you mean 'WEFT_RETENTION'"),
         ({"WEFT_XYZZY": "1"}, {}, "setting WEFT_XYZZY: there is no such setting."),
         ({}, {"actr": "x"}, "setting actr: there is no such setting. Did you mean 'actor'?"),
         ({"WEFT_RETENTION": "soon"}, {}, "setting WEFT_RETENTION: 'soon' is not a duration"),
@@ -205,6 +206,20 @@ async def test_an_address_that_cannot_be_read_is_a_setting_that_is_wrong_and_not
     assert SECRET not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("host", "url"),
+    [
+        ("/run/my sockets", "postgresql://postgres@/postgres?host=/run/my%20sockets&port=6432"),
+        ("a,b", "postgresql://postgres@a:6432,b:6432/postgres"),
+        ("::1", "postgresql://postgres@[::1]:6432/postgres"),
+    ],
+)
+def test_a_host_variable_may_be_the_folder_of_a_socket_or_several_hosts(host: str, url: str) -> None:
+    settings = Settings.load(environ={"POSTGRES_HOST": host, "POSTGRES_PORT": "6432"})
+    assert settings.database_url == url
+    assert Database(url, settings).url == url
+
+
 def test_a_wrong_port_variable_is_told_without_the_password() -> None:
     environ = {"POSTGRES_HOST": "127.0.0.1", "POSTGRES_PORT": "five", "POSTGRES_PASSWORD": SECRET}
     with pytest.raises(InvalidSetting, match="POSTGRES_PORT") as caught:
@@ -220,7 +235,44 @@ def test_a_quoted_password_never_survives_redaction(password: str) -> None:
         quoted = quote(password, safe="")
     except UnicodeEncodeError:
         return
-    assert redacted(f"postgresql://u:{quoted}@h/d") == "postgresql://u:***@h/d"
+    url = f"postgresql://u:{quoted}@h/d"
+    assert redacted(url) == "postgresql://u@h/d"
+    assert split_password(url) == ("postgresql://u@h/d", password)
+
+
+@given(st.text(alphabet=st.characters(codec="utf-8"), min_size=8))
+def test_a_password_with_unquoted_signs_never_survives_redaction(password: str) -> None:
+    assert password not in redacted(f"postgresql://u:{password}@example.com:1/shop")
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("postgresql://u:p@a:1,b:2/d?target_session_attrs=read-write", "u@a:1,b:2/d?target_session_attrs=read-write"),
+        ("postgresql://u:p@[::1]:5,[::2]/d", "u@[::1]:5,[::2]/d"),
+        ("postgresql://u:p@/d?host=/a,/b&port=1,2", "u@/d?host=/a,/b&port=1,2"),
+        ("postgresql://h/d?sslpassword=x&passfile=/f&sslmode=require", "h/d?passfile=/f&sslmode=require"),
+        ("postgresql://h/d?options=-c%20my.password%3Dx", "h/d"),
+        ("postgresql://h/d?user=ann%40tenant", "h/d?user=ann%40tenant"),
+    ],
+)
+def test_what_is_no_secret_is_shown(url: str, shown: str) -> None:
+    assert redacted(url) == f"postgresql://{shown}"
+
+
+@pytest.mark.parametrize(
+    ("place", "reason"),
+    [
+        ("a:1,b:x/d", "a port is a number from 1 to 65535"),
+        ("a,,b/d", "one of its hosts is empty"),
+        ("/d?host=/a,/b,/c&port=1,2", "it has another number of ports than of hosts"),
+        ("h/d@e", "an @ behind the host is written as %40"),
+        ("h/d?user=ann@tenant", "an @ behind the host is written as %40"),
+    ],
+)
+def test_an_address_is_refused_with_the_reason(place: str, reason: str) -> None:
+    with pytest.raises(InvalidSetting, match=reason):
+        Database(f"postgresql://{place}", Settings())
 
 
 def test_settings_do_not_show_a_password_when_printed() -> None:

@@ -10,6 +10,7 @@ from weft.core.states import BY_VERB, DESCRIPTIONS, FINAL, HELD, LIVE, TRANSITIO
 TABLE = {
     "release": ("pending", "ready"),
     "admit": ("pending", "ready"),
+    "hold": ("ready", "pending"),
     "stage": ("scheduled", "ready"),
     "park": ("scheduled", "pending"),
     "claim": ("ready", "running"),
@@ -23,6 +24,7 @@ TABLE = {
     "snooze": ("running dispatched", "scheduled"),
     "decline": ("running", "scheduled"),
     "bury": ("running dispatched", "dead"),
+    "bury_crashed": ("claimed running", "dead"),
     "rescue": ("claimed running", "ready"),
     "skip": ("pending ready", "skipped"),
     "cancel": ("pending scheduled ready dispatched claimed running waiting", "cancelled"),
@@ -42,6 +44,10 @@ def test_each_verb_leads_from_its_sources_to_its_target(verb: str) -> None:
 def test_there_are_no_other_verbs() -> None:
     assert [transition.verb for transition in TRANSITIONS] == list(TABLE)
     assert len(BY_VERB) == len(TRANSITIONS)
+
+
+def test_these_verbs_come_with_later_parts() -> None:
+    assert {step.verb for step in TRANSITIONS if not step.is_built} == {"dispatch", "take", "start", "skip", "answer"}
 
 
 def test_final_states_are_left_by_replay_only() -> None:

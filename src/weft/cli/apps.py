@@ -17,6 +17,7 @@ COMMANDS = {
     "queues": ("queues", "Look at queues, make, pause and limit them."),
     "workers": ("workers", "Look at the workers."),
     "outbox": ("outbox", "Look at the outbox, replay what failed."),
+    "audit": ("audit", "Look at what operators did."),
     "db": ("db", "Start, stop, look into, back up the embedded PostgreSQL."),
     "migrate": ("migrate", "Bring the database's schema to a revision."),
     "config": ("config", "Print the settings in force."),

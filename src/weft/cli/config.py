@@ -39,14 +39,16 @@ def config(as_json: JsonFlag = False) -> None:
 
 def _in_force(settings: Settings) -> dict[str, Any]:
     """Return all values, with those that follow from others when they are not set."""
-    from weft.cli.addresses import split_password
+    from weft.db.address import redacted
     from weft.db.embedded_layout import home_dir
     from weft.worker.logs import log_dir
 
     values: dict[str, Any] = {field.name: getattr(settings, field.name) for field in fields(settings)}
-    for name in ("database_url", "listen_url", "blob_url"):
+    for name in ("database_url", "listen_url"):
         if values[name] is not None:
-            values[name] = split_password(values[name]).url
+            values[name] = redacted(values[name])
+    if "://" in (values["blob_url"] or ""):
+        values["blob_url"] = redacted(values["blob_url"])
     home = home_dir(settings)
     return values | {
         "home": home,

@@ -29,12 +29,12 @@ def _settings() -> Settings:
 
 def _embedded_settings(verb: str) -> Settings:
     """Return the settings when there is no outside database, which is not ours to ``verb``."""
-    from weft.cli.addresses import split_password
     from weft.core.errors import CallerError
+    from weft.db.address import redacted
 
     settings = _settings()
     if settings.database_url is not None:
-        where = split_password(settings.database_url).url
+        where = redacted(settings.database_url)
         raise CallerError(f"cannot {verb} an outside database ({where}): do it there, or unset WEFT_DATABASE_URL")
     return settings
 
@@ -102,7 +102,7 @@ async def _embedded_facts(settings: Settings) -> dict[str, Any]:
 
 
 async def _outside_facts(settings: Settings) -> dict[str, Any]:
-    from weft.cli.addresses import split_password
+    from weft.db.address import redacted
     from weft.db.database import Database
 
     url = settings.database_url or ""
@@ -114,14 +114,14 @@ async def _outside_facts(settings: Settings) -> dict[str, Any]:
         )
     finally:
         await conn.close()
-    return {"kind": "outside", "running": True, "url": split_password(url).url, **dict(row or {})}
+    return {"kind": "outside", "running": True, "url": redacted(url), **dict(row or {})}
 
 
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 def psql(ctx: typer.Context) -> None:
     """Open psql on the database. What follows is handed to psql: `weft db psql -c 'select 1'`."""
-    from weft.cli.addresses import split_password
     from weft.db import embedded
+    from weft.db.address import check_address, split_password
     from weft.db.embedded_programs import pg_bin
 
     settings = _settings()
@@ -130,7 +130,7 @@ def psql(ctx: typer.Context) -> None:
         server = asyncio.run(embedded.ensure_running(settings))
         command = embedded.psql_command(settings, server)
     else:
-        address = split_password(settings.database_url)
+        address = split_password(check_address(settings.database_url, "WEFT_DATABASE_URL"))
         command = [str(pg_bin() / "psql"), address.url]
         if address.password is not None:
             environment["PGPASSWORD"] = address.password  # never an argument, which every user could read
@@ -143,12 +143,12 @@ def url(
     show_password: Annotated[bool, typer.Option("--show-password", help="With the password, if it has one.")] = False,
 ) -> None:
     """Print the address of the database. The embedded one is started if need be."""
-    from weft.cli.addresses import split_password
     from weft.db import embedded
+    from weft.db.address import redacted
 
     settings = _settings()
     found = settings.database_url or asyncio.run(embedded.ensure_running(settings)).url
-    print(found if show_password else split_password(found).url)
+    print(found if show_password else redacted(found))
 
 
 @app.command()
@@ -162,11 +162,23 @@ def backup(file: File) -> None:
 
 
 @app.command()
-def restore(file: File) -> None:
-    """Replace the database by the one in a backup. Stop the workers before."""
+def restore(file: File, yes: YesFlag = False) -> None:
+    """Replace the database by the one in a backup. Stop the workers before.
+
+    What was there stays until the backup has loaded whole, and is then removed for good: that needs --yes, unless the
+    database is empty.
+    """
     from weft.db import embedded_backup
 
-    asyncio.run(embedded_backup.restore(_embedded_settings("restore"), file))
+    settings = _embedded_settings("restore")
+
+    async def main() -> None:
+        await embedded_backup.require_backup(file)
+        if not yes and await embedded_backup.holds_data(settings):
+            require_yes(yes, "this replaces all tasks and queues that are there now")
+        await embedded_backup.restore(settings, file)
+
+    asyncio.run(main())
     print(f"restored {file}")
 
 

@@ -41,17 +41,27 @@ def root(
 
 def run() -> NoReturn:
     """Run the command line of this process; never returns."""
-    from weft.core.errors import WeftError
-
     try:
         result = typer.main.get_command(app).main(prog_name="weft", standalone_mode=False)
-    except WeftError as problem:
-        _fail(str(problem), problem.exit_code)
+        sys.stdout.flush()
     except _UsageError as problem:
         _fail(_explained(problem), 2)
     except (KeyboardInterrupt, typer.Abort):
         sys.exit(INTERRUPTED)
+    except Exception as problem:  # noqa: BLE001  the outermost: one line for whoever called, the traceback if asked for
+        _fail_by(problem)
     sys.exit(result if isinstance(result, int) else 0)
+
+
+def _fail_by(problem: Exception) -> NoReturn:
+    from weft.cli.failures import drop_standard_output, failure_of, is_debugging
+
+    if is_debugging():
+        import traceback
+
+        traceback.print_exception(problem)
+    drop_standard_output()
+    _fail(*failure_of(problem))
 
 
 def _fail(message: str, code: int) -> NoReturn:

@@ -33,13 +33,17 @@ def migrate(
         str | None,
         typer.Argument(metavar="REVISION", help="A revision, `head` or `base`; an upgrade goes to head by default."),
     ] = None,
-    sql: Annotated[bool, typer.Option("--sql", help="Print the SQL of an upgrade and change nothing.")] = False,
+    sql: Annotated[
+        bool, typer.Option("--sql", help="Print the SQL that an upgrade would run, and change nothing.")
+    ] = False,
     yes: YesFlag = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Bring the database's schema to a revision, or tell which one it has.
 
-    An embedded database is started first; it also upgrades itself whenever a command or a worker opens it.
+    An embedded database is started first; it also upgrades itself whenever a command or a worker opens it. With
+    --sql what is printed begins at the database's revision; when there is no database yet, or it cannot be reached,
+    at nothing.
     """
     from weft.core.errors import InvalidInput
 
@@ -64,7 +68,7 @@ def _upgrade(revision: str, *, sql: bool) -> None:
     from weft.db import migrate
 
     if sql:
-        print(migrate.sql_of_upgrade(revision), end="")
+        print(migrate.sql_of_upgrade(revision, asyncio.run(_found())), end="")
         return
 
     async def main() -> tuple[str | None, str | None]:
@@ -115,6 +119,23 @@ def _print_history(*, as_json: bool) -> None:
         print_json({"revisions": [{"revision": revision, "title": title} for revision, title in steps]})
     else:
         print_table(("REVISION", "TITLE~"), steps, empty="no revisions")
+
+
+async def _found() -> str | None:
+    """Return the revision of the database, None when there is none or nobody can tell."""
+    from weft.cli.output import complain
+    from weft.core.errors import DatabaseUnavailable
+    from weft.core.settings import Settings
+    from weft.db import embedded
+
+    settings = Settings.load()
+    if settings.database_url is None and not (await embedded.status(settings)).size:
+        return None
+    try:
+        return await _current(await _reached())
+    except DatabaseUnavailable as problem:
+        complain(f"{problem}; this is the whole upgrade, from nothing")
+        return None
 
 
 async def _reached() -> Database:

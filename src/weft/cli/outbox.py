@@ -46,6 +46,8 @@ def _row(row: OutboxRow) -> tuple[Any, ...]:
     from weft.cli.output import state, when
 
     due = when(row.available_at) if row.state == "pending" else ""
+    if row.state == "pending" and not row.has_sink:
+        due = "no release carries it out yet"
     return (
         row.id, state(row.state), row.kind, row.ordering_key, row.attempts, when(row.created_at), due, row.last_error,
     )  # fmt: skip

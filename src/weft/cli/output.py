@@ -10,6 +10,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from weft.core.errors import WeftError
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
@@ -33,11 +35,18 @@ def complain(message: str) -> None:
 
 def print_json(value: Any) -> None:
     """Print one JSON document: on a terminal for eyes, else on one line."""
+    import json
+
     import orjson
 
     options = orjson.OPT_INDENT_2 if sys.stdout.isatty() else 0
-    data = orjson.dumps(value, option=options | orjson.OPT_UTC_Z | orjson.OPT_NON_STR_KEYS, default=_jsonable)
-    sys.stdout.write(data.decode() + "\n")
+    try:
+        text = orjson.dumps(
+            value, option=options | orjson.OPT_UTC_Z | orjson.OPT_NON_STR_KEYS, default=_jsonable
+        ).decode()
+    except TypeError:  # deeper than orjson goes, or with integers beyond 64 bits: not written by a client
+        text = json.dumps(value, ensure_ascii=False, default=_jsonable)
+    sys.stdout.write(text + "\n")
 
 
 def as_record(thing: Any) -> dict[str, Any]:
@@ -49,6 +58,8 @@ def _jsonable_field(name: str, value: Any) -> Any:
     if isinstance(value, int) and not isinstance(value, bool) and (name == "id" or name.endswith("_id")):
         return str(value)
     if isinstance(value, tuple):
+        if name.endswith("_ids"):
+            return [str(item) for item in value]
         return [as_record(item) if is_dataclass(item) else item for item in value]
     return value.astimezone(UTC) if isinstance(value, datetime) else value
 
@@ -56,8 +67,10 @@ def _jsonable_field(name: str, value: Any) -> Any:
 def _jsonable(value: Any) -> Any:
     if isinstance(value, timedelta):
         return value.total_seconds()
-    if isinstance(value, Path):
+    if isinstance(value, (Path, WeftError)):
         return str(value)
+    if isinstance(value, datetime):
+        return value.isoformat().replace("+00:00", "Z")
     raise TypeError(f"{type(value).__name__} is not JSON")
 
 
@@ -85,7 +98,8 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, empty:
     widths = [max(len(name), *(row[index].cell_len for row in cells)) for index, name in enumerate(names)]
     gaps = _GAP * (len(widths) - 1)
     _fit(widths, [column.endswith("~") for column in columns], shown.width - gaps)
-    shown.width = sum(widths) + gaps  # what is still too wide is for the terminal to wrap: an id is never cut
+    # What is still too wide is for the terminal to wrap: an id is never cut. Rich before 14.3 counts a gap at the end.
+    shown.width = sum(widths) + gaps + _GAP
     table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold", show_header=any(names))
     for name, column, width in zip(names, columns, widths, strict=True):
         justify: Any = "right" if column.endswith(">") else "left"
@@ -183,7 +197,11 @@ def moment_text(moment: datetime | None) -> str | None:
     """Return a moment in the machine's time zone, with how long ago it was."""
     if moment is None:
         return None
-    return f"{moment.astimezone():%Y-%m-%d %H:%M:%S.%f}"[:-3] + f"{moment.astimezone():%z} ({when(moment)})"
+    try:
+        own = moment.astimezone()
+    except OverflowError:  # the end of time in another zone
+        own = moment
+    return f"{own:%Y-%m-%d %H:%M:%S.%f}"[:-3] + f"{own:%z} ({when(moment)})"
 
 
 def size_text(size: int) -> str:

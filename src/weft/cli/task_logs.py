@@ -16,14 +16,27 @@ if TYPE_CHECKING:
 LOOK_EVERY = 0.2
 
 
-async def print_log(client: Client, task_id: int, *, follow: bool) -> None:
+async def print_log(client: Client, task_id: int, *, follow: bool, attempt: int | None = None) -> None:
     """Copy the log to the standard output; with ``follow`` also what comes until the task has ended."""
+    if attempt is not None:
+        await _print_attempt(client, task_id, attempt)
+        return
     task = await client.get_task(task_id)
     position = await _copy(client, task_id, 0)
     if follow and not task.state.is_final:
         position = await _follow(client, task_id, position)
     if not position:
         complain(f"task {task_id} has printed and logged nothing, as far as this machine can see")
+
+
+async def _print_attempt(client: Client, task_id: int, attempt: int) -> None:
+    """Print the copy of one attempt's log; in the file of the task all attempts stand one after the other."""
+    data = await client.read_log(task_id, attempt=attempt)
+    if data is None:
+        complain(f"no log of attempt {attempt} was copied to the blob storage; without --attempt all are shown")
+    else:
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
 
 
 async def _follow(client: Client, task_id: int, position: int) -> int:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from weft.cli.audit import detail_text
 from weft.cli.output import (
     as_record,
     clean,
@@ -22,8 +24,9 @@ from weft.cli.output import (
 if TYPE_CHECKING:
     from weft.queue.model import Attempt, Page, Task, TaskSummary
 
-_COLUMNS = ("ID", "STATE", "QUEUE~", "HANDLER~", "ATTEMPT>", "CREATED", "TIME")
-_DEAD_COLUMNS = ("ID", "STATE", "QUEUE~", "HANDLER~", "ATTEMPT>", "ENDED", "ERROR~")
+_COLUMNS = ("ID", "STATE", "QUEUE~", "HANDLER~", "FAILED>", "CREATED", "TIME")
+_PAST = {"cancel": "cancelled", "replay": "replayed"}
+_DEAD_COLUMNS = ("ID", "STATE", "QUEUE~", "HANDLER~", "FAILED>", "ENDED", "ERROR~")
 
 
 def print_page(page: Page, *, as_json: bool, empty: str, with_errors: bool = False) -> None:
@@ -51,8 +54,12 @@ def _dead_row(task: TaskSummary) -> tuple[Any, ...]:
 
 def _beginning(task: TaskSummary) -> tuple[Any, ...]:
     reason = None if task.reason == "error" else task.reason
-    attempts = f"{task.attempt} of {task.max_attempts}"
-    return task.id, state(task.state, reason), task.queue, task.handler, attempts
+    return task.id, state(task.state, reason), task.queue, task.handler, _failures(task)
+
+
+def _failures(task: TaskSummary) -> str:
+    # Not the number of the attempt: a snooze, a decline, a crash of the worker count for nothing against the limit.
+    return f"{task.failures} of {task.max_attempts}"
 
 
 def _time(task: TaskSummary) -> str:
@@ -78,7 +85,8 @@ def print_task(task: Task) -> None:
             "state": state(task.state, task.reason),
             "handler": task.handler,
             "queue": f"{task.queue}, priority {task.priority}",
-            "attempts": f"{task.attempt}, of which {task.failures} failed; at most {task.max_attempts}",
+            "attempts": task.attempt,
+            "failed": _failures(task),
             "crashes": task.crashes or None,
             "generation": task.generation or None,
             "key": task.concurrency_key,
@@ -92,13 +100,22 @@ def print_task(task: Task) -> None:
             "took": took,
         }
     )
-    _print_part("params", _pretty(task.params))
+    _print_value(task, "params")
     if task.state == "completed":
-        _print_part("output", _pretty(task.output))
+        _print_value(task, "output")
     for attempt in task.attempts:
         _print_attempt(attempt)
+    for entry in task.audit:
+        detail = detail_text(entry)
+        told = f" ({detail})" if detail else ""
+        _print_part(f"{_PAST.get(entry.verb, entry.verb)} {moment_text(entry.at)} by {entry.actor}{told}", None)
     if task.error is not None and not task.attempts:
         _print_part("error", _error_text(task.error))
+
+
+def _print_value(task: Task, name: str) -> None:
+    problem = task.unavailable.get(name)
+    _print_part(name, _pretty(getattr(task, name)) if problem is None else f"cannot be read: {problem}")
 
 
 def _print_attempt(attempt: Attempt) -> None:
@@ -109,16 +126,21 @@ def _print_attempt(attempt: Attempt) -> None:
     _print_part(title, None if attempt.error is None else _error_text(attempt.error))
 
 
-def _error_text(error: Any) -> str:
+def _error_text(error: Mapping[str, Any]) -> str:
     if error.get("traceback"):
         return str(error["traceback"]).rstrip()
     return f"{error.get('type', 'error')}: {error.get('message', '')}"
 
 
 def _pretty(value: Any) -> str:
+    import json
+
     import orjson
 
-    return orjson.dumps(value, option=orjson.OPT_INDENT_2).decode()
+    try:
+        return orjson.dumps(value, option=orjson.OPT_INDENT_2).decode()
+    except TypeError:  # deeper than orjson goes, or with integers beyond 64 bits: not written by a client
+        return json.dumps(value, indent=2, ensure_ascii=False)
 
 
 def _print_part(title: str, text: str | None) -> None:

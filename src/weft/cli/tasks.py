@@ -141,9 +141,12 @@ def replay(task_ids: TaskIds, as_json: JsonFlag = False) -> None:
 def logs(
     task_id: TaskId,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the task has ended.")] = False,
+    attempt: Annotated[
+        int | None, typer.Option(metavar="N", help="Only this attempt's, if logs are copied to the blob storage.")
+    ] = None,
 ) -> None:
     """Print what a task has printed and logged."""
     from weft.cli.task_logs import print_log
 
     key = read_id("id", task_id)
-    call(lambda client: print_log(client, key or 0, follow=follow))
+    call(lambda client: print_log(client, key or 0, follow=follow, attempt=attempt))

@@ -39,6 +39,14 @@ def check_name(value: object, field: str) -> str:
     return check_text(value, field, MAX_NAME)
 
 
+def check_queue(value: object) -> str:
+    """The name of a queue that callers may make and use."""
+    name = check_name(value, "queue")
+    if name.startswith("@"):
+        raise InvalidInput("queue", "names that begin with @ are kept for the engine")
+    return name
+
+
 def check_key(value: object, field: str) -> str:
     """An idempotency or concurrency key."""
     return check_text(value, field, MAX_KEY)

@@ -9,6 +9,7 @@
     ├── OperatorError               the installation needs attention: change the machine or its settings
     │   ├── InvalidSetting          a setting is unknown or has a value that is refused
     │   ├── DatabaseUnavailable     PostgreSQL cannot be reached
+    │   ├── PermissionDenied        the role of the database's address lacks a right
     │   ├── SchemaOutdated          the database has another schema than this release needs
     │   ├── MigrationBlocked        somebody holds a lock that the migration needs
     │   ├── EmbeddedServerFailed    the embedded PostgreSQL cannot be started or used
@@ -88,7 +89,8 @@ class NotFound(CallerError):
     def __init__(self, kind: str, key: object) -> None:
         self.kind = kind
         self.key = key
-        super().__init__(f"there is no {kind} {key}; it may have been removed by retention")
+        reason = "name one that exists by WEFT_ORG" if kind == "org" else "it may have been removed by retention"
+        super().__init__(f"there is no {kind} {key}; {reason}")
 
 
 class StateConflict(CallerError):
@@ -130,6 +132,20 @@ class DatabaseUnavailable(OperatorError):
 
     def __init__(self, where: str, problem: str) -> None:
         super().__init__(f"cannot reach PostgreSQL at {where}: {problem}")
+
+
+class PermissionDenied(OperatorError):
+    """The role of the database's address lacks a right."""
+
+    code = "permission_denied"
+
+    def __init__(self, problem: str, role: str | None = None, lacking: Iterable[str] = ()) -> None:
+        rights = ", ".join(lacking)
+        detail = f"role {role} lacks {rights} there; " if role and rights else ""
+        super().__init__(
+            f"{problem} ({detail}docs/how-to/use-your-own-postgres.md lists what each role needs): "
+            "grant that to the role, or use the role that owns the schema weft"
+        )
 
 
 class SchemaOutdated(OperatorError):

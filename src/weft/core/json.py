@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
+import re
+from contextlib import suppress
 from datetime import date, datetime, time
 from enum import Enum
 from typing import Any
@@ -17,6 +20,12 @@ Json = Any
 MAX_DEPTH = 200
 _INT_MIN, _INT_MAX = -(2**63), 2**64 - 1
 BLOB_MARK = '{"$blob":'
+_REFERENCE = re.compile(r'\{"\$blob":"([0-9a-f]{64})","size":\d+\}')
+_MANY_DIGITS = re.compile(r"\d{19}")
+# Escaped backslashes and whole pairs, so that they are passed over; what the group holds stands alone.
+_SURROGATES = re.compile(
+    r"\\\\|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(\\u[dD][89a-fA-F][0-9a-fA-F]{2})"
+)
 
 
 def encode(value: Json, field: str) -> str:
@@ -43,6 +52,18 @@ def decode(text: str | bytes) -> Json:
     return orjson.loads(text)
 
 
+def readable(text: str) -> Json:
+    """Return the value of JSON text, whoever wrote it; what cannot be a value here is returned as its text."""
+    if _MANY_DIGITS.search(text) is None:
+        with suppress(ValueError):
+            return orjson.loads(text)
+    # What orjson would round or refuse: integers beyond 64 bits, lone surrogates, numbers beyond a double.
+    try:
+        return json.loads(_SURROGATES.sub(lambda found: found[0] if found[1] is None else r"\ufffd", text))
+    except (ValueError, RecursionError):
+        return text
+
+
 def blob_reference(digest: str, size: int) -> str:
     """Return the JSON text that stands in the database for a value kept in the blob storage."""
     return f'{BLOB_MARK}"{digest}","size":{size}}}'
@@ -50,9 +71,8 @@ def blob_reference(digest: str, size: int) -> str:
 
 def referenced_blob(text: str) -> str | None:
     """Return the digest when ``text`` is a reference to the blob storage, else None."""
-    if text.startswith(BLOB_MARK):
-        return str(orjson.loads(text)["$blob"])
-    return None
+    found = _REFERENCE.fullmatch(text) if text.startswith(BLOB_MARK) else None
+    return None if found is None else found[1]
 
 
 def size_of(text: str) -> int:

@@ -111,7 +111,7 @@ class Settings:
     )
     org: str = _setting("default", str, "the org that calls belong to")
     actor: str | None = _setting(
-        None, str, "who acts, as recorded with each act; by default the user of the operating system"
+        None, str, "who acts, as recorded with tasks and in the audit; by default `user@host` of the process"
     )
     blob_url: str | None = _setting(None, str, "where large values are kept: a folder; by default WEFT_HOME/blobs")
     inline_limit: int = _setting(
@@ -121,14 +121,16 @@ class Settings:
     log_dir: Path | None = _setting(None, _path, "folder of the tasks' logs; by default WEFT_HOME/logs")
     log_limit: int = _setting(10 * 1024**2, parse_size, "a task's log is cut with a marker beyond this size")
     log_upload: bool = _setting(False, parse_flag, "copy a log to the blob storage when its attempt ends")
-    retention: timedelta = _setting(timedelta(days=30), parse_interval, "how long finished tasks and logs are kept")
+    retention: timedelta = _setting(
+        timedelta(days=30), parse_interval, "how long tasks are kept after they ended, and logs"
+    )
     idempotency_ttl: timedelta = _setting(
-        timedelta(days=7), parse_duration, "how long an idempotency key outlives its task"
+        timedelta(days=7), parse_duration, "how long an idempotency key is kept after its task ended"
     )
     no_handler_timeout: timedelta = _setting(
         timedelta(minutes=10),
         parse_duration,
-        "a task fails with `no_handler` when no live worker has known its handler for this long",
+        "a task fails with `no_handler` when for this long nobody alive knew its handler and it was declined",
     )
     profile: str = _setting(
         "standard",
@@ -179,7 +181,7 @@ class Settings:
         parsed = {}
         for name, (value, source) in values.items():
             if name not in _PARSERS:
-                raise InvalidSetting(source, f"there is no such setting.{did_you_mean(name, _PARSERS)}")
+                raise InvalidSetting(source, f"there is no such setting.{_suggestion(name, source)}")
             try:
                 parsed[name] = _PARSERS[name](value)
             except ValueError as problem:
@@ -197,13 +199,22 @@ class Settings:
         return self.worker_timeout or timedelta(seconds=2 if self.profile == "fast" else 10)
 
 
+# Read before the settings, so no keys of the file: where that is, and whether a command tells its errors' tracebacks.
+ENVIRONMENT_ONLY = ("WEFT_CONFIG", "WEFT_DEBUG")
 _PARSERS: dict[str, Callable[[object], Any]] = {f.name: f.metadata["parse"] for f in fields(Settings)}
+
+
+def _suggestion(name: str, source: str) -> str:
+    """Suggest a setting in the spelling of the place where the wrong one stands."""
+    if source.startswith("WEFT_"):
+        return did_you_mean(source, [*ENVIRONMENT_ONLY, *(f"WEFT_{known.upper()}" for known in _PARSERS)])
+    return did_you_mean(name, _PARSERS)
 
 
 def _read_environment(environ: Mapping[str, str]) -> dict[str, tuple[object, str]]:
     found = {}
     for variable, value in environ.items():
-        if variable.startswith("WEFT_") and variable not in ("WEFT_CONFIG",) and value != "":
+        if variable.startswith("WEFT_") and variable not in ENVIRONMENT_ONLY and value != "":
             found[variable.removeprefix("WEFT_").lower()] = (value, variable)
     return dict[str, tuple[object, str]](found)
 
@@ -219,11 +230,16 @@ def _read_file(environ: Mapping[str, str]) -> dict[str, tuple[object, str]]:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
     except tomllib.TOMLDecodeError as problem:
         raise InvalidSetting(str(path), f"not valid TOML: {problem}") from None
+    except (OSError, UnicodeDecodeError) as problem:
+        raise InvalidSetting(str(path), f"cannot be read: {getattr(problem, 'strerror', None) or problem}") from None
     return {name: (value, f"{name} in {path}") for name, value in document.items()}
 
 
 def _url_from_postgres_variables(environ: Mapping[str, str]) -> str | None:
-    """Build a URL from POSTGRES_HOST, _PORT, _USER, _PASSWORD and _DB, when a host is named."""
+    """Build a URL from POSTGRES_HOST, _PORT, _USER, _PASSWORD and _DB, when a host is named.
+
+    As in libpq a host that begins with a slash is the folder of a socket, and there may be several with commas between.
+    """
     host = environ.get("POSTGRES_HOST")
     if not host:
         return None
@@ -234,4 +250,7 @@ def _url_from_postgres_variables(environ: Mapping[str, str]) -> str | None:
     password = environ.get("POSTGRES_PASSWORD")
     secret = f":{quote(password, safe='')}" if password else ""
     database = quote(environ.get("POSTGRES_DB", "postgres"), safe="")
-    return f"postgresql://{user}{secret}@{host}:{port}/{database}"
+    if host.startswith("/"):
+        return f"postgresql://{user}{secret}@/{database}?host={quote(host, safe='/,')}&port={port}"
+    hosts = [f"[{name}]" if ":" in name and not name.startswith("[") else name for name in host.split(",")]
+    return f"postgresql://{user}{secret}@{','.join(f'{name}:{port}' for name in hosts)}/{database}"

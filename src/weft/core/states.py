@@ -37,6 +37,19 @@ class WorkerState(StrEnum):
     LOST = "lost"
 
 
+class OutboxKind(StrEnum):
+    """What an outbox row asks for."""
+
+    ENQUEUE_TASK = "enqueue_task"
+    ROUTE_EVENT = "route_event"
+    CALLBACK = "callback"
+
+    @property
+    def has_sink(self) -> bool:
+        """Whether a worker of this release carries it out; rows of other kinds wait for one that does."""
+        return self is OutboxKind.ENQUEUE_TASK
+
+
 class OutboxState(StrEnum):
     """Where an outbox row is on its way out."""
 
@@ -68,16 +81,17 @@ DESCRIPTIONS = {
 
 @dataclass(frozen=True)
 class Transition:
-    """One verb: the states it leads from, the state it leads to, and what it means."""
+    """One verb: the states it leads from, the state it leads to, what it means, and whether a statement does it yet."""
 
     verb: str
     sources: frozenset[TaskState]
     target: TaskState
     meaning: str
+    is_built: bool = True
 
 
-def _verb(verb: str, sources: str, target: str, meaning: str) -> Transition:
-    return Transition(verb, frozenset(map(TaskState, sources.split())), TaskState(target), meaning)
+def _verb(verb: str, sources: str, target: str, meaning: str, *, is_built: bool = True) -> Transition:
+    return Transition(verb, frozenset(map(TaskState, sources.split())), TaskState(target), meaning, is_built)
 
 
 _ANY_LIVE = " ".join(sorted(LIVE))
@@ -85,12 +99,13 @@ _ANY_LIVE = " ".join(sorted(LIVE))
 TRANSITIONS: tuple[Transition, ...] = (
     _verb("release", "pending", "ready", "the last thing it waited for has ended"),
     _verb("admit", "pending", "ready", "a slot of its concurrency key is free"),
+    _verb("hold", "ready", "pending", "it is about to wait for other tasks"),
     _verb("stage", "scheduled", "ready", "its time has come"),
     _verb("park", "scheduled", "pending", "its time has come, but its concurrency key is full"),
     _verb("claim", "ready", "running", "a worker with a free slot took it"),
-    _verb("dispatch", "ready", "dispatched", "handed to an outside runtime"),
-    _verb("take", "dispatched", "claimed", "an outside runtime took it"),
-    _verb("start", "claimed", "running", "the outside runtime began"),
+    _verb("dispatch", "ready", "dispatched", "handed to an outside runtime", is_built=False),
+    _verb("take", "dispatched", "claimed", "an outside runtime took it", is_built=False),
+    _verb("start", "claimed", "running", "the outside runtime began", is_built=False),
     _verb("hand_back", "claimed running", "ready", "not begun, and the worker stops"),
     _verb("complete", "running", "completed", "the handler returned"),
     _verb("fail", "running", "failed", "the handler raised what no retry can mend"),
@@ -98,10 +113,11 @@ TRANSITIONS: tuple[Transition, ...] = (
     _verb("snooze", "running dispatched", "scheduled", "the handler asked for a later time"),
     _verb("decline", "running", "scheduled", "this worker does not know the handler"),
     _verb("bury", "running dispatched", "dead", "the last attempt failed, timed out or crashed"),
+    _verb("bury_crashed", "claimed running", "dead", "its worker was lost while it ran, once too often"),
     _verb("rescue", "claimed running", "ready", "the lease of its worker lapsed"),
-    _verb("skip", "pending ready", "skipped", "its branch was not taken"),
+    _verb("skip", "pending ready", "skipped", "its branch was not taken", is_built=False),
     _verb("cancel", _ANY_LIVE, "cancelled", "a person or a program ended it"),
-    _verb("answer", "waiting", "completed", "the event or the person answered"),
+    _verb("answer", "waiting", "completed", "the event or the person answered", is_built=False),
     _verb("replay", "failed dead cancelled", "ready", "an operator sends it round again, in a new generation"),
 )
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -12,9 +11,12 @@ from urllib.parse import parse_qs, urlsplit
 
 import asyncpg
 
-from weft.core.errors import DatabaseUnavailable, InvalidSetting, SchemaOutdated
+from weft.core.errors import DatabaseUnavailable, InvalidSetting, PermissionDenied, SchemaOutdated
 from weft.core.settings import Settings
+from weft.db.address import check_address, redacted
 from weft.db.pool import Pool
+from weft.db.pooler import LOST_STATEMENTS, refuses_settings, undeclared_pooler
+from weft.db.statements import Statements
 
 if TYPE_CHECKING:
     from asyncpg import Connection
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+SQL = Statements("weft.db", "sql/partition.sql")
 POOL_SIZE = 8
 CONNECT_TIMEOUT = 10.0
 _RETRIED = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError)
@@ -44,40 +47,14 @@ CONNECTION_ERRORS = (
 )
 
 
-def redacted(url: str) -> str:
-    """Return ``url`` without its password, wherever in it that stands."""
-    scheme, mark, rest = url.partition("://")
-    if not mark:
-        return "***"
-    place, question, query = rest.partition("?")
-    login, at, host = place.rpartition("@")
-    if at:
-        user, colon, _ = login.partition(":")
-        place = f"{user}{colon}{'***' if colon else ''}@{host}"
-    query = re.sub(r"(^|&)(password|passfile|sslpassword)=[^&]*", r"\1\2=***", query, flags=re.IGNORECASE)
-    return f"{scheme}://{place}{question}{query}"
+def lacks_partition(problem: asyncpg.PostgresError) -> bool:
+    """Whether a row was refused because there is no partition for it."""
+    return isinstance(problem, asyncpg.CheckViolationError) and problem.constraint_name is None
 
 
-def check_address(url: str, setting: str) -> str:
-    """Return ``url`` when it can be an address of PostgreSQL; the error never repeats it, for its password's sake."""
-    try:
-        parts = urlsplit(url)
-        is_sound = (
-            url.startswith(("postgresql://", "postgres://"))
-            and parts.netloc.count("@") <= 1
-            and not parts.fragment
-            and (parts.port is None or parts.port > 0)
-            and (not parts.query or bool(parse_qs(parts.query, strict_parsing=True)))
-        )
-    except ValueError:
-        is_sound = False
-    if not is_sound:
-        raise InvalidSetting(
-            setting,
-            "is not an address like postgresql://user:password@host:5432/database; "
-            "write special characters of the password as %XX",
-        )
-    return url
+async def ensure_partitions(conn: type_Connection) -> int:
+    """Make the partitions of the coming days and of tasks that have not ended; return how many were missing."""
+    return int(await conn.fetchval(SQL.ensure))
 
 
 @asynccontextmanager
@@ -170,7 +147,13 @@ class Database:
         chosen = {"timeout": CONNECT_TIMEOUT, **self._options(target == self.url), **options}
         try:
             return await asyncpg.connect(target, **chosen)
+        except ValueError as problem:
+            # What asyncpg cannot make sense of; the address itself was looked at before, so this has no secrets in it.
+            setting = "WEFT_DATABASE_URL" if target == self.url else "WEFT_LISTEN_URL"
+            raise InvalidSetting(setting, f"asyncpg refuses it, or a PG variable beside it: {problem}") from problem
         except (*CONNECTION_ERRORS, TimeoutError) as problem:
+            if refuses_settings(problem) and "server_settings" in chosen:
+                raise undeclared_pooler(problem, on_listen_url=target != self.url) from problem
             raise DatabaseUnavailable(redacted(target), str(problem) or type(problem).__name__) from problem
         except asyncpg.PostgresError as problem:
             raise DatabaseUnavailable(redacted(target), str(problem)) from problem
@@ -191,16 +174,36 @@ class Database:
         """Lend a connection from the pool; behind a transaction pooler it comes inside a transaction."""
         async with self._pool.acquire() as conn:
             try:
-                if self.through_pooler:
-                    async with _transaction(conn):
-                        yield conn
-                else:
+                async with self.one_session(conn):
                     yield conn
             except CONNECTION_ERRORS as problem:
                 # The server is gone, or after a failover answers as a standby: its other connections are worthless too.
                 self._pool.expire()
                 conn.terminate()
                 raise DatabaseUnavailable(redacted(self.url), str(problem) or type(problem).__name__) from problem
+            except asyncpg.InsufficientPrivilegeError as problem:
+                raise await self._refusal(conn, problem) from problem
+
+    async def _refusal(self, conn: type_Connection, problem: asyncpg.InsufficientPrivilegeError) -> PermissionDenied:
+        from weft.db import privileges
+
+        try:
+            async with self.one_session(conn):
+                return await privileges.explained(conn, problem)
+        except (*CONNECTION_ERRORS, asyncpg.PostgresError):
+            return PermissionDenied(str(problem))
+
+    @asynccontextmanager
+    async def one_session(self, conn: type_Connection) -> AsyncIterator[type_Connection]:
+        """Keep ``conn`` on one session of the server, behind a transaction pooler by a transaction."""
+        if self.through_pooler:
+            async with _transaction(conn):
+                yield conn
+            return
+        try:
+            yield conn
+        except LOST_STATEMENTS as problem:
+            raise undeclared_pooler(problem) from problem
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[type_Connection]:
@@ -226,7 +229,11 @@ class Database:
                 return await look(conn)
 
     async def run(self, verb: Callable[[type_Connection], Awaitable[T]]) -> T:
-        """Run ``verb`` in a transaction, again when PostgreSQL broke a deadlock or a conflict by ending it."""
+        """Run ``verb`` in a transaction, again when PostgreSQL broke a deadlock or a conflict by ending it.
+
+        When there is no partition for a row, because nobody has worked for long, they are made and it runs again.
+        """
+        has_partitions = False
         for attempt in range(_RETRIES):
             try:
                 async with self.transaction() as conn:
@@ -235,6 +242,12 @@ class Database:
                 if attempt == _RETRIES - 1:
                     raise
                 await asyncio.sleep(random.uniform(0, 0.01 * 2**attempt))
+            except asyncpg.CheckViolationError as problem:
+                if has_partitions or not lacks_partition(problem):
+                    raise
+                has_partitions = True
+                async with self.transaction() as conn:
+                    await ensure_partitions(conn)
         raise AssertionError("unreachable")
 
     async def close(self) -> None:

@@ -28,6 +28,15 @@ COMMIT;
 """
 _TERMINATE = f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{DATABASE}'"
 
+_WHAT_IS_THERE = """
+SELECT CASE WHEN EXISTS (SELECT FROM pg_tables WHERE schemaname NOT IN ('weft', 'pg_catalog', 'information_schema'))
+  THEN 'others' WHEN to_regclass('weft.task') IS NULL THEN 'nothing' ELSE 'weft' END
+"""
+_HOLDS_ROWS = """
+SELECT EXISTS (SELECT FROM weft.task) OR EXISTS (SELECT FROM weft.task_done) OR EXISTS (SELECT FROM weft.outbox)
+  OR EXISTS (SELECT FROM weft.queue WHERE name <> 'default')
+"""
+
 
 async def backup(settings: Settings, file: Path) -> None:
     """Write the database, as it is at one moment, to ``file``; work goes on meanwhile.
@@ -54,6 +63,21 @@ async def backup(settings: Settings, file: Path) -> None:
             scratch.unlink(missing_ok=True)
 
 
+async def holds_data(settings: Settings) -> bool:
+    """Whether a restore would replace anything that people made: tasks, queues, effects, or tables of their own.
+
+    Example::
+
+        if await holds_data(settings): ...
+    """
+    server = await ensure_running(settings)
+    there = (await _sql(server, _WHAT_IS_THERE, DATABASE)).output.strip()
+    if there == "weft":
+        # A schema of another release may have other tables: better asked once too often.
+        return (await _sql(server, _HOLDS_ROWS, DATABASE)).output.strip() != "f"
+    return there != "nothing"
+
+
 async def restore(settings: Settings, file: Path) -> None:
     """Replace the database by the one in ``file``, or leave it as it is and say why.
 
@@ -65,7 +89,7 @@ async def restore(settings: Settings, file: Path) -> None:
         await restore(settings, Path("weft.dump"))
     """
     file = file.absolute()
-    await _require_backup(file)
+    await require_backup(file)
     server = await ensure_running(settings)
     layout = layout_of(settings)
     # The lock keeps a second restore, a stop or a reset waiting.
@@ -84,7 +108,14 @@ async def restore(settings: Settings, file: Path) -> None:
                     await _sql(server, _DROP.format(name))
 
 
-async def _require_backup(file: Path) -> None:
+async def require_backup(file: Path) -> None:
+    """Refuse a file that is not a whole backup.
+
+    Example::
+
+        await require_backup(Path("weft.dump"))
+    """
+    file = file.absolute()
     if await asyncio.to_thread(_first_bytes, file) != _MAGIC:
         raise EmbeddedServerFailed(f"{file} is not a backup of Weft", "nothing was changed")
     await _require(_run("pg_restore", "--list", str(file)), file)
@@ -126,4 +157,4 @@ async def _run(program: str, *arguments: str) -> Finished:
 
 async def _sql(server: EmbeddedServer, statement: str, database: str = "postgres") -> Finished:
     url = database_url(server.socket_dir, database)
-    return await _run("psql", "-X", "-q", "-v", "ON_ERROR_STOP=1", "-d", url, "-c", statement)
+    return await _run("psql", "-XAtq", "-v", "ON_ERROR_STOP=1", "-d", url, "-c", statement)

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from errno import EACCES, EDQUOT, ENOSPC, EPERM, EROFS
+from errno import EACCES, EDQUOT, EMFILE, ENFILE, ENOSPC, EPERM, EROFS
 from pathlib import Path
 
 from weft.core.errors import EmbeddedServerFailed
@@ -260,13 +260,16 @@ def explained(layout: Layout) -> Iterator[None]:
     except OSError as problem:
         where = problem.filename if isinstance(problem.filename, str | os.PathLike) else layout.home
         raise EmbeddedServerFailed(
-            f"cannot use {os.fspath(where)}: {problem.strerror or problem}", _advice(problem.errno, layout.home)
+            f"cannot use {os.fspath(where)}: {problem.strerror or problem}", advice(problem.errno, layout.home)
         ) from problem
 
 
-def _advice(number: int | None, home: Path) -> str:
+def advice(number: int | None, folder: Path, setting: str = "WEFT_HOME") -> str:
+    """Say what to do about an error of the operating system in a folder that ``setting`` names."""
     if number in (ENOSPC, EDQUOT):
-        return f"free space on the disk of {home}, then try again"
+        return f"free space on the disk of {folder}, then try again"
     if number in (EACCES, EPERM, EROFS):
-        return "set WEFT_HOME to a folder that this user may write"
-    return f"look at {home}, or set WEFT_HOME to another folder"
+        return f"set {setting} to a folder that this user may write"
+    if number in (EMFILE, ENFILE):
+        return "raise the limit on open files (ulimit -n), then try again"
+    return f"look at {folder}, or set {setting} to another folder"

@@ -131,11 +131,11 @@ def _started(argv: Sequence[str], account: Account | None, keep: Sequence[int]) 
     )
 
 
-async def usable_programs(layout: Layout) -> Programs:
+async def usable_programs(layout: Layout, major: int = MAJOR) -> Programs:
     """Return programs that the server's user can run: the wheel's, else a copy of them inside the home."""
     if layout.account:
         await _require_way(layout.home, layout.account)
-    folder = pg_bin()
+    folder = pg_bin(major)
     probed = await _probe(folder, layout.account)
     if probed.code != 0 and layout.account:
         folder = await asyncio.to_thread(_copied, folder, layout.home)

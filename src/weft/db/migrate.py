@@ -13,11 +13,13 @@ from alembic import command, context, op
 from alembic.config import Config
 from alembic.script import ScriptDirectory
 from alembic.util import CommandError
+from asyncpg.transaction import Transaction
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import NullPool
 
 from weft.core.errors import DatabaseUnavailable, InvalidInput, MigrationBlocked, OperatorError, did_you_mean
-from weft.db.database import CONNECTION_ERRORS, redacted
+from weft.db.address import redacted
+from weft.db.database import CONNECTION_ERRORS
 from weft.db.revisions import SCHEMA, VERSION_TABLE, all_revisions
 from weft.db.statements import Statements
 
@@ -45,14 +47,19 @@ async def downgrade(url: str, revision: str) -> None:
     await _run(url, lambda config: command.downgrade(config, _known(revision)))
 
 
-def sql_of_upgrade(revision: str = "head") -> str:
-    """Return the SQL of an upgrade from nothing, without touching a database."""
+def sql_of_upgrade(revision: str = "head", found: str | None = None) -> str:
+    """Return the SQL of an upgrade from the revision ``found``, or from nothing, without touching a database."""
+    wanted = all_revisions()[-1] if _known(revision) == "head" else revision
+    if wanted == "base" or (found is not None and found >= wanted):
+        return f"-- at revision {found or 'nothing'} already: nothing to do for {wanted}\n"
     buffer = io.StringIO()
     config = _config()
-    config.attributes["output"] = buffer
+    config.attributes |= {"output": buffer, "has_schema": found is not None}
     with redirect_stdout(buffer):
-        command.upgrade(config, _known(revision), sql=True)
-    return buffer.getvalue()
+        command.upgrade(config, wanted if found is None else f"{found}:{wanted}", sql=True)
+    # A way down to nothing leaves this one table, which Alembic would make again.
+    table = f"CREATE TABLE {SCHEMA}.{VERSION_TABLE} "
+    return buffer.getvalue().replace(table, table.replace("TABLE", "TABLE IF NOT EXISTS"), 1)
 
 
 def history() -> list[tuple[str, str]]:
@@ -88,16 +95,26 @@ async def _run(url: str, step: Any) -> None:
         config.attributes["connection"] = connection
         step(config)
 
+    whole: list[Transaction] = []
+
     async def connect() -> Any:
         # asyncpg reads the URL itself: SQLAlchemy would not understand all that it may contain.
-        return await asyncpg.connect(url, timeout=10)
+        conn = await asyncpg.connect(url, timeout=10, statement_cache_size=0)
+        # All in one transaction, also what SQLAlchemy asks before its own: a pooler may give each another session.
+        whole.append(conn.transaction())
+        await whole[0].start()
+        return conn
 
-    engine = create_async_engine("postgresql+asyncpg://", poolclass=NullPool, async_creator=connect)
+    # No statement is prepared under a name, which a session behind a pooler may know already: str() is empty.
+    options = {"async_creator_fn": connect, "prepared_statement_cache_size": 0, "prepared_statement_name_func": str}
+    engine = create_async_engine("postgresql+asyncpg://", poolclass=NullPool, connect_args=options)
     try:
-        async with engine.begin() as connection:
+        async with engine.connect() as connection:
             await connection.run_sync(locked)
-    except CONNECTION_ERRORS as problem:
-        raise DatabaseUnavailable(redacted(url), str(problem)) from problem
+            await connection.commit()
+            await whole[0].commit()
+    except (*CONNECTION_ERRORS, asyncpg.PostgresError, TimeoutError) as problem:
+        raise DatabaseUnavailable(redacted(url), str(problem) or type(problem).__name__) from problem
     except sa.exc.DBAPIError as problem:
         if getattr(problem.orig, "sqlstate", None) == "55P03":
             raise MigrationBlocked(LOCK_TIMEOUT) from problem

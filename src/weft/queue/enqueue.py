@@ -12,6 +12,7 @@ import asyncpg
 from weft.core.errors import InvalidInput, UnknownQueue
 from weft.core.ids import time_of
 from weft.db.statements import Statements
+from weft.queue import blobs
 from weft.queue.model import TaskHandle
 
 if TYPE_CHECKING:
@@ -91,11 +92,12 @@ async def enqueue_many(
     await conn.copy_records_to_table(
         "task", schema_name="weft", columns=_COLUMNS, records=_rows(new, org_id, queues, time_of(ids[0]), actor)
     )
-    long_params = [(id, draft.params) for id, draft in new if len(draft.params) > INLINE_PARAMS]
+    long_params = [(id, org_id, draft.params) for id, draft in new if len(draft.params) > INLINE_PARAMS]
     if long_params:
         await conn.copy_records_to_table(
-            "task_params", schema_name="weft", columns=["id", "params"], records=long_params
+            "task_params", schema_name="weft", columns=["id", "org_id", "params"], records=long_params
         )
+    await blobs.keep(conn, ((id, draft.params) for id, draft in new))
     keyed = [id for id, draft in new if draft.concurrency_key is not None]
     if keyed:
         await conn.execute(SQL.take_slots, keyed)

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-import orjson
-
 from weft.core.errors import NotFound
+from weft.core.json import readable
 from weft.core.states import FINAL, LIVE, TaskState
 from weft.db.statements import Statements
+from weft.queue import audit
 from weft.queue.model import Attempt, Page, Task, TaskSummary
 
 if TYPE_CHECKING:
     from asyncpg import Record
 
     from weft.db.database import type_Connection
+    from weft.queue.audit import AuditEntry
 
 SQL = Statements("weft.queue", "sql/task.sql")
 FROM_NEWEST = 2**63 - 1
@@ -34,15 +36,22 @@ async def show(conn: type_Connection, org_id: int, task_id: int) -> tuple[Task, 
     attempts = tuple(
         Attempt(
             attempt=a["attempt"], outcome=a["outcome"], reason=a["reason"], worker_id=a["worker_id"],
-            started_at=a["started_at"], ended_at=a["ended_at"], error=_error(a["error"]),
+            started_at=_moment(a["started_at"]), ended_at=_moment(a["ended_at"]), error=_error(a["error"]),
         )
         for a in await conn.fetch(SQL.attempts, org_id, task_id)
     )  # fmt: skip
     task = Task(
         **_summary_fields(row), **{name: row[name] for name in _DETAIL},
-        params=None, output=None, attempts=attempts,
+        params=None, output=None, attempts=attempts, audit=await _audit(conn, org_id, row),
     )  # fmt: skip
     return task, row["params"], row["output"]
+
+
+async def _audit(conn: type_Connection, org_id: int, row: Record) -> tuple[AuditEntry, ...]:
+    """Return what operators did to a task, oldest first; its row tells whether there is anything to look for."""
+    if not row["generation"] and row["state"] != TaskState.CANCELLED:
+        return ()
+    return tuple(reversed(await audit.list_entries(conn, org_id, task_id=row["id"])))
 
 
 async def list_tasks(
@@ -73,10 +82,9 @@ async def add_log(conn: type_Connection, task_id: int, attempt: int, digest: str
     await conn.execute(SQL.add_log, task_id, attempt, digest, size)
 
 
-async def last_log(conn: type_Connection, task_id: int) -> str | None:
-    """Return the blob of a task's log, if it was copied to the blob storage."""
-    found: str | None = await conn.fetchval(SQL.last_log, task_id)
-    return found
+async def logs(conn: type_Connection, org_id: int, task_id: int, attempt: int | None) -> list[str]:
+    """Return the blobs of a task's log that were copied to the blob storage, one an attempt, of all or of one."""
+    return [row[0] for row in await conn.fetch(SQL.logs, org_id, task_id, attempt)]
 
 
 async def ended_among(conn: type_Connection, task_ids: Sequence[int]) -> set[int]:
@@ -89,11 +97,18 @@ def _names(states: frozenset[TaskState]) -> list[str] | None:
 
 
 def _summary_fields(row: Record) -> dict[str, Any]:
-    fields = {name: row[name] for name in _SUMMARY}
+    fields = {name: _moment(row[name]) for name in _SUMMARY}
     fields["state"] = TaskState(fields["state"])
     fields["error"] = _error(fields["error"])
     return fields
 
 
+def _moment(value: Any) -> Any:
+    """Return a value as it is, but a moment always with its zone: asyncpg gives infinity none."""
+    return value.replace(tzinfo=UTC) if isinstance(value, datetime) and value.tzinfo is None else value
+
+
 def _error(text: str | None) -> Any:
-    return None if text is None else orjson.loads(text)
+    """Return an error as a mapping, also one that was written by other means."""
+    error = None if text is None else readable(text)
+    return error if error is None or isinstance(error, dict) else {"type": "", "message": str(error), "traceback": ""}

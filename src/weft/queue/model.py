@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
+from weft.core.errors import BlobUnavailable
 from weft.core.json import Json
 from weft.core.states import TaskState
+from weft.queue.audit import AuditEntry
 from weft.queue.retry import Retry
 
 
@@ -79,7 +81,7 @@ class TaskSummary:
 
 @dataclass(frozen=True, slots=True)
 class Task(TaskSummary):
-    """All that is known of one task."""
+    """All that is known of one task; ``actor`` enqueued it, ``audit`` tells who cancelled or replayed it."""
 
     params: Json
     output: Json
@@ -90,6 +92,9 @@ class Task(TaskSummary):
     job_id: int | None
     actor: str | None
     attempts: tuple[Attempt, ...] = field(default=())
+    audit: tuple[AuditEntry, ...] = field(default=())
+    # Params or output that cannot be read, with the reason.
+    unavailable: Mapping[str, BlobUnavailable] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from weft.core.errors import NotFound, StateConflict
 from weft.core.states import HELD, sources_of
 from weft.db.statements import Statements
+from weft.queue import audit
+from weft.queue.audit import AuditVerb
 
 if TYPE_CHECKING:
     from weft.db.database import type_Connection
@@ -21,7 +23,7 @@ async def cancel(
 ) -> set[int]:
     """Cancel the tasks that have not ended and tell the workers that run them; return those for which it landed."""
     await conn.fetch(SQL.lock_live, list(task_ids))
-    rows = await conn.fetch(SQL.cancel, org_id, list(task_ids), reason, actor)
+    rows = await conn.fetch(SQL.cancel, org_id, list(task_ids), reason)
     # Whoever was admitted by its key, running or still ready, gives its slot back.
     keyed = [row for row in rows if row["concurrency_key"] is not None and row["state"] in ("ready", *HELD)]
     if keyed:
@@ -29,7 +31,9 @@ async def cancel(
     for row in rows:
         if row["worker_id"] is not None:
             await conn.execute(SQL.tell_cancelled, row["worker_id"], row["id"], row["attempt"])
-    return {row["id"] for row in rows}
+    landed = {row["id"] for row in rows}
+    await audit.record_many(conn, org_id, actor, AuditVerb.CANCEL, "task", list(landed), {"reason": reason})
+    return landed
 
 
 async def replay(conn: type_Connection, org_id: int, task_ids: Sequence[int], actor: str | None) -> dict[int, int]:
@@ -37,10 +41,11 @@ async def replay(conn: type_Connection, org_id: int, task_ids: Sequence[int], ac
     await conn.fetch(SQL.lock_predecessors, list(task_ids))
     await conn.fetch(SQL.lock_ended_predecessors, list(task_ids))
     await conn.fetch(SQL.lock_done, list(task_ids))
-    rows = await conn.fetch(SQL.replay, org_id, list(task_ids), actor)
+    rows = await conn.fetch(SQL.replay, org_id, list(task_ids))
     keyed = [row["id"] for row in rows if row["concurrency_key"] is not None]
     if keyed:
         await conn.execute(SQL.take_slots, sorted(keyed))
+    await audit.record_many(conn, org_id, actor, AuditVerb.REPLAY, "task", [row["id"] for row in rows])
     return {row["id"]: row["queue_id"] for row in rows}
 
 
@@ -58,8 +63,13 @@ async def count_purgeable(conn: type_Connection, org_id: int, older_than: timede
 
 async def purge(
     conn: type_Connection, org_id: int, older_than: timedelta, queue_id: int | None, task_ids: Sequence[int] | None,
-    limit: int,
-) -> int:  # fmt: skip
-    """Remove at most ``limit`` dead letters; return how many."""
+    limit: int, actor: str | None = None,
+) -> list[int]:  # fmt: skip
+    """Remove at most ``limit`` dead letters with all that the database keeps of them; return their ids."""
     ids = None if task_ids is None else list(task_ids)
-    return len(await conn.fetch(SQL.purge, org_id, older_than, queue_id, ids, limit))
+    rows = await conn.fetch(SQL.purge, org_id, older_than, queue_id, ids, limit)
+    gone = [row["id"] for row in rows]
+    if gone:
+        await conn.execute(SQL.purge_rest, gone, [row["ended_at"] for row in rows])
+    await audit.record_many(conn, org_id, actor, AuditVerb.PURGE, "task", gone)
+    return gone

@@ -10,8 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from weft.core.json import encode
+from weft.core.checks import check_word
+from weft.core.json import encode, readable
+from weft.core.states import OutboxKind
 from weft.db.statements import Statements
+from weft.queue import audit
+from weft.queue.audit import AuditVerb
 
 if TYPE_CHECKING:
     from weft.db.database import Database, type_Connection
@@ -23,7 +27,7 @@ FROM_NEWEST = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class OutboxRow:
-    """One effect and how far it has come."""
+    """One effect and how far it has come; without ``has_sink`` it waits for a release that carries out its kind."""
 
     id: int
     kind: str
@@ -35,6 +39,7 @@ class OutboxRow:
     last_error: str | None
     created_at: datetime
     processed_at: datetime | None
+    has_sink: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +62,7 @@ async def add(
     actor: str | None = None,
 ) -> int:  # fmt: skip
     """Add an effect in the caller's transaction; effects of one ordering key are carried out in order."""
+    check_word(kind, "kind", OutboxKind)
     return int(await conn.fetchval(SQL.add, org_id, kind, encode(payload, "payload"), ordering_key, actor))
 
 
@@ -90,9 +96,11 @@ async def rescue(conn: type_Connection) -> int:
     return len(await conn.fetch(SQL.rescue))
 
 
-async def replay(conn: type_Connection, org_id: int, ids: list[int] | None) -> int:
+async def replay(conn: type_Connection, org_id: int, ids: list[int] | None, actor: str | None = None) -> int:
     """Send failed effects round again; return how many."""
-    return len(await conn.fetch(SQL.replay, org_id, ids))
+    landed = [row["id"] for row in await conn.fetch(SQL.replay, org_id, ids)]
+    await audit.record_many(conn, org_id, actor, AuditVerb.REPLAY, "effect", landed)
+    return len(landed)
 
 
 async def prune(conn: type_Connection, older_than: timedelta) -> int:
@@ -105,7 +113,13 @@ async def list_rows(
 ) -> list[OutboxRow]:
     """Return effects, newest first."""
     rows = await conn.fetch(SQL.list, org_id, FROM_NEWEST if before is None else before, state, kind, limit)
-    return [OutboxRow(**{**dict(row), "payload": orjson.loads(row["payload"])}) for row in rows]
+    return [
+        OutboxRow(
+            **{**dict(row), "payload": readable(row["payload"])},
+            has_sink=row["kind"] in list(OutboxKind) and OutboxKind(row["kind"]).has_sink,
+        )
+        for row in rows
+    ]
 
 
 async def _failed(database: Database, worker_id: int, effect: Effect, error: str) -> None:

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from weft.core.checks import check_key, check_name, check_number
-from weft.core.errors import InvalidInput, NotFound, UnknownQueue
+from weft.core.checks import check_key, check_name, check_number, check_queue
+from weft.core.errors import NotFound, UnknownQueue
 from weft.core.states import TaskState
 from weft.db.statements import Statements
+from weft.queue import audit
+from weft.queue.audit import AuditVerb
 
 if TYPE_CHECKING:
     from weft.db.database import type_Connection
@@ -47,34 +49,43 @@ async def ids(conn: type_Connection, org_id: int) -> dict[str, int]:
 
 async def create(conn: type_Connection, org_id: int, name: str, actor: str | None) -> bool:
     """Make a queue; False when there is one of that name."""
-    check_name(name, "queue")
-    if name.startswith("@"):
-        raise InvalidInput("queue", "names that begin with @ are kept for the engine")
-    return await conn.fetchval(SQL.create, org_id, name, actor) is not None
+    check_queue(name)
+    created = await conn.fetchval(SQL.create, org_id, name, actor) is not None
+    if created:
+        await audit.record_queue(conn, org_id, actor, AuditVerb.CREATE, name)
+    return created
 
 
-async def pause(conn: type_Connection, org_id: int, name: str) -> int:
+async def pause(conn: type_Connection, org_id: int, name: str, actor: str | None = None) -> int:
     """Stop claims from a queue; what runs goes on. Returns the queue's id."""
-    return await _change(conn, SQL.pause, org_id, name)
+    queue_id = await _change(conn, SQL.pause, org_id, name)
+    await audit.record_queue(conn, org_id, actor, AuditVerb.PAUSE, name)
+    return queue_id
 
 
-async def resume(conn: type_Connection, org_id: int, name: str) -> int:
+async def resume(conn: type_Connection, org_id: int, name: str, actor: str | None = None) -> int:
     """Let claims from a queue go on. Returns the queue's id."""
-    return await _change(conn, SQL.resume, org_id, name)
+    queue_id = await _change(conn, SQL.resume, org_id, name)
+    await audit.record_queue(conn, org_id, actor, AuditVerb.RESUME, name)
+    return queue_id
 
 
 async def limit(
-    conn: type_Connection, org_id: int, name: str, most: int | None, *, per_key: bool = False, key: str | None = None
-) -> int:
+    conn: type_Connection, org_id: int, name: str, most: int | None, *, per_key: bool = False, key: str | None = None,
+    actor: str | None = None,
+) -> int:  # fmt: skip
     """Set how many tasks run at once in a queue, per concurrency key, or for one key; None lifts it."""
     if most is not None:
         check_number(most, "max_running", 1, 2**31 - 1)
+    detail: dict[str, object] = {"max_running_per_key" if per_key and key is None else "max_running": most}
     if key is not None:
+        detail["key"] = key
         queue_id = await _change(conn, SQL.set_limit_of_key, org_id, name, check_key(key, "key"), most)
     elif per_key:
         queue_id = await _change(conn, SQL.set_limit_per_key, org_id, name, most)
     else:
         queue_id = await _change(conn, SQL.set_limit, org_id, name, most)
+    await audit.record_queue(conn, org_id, actor, AuditVerb.LIMIT, name, detail)
     await admit(conn, queue_id)
     return queue_id
 

@@ -1,4 +1,4 @@
-"""The services that keep the whole queue going: stage, rescue, drain, prune; run by whichever worker leads."""
+"""The services that keep the whole queue going: stage, rescue, drain, prune, collect; run by whichever worker leads."""
 
 from __future__ import annotations
 
@@ -7,16 +7,15 @@ import logging
 import random
 from collections.abc import Callable, Mapping
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 from weft.core.errors import PermissionDenied
 from weft.core.settings import Settings
-from weft.queue import outbox, queues, upkeep
+from weft.db.blobs import open_blobs
+from weft.db.database import Database, ensure_partitions
+from weft.queue import audit, outbox, queues, upkeep
+from weft.queue.blobs import Collector
 from weft.queue.service import Service
 from weft.queue.workers import Pulse
-
-if TYPE_CHECKING:
-    from weft.db.database import Database
 
 logger = logging.getLogger("weft.service")
 LONGEST_REST = 3600.0
@@ -133,6 +132,7 @@ class Pruner(Service):
         gone += await database.run(upkeep.prune_idle_keys)
         gone += await database.run(upkeep.forget_slots)
         gone += await database.run(lambda conn: outbox.prune(conn, settings.retention))
+        gone += await database.run(lambda conn: audit.prune(conn, settings.retention))
         gone += await database.run(lambda conn: upkeep.prune_logs(conn, settings.retention))
         woken = await database.run(upkeep.admit)
         if woken:
@@ -145,7 +145,7 @@ class Pruner(Service):
 
     async def _renew_partitions(self) -> int:
         try:
-            await self._database.run(upkeep.ensure_partitions)
+            await self._database.run(ensure_partitions)
             return len(await upkeep.drop_partitions(self._database, self._settings.retention))
         except PermissionDenied as problem:
             # Everything else goes on, and there are days left to make them in another way.
@@ -167,7 +167,10 @@ class Upkeep:
         self.stager = Stager(database)
         self._rescuer = Rescuer(database, settings, has_settled)
         self._drainer = Drainer(database, worker_id, sinks)
-        self._services: tuple[Service, ...] = (self.stager, self._rescuer, self._drainer, Pruner(database, settings))
+        self._services: tuple[Service, ...] = (
+            self.stager, self._rescuer, self._drainer, Pruner(database, settings),
+            Collector(database, open_blobs(settings)),
+        )  # fmt: skip
         self.leads = False
 
     async def follow(self, pulse: Pulse) -> None:

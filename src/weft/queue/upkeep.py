@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -15,6 +14,8 @@ from weft.queue import queues, work
 from weft.queue.retry import Retry
 
 if TYPE_CHECKING:
+    from asyncpg import Record
+
     from weft.db.database import Database, type_Connection
 
 SQL = Statements("weft.queue", "sql/upkeep.sql")
@@ -60,9 +61,8 @@ async def rescue(conn: type_Connection, worker_id: int, crash_limit: int) -> tup
     if rescued:
         woken = {row["queue_id"] for row in await conn.fetch(WORKER.rescue, worker_id, rescued)}
     if buried:
-        error = orjson.dumps(
-            {"type": "Crashed", "message": f"running {crash_limit} times when its worker died", "traceback": ""}
-        ).decode()
+        message = f"running {crash_limit} times when its worker or process died"
+        error = orjson.dumps({"type": "Crashed", "message": message, "traceback": ""}).decode()
         rows = [row for row in await conn.fetch(WORKER.bury_crashed, worker_id, buried, error)]
         keyed = [row for row in rows if row["concurrency_key"] is not None]
         if keyed:
@@ -129,35 +129,43 @@ async def prune_keys(conn: type_Connection, ttl: timedelta, after: int) -> tuple
 
 
 async def prune_logs(conn: type_Connection, older_than: timedelta) -> int:
-    """Forget where logs of long ago were copied to; return how many."""
+    """Forget where logs were copied to long ago; return how many."""
     return len(await conn.fetch(SQL.prune_logs, older_than))
 
 
-async def ensure_partitions(conn: type_Connection) -> int:
-    """Make the partitions of the coming days; return how many were missing."""
-    return int(await conn.fetchval(SQL.ensure_partitions))
-
-
 async def drop_partitions(database: Database, retention: timedelta) -> list[str]:
-    """Drop the partitions of the past that hold nothing within the retention and no task's neighbours; return them.
+    """Drop the days of the past in which nothing ended within the retention and nothing is open; return the tables.
 
-    DETACH CONCURRENTLY waits for readers without making claims queue behind it, but cannot stand in a transaction.
+    DETACH CONCURRENTLY waits for readers without making claims queue behind it, but cannot stand in a transaction. Of a
+    day, what has ended goes first and the rest only after another look: until then a task could be replayed.
     """
-    async with database.acquire() as conn:
-        old = await conn.fetch(SQL.old_partitions, retention)
-    dropped = []
-    for row in old:
-        conn = await database.connect(database.listen_url or database.url)
-        try:
-            if row["is_attached"]:
-                how = "finalize" if row["is_pending"] else "concurrently"
-                await conn.execute(f'alter table weft."{row["parent"]}" detach partition weft."{row["child"]}" {how}')
-            await conn.execute(f'drop table weft."{row["child"]}"')
-            dropped.append(row["child"])
-        except asyncpg.ObjectInUseError:
-            await asyncio.sleep(0)
-        except asyncpg.InsufficientPrivilegeError as problem:
-            raise PermissionDenied(str(problem)) from problem
-        finally:
-            await conn.close()
-    return dropped
+    dropped: list[str] = []
+    tried = set[str]()
+    while True:
+        async with database.acquire() as conn:
+            old = [row for row in await conn.fetch(SQL.old_partitions, retention) if row["child"] not in tried]
+        if not old:
+            return dropped
+        tried.add(old[0]["child"])
+        if await _drop(database, old[0]):
+            dropped.append(old[0]["child"])
+
+
+async def _drop(database: Database, row: Record) -> bool:
+    """Detach a partition, if that was not done before, and drop it; False when somebody else is about to."""
+    parent, child = row["parent"], row["child"]
+    if parent == "task_done" and row["is_attached"]:
+        await database.run(lambda conn: conn.execute(SQL.note_ends, child[-8:]))
+    conn = await database.connect(database.listen_url or database.url)
+    try:
+        if row["is_attached"]:
+            how = "finalize" if row["is_pending"] else "concurrently"
+            await conn.execute(f'alter table weft."{parent}" detach partition weft."{child}" {how}')
+        await conn.execute(f'drop table weft."{child}"')
+    except (asyncpg.ObjectInUseError, asyncpg.UndefinedTableError):
+        return False
+    except asyncpg.InsufficientPrivilegeError as problem:
+        raise PermissionDenied(str(problem)) from problem
+    finally:
+        await conn.close()
+    return True

@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
 from weft.db.statements import Statements
+from weft.queue import blobs
 
 if TYPE_CHECKING:
     from asyncpg import Record
@@ -50,7 +51,7 @@ class Completed(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Postponed:
-    """The outcome of an attempt after which the task waits for a time: a retry, a snooze or an unknown handler."""
+    """The outcome of an attempt after which the task waits for a time: a retry or a snooze."""
 
     id: int
     attempt: int
@@ -91,6 +92,7 @@ async def finish_and_claim(
     An outcome that did not land belongs to a task that was rescued or cancelled meanwhile: drop it.
     """
     completed = sorted(completed)
+    await blobs.keep(conn, ((outcome[0], outcome[2]) for outcome in completed))
     rows: list[Record] = await conn.fetch(
         SQL.finish_and_claim,
         worker_id,
@@ -145,6 +147,21 @@ async def postpone(conn: type_Connection, worker_id: int, outcomes: Sequence[Pos
         [o.counted for o in outcomes],
     )
     return await _free(conn, rows)
+
+
+async def decline(
+    conn: type_Connection, worker_id: int, claim: Claim, delay: timedelta, patience: timedelta
+) -> set[int]:
+    """Leave an attempt, uncounted, to a worker that knows its handler; return the task if that landed."""
+    return await _free(conn, await conn.fetch(SQL.decline, worker_id, claim.id, claim.attempt, delay, patience))
+
+
+async def has_been_declined_for(conn: type_Connection, claim: Claim, patience: timedelta) -> bool:
+    """Whether every worker that claimed the task before has declined it, for as long as ``patience``.
+
+    A pause of that length between two declines starts the time anew: then nobody was there to claim it.
+    """
+    return bool(await conn.fetchval(SQL.has_been_declined_for, claim.id, claim.attempt, patience))
 
 
 async def end_unsuccessfully(conn: type_Connection, worker_id: int, outcomes: Sequence[Ended]) -> set[int]:

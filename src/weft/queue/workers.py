@@ -59,10 +59,14 @@ async def register(
 
 
 async def heartbeat(
-    conn: type_Connection, worker_id: int, *, lease: timedelta, busy: bool, completed: int, failed: int
-) -> Pulse | None:
-    """Extend a worker's lease; None when the worker is lost and must start anew."""
-    row = await conn.fetchrow(SQL.heartbeat, worker_id, lease, busy, completed, failed, lease)
+    conn: type_Connection, worker_id: int, *, lease: timedelta, busy: bool, completed: int, failed: int,
+    is_blocked: bool = False,
+) -> Pulse | None:  # fmt: skip
+    """Extend a worker's lease; None when the worker is lost and must start anew.
+
+    The lead goes with it, unless the worker's event loop is blocked: then others may take that.
+    """
+    row = await conn.fetchrow(SQL.heartbeat, worker_id, lease, busy, completed, failed, lease, is_blocked)
     return None if row is None else Pulse._make(tuple(row))
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import getpass
 from collections.abc import AsyncIterator, Iterable, Sequence
-from dataclasses import replace
 from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Any, Self
@@ -21,26 +19,27 @@ from weft.core.checks import (
     check_words,
 )
 from weft.core.errors import InvalidInput, TaskFailed, UnknownQueue
-from weft.core.json import decode, referenced_blob
 from weft.core.settings import Settings
 from weft.core.states import OutboxState, TaskState, WorkerState
-from weft.db.blobs import BlobStore, open_blobs
+from weft.db.blobs import Blobs
 from weft.db.database import Database
-from weft.db.foreign import fetch_row
 from weft.db.machine import IdSource
-from weft.queue import look, operate, outbox, queues, workers
-from weft.queue.enqueue import Draft, enqueue, enqueue_many, translated
+from weft.queue import audit, look, operate, outbox, queues, workers
+from weft.queue.audit import AuditEntry, AuditVerb
+from weft.queue.blobs import KeptBlobs
+from weft.queue.enqueue import Draft, enqueue, enqueue_many
 from weft.queue.model import NewTask, Page, Task, TaskHandle
 from weft.queue.queues import QueueInfo
 from weft.queue.retry import Retry
 from weft.queue.workers import WorkerInfo
+from weft.sdk.actor import default_actor
 from weft.sdk.drafts import Drafting, draft_all, moved_to_blobs
 from weft.sdk.hints import Hints
+from weft.sdk.joined import add_effect, enqueue_on
+from weft.sdk.values import with_values
 from weft.sdk.waiting import Waiter
-from weft.worker.logs import log_dir, log_path
+from weft.worker.logs import local_log, remove_logs
 from weft.worker.registry import REGISTRY, AnyHandler, Handler
-
-_TYPES = "text json text int text timestamptz interval int json interval interval text text text".split()
 
 
 class Client:
@@ -56,7 +55,7 @@ class Client:
     def __init__(self, url: str | None = None, *, settings: Settings | None = None, **overrides: Any) -> None:
         self.settings = settings if settings is not None else Settings.load(database_url=url, **overrides)
         self._database: Database | None = None
-        self._blobs: BlobStore | None = None
+        self._blobs: Blobs | None = None
         self._org_id: int | None = None
         self._queues: dict[str, int] = {}
 
@@ -66,7 +65,7 @@ class Client:
         self._ids = IdSource(self._database)
         self._hints = Hints(self._database)
         self._waiter = Waiter(self._database)
-        self.actor = self.settings.actor or _user()
+        self.actor = self.settings.actor or default_actor()
         return self
 
     async def __aexit__(
@@ -88,10 +87,10 @@ class Client:
         return self._database
 
     @property
-    def blobs(self) -> BlobStore:
+    def blobs(self) -> Blobs:
         """The storage of large values."""
         if self._blobs is None:
-            self._blobs = open_blobs(self.settings)
+            self._blobs = KeptBlobs.of(self.database)
         return self._blobs
 
     async def org_id(self) -> int:
@@ -121,10 +120,11 @@ class Client:
             handler, params, queue, priority, idempotency_key, run_at, delay, max_attempts, retry, timeout,
             heartbeat_timeout, concurrency_key,
         )  # fmt: skip
-        draft = await moved_to_blobs(Drafting(self.settings).draft(new), self.settings, self.blobs)
+        draft = Drafting(self.settings).draft(new)
+        draft = await moved_to_blobs(draft, self.settings, self.blobs, for_sql=connection is not None)
         declared = draft.form.queue if isinstance(handler, Handler) and queue is None else None
         if connection is not None:
-            return await self._enqueue_on(connection, draft)
+            return await enqueue_on(connection, draft, self.settings.org, self.actor)
         try:
             hint = self._hints.is_quiet() if self._database is not None else False
             async with self.database.acquire() as conn:
@@ -141,16 +141,6 @@ class Client:
         if handle.created and not hint:
             self._hint([draft])
         return handle
-
-    async def _enqueue_on(self, connection: Any, draft: Draft) -> TaskHandle:
-        arguments = draft.arguments(self.settings.org, self.actor)
-        try:
-            answer = fetch_row(connection, "weft.enqueue", tuple(zip(arguments, _TYPES, strict=True)))
-            row = answer if isinstance(answer, tuple) else await answer
-        except Exception as problem:
-            cause = getattr(problem, "orig", problem)
-            raise translated(cause, draft.form.queue) from problem
-        return TaskHandle(row[0], row[1])
 
     async def enqueue_many(self, tasks: Iterable[NewTask]) -> list[TaskHandle]:
         """Put many tasks into the queue by COPY, all in one transaction or none; the handles are in the same order.
@@ -183,12 +173,6 @@ class Client:
         if any(draft.form.delay is not None or draft.form.run_at is not None for draft in drafts):
             self._hints.send_due()
 
-    async def _value(self, text: str | None) -> Any:
-        if text is None:
-            return None
-        digest = referenced_blob(text)
-        return decode(text if digest is None else await self.blobs.get(digest))
-
     async def _queue_ids(self, *, names: set[str] | None = None, fresh: bool = False) -> dict[str, int]:
         if fresh or names is None or not names <= self._queues.keys():
             org_id = await self.org_id()
@@ -208,10 +192,13 @@ class Client:
     # --- look ---
 
     async def get_task(self, task_id: int) -> Task:
-        """Return one task with its attempts; raises `NotFound`."""
+        """Return one task with its attempts; raises `NotFound`.
+
+        A value whose blob is missing or damaged is None, and ``unavailable`` says why.
+        """
         task_id, org_id = check_id(task_id), await self.org_id()
         task, params, output = await self.database.read(lambda conn: look.show(conn, org_id, task_id))
-        return replace(task, params=await self._value(params), output=await self._value(output))
+        return await with_values(task, params, output, self.blobs)
 
     async def list_tasks(
         self, *, state: str | Iterable[str] | None = None, queue: str | None = None, handler: str | None = None,
@@ -239,24 +226,24 @@ class Client:
     async def wait(self, task_id: int, timeout: float | None = None) -> Any:
         """Wait until a task has ended and return its output.
 
-        Raises `WaitTimeout` after ``timeout`` seconds, `TaskFailed` when it ended without success. All waits of a
-        client share one poll.
+        Raises `WaitTimeout` after ``timeout`` seconds, `TaskFailed` when it ended without success. A restart of
+        PostgreSQL does not end it. All waits of a client share one poll.
         """
         task_id = check_id(task_id)
         if timeout is not None:
             timeout = check_span(timeout, "timeout", zero=True).total_seconds()
-        task = await self.get_task(task_id)
-        if not task.state.is_final:
-            await self._waiter.wait(task_id, timeout)
-            task = await self.get_task(task_id)
+        task = await self._waiter.until_ended(task_id, timeout, self.get_task)
         if task.state is not TaskState.COMPLETED:
             raise TaskFailed(task_id, task.state, (task.error or {}).get("message") or task.reason)
+        if "output" in task.unavailable:
+            raise task.unavailable["output"]
         return task.output
 
-    async def _require_exists(self, task_id: int) -> None:
+    async def _require_exists(self, task_id: int) -> int:
         org_id = await self.org_id()
         async with self.database.acquire() as conn:
             await look.show(conn, org_id, task_id)
+        return org_id
 
     # --- operate ---
 
@@ -309,16 +296,19 @@ class Client:
     async def purge(
         self, *, older_than: float | timedelta = 0, queue: str | None = None, ids: Sequence[int] | None = None
     ) -> int:
-        """Remove dead letters for good; return how many."""
+        """Remove dead letters for good, with their params, attempts and logs; return how many."""
         org_id = await self.org_id()
         age = check_span(older_than, "older_than", zero=True)
         queue_id = await self._queue_id(queue)
         chosen = None if ids is None else check_ids(ids)
         count = 0
         while True:
-            gone = await self.database.run(lambda conn: operate.purge(conn, org_id, age, queue_id, chosen, 1000))
-            count += gone
-            if gone < 1000:
+            gone = await self.database.run(
+                lambda conn: operate.purge(conn, org_id, age, queue_id, chosen, 1000, self.actor)
+            )
+            await remove_logs(self.settings, gone)
+            count += len(gone)
+            if len(gone) < 1000:
                 return count
 
     async def count_dead(self, *, older_than: float | timedelta = 0, queue: str | None = None) -> int:
@@ -329,20 +319,20 @@ class Client:
         async with self.database.acquire() as conn:
             return await operate.count_purgeable(conn, org_id, age, queue_id)
 
-    async def read_log(self, task_id: int, offset: int = 0) -> bytes | None:
+    async def read_log(self, task_id: int, offset: int = 0, *, attempt: int | None = None) -> bytes | None:
         """Return what a task has printed from ``offset`` on; None when there is no log.
 
-        It is read from the folder of logs, or from the copy in the blob storage when there is no such file here.
+        It is read from the folder of logs, or from the copies in the blob storage when there is no such file here. One
+        ``attempt`` alone can be read when its log was copied.
         """
-        await self._require_exists(check_id(task_id))
-        path = log_path(log_dir(self.settings), task_id)
-        if path.is_file():
-            with path.open("rb") as file:
-                file.seek(offset)
-                return file.read()
-        async with self.database.acquire() as conn:
-            digest = await look.last_log(conn, task_id)
-        return None if digest is None else (await self.blobs.get(digest))[offset:]
+        org_id = await self._require_exists(check_id(task_id))
+        if attempt is not None:
+            check_number(attempt, "attempt", 1, 2**31 - 1)
+        elif (found := await local_log(self.settings, task_id, offset)) is not None:
+            return found
+        digests = await self.database.read(lambda conn: look.logs(conn, org_id, task_id, attempt))
+        copies = [await self.blobs.get(digest) for digest in digests]
+        return b"".join(copies)[offset:] if copies else None
 
     # --- queues and workers ---
 
@@ -361,12 +351,12 @@ class Client:
     async def pause_queue(self, name: str) -> None:
         """Stop claims from a queue; what runs goes on."""
         org_id = await self.org_id()
-        await self.database.run(lambda conn: queues.pause(conn, org_id, name))
+        await self.database.run(lambda conn: queues.pause(conn, org_id, name, self.actor))
 
     async def resume_queue(self, name: str) -> None:
         """Let claims from a queue go on."""
         org_id = await self.org_id()
-        self._hints.send_ids({await self.database.run(lambda conn: queues.resume(conn, org_id, name))})
+        self._hints.send_ids({await self.database.run(lambda conn: queues.resume(conn, org_id, name, self.actor))})
 
     async def limit_queue(
         self, name: str, max_running: int | None, *, per_key: bool = False, key: str | None = None
@@ -377,7 +367,7 @@ class Client:
         """
         org_id = await self.org_id()
         changed = await self.database.run(
-            lambda conn: queues.limit(conn, org_id, name, max_running, per_key=per_key, key=key)
+            lambda conn: queues.limit(conn, org_id, name, max_running, per_key=per_key, key=key, actor=self.actor)
         )
         self._hints.send_ids({changed})
 
@@ -387,7 +377,39 @@ class Client:
         org_id = await self.org_id()
         return await self.database.read(lambda conn: workers.list_workers(conn, org_id, states))
 
-    # --- outbox ---
+    # --- audit and outbox ---
+
+    async def audit(
+        self, *, verb: str | None = None, task: int | None = None, queue: str | None = None, before: int | None = None,
+        limit: int = 50,
+    ) -> list[AuditEntry]:  # fmt: skip
+        """Return what operators did, newest first; pass the last entry's id as ``before`` for the next page."""
+        check_number(limit, "limit", 1, 1000)
+        word = None if verb is None else str(check_word(verb, "verb", AuditVerb))
+        task_id = None if task is None else check_id(task, "task")
+        name = None if queue is None else check_name(queue, "queue")
+        if task_id is not None and name is not None:
+            raise InvalidInput("queue", "give either task or queue, not both")
+        below = None if before is None else check_number(before, "before", 0, MAX_ID)
+        org_id = await self.org_id()
+        return await self.database.read(
+            lambda conn: audit.list_entries(
+                conn, org_id, verb=word, task_id=task_id, queue=name, before=below, limit=limit
+            )
+        )
+
+    async def add_effect(
+        self, kind: str, payload: Any, *, ordering_key: str | None = None, connection: Any = None
+    ) -> int:
+        """Add an effect to the outbox and return its id; it is carried out after the commit, at least once.
+
+        ``connection`` adds it inside the caller's own transaction. The payload of ``enqueue_task``, the kind that
+        workers carry out, holds arguments of `enqueue`.
+        """
+        arguments = (kind, payload, ordering_key, self.settings.org, self.actor)
+        if connection is not None:
+            return await add_effect(connection, *arguments)
+        return await self.database.run(lambda conn: add_effect(conn, *arguments))
 
     async def outbox(
         self, *, state: str | None = None, kind: str | None = None, before: int | None = None, limit: int = 50
@@ -406,7 +428,7 @@ class Client:
         """Send failed effects round again; return how many."""
         org_id = await self.org_id()
         chosen = None if ids is None else check_ids(ids)
-        return await self.database.run(lambda conn: outbox.replay(conn, org_id, chosen))
+        return await self.database.run(lambda conn: outbox.replay(conn, org_id, chosen, self.actor))
 
 
 def _states(state: str | Iterable[str] | None) -> frozenset[TaskState]:
@@ -414,10 +436,3 @@ def _states(state: str | Iterable[str] | None) -> frozenset[TaskState]:
         return frozenset()
     found = check_words(state, "state", TaskState)
     return found | {TaskState.DEAD} if TaskState.FAILED in found else found
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return "unknown"

@@ -6,15 +6,17 @@ from collections.abc import Iterable
 from dataclasses import replace
 from operator import is_
 
-from weft.core.checks import check_key, check_moment, check_name, check_number, check_priority, check_span
+from weft.core.checks import check_key, check_moment, check_name, check_number, check_priority, check_queue, check_span
 from weft.core.errors import InvalidInput
 from weft.core.json import blob_reference, encode, size_of
 from weft.core.settings import Settings
-from weft.db.blobs import BlobStore
+from weft.db.blobs import Blobs
 from weft.queue.enqueue import Draft, Form
 from weft.queue.model import NewTask
 from weft.queue.retry import DEFAULT_RETRY, MAX_ATTEMPTS, Retry
 from weft.worker.registry import REGISTRY, AnyHandler, Handler, retry_policy
+
+SQL_LIMIT = 256 * 1024
 
 
 class Drafting:
@@ -50,13 +52,18 @@ def _form(new: NewTask, settings: Settings) -> Form:
     known = _known(new.handler)
     if new.delay is not None and new.run_at is not None:
         raise InvalidInput("delay", "give either run_at or delay, not both")
-    policy = retry_policy(new.retry) if new.retry is not None else known.retry if known else DEFAULT_RETRY
+    own = known.retry if known else DEFAULT_RETRY
+    policy = own if new.retry is None else retry_policy(new.retry)
+    if policy.non_retryable and policy.non_retryable != own.non_retryable:
+        raise InvalidInput(
+            "retry.non_retryable", "belongs to the handler, not to one task: give it in @weft.task(retry=…)"
+        )
     timeout = new.timeout if new.timeout is not None or known is None else known.timeout
     beat = new.heartbeat_timeout if new.heartbeat_timeout is not None or known is None else known.heartbeat_timeout
     queue = new.queue if new.queue is not None else known.queue if known else "default"
     return Form(
         handler=known.name if known else check_name(new.handler, "handler"),
-        queue=queue if queue == "default" else check_name(queue, "queue"),
+        queue=queue if queue == "default" else check_queue(queue),
         priority=check_priority(new.priority),
         run_at=None if new.run_at is None else check_moment(new.run_at),
         delay=None if new.delay is None else check_span(new.delay, "delay", zero=True),
@@ -80,10 +87,13 @@ def draft_all(tasks: Iterable[NewTask], settings: Settings) -> list[Draft]:
     return drafts
 
 
-async def moved_to_blobs(drafted: Draft, settings: Settings, blobs: BlobStore) -> Draft:
-    """Return the draft with large params moved to the blob storage; refuse what is too large for that."""
+async def moved_to_blobs(drafted: Draft, settings: Settings, blobs: Blobs, *, for_sql: bool = False) -> Draft:
+    """Return the draft with large params moved to the blob storage; refuse what is too large for that.
+
+    ``for_sql`` keeps to what ``weft.enqueue`` takes, which does not know the settings.
+    """
     size = size_of(drafted.params)
-    if size <= settings.inline_limit:
+    if size <= (min(settings.inline_limit, SQL_LIMIT) if for_sql else settings.inline_limit):
         return drafted
     if size > settings.value_limit:
         raise InvalidInput("params", f"has {size} bytes, and may have {settings.value_limit}")

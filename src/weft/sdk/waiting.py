@@ -1,18 +1,25 @@
-"""Waits for tasks to end: one poll for all who wait, quick at first and slower the longer it takes."""
+"""Waits for tasks to end: one poll for all who wait, quick at first, slower the longer it takes, deaf to outages."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
-from weft.core.errors import WaitTimeout
+from weft.core.errors import DatabaseUnavailable, WaitTimeout
 from weft.queue import look
 
 if TYPE_CHECKING:
     from weft.db.database import Database
+    from weft.queue.model import Task
 
+logger = logging.getLogger("weft.client")
 SHORTEST, LONGEST = 0.002, 0.5
+ONE_LOOK = 1.0
+# PostgreSQL is away or does not answer: the task goes on without it, and so does whoever waits.
+_OUTAGE = (DatabaseUnavailable, TimeoutError)
 
 
 class _Wait:
@@ -32,27 +39,56 @@ class Waiter:
         self._waits: dict[int, _Wait] = {}
         self._poll: asyncio.Task[None] | None = None
 
-    async def wait(self, task_id: int, timeout: float | None) -> None:
-        """Return when the task has ended; raises `WaitTimeout` when that takes longer than ``timeout`` seconds."""
+    async def until_ended(self, task_id: int, timeout: float | None, get: Callable[[int], Awaitable[Task]]) -> Task:
+        """Return the task, as ``get`` finds it, when it has ended; raises `WaitTimeout` after ``timeout`` seconds.
+
+        PostgreSQL may be away meanwhile: it is asked again until the time is over.
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        try:
+            task = await self._persist(lambda: get(task_id), deadline)
+            if not task.state.is_final:
+                await self._wait(task_id, deadline)
+                task = await self._persist(lambda: get(task_id), deadline)
+        except TimeoutError as problem:
+            raise WaitTimeout(task_id, timeout or 0.0) from problem.__cause__
+        return task
+
+    async def _wait(self, task_id: int, deadline: float | None) -> None:
         wait = self._waits.setdefault(task_id, _Wait())
         wait.waiters += 1
         if self._poll is None or self._poll.done():
             self._poll = asyncio.create_task(self._look())
         try:
-            async with asyncio.timeout(timeout):
+            async with asyncio.timeout(None if deadline is None else deadline - time.monotonic()):
                 await asyncio.shield(wait.ended)
-        except TimeoutError:
-            raise WaitTimeout(task_id, timeout or 0.0) from None
         finally:
             wait.waiters -= 1
             if not wait.waiters and self._waits.get(task_id) is wait:
                 del self._waits[task_id]
 
+    async def _persist(self, ask: Callable[[], Awaitable[Task]], deadline: float | None) -> Task:
+        """Ask until PostgreSQL answers, and once in any case; raises `TimeoutError` when it has not by ``deadline``."""
+        pause = SHORTEST
+        while True:
+            try:
+                async with asyncio.timeout(None if deadline is None else max(ONE_LOOK, deadline - time.monotonic())):
+                    return await ask()
+            except _OUTAGE as problem:
+                pause = min(LONGEST, 2 * pause)
+                if deadline is not None and time.monotonic() + pause > deadline:
+                    raise TimeoutError from problem
+                logger.debug("waits on: %s", problem)
+                await asyncio.sleep(pause)
+
     async def _look(self) -> None:
         while self._waits:
+            ended: set[int] = set()
             try:
                 async with self._database.acquire() as conn:
                     ended = await look.ended_among(conn, list(self._waits))
+            except _OUTAGE as problem:
+                logger.debug("waits on for %d tasks: %s", len(self._waits), problem)
             except Exception as problem:  # noqa: BLE001  handed to all who wait: the poll itself has nobody to tell
                 waits, self._waits = self._waits, {}
                 for wait in waits.values():

@@ -16,7 +16,7 @@ from weft.core.errors import InvalidInput
 from weft.core.json import BLOB_MARK, blob_reference, referenced_blob, size_of
 from weft.core.settings import Settings
 from weft.core.signals import NonRetryable, Snooze
-from weft.db.blobs import BlobStore
+from weft.db.blobs import Blobs
 from weft.db.database import Database
 from weft.queue import look
 from weft.queue.retry import Retry
@@ -39,7 +39,7 @@ class Environment:
     """What all attempts of a worker share."""
 
     def __init__(
-        self, settings: Settings, worker_id: int, blobs: BlobStore, processes: Processes, log_folder: Any,
+        self, settings: Settings, worker_id: int, blobs: Blobs, processes: Processes, log_folder: Any,
         beat: Callable[[Claim], None], on_end: Callable[[Attempt, Outcome | None], None],
     ) -> None:  # fmt: skip
         self.settings = settings
@@ -97,10 +97,12 @@ class Attempt:
         """Whether anything was written to the log."""
         return self._log is not None and self._log.has_text
 
-    def write_log(self, text: str) -> None:
-        """Append to the log; what a thread prints that was left behind goes nowhere."""
-        if not self.is_over:
-            self.log.write(text)
+    def write_log(self, text: str) -> bool:
+        """Append to the log; False when the attempt is over, and what a thread of it prints now is no part of it."""
+        if self.is_over:
+            return False
+        self.log.write(text)
+        return True
 
     def is_overdue(self, now: float) -> bool:
         """Whether the attempt has run for longer than its timeout, or the worker's."""
@@ -209,13 +211,13 @@ class Attempt:
             return Ended(claim.id, claim.attempt, "failed", "failed", "non_retryable", error)
         return self._failed(error, "error")
 
-    def _failed(self, error: str, reason: str) -> Outcome:
+    def _failed(self, error: str, reason: str, outcome: str = "failed") -> Outcome:
         claim = self.claim
         failures = claim.failures + 1
         if failures >= claim.max_attempts:
-            return Ended(claim.id, claim.attempt, "dead", "failed", reason, error)
+            return Ended(claim.id, claim.attempt, "dead", outcome, reason, error)
         delay = Retry.from_json(claim.retry, claim.max_attempts).delay(failures)
-        return Postponed(claim.id, claim.attempt, delay, "failed", reason, error, True)
+        return Postponed(claim.id, claim.attempt, delay, outcome, reason, error, True)
 
     def _timeout_error(self) -> str:
         limit = self.claim.timeout or self.env.settings.worker_task_timeout
@@ -299,17 +301,17 @@ class Attempt:
                 return self._failed(answer["error"], "error")
 
     def _crashed(self, problem: ChildDied) -> Outcome:
-        """A process that died counts as an attempt; a task that crashed before is dead at the crash limit."""
+        """A process that died is a failed attempt and a crash: the task is dead at whichever limit comes first."""
         claim = self.claim
         error = describe_error(problem)
-        if claim.crashes + claim.failures + 1 >= self.env.settings.worker_crash_limit:
+        if claim.crashes + 1 >= self.env.settings.worker_crash_limit:
             return Ended(claim.id, claim.attempt, "dead", "crashed", "crashed", error)
-        return self._failed(error, "crashed")
+        return self._failed(error, "crashed", outcome="crashed")
 
 
-async def upload_log(database: Database, blobs: BlobStore, attempt: Attempt) -> None:
+async def upload_log(database: Database, blobs: Blobs, attempt: Attempt) -> None:
     """Copy the log of an attempt that has ended to the blob storage, for machines that do not share a folder."""
-    data = await asyncio.to_thread(attempt.log.path.read_bytes)
+    data = await asyncio.to_thread(attempt.log.read)
     digest = await blobs.put(data)
     claim = attempt.claim
     await database.run(lambda conn: look.add_log(conn, claim.id, claim.attempt, digest, len(data)))

@@ -74,9 +74,10 @@ class _InChild:
     def __init__(self, context: Context) -> None:
         self.context = context
 
-    def write_log(self, text: str) -> None:
+    def write_log(self, text: str) -> bool:
         """Append to the task's log."""
         sys.stdout.write(text)
+        return True
 
 
 def _write(handler: AnyHandler, output: Any, limit: int) -> str:

@@ -108,8 +108,8 @@ class Running(Protocol):
         """What the handler may know and do."""
         ...
 
-    def write_log(self, text: str) -> None:
-        """Append to the task's log."""
+    def write_log(self, text: str) -> bool:
+        """Append to the task's log; False when it is closed."""
         ...
 
 

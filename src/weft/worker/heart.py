@@ -27,8 +27,9 @@ _LONG = 5.0
 class Heart:
     """Extends the lease of a worker at a steady beat and tells the worker what came back.
 
-    It vouches only for an event loop that turns. When an attempt on a loop that does not is overdue, nothing in this
-    process can end it any more: the process itself ends, and its tasks go to others.
+    At each beat it asks the event loop for a turn. While the loop owes one, the tasks stay the worker's own, but it
+    does not lead: the upkeep would stand still with the loop. When an attempt on such a loop is overdue, nothing in
+    this process can end it any more: the process itself ends, and its tasks go to others.
     """
 
     def __init__(
@@ -90,6 +91,7 @@ class Heart:
             if self._stopping.is_set():
                 break
             next_beat = max(time.monotonic(), next_beat + self._interval)
+            is_blocked = self._asked_at is not None
             warned = self._watch(warned)
             busy, completed, failed = self._counters()
             sent_completed, sent_failed = self.sent
@@ -97,7 +99,7 @@ class Heart:
                 if conn is None or conn.is_closed():
                     conn = await self._database.connect(timeout=self._lease.total_seconds() / 2)
                 pulse = await asyncio.wait_for(
-                    self._send(conn, busy, completed - sent_completed, failed - sent_failed),
+                    self._send(conn, busy, completed - sent_completed, failed - sent_failed, is_blocked),
                     self._lease.total_seconds() / 2,
                 )
                 self.sent = (completed, failed)
@@ -116,17 +118,13 @@ class Heart:
                 await conn.close(timeout=1)
 
     async def _send(
-        self, conn: asyncpg.Connection[asyncpg.Record], busy: bool, completed: int, failed: int
+        self, conn: asyncpg.Connection[asyncpg.Record], busy: bool, completed: int, failed: int, is_blocked: bool
     ) -> Pulse | None:
-        async def beat() -> Pulse | None:
+        async with self._database.one_session(conn):
             return await workers.heartbeat(
-                conn, self._worker_id, lease=self._lease, busy=busy, completed=completed, failed=failed
-            )
-
-        if self._database.through_pooler:
-            async with conn.transaction():
-                return await beat()
-        return await beat()
+                conn, self._worker_id, lease=self._lease, busy=busy, completed=completed, failed=failed,
+                is_blocked=is_blocked,
+            )  # fmt: skip
 
     def _watch(self, warned: bool) -> bool:
         """Ask the event loop for a turn; return whether it has owed one for long."""

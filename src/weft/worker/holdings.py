@@ -83,6 +83,8 @@ class Holdings:
         attempts = {claim.id: claim.attempt for claim in held}
         missing = [a for a in self.running.values() if attempts.get(a.claim.id) != a.claim.attempt]
         self._missing.update((attempt.claim.id, attempt.claim.attempt) for attempt in missing)
+        # What has not begun leaves nothing behind: it is simply not ours.
+        self.unbegun = [claim for claim in self.unbegun if attempts.get(claim.id) == claim.attempt]
         settling = {outcome.id for outcome in (*self.completed, *self.unsuccessful)}
         known = {*self.running, *(claim.id for claim in self.unbegun)}
         return (
@@ -97,5 +99,5 @@ class Holdings:
         whatever is left of the first.
         """
         again = [c for c in claims if (c.id, c.attempt) in self._missing] if self._missing else []
-        self.unbegun = [claim for claim in claims if claim not in again] if again else claims
+        self.unbegun += [claim for claim in claims if claim not in again] if again else claims
         return again

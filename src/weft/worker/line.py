@@ -5,17 +5,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any
 
-from weft.core.errors import DatabaseUnavailable
+from weft.core.errors import DatabaseUnavailable, InvalidSetting
 from weft.db.database import CONNECTION_ERRORS, Database
+from weft.db.pooler import undeclared_pooler
 
 if TYPE_CHECKING:
     import asyncpg
 
 _FIRST_WAIT, _LONGEST_WAIT = 0.05, 1.0
+_ECHO = "echo"
 
 
 class Line:
@@ -30,6 +32,7 @@ class Line:
         self._on_message = on_message
         self._conn: asyncpg.Connection[asyncpg.Record] | None = None
         self._ears: asyncpg.Connection[asyncpg.Record] | None = None
+        self._has_echo = False
 
     @property
     def is_open(self) -> bool:
@@ -51,6 +54,9 @@ class Line:
                 self._on_message(f"offline {problem}")
                 await asyncio.sleep(wait * random.uniform(0.5, 1.0))
                 wait = min(_LONGEST_WAIT, wait * 2)
+            except InvalidSetting:
+                self.drop()
+                raise
 
     async def _connect(self) -> None:
         database = self._database
@@ -63,20 +69,26 @@ class Line:
             self._ears = await database.connect(database.listen_url, command_timeout=limit)
         ears = self._ears or self._conn
         await ears.add_listener(self._channel, self._hear)
+        await self._require_echo(ears)
         ears.add_termination_listener(lambda _: self._on_message("work"))
 
-    def _hear(self, _conn: Any, _pid: int, _channel: str, payload: object) -> None:
-        self._on_message(str(payload))
+    async def _require_echo(self, ears: asyncpg.Connection[asyncpg.Record]) -> None:
+        """Notify ourselves: a session that listens is told before its statement ends, so silence means a pooler."""
+        self._has_echo = False
+        await ears.execute(f"notify {self._channel}, '{_ECHO}'")
+        if not self._has_echo:
+            raise undeclared_pooler("no notification arrives", on_listen_url=ears is self._ears)
 
-    @asynccontextmanager
-    async def statement(self) -> AsyncIterator[asyncpg.Connection[asyncpg.Record]]:
+    def _hear(self, _conn: Any, _pid: int, _channel: str, payload: object) -> None:
+        if payload == _ECHO:
+            self._has_echo = True
+        else:
+            self._on_message(str(payload))
+
+    def statement(self) -> AbstractAsyncContextManager[asyncpg.Connection[asyncpg.Record]]:
         """Lend the connection; behind a transaction pooler inside a transaction."""
         assert self._conn is not None
-        if self._database.through_pooler:
-            async with self._conn.transaction():
-                yield self._conn
-        else:
-            yield self._conn
+        return self._database.one_session(self._conn)
 
     def drop(self) -> None:
         """Give the connection up at once, without a word to the server."""

@@ -10,6 +10,7 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Iterable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, TextIO
@@ -17,6 +18,7 @@ from typing import Any, TextIO
 from weft.core.settings import Settings
 from weft.queue.service import Service
 from weft.worker.context import RUNNING
+from weft.worker.threads import Threads
 
 
 def log_dir(settings: Settings) -> Path:
@@ -33,6 +35,29 @@ def log_path(folder: Path, task_id: int) -> Path:
     return folder / f"{int(task_id)}.log"
 
 
+async def local_log(settings: Settings, task_id: int, offset: int) -> bytes | None:
+    """Return a task's log from ``offset`` on, when there is one on this machine."""
+
+    def read() -> bytes | None:
+        with contextlib.suppress(FileNotFoundError), log_path(log_dir(settings), task_id).open("rb") as file:
+            file.seek(offset)
+            return file.read()
+        return None
+
+    return await asyncio.to_thread(read)
+
+
+async def remove_logs(settings: Settings, task_ids: Iterable[int]) -> None:
+    """Remove the logs of tasks, as far as they are on this machine and may be removed."""
+
+    def remove() -> None:
+        for task_id in task_ids:
+            with contextlib.suppress(OSError):
+                log_path(log_dir(settings), task_id).unlink(missing_ok=True)
+
+    await asyncio.to_thread(remove)
+
+
 class TaskLog:
     """The log file of one attempt: opened at the first byte, appended to, cut with a marker at the limit."""
 
@@ -41,6 +66,7 @@ class TaskLog:
         self._limit = limit
         self._file: io.BufferedWriter | None = None
         self._written = 0
+        self.begins_at = 0
         self._is_full = False
         self._lock = threading.Lock()
 
@@ -59,7 +85,7 @@ class TaskLog:
                 if self._file is None:
                     self.path.parent.mkdir(parents=True, exist_ok=True)
                     self._file = open(self.path, "ab")  # noqa: SIM115  (closed when the attempt ends)
-                    self._written = self._file.tell()
+                    self._written = self.begins_at = self._file.tell()
                 if self._written + len(data) > self._limit:
                     data = data[: max(0, self._limit - self._written)]
                     data += f"\n[weft: log cut at {self._limit} bytes]\n".encode()
@@ -69,6 +95,12 @@ class TaskLog:
                 self._written += len(data)
             except OSError:
                 self._is_full = True
+
+    def read(self) -> bytes:
+        """Return what this attempt has written; those before it stand above in the same file."""
+        with self.path.open("rb") as file:
+            file.seek(self.begins_at)
+            return file.read()
 
     def close(self) -> None:
         """Close the file, if it was ever opened."""
@@ -114,17 +146,14 @@ class LogSweeper(Service):
 
 
 class _Redirect(io.TextIOBase):
-    """Stands in for stdout or stderr: writes go to the log of the current task, or to the real stream."""
+    """Stands in for stdout or stderr: writes go to the log of the current task, or else to the real stream."""
 
     def __init__(self, real: TextIO) -> None:
         self._real = real
 
     def write(self, text: str) -> int:
         sink = RUNNING.get()
-        if sink is None:
-            return self._real.write(text)
-        sink.write_log(text)
-        return len(text)
+        return len(text) if sink is not None and sink.write_log(text) else self._real.write(text)
 
     def flush(self) -> None:
         if RUNNING.get() is None:
@@ -172,6 +201,7 @@ class Capture:
         cls._handler = _TaskHandler()
         cls._handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
         logging.getLogger().addHandler(cls._handler)
+        Threads.follow()
         # What a handler logs at INFO belongs in its task's log, whatever the program's own level is.
         logging.getLogger("weft.task").setLevel(logging.INFO)
 
@@ -188,3 +218,4 @@ class Capture:
         if cls._handler is not None:
             logging.getLogger().removeHandler(cls._handler)
             cls._handler = None
+            Threads.leave()

@@ -8,8 +8,7 @@ from collections.abc import Callable
 
 import asyncpg
 
-from weft.db.database import Database
-from weft.queue import upkeep
+from weft.db.database import Database, ensure_partitions, lacks_partition
 from weft.queue.work import Completed
 from weft.worker import unsuccessful
 from weft.worker.holdings import Holdings
@@ -25,9 +24,9 @@ async def recover(
 ) -> None:  # fmt: skip
     """Make what was missing, or send the outcomes one by one, so that the one that is refused holds up no other."""
     logger.warning("%s: %s", type(problem).__name__, problem)
-    if isinstance(problem, asyncpg.CheckViolationError) and problem.constraint_name is None:
+    if lacks_partition(problem):
         # No partition for a row: this worker woke before whoever should have made it.
-        await database.run(upkeep.ensure_partitions)
+        await database.run(ensure_partitions)
         return
     await asyncio.sleep(_PAUSE)
     for outcome in held.take_completed(len(held.completed)):

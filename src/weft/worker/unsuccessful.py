@@ -30,10 +30,14 @@ async def settle(conn: type_Connection, worker_id: int, outcomes: Sequence[Postp
 async def decline(
     conn: type_Connection, worker_id: int, org_id: int, claim: Claim, patience: timedelta, hint: str
 ) -> bool:
-    """Leave a task to workers that know its handler; False when nobody has known it for long, and it is failed."""
-    if not await workers.handler_is_missing(conn, org_id, claim.handler, patience):
-        postponed = Postponed(claim.id, claim.attempt, DECLINE_DELAY, "declined", "no_handler", None, False)
-        await work.postpone(conn, worker_id, [postponed])
+    """Leave a task to workers that know its handler; False when it is failed instead.
+
+    It fails when nobody alive has known the handler for long, and the task itself was declined for as long: after a
+    time without workers the first that comes back must not fail what the others know.
+    """
+    is_missing = await workers.handler_is_missing(conn, org_id, claim.handler, patience)
+    if not (is_missing and await work.has_been_declined_for(conn, claim, patience)):
+        await work.decline(conn, worker_id, claim, DECLINE_DELAY, patience)
         return True
     message = f"no live worker has known the handler {claim.handler!r} for {patience}.{hint}"
     error = orjson.dumps({"type": "NoHandler", "message": message, "traceback": ""}).decode()

@@ -14,9 +14,9 @@ import asyncpg
 
 from weft.core.errors import WeftError
 from weft.core.settings import Settings
-from weft.db.blobs import open_blobs
 from weft.db.database import CONNECTION_ERRORS, Database
 from weft.queue import outbox, work
+from weft.queue.blobs import KeptBlobs
 from weft.queue.services import Upkeep
 from weft.queue.work import Claim, Completed, Lane, Postponed
 from weft.queue.workers import Pulse
@@ -110,7 +110,7 @@ class Worker:
         self._relay = Relay(self._database, self.id)
         self._line = Line(self._database, f"weft_worker_{self.id}", self._hear)
         self._env = Environment(
-            settings, self.id, open_blobs(settings), self._processes, log_dir(settings), self._beat, self._ended
+            settings, self.id, KeptBlobs.of(self._database), self._processes, log_dir(settings), self._beat, self._ended
         )
         self._heart = Heart(
             self._database, self.id, interval=settings.heartbeat_interval, lease=settings.lease_time,
@@ -434,7 +434,8 @@ class Worker:
             self._drop(attempt, "lost")
         if adopted:
             logger.info("adopting %d tasks whose claim was not heard of", len(adopted))
-            self._held.unbegun.extend(adopted)
+            if again := self._held.accept(adopted):
+                await self._hand_back(again)
         self._was_short = False
         self._wake.set()
 

@@ -34,6 +34,16 @@ async def gated(ctx: weft.Context, folder: str) -> dict[str, int]:
     return _outcome(ctx)
 
 
+@weft.task(name="block")
+async def block(ctx: weft.Context, folder: str) -> dict[str, int]:
+    """Let the event loop stand still until there is a file of the name ``open``."""
+    ledger.note(Path(folder), "start", ctx.task_id, ctx.attempt)
+    while not Path(folder, "open").exists():
+        time.sleep(0.01)
+    ledger.note(Path(folder), "end", ctx.task_id, ctx.attempt)
+    return _outcome(ctx)
+
+
 @weft.task(name="work_in_thread")
 def work_in_thread(ctx: weft.Context, folder: str, seconds: float = 0.0, tag: str = "-") -> dict[str, int]:
     """Take some time in a thread."""

@@ -15,7 +15,8 @@ if context.is_offline_mode():
         output_buffer=context.config.attributes.get("output"),
     )
     with context.begin_transaction():
-        context.execute(f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}")
+        if not context.config.attributes["has_schema"]:
+            context.execute(f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}")
         context.run_migrations()
 else:
     context.configure(

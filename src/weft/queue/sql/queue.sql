@@ -24,8 +24,8 @@ update weft.queue q set max_running = $3 where q.org_id = $1 and q.name = $2 ret
 update weft.queue q set max_running_per_key = $3 where q.org_id = $1 and q.name = $2 returning q.id;
 
 -- name: set_limit_of_key
-insert into weft.key_slot as s (queue_id, key, max_running)
-select q.id, $3, $4 from weft.queue q where q.org_id = $1 and q.name = $2
+insert into weft.key_slot as s (queue_id, org_id, key, max_running)
+select q.id, q.org_id, $3, $4 from weft.queue q where q.org_id = $1 and q.name = $2
 on conflict (queue_id, key) do update set max_running = excluded.max_running
 returning s.queue_id as id;
 
@@ -75,8 +75,8 @@ with running as (
   select coalesce(sum(greatest(coalesce(l.slots, 0), coalesce(r.n, 0))), 0)::int as slots
   from leased l full join running r using (worker_id)
 )
-insert into weft.queue_slot as s (queue_id, worker_id, slots)
-select $1, $2, greatest($5::int, least($3::int, $4::int - used.slots)) from used
+insert into weft.queue_slot as s (queue_id, worker_id, org_id, slots)
+select $1, $2, (select q.org_id from weft.queue q where q.id = $1), greatest($5::int, least($3::int, $4::int - used.slots)) from used
 on conflict (queue_id, worker_id) do update set slots = excluded.slots
 returning s.slots;
 
@@ -88,11 +88,9 @@ where q.org_id = $1 and ($2::text is null or q.name = $2)
 group by q.id, q.name, t.state order by q.name;
 
 -- name: rates
--- How many tasks of each queue ended lately: a range scan over the newest ids.
-select q.name, count(*)::bigint as ended from weft.task_done d join weft.queue q on q.id = d.queue_id
-where q.org_id = $1 and d.id >= (select weft.first_id_at(weft.now() - interval '10 minutes'))
-  and d.ended_at >= (select weft.now() - interval '1 minute')
-group by q.name;
+-- How many tasks of each queue ended in the last minute, however old they were.
+select q.name, r.ended from weft.ended_since(weft.now() - interval '1 minute') r join weft.queue q on q.id = r.queue_id
+where q.org_id = $1;
 
 -- name: hint
 select weft.hint($1, $2);

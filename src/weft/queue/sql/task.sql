@@ -27,7 +27,7 @@ select id, params from weft.params_of($1);
 with moved as (
   update weft.task t set
     state = 'scheduled', due_at = weft.now() + r.delay, worker_id = null, expires_at = null, reason = r.reason,
-    failures = t.failures + r.counted::int
+    failures = t.failures + r.counted::int, crashes = t.crashes + (r.outcome = 'crashed')::int
   from unnest($2::bigint[], $3::int[], $4::interval[], $5::text[], $6::text[], $7::json[], $8::boolean[])
     as r (id, attempt, delay, outcome, reason, error, counted)
   where t.id = any ($2) and t.id = r.id and t.worker_id + 0 = $1 and t.attempt = r.attempt
@@ -38,6 +38,35 @@ with moved as (
   select id, attempt, org_id, $1, outcome, reason, claimed_at, weft.now(), error from moved
 )
 select id, queue_id, concurrency_key, due_at from moved;
+
+-- name: decline
+-- running, by its worker and attempt → scheduled. One record, with the first start and the last end, tells of all declines
+-- that follow one another with no other attempt and no longer pause than the last argument between them.
+with moved as (
+  update weft.task t set
+    state = 'scheduled', due_at = weft.now() + $4::interval, worker_id = null, expires_at = null, reason = 'no_handler'
+  where t.id = $2 and t.worker_id + 0 = $1 and t.attempt = $3 and t.state = 'running'
+  returning t.id, t.attempt, t.org_id, t.queue_id, t.concurrency_key, t.claimed_at
+), again as (
+  update weft.attempt a set attempt = moved.attempt, worker_id = $1, ended_at = weft.now()
+  from moved
+  where a.task_id = $2 and a.attempt = moved.attempt - 1 and a.outcome = 'declined'
+    and a.ended_at > (select weft.now() - $5::interval)
+  returning a.task_id
+), recorded as (
+  insert into weft.attempt (task_id, attempt, org_id, worker_id, outcome, reason, started_at, ended_at)
+  select id, attempt, org_id, $1, 'declined', 'no_handler', claimed_at, weft.now() from moved
+  where not exists (select 1 from again)
+)
+select id, queue_id, concurrency_key from moved;
+
+-- name: has_been_declined_for
+-- Whether the attempts before this one were declined, one after the other, for the given time.
+select exists (
+  select 1 from weft.attempt a
+  where a.task_id = $1 and a.attempt = $2::int - 1 and a.outcome = 'declined'
+    and a.started_at <= (select weft.now() - $3::interval) and a.ended_at > (select weft.now() - $3::interval)
+);
 
 -- name: end_unsuccessfully
 -- running or dispatched, by its worker and attempt → failed or dead; the attempt is recorded.
@@ -54,8 +83,8 @@ with moved as (
     generation, handler, params, error, worker_id, claimed_at, job_id, timeout, heartbeat_timeout, retry,
     concurrency_key, reason, actor)
   select id, org_id, queue_id, order_id, created_at, weft.now(), new_state::weft.task_state, attempt, rank, max_attempts,
-    failures + 1, crashes, generation, handler, params, error, worker_id, claimed_at, job_id, timeout, heartbeat_timeout,
-    retry, concurrency_key, new_reason, actor
+    failures + 1, crashes + (outcome = 'crashed')::int, generation, handler, params, error, worker_id, claimed_at, job_id,
+    timeout, heartbeat_timeout, retry, concurrency_key, new_reason, actor
   from moved
 ), recorded as (
   insert into weft.attempt (task_id, attempt, org_id, worker_id, outcome, reason, started_at, ended_at, error)
@@ -104,7 +133,7 @@ with moved as (
     reason, actor)
   select id, org_id, queue_id, order_id, created_at, weft.now(), 'cancelled', attempt, rank, max_attempts, failures,
     crashes, generation, handler, params, worker_id, claimed_at, job_id, timeout, heartbeat_timeout, retry,
-    concurrency_key, $3, $4
+    concurrency_key, $3, actor
   from moved
 ), recorded as (
   insert into weft.attempt (task_id, attempt, org_id, worker_id, outcome, reason, started_at, ended_at)
@@ -127,7 +156,7 @@ insert into weft.task (
 select id, org_id, queue_id, order_id, created_at, w.n,
   case when w.n = 0 and concurrency_key is null then 'ready' else 'pending' end::weft.task_state,
   case when w.n > 0 then 'dependencies' end, attempt, rank, max_attempts, generation + 1, handler, params, job_id,
-  timeout, heartbeat_timeout, retry, concurrency_key, $3
+  timeout, heartbeat_timeout, retry, concurrency_key, actor
 from moved cross join lateral (
   -- What has completed meanwhile, or is gone altogether, is no longer waited for.
   select count(*)::int as n from weft.edge e where e.next = moved.id and (
@@ -168,7 +197,21 @@ delete from weft.task_done d using (
     and ($3::bigint is null or c.queue_id = $3) and ($4::bigint[] is null or c.id = any ($4))
   order by c.id limit $5
 ) old where d.id = old.id
-returning d.id;
+returning d.id, d.ended_at;
+
+-- name: purge_rest
+-- What else is kept of tasks that were purged; their idempotency keys outlive them.
+with params as (
+  delete from weft.task_params p where p.id = any ($1)
+), attempts as (
+  delete from weft.attempt a where a.task_id = any ($1)
+), logs as (
+  delete from weft.task_log l where l.task_id = any ($1)
+), blobs as (
+  delete from weft.task_blob b where b.task_id = any ($1)
+)
+update weft.idempotency_key k set ended_at = r.ended_at from unnest($1::bigint[], $2::timestamptz[]) as r (id, ended_at)
+where k.task_id = r.id;
 
 -- name: count_purgeable
 select count(*) from weft.task_done c
@@ -176,14 +219,24 @@ where c.state in ('failed', 'dead') and c.org_id = $1 and c.ended_at <= (select 
   and ($3::bigint is null or c.queue_id = $3);
 
 -- name: add_log
-insert into weft.task_log (task_id, attempt, digest, bytes) values ($1, $2, $3, $4)
-on conflict (task_id, attempt) do update set digest = excluded.digest, bytes = excluded.bytes;
+-- Of a task that is there, live or ended.
+insert into weft.task_log (task_id, org_id, attempt, digest, bytes)
+select t.id, t.org_id, $2, $3, $4 from (
+  select l.id, l.org_id from weft.task l where l.id = $1
+  union all select d.id, d.org_id from weft.task_done d where d.id = $1
+) t
+on conflict (task_id, attempt) do update set digest = excluded.digest, bytes = excluded.bytes, created_at = excluded.created_at;
 
--- name: last_log
-select l.digest from weft.task_log l where l.task_id = $1 order by l.attempt desc limit 1;
+-- name: logs
+select l.digest from weft.task_log l where l.org_id = $1 and l.task_id = $2 and ($3::int is null or l.attempt = $3)
+order by l.attempt;
 
 -- name: show
-select t.* from weft.tasks t where t.org_id = $1 and t.id = $2;
+-- Not the spans of time, which a row may hold in sizes that no client can read.
+select t.id, t.state, t.reason, t.queue, t.handler, t.priority, t.attempt, t.failures, t.max_attempts, t.worker_id,
+  t.created_at, t.due_at, t.claimed_at, t.ended_at, t.error, t.crashes, t.generation, t.concurrency_key, t.waiting_on,
+  t.job_id, t.actor, t.params, t.output
+from weft.tasks t where t.org_id = $1 and t.id = $2;
 
 -- name: attempts
 select a.attempt, a.worker_id, a.outcome, a.reason, a.started_at, a.ended_at, a.error
@@ -235,9 +288,9 @@ select exists (select 1 from weft.edge e where e.prev = $1 and e.next = $2);
 -- `next` must be held: what waits for nothing but a slot may be admitted at any moment.
 with held as (
   update weft.task t set waiting_on = t.waiting_on + 1
-  where t.id = $2 and t.state = 'pending' and t.reason = 'dependencies' returning t.id
+  where t.id = $2 and t.state = 'pending' and t.reason = 'dependencies' returning t.id, t.org_id
 )
-insert into weft.edge (prev, next) select $1, held.id from held returning next;
+insert into weft.edge (prev, next, org_id) select $1, held.id, held.org_id from held returning next;
 
 -- name: hold
 -- ready, or pending for a slot → pending for its dependencies, before edges are added. A slot that it had is free again.

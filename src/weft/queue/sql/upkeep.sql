@@ -12,23 +12,35 @@ returning t.id, t.queue_id, t.concurrency_key;
 -- name: next_due
 select min(t.due_at) as due_at, weft.now() as now from weft.task t where t.state = 'scheduled';
 
--- name: ensure_partitions
-select weft.ensure_partitions();
-
 -- name: old_partitions
--- Partitions whose whole range lies below both the retention and the oldest task that has not ended; also those that
--- somebody detached, or began to, and did not come to drop.
+-- Days whose whole range lies below the retention and the oldest open task, and in which nothing ended within the
+-- retention: first what has ended; when that is gone, params and attempts. Also what somebody detached, or began to, and
+-- did not come to drop: nobody sees it any more.
 with bound as (
-  select least(weft.first_id_at(weft.now() - $1::interval), (select min(t.id) from weft.task t)) as id
+  select weft.now() - $1::interval as ended_at, weft.first_id_at(weft.now() - $1::interval) as id,
+    (select min(t.id) from weft.task t) as open_id
+), found as (
+  select c.relname as child, regexp_replace(c.relname, '_[0-9]{8}$', '') as parent, right(c.relname, 8) as day,
+    i.inhrelid is not null as is_attached, coalesce(i.inhdetachpending, false) as is_pending,
+    weft.first_id_at(to_date(right(c.relname, 8), 'YYYYMMDD')::timestamp at time zone 'UTC' + interval '24 hours') as high
+  from pg_class c left join pg_inherits i on i.inhrelid = c.oid
+  where c.relnamespace = 'weft'::regnamespace and c.relkind = 'r'
+    and c.relname ~ '^(task_done|task_params|attempt)_[0-9]{8}$'
 )
-select c.relname as child, regexp_replace(c.relname, '_[0-9]{8}$', '') as parent,
-  i.inhrelid is not null as is_attached, coalesce(i.inhdetachpending, false) as is_pending
-from pg_class c left join pg_inherits i on i.inhrelid = c.oid, bound
-where c.relnamespace = 'weft'::regnamespace and c.relkind = 'r'
-  and c.relname ~ '^(task_done|task_params|attempt)_[0-9]{8}$'
-  and weft.first_id_at(to_date(right(c.relname, 8), 'YYYYMMDD')::timestamp at time zone 'UTC'
-                       + interval '24 hours') <= bound.id
-order by 1;
+select f.child, f.parent, f.is_attached, f.is_pending from found f, bound
+where f.high <= bound.id and case
+  when f.is_pending or not f.is_attached then true
+  when f.high > bound.open_id then false
+  when f.parent = 'task_done' then not weft.ended_after(f.child, bound.ended_at)
+  else not exists (select 1 from found d where d.parent = 'task_done' and d.day = f.day and d.is_attached)
+end
+order by f.day, f.child;
+
+-- name: note_ends
+-- For keys that outlive the tasks of a day.
+update weft.idempotency_key k set ended_at = d.ended_at
+from weft.task_done d, (select to_date($1, 'YYYYMMDD')::timestamp at time zone 'UTC' as day) b
+where d.id = k.task_id and k.task_id >= weft.first_id_at(b.day) and k.task_id < weft.first_id_at(b.day + interval '24 hours');
 
 -- name: prune_keys
 -- Keys of tasks that ended longer ago than the given time, from a place in the order of tasks on; returns how many were looked at.
@@ -41,12 +53,14 @@ with page as materialized (
   where k.org_id = page.org_id and k.handler = page.handler and k.key = page.key and k.task_id = page.task_id
     and not exists (select 1 from weft.task t where t.id = page.task_id)
     and not exists (select 1 from weft.task_done d where d.id = page.task_id and d.ended_at > (select weft.now() - $1::interval))
+    and (k.ended_at is null or k.ended_at <= (select weft.now() - $1::interval))
   returning 1
 )
 select max(page.task_id) as last, count(*)::int as seen, (select count(*)::int from gone) as gone from page;
 
 -- name: prune_logs
+-- Copied longer ago than the given time.
 delete from weft.task_log l using (
-  select o.task_id, o.attempt from weft.task_log o where o.task_id < (select weft.first_id_at(weft.now() - $1::interval))
-  order by 1, 2 limit 1000
+  select o.task_id, o.attempt from weft.task_log o where o.created_at < (select weft.now() - $1::interval)
+  order by o.created_at limit 1000
 ) old where l.task_id = old.task_id and l.attempt = old.attempt returning 1;

@@ -8,7 +8,7 @@ on conflict (org_id, name) do update set known_at = excluded.known_at;
 
 -- name: heartbeat
 -- Lands only while the worker is not lost.
-select held, leader, token, next_due_at, has_outbox, lapsed, limited from weft.heartbeat($1, $2, $3, $4, $5, $6);
+select held, leader, token, next_due_at, has_outbox, lapsed, limited from weft.heartbeat($1, $2, $3, $4, $5, $6, $7);
 
 -- name: set_saturated
 update weft.worker w set saturated = $2 where w.id = $1 returning w.id;

@@ -1,19 +1,36 @@
 -- name: ensure_partitions
--- Makes the daily partitions of task_done, task_params and attempt that are missing from yesterday to `days` ahead; returns how many.
+-- Makes the daily partitions of task_done, task_params and attempt that are missing from yesterday to `days` ahead, and on
+-- the days of tasks that have not ended; returns how many. Whoever finds one missing calls it.
 -- LIKE and ATTACH, not PARTITION OF: that would queue every claim behind one idle reader.
 create function weft.ensure_partitions(days int default 8) returns int language plpgsql as $$
 declare
-  parent text; child text; low bigint; high bigint; made int := 0;
+  parent text; child text; low bigint; high bigint; day timestamptz; made int := 0;
   today timestamptz := date_trunc('day', weft.now(), 'UTC');
 begin
   perform pg_advisory_xact_lock(hashtext('weft.ensure_partitions'));
-  foreach parent in array array['task_done', 'task_params', 'attempt'] loop
-    for day in -1 .. days loop
-      low := weft.first_id_at(today + make_interval(hours => 24 * day));
-      high := weft.first_id_at(today + make_interval(hours => 24 * (day + 1)));
-      child := parent || '_' || to_char((today + make_interval(hours => 24 * day)) at time zone 'UTC', 'YYYYMMDD');
+  for day in
+    -- One probe for each day on which there are open tasks.
+    with recursive live (number) as (
+      select ((select min(t.id) from weft.task t) >> 22) / 86400000
+      union all
+      select ((select min(t.id) from weft.task t where t.id >= ((l.number + 1) * 86400000) << 22) >> 22) / 86400000
+      from live l where l.number is not null
+    )
+    select timestamptz '2024-01-01Z' + make_interval(hours => 24 * l.number::int) from live l where l.number is not null
+    union select today + make_interval(hours => 24 * n) from generate_series(-1, days) n
+    order by 1
+  loop
+    low := weft.first_id_at(day);
+    high := weft.first_id_at(day + interval '24 hours');
+    foreach parent in array array['task_done', 'task_params', 'attempt'] loop
+      child := parent || '_' || to_char(day at time zone 'UTC', 'YYYYMMDD');
       if to_regclass('weft.' || child) is null then
         execute format('create table weft.%I (like weft.%I including all)', child, parent);
+        if parent = 'task_done' then
+          -- Vacuum keeps the index of ends up to date: rather after so many rows than after a fifth of the day.
+          execute format('alter table weft.%I set (autovacuum_vacuum_insert_scale_factor = 0, '
+            'autovacuum_vacuum_insert_threshold = 100000)', child);
+        end if;
         execute format('alter table weft.%I attach partition weft.%I for values from (%s) to (%s)', parent, child, low, high);
         made := made + 1;
       end if;
@@ -21,6 +38,23 @@ begin
   end loop;
   return made;
 end $$;
+
+-- name: ended_after
+-- Whether any task of a partition ended after a moment. The index of ends is used whatever the statistics say.
+create function weft.ended_after(child text, moment timestamptz) returns boolean language plpgsql stable
+  set enable_seqscan = off set enable_indexscan = off set enable_indexonlyscan = off set jit = off as $$
+declare found_one boolean;
+begin
+  execute format('select exists (select 1 from weft.%I d where d.ended_at > $1)', child) into found_one using moment;
+  return found_one;
+end $$;
+
+-- name: ended_since
+-- How many tasks of each queue ended since a moment; reads only what the index of ends says may be that young.
+create function weft.ended_since(moment timestamptz) returns table (queue_id bigint, ended bigint) language sql stable
+  set enable_seqscan = off set enable_indexscan = off set enable_indexonlyscan = off set jit = off as $$
+  select d.queue_id, count(*) from weft.task_done d where d.ended_at >= moment group by d.queue_id
+$$;
 
 -- name: first_partitions
 select weft.ensure_partitions();
@@ -43,7 +77,8 @@ create function weft.admit_waiting(queues bigint[], keys text[], freed int) retu
   set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off
   set enable_mergejoin = off set enable_bitmapscan = off set enable_material = off set jit = off as $$
 declare
-  slot_queues bigint[]; slot_keys text[]; returned int[]; rooms int[]; places int[]; admitted bigint[];
+  slot_queues bigint[]; slot_keys text[]; returned int[]; rooms int[]; places int[]; taken int[]; place record;
+  admitted bigint[];
 begin
   select array_agg(l.queue_id), array_agg(l.key), array_agg(l.n), array_agg(case when l.most is not null then greatest(0, l.most - l.held + l.n) end)
   into slot_queues, slot_keys, returned, rooms
@@ -56,6 +91,9 @@ begin
     order by s.queue_id, s.key
     for update of s
   ) l;
+  if returned is null then
+    return '{}';
+  end if;
   -- A second statement: it sees what was parked while the first waited. A room of null is a key without a limit.
   select array_agg(w.id), array_agg(u.place) into admitted, places
   from unnest(slot_queues, slot_keys, rooms) with ordinality as u (queue_id, key, room, place)
@@ -66,13 +104,15 @@ begin
     order by t.rank, t.order_id, t.id limit u.room
     for update
   ) w;
-  update weft.key_slot s set held = s.held + c.change
-  from (
-    select u.queue_id, u.key, coalesce(p.n, 0) - u.returned as change
-    from unnest(slot_queues, slot_keys, returned) with ordinality as u (queue_id, key, returned, place)
-    left join (select place, count(*)::int as n from unnest(places) as x (place) group by 1) p on p.place = u.place
-  ) c
-  where s.queue_id = c.queue_id and s.key = c.key and c.change <> 0;
+  taken := array_fill(0, array[cardinality(returned)]);
+  for place in select p, count(*) as n from unnest(places) as x (p) group by 1 loop
+    taken[place.p] := place.n;
+  end loop;
+  if taken <> returned then
+    update weft.key_slot s set held = s.held - u.returned + u.taken
+    from unnest(slot_queues, slot_keys, returned, taken) as u (queue_id, key, returned, taken)
+    where s.queue_id = u.queue_id and s.key = u.key and u.taken <> u.returned;
+  end if;
   return coalesce(admitted, '{}');
 end $$;
 
@@ -100,10 +140,10 @@ create function weft.take_slots(ids bigint[]) returns int language plpgsql
 declare
   wanted record; room int; ready bigint[] := '{}'; parked bigint[] := '{}';
 begin
-  insert into weft.key_slot (queue_id, key)
-    select t.queue_id, t.concurrency_key from weft.task t join weft.queue q on q.id = t.queue_id
+  insert into weft.key_slot (queue_id, key, org_id)
+    select t.queue_id, t.concurrency_key, q.org_id from weft.task t join weft.queue q on q.id = t.queue_id
     where t.id = any (ids) and t.concurrency_key is not null
-    group by 1, 2 order by 1, 2
+    group by 1, 2, 3 order by 1, 2
     -- Not `do nothing`: the row must be locked, or it could be pruned as idle before the next statement.
     on conflict (queue_id, key) do update set held = weft.key_slot.held;
   for wanted in
@@ -146,6 +186,7 @@ create function weft.finish_and_claim(
 declare
   results json[]; ended bigint[]; freed_queues bigint[]; freed_keys text[]; next_ids bigint[]; next_counts int[]; keyed bigint[]; admitted bigint[];
   at timestamptz := weft.now(); got bigint[] := '{}'; more bigint[]; room int; shares int[]; open_queues bigint[];
+  low_rank smallint; low_order bigint; low_mark bigint;
 begin
   if cardinality(ids) = 0 then
     -- A claim alone is not flushed before its handler starts: should the server crash in that moment, the task is ready
@@ -224,10 +265,13 @@ begin
   end if;
   if cardinality(admitted) > 0 then
     -- Straight to running when it is their turn: what is ready already may come first.
-    if wanted > 0 and from_head and cardinality(queues) = 1 and open_queues = queues and queues[1] = all (freed_queues) then
+    if wanted > 0 and cardinality(queues) = 1 and open_queues = queues and queues[1] = all (freed_queues) then
       room := least(wanted, rooms[1]);
+      select case when from_head then -32768 else ranks[1] end, case when from_head then 0 else orders[1] end,
+             case when from_head then 0 else marks[1] end into low_rank, low_order, low_mark;
       if cardinality(admitted) <= room and not exists (
-        select 1 from weft.task t where t.state = 'ready' and t.queue_id = queues[1]) then
+        select 1 from weft.task t where t.state = 'ready' and t.queue_id = queues[1]
+          and (t.rank, t.order_id, t.id) > (low_rank, low_order, low_mark)) then
         got := admitted;
         admitted := '{}';
       else
@@ -238,6 +282,7 @@ begin
             (select t.rank, t.order_id, t.id, true as is_admitted from weft.task t where t.id = any (admitted))
             union all
             (select t.rank, t.order_id, t.id, false from weft.task t where t.state = 'ready' and t.queue_id = queues[1]
+               and (t.rank, t.order_id, t.id) > (low_rank, low_order, low_mark)
              order by t.rank, t.order_id, t.id limit room)
           ) c
         ) b where b.is_admitted;
@@ -311,19 +356,27 @@ $$;
 
 -- name: hint_one
 -- Tells one worker of a queue that there is work; none when all of them are saturated, for they look when they finish.
+-- One whose event loop is blocked hears of it only when there is no other.
 create function weft.hint_one(queue bigint, except_worker bigint default 0) returns int language plpgsql as $$
 declare chosen bigint;
 begin
   select w.id into chosen from weft.worker w
   where queue = any (w.queues) and w.state in ('active', 'idle') and w.until > weft.now() and not w.saturated
     and w.id <> except_worker
-  order by random() limit 1;
+  order by w.blocked, random() limit 1;
   if chosen is null then
     return 0;
   end if;
   perform pg_notify('weft_worker_' || chosen, 'work');
   return 1;
 end $$;
+
+-- name: keep_blob
+-- Notes that a task refers to a blob, before anybody can see that it does.
+create function weft.keep_blob(task_id bigint, org_id bigint, reference json) returns void language sql volatile as $$
+  insert into weft.blob (digest, bytes) values (reference ->> '$blob', (reference ->> 'size')::bigint) on conflict do nothing;
+  insert into weft.task_blob (task_id, digest, org_id) values (task_id, reference ->> '$blob', org_id) on conflict do nothing;
+$$;
 
 -- name: put_task
 -- Enqueues; with `tell` a worker hears of it with the commit. In a flood hints are better sent apart: all commits share
@@ -410,7 +463,17 @@ begin
     where k.org_id = lane.org_id and k.handler = put_task.handler and k.key = put_task.idempotency_key;
   end loop;
   if not inline then
-    insert into weft.task_params (id, params) values (new_id, params);
+    -- Only here, where it is paid for by few: an exception block is a transaction of its own.
+    begin
+      insert into weft.task_params (id, org_id, params) values (new_id, lane.org_id, params);
+    exception when check_violation then
+      -- No partition for the row: nobody has worked for longer than they reach ahead.
+      perform weft.ensure_partitions();
+      insert into weft.task_params (id, org_id, params) values (new_id, lane.org_id, params);
+    end;
+  end if;
+  if params::text like '{"$blob":%' then
+    perform weft.keep_blob(new_id, lane.org_id, params);
   end if;
   if start = 'pending' then
     perform weft.take_slots(array[new_id]);
@@ -447,15 +510,16 @@ $$;
 
 -- name: heartbeat
 -- Extends the lease of a worker that is not lost, and takes or keeps the lead when that is free. No row: the worker is lost.
+-- A worker whose event loop is blocked keeps its tasks, but cannot do the upkeep: it gives the lead up at once.
 create function weft.heartbeat(
-  me bigint, lease interval, busy boolean, add_completed bigint, add_failed bigint, leader_lease interval
+  me bigint, lease interval, busy boolean, add_completed bigint, add_failed bigint, leader_lease interval, is_blocked boolean
 ) returns table (held int, leader boolean, token bigint, next_due_at timestamptz, has_outbox boolean, lapsed boolean, limited boolean)
 language plpgsql
   set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 declare at timestamptz := weft.now(); my_queues bigint[];
 begin
   update weft.worker w set until = at + lease, heartbeat_at = at, completed = w.completed + add_completed,
-    failed = w.failed + add_failed, state = case when busy then 'active'::weft.worker_state else 'idle' end
+    failed = w.failed + add_failed, state = case when busy then 'active'::weft.worker_state else 'idle' end, blocked = is_blocked
   where w.id = me and w.state in ('active', 'idle')
   returning w.queues into my_queues;
   if not found then
@@ -463,7 +527,11 @@ begin
   end if;
   -- Leadership affects load only, so nobody waits for it: a row that is locked stays with whom it was.
   perform 1 from weft.lease l where l.name = 'maintenance' for update skip locked;
-  if found then
+  if is_blocked then
+    if found then
+      update weft.lease l set until = '-infinity' where l.name = 'maintenance' and l.holder = me;
+    end if;
+  elsif found then
     update weft.lease l set holder = me, until = at + leader_lease,
       token = l.token + case when l.holder = me then 0 else 1 end
     where l.name = 'maintenance' and (l.holder = me or l.until < at);
@@ -529,23 +597,162 @@ create view weft.orgs as select o.id, o.slug, o.name, o.created_at from weft.org
 -- The general path of a success: inside the caller's transaction, with the fence; false when it did not land.
 create function weft.complete(worker_id bigint, task_id bigint, attempt int, output json) returns boolean
 language sql volatile as $$
+  select weft.keep_blob(t.id, t.org_id, $4) from weft.task t where t.id = $2 and $4::text like '{"$blob":%';
   select not exists (
     select 1 from weft.finish_and_claim($1, array[$2], array[$3], array[$4], '{}', '{}', '{}', '{}', '{}', 0, false)
   )
 $$;
 
+-- name: check_json
+-- Refuses JSON that the client would refuse: a lone surrogate, an integer beyond 64 bits, a number beyond a double, more
+-- than 200 levels, more bytes than are kept in a row. Looks closer only at a text that could hide one of them.
+create function weft.check_json(value json, field text) returns void language plpgsql immutable parallel safe as $$
+declare given constant text := value::text; bare text; number text;
+begin
+  if octet_length(given) > 262144 then
+    raise exception '%: has % bytes, and may have 262144: only the client moves larger values to the blob storage',
+      field, octet_length(given) using errcode = 'WF002';
+  end if;
+  if given ~ '\\u[dD][89a-fA-F]' then
+    -- Without escaped backslashes, then without pairs: what is left stands alone.
+    bare := regexp_replace(replace(given, '\\', ''),
+      '\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}', '', 'g');
+    if bare ~ '\\u[dD][89a-fA-F]' then
+      raise exception '%: has a lone surrogate, which is not valid Unicode', field using errcode = 'WF002';
+    end if;
+  end if;
+  if given !~ '[0-9]{19}|[0-9][eE][+-]?[0-9]{3}' and length(given) - length(translate(given, '[{', '')) <= 200 then
+    return;
+  end if;
+  bare := regexp_replace(given, '"(?:[^"\\]|\\.)*"', '""', 'g');
+  if exists (
+    select 1 from (
+      select sum(case when b.mark in ('[', '{') then 1 else -1 end) over (order by b.place) as depth
+      from unnest(string_to_array(regexp_replace(bare, '[^][{}]', '', 'g'), null)) with ordinality as b (mark, place)
+    ) d where d.depth > 200
+  ) then
+    raise exception '%: is nested deeper than 200 levels', field using errcode = 'WF002';
+  end if;
+  for number in
+    select n[1] from regexp_matches(bare, '-?[0-9][0-9.]*(?:[eE][+-]?[0-9]+)?', 'g') as n
+    where n[1] ~ '[0-9]{19}|[eE]'
+  loop
+    if number ~ '[.eE]' then
+      begin
+        perform number::float8;
+      exception when numeric_value_out_of_range then
+        raise exception '%: has the number %, which is beyond a double', field, left(number, 40) using errcode = 'WF002';
+      end;
+    elsif length(number) > 20 or number::numeric not between -9223372036854775808 and 18446744073709551615 then
+      raise exception '%: has the integer %, which is beyond 64 bits; send it as text', field, left(number, 40)
+        using errcode = 'WF002';
+    end if;
+  end loop;
+end $$;
+
+-- name: check_retry
+-- Refuses a policy that `weft.Retry` would refuse.
+create function weft.check_retry(retry json) returns void language plpgsql immutable parallel safe as $$
+declare given record;
+begin
+  -- Nothing that a policy may hold needs an escape, and not every escape can be read.
+  if json_typeof(retry) <> 'object' or position('\u' in retry::text) > 0 then
+    raise exception 'retry: must be a JSON object with any of backoff, initial_delay, max_delay, jitter' using errcode = 'WF002';
+  end if;
+  for given in select e.key, json_typeof(e.value) as kind, e.value #>> '{}' as value from json_each(retry) e loop
+    if given.key = 'backoff' then
+      if given.kind <> 'string' or given.value not in ('exponential', 'linear', 'fixed') then
+        raise exception 'retry.backoff: must be one of exponential, linear, fixed' using errcode = 'WF002';
+      end if;
+    elsif given.key in ('initial_delay', 'max_delay', 'jitter') then
+      -- What is longer or has a greater exponent is out of any range, and could be too much for a number here.
+      if given.kind <> 'number' or length(given.value) > 40 or given.value ~ '[eE][+-]?[0-9]{3}' or
+         given.value::numeric not between 0 and (case when given.key = 'jitter' then 1 else 366 * 86400 end) then
+        raise exception 'retry.%: must be a number between 0 and %', given.key,
+          case when given.key = 'jitter' then 1 else 366 * 86400 end using errcode = 'WF002';
+      end if;
+    else
+      raise exception 'retry: has the key "%", and may have backoff, initial_delay, max_delay, jitter', left(given.key, 40)
+        using errcode = 'WF002';
+    end if;
+  end loop;
+end $$;
+
 -- name: enqueue
--- The public way to enqueue, with the hint inside the caller's transaction: it is delivered with the commit.
+-- The public way to enqueue, with the hint inside the caller's transaction: it is delivered with the commit. It runs with
+-- the rights of the schema's owner, so that its callers need none on the tables; every name in it and in what it calls
+-- has its schema, and no schema of the caller's is looked into.
 create function weft.enqueue(
   handler text, params json default '{}', queue text default 'default', priority int default 0,
   idempotency_key text default null, run_at timestamptz default null, delay interval default null,
   max_attempts int default 3, retry json default null, timeout interval default null,
   heartbeat_timeout interval default null, concurrency_key text default null,
   org text default 'default', actor text default session_user
-) returns table (id bigint, created boolean) language sql volatile as $$
-  select * from weft.put_task(handler, params, queue, priority, idempotency_key, run_at, delay, max_attempts, retry,
-    timeout, heartbeat_timeout, concurrency_key, org, actor, true)
-$$;
+) returns table (id bigint, created boolean) language plpgsql volatile security definer
+  set search_path = pg_catalog, pg_temp set standard_conforming_strings = on as $$
+#variable_conflict use_variable
+begin
+  perform weft.check_json(params, 'params');
+  if retry is not null then
+    perform weft.check_retry(retry);
+  end if;
+  return query select t.id, t.created from weft.put_task(handler, params, queue, priority, idempotency_key, run_at, delay,
+    max_attempts, retry, timeout, heartbeat_timeout, concurrency_key, org, actor, true) t;
+end $$;
+
+-- name: add_effect
+-- The public way to add an effect to the outbox, inside the caller's transaction, with the rights of the schema's owner.
+create function weft.add_effect(
+  kind text, payload json, ordering_key text default null, org text default 'default', actor text default session_user
+) returns bigint language plpgsql volatile security definer
+  set search_path = pg_catalog, pg_temp set standard_conforming_strings = on as $$
+#variable_conflict use_variable
+declare org_id bigint; unknown text; new_id bigint;
+begin
+  if kind is null or kind not in ('enqueue_task', 'route_event', 'callback') then
+    raise exception 'kind: "%" is not one of enqueue_task, route_event, callback', left(kind, 40) using errcode = 'WF002';
+  elsif kind <> 'enqueue_task' then
+    raise exception 'kind: nothing carries out % in this release; enqueue_task is', kind using errcode = 'WF002';
+  elsif ordering_key = '' or length(ordering_key) > 500 then
+    raise exception 'ordering_key: must have 1 to 500 characters' using errcode = 'WF002';
+  elsif position('\u0000' in payload::text) > 0 and payload::text ~ '(^|[^\\])(\\\\)*\\u0000' then
+    raise exception 'payload: has a NUL character, which PostgreSQL cannot store' using errcode = 'WF002';
+  end if;
+  perform weft.check_json(payload, 'payload');
+  if payload is null or json_typeof(payload) <> 'object' or json_typeof(payload -> 'handler') is distinct from 'string' then
+    raise exception 'payload: must be a JSON object with the handler to enqueue' using errcode = 'WF002';
+  end if;
+  select k into unknown from json_object_keys(payload) k where k not in ('handler', 'params', 'queue', 'priority',
+    'idempotency_key', 'delay', 'max_attempts', 'timeout', 'heartbeat_timeout', 'concurrency_key') limit 1;
+  if unknown is not null then
+    raise exception 'payload: has the key "%", which is not an argument that enqueue_task takes', left(unknown, 40)
+      using errcode = 'WF002';
+  end if;
+  select o.id into org_id from weft.org o where o.slug = org;
+  if org_id is null then
+    raise exception 'org: there is no org "%"', org using errcode = 'WF002';
+  end if;
+  insert into weft.outbox as o (org_id, kind, payload, ordering_key, actor)
+  values (org_id, kind, payload, ordering_key, actor) returning o.id into new_id;
+  return new_id;
+end $$;
+
+-- name: public_functions
+-- Who may look need not be one who may enqueue.
+revoke execute on function weft.enqueue, weft.add_effect from public;
+
+-- name: view_audits
+create view weft.audits as
+  select a.id, a.org_id, a.at, a.actor, a.verb, a.subject_kind, a.subject_ids, a.subject_name, a.detail from weft.audit a;
+
+-- name: refuse_change
+create function weft.refuse_change() returns trigger language plpgsql as $$
+begin
+  raise exception 'what weft.% holds is never changed', tg_table_name using errcode = '55000';
+end $$;
+
+-- name: audit_is_kept
+create trigger audit_is_kept before update on weft.audit for each statement execute function weft.refuse_change();
 
 -- name: refuse_write
 create function weft.refuse_write(name text) returns void language plpgsql as $$
@@ -558,7 +765,7 @@ end $$;
 do $$
 declare view text; verb text;
 begin
-  foreach view in array array['attempts', 'queues', 'workers', 'orgs', 'tasks'] loop
+  foreach view in array array['attempts', 'queues', 'workers', 'orgs', 'tasks', 'audits'] loop
     foreach verb in array array['insert', 'update', 'delete'] loop
       execute format('create rule refuse_%s as on %s to weft.%I do instead select weft.refuse_write(%L)', verb, verb, view, view);
     end loop;
@@ -585,3 +792,9 @@ comment on view weft.workers is 'Every worker process that the registry knows, w
 
 -- name: comment_orgs
 comment on view weft.orgs is 'Every org.';
+
+-- name: comment_add_effect
+comment on function weft.add_effect is 'Adds an effect to the outbox, inside the caller''s transaction. Returns its id.';
+
+-- name: comment_audits
+comment on view weft.audits is 'What operators did: a row for each cancel, replay, purge, create, pause, resume and limit.';

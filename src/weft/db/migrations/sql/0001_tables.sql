@@ -39,7 +39,8 @@ begin
 end $$;
 
 -- name: machine
--- Machine numbers for ids, leased to processes that make ids in bulk.
+-- Machine numbers for ids, leased to processes that make ids in bulk. Of the installation, like lease and
+-- schema_revision: every other table has the org that its rows belong to.
 create table weft.machine (
   number smallint primary key check (number between 1 and 1023),
   holder text,
@@ -170,10 +171,15 @@ create index task_done_job on weft.task_done (job_id, id) where job_id is not nu
 -- name: task_done_unsuccessful
 create index task_done_unsuccessful on weft.task_done (state, id) where state <> 'completed';
 
+-- name: task_done_ended
+-- Rows are inserted in the order of their ends, so a few bytes a megabyte tell which ended lately.
+create index task_done_ended on weft.task_done using brin (ended_at);
+
 -- name: task_params
 -- Params too long to be carried along each time their task's row is rewritten: written once, never moved.
 create table weft.task_params (
   id bigint not null,
+  org_id bigint not null,
   params json not null,
   primary key (id)
 ) partition by range (id);
@@ -198,6 +204,7 @@ create table weft.attempt (
 create table weft.edge (
   prev bigint not null,
   next bigint not null,
+  org_id bigint not null,
   primary key (prev, next)
 );
 
@@ -205,11 +212,13 @@ create table weft.edge (
 create index edge_next on weft.edge (next);
 
 -- name: idempotency_key
+-- `ended_at` is noted when a task is removed before its key; until then its row tells.
 create table weft.idempotency_key (
   org_id bigint not null,
   handler text not null,
   key text not null,
   task_id bigint not null,
+  ended_at timestamptz,
   primary key (org_id, handler, key)
 );
 
@@ -228,6 +237,7 @@ create table weft.worker (
   failed bigint not null default 0,
   state weft.worker_state not null default 'active',
   saturated boolean not null default false,
+  blocked boolean not null default false,
   concurrency int not null,
   pid int not null,
   hostname text not null,
@@ -260,6 +270,7 @@ create table weft.lease (
 create table weft.queue_slot (
   queue_id bigint not null references weft.queue on delete cascade,
   worker_id bigint not null,
+  org_id bigint not null,
   slots int not null check (slots >= 0),
   primary key (queue_id, worker_id)
 ) with (fillfactor = 50);
@@ -268,6 +279,7 @@ create table weft.queue_slot (
 -- How many tasks of a concurrency key are admitted (ready or running), and the key's own limit if it has one.
 create table weft.key_slot (
   queue_id bigint not null references weft.queue on delete cascade,
+  org_id bigint not null,
   key text not null,
   held int not null default 0 check (held >= 0),
   max_running int check (max_running > 0),
@@ -275,10 +287,11 @@ create table weft.key_slot (
 ) with (fillfactor = 50);
 
 -- name: outbox
+-- Kinds are those of `weft.core.states.OutboxKind`.
 create table weft.outbox (
   id bigint primary key default weft.next_id(),
   org_id bigint not null,
-  kind text not null,
+  kind text not null check (kind in ('enqueue_task', 'route_event', 'callback')),
   ordering_key text,
   payload json not null,
   state weft.outbox_state not null default 'pending',
@@ -300,12 +313,63 @@ create index outbox_order on weft.outbox (ordering_key, id) where state <> 'done
 -- name: outbox_processing
 create index outbox_processing on weft.outbox (worker_id) where state = 'processing';
 
+-- name: blob
+-- What was put into the blob storage: noted before the file is written, forgotten when it is removed.
+create table weft.blob (
+  digest text primary key,
+  bytes bigint not null,
+  put_at timestamptz not null default weft.now()
+);
+
+-- name: blob_put
+create index blob_put on weft.blob (put_at);
+
+-- name: task_blob
+-- Which task refers to which blob, by its params or its output. A blob that is referred to cannot be forgotten.
+create table weft.task_blob (
+  task_id bigint not null,
+  digest text not null references weft.blob,
+  org_id bigint not null,
+  primary key (task_id, digest)
+);
+
+-- name: task_blob_digest
+create index task_blob_digest on weft.task_blob (digest);
+
 -- name: task_log
 -- Logs that were copied to the blob storage, one row an attempt.
 create table weft.task_log (
   task_id bigint not null,
+  org_id bigint not null,
   attempt int not null,
-  digest text not null,
+  digest text not null references weft.blob,
   bytes bigint not null,
+  created_at timestamptz not null default weft.now(),
   primary key (task_id, attempt)
 );
+
+-- name: task_log_digest
+create index task_log_digest on weft.task_log (digest);
+
+-- name: task_log_created
+create index task_log_created on weft.task_log (created_at);
+
+-- name: audit
+-- What operators did: a row a verb, written in the verb's own transaction and never changed; the retention prunes it.
+create table weft.audit (
+  id bigint primary key default weft.next_id(),
+  org_id bigint not null references weft.org,
+  at timestamptz not null default weft.now(),
+  actor text not null,
+  verb text not null,
+  subject_kind text not null,
+  subject_ids bigint[] not null default '{}',
+  subject_name text,
+  detail json not null default '{}'
+);
+
+-- name: audit_subject
+create index audit_subject on weft.audit using gin (subject_ids);
+
+-- name: audit_name
+create index audit_name on weft.audit (subject_name, id) where subject_name is not null;

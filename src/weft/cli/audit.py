@@ -1,0 +1,68 @@
+"""``weft audit``: looks at what operators did, and who they were."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from weft.cli.apps import JsonFlag, new_app
+from weft.cli.calls import call
+from weft.cli.completion import complete_queue
+from weft.cli.inputs import read_id
+
+if TYPE_CHECKING:
+    from weft.queue.audit import AuditEntry
+
+app = new_app("Look at what operators did: who cancelled, replayed, purged, paused, limited what, and when.")
+
+_COLUMNS = ("ID", "WHEN", "ACTOR~", "VERB", "SUBJECT~", "DETAIL~")
+
+
+@app.callback()
+def group() -> None:
+    """Keep ``list`` a command of its own while it is the only one."""
+
+
+@app.command("list")
+def list_entries(
+    verb: Annotated[str | None, typer.Option(help="cancel, replay, purge, create, pause, resume or limit.")] = None,
+    task: Annotated[str | None, typer.Option(metavar="ID", help="What was done to this task.")] = None,
+    queue: Annotated[
+        str | None, typer.Option(help="What was done to this queue.", autocompletion=complete_queue)
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="How many at most.")] = 50,
+    before: Annotated[str | None, typer.Option(metavar="ID", help="Go on below this id: the next page.")] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """List what operators did, newest first."""
+    from weft.cli.output import as_record, print_json, print_table
+
+    task_id, key = read_id("task", task), read_id("before", before)
+    entries = call(lambda client: client.audit(verb=verb, task=task_id, queue=queue, before=key, limit=limit))
+    if as_json:
+        following = str(entries[-1].id) if len(entries) == limit else None
+        print_json({"entries": [as_record(entry) for entry in entries], "next_before": following})
+    else:
+        print_table(_COLUMNS, map(_row, entries), empty="nobody did anything")
+
+
+def _row(entry: AuditEntry) -> tuple[Any, ...]:
+    from weft.cli.output import when
+
+    return entry.id, when(entry.at), entry.actor, entry.verb, _subject(entry), detail_text(entry)
+
+
+def _subject(entry: AuditEntry) -> str:
+    if entry.subject_name is not None:
+        return f"{entry.subject_kind} {entry.subject_name}"
+    if len(entry.subject_ids) == 1:
+        return f"{entry.subject_kind} {entry.subject_ids[0]}"
+    return f"{entry.detail.get('count', len(entry.subject_ids))} {entry.subject_kind}s"
+
+
+def detail_text(entry: AuditEntry) -> str:
+    """Return what else is known of an act, but for its count."""
+    return ", ".join(
+        f"{name}: {'none' if value is None else value}" for name, value in entry.detail.items() if name != "count"
+    )

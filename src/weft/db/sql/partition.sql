@@ -1,0 +1,2 @@
+-- name: ensure
+select weft.ensure_partitions();

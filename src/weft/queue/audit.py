@@ -1,0 +1,86 @@
+"""The audit: who did what as an operator, a row a verb, written in the verb's own transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from weft.core.json import readable
+from weft.db.statements import Statements
+
+if TYPE_CHECKING:
+    from weft.db.database import type_Connection
+
+SQL = Statements("weft.queue", "sql/audit.sql")
+FROM_NEWEST = 2**63 - 1
+MAX_IDS = 1000
+
+
+class AuditVerb(StrEnum):
+    """What an operator can do."""
+
+    CANCEL = "cancel"
+    REPLAY = "replay"
+    PURGE = "purge"
+    CREATE = "create"
+    PAUSE = "pause"
+    RESUME = "resume"
+    LIMIT = "limit"
+
+
+@dataclass(frozen=True, slots=True)
+class AuditEntry:
+    """One act of an operator: on tasks or effects by their ids, the first 1,000 of them, or on a queue by its name."""
+
+    id: int
+    at: datetime
+    actor: str
+    verb: str
+    subject_kind: str
+    subject_ids: tuple[int, ...]
+    subject_name: str | None
+    detail: Mapping[str, Any]
+
+
+async def record_many(
+    conn: type_Connection, org_id: int, actor: str | None, verb: AuditVerb, kind: str, ids: Sequence[int],
+    detail: Mapping[str, Any] | None = None,
+) -> None:  # fmt: skip
+    """Record an act on tasks or effects in the caller's transaction; one on none of them is no act."""
+    if ids:
+        text = orjson.dumps({**(detail or {}), "count": len(ids)}).decode()
+        await conn.execute(SQL.record, org_id, actor, verb, kind, sorted(ids)[:MAX_IDS], None, text)
+
+
+async def record_queue(
+    conn: type_Connection, org_id: int, actor: str | None, verb: AuditVerb, name: str,
+    detail: Mapping[str, Any] | None = None,
+) -> None:  # fmt: skip
+    """Record an act on a queue in the caller's transaction."""
+    await conn.execute(SQL.record, org_id, actor, verb, "queue", [], name, orjson.dumps(detail or {}).decode())
+
+
+async def list_entries(
+    conn: type_Connection, org_id: int, *, verb: str | None = None, task_id: int | None = None,
+    queue: str | None = None, before: int | None = None, limit: int = MAX_IDS,
+) -> list[AuditEntry]:  # fmt: skip
+    """Return acts, newest first."""
+    below = FROM_NEWEST if before is None else before
+    if task_id is None:
+        rows = await conn.fetch(SQL.list, org_id, below, verb, queue, limit)
+    else:
+        rows = await conn.fetch(SQL.list_of_task, org_id, below, verb, task_id, limit)
+    return [
+        AuditEntry(**{**dict(row), "subject_ids": tuple(row["subject_ids"]), "detail": readable(row["detail"])})
+        for row in rows
+    ]
+
+
+async def prune(conn: type_Connection, older_than: timedelta) -> int:
+    """Forget acts of long ago; return how many."""
+    return len(await conn.fetch(SQL.prune, older_than))

@@ -1,0 +1,130 @@
+"""The account of the blob storage: what was put there, which tasks refer to it, and what nobody needs any more."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from weft.core.json import BLOB_MARK
+from weft.db.blobs import BlobStore, digest_of, open_blobs
+from weft.db.statements import Statements
+from weft.queue.service import Service
+
+if TYPE_CHECKING:
+    from weft.db.database import Database, type_Connection
+
+logger = logging.getLogger("weft.service")
+SQL = Statements("weft.queue", "sql/blob.sql")
+# A blob is put before what refers to it is committed: so long may that take.
+GRACE = timedelta(days=1)
+BATCH = 100
+
+
+class KeptBlobs:
+    """A blob storage whose puts are noted in the database first, so that they can be collected one day."""
+
+    def __init__(self, database: Database, store: BlobStore) -> None:
+        self._database = database
+        self._store = store
+        self._is_marked = False
+
+    @classmethod
+    def of(cls, database: Database) -> KeptBlobs:
+        """Return the storage that the database's settings name."""
+        return cls(database, open_blobs(database.settings))
+
+    async def put(self, data: bytes) -> str:
+        """Keep ``data`` durably and return its digest."""
+        if not self._is_marked:
+            await asyncio.to_thread(self._store.mark, await self._database.read(name_of))
+            self._is_marked = True
+        digest = await asyncio.to_thread(digest_of, data)
+        await self._database.run(lambda conn: conn.execute(SQL.put, digest, len(data)))
+        return await self._store.put(data)
+
+    def put_now(self, data: bytes) -> str:
+        """Like `put`, where nothing can be awaited; whoever writes the reference notes it."""
+        return self._store.put_now(data)
+
+    async def get(self, digest: str) -> bytes:
+        """Return the bytes of ``digest``; raises `BlobUnavailable` when they are missing or damaged."""
+        return await self._store.get(digest)
+
+
+async def name_of(conn: type_Connection) -> str:
+    """Return a name that tells this database from others that use the same storage."""
+    return str(await conn.fetchval(SQL.database))
+
+
+async def keep(conn: type_Connection, values: Iterable[tuple[int, str]]) -> None:
+    """Note which of the tasks' values refer to blobs, before anybody can see that they do."""
+    found = [(id, text) for id, text in values if text.startswith(BLOB_MARK)]
+    if found:
+        await conn.execute(SQL.keep, [id for id, _ in found], [text for _, text in found])
+
+
+async def forget_references(conn: type_Connection, after: int) -> tuple[int, int | None]:
+    """Forget a page of references of tasks that are gone; return how many, and where the next page begins."""
+    row = await conn.fetchrow(SQL.forget_references, after)
+    assert row is not None
+    return row["gone"], row["last"] if row["seen"] == 1000 else None
+
+
+async def has_unused(conn: type_Connection) -> bool:
+    """Whether there is anything to collect."""
+    return await conn.fetchval(SQL.unused, GRACE) is not None
+
+
+async def collect(conn: type_Connection, store: BlobStore) -> int:
+    """Remove at most `BATCH` blobs that nothing refers to, in a transaction; return how many there were.
+
+    The rows stay locked until the files are gone: whoever puts one of them again waits, and writes it anew.
+    """
+    found = [row[0] for row in await conn.fetch(SQL.unused, GRACE)]
+    unused = [row[0] for row in await conn.fetch(SQL.still_unused, found)] if found else []
+    gone = [digest for digest in unused if await asyncio.to_thread(store.remove, digest, GRACE)]
+    if gone:
+        await conn.execute(SQL.forget, gone)
+    return len(gone)
+
+
+class Collector(Service):
+    """Removes blobs when the tasks and logs that referred to them are gone."""
+
+    name = "collector"
+    interval = 3600.0
+
+    def __init__(self, database: Database, store: BlobStore) -> None:
+        super().__init__()
+        self._database = database
+        self._store = store
+        self._after = 0
+        self._has_warned = False
+
+    async def run_once(self) -> int:
+        """Forget one page of references, and remove one batch of blobs."""
+        gone, after = await self._database.run(lambda conn: forget_references(conn, self._after))
+        self._after = after or 0
+        if await self._database.read(has_unused) and await self._is_ours_alone():
+            gone += await self._database.run(lambda conn: collect(conn, self._store))
+        return gone
+
+    async def _is_ours_alone(self) -> bool:
+        """Say that this database uses the storage; what another one refers to in it, nobody here can know."""
+        name = await self._database.read(name_of)
+        await asyncio.to_thread(self._store.mark, name)
+        others = await asyncio.to_thread(self._store.users) - {name}
+        if others and not self._has_warned:
+            self._has_warned = True
+            logger.warning(
+                "no blob is removed: the storage is also used by %s. Give each database its own WEFT_BLOB_URL; "
+                "if one is gone, remove its file in the folder used-by there", ", ".join(sorted(others)),
+            )  # fmt: skip
+        return not others
+
+    def pause_before_next(self, done: int) -> float:
+        """Go on at once while there are further pages or full batches."""
+        return 0.0 if self._after or done >= BATCH else super().pause_before_next(0)

@@ -1,0 +1,23 @@
+-- name: record
+-- Whoever does not say who he is, is the user of the database session.
+insert into weft.audit (org_id, actor, verb, subject_kind, subject_ids, subject_name, detail)
+values ($1, coalesce($2, session_user), $3, $4, $5, $6, $7);
+
+-- name: list
+-- Newest first below a key; filters that are null let everything pass.
+select a.id, a.at, a.actor, a.verb, a.subject_kind, a.subject_ids, a.subject_name, a.detail from weft.audit a
+where a.org_id = $1 and a.id < $2 and ($3::text is null or a.verb = $3)
+  and ($4::text is null or a.subject_kind = 'queue' and a.subject_name = $4)
+order by a.id desc limit $5;
+
+-- name: list_of_task
+-- A statement of its own: it reads the index of subjects.
+select a.id, a.at, a.actor, a.verb, a.subject_kind, a.subject_ids, a.subject_name, a.detail from weft.audit a
+where a.org_id = $1 and a.id < $2 and ($3::text is null or a.verb = $3)
+  and a.subject_ids @> array[$4::bigint] and a.subject_kind = 'task'
+order by a.id desc limit $5;
+
+-- name: prune
+delete from weft.audit a using (
+  select o.id from weft.audit o where o.id < (select weft.first_id_at(weft.now() - $1::interval)) order by o.id limit 1000
+) old where a.id = old.id returning a.id;

@@ -1,0 +1,106 @@
+"""A task whose handler its worker does not know: one record tells how long that has been so."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from store_scene import Store
+
+from weft.queue import work
+from weft.queue.work import Claim
+
+PATIENCE = timedelta(minutes=10)
+
+
+async def _claim_again(store: Store, worker: int, **span: float) -> Claim:
+    await store.advance(**span)
+    await store.stage()
+    return await store.claim_one(worker)
+
+
+async def _long(store: Store, claim: Claim) -> bool:
+    return await work.has_been_declined_for(store.conn, claim, PATIENCE)
+
+
+async def test_declines_that_follow_one_another_are_one_record(store: Store) -> None:
+    worker, id = await store.worker(lease=timedelta(hours=9)), await store.enqueue()
+    claim = await store.claim_one(worker)
+    first = await store.conn.fetchval("select claimed_at from weft.task")
+    for _ in range(5):
+        assert await store.decline(worker, claim) == {id}
+        claim = await _claim_again(store, worker, seconds=3)
+    (row,) = await store.conn.fetch("select * from weft.attempts where task_id = $1", id)
+    assert (row["attempt"], row["outcome"], row["reason"], row["started_at"]) == (5, "declined", "no_handler", first)
+    assert row["ended_at"] - first >= timedelta(seconds=12)
+    task = await store.task(id)
+    assert (task["attempt"], task["failures"], task["crashes"]) == (6, 0, 0)
+
+
+async def test_a_task_is_long_declined_when_its_first_decline_is_long_ago(store: Store) -> None:
+    worker, _ = await store.worker(lease=timedelta(hours=9)), await store.enqueue()
+    claim = await store.claim_one(worker)
+    for minutes in (5, 4.9):
+        assert not await _long(store, claim)
+        await store.decline(worker, claim)
+        claim = await _claim_again(store, worker, minutes=minutes)
+    assert not await _long(store, claim)
+    await store.decline(worker, claim)
+    assert await _long(store, await _claim_again(store, worker, minutes=1))
+
+
+async def test_a_long_pause_between_declines_starts_the_time_anew(store: Store) -> None:
+    worker, id = await store.worker(lease=timedelta(hours=9)), await store.enqueue()
+    claim = await store.claim_one(worker)
+    await store.decline(worker, claim)
+    claim = await _claim_again(store, worker, hours=2)
+    assert not await _long(store, claim)
+    await store.decline(worker, claim)
+    claim = await _claim_again(store, worker, minutes=1)
+    assert not await _long(store, claim)
+    assert await store.attempts(id) == [(1, "declined"), (2, "declined")]
+
+
+async def test_another_attempt_between_declines_starts_the_time_anew(store: Store) -> None:
+    worker, id = await store.worker(lease=timedelta(hours=9)), await store.enqueue()
+    await store.decline(worker, await store.claim_one(worker))
+    await store.postpone(worker, await _claim_again(store, worker, minutes=6), delay=1)
+    await store.decline(worker, await _claim_again(store, worker, minutes=3))
+    claim = await _claim_again(store, worker, minutes=3)
+    assert not await _long(store, claim)
+    await store.hand_back(worker, claim)
+    await store.decline(worker, await store.claim_one(worker))
+    assert await store.attempts(id) == [(1, "declined"), (2, "failed"), (3, "declined"), (5, "declined")]
+
+
+async def test_the_declines_of_one_task_say_nothing_of_another(store: Store) -> None:
+    worker, old = await store.worker(lease=timedelta(hours=9)), await store.enqueue()
+    claim = await store.claim_one(worker)
+    await store.decline(worker, claim)
+    claim = await _claim_again(store, worker, minutes=6)
+    await store.decline(worker, claim)
+    new = await store.enqueue(priority=1)
+    await store.decline(worker, await store.claim_one(worker))
+    await store.advance(minutes=6)
+    await store.stage()
+    aged, young = sorted(await store.claim(worker, 2))
+    assert (aged.id, young.id) == (old, new)
+    assert (await _long(store, young), await _long(store, aged)) == (False, True)
+
+
+async def test_a_decline_touches_the_record_of_its_own_task_only(store: Store) -> None:
+    worker, ids = await store.worker(lease=timedelta(hours=9)), [await store.enqueue() for _ in range(2)]
+    for claim in await store.claim(worker, 2):
+        await store.decline(worker, claim)
+    await store.advance(seconds=3)
+    await store.stage()
+    again, _ = sorted(await store.claim(worker, 2))
+    await store.decline(worker, again)
+    assert [await store.attempts(id) for id in ids] == [[(2, "declined")], [(1, "declined")]]
+
+
+async def test_a_long_attempt_that_failed_is_no_decline(store: Store) -> None:
+    worker, _ = await store.worker(lease=timedelta(hours=9)), await store.enqueue()
+    claim = await store.claim_one(worker)
+    await store.advance(minutes=11)
+    await store.postpone(worker, claim, delay=1)
+    assert not await _long(store, await _claim_again(store, worker, seconds=2))
