@@ -207,3 +207,19 @@ async def test_slots_of_a_worker_that_died_come_back(
         # A task that was in a crash runs in a process of its own, which knows no handler of this test.
         await client.wait(second.id, timeout=30)
     assert (await client.get_task(first.id)).crashes == 1
+
+
+@pytest.mark.parametrize("is_bulk", [False, True])
+async def test_a_task_that_is_due_later_asks_for_its_slot_when_it_is_due(client: weft.Client, is_bulk: bool) -> None:
+    await client.limit_queue("default", 1, per_key=True)
+    new = [weft.NewTask("measure", {"name": "a"}, delay=3600, concurrency_key="k") for _ in range(2)]
+    new.append(weft.NewTask("measure", {"name": "a"}, concurrency_key="k"))
+    if is_bulk:
+        handles = await client.enqueue_many(new)
+    else:
+        handles = [
+            await client.enqueue(task.handler, dict(task.params or {}), delay=task.delay, concurrency_key="k")
+            for task in new
+        ]
+    states = [(await client.get_task(handle.id)).state for handle in handles]
+    assert states == ["scheduled", "scheduled", "ready"]

@@ -202,26 +202,51 @@ $_$;
 
 CREATE FUNCTION weft.ended_after(child text, moment timestamp with time zone) RETURNS boolean
     LANGUAGE plpgsql STABLE
-    SET enable_seqscan TO 'off'
-    SET enable_indexscan TO 'off'
-    SET enable_indexonlyscan TO 'off'
-    SET jit TO 'off'
     AS $_$
-declare found_one boolean;
+declare found_one boolean; tail bigint := greatest(0, pg_relation_size(format('weft.%I', child)::regclass) / 8192 - 8);
 begin
-  execute format('select exists (select 1 from weft.%I d where d.ended_at > $1)', child) into found_one using moment;
+  execute format('select exists (select 1 from weft.%I d where d.ctid >= $1 and d.ended_at > $2)', child)
+    into found_one using format('(%s,0)', tail)::tid, moment;
+  if not found_one then
+    execute format('select exists (select 1 from weft.%I d where d.ended_at > $1)', child) into found_one using moment;
+  end if;
   return found_one;
 end $_$;
 
 CREATE FUNCTION weft.ended_since(moment timestamp with time zone) RETURNS TABLE(queue_id bigint, ended bigint)
-    LANGUAGE sql STABLE
+    LANGUAGE plpgsql STABLE
+    SET plan_cache_mode TO 'force_custom_plan'
     SET enable_seqscan TO 'off'
     SET enable_indexscan TO 'off'
     SET enable_indexonlyscan TO 'off'
+    SET enable_bitmapscan TO 'off'
     SET jit TO 'off'
     AS $$
-  select d.queue_id, count(*) from weft.task_done d where d.ended_at >= moment group by d.queue_id
-$$;
+declare day record; page bigint; step bigint; latest timestamptz;
+begin
+  for day in
+    select weft.first_id_at(c.day) as low, weft.first_id_at(c.day + interval '24 hours') as high, c.pages from (
+      select to_date(right(c.relname, 8), 'YYYYMMDD')::timestamp at time zone 'UTC' as day, pg_relation_size(c.oid) / 8192 as pages
+      from pg_inherits i join pg_class c on c.oid = i.inhrelid
+      where i.inhparent = 'weft.task_done'::regclass and not i.inhdetachpending
+    ) c where c.pages > 0
+  loop
+    step := 1;
+    loop
+      page := greatest(0, day.pages - step);
+      select max(d.ended_at) into latest from weft.task_done d
+      where d.id >= day.low and d.id < day.high
+        and d.ctid >= format('(%s,0)', page)::tid and d.ctid < format('(%s,0)', page + 1)::tid;
+      exit when latest < moment or page = 0;
+      step := step * 2;
+    end loop;
+    continue when step = 1 and latest < moment;
+    return query
+      select d.queue_id, count(*) from weft.task_done d
+      where d.id >= day.low and d.id < day.high and d.ctid >= format('(%s,0)', page)::tid and d.ended_at >= moment
+      group by d.queue_id;
+  end loop;
+end $$;
 
 CREATE FUNCTION weft.enqueue(handler text, params json DEFAULT '{}'::json, queue text DEFAULT 'default'::text, priority integer DEFAULT 0, idempotency_key text DEFAULT NULL::text, run_at timestamp with time zone DEFAULT NULL::timestamp with time zone, delay interval DEFAULT NULL::interval, max_attempts integer DEFAULT 3, retry json DEFAULT NULL::json, timeout interval DEFAULT NULL::interval, heartbeat_timeout interval DEFAULT NULL::interval, concurrency_key text DEFAULT NULL::text, org text DEFAULT 'default'::text, actor text DEFAULT SESSION_USER) RETURNS TABLE(id bigint, created boolean)
     LANGUAGE plpgsql SECURITY DEFINER
@@ -266,11 +291,6 @@ begin
       child := parent || '_' || to_char(day at time zone 'UTC', 'YYYYMMDD');
       if to_regclass('weft.' || child) is null then
         execute format('create table weft.%I (like weft.%I including all)', child, parent);
-        if parent = 'task_done' then
-          -- Vacuum keeps the index of ends up to date: rather after so many rows than after a fifth of the day.
-          execute format('alter table weft.%I set (autovacuum_vacuum_insert_scale_factor = 0, '
-            'autovacuum_vacuum_insert_threshold = 100000)', child);
-        end if;
         execute format('alter table weft.%I attach partition weft.%I for values from (%s) to (%s)', parent, child, low, high);
         made := made + 1;
       end if;
@@ -1228,8 +1248,6 @@ CREATE INDEX outbox_order ON weft.outbox USING btree (ordering_key, id) WHERE ((
 CREATE INDEX outbox_processing ON weft.outbox USING btree (worker_id) WHERE (state = 'processing'::weft.outbox_state);
 
 CREATE INDEX task_blob_digest ON weft.task_blob USING btree (digest);
-
-CREATE INDEX task_done_ended ON ONLY weft.task_done USING brin (ended_at);
 
 CREATE INDEX task_done_job ON ONLY weft.task_done USING btree (job_id, id) WHERE (job_id IS NOT NULL);
 

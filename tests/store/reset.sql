@@ -1,6 +1,19 @@
 -- Empties a migrated database and puts back what a test may have changed: quicker than making a new one.
 select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid();
 create or replace function weft.now() returns timestamptz language sql volatile parallel safe return clock_timestamp();
+-- Partitions that a service was dropping when its test ended.
+do $$ declare child record; begin
+  for child in select c.oid::regclass as name, i.inhparent::regclass as parent
+    from pg_class c left join pg_inherits i on i.inhrelid = c.oid
+    where c.relnamespace = 'weft'::regnamespace and c.relkind = 'r' and c.relname ~ '_[0-9]{8}$'
+      and (i.inhrelid is null or i.inhdetachpending)
+  loop
+    if child.parent is not null then
+      execute format('alter table %s detach partition %s finalize', child.parent, child.name);
+    end if;
+    execute format('drop table %s', child.name);
+  end loop;
+end $$;
 do $$ declare name text; begin
   for name in select format('weft.%I', c.relname) from pg_class c
     where c.relnamespace = 'weft'::regnamespace and c.relkind in ('r', 'p') and not c.relispartition

@@ -121,13 +121,17 @@ async def test_old_partitions_are_dropped_and_what_is_needed_stays(store: Store,
     assert await upkeep.drop_partitions(database, timedelta(days=30)) == []
 
 
+@pytest.mark.parametrize("days", [-1, 1], ids=["the oldest", "a later one"])
 async def test_a_drop_that_was_interrupted_is_finished_by_the_next(
-    store: Store, other: Store, database: Database
+    store: Store, other: Store, database: Database, days: int
 ) -> None:
-    """A reader holds the detach up, the process dies: the partition is left pending and must not stay so."""
+    """A reader holds the detach up, the process dies: the partition is left pending and must not stay so.
+
+    PostgreSQL detaches no other before it.
+    """
     today = await store.conn.fetchval("select date_trunc('day', weft.now(), 'UTC')")
     await store.advance(days=60)
-    child = f"attempt_{(today - timedelta(days=1)).strftime('%Y%m%d')}"
+    child = f"attempt_{(today + timedelta(days=days)).strftime('%Y%m%d')}"
     reader = store.conn.transaction(isolation="repeatable_read")
     await reader.start()
     await store.conn.fetchval("select count(*) from weft.attempt")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import weft
@@ -242,6 +242,8 @@ def test_a_quoted_password_never_survives_redaction(password: str) -> None:
 
 @given(st.text(alphabet=st.characters(codec="utf-8"), min_size=8))
 def test_a_password_with_unquoted_signs_never_survives_redaction(password: str) -> None:
+    # A password that stands elsewhere in the address as well is no secret.
+    assume(password not in "postgresql://u@example.com:1/shop")
     assert password not in redacted(f"postgresql://u:{password}@example.com:1/shop")
 
 

@@ -89,8 +89,9 @@ async def enqueue_many(
     """Create the tasks in the order given, in the caller's transaction; keys that are known create nothing."""
     named = await _claim_keys(conn, org_id, drafts, ids)
     new = [(id, draft) for id, draft in zip(ids, drafts, strict=True) if id not in named]
+    now = time_of(ids[0])
     await conn.copy_records_to_table(
-        "task", schema_name="weft", columns=_COLUMNS, records=_rows(new, org_id, queues, time_of(ids[0]), actor)
+        "task", schema_name="weft", columns=_COLUMNS, records=_rows(new, org_id, queues, now, actor)
     )
     long_params = [(id, org_id, draft.params) for id, draft in new if len(draft.params) > INLINE_PARAMS]
     if long_params:
@@ -98,10 +99,16 @@ async def enqueue_many(
             "task_params", schema_name="weft", columns=["id", "org_id", "params"], records=long_params
         )
     await blobs.keep(conn, ((id, draft.params) for id, draft in new))
-    keyed = [id for id, draft in new if draft.concurrency_key is not None]
+    keyed = [id for id, draft in new if draft.concurrency_key is not None and _due_at(draft.form, now) is None]
     if keyed:
         await conn.execute(SQL.take_slots, keyed)
     return [TaskHandle(named[id], False) if id in named else TaskHandle(id, True) for id in ids]
+
+
+def _due_at(form: Form, now: datetime) -> datetime | None:
+    """Return when a task is due, or None when that is now."""
+    due_at = form.run_at if form.delay is None else now + form.delay
+    return due_at if due_at is not None and due_at > now else None
 
 
 def _rows(
@@ -113,8 +120,7 @@ def _rows(
         if draft.form is not form:
             form = draft.form
             queue_id, rank = queues[form.queue], -form.priority
-            due_at = form.run_at if form.delay is None else now + form.delay
-            due_at = due_at if due_at is not None and due_at > now else None
+            due_at = _due_at(form, now)
             after = (due_at, form.timeout, form.heartbeat_timeout, form.retry)
         state = "scheduled" if due_at is not None else "ready" if draft.concurrency_key is None else "pending"
         params = draft.params if len(draft.params) <= INLINE_PARAMS else None

@@ -23,6 +23,8 @@ WORKER = Statements("weft.queue", "sql/worker.sql")
 TASK = Statements("weft.queue", "sql/task.sql")
 QUEUE = Statements("weft.queue", "sql/queue.sql")
 STAGE_BATCH = 1000
+# All of a day is read once before it is dropped.
+SCAN_LIMIT = 600.0
 
 
 async def stage(conn: type_Connection) -> tuple[int, set[int]]:
@@ -146,9 +148,19 @@ async def drop_partitions(database: Database, retention: timedelta) -> list[str]
             old = [row for row in await conn.fetch(SQL.old_partitions, retention) if row["child"] not in tried]
         if not old:
             return dropped
-        tried.add(old[0]["child"])
-        if await _drop(database, old[0]):
-            dropped.append(old[0]["child"])
+        # What somebody began to detach comes first: PostgreSQL begins with no other before that is finished.
+        chosen = next((row for row in old if row["is_pending"]), old[0])
+        tried.add(chosen["child"])
+        if not await _is_needed(database, chosen, retention) and await _drop(database, chosen):
+            dropped.append(chosen["child"])
+
+
+async def _is_needed(database: Database, row: Record, retention: timedelta) -> bool:
+    """Whether a partition of what has ended holds anything that ended within the retention."""
+    if row["parent"] != "task_done" or row["is_pending"] or not row["is_attached"]:
+        return False
+    async with database.acquire() as conn:
+        return bool(await conn.fetchval(SQL.ended_within, row["child"], retention, timeout=SCAN_LIMIT))
 
 
 async def _drop(database: Database, row: Record) -> bool:

@@ -88,9 +88,10 @@ where q.org_id = $1 and ($2::text is null or q.name = $2)
 group by q.id, q.name, t.state order by q.name;
 
 -- name: rates
--- How many tasks of each queue ended in the last minute, however old they were.
-select q.name, r.ended from weft.ended_since(weft.now() - interval '1 minute') r join weft.queue q on q.id = r.queue_id
-where q.org_id = $1;
+-- About how many tasks of each queue ended in the last minute, however old they were.
+select q.name, sum(r.ended)::bigint as ended
+from weft.ended_since(weft.now() - interval '1 minute') r join weft.queue q on q.id = r.queue_id
+where q.org_id = $1 group by q.name;
 
 -- name: hint
 select weft.hint($1, $2);

@@ -13,12 +13,11 @@ returning t.id, t.queue_id, t.concurrency_key;
 select min(t.due_at) as due_at, weft.now() as now from weft.task t where t.state = 'scheduled';
 
 -- name: old_partitions
--- Days whose whole range lies below the retention and the oldest open task, and in which nothing ended within the
--- retention: first what has ended; when that is gone, params and attempts. Also what somebody detached, or began to, and
--- did not come to drop: nobody sees it any more.
+-- Days whose whole range lies below the retention and the oldest open task: first what has ended, if nothing of it ended
+-- within the retention; when that is gone, params and attempts. Also what somebody detached, or began to, and did not come
+-- to drop: nobody sees it any more.
 with bound as (
-  select weft.now() - $1::interval as ended_at, weft.first_id_at(weft.now() - $1::interval) as id,
-    (select min(t.id) from weft.task t) as open_id
+  select weft.first_id_at(weft.now() - $1::interval) as id, (select min(t.id) from weft.task t) as open_id
 ), found as (
   select c.relname as child, regexp_replace(c.relname, '_[0-9]{8}$', '') as parent, right(c.relname, 8) as day,
     i.inhrelid is not null as is_attached, coalesce(i.inhdetachpending, false) as is_pending,
@@ -31,10 +30,14 @@ select f.child, f.parent, f.is_attached, f.is_pending from found f, bound
 where f.high <= bound.id and case
   when f.is_pending or not f.is_attached then true
   when f.high > bound.open_id then false
-  when f.parent = 'task_done' then not weft.ended_after(f.child, bound.ended_at)
+  when f.parent = 'task_done' then true
   else not exists (select 1 from found d where d.parent = 'task_done' and d.day = f.day and d.is_attached)
 end
 order by f.day, f.child;
+
+-- name: ended_within
+-- Whether anything of a day ended within the retention; what is detached tells no more.
+select weft.ended_after($1, weft.now() - $2::interval);
 
 -- name: note_ends
 -- For keys that outlive the tasks of a day.

@@ -171,10 +171,6 @@ create index task_done_job on weft.task_done (job_id, id) where job_id is not nu
 -- name: task_done_unsuccessful
 create index task_done_unsuccessful on weft.task_done (state, id) where state <> 'completed';
 
--- name: task_done_ended
--- Rows are inserted in the order of their ends, so a few bytes a megabyte tell which ended lately.
-create index task_done_ended on weft.task_done using brin (ended_at);
-
 -- name: task_params
 -- Params too long to be carried along each time their task's row is rewritten: written once, never moved.
 create table weft.task_params (
