@@ -29,6 +29,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--campaign", choices=("short", "long"), default="short", help="length of the crash campaigns")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if TEST_BIN is not None and item.get_closest_marker("embedded"):
+            item.add_marker(pytest.mark.skip("holds for the version that is embedded"))
+
+
 @pytest.fixture(scope="session")
 def campaign(request: pytest.FixtureRequest) -> str:
     return str(request.config.getoption("--campaign"))

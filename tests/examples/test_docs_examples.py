@@ -100,7 +100,9 @@ async def test_a_script_of_the_docs_prints_what_its_page_says(name: str, url: st
     require_in_order(output, SCRIPTS[name])
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.embedded] if name == "backup.sh" else []) for name in COMMANDS]
+)
 async def test_the_commands_of_a_page_work(
     name: str, url: str, home: Path, tmp_path: Path, server_home: Path, server_url: str
 ) -> None:

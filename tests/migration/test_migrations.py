@@ -38,6 +38,7 @@ async def empty_url(server_url: str) -> AsyncIterator[str]:
     await admin.close()
 
 
+@pytest.mark.embedded
 async def test_the_schema_is_the_one_that_was_agreed_on(url: str) -> None:
     assert golden.dump(url) == golden.FILE.read_text(encoding="utf-8"), (
         "the schema has changed: run `python -m tests.migration.golden` and look at the difference"
