@@ -8,33 +8,49 @@ from collections.abc import Callable
 
 import asyncpg
 
-from weft.db.database import Database, ensure_partitions, lacks_partition
+from weft.core.errors import WeftError
+from weft.db.database import CONNECTION_ERRORS, Database, ensure_partitions, lacks_partition
 from weft.queue.work import Completed
 from weft.worker import unsuccessful
 from weft.worker.holdings import Holdings
 from weft.worker.line import Line
 
 logger = logging.getLogger("weft.worker")
-_PAUSE = 0.02
+_PAUSE, _LONG_PAUSE = 0.02, 0.5
 
 
 async def recover(
     problem: asyncpg.PostgresError, database: Database, line: Line, held: Holdings, worker_id: int,
     settled: Callable[[list[Completed], list[int]], None],
 ) -> None:  # fmt: skip
-    """Make what was missing, or send the outcomes one by one, so that the one that is refused holds up no other."""
+    """Make what was missing, or send the outcomes one by one, so that the one that is refused holds up no other.
+
+    What goes wrong meanwhile is tried again: the line is dropped, and the worker opens it and asks what it holds.
+    """
     logger.warning("%s: %s", type(problem).__name__, problem)
-    if lacks_partition(problem):
-        # No partition for a row: this worker woke before whoever should have made it.
-        await database.run(ensure_partitions)
-        return
-    await asyncio.sleep(_PAUSE)
-    for outcome in held.take_completed(len(held.completed)):
+    try:
+        if lacks_partition(problem):
+            # No partition for a row: this worker woke before whoever should have made it.
+            await database.run(ensure_partitions)
+            return
+        await asyncio.sleep(_PAUSE)
+        await _settle_one_by_one(line, held, worker_id, settled)
+    except (*CONNECTION_ERRORS, TimeoutError, WeftError, asyncpg.PostgresError) as again:
+        logger.warning("cannot settle yet, trying again: %s: %s", type(again).__name__, again)
+        line.drop()
+        await asyncio.sleep(_LONG_PAUSE)
+
+
+async def _settle_one_by_one(
+    line: Line, held: Holdings, worker_id: int, settled: Callable[[list[Completed], list[int]], None]
+) -> None:
+    outcomes = held.take_completed(len(held.completed))
+    for place, outcome in enumerate(outcomes):
         try:
             async with line.statement() as conn:
                 refusal, lost = await unsuccessful.finish_alone(conn, worker_id, outcome)
         except BaseException:
-            held.put_back([outcome])
+            held.put_back(outcomes[place:])
             raise
         if refusal is not None:
             held.note(refusal)
