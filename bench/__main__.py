@@ -33,7 +33,7 @@ def main() -> None:
             "enqueue": lambda: queue.measure_enqueue(server, tasks, repeat),
             "pick-up": lambda: queue.measure_pick_up(server, 500 // scale),
             "history": lambda: queue.measure_history(server, tasks, 5_000_000 // scale, repeat),
-            "horizon": lambda: queue.measure_horizon(server, 120 / scale),
+            "horizon": lambda: queue.measure_horizon(server, tasks, 120 / scale),
             "limits": lambda: queue.measure_limits(server, tasks, repeat),
             "idle": lambda: process.measure_idle(server, 30 / scale),
         }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import os
 import random
 import socket
@@ -122,10 +123,32 @@ async def measure_work(server: str, tasks: int, repeat: int) -> list[Figure]:
     return figures
 
 
+async def copy_rate(url: str, *tables: str) -> float:
+    """What the server does with the rows that were just enqueued: the same text again by COPY, in one transaction."""
+    conn = await asyncpg.connect(url)
+    texts = {}
+    for table in tables:
+        buffer = io.BytesIO()
+        await conn.copy_from_query(f"select * from weft.{table}", output=buffer)
+        texts[table] = buffer
+    rows = await conn.fetchval(f"select count(*) from weft.{tables[0]}")
+    await empty(url)
+    began = time.perf_counter()
+    async with conn.transaction():
+        for table, text in texts.items():
+            text.seek(0)
+            await conn.copy_to_table(table, source=text, schema_name="weft")
+    rate = rows / (time.perf_counter() - began)
+    await conn.close()
+    return float(rate)
+
+
 async def measure_enqueue(server: str, tasks: int, repeat: int) -> list[Figure]:
-    """enqueue_many without and with keys, and single enqueue beside one-row commits."""
+    """enqueue_many without and with keys beside COPY of the same rows, and single enqueue beside one-row commits."""
     plain: list[float] = []
+    plain_raw: list[float] = []
     keyed: list[float] = []
+    keyed_raw: list[float] = []
     single: list[float] = []
     commits: list[float] = []
     async with fresh_database(server) as url, weft.Client(url) as client:
@@ -135,6 +158,7 @@ async def measure_enqueue(server: str, tasks: int, repeat: int) -> list[Figure]:
             began = time.perf_counter()
             await client.enqueue_many(new)
             plain.append(tasks / (time.perf_counter() - began))
+            plain_raw.append(await copy_rate(url, "task"))
             await empty(url)
             new = [
                 weft.NewTask("bench:noop", SMALL, idempotency_key=f"k-{random.getrandbits(64)}") for _ in range(tasks)
@@ -142,6 +166,7 @@ async def measure_enqueue(server: str, tasks: int, repeat: int) -> list[Figure]:
             began = time.perf_counter()
             await client.enqueue_many(new)
             keyed.append(tasks / (time.perf_counter() - began))
+            keyed_raw.append(await copy_rate(url, "task", "idempotency_key"))
         await empty(url)
         conn = await asyncpg.connect(url)
         await conn.execute("create table one_row (id bigserial primary key, x text)")
@@ -160,9 +185,11 @@ async def measure_enqueue(server: str, tasks: int, repeat: int) -> list[Figure]:
     share = statistics.median(single) / statistics.median(commits)
     return [
         Figure("enqueue_many without keys", statistics.median(plain), "tasks/s", ">= 100,000/s",
-               statistics.median(plain) >= 100_000, "", plain),
+               statistics.median(plain) >= 100_000,
+               f"COPY of the same rows {statistics.median(plain_raw):,.0f}/s", plain),
         Figure("enqueue_many with idempotency keys", statistics.median(keyed), "tasks/s", ">= 50,000/s",
-               statistics.median(keyed) >= 50_000, "", keyed),
+               statistics.median(keyed) >= 50_000,
+               f"COPY of the same rows {statistics.median(keyed_raw):,.0f}/s", keyed),
         Figure("single enqueue, sequential", statistics.median(single), "tasks/s", ">= 60 % of one-row commits",
                share >= 0.6, f"{share:.0%} of {statistics.median(commits):,.0f} commits/s", single),
     ]  # fmt: skip
@@ -264,36 +291,23 @@ async def measure_history(server: str, tasks: int, finished: int, repeat: int) -
     ]  # fmt: skip
 
 
-async def measure_horizon(server: str, seconds: float) -> list[Figure]:
-    """Keep one worker busy while a transaction holds the vacuum horizon; the rate over the last quarter."""
+async def measure_horizon(server: str, tasks: int, seconds: float) -> list[Figure]:
+    """The same work again and again while a transaction holds the vacuum horizon; the rate at the end of that time."""
     async with fresh_database(server) as url:
-        await fill(url, 100_000, SMALL)
-        free = await drain_rate(url, 100_000)
+        free = [await work_rate(url, tasks, SMALL) for _ in range(2)]
         holder = await asyncpg.connect(url)
         await holder.execute("begin isolation level repeatable read")
         await holder.fetchval("select txid_current()")
-        conn = await asyncpg.connect(url)
-        first = await conn.fetchval("select weft.first_id_at(weft.now())")
         rates: list[float] = []
-        async with weft.Client(url) as client, worker_process(url, CONCURRENCY):
-            end = time.monotonic() + seconds
-            last, last_at = 0, time.monotonic()
-            while time.monotonic() < end:
-                waiting = await conn.fetchval("select count(*) from (select 1 from weft.task limit 60000) t")
-                if waiting < 50_000:
-                    await client.enqueue_many([weft.NewTask("bench:noop", SMALL) for _ in range(20_000)])
-                if time.monotonic() - last_at > seconds / 8:
-                    done = await conn.fetchval("select count(*) from weft.task_done where id >= $1", first)
-                    rates.append((done - last) / (time.monotonic() - last_at))
-                    last, last_at = done, time.monotonic()
-                await asyncio.sleep(0.05)
+        end = time.monotonic() + seconds
+        while time.monotonic() < end or len(rates) < 3:
+            await fill(url, tasks, SMALL, keep=True)
+            rates.append(await drain_rate(url, tasks))
         await holder.close()
-        await conn.close()
-    rate = statistics.median(rates[-3:])
+    rate, base = statistics.median(rates[-3:]), statistics.mean(free)
     return [
-        Figure(f"work while the vacuum horizon is held for {seconds:.0f} s, last quarter", rate, "tasks/s",
-               ">= 80 % of free, the enqueuer running beside it", rate >= 0.8 * free,
-               f"{rate / free:.0%} of {free:,.0f}/s without enqueuer or holder", rates)
+        Figure(f"work while the vacuum horizon is held for {seconds:.0f} s, last three of {len(rates)} rounds", rate,
+               "tasks/s", ">= 80 % of free", rate >= 0.8 * base, f"{rate / base:.0%} of {base:,.0f}/s", rates)
     ]  # fmt: skip
 
 

@@ -9,6 +9,7 @@ grant select on weft.org, weft.queue, weft.worker, weft.lease, weft.schema_revis
 grant usage on sequence weft.id_sequence to shop_web;
 grant insert, select, update on weft.task, weft.idempotency_key, weft.key_slot to shop_web;
 grant insert on weft.task_params to shop_web;
+grant execute on function weft.ensure_partitions to shop_web;
 grant select, update on weft.machine to shop_web;
 grant insert, select, update on weft.blob to shop_web;
 grant insert, select on weft.task_blob to shop_web;
@@ -25,7 +26,7 @@ create role shop_worker login;
 grant usage on schema weft to shop_worker;
 grant usage on sequence weft.id_sequence to shop_worker;
 grant select on weft.schema_revision, weft.org, weft.tasks, weft.attempts, weft.workers to shop_worker;
-grant execute on function weft.enqueue, weft.add_effect to shop_worker;
+grant execute on function weft.enqueue, weft.add_effect, weft.ensure_partitions to shop_worker;
 grant select, insert, delete on weft.audit to shop_worker;
 grant select, insert on weft.edge to shop_worker;
 grant select, insert, delete on weft.task_params, weft.attempt to shop_worker;
@@ -34,7 +35,3 @@ grant select, insert, update on weft.queue, weft.handler, weft.lease to shop_wor
 grant select, insert, update, delete on weft.task, weft.task_done, weft.idempotency_key, weft.worker, weft.queue_slot,
   weft.key_slot, weft.outbox, weft.task_log, weft.blob, weft.task_blob to shop_worker;
 -- docs: end work
-
--- docs: begin partitions
-select weft.ensure_partitions();
--- docs: end partitions

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import random
 from pathlib import Path
 
@@ -262,17 +263,21 @@ async def test_answers_lost_at_random_lose_no_task_and_begin_no_attempt_twice(
 ) -> None:
     """Of all statements of the workers and of the caller, one in thirty is executed and its answer lost."""
     draw = random.Random(seed)
-    async with proxy_to(scene.url) as proxy:
-        async with scene.worker(proxy.url, concurrency=5), scene.worker(proxy.url, concurrency=5):
-            rule = proxy.rule("", Fault.CUT, lambda _: draw.random() < 1 / 30, times=10**6)
-            acknowledged: set[int] = set()
-            async with weft.Client(settings=scene.settings(proxy.url)) as caller:
-                for n in range(60):
-                    new = [weft.NewTask("step", idempotency_key=f"{n}-{m}") for m in range(draw.randrange(1, 8))]
-                    acknowledged |= await persistently(caller, new)
-                rule.times = 0
-            await until_settled(conn)
-        assert len(rule.seen) >= 10
+    async with (
+        proxy_to(scene.url) as proxy,
+        scene.worker(proxy.url, concurrency=5),
+        scene.worker(proxy.url, concurrency=5),
+    ):
+        rule = proxy.rule("", Fault.CUT, lambda _: draw.random() < 1 / 30, times=10**6)
+        acknowledged: set[int] = set()
+        async with weft.Client(settings=scene.settings(proxy.url)) as caller:
+            for n in itertools.count():
+                if n >= 60 and len(rule.seen) >= 10:
+                    break
+                new = [weft.NewTask("step", idempotency_key=f"{n}-{m}") for m in range(draw.randrange(1, 8))]
+                acknowledged |= await persistently(caller, new)
+            rule.times = 0
+        await until_settled(conn)
     ended = dict(await conn.fetch("select id, state::text from weft.task_done"))
     assert acknowledged == ended.keys()
     assert set(ended.values()) == {"completed"}

@@ -237,6 +237,23 @@ async def test_a_worker_that_leads_carries_out_enqueue_task_effects_once(
     assert len((await client.list_tasks()).tasks) == 1
 
 
+async def test_the_task_of_an_effect_belongs_to_the_org_and_the_actor_of_its_cause(
+    make_client: MakeClient, registry: Registry, conn: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    """Whichever worker carries it out: the one that leads may be another org's."""
+    await conn.execute("insert into weft.org (id, slug, name) values (2, 'acme', 'Acme')")
+    ours, theirs = await make_client(), await make_client(org="acme", actor="ada")
+    await theirs.create_queue("mail")
+    await theirs.add_effect("enqueue_task", {"handler": "note", "queue": "mail", "idempotency_key": None})
+    async with weft.Worker(client=ours, registry=registry):
+        await until(lambda: theirs.outbox(), lambda rows: rows[0].state == "done")
+    [found] = (await theirs.list_tasks()).tasks
+    task = await theirs.get_task(found.id)
+    assert (task.handler, task.queue, task.actor) == ("note", "mail", "ada")
+    assert (await ours.list_tasks()).tasks == []
+    assert await conn.fetchval("select key from weft.idempotency_key") == f"outbox-{(await theirs.outbox())[0].id}"
+
+
 async def test_an_effect_in_the_hands_of_a_worker_that_stops_is_carried_out_by_the_next(
     make_client: MakeClient, registry: Registry, conn: asyncpg.Connection[asyncpg.Record]
 ) -> None:

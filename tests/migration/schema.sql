@@ -266,7 +266,8 @@ end $$;
 COMMENT ON FUNCTION weft.enqueue(handler text, params json, queue text, priority integer, idempotency_key text, run_at timestamp with time zone, delay interval, max_attempts integer, retry json, timeout interval, heartbeat_timeout interval, concurrency_key text, org text, actor text) IS 'Puts a task into a queue, inside the caller''s transaction. Returns its id, and whether it was created: a known idempotency key creates nothing and returns the existing task''s id.';
 
 CREATE FUNCTION weft.ensure_partitions(days integer DEFAULT 8) RETURNS integer
-    LANGUAGE plpgsql
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
 declare
   parent text; child text; low bigint; high bigint; day timestamptz; made int := 0;
@@ -282,7 +283,7 @@ begin
       from live l where l.number is not null
     )
     select timestamptz '2024-01-01Z' + make_interval(hours => 24 * l.number::int) from live l where l.number is not null
-    union select today + make_interval(hours => 24 * n) from generate_series(-1, days) n
+    union select today + make_interval(hours => 24 * n) from generate_series(-1, least(days, 366)) n
     order by 1
   loop
     low := weft.first_id_at(day);
@@ -311,9 +312,8 @@ CREATE FUNCTION weft.finish_and_claim(me bigint, ids bigint[], attempts integer[
     AS $$
 #variable_conflict use_column
 declare
-  results json[]; ended bigint[]; freed_queues bigint[]; freed_keys text[]; next_ids bigint[]; next_counts int[]; keyed bigint[]; admitted bigint[];
-  at timestamptz := weft.now(); got bigint[] := '{}'; more bigint[]; room int; shares int[]; open_queues bigint[];
-  low_rank smallint; low_order bigint; low_mark bigint;
+  results json[]; ended bigint[]; freed_queues bigint[]; freed_keys text[]; admitted bigint[];
+  at timestamptz := weft.now(); got bigint[] := '{}'; more bigint[]; room int; shares int[];
 begin
   if cardinality(ids) = 0 then
     -- A claim alone is not flushed before its handler starts: should the server crash in that moment, the task is ready
@@ -343,24 +343,7 @@ begin
            array_agg(concurrency_key) filter (where concurrency_key is not null)
     into ended, freed_queues, freed_keys from moved;
 
-    -- A second statement, so that it sees an edge that was added while the first waited for its lock.
-    select array_agg(e.next), array_agg(e.n) into next_ids, next_counts
-    from (select next, count(*)::int as n from weft.edge where prev = any (ended) group by 1 order by 1) e;
-    if next_ids is not null then
-      perform 1 from weft.task t where t.id = any (next_ids) order by t.id for no key update;
-      update weft.task t set
-        waiting_on = t.waiting_on - next_counts[width_bucket(t.id, next_ids)],
-        state = case when t.waiting_on = next_counts[width_bucket(t.id, next_ids)] and t.concurrency_key is null and t.state = 'pending'
-                     then 'ready'::weft.task_state else t.state end,
-        reason = case when t.waiting_on = next_counts[width_bucket(t.id, next_ids)] then null else t.reason end
-      where t.id = any (next_ids);
-      select array_agg(t.id order by t.id) into keyed from weft.task t
-      where t.id = any (next_ids) and t.waiting_on = 0 and t.concurrency_key is not null and t.state = 'pending'
-        and t.reason is distinct from 'concurrency_key';
-      if keyed is not null then
-        perform weft.take_slots(keyed);
-      end if;
-    end if;
+    perform weft.release_next(ended);
     if freed_keys is not null then
       admitted := weft.admit_waiting(freed_queues, freed_keys, 1);
     end if;
@@ -382,66 +365,31 @@ begin
     -- only here, where nothing more has to be waited for: it would hold up the worker's own heartbeat.
     perform 1 from weft.worker w where w.id = me and w.state in ('active', 'idle') for share;
     wanted := case when found then wanted else 0 end;
-    -- A room of -1 is a worker that knows of no limit: it gets nothing from a queue that has one, until it leased slots.
-    select coalesce(array_agg(q.id), '{}') into open_queues
-    from unnest(queues, rooms) as u (queue_id, room) join weft.queue q on q.id = u.queue_id
-    where q.paused_at is null and (q.max_running is null or u.room >= 0);
-    for i in 1 .. cardinality(rooms) loop
-      rooms[i] := case when rooms[i] < 0 then wanted else rooms[i] end;
-    end loop;
+    -- No room in a queue that is paused or gone. A room of -1 is a worker that knows of no limit: it gets nothing from a
+    -- queue that has one, until it leased slots.
+    select array_agg(case when q.id is null or q.paused_at is not null or u.room < 0 and q.max_running is not null then 0
+                          when u.room < 0 then wanted else u.room end order by u.place)
+    into rooms
+    from unnest(queues, rooms) with ordinality as u (queue_id, room, place) left join weft.queue q on q.id = u.queue_id;
   end if;
   if cardinality(admitted) > 0 then
-    -- Straight to running when it is their turn: what is ready already may come first.
-    if wanted > 0 and cardinality(queues) = 1 and open_queues = queues and queues[1] = all (freed_queues) then
-      room := least(wanted, rooms[1]);
-      select case when from_head then -32768 else ranks[1] end, case when from_head then 0 else orders[1] end,
-             case when from_head then 0 else marks[1] end into low_rank, low_order, low_mark;
-      if cardinality(admitted) <= room and not exists (
-        select 1 from weft.task t where t.state = 'ready' and t.queue_id = queues[1]
-          and (t.rank, t.order_id, t.id) > (low_rank, low_order, low_mark)) then
-        got := admitted;
-        admitted := '{}';
-      else
-        select coalesce(array_agg(b.id) filter (where b.place <= room), '{}'), array_agg(b.id) filter (where b.place > room)
-        into got, admitted
-        from (
-          select c.id, c.is_admitted, row_number() over (order by c.rank, c.order_id, c.id) as place from (
-            (select t.rank, t.order_id, t.id, true as is_admitted from weft.task t where t.id = any (admitted))
-            union all
-            (select t.rank, t.order_id, t.id, false from weft.task t where t.state = 'ready' and t.queue_id = queues[1]
-               and (t.rank, t.order_id, t.id) > (low_rank, low_order, low_mark)
-             order by t.rank, t.order_id, t.id limit room)
-          ) c
-        ) b where b.is_admitted;
-      end if;
+    if wanted > 0 and cardinality(queues) = 1 and queues[1] = all (freed_queues) then
+      -- Straight to running, when it is their turn.
+      got := weft.first_in_line(admitted, queues[1], least(wanted, rooms[1]),
+        case when from_head then -32768 else ranks[1] end, case when from_head then 0 else orders[1] end,
+        case when from_head then 0 else marks[1] end);
       rooms[1] := rooms[1] - cardinality(got);
     end if;
-    update weft.task t set state = 'ready', reason = null where t.id = any (admitted);
+    if cardinality(got) < cardinality(admitted) then
+      update weft.task t set state = 'ready', reason = null where t.id = any (admitted) and t.id <> all (got);
+    end if;
   end if;
   if wanted > 0 then
-    shares := rooms;
-    if cardinality(open_queues) > 1 then
-      -- Several queues: look first, without locks, at how many of the best come from each, so that no row is locked
-      -- that is not taken (whoever skipped it would sleep).
-      select array_agg(coalesce(best.n, 0) order by u.n) into shares
-      from unnest(queues) with ordinality as u (queue_id, n)
-      left join (
-        select p.queue_id, count(*)::int as n from (
-          select c.queue_id from unnest(queues, rooms, ranks, orders, marks) as u (queue_id, room, rank, order_id, mark)
-          cross join lateral (
-            select t.queue_id, t.rank, t.order_id, t.id from weft.task t
-            where t.state = 'ready' and t.queue_id = u.queue_id
-              and (t.rank, t.order_id, t.id) > (u.rank, u.order_id, u.mark)
-            order by t.rank, t.order_id, t.id limit least(wanted, u.room)
-          ) c
-          where u.queue_id = any (open_queues)
-          order by c.rank, c.order_id, c.id limit wanted
-        ) p group by 1
-      ) best on best.queue_id = u.queue_id;
-    end if;
+    shares := case when cardinality(queues) = 1 then rooms
+                   else weft.share_out(queues, rooms, ranks, orders, marks, wanted) end;
     for i in 1 .. cardinality(queues) loop
       room := least(shares[i], wanted - cardinality(got));
-      continue when room <= 0 or queues[i] <> all (open_queues);
+      continue when room <= 0;
       select array_agg(c.id) into more from (
         select t.id from weft.task t
         where t.state = 'ready' and t.queue_id = queues[i]
@@ -455,7 +403,7 @@ begin
     -- Came up short above the marks: look once below them, for what is more urgent or was committed late.
     for i in 1 .. case when from_head then cardinality(queues) else 0 end loop
       room := least(rooms[i], wanted - cardinality(got));
-      continue when room <= 0 or marks[i] = 0 or queues[i] <> all (open_queues);
+      continue when room <= 0 or marks[i] = 0;
       select array_agg(c.id) into more from (
         select t.id from weft.task t
         where t.state = 'ready' and t.queue_id = queues[i]
@@ -478,6 +426,29 @@ end $$;
 CREATE FUNCTION weft.first_id_at(moment timestamp with time zone) RETURNS bigint
     LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
     RETURN (GREATEST((0)::bigint, ((floor((EXTRACT(epoch FROM moment) * (1000)::numeric)))::bigint - '1704067200000'::bigint)) << 22);
+
+CREATE FUNCTION weft.first_in_line(admitted bigint[], queue bigint, room integer, low_rank integer, low_order bigint, low_mark bigint) RETURNS bigint[]
+    LANGUAGE plpgsql
+    AS $$
+declare first bigint[];
+begin
+  if cardinality(admitted) <= room and not exists (
+    select 1 from weft.task t where t.state = 'ready' and t.queue_id = queue
+      and (t.rank, t.order_id, t.id) > (low_rank::smallint, low_order, low_mark)) then
+    return admitted;
+  end if;
+  select coalesce(array_agg(b.id), '{}') into first
+  from (
+    select c.id, c.is_admitted, row_number() over (order by c.rank, c.order_id, c.id) as place from (
+      (select t.rank, t.order_id, t.id, true as is_admitted from weft.task t where t.id = any (admitted))
+      union all
+      (select t.rank, t.order_id, t.id, false from weft.task t where t.state = 'ready' and t.queue_id = queue
+         and (t.rank, t.order_id, t.id) > (low_rank::smallint, low_order, low_mark)
+       order by t.rank, t.order_id, t.id limit room)
+    ) c
+  ) b where b.is_admitted and b.place <= room;
+  return first;
+end $$;
 
 CREATE FUNCTION weft.free_slots(queues bigint[], keys text[], freed integer DEFAULT 1) RETURNS bigint[]
     LANGUAGE plpgsql
@@ -745,6 +716,53 @@ CREATE FUNCTION weft.refuse_write(name text) RETURNS void
     AS $$
 begin
   raise exception 'weft.% is read-only', name using errcode = '55000', hint = 'Use the client or the command line.';
+end $$;
+
+CREATE FUNCTION weft.release_next(ended bigint[]) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+declare next_ids bigint[]; next_counts int[]; keyed bigint[];
+begin
+  select array_agg(e.next), array_agg(e.n) into next_ids, next_counts
+  from (select next, count(*)::int as n from weft.edge where prev = any (ended) group by 1 order by 1) e;
+  if next_ids is null then
+    return;
+  end if;
+  perform 1 from weft.task t where t.id = any (next_ids) order by t.id for no key update;
+  update weft.task t set
+    waiting_on = t.waiting_on - next_counts[width_bucket(t.id, next_ids)],
+    state = case when t.waiting_on = next_counts[width_bucket(t.id, next_ids)] and t.concurrency_key is null and t.state = 'pending'
+                 then 'ready'::weft.task_state else t.state end,
+    reason = case when t.waiting_on = next_counts[width_bucket(t.id, next_ids)] then null else t.reason end
+  where t.id = any (next_ids);
+  select array_agg(t.id order by t.id) into keyed from weft.task t
+  where t.id = any (next_ids) and t.waiting_on = 0 and t.concurrency_key is not null and t.state = 'pending'
+    and t.reason is distinct from 'concurrency_key';
+  if keyed is not null then
+    perform weft.take_slots(keyed);
+  end if;
+end $$;
+
+CREATE FUNCTION weft.share_out(queues bigint[], rooms integer[], ranks smallint[], orders bigint[], marks bigint[], wanted integer) RETURNS integer[]
+    LANGUAGE plpgsql
+    AS $$
+declare shares int[];
+begin
+  select array_agg(coalesce(best.n, 0) order by u.place) into shares
+  from unnest(queues) with ordinality as u (queue_id, place)
+  left join (
+    select p.queue_id, count(*)::int as n from (
+      select c.queue_id from unnest(queues, rooms, ranks, orders, marks) as u (queue_id, room, rank, order_id, mark)
+      cross join lateral (
+        select t.queue_id, t.rank, t.order_id, t.id from weft.task t
+        where t.state = 'ready' and t.queue_id = u.queue_id
+          and (t.rank, t.order_id, t.id) > (u.rank, u.order_id, u.mark)
+        order by t.rank, t.order_id, t.id limit least(wanted, u.room)
+      ) c
+      order by c.rank, c.order_id, c.id limit wanted
+    ) p group by 1
+  ) best on best.queue_id = u.queue_id;
+  return shares;
 end $$;
 
 CREATE FUNCTION weft.take_slots(ids bigint[]) RETURNS integer

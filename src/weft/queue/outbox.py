@@ -47,7 +47,7 @@ class Effect:
     """What a sink is given to carry out; it may come twice, with the same id."""
 
     id: int
-    org_id: int
+    org: str
     kind: str
     payload: Any
     attempt: int
@@ -74,9 +74,7 @@ async def drain(database: Database, worker_id: int, sinks: Mapping[str, Sink], l
     await database.run(lambda conn: give_back(conn, worker_id))
     rows = await database.run(lambda conn: conn.fetch(SQL.claim, worker_id, sorted(sinks), limit))
     for row in sorted(rows, key=lambda row: row["id"]):
-        effect = Effect(
-            row["id"], row["org_id"], row["kind"], orjson.loads(row["payload"]), row["attempts"], row["actor"]
-        )
+        effect = Effect(row["id"], row["org"], row["kind"], orjson.loads(row["payload"]), row["attempts"], row["actor"])
         try:
             await sinks[effect.kind](effect)
         except Exception as problem:  # noqa: BLE001  the boundary to a sink's code: recorded with the row

@@ -144,12 +144,13 @@ class Pruner(Service):
         return gone
 
     async def _renew_partitions(self) -> int:
+        await self._database.run(ensure_partitions)
         try:
-            await self._database.run(ensure_partitions)
             return len(await upkeep.drop_partitions(self._database, self._settings.retention))
         except PermissionDenied as problem:
-            # Everything else goes on, and there are days left to make them in another way.
-            logger.warning("partitions are made and dropped by the owner of the schema weft only: %s", problem)
+            logger.warning(
+                "partitions past the retention are dropped by the owner of the schema weft only: %s", problem
+            )
             return 0
 
     def pause_before_next(self, done: int) -> float:

@@ -7,8 +7,11 @@ from datetime import timedelta
 from types import TracebackType
 from typing import Self
 
+from weft.queue.model import NewTask
 from weft.queue.outbox import Effect
 from weft.sdk.client import Client
+from weft.sdk.drafts import Drafting
+from weft.sdk.joined import enqueue_on
 from weft.version import __version__
 from weft.worker.registry import REGISTRY, Registry
 from weft.worker.worker import Worker as WorkerProcess
@@ -82,7 +85,7 @@ class Worker:
         await self.stop()
 
     async def _enqueue_task(self, effect: Effect) -> None:
-        """Carry out ``enqueue_task``: the effect's id is the idempotency key, so a repeat creates nothing."""
-        payload = dict(effect.payload)
-        payload.setdefault("idempotency_key", f"outbox-{effect.id}")
-        await self._client.enqueue(**payload)
+        """Carry out ``enqueue_task`` in the effect's org; its id is the idempotency key: a repeat creates nothing."""
+        payload = {**effect.payload, "idempotency_key": effect.payload.get("idempotency_key") or f"outbox-{effect.id}"}
+        draft = Drafting(self._client.settings).draft(NewTask(**payload))
+        await self._client.database.run(lambda conn: enqueue_on(conn, draft, effect.org, effect.actor))

@@ -5,9 +5,23 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, TypeVar
 
+T = TypeVar("T")
 logger = logging.getLogger("weft.worker")
+
+
+async def begun_with(call: Coroutine[Any, Any, T], begin: Callable[[], None]) -> T:
+    """Send a call, begin something when it is on its way, and return what the call brings."""
+    task = asyncio.create_task(call)
+    try:
+        # One turn of the loop sends it.
+        await asyncio.sleep(0)
+        begin()
+        return await task
+    except asyncio.CancelledError:
+        task.cancel()
+        raise
 
 
 class Background:

@@ -22,7 +22,7 @@ from weft.queue.work import Claim, Completed, Lane, Postponed
 from weft.queue.workers import Pulse
 from weft.worker import registration, unsuccessful
 from weft.worker.attempt import Attempt, Environment, Outcome, upload_log
-from weft.worker.background import Background
+from weft.worker.background import Background, begun_with
 from weft.worker.heart import Heart
 from weft.worker.holdings import Holdings
 from weft.worker.line import Line
@@ -94,15 +94,10 @@ class Worker:
         settings = self._settings
         self.id, queue_ids = await self._database.run(
             lambda conn: registration.enter(
-                conn,
-                self._org_id,
-                self._queue_names,
-                self._registry.names(),
-                lease=settings.lease_time,
-                concurrency=self._concurrency,
-                version=self._version,
+                conn, self._org_id, self._queue_names, self._registry.names(), lease=settings.lease_time,
+                concurrency=self._concurrency, version=self._version,
             )
-        )
+        )  # fmt: skip
         self._lanes = [Lane(queue_id) for queue_id in queue_ids]
         self._is_lost = False
         self._marks = Marks()
@@ -117,8 +112,12 @@ class Worker:
             on_pulse=self._feel, counters=self._counters, overdue=self._held.overdue,
         )  # fmt: skip
         self._upkeep = Upkeep(self._database, settings, self.id, self._sinks, self._heart.has_settled)
-        await self._slots.refresh(self._lanes)
-        await self._line.open()
+        try:
+            await self._slots.refresh(self._lanes)
+            await self._line.open()
+        except BaseException:
+            await self._sign_off()
+            raise
         self._heart.start()
         self._wake.set()
 
@@ -184,12 +183,16 @@ class Worker:
         ending = [attempt.task for attempt in self._held.running.values() if attempt.task is not None]
         await self._background.stop(ending, _END_LIMIT)
         self._held.clear()
+        await self._sign_off()
+        await self._line.close()
+
+    async def _sign_off(self) -> None:
+        """Take the name out of the registry; when that cannot be, its lease lapses."""
         with contextlib.suppress(*CONNECTION_ERRORS, WeftError, asyncpg.PostgresError, TimeoutError):
             completed, failed = self.completed - self._heart.sent[0], self.failed - self._heart.sent[1]
             woken = await self._database.run(lambda conn: registration.leave(conn, self.id, completed, failed))
             if woken:
                 await self._relay.send(woken)
-        await self._line.close()
 
     def _hear(self, message: str) -> None:
         """A notification: a hint that there is work or that something is due, or that a task was cancelled."""
@@ -364,16 +367,9 @@ class Worker:
         if wanted and self._slots.is_limited:
             await self._slots.lease(self._lanes, self._held.in_use(completed), wanted)
         lanes, from_head, may_look_back = self._marks.choose(self._lanes)
-        call = asyncio.ensure_future(self._round_trip(completed, lanes, wanted, may_look_back))
-        try:
-            # One turn of the loop sends the call; then what was claimed before runs while PostgreSQL works.
-            began = time.monotonic()
-            await asyncio.sleep(0)
-            self._begin_all()
-            claims, lost = await call
-        except asyncio.CancelledError:
-            call.cancel()
-            raise
+        began, trip = time.monotonic(), self._round_trip(completed, lanes, wanted, may_look_back)
+        # What was claimed before begins when the call is sent: it runs while PostgreSQL works.
+        claims, lost = await (begun_with(trip, self._begin_all) if self._held.unbegun else trip)
         self._marks.note(self._lanes, claims, from_head, time.monotonic() - began)
         self._settled(completed, lost)
         if any(claim.params is None for claim in claims):

@@ -12,7 +12,8 @@ with due as materialized (
 )
 update weft.outbox o set state = 'processing', attempts = o.attempts + 1, worker_id = $1
 from due where o.id = due.id and o.state = 'pending'
-returning o.id, o.org_id, o.kind, o.payload, o.attempts, o.ordering_key, o.actor;
+returning o.id, (select g.slug from weft.org g where g.id = o.org_id) as org, o.kind, o.payload, o.attempts, o.ordering_key,
+  o.actor;
 
 -- name: done
 -- processing, by this worker.

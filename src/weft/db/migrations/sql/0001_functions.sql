@@ -1,8 +1,9 @@
 -- name: ensure_partitions
 -- Makes the daily partitions of task_done, task_params and attempt that are missing from yesterday to `days` ahead, and on
--- the days of tasks that have not ended; returns how many. Whoever finds one missing calls it.
--- LIKE and ATTACH, not PARTITION OF: that would queue every claim behind one idle reader.
-create function weft.ensure_partitions(days int default 8) returns int language plpgsql as $$
+-- the days of tasks that have not ended; returns how many. Whoever finds one missing calls it, with the rights of the
+-- schema's owner, to whom they belong. LIKE and ATTACH, not PARTITION OF: that would queue every claim behind one idle reader.
+create function weft.ensure_partitions(days int default 8) returns int language plpgsql volatile security definer
+  set search_path = pg_catalog, pg_temp as $$
 declare
   parent text; child text; low bigint; high bigint; day timestamptz; made int := 0;
   today timestamptz := date_trunc('day', weft.now(), 'UTC');
@@ -17,7 +18,7 @@ begin
       from live l where l.number is not null
     )
     select timestamptz '2024-01-01Z' + make_interval(hours => 24 * l.number::int) from live l where l.number is not null
-    union select today + make_interval(hours => 24 * n) from generate_series(-1, days) n
+    union select today + make_interval(hours => 24 * n) from generate_series(-1, least(days, 366)) n
     order by 1
   loop
     low := weft.first_id_at(day);
@@ -191,6 +192,84 @@ begin
   return cardinality(ready);
 end $$;
 
+-- name: release_next
+-- Lets go what waited for tasks that completed; what has a concurrency key asks for a slot. A part of finish_and_claim,
+-- under its settings, as are the next two. A statement after the one that moved them: it sees an edge that was added
+-- while that one waited for its lock.
+create function weft.release_next(ended bigint[]) returns void language plpgsql as $$
+declare next_ids bigint[]; next_counts int[]; keyed bigint[];
+begin
+  select array_agg(e.next), array_agg(e.n) into next_ids, next_counts
+  from (select next, count(*)::int as n from weft.edge where prev = any (ended) group by 1 order by 1) e;
+  if next_ids is null then
+    return;
+  end if;
+  perform 1 from weft.task t where t.id = any (next_ids) order by t.id for no key update;
+  update weft.task t set
+    waiting_on = t.waiting_on - next_counts[width_bucket(t.id, next_ids)],
+    state = case when t.waiting_on = next_counts[width_bucket(t.id, next_ids)] and t.concurrency_key is null and t.state = 'pending'
+                 then 'ready'::weft.task_state else t.state end,
+    reason = case when t.waiting_on = next_counts[width_bucket(t.id, next_ids)] then null else t.reason end
+  where t.id = any (next_ids);
+  select array_agg(t.id order by t.id) into keyed from weft.task t
+  where t.id = any (next_ids) and t.waiting_on = 0 and t.concurrency_key is not null and t.state = 'pending'
+    and t.reason is distinct from 'concurrency_key';
+  if keyed is not null then
+    perform weft.take_slots(keyed);
+  end if;
+end $$;
+
+-- name: first_in_line
+-- Which of the tasks that got a slot of their key are among the first `room` of their queue above a mark: what is ready
+-- already may come before them.
+create function weft.first_in_line(
+  admitted bigint[], queue bigint, room int, low_rank int, low_order bigint, low_mark bigint
+) returns bigint[] language plpgsql as $$
+declare first bigint[];
+begin
+  if cardinality(admitted) <= room and not exists (
+    select 1 from weft.task t where t.state = 'ready' and t.queue_id = queue
+      and (t.rank, t.order_id, t.id) > (low_rank::smallint, low_order, low_mark)) then
+    return admitted;
+  end if;
+  select coalesce(array_agg(b.id), '{}') into first
+  from (
+    select c.id, c.is_admitted, row_number() over (order by c.rank, c.order_id, c.id) as place from (
+      (select t.rank, t.order_id, t.id, true as is_admitted from weft.task t where t.id = any (admitted))
+      union all
+      (select t.rank, t.order_id, t.id, false from weft.task t where t.state = 'ready' and t.queue_id = queue
+         and (t.rank, t.order_id, t.id) > (low_rank::smallint, low_order, low_mark)
+       order by t.rank, t.order_id, t.id limit room)
+    ) c
+  ) b where b.is_admitted and b.place <= room;
+  return first;
+end $$;
+
+-- name: share_out
+-- How many of the best `wanted` tasks come from each of several queues: a look without locks, so that no row is locked
+-- that is not taken (whoever skipped it would sleep).
+create function weft.share_out(
+  queues bigint[], rooms int[], ranks smallint[], orders bigint[], marks bigint[], wanted int
+) returns int[] language plpgsql as $$
+declare shares int[];
+begin
+  select array_agg(coalesce(best.n, 0) order by u.place) into shares
+  from unnest(queues) with ordinality as u (queue_id, place)
+  left join (
+    select p.queue_id, count(*)::int as n from (
+      select c.queue_id from unnest(queues, rooms, ranks, orders, marks) as u (queue_id, room, rank, order_id, mark)
+      cross join lateral (
+        select t.queue_id, t.rank, t.order_id, t.id from weft.task t
+        where t.state = 'ready' and t.queue_id = u.queue_id
+          and (t.rank, t.order_id, t.id) > (u.rank, u.order_id, u.mark)
+        order by t.rank, t.order_id, t.id limit least(wanted, u.room)
+      ) c
+      order by c.rank, c.order_id, c.id limit wanted
+    ) p group by 1
+  ) best on best.queue_id = u.queue_id;
+  return shares;
+end $$;
+
 -- name: finish_and_claim
 -- The hot path in one round trip: completes with the fence (worker, attempt), moves to task_done, releases what waited,
 -- then claims up to `wanted` tasks above the given marks, one ordered probe per queue. `ids` must be sorted.
@@ -209,9 +288,8 @@ create function weft.finish_and_claim(
   set enable_mergejoin = off set enable_bitmapscan = off set enable_material = off set jit = off as $$
 #variable_conflict use_column
 declare
-  results json[]; ended bigint[]; freed_queues bigint[]; freed_keys text[]; next_ids bigint[]; next_counts int[]; keyed bigint[]; admitted bigint[];
-  at timestamptz := weft.now(); got bigint[] := '{}'; more bigint[]; room int; shares int[]; open_queues bigint[];
-  low_rank smallint; low_order bigint; low_mark bigint;
+  results json[]; ended bigint[]; freed_queues bigint[]; freed_keys text[]; admitted bigint[];
+  at timestamptz := weft.now(); got bigint[] := '{}'; more bigint[]; room int; shares int[];
 begin
   if cardinality(ids) = 0 then
     -- A claim alone is not flushed before its handler starts: should the server crash in that moment, the task is ready
@@ -241,24 +319,7 @@ begin
            array_agg(concurrency_key) filter (where concurrency_key is not null)
     into ended, freed_queues, freed_keys from moved;
 
-    -- A second statement, so that it sees an edge that was added while the first waited for its lock.
-    select array_agg(e.next), array_agg(e.n) into next_ids, next_counts
-    from (select next, count(*)::int as n from weft.edge where prev = any (ended) group by 1 order by 1) e;
-    if next_ids is not null then
-      perform 1 from weft.task t where t.id = any (next_ids) order by t.id for no key update;
-      update weft.task t set
-        waiting_on = t.waiting_on - next_counts[width_bucket(t.id, next_ids)],
-        state = case when t.waiting_on = next_counts[width_bucket(t.id, next_ids)] and t.concurrency_key is null and t.state = 'pending'
-                     then 'ready'::weft.task_state else t.state end,
-        reason = case when t.waiting_on = next_counts[width_bucket(t.id, next_ids)] then null else t.reason end
-      where t.id = any (next_ids);
-      select array_agg(t.id order by t.id) into keyed from weft.task t
-      where t.id = any (next_ids) and t.waiting_on = 0 and t.concurrency_key is not null and t.state = 'pending'
-        and t.reason is distinct from 'concurrency_key';
-      if keyed is not null then
-        perform weft.take_slots(keyed);
-      end if;
-    end if;
+    perform weft.release_next(ended);
     if freed_keys is not null then
       admitted := weft.admit_waiting(freed_queues, freed_keys, 1);
     end if;
@@ -280,66 +341,31 @@ begin
     -- only here, where nothing more has to be waited for: it would hold up the worker's own heartbeat.
     perform 1 from weft.worker w where w.id = me and w.state in ('active', 'idle') for share;
     wanted := case when found then wanted else 0 end;
-    -- A room of -1 is a worker that knows of no limit: it gets nothing from a queue that has one, until it leased slots.
-    select coalesce(array_agg(q.id), '{}') into open_queues
-    from unnest(queues, rooms) as u (queue_id, room) join weft.queue q on q.id = u.queue_id
-    where q.paused_at is null and (q.max_running is null or u.room >= 0);
-    for i in 1 .. cardinality(rooms) loop
-      rooms[i] := case when rooms[i] < 0 then wanted else rooms[i] end;
-    end loop;
+    -- No room in a queue that is paused or gone. A room of -1 is a worker that knows of no limit: it gets nothing from a
+    -- queue that has one, until it leased slots.
+    select array_agg(case when q.id is null or q.paused_at is not null or u.room < 0 and q.max_running is not null then 0
+                          when u.room < 0 then wanted else u.room end order by u.place)
+    into rooms
+    from unnest(queues, rooms) with ordinality as u (queue_id, room, place) left join weft.queue q on q.id = u.queue_id;
   end if;
   if cardinality(admitted) > 0 then
-    -- Straight to running when it is their turn: what is ready already may come first.
-    if wanted > 0 and cardinality(queues) = 1 and open_queues = queues and queues[1] = all (freed_queues) then
-      room := least(wanted, rooms[1]);
-      select case when from_head then -32768 else ranks[1] end, case when from_head then 0 else orders[1] end,
-             case when from_head then 0 else marks[1] end into low_rank, low_order, low_mark;
-      if cardinality(admitted) <= room and not exists (
-        select 1 from weft.task t where t.state = 'ready' and t.queue_id = queues[1]
-          and (t.rank, t.order_id, t.id) > (low_rank, low_order, low_mark)) then
-        got := admitted;
-        admitted := '{}';
-      else
-        select coalesce(array_agg(b.id) filter (where b.place <= room), '{}'), array_agg(b.id) filter (where b.place > room)
-        into got, admitted
-        from (
-          select c.id, c.is_admitted, row_number() over (order by c.rank, c.order_id, c.id) as place from (
-            (select t.rank, t.order_id, t.id, true as is_admitted from weft.task t where t.id = any (admitted))
-            union all
-            (select t.rank, t.order_id, t.id, false from weft.task t where t.state = 'ready' and t.queue_id = queues[1]
-               and (t.rank, t.order_id, t.id) > (low_rank, low_order, low_mark)
-             order by t.rank, t.order_id, t.id limit room)
-          ) c
-        ) b where b.is_admitted;
-      end if;
+    if wanted > 0 and cardinality(queues) = 1 and queues[1] = all (freed_queues) then
+      -- Straight to running, when it is their turn.
+      got := weft.first_in_line(admitted, queues[1], least(wanted, rooms[1]),
+        case when from_head then -32768 else ranks[1] end, case when from_head then 0 else orders[1] end,
+        case when from_head then 0 else marks[1] end);
       rooms[1] := rooms[1] - cardinality(got);
     end if;
-    update weft.task t set state = 'ready', reason = null where t.id = any (admitted);
+    if cardinality(got) < cardinality(admitted) then
+      update weft.task t set state = 'ready', reason = null where t.id = any (admitted) and t.id <> all (got);
+    end if;
   end if;
   if wanted > 0 then
-    shares := rooms;
-    if cardinality(open_queues) > 1 then
-      -- Several queues: look first, without locks, at how many of the best come from each, so that no row is locked
-      -- that is not taken (whoever skipped it would sleep).
-      select array_agg(coalesce(best.n, 0) order by u.n) into shares
-      from unnest(queues) with ordinality as u (queue_id, n)
-      left join (
-        select p.queue_id, count(*)::int as n from (
-          select c.queue_id from unnest(queues, rooms, ranks, orders, marks) as u (queue_id, room, rank, order_id, mark)
-          cross join lateral (
-            select t.queue_id, t.rank, t.order_id, t.id from weft.task t
-            where t.state = 'ready' and t.queue_id = u.queue_id
-              and (t.rank, t.order_id, t.id) > (u.rank, u.order_id, u.mark)
-            order by t.rank, t.order_id, t.id limit least(wanted, u.room)
-          ) c
-          where u.queue_id = any (open_queues)
-          order by c.rank, c.order_id, c.id limit wanted
-        ) p group by 1
-      ) best on best.queue_id = u.queue_id;
-    end if;
+    shares := case when cardinality(queues) = 1 then rooms
+                   else weft.share_out(queues, rooms, ranks, orders, marks, wanted) end;
     for i in 1 .. cardinality(queues) loop
       room := least(shares[i], wanted - cardinality(got));
-      continue when room <= 0 or queues[i] <> all (open_queues);
+      continue when room <= 0;
       select array_agg(c.id) into more from (
         select t.id from weft.task t
         where t.state = 'ready' and t.queue_id = queues[i]
@@ -353,7 +379,7 @@ begin
     -- Came up short above the marks: look once below them, for what is more urgent or was committed late.
     for i in 1 .. case when from_head then cardinality(queues) else 0 end loop
       room := least(rooms[i], wanted - cardinality(got));
-      continue when room <= 0 or marks[i] = 0 or queues[i] <> all (open_queues);
+      continue when room <= 0 or marks[i] = 0;
       select array_agg(c.id) into more from (
         select t.id from weft.task t
         where t.state = 'ready' and t.queue_id = queues[i]
@@ -763,8 +789,8 @@ begin
 end $$;
 
 -- name: public_functions
--- Who may look need not be one who may enqueue.
-revoke execute on function weft.enqueue, weft.add_effect from public;
+-- What runs with the owner's rights is not for everybody who may look.
+revoke execute on function weft.enqueue, weft.add_effect, weft.ensure_partitions from public;
 
 -- name: view_audits
 create view weft.audits as
