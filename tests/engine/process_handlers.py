@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from datetime import date
 from pathlib import Path
@@ -85,3 +86,22 @@ def say(words: list[str]) -> None:
 @weft.task(name="process:echo", executor="process")
 def echo(text: str) -> str:
     return text
+
+
+@weft.task(name="process:beat", executor="process", heartbeat_timeout=0.001)
+def beat_while_answering(size: int, ctx: weft.Context) -> str:
+    """Leave threads behind that beat for as long as this process lives."""
+    for _ in range(3):
+        threading.Thread(target=_beat_for_ever, args=(ctx,), daemon=True).start()
+    return "x" * size
+
+
+def _beat_for_ever(ctx: weft.Context) -> None:
+    while True:
+        ctx.heartbeat()
+
+
+@weft.task(name="process:rest", executor="process")
+def rest() -> None:
+    """Long enough for whoever beats here to be heard."""
+    time.sleep(0.05)

@@ -156,6 +156,16 @@ async def test_an_effect_fails_after_its_last_attempt_and_goes_round_again_when_
     assert [row.state for row in await client.outbox()] == ["done"] * 3
 
 
+async def test_an_effect_that_is_wrong_in_itself_fails_at_once(
+    client: weft.Client, registry: Registry, conn: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    """Such a row can only have been written around the public function."""
+    await outbox.add(conn, ORG, "enqueue_task", {"handler": "", "priority": "x"})
+    async with weft.Worker(client=client, registry=registry):
+        [row] = await until(lambda: client.outbox(), lambda rows: rows[0].state == "failed")
+    assert (row.attempts, row.last_error) == (1, "InvalidInput: handler: must not be empty")
+
+
 async def test_effects_without_a_sink_stay(
     client: weft.Client, conn: asyncpg.Connection[asyncpg.Record], drain: Any, sink: Sink
 ) -> None:
@@ -250,7 +260,7 @@ async def test_the_task_of_an_effect_belongs_to_the_org_and_the_actor_of_its_cau
     [found] = (await theirs.list_tasks()).tasks
     task = await theirs.get_task(found.id)
     assert (task.handler, task.queue, task.actor) == ("note", "mail", "ada")
-    assert (await ours.list_tasks()).tasks == []
+    assert not (await ours.list_tasks()).tasks
     assert await conn.fetchval("select key from weft.idempotency_key") == f"outbox-{(await theirs.outbox())[0].id}"
 
 

@@ -16,6 +16,9 @@ from engine_scene import Clock, MakeClient, claimed_by_a_ghost, until
 
 import weft
 from weft.queue import upkeep
+from weft.queue.work import Claim
+from weft.worker.logs import TaskLog
+from weft.worker.processes import Processes
 from weft.worker.registry import Registry
 
 
@@ -372,3 +375,37 @@ async def test_a_task_without_a_heartbeat_timeout_need_not_beat(client: weft.Cli
     handle = await client.enqueue("calm")
     await weft.Worker(client=client, registry=registry).run_until_idle()
     assert (await client.get_task(handle.id)).state == "completed"
+
+
+async def test_heartbeats_that_follow_quickly_are_not_all_sent(registry: Registry) -> None:
+    sent: list[None] = []
+    context = weft.Context(
+        task_id=1, attempt=1, handler="h", worker_id=1, beat=lambda: sent.append(None), beat_interval=3600
+    )
+    for _ in range(1000):
+        context.heartbeat()
+    assert len(sent) == 1
+
+
+async def test_an_answer_of_a_process_is_whole_and_only_its_own_beats_count(tmp_path: Path) -> None:
+    """Threads that the first task leaves behind beat on, while it answers and while the next one runs."""
+    processes = Processes(["process_handlers"], None)
+    timeout = timedelta(milliseconds=1)
+
+    async def run(id: int, handler: str, params: str) -> tuple[int, dict[str, str]]:
+        beats: list[None] = []
+        claim = Claim(id, 1, 1, 0, id, handler, params, 3, 0, 0, None, timeout, None, None)
+        log = TaskLog(tmp_path, id, 1000)
+        answer = await processes.run(
+            claim, params, 1, log, lambda: beats.append(None), alone=False, inline_limit=10**6
+        )  # fmt: skip
+        return len(beats), answer
+
+    try:
+        for id in range(1, 6):
+            _, answer = await run(id, "process:beat", '{"size": 1000000}')
+            assert (answer["outcome"], len(answer["output"])) == ("completed", 1_000_002)
+            beats, answer = await run(id + 100, "process:rest", "{}")
+            assert (beats, answer["outcome"]) == (0, "completed")
+    finally:
+        await processes.close()

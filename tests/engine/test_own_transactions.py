@@ -294,3 +294,38 @@ async def test_a_large_output_of_a_completion_inside_a_transaction_goes_the_way_
     assert await client.wait(handle.id) == large
     stored = await conn.fetchval("select length(output::text) from weft.task_done where id = $1", handle.id)
     assert stored < 200
+
+
+@pytest.mark.parametrize("commits", [True, False], ids=["committed", "rolled back"])
+@pytest.mark.parametrize("ending", ["returns", "times out"])
+async def test_a_transaction_that_a_handler_leaves_open_holds_up_no_other_task(
+    client: weft.Client, registry: Registry, url: str, ending: str, commits: bool
+) -> None:
+    """Its outcome is settled when the transaction has ended, and lands if that was rolled back."""
+    conn = await asyncpg.connect(url)
+    transaction, is_open = conn.transaction(), asyncio.Event()
+
+    @registry.task(name="open", retry=weft.Retry(1))
+    async def leave_open(ctx: weft.Context) -> str:
+        await transaction.start()
+        await ctx.complete_in(conn, "inside")
+        is_open.set()
+        if ending == "times out":
+            await asyncio.Event().wait()
+        return "outside"
+
+    @registry.task(name="other")
+    async def other() -> int:
+        return 1
+
+    async with weft.Worker(client=client, registry=registry, concurrency=5):
+        task = await client.enqueue("open", timeout=0.2 if ending == "times out" else None, max_attempts=1)
+        await asyncio.wait_for(is_open.wait(), 20)
+        for _ in range(3):
+            assert await client.wait((await client.enqueue("other")).id, timeout=20) == 1
+        assert (await client.get_task(task.id)).state == "running"
+        await (transaction.commit() if commits else transaction.rollback())
+        expected = "completed" if commits or ending == "returns" else "dead"
+        ended = await until(lambda: client.get_task(task.id), lambda found: found.state == expected)
+        assert ended.output == (None if expected == "dead" else "inside" if commits else "outside")
+    await conn.close()

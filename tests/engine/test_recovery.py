@@ -1,15 +1,19 @@
-"""What a worker keeps when it cannot settle outcomes after PostgreSQL refused the whole batch."""
+"""What becomes of outcomes that cannot be settled at once: refused by PostgreSQL, or cut off from it."""
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 
 import asyncpg
+import pytest
+from engine_scene import until
 
 import weft
 from weft.core.settings import Settings
 from weft.db.blobs import open_blobs
-from weft.queue.work import Claim, Completed
+from weft.queue.work import Claim, Completed, Ended, Postponed
+from weft.worker import unsuccessful
 from weft.worker.attempt import Attempt, Environment
 from weft.worker.holdings import Holdings
 from weft.worker.line import Line
@@ -48,3 +52,46 @@ async def test_outcomes_that_could_not_be_sent_are_all_kept_and_the_worker_goes_
     await recover(asyncpg.DataError("refused"), client.database, line, held, 1, lambda _completed, _lost: None)
     assert [outcome.id for outcome in held.completed] == [1, 2, 3]
     assert not line.is_open
+
+
+async def test_an_outcome_that_postgresql_refuses_fails_and_holds_up_no_other(
+    client: weft.Client, registry: Registry, conn: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    """Of the three the second comes after the last moment that PostgreSQL knows, the third is no JSON."""
+    ids = [(await client.enqueue("h")).id for _ in range(3)]
+    ghost = await conn.fetchval(
+        """insert into weft.worker (org_id, until, concurrency, pid, hostname, version, queues, handlers)
+           values (1, weft.now() + interval '1 hour', 1, 1, 'here', '0', '{1}', '{}') returning id"""
+    )
+    await conn.execute("update weft.task set state = 'running', worker_id = $1, attempt = 1, claimed_at = now()", ghost)
+    outcomes = [
+        Postponed(ids[0], 1, timedelta(0), "failed", "error", "{}", True),
+        Postponed(ids[1], 1, timedelta.max, "snoozed", "snooze", None, False),
+        Ended(ids[2], 1, "dead", "failed", "error", "this is no JSON"),
+    ]
+    assert await client.database.run(lambda conn: unsuccessful.settle(conn, ghost, outcomes)) == set(ids)
+    tasks = [await client.get_task(id) for id in ids]
+    assert [(task.state, task.reason) for task in tasks] == [
+        ("scheduled", "error"), ("failed", "output_refused"), ("failed", "output_refused"),
+    ]  # fmt: skip
+    assert "timestamp out of range" in str(tasks[1].error)
+
+
+@pytest.mark.parametrize("delay", [8e13, 1e12, -1.0, float("inf"), float("nan"), timedelta(days=20_001)])
+async def test_an_absurd_snooze_is_an_error_of_its_own_attempt(
+    client: weft.Client, registry: Registry, delay: float | timedelta
+) -> None:
+    @registry.task(name="rest", retry=weft.Retry(1))
+    async def rest() -> None:
+        raise weft.Snooze(delay)
+
+    @registry.task(name="innocent")
+    async def innocent() -> str:
+        return "done"
+
+    absurd, other = await client.enqueue("rest", max_attempts=1), await client.enqueue("innocent")
+    async with weft.Worker(client=client, registry=registry):
+        assert await client.wait(other.id, timeout=20) == "done"
+        task = await until(lambda: client.get_task(absurd.id), lambda task: task.state == "dead")
+    assert task.error is not None
+    assert task.error["type"] in ("ValueError", "OverflowError")

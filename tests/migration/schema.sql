@@ -35,7 +35,7 @@ CREATE FUNCTION weft.add_effect(kind text, payload json, ordering_key text DEFAU
     SET standard_conforming_strings TO 'on'
     AS $$
 #variable_conflict use_variable
-declare org_id bigint; unknown text; new_id bigint;
+declare org_id bigint; queue text; new_id bigint; given record; wanted text;
 begin
   if kind is null or kind not in ('enqueue_task', 'route_event', 'callback') then
     raise exception 'kind: "%" is not one of enqueue_task, route_event, callback', left(kind, 40) using errcode = 'WF002';
@@ -50,15 +50,39 @@ begin
   if payload is null or json_typeof(payload) <> 'object' or json_typeof(payload -> 'handler') is distinct from 'string' then
     raise exception 'payload: must be a JSON object with the handler to enqueue' using errcode = 'WF002';
   end if;
-  select k into unknown from json_object_keys(payload) k where k not in ('handler', 'params', 'queue', 'priority',
-    'idempotency_key', 'delay', 'max_attempts', 'timeout', 'heartbeat_timeout', 'concurrency_key') limit 1;
-  if unknown is not null then
-    raise exception 'payload: has the key "%", which is not an argument that enqueue_task takes', left(unknown, 40)
-      using errcode = 'WF002';
-  end if;
+  for given in select e.key, json_typeof(e.value) as kind from json_each(payload) e loop
+    wanted := case
+      when given.key in ('handler', 'queue', 'idempotency_key', 'concurrency_key') then 'string'
+      when given.key in ('priority', 'delay', 'max_attempts', 'timeout', 'heartbeat_timeout') then 'number'
+      when given.key = 'params' then 'object'
+    end;
+    if wanted is null then
+      raise exception 'payload: has the key "%", which is not an argument that enqueue_task takes', left(given.key, 40)
+        using errcode = 'WF002';
+    elsif given.kind not in (wanted, 'null') then
+      raise exception 'payload.%: must be a JSON %', given.key, wanted using errcode = 'WF002';
+    end if;
+  end loop;
+  queue := coalesce(payload ->> 'queue', 'default');
+  begin
+    perform weft.check_task(payload ->> 'handler',
+      case when json_typeof(payload -> 'params') = 'object' then payload -> 'params' else '{}' end, queue,
+      coalesce((payload ->> 'priority')::int, 0), payload ->> 'idempotency_key', null,
+      make_interval(secs => (payload ->> 'delay')::float8), coalesce((payload ->> 'max_attempts')::int, 1),
+      make_interval(secs => (payload ->> 'timeout')::float8), make_interval(secs => (payload ->> 'heartbeat_timeout')::float8),
+      payload ->> 'concurrency_key');
+  exception
+    when sqlstate 'WF002' then
+      raise exception 'payload.%', sqlerrm using errcode = 'WF002';
+    when data_exception then
+      raise exception 'payload: %', sqlerrm using errcode = 'WF002';
+  end;
   select o.id into org_id from weft.org o where o.slug = org;
   if org_id is null then
     raise exception 'org: there is no org "%"', org using errcode = 'WF002';
+  elsif not exists (select 1 from weft.queue q where q.org_id = org_id and q.name = queue) then
+    raise exception 'queue: there is no queue "%"', queue using errcode = 'WF001',
+      hint = 'Make it with `weft queues create`, or start a worker for it.';
   end if;
   insert into weft.outbox as o (org_id, kind, payload, ordering_key, actor)
   values (org_id, kind, payload, ordering_key, actor) returning o.id into new_id;
@@ -191,6 +215,41 @@ begin
   end loop;
 end $$;
 
+CREATE FUNCTION weft.check_task(handler text, params json, queue text, priority integer, idempotency_key text, run_at timestamp with time zone, delay interval, max_attempts integer, timeout interval, heartbeat_timeout interval, concurrency_key text) RETURNS void
+    LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+    AS $_$
+begin
+  if handler is null or handler = '' or length(handler) > 200 then
+    raise exception 'handler: must have 1 to 200 characters' using errcode = 'WF002';
+  elsif params is null or json_typeof(params) <> 'object' then
+    raise exception 'params: must be a JSON object whose keys are the arguments of the handler' using errcode = 'WF002';
+  elsif position('\u0000' in params::text) > 0 and params::text ~ '(^|[^\\])(\\\\)*\\u0000' then
+    raise exception 'params: has a NUL character, which PostgreSQL cannot store' using errcode = 'WF002';
+  elsif params::text like '{"$blob":%' and params::text !~ '^\{"\$blob":"[0-9a-f]{64}","size":\d+\}$' then
+    raise exception 'params: the key $blob is reserved for values in the blob storage' using errcode = 'WF002';
+  elsif priority is null or priority not between -32767 and 32767 then
+    raise exception 'priority: must lie between -32767 and 32767' using errcode = 'WF002';
+  elsif max_attempts is null or max_attempts not between 1 and 32767 then
+    raise exception 'max_attempts: must lie between 1 and 32767' using errcode = 'WF002';
+  elsif delay not between interval '0' and interval '20000 days' then
+    raise exception 'delay: must lie between 0 and 20,000 days' using errcode = 'WF002';
+  elsif run_at not between '2000-01-01Z' and '2090-01-01Z' then
+    raise exception 'run_at: lies too far away' using errcode = 'WF002';
+  elsif run_at is not null and delay is not null then
+    raise exception 'delay: give either run_at or delay, not both' using errcode = 'WF002';
+  elsif timeout <= interval '0' or timeout > interval '20000 days' then
+    raise exception 'timeout: must be above zero and at most 20,000 days' using errcode = 'WF002';
+  elsif heartbeat_timeout <= interval '0' or heartbeat_timeout > interval '20000 days' then
+    raise exception 'heartbeat_timeout: must be above zero and at most 20,000 days' using errcode = 'WF002';
+  elsif queue like '@%' then
+    raise exception 'queue: names that begin with @ are kept for the engine' using errcode = 'WF002';
+  elsif idempotency_key = '' or length(idempotency_key) > 500 then
+    raise exception 'idempotency_key: must have 1 to 500 characters' using errcode = 'WF002';
+  elsif concurrency_key = '' or length(concurrency_key) > 500 then
+    raise exception 'concurrency_key: must have 1 to 500 characters' using errcode = 'WF002';
+  end if;
+end $_$;
+
 CREATE FUNCTION weft.complete(worker_id bigint, task_id bigint, attempt integer, output json) RETURNS boolean
     LANGUAGE sql
     AS $_$
@@ -309,6 +368,7 @@ CREATE FUNCTION weft.finish_and_claim(me bigint, ids bigint[], attempts integer[
     SET enable_bitmapscan TO 'off'
     SET enable_material TO 'off'
     SET jit TO 'off'
+    SET lock_timeout TO '1s'
     AS $$
 #variable_conflict use_column
 declare
@@ -606,35 +666,8 @@ CREATE FUNCTION weft.put_task(handler text, params json, queue text, priority in
 declare
   lane record; inline constant boolean := length(params::text) <= 256; new_id bigint; at timestamptz := weft.now(); due timestamptz; start weft.task_state := 'ready';
 begin
-  if handler is null or handler = '' or length(handler) > 200 then
-    raise exception 'handler: must have 1 to 200 characters' using errcode = 'WF002';
-  elsif params is null or json_typeof(params) <> 'object' then
-    raise exception 'params: must be a JSON object whose keys are the arguments of the handler' using errcode = 'WF002';
-  elsif position('\u0000' in params::text) > 0 and params::text ~ '(^|[^\\])(\\\\)*\\u0000' then
-    raise exception 'params: has a NUL character, which PostgreSQL cannot store' using errcode = 'WF002';
-  elsif params::text like '{"$blob":%' and params::text !~ '^\{"\$blob":"[0-9a-f]{64}","size":\d+\}$' then
-    raise exception 'params: the key $blob is reserved for values in the blob storage' using errcode = 'WF002';
-  elsif priority is null or priority not between -32767 and 32767 then
-    raise exception 'priority: must lie between -32767 and 32767' using errcode = 'WF002';
-  elsif max_attempts is null or max_attempts not between 1 and 32767 then
-    raise exception 'max_attempts: must lie between 1 and 32767' using errcode = 'WF002';
-  elsif delay not between interval '0' and interval '20000 days' then
-    raise exception 'delay: must lie between 0 and 20,000 days' using errcode = 'WF002';
-  elsif run_at not between '2000-01-01Z' and '2090-01-01Z' then
-    raise exception 'run_at: lies too far away' using errcode = 'WF002';
-  elsif run_at is not null and delay is not null then
-    raise exception 'delay: give either run_at or delay, not both' using errcode = 'WF002';
-  elsif timeout <= interval '0' or timeout > interval '20000 days' then
-    raise exception 'timeout: must be above zero and at most 20,000 days' using errcode = 'WF002';
-  elsif heartbeat_timeout <= interval '0' or heartbeat_timeout > interval '20000 days' then
-    raise exception 'heartbeat_timeout: must be above zero and at most 20,000 days' using errcode = 'WF002';
-  elsif queue like '@%' then
-    raise exception 'queue: names that begin with @ are kept for the engine' using errcode = 'WF002';
-  elsif idempotency_key = '' or length(idempotency_key) > 500 then
-    raise exception 'idempotency_key: must have 1 to 500 characters' using errcode = 'WF002';
-  elsif concurrency_key = '' or length(concurrency_key) > 500 then
-    raise exception 'concurrency_key: must have 1 to 500 characters' using errcode = 'WF002';
-  end if;
+  perform weft.check_task(handler, params, queue, priority, idempotency_key, run_at, delay, max_attempts, timeout,
+    heartbeat_timeout, concurrency_key);
   select q.id, q.org_id, q.max_running_per_key into lane from weft.queue q join weft.org o on o.id = q.org_id
   where o.slug = org and q.name = queue;
   if lane.id is null then
@@ -1261,7 +1294,7 @@ CREATE INDEX idempotency_key_task ON weft.idempotency_key USING btree (task_id);
 
 CREATE INDEX outbox_due ON weft.outbox USING btree (available_at, id) WHERE (state = 'pending'::weft.outbox_state);
 
-CREATE INDEX outbox_order ON weft.outbox USING btree (ordering_key, id) WHERE ((state <> 'done'::weft.outbox_state) AND (ordering_key IS NOT NULL));
+CREATE INDEX outbox_order ON weft.outbox USING btree (org_id, ordering_key, id) WHERE ((state <> 'done'::weft.outbox_state) AND (ordering_key IS NOT NULL));
 
 CREATE INDEX outbox_processing ON weft.outbox USING btree (worker_id) WHERE (state = 'processing'::weft.outbox_state);
 

@@ -147,6 +147,8 @@ GUARDS: list[Guard] = [
          "and a.ended_at > (select weft.now() - $3::interval)"),
     *_of("task.hand_back", "test_fences", *HELD, "and t.state in ('claimed', 'running')"),
     *_of("task.hand_back_all", "test_fences", ("t.worker_id = $1 and", ""), "and t.state in ('claimed', 'running')"),
+    *_of("task.hand_back_all", "test_fences", ("skip locked", "")),
+    *_of("task.unlocked", "test_own_transactions", ("for update skip locked", "")),
     *_of("task.extend_expiry", "test_fences", "and t.worker_id + 0 = $1", "and t.attempt = $3", "and t.state = 'running'"),
     *_of("task.held_by", "test_claims test_fences", ("t.worker_id = $1 and", "")),
     # --- operators ---
@@ -167,20 +169,27 @@ GUARDS: list[Guard] = [
          ("case when held.state = 'ready' then t.concurrency_key end", "t.concurrency_key")),
     *_of("task.release", "test_graph", "and t.waiting_on = 0", "and t.reason = 'dependencies'"),
     # --- rescue ---
-    *_of("worker.mark_lost", "test_rescue", ("l.state in ('active', 'idle') and", ""), ("for update skip locked", "")),
+    *_of("worker.mark_lost", "test_rescue", ("l.state in ('active', 'idle') and", ""), ("for update skip locked", ""),
+         "and l.until < (select weft.now())"),
     *_of("worker.rescue", "test_rescue", "and t.worker_id + 0 = $1", "and t.state in ('claimed', 'running')"),
     *_of("worker.bury_crashed", "test_rescue", "and t.worker_id + 0 = $1", "and t.state in ('claimed', 'running')"),
-    *_of("worker.held_by_lost", "test_rescue", "and t.state in ('claimed', 'running')", ("t.worker_id = $1 and", "")),
+    *_of("worker.held_by_lost", "test_rescue", "and t.state in ('claimed', 'running')", ("t.worker_id = $1 and", ""),
+         ("for update skip locked", "for update")),
     *_of("worker.rescued", "test_rescue", "and w.state = 'lost'",
          "and not exists (select 1 from weft.task t where t.worker_id = $1)"),
-    *_of("worker.expired", "test_rescue", ("for update skip locked", "")),
+    *_of("worker.expired", "test_rescue", ("for update skip locked", ""), ("t.expires_at < (select weft.now()) and", "")),
     *_of("worker.deregister", "test_rescue", "and w.state in ('active', 'idle')"),
     *_of("worker.give_up_lead", "test_lead", ("where l.holder = $1", "")),
     *_of("worker.give_up_slots", "test_queue_slots", ("where s.worker_id = $1", "")),
     *_of("worker.prune", "test_rescue", "and (o.state = 'stopped' or o.rescued_at is not null)",
-         "and not exists (select 1 from weft.task t where t.worker_id = w.id)", ("o.state in ('stopped', 'lost') and", "")),
+         "and not exists (select 1 from weft.task t where t.worker_id = w.id)", ("o.state in ('stopped', 'lost') and", ""),
+         "and o.until < (select weft.now() - $1::interval)"),
+    *_of("worker.handler_is_missing", "test_declines", ("h.known_at < (select weft.now() - $3::interval)", "true"),
+         ("h.org_id = $1 and", ""), ("w.org_id = $1 and", ""), "and w.state in ('active', 'idle')",
+         "and w.until > (select weft.now())", "and $2 = any (w.handlers)"),
     # --- upkeep ---
-    *_of("upkeep.stage", "test_staging", ("t.state = 'scheduled' and", ""), ("for update skip locked", ""), "limit $1"),
+    *_of("upkeep.stage", "test_staging", ("t.state = 'scheduled' and", ""), ("for update skip locked", ""), "limit $1",
+         "and t.due_at <= (select weft.now())"),
     *_of("upkeep.prune_keys", "test_idempotency",
          "and not exists (select 1 from weft.task t where t.id = page.task_id)",
          "and not exists (select 1 from weft.task_done d where d.id = page.task_id "
@@ -219,19 +228,21 @@ GUARDS: list[Guard] = [
          "and s.held < coalesce(s.max_running, q.max_running_per_key, 2147483647)"),
     # --- outbox ---
     *_of("outbox.claim", "test_outbox_rows", ("o.state = 'pending' and", ""), "and o.kind = any ($2)", "limit $3",
-         ("not exists ( select 1 from weft.outbox e where e.ordering_key = o.ordering_key and e.id < o.id "
-          "and e.state <> 'done')", "true"),
-         "and e.id < o.id", ("and e.state <> 'done'", "and e.state = 'pending'"), ("for update skip locked", "")),
+         ("not exists ( select 1 from weft.outbox e where e.org_id = o.org_id and e.ordering_key = o.ordering_key "
+          "and e.id < o.id and e.state <> 'done')", "true"),
+         ("e.org_id = o.org_id and", ""), "and o.available_at <= (select weft.now())", "and e.id < o.id", ("and e.state <> 'done'", "and e.state = 'pending'"), ("for update skip locked", "")),
     *_of("outbox.done", "test_outbox_rows", "and o.worker_id = $2", "and o.state = 'processing'"),
     *_of("outbox.retry_later", "test_outbox_rows", "and o.worker_id = $2", "and o.state = 'processing'"),
     *_of("outbox.fail", "test_outbox_rows", "and o.worker_id = $2", "and o.state = 'processing'"),
     *_of("outbox.give_back", "test_outbox_rows", ("o.worker_id = $1 and", ""), "and o.state = 'processing'"),
-    *_of("outbox.rescue", "test_outbox_rows", ("o.state = 'processing' and", ""), "and w.state in ('active', 'idle')"),
+    *_of("outbox.rescue", "test_outbox_rows", ("o.state = 'processing' and", ""), "and w.state in ('active', 'idle')",
+         "and w.until > (select weft.now())"),
     *_of("outbox.replay", "test_outbox_rows", ("o.org_id = $1 and", ""), "and o.state = 'failed'",
          "and ($2::bigint[] is null or o.id = any ($2))"),
-    *_of("outbox.prune", "test_outbox_rows", ("d.state = 'done' and", "")),
+    *_of("outbox.prune", "test_outbox_rows", ("d.state = 'done' and", ""),
+         "and d.processed_at < (select weft.now() - $1::interval)"),
     # --- ids ---
-    *_of("machine.lease", "test_machine_numbers", ("for update skip locked", "")),
+    *_of("machine.lease", "test_machine_numbers", ("for update skip locked", ""), ("where f.until < weft.now()", "")),
     *_of("machine.release", "test_machine_numbers", "and m.holder = $2"),
     # --- idempotency ---
     *_of("function.put_task", "test_idempotency test_sql_contract",
@@ -305,7 +316,7 @@ REDUNDANT: list[tuple[Guard, str]] = [
         "the rows are locked by the inner select, which has looked at the state",
     ),
     (
-        Guard("worker.held_by_lost", "for update"),
+        Guard("worker.held_by_lost", "for update skip locked"),
         "the statements that follow name worker and state again",
     ),
     (

@@ -127,6 +127,17 @@ async def test_a_client_joins_the_transaction_of_such_a_role(
      ("payload", "'enqueue_task', '{\"handler\":\"h\",\"colour\":1}'"),
      ("payload", "'enqueue_task', '{\"handler\":\"\\ud800\"}'"),
      ("payload", "'enqueue_task', '{\"handler\":\"\\u0000\"}'"),
+     ("payload.handler", "'enqueue_task', '{\"handler\":\"\"}'"),
+     ("payload.priority", "'enqueue_task', '{\"handler\":\"h\",\"priority\":\"1\"}'"),
+     ("payload.priority", "'enqueue_task', '{\"handler\":\"h\",\"priority\":99999}'"),
+     ("payload", "'enqueue_task', '{\"handler\":\"h\",\"priority\":1.5}'"),
+     ("payload.params", "'enqueue_task', '{\"handler\":\"h\",\"params\":[1]}'"),
+     ("payload.delay", "'enqueue_task', '{\"handler\":\"h\",\"delay\":-5}'"),
+     ("payload", "'enqueue_task', '{\"handler\":\"h\",\"delay\":1e300}'"),
+     ("payload.timeout", "'enqueue_task', '{\"handler\":\"h\",\"timeout\":0}'"),
+     ("payload.max_attempts", "'enqueue_task', '{\"handler\":\"h\",\"max_attempts\":0}'"),
+     ("payload.queue", "'enqueue_task', '{\"handler\":\"h\",\"queue\":\"@x\"}'"),
+     ("payload.idempotency_key", "'enqueue_task', '{\"handler\":\"h\",\"idempotency_key\":\"\"}'"),
      ("ordering_key", "'enqueue_task', '{\"handler\":\"h\"}', ''"),
      ("org", "'enqueue_task', '{\"handler\":\"h\"}', org => 'nobody'")],
 )  # fmt: skip
@@ -136,6 +147,12 @@ async def test_a_wrong_effect_is_refused_by_name_and_nothing_is_written(
     with pytest.raises(asyncpg.PostgresError) as caught:
         await conn.execute(f"select weft.add_effect({arguments})")
     assert (caught.value.sqlstate, str(caught.value).partition(":")[0]) == ("WF002", field)
+    assert await conn.fetchval("select count(*) from weft.outbox") == 0
+
+
+async def test_an_effect_for_a_queue_that_does_not_exist_is_refused(client: weft.Client, conn: type_Connection) -> None:
+    with pytest.raises(weft.UnknownQueue, match="nowhere"):
+        await client.add_effect("enqueue_task", {"handler": "h", "queue": "nowhere"})
     assert await conn.fetchval("select count(*) from weft.outbox") == 0
 
 

@@ -53,6 +53,14 @@ async def test_no_more_are_claimed_than_asked_for(store: Store) -> None:
     assert await _claim(store, worker, 9) == ids[2:]
 
 
+async def test_a_key_belongs_to_its_org(store: Store) -> None:
+    await store.conn.execute("insert into weft.org (id, slug, name) values (2, 'two', 'Two')")
+    worker = await store.worker()
+    theirs = await store.run(outbox.add, 2, "callback", {}, ordering_key="k")
+    ours = await _add(store, "k")
+    assert await _claim(store, worker) == [theirs, ours]
+
+
 async def test_of_a_key_only_the_first_that_is_not_done_is_claimed(store: Store) -> None:
     worker = await store.worker()
     a1, a2, b1 = await _add(store, "a"), await _add(store, "a"), await _add(store, "b")

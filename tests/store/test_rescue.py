@@ -154,19 +154,23 @@ async def test_rescue_and_burial_write_only_what_the_lost_worker_still_holds(sto
         await store.conn.execute("update weft.task set state = 'running' where id = $1", ids[3])
 
 
-async def test_a_rescue_that_waits_for_an_outcome_leaves_it_alone(store: Store, other: Store) -> None:
-    worker, id = await store.worker(), await store.enqueue()
-    claim = await store.claim_one(worker)
+@pytest.mark.parametrize("commits", [True, False], ids=["committed", "rolled back"])
+async def test_a_rescue_waits_for_no_outcome_and_comes_back_for_it(store: Store, other: Store, commits: bool) -> None:
+    worker = await store.worker()
+    locked, free = await store.enqueue(), await store.enqueue()
+    claims = {claim.id: claim for claim in await store.claim(worker, 2)}
     await store.advance(minutes=5)
     await store.run(upkeep.mark_lost)
     transaction = store.conn.transaction()
     await transaction.start()
-    assert await store.complete(worker, claim) == []
-    rescuing = asyncio.create_task(other.run(upkeep.rescue, worker, 3))
-    assert await other.settled(rescuing, ahead=store)
-    await transaction.commit()
-    assert (await rescuing)[0] == 0
-    assert (await store.state(id), await store.attempts(id)) == ("completed", [])
+    assert await store.complete(worker, claims[locked]) == []
+    await other.run(upkeep.rescue, worker, 3)
+    assert (await other.state(locked), await other.state(free)) == ("running", "ready")
+    assert await upkeep.lost_workers(other.conn) == [worker]
+    await (transaction.commit() if commits else transaction.rollback())
+    await other.run(upkeep.rescue, worker, 3)
+    assert await store.state(locked) == ("completed" if commits else "ready")
+    assert await upkeep.lost_workers(store.conn) == []
 
 
 async def test_a_worker_counts_as_rescued_only_when_it_holds_nothing(store: Store) -> None:

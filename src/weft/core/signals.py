@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+_LONGEST = timedelta(days=20_000)
+
 
 class Snooze(Exception):
     """Put the task back for a while; the attempt does not count as a failure.
@@ -16,8 +18,8 @@ class Snooze(Exception):
 
     def __init__(self, delay: float | timedelta) -> None:
         self.delay = delay if isinstance(delay, timedelta) else timedelta(seconds=delay)
-        if self.delay < timedelta(0):
-            raise ValueError(f"a task cannot be snoozed for a negative time ({delay})")
+        if not timedelta(0) <= self.delay <= _LONGEST:
+            raise ValueError(f"a task can be snoozed for 0 to 20,000 days, not for {delay!r} (a number means seconds)")
         super().__init__(f"snoozed for {self.delay}")
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from weft.core.checks import check_word
+from weft.core.errors import InvalidInput
 from weft.core.json import encode, readable
 from weft.core.states import OutboxKind
 from weft.db.statements import Statements
@@ -78,7 +79,7 @@ async def drain(database: Database, worker_id: int, sinks: Mapping[str, Sink], l
         try:
             await sinks[effect.kind](effect)
         except Exception as problem:  # noqa: BLE001  the boundary to a sink's code: recorded with the row
-            await _failed(database, worker_id, effect, f"{type(problem).__name__}: {problem}"[:2000])
+            await _failed(database, worker_id, effect, problem)
         else:
             await database.run(lambda conn, id=effect.id: conn.execute(SQL.done, id, worker_id))  # type: ignore[misc]
     return len(rows)
@@ -120,8 +121,10 @@ async def list_rows(
     ]
 
 
-async def _failed(database: Database, worker_id: int, effect: Effect, error: str) -> None:
-    if effect.attempt >= MAX_ATTEMPTS:
+async def _failed(database: Database, worker_id: int, effect: Effect, problem: Exception) -> None:
+    error = f"{type(problem).__name__}: {problem}"[:2000]
+    # What is wrong with the effect itself does not pass.
+    if effect.attempt >= MAX_ATTEMPTS or isinstance(problem, InvalidInput):
         await database.run(lambda conn: conn.execute(SQL.fail, effect.id, worker_id, error))
         return
     delay = timedelta(seconds=min(3600.0, 2.0 ** min(effect.attempt - 1, 12)) * random.uniform(0.8, 1.0))

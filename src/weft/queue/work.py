@@ -180,6 +180,16 @@ async def end_unsuccessfully(conn: type_Connection, worker_id: int, outcomes: Se
     return await _free(conn, rows)
 
 
+async def unlocked(conn: type_Connection, ids: Sequence[int]) -> set[int]:
+    """Return those of the tasks that nobody has locked."""
+    return {row[0] for row in await conn.fetch(SQL.unlocked, ids)}
+
+
+async def wait_briefly(conn: type_Connection) -> None:
+    """Let the rest of a transaction wait for no lock for longer than a second."""
+    await conn.execute(SQL.wait_briefly)
+
+
 async def hand_back(conn: type_Connection, worker_id: int, claims: Iterable[tuple[int, int]]) -> set[int]:
     """Move attempts that have not begun back to ``ready``, uncounted; return the queues that have work again."""
     pairs = sorted(claims)

@@ -404,7 +404,7 @@ class Client:
         """Add an effect to the outbox and return its id; it is carried out after the commit, at least once.
 
         ``connection`` adds it inside the caller's own transaction. The payload of ``enqueue_task``, the kind that
-        workers carry out, holds arguments of `enqueue`.
+        workers carry out, holds ``handler`` and other arguments of `enqueue` but for ``run_at`` and ``retry``.
         """
         arguments = (kind, payload, ordering_key, self.settings.org, self.actor)
         if connection is not None:

@@ -28,7 +28,8 @@ async def add_effect(
     word = str(check_word(kind, "kind", OutboxKind))
     key = None if ordering_key is None else check_key(ordering_key, "ordering_key")
     arguments = (word, encode(payload, "payload"), key, org, actor)
-    return int((await _call(connection, "weft.add_effect", _ADD_EFFECT, arguments, ""))[0])
+    queue = str(payload.get("queue") or "default") if isinstance(payload, dict) else ""
+    return int((await _call(connection, "weft.add_effect", _ADD_EFFECT, arguments, queue))[0])
 
 
 async def _call(connection: Any, function: str, types: list[str], arguments: tuple[Any, ...], queue: str) -> Row:

@@ -86,6 +86,6 @@ class Worker:
 
     async def _enqueue_task(self, effect: Effect) -> None:
         """Carry out ``enqueue_task`` in the effect's org; its id is the idempotency key: a repeat creates nothing."""
-        payload = {**effect.payload, "idempotency_key": effect.payload.get("idempotency_key") or f"outbox-{effect.id}"}
-        draft = Drafting(self._client.settings).draft(NewTask(**payload))
+        said = {name: value for name, value in effect.payload.items() if value is not None}
+        draft = Drafting(self._client.settings).draft(NewTask(**{"idempotency_key": f"outbox-{effect.id}", **said}))
         await self._client.database.run(lambda conn: enqueue_on(conn, draft, effect.org, effect.actor))

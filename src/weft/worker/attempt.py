@@ -21,7 +21,7 @@ from weft.db.database import Database
 from weft.queue import look
 from weft.queue.retry import Retry
 from weft.queue.work import MISSING_PARAMS, Claim, Completed, Ended, Postponed
-from weft.worker.context import RUNNING, Context, describe_error
+from weft.worker.context import RUNNING, Context, beat_interval, describe_error
 from weft.worker.logs import TaskLog
 from weft.worker.processes import ChildDied, Processes
 from weft.worker.registry import AnyHandler
@@ -79,7 +79,8 @@ class Attempt:
             claim = self.claim
             self._context = Context(
                 task_id=claim.id, attempt=claim.attempt, handler=claim.handler, worker_id=self.env.worker_id,
-                write=self._write_now, beat=self._beat, job_id=claim.job_id,
+                write=self._write_now, beat=self._beat, beat_interval=beat_interval(claim.heartbeat_timeout),
+                job_id=claim.job_id,
             )  # fmt: skip
             if self._ending is not None:
                 self._context.cancel()

@@ -20,6 +20,7 @@ from typing import Any
 import orjson
 
 from weft.core.errors import InvalidInput
+from weft.core.json import size_of
 from weft.core.signals import NonRetryable, Snooze
 from weft.worker.context import RUNNING, Context, describe_error
 from weft.worker.registry import REGISTRY, AnyHandler
@@ -29,7 +30,7 @@ MAIN_NAME = "__weft_main__"
 
 def main() -> None:
     """Serve requests until the parent closes the standard input."""
-    answers = os.fdopen(int(sys.argv[1]), "wb", buffering=0)
+    answers = _Answers(int(sys.argv[1]))
     source = sys.stdin.buffer
     setup = orjson.loads(source.readline())
     sys.path[:] = setup["path"]
@@ -47,7 +48,22 @@ def main() -> None:
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
         os.write(1, marker)
-        answers.write(orjson.dumps(answer) + b"\n")
+        answers.send(answer)
+
+
+class _Answers:
+    """The pipe to the parent, one answer a line; threads of a task send their beats between them."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._lock = threading.Lock()
+
+    def send(self, answer: dict[str, Any]) -> None:
+        """Send one answer whole."""
+        left = memoryview(orjson.dumps(answer) + b"\n")
+        with self._lock:
+            while left:
+                left = left[os.write(self._descriptor, left) :]
 
 
 def _read(source: Any, requests: queue.SimpleQueue[dict[str, Any]]) -> None:
@@ -83,12 +99,12 @@ class _InChild:
 def _write(handler: AnyHandler, output: Any, limit: int) -> str:
     """An output for `Context.complete_in`; there is no blob storage here."""
     text = handler.arguments.write(output)
-    if len(text) > limit:
-        raise InvalidInput("output", f"has {len(text)} bytes, and complete_in in a process takes {limit}: return it")
+    if (size := size_of(text)) > limit:
+        raise InvalidInput("output", f"has {size} bytes, and complete_in in a process takes {limit}: return it")
     return text
 
 
-def _run(request: dict[str, Any], answers: Any) -> dict[str, Any]:
+def _run(request: dict[str, Any], answers: _Answers) -> dict[str, Any]:
     name = request["handler"]
     handler = REGISTRY.get(name) or REGISTRY.get(name.replace("__main__.", f"{MAIN_NAME}.", 1))
     if handler is None:
@@ -96,7 +112,8 @@ def _run(request: dict[str, Any], answers: Any) -> dict[str, Any]:
     context = Context(
         task_id=request["id"], attempt=request["attempt"], handler=name, worker_id=request["worker_id"],
         write=lambda output: _write(handler, output, request["inline_limit"]),
-        beat=lambda: answers.write(b'{"outcome":"beat"}\n'), job_id=request["job_id"],
+        beat=lambda: answers.send({"outcome": "beat", "id": request["id"], "attempt": request["attempt"]}),
+        beat_interval=request["beat_interval"], job_id=request["job_id"],
     )  # fmt: skip
     RUNNING.set(_InChild(context))
     try:

@@ -6,8 +6,10 @@ import asyncio
 import contextvars
 import logging
 import os
+import time
 import traceback
 from collections.abc import Awaitable, Callable
+from datetime import timedelta
 from typing import Any, Protocol
 
 import orjson
@@ -16,6 +18,8 @@ from weft.core.errors import LeaseLost
 from weft.core.json import encode
 from weft.db.foreign import Row, fetch_row
 
+# How often a heartbeat is sent on, as a part of its timeout; the expiry it sets is later by as much.
+_BEATS_IN_TIMEOUT = 10
 _OURS = (os.path.dirname(__file__), os.path.dirname(asyncio.__file__))
 
 
@@ -33,7 +37,7 @@ class Context:
     def __init__(
         self, *, task_id: int, attempt: int, handler: str, worker_id: int,
         write: Callable[[Any], str] = lambda output: encode(output, "output"),
-        beat: Callable[[], None] = lambda: None, job_id: int | None = None,
+        beat: Callable[[], None] = lambda: None, beat_interval: float | None = None, job_id: int | None = None,
     ) -> None:  # fmt: skip
         self.task_id = task_id
         self.attempt = attempt
@@ -42,6 +46,8 @@ class Context:
         self.job_id = job_id
         self._write = write
         self._beat = beat
+        self._beat_interval = beat_interval
+        self._next_beat = 0.0
         self._is_cancelled = False
 
     @property
@@ -60,8 +66,14 @@ class Context:
         return self._is_cancelled
 
     def heartbeat(self) -> None:
-        """Say that the attempt is alive; needed only by tasks with a ``heartbeat_timeout``."""
-        self._beat()
+        """Say that the attempt is alive; needed only by tasks with a ``heartbeat_timeout``.
+
+        It may be called as often as you like, from any thread: what comes sooner than a tenth of the timeout after the
+        last is not sent on.
+        """
+        if self._beat_interval is not None and (now := time.monotonic()) >= self._next_beat:
+            self._next_beat = now + self._beat_interval
+            self._beat()
 
     def complete_in(self, connection: Any, output: Any = None) -> Awaitable[None] | None:
         """Complete this task inside the caller's own transaction: both are committed, or neither is.
@@ -98,6 +110,11 @@ class Context:
     def cancel(self) -> None:
         """Tell the handler that it should end; called by the worker."""
         self._is_cancelled = True
+
+
+def beat_interval(timeout: timedelta | None) -> float | None:
+    """Return how many seconds apart the heartbeats of an attempt are sent on; None when nobody waits for them."""
+    return None if timeout is None else timeout.total_seconds() / _BEATS_IN_TIMEOUT
 
 
 class Running(Protocol):

@@ -40,6 +40,11 @@ class Holdings:
         else:
             self.unsuccessful.append(outcome)
 
+    def take_unbegun(self) -> list[Claim]:
+        """Take the claims that have not begun, to begin them or hand them back."""
+        taken, self.unbegun = self.unbegun, []
+        return taken
+
     def take_completed(self, most: int) -> list[Completed]:
         """Take outcomes to send; their tasks stay held until they have landed."""
         taken, self.completed = self.completed[:most], self.completed[most:]
@@ -48,6 +53,24 @@ class Holdings:
     def put_back(self, completed: Sequence[Completed]) -> None:
         """Keep outcomes of which nobody knows whether they landed; finishing the same attempt twice is harmless."""
         self.completed[:0] = [outcome for outcome in completed if outcome.id in self.running]
+
+    def settling(self) -> list[int]:
+        """Return the tasks whose outcomes are to be settled."""
+        return [outcome.id for outcome in (*self.completed, *self.unsuccessful)]
+
+    def take_all_but(self, ids: set[int]) -> list[Outcome]:
+        """Take the outcomes of all tasks but these; they stay held."""
+        taken = [outcome for outcome in (*self.completed, *self.unsuccessful) if outcome.id not in ids]
+        self.completed = [outcome for outcome in self.completed if outcome.id in ids]
+        self.unsuccessful = [outcome for outcome in self.unsuccessful if outcome.id in ids]
+        return taken
+
+    def note_again(self, outcomes: Iterable[Outcome]) -> None:
+        """Keep outcomes that were taken, if their attempts are still ours."""
+        for outcome in outcomes:
+            attempt = self.running.get(outcome.id)
+            if attempt is not None and attempt.claim.attempt == outcome.attempt:
+                self.note(outcome)
 
     def settle(self, outcomes: Iterable[Outcome]) -> None:
         """Let go of tasks whose outcomes have landed or were refused."""
@@ -85,7 +108,7 @@ class Holdings:
         self._missing.update((attempt.claim.id, attempt.claim.attempt) for attempt in missing)
         # What has not begun leaves nothing behind: it is simply not ours.
         self.unbegun = [claim for claim in self.unbegun if attempts.get(claim.id) == claim.attempt]
-        settling = {outcome.id for outcome in (*self.completed, *self.unsuccessful)}
+        settling = set(self.settling())
         known = {*self.running, *(claim.id for claim in self.unbegun)}
         return (
             [attempt for attempt in missing if attempt.claim.id not in settling],

@@ -16,6 +16,7 @@ from typing import Any
 import orjson
 
 from weft.queue.work import Claim
+from weft.worker.context import beat_interval
 from weft.worker.logs import TaskLog
 from weft.worker.registry import Registry
 
@@ -76,7 +77,8 @@ class Child:
         """Run one attempt and return its answer; raises `ChildDied` when the process ends instead."""
         self._send(
             {"id": claim.id, "attempt": claim.attempt, "handler": claim.handler, "params": params,
-             "worker_id": worker_id, "job_id": claim.job_id, "inline_limit": inline_limit}
+             "worker_id": worker_id, "job_id": claim.job_id, "inline_limit": inline_limit,
+             "beat_interval": beat_interval(claim.heartbeat_timeout)}
         )  # fmt: skip
         copying = asyncio.create_task(self._copy_output(log))
         try:
@@ -89,7 +91,9 @@ class Child:
                 if answer["outcome"] != "beat":
                     await copying
                     return answer
-                beat()
+                # One may come from a thread that an earlier task has left behind.
+                if (answer["id"], answer["attempt"]) == (claim.id, claim.attempt):
+                    beat()
         finally:
             copying.cancel()
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import asyncpg
 import orjson
 
+from weft.db.database import lacks_partition
 from weft.queue import work, workers
 from weft.queue.work import Claim, Completed, Ended, Postponed
 from weft.worker.context import describe_error
@@ -17,10 +18,30 @@ if TYPE_CHECKING:
     from weft.db.database import type_Connection
 
 DECLINE_DELAY = timedelta(seconds=2)
+_REFUSALS = (asyncpg.DataError, asyncpg.IntegrityConstraintViolationError)
 
 
 async def settle(conn: type_Connection, worker_id: int, outcomes: Sequence[Postponed | Ended]) -> set[int]:
-    """Write outcomes in one transaction; return the tasks for which that landed."""
+    """Write outcomes in one transaction; return the tasks for which that landed.
+
+    What PostgreSQL refuses becomes a failure that says so, and holds up no other.
+    """
+    await work.wait_briefly(conn)
+    try:
+        async with conn.transaction():
+            return await _write(conn, worker_id, outcomes)
+    except _REFUSALS as refusal:
+        if lacks_partition(refusal):
+            raise
+        if len(outcomes) == 1:
+            return await _write(conn, worker_id, [_refused(outcomes[0], refusal)])
+    landed = set[int]()
+    for outcome in outcomes:
+        landed |= await settle(conn, worker_id, [outcome])
+    return landed
+
+
+async def _write(conn: type_Connection, worker_id: int, outcomes: Sequence[Postponed | Ended]) -> set[int]:
     postponed = [outcome for outcome in outcomes if isinstance(outcome, Postponed)]
     ended = [outcome for outcome in outcomes if isinstance(outcome, Ended)]
     landed = await work.postpone(conn, worker_id, postponed) if postponed else set[int]()
@@ -50,7 +71,10 @@ async def finish_alone(conn: type_Connection, worker_id: int, outcome: Completed
     """Finish one attempt by itself; an output that PostgreSQL refuses makes it a failure, for the caller to settle."""
     try:
         _, lost = await work.finish_and_claim(conn, worker_id, [outcome], [], 0)
-    except (asyncpg.DataError, asyncpg.IntegrityConstraintViolationError) as refusal:
-        error = describe_error(refusal)
-        return Ended(outcome.id, outcome.attempt, "failed", "failed", "output_refused", error), []
+    except _REFUSALS as refusal:
+        return _refused(outcome, refusal), []
     return None, lost
+
+
+def _refused(outcome: Completed | Postponed | Ended, refusal: Exception) -> Ended:
+    return Ended(outcome.id, outcome.attempt, "failed", "failed", "output_refused", describe_error(refusal))

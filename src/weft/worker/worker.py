@@ -38,7 +38,7 @@ logger = logging.getLogger("weft.worker")
 BATCH = 500
 _MISMATCHES = 3
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 1.0
-_END_LIMIT = 5.0
+_END_LIMIT, _LOCKED_PAUSE = 5.0, 1.0
 
 
 class Worker:
@@ -240,8 +240,7 @@ class Worker:
 
     def _beat(self, claim: Claim) -> None:
         """A handler's own heartbeat; comes from any thread."""
-        if claim.heartbeat_timeout is not None:
-            self._loop.call_soon_threadsafe(lambda: self._background.spawn(self._extend(claim)))
+        self._loop.call_soon_threadsafe(lambda: self._background.spawn(self._extend(claim)))
 
     async def _extend(self, claim: Claim) -> None:
         landed = await self._database.run(lambda conn: work.extend_expiry(conn, self.id, claim))
@@ -252,8 +251,7 @@ class Worker:
     def _begin_all(self) -> None:
         if self._is_stopping:
             return
-        claims, self._held.unbegun = self._held.unbegun, []
-        for claim in claims:
+        for claim in self._held.take_unbegun():
             self._begin(claim)
 
     def _begin(self, claim: Claim) -> None:
@@ -319,7 +317,8 @@ class Worker:
                 await asyncio.sleep(pause * random.uniform(0.5, 1.0))
                 pause = min(_LONGEST_PAUSE, pause * 2)
             except asyncpg.PostgresError as problem:
-                await recover(problem, self._database, self._line, self._held, self.id, self._settled)
+                later = await recover(problem, self._database, self._line, self._held, self.id, self._settled)
+                self._background.spawn(self._settle_later(later))
             except Exception:
                 logger.exception("the worker stumbled and goes on")
                 await asyncio.sleep(0.5)
@@ -328,8 +327,7 @@ class Worker:
         """Wait for something to do, then do one round trip; what it claimed begins when the next call is under way."""
         held = self._held
         if self._is_stopping and held.unbegun:
-            claims, held.unbegun = held.unbegun, []
-            await self._hand_back(claims)
+            await self._hand_back(held.take_unbegun())
         wants = 0 if self._is_stopping else self._concurrency - len(held) + len(held.completed)
         if not held.has_news and (wants <= 0 or self._was_short):
             await self._rest()
@@ -411,6 +409,11 @@ class Worker:
         delays = [outcome.delay for outcome in outcomes if isinstance(outcome, Postponed)]
         if delays:
             self._background.spawn(self._stage_in(min(delays)))
+
+    async def _settle_later(self, outcomes: list[Outcome]) -> None:
+        await asyncio.sleep(_LOCKED_PAUSE)
+        self._held.note_again(outcomes)
+        self._wake.set()
 
     async def _stage_in(self, delay: timedelta) -> None:
         if await self._upkeep.stage_in(delay):

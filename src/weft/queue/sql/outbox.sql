@@ -2,12 +2,13 @@
 insert into weft.outbox (org_id, kind, payload, ordering_key, actor) values ($1, $2, $3, $4, $5) returning id;
 
 -- name: claim
--- pending and due → processing; of an ordering key only the first that is not done.
+-- pending and due → processing; of an org's ordering key only the first that is not done.
 with due as materialized (
   select o.id from weft.outbox o
   where o.state = 'pending' and o.available_at <= (select weft.now()) and o.kind = any ($2)
     and (o.ordering_key is null or not exists (
-      select 1 from weft.outbox e where e.ordering_key = o.ordering_key and e.id < o.id and e.state <> 'done'))
+      select 1 from weft.outbox e
+      where e.org_id = o.org_id and e.ordering_key = o.ordering_key and e.id < o.id and e.state <> 'done'))
   order by o.available_at, o.id limit $3 for update skip locked
 )
 update weft.outbox o set state = 'processing', attempts = o.attempts + 1, worker_id = $1

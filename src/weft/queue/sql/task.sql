@@ -32,12 +32,12 @@ with moved as (
     as r (id, attempt, delay, outcome, reason, error, counted)
   where t.id = any ($2) and t.id = r.id and t.worker_id + 0 = $1 and t.attempt = r.attempt
     and t.state in ('running', 'dispatched')
-  returning t.id, t.attempt, t.org_id, t.queue_id, t.concurrency_key, t.claimed_at, r.outcome, r.reason, r.error, t.due_at
+  returning t.id, t.attempt, t.org_id, t.queue_id, t.concurrency_key, t.claimed_at, r.outcome, r.reason, r.error
 ), recorded as (
   insert into weft.attempt (task_id, attempt, org_id, worker_id, outcome, reason, started_at, ended_at, error)
   select id, attempt, org_id, $1, outcome, reason, claimed_at, weft.now(), error from moved
 )
-select id, queue_id, concurrency_key, due_at from moved;
+select id, queue_id, concurrency_key from moved;
 
 -- name: decline
 -- running, by its worker and attempt → scheduled. One record, with the first start and the last end, tells of all declines
@@ -100,16 +100,26 @@ where t.id = any ($2) and t.id = r.id and t.worker_id + 0 = $1 and t.attempt = r
 returning t.id, t.queue_id;
 
 -- name: hand_back_all
--- claimed or running, held by this worker, whether it knows of it or not → ready; not counted.
+-- claimed or running, held by this worker, whether it knows of it or not → ready; not counted. What somebody has locked,
+-- such as a handler that completes it in a transaction of its own, is left to the rescuer.
 with held as (
-  select t.id from weft.task t where t.worker_id = $1 and t.state in ('claimed', 'running') order by t.id for update
+  select t.id from weft.task t where t.worker_id = $1 and t.state in ('claimed', 'running') order by t.id
+  for update skip locked
 )
 update weft.task t set state = 'ready', worker_id = null, expires_at = null from held where t.id = held.id
 returning t.queue_id;
 
+-- name: wait_briefly
+-- For the rest of a transaction: nobody who settles outcomes waits for long for a task that a handler has locked.
+set local lock_timeout = '1s';
+
+-- name: unlocked
+-- Those of the tasks that nobody has locked.
+select t.id from weft.task t where t.id = any ($1) for update skip locked;
+
 -- name: extend_expiry
--- running, by its worker and attempt.
-update weft.task t set expires_at = weft.now() + t.heartbeat_timeout
+-- running, by its worker and attempt. A tenth longer: heartbeats that follow one another quickly are not all sent.
+update weft.task t set expires_at = weft.now() + t.heartbeat_timeout * 1.1
 where t.id = $2 and t.worker_id + 0 = $1 and t.attempt = $3 and t.state = 'running'
 returning t.id;
 

@@ -43,9 +43,9 @@ select w.id from weft.worker w where w.state = 'lost' and w.rescued_at is null
 union select o from weft.orphaning_workers() o order by 1 limit 100;
 
 -- name: held_by_lost
--- Locks in order what a lost worker still holds.
+-- Locks in order what a lost worker still holds; what somebody else has locked is taken the next time.
 select t.id, t.crashes, t.attempt from weft.task t where t.worker_id = $1 and t.state in ('claimed', 'running')
-order by t.id limit 1000 for update;
+order by t.id limit 1000 for update skip locked;
 
 -- name: rescue
 -- claimed or running, held by a lost worker → ready; the crash is counted apart from failures.

@@ -304,7 +304,7 @@ create table weft.outbox (
 create index outbox_due on weft.outbox (available_at, id) where state = 'pending';
 
 -- name: outbox_order
-create index outbox_order on weft.outbox (ordering_key, id) where state <> 'done' and ordering_key is not null;
+create index outbox_order on weft.outbox (org_id, ordering_key, id) where state <> 'done' and ordering_key is not null;
 
 -- name: outbox_processing
 create index outbox_processing on weft.outbox (worker_id) where state = 'processing';
