@@ -17,6 +17,7 @@ FILES = {
     "queue": "queue/sql/queue.sql",
     "outbox": "queue/sql/outbox.sql",
     "blob": "queue/sql/blob.sql",
+    "audit": "queue/sql/audit.sql",
     "machine": "db/sql/machine.sql",
     "function": "db/migrations/sql/0001_functions.sql",
 }
@@ -241,6 +242,26 @@ GUARDS: list[Guard] = [
          "and ($2::bigint[] is null or o.id = any ($2))"),
     *_of("outbox.prune", "test_outbox_rows", ("d.state = 'done' and", ""),
          "and d.processed_at < (select weft.now() - $1::interval)"),
+    # --- orgs ---
+    *_of("task.states_of", "test_orgs", ("and t.org_id = $1", ""), ("and d.org_id = $1", "")),
+    *_of("task.count_purgeable", "test_orgs", "and c.org_id = $1"),
+    *_of("task.logs", "test_orgs", ("l.org_id = $1 and", "")),
+    *_of("task.show", "test_orgs", ("t.org_id = $1 and", "")),
+    *_of("task.list_live", "test_orgs", ("t.org_id = $1 and", "")),
+    *_of("task.list_done", "test_orgs", ("d.org_id = $1 and", "")),
+    *_of("task.list_unsuccessful", "test_orgs", ("d.org_id = $1 and", "")),
+    *_of("audit.list", "test_orgs", ("a.org_id = $1 and", "")),
+    *_of("audit.list_of_task", "test_orgs", ("a.org_id = $1 and", "")),
+    *_of("outbox.list", "test_orgs", ("o.org_id = $1 and", "")),
+    *_of("worker.list", "test_orgs", ("w.org_id = $1 and", "")),
+    *_of("queue.ids", "test_orgs", ("where q.org_id = $1", "")),
+    *_of("queue.pause", "test_orgs", ("q.org_id = $1 and", "")),
+    *_of("queue.resume", "test_orgs", ("q.org_id = $1 and", "")),
+    *_of("queue.set_limit", "test_orgs", ("q.org_id = $1 and", "")),
+    *_of("queue.set_limit_per_key", "test_orgs", ("q.org_id = $1 and", "")),
+    *_of("queue.set_limit_of_key", "test_orgs", ("q.org_id = $1 and", "")),
+    *_of("queue.depths", "test_orgs", ("q.org_id = $1 and", "")),
+    *_of("queue.rates", "test_orgs", ("where q.org_id = $1", "")),
     # --- ids ---
     *_of("machine.lease", "test_machine_numbers", ("for update skip locked", ""), ("where f.until < weft.now()", "")),
     *_of("machine.release", "test_machine_numbers", "and m.holder = $2"),
@@ -282,6 +303,14 @@ REDUNDANT: list[tuple[Guard, str]] = [
     (
         Guard("function.take_slots", "for update of s"),
         "the insert before has locked the rows already",
+    ),
+    (
+        Guard("task.attempts", "a.org_id = $1 and"),
+        "the task itself was looked up in the org before",
+    ),
+    (
+        Guard("task.list_done_of_queue", "d.org_id = $1 and"),
+        "the queue was looked up in the org before, and its tasks are its org's",
     ),
     (
         Guard("task.postpone", "t.id = any ($2) and"),
