@@ -41,21 +41,47 @@ class Guard:
 
     def removed_from(self, package: Path) -> tuple[Path, str]:
         """Return the file and its text without the guard; raises `LookupError` when the guard is not there."""
-        file, _, name = self.statement.partition(".")
-        path = package / FILES[file]
+        path = package / FILES[self.statement.partition(".")[0]]
         text = path.read_text(encoding="utf-8")
-        start = re.search(rf"^-- name: *{name} *$", text, re.MULTILINE)
-        if start is None:
-            raise LookupError(f"there is no statement {self.statement}")
-        end = text.find("\n-- name:", start.end())
-        body = text[start.end() : end if end > 0 else len(text)]
+        body = self.body_in(text)
         pattern = re.compile(r"\s+".join(map(re.escape, self.text.split())))
         places = list(pattern.finditer(body))
         if len(places) <= self.nth:
             raise LookupError(f"{self.name} is not in the code any more: bring tests/mutation/guards.py up to date")
         place = places[self.nth]
-        mutant = body[: place.start()] + self.instead + body[place.end() :]
-        return path, text[: start.end()] + mutant + (text[end:] if end > 0 else "")
+        mutant = _with_all_parameters(body, body[: place.start()] + self.instead + body[place.end() :])
+        return path, text.replace(body, mutant, 1)
+
+    def body_in(self, text: str) -> str:
+        """Return the statement in the text of its file."""
+        found = re.search(
+            rf"^-- name: *{self.statement.partition('.')[2]} *\n(.*?)(?=^-- name:|\Z)", text, re.MULTILINE | re.DOTALL
+        )
+        if found is None:
+            raise LookupError(f"there is no statement {self.statement}")
+        return found[1]
+
+
+def _with_all_parameters(body: str, mutant: str) -> str:
+    """Let a statement name every parameter that it named before: one that cannot be called shows nothing."""
+    lost = sorted(set(re.findall(r"\$\d+", body)) - set(re.findall(r"\$\d+", mutant)))
+    if not lost or "create function" in body:
+        return mutant
+    named = ", ".join(f"{parameter}::{_type_of(parameter, body)}" for parameter in lost)
+    comments, verb, rest = re.split(r"^(with|select|insert|update|delete)\b", mutant, maxsplit=1, flags=re.MULTILINE)
+    kept = f"with parameters as (select {named})"
+    return f"{comments}{kept}, {rest.lstrip()}" if verb == "with" else f"{comments}{kept} {verb}{rest}"
+
+
+def _type_of(parameter: str, body: str) -> str:
+    name = re.escape(parameter)
+    if cast := re.search(rf"{name}::(\w+(?:\[\])?)", body):
+        return cast[1]
+    if re.search(rf"\b(?:attempt|number) = {name}", body):
+        return "int"
+    if re.search(rf"\bkind = any \({name}\)", body):
+        return "text[]"
+    return "text" if re.search(rf"\bholder = {name}\b", body) and "machine" in body else "bigint"
 
 
 def _of(statement: str, tests: str, *pieces: str | tuple[str, str] | tuple[str, str, int]) -> list[Guard]:

@@ -6,6 +6,7 @@ import re
 import sys
 from pathlib import Path
 
+import asyncpg
 import pytest
 from guards import FILES, GUARDS, REDUNDANT, Guard
 
@@ -52,7 +53,9 @@ def test_each_statement_that_changes_a_state_or_asks_for_an_org_has_guards_in_th
             guarded = r"\bset (\w+ = [^,]+, )*state = |\bfor update|\bfor share|\borg_id = \$1"
             if re.search(guarded, body) and statement not in bare:
                 names = listed | {guard.statement for guard, _ in REDUNDANT}
-                assert statement in names, f"{statement} changes a state, locks or asks for an org, and none of its guards is listed"
+                assert statement in names, (
+                    f"{statement} changes a state, locks or asks for an org, and none of its guards is listed"
+                )
 
 
 @pytest.mark.timeout(300)
@@ -61,3 +64,16 @@ def test_a_guard_that_is_taken_away_is_missed(name: str) -> None:
     test = str(ROOT / "tests" / "store" / SHORT[name])
     killed, line = run_against(_guard(name), [test])
     assert killed, line
+
+
+async def test_each_mutant_is_a_statement_that_could_be_called(conn: asyncpg.Connection[asyncpg.Record]) -> None:
+    """With the same parameters as the original: one that PostgreSQL refuses would be missed by any test."""
+
+    async def parameters(statement: str) -> list[str]:
+        return [parameter.name for parameter in (await conn.prepare(statement)).get_parameters()]
+
+    for guard in [*GUARDS, *(guard for guard, _ in REDUNDANT)]:
+        if not guard.statement.startswith("function."):
+            path, text = guard.removed_from(PACKAGE)
+            original = guard.body_in(path.read_text(encoding="utf-8"))
+            assert await parameters(guard.body_in(text)) == await parameters(original), guard.name
