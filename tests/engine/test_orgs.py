@@ -29,7 +29,11 @@ SEES_NOTHING: dict[str, list[Call]] = {
     "purge": [lambda them, id, live: them.purge(), lambda them, id, live: them.purge(ids=[id])],
     "count_dead": [lambda them, id, live: them.count_dead()],
     "workers": [lambda them, id, live: them.workers()],
-    "audit": [lambda them, id, live: them.audit(), lambda them, id, live: them.audit(task=id)],
+    "audit": [
+        lambda them, id, live: them.audit(),
+        lambda them, id, live: them.audit(task=id),
+        lambda them, id, live: them.audit(queue="ours"),
+    ],
     "outbox": [lambda them, id, live: them.outbox()],
     "replay_outbox": [lambda them, id, live: them.replay_outbox()],
 }

@@ -1282,7 +1282,7 @@ ALTER TABLE ONLY weft.task
 ALTER TABLE ONLY weft.worker
     ADD CONSTRAINT worker_pkey PRIMARY KEY (id);
 
-CREATE INDEX audit_name ON weft.audit USING btree (subject_name, id) WHERE (subject_name IS NOT NULL);
+CREATE INDEX audit_name ON weft.audit USING btree (org_id, subject_name, id) WHERE (subject_name IS NOT NULL);
 
 CREATE INDEX audit_subject ON weft.audit USING gin (subject_ids);
 

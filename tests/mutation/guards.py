@@ -278,6 +278,7 @@ GUARDS: list[Guard] = [
     *_of("task.list_unsuccessful", "test_orgs", ("d.org_id = $1 and", "")),
     *_of("audit.list", "test_orgs", ("a.org_id = $1 and", "")),
     *_of("audit.list_of_task", "test_orgs", ("a.org_id = $1 and", "")),
+    *_of("audit.list_of_queue", "test_orgs", ("a.org_id = $1 and", "")),
     *_of("outbox.list", "test_orgs", ("o.org_id = $1 and", "")),
     *_of("worker.list", "test_orgs", ("w.org_id = $1 and", "")),
     *_of("queue.ids", "test_orgs", ("where q.org_id = $1", "")),

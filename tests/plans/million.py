@@ -77,6 +77,9 @@ FILL = f"""
     select 1, 'callback', '{{}}', (case when n <= 40000 then 'done' else 'pending' end)::weft.outbox_state,
       case when n % 2 = 0 then 'key ' || n % 500 end, case when n <= 40000 then weft.now() end
     from generate_series(1, 50000) n;
+  insert into weft.audit (org_id, actor, verb, subject_kind, subject_ids, subject_name, detail)
+    select 1, 'a', 'cancel', 'task', array[n], null, '{{}}'::json from generate_series(1, 100000) n
+    union all select 1, 'a', 'pause', 'queue', '{{}}', 'queue ' || n, '{{}}' from generate_series(1, 1000) n;
 """
 
 # Statistics as they are when every task of the table is in one state; the rows stay as they are. They are those of

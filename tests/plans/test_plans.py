@@ -22,6 +22,7 @@ from weft.db.statements import Statements
 
 TASK, WORKER = Statements("weft.queue", "sql/task.sql"), Statements("weft.queue", "sql/worker.sql")
 UPKEEP, QUEUE = Statements("weft.queue", "sql/upkeep.sql"), Statements("weft.queue", "sql/queue.sql")
+AUDIT = Statements("weft.queue", "sql/audit.sql")
 OUTBOX, BLOB = Statements("weft.queue", "sql/outbox.sql"), Statements("weft.queue", "sql/blob.sql")
 ENDED = """select weft.ended_after(
   'task_done_' || to_char(weft.now() at time zone 'UTC' - interval '1 day', 'YYYYMMDD'), weft.now() - $1::interval)"""
@@ -156,6 +157,9 @@ def _others(held: list[int], dead: list[int]) -> list[Guard]:
         Guard("idle keys", QUEUE.forget_idle_keys, (), 100),
         Guard("outbox, claim", OUTBOX.claim, (1, ["callback"], 100), 4000, {"outbox_due": 300}),
         Guard("outbox, rescue", OUTBOX.rescue, (), 50),
+        Guard("audit", AUDIT.list, (1, NEWEST, None, 50), 60, {"audit_pkey": 60}, 50),
+        Guard("audit of a queue", AUDIT.list_of_queue, (1, NEWEST, None, "queue 7", 50), 20, {"audit_name": 5}, 1),
+        Guard("audit of a task", AUDIT.list_of_task, (1, NEWEST, None, 7, 50), 60, {"audit_subject": 5}, 1),
         Guard("outbox, list", OUTBOX.list, (1, NEWEST, None, None, 50), 50, {"outbox_pkey": 60}, 50),
     ]  # fmt: skip
 

@@ -71,10 +71,12 @@ async def list_entries(
 ) -> list[AuditEntry]:  # fmt: skip
     """Return acts, newest first."""
     below = FROM_NEWEST if before is None else before
-    if task_id is None:
-        rows = await conn.fetch(SQL.list, org_id, below, verb, queue, limit)
-    else:
+    if task_id is not None:
         rows = await conn.fetch(SQL.list_of_task, org_id, below, verb, task_id, limit)
+    elif queue is not None:
+        rows = await conn.fetch(SQL.list_of_queue, org_id, below, verb, queue, limit)
+    else:
+        rows = await conn.fetch(SQL.list, org_id, below, verb, limit)
     return [
         AuditEntry(**{**dict(row), "subject_ids": tuple(row["subject_ids"]), "detail": readable(row["detail"])})
         for row in rows

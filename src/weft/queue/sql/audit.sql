@@ -4,17 +4,25 @@ insert into weft.audit (org_id, actor, verb, subject_kind, subject_ids, subject_
 values ($1, coalesce($2, session_user), $3, $4, $5, $6, $7);
 
 -- name: list
--- Newest first below a key; filters that are null let everything pass.
+-- Newest first below a key; a verb that is null lets everything pass.
 select a.id, a.at, a.actor, a.verb, a.subject_kind, a.subject_ids, a.subject_name, a.detail from weft.audit a
 where a.org_id = $1 and a.id < $2 and ($3::text is null or a.verb = $3)
-  and ($4::text is null or a.subject_kind = 'queue' and a.subject_name = $4)
+order by a.id desc limit $4;
+
+-- name: list_of_queue
+-- A statement of its own, as the next: it reads the index of names.
+select a.id, a.at, a.actor, a.verb, a.subject_kind, a.subject_ids, a.subject_name, a.detail from weft.audit a
+where a.org_id = $1 and a.id < $2 and ($3::text is null or a.verb = $3)
+  and a.subject_name = $4 and a.subject_kind = 'queue'
 order by a.id desc limit $5;
 
 -- name: list_of_task
--- A statement of its own: it reads the index of subjects.
-select a.id, a.at, a.actor, a.verb, a.subject_kind, a.subject_ids, a.subject_name, a.detail from weft.audit a
+-- It reads the index of subjects, first and whole: the order would lead through all acts.
+with found as materialized (
+  select a.* from weft.audit a where a.subject_ids @> array[$4::bigint] and a.subject_kind = 'task'
+)
+select a.id, a.at, a.actor, a.verb, a.subject_kind, a.subject_ids, a.subject_name, a.detail from found a
 where a.org_id = $1 and a.id < $2 and ($3::text is null or a.verb = $3)
-  and a.subject_ids @> array[$4::bigint] and a.subject_kind = 'task'
 order by a.id desc limit $5;
 
 -- name: prune

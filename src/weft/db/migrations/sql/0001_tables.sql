@@ -368,4 +368,4 @@ create table weft.audit (
 create index audit_subject on weft.audit using gin (subject_ids);
 
 -- name: audit_name
-create index audit_name on weft.audit (subject_name, id) where subject_name is not null;
+create index audit_name on weft.audit (org_id, subject_name, id) where subject_name is not null;
