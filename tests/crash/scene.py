@@ -41,15 +41,17 @@ class Scene:
             await self._begin(ctx)
             return await self._end(ctx)
 
-        @self.registry.task(name="held")
-        async def held(ctx: weft.Context) -> int:
-            await self._begin(ctx)
-            try:
-                await self._leave_of(ctx.task_id).wait()
-            except BaseException:
-                self.running.discard(ctx.task_id)
-                raise
-            return await self._end(ctx)
+        self.registry.task(name="held")(self.held)
+
+    async def held(self, ctx: weft.Context) -> int:
+        """Begin, and end when the test says so."""
+        await self._begin(ctx)
+        try:
+            await self._leave_of(ctx.task_id).wait()
+        except BaseException:
+            self.running.discard(ctx.task_id)
+            raise
+        return await self._end(ctx)
 
     async def _begin(self, ctx: weft.Context) -> None:
         async with self._changed:

@@ -16,6 +16,7 @@ from crash.checker import check, check_outcomes
 from crash.harness import LIVENESS, Crew, until, until_settled
 from crash.proxy import Exchange, Fault, proxy_to
 from crash.scene import NEVER, Scene
+from weft.cli.task_logs import print_log
 from weft.db.database import CONNECTION_ERRORS
 
 TROUBLE = (*CONNECTION_ERRORS, weft.WeftError, TimeoutError)
@@ -305,3 +306,35 @@ async def test_a_task_that_is_more_urgent_than_the_last_one_is_found_at_once_ove
         for priority in range(6):
             task = await client.enqueue("step", priority=priority)
             await client.wait(task.id, timeout=LIVENESS)
+
+
+async def test_who_follows_a_log_goes_on_when_answers_are_lost(
+    scene: Scene, client: weft.Client, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    @scene.registry.task(name="talk")
+    async def talk(ctx: weft.Context) -> None:
+        ctx.logger.info("one")
+        await scene.held(ctx)
+        ctx.logger.info("two")
+
+    async with scene.worker(scene.url), proxy_to(scene.url) as proxy:
+        task = await client.enqueue("talk")
+        await scene.until_started(task.id)
+        async with weft.Client(settings=scene.settings(proxy.url)) as reader:
+            look = proxy.rule("as u (id) where not exists", Fault.PASS)
+            following = asyncio.create_task(print_log(reader, task.id, follow=True))
+
+            async def waits_for_the_end() -> bool:
+                return bool(look.seen)
+
+            await until(waits_for_the_end, "the task was found, and its end is waited for")
+            rule = proxy.rule("weft.tasks", Fault.CUT, times=3)
+
+            async def has_been_cut() -> bool:
+                return len(rule.seen) == 3
+
+            await until(has_been_cut, "three answers are lost")
+            scene.let_go(task.id)
+            await asyncio.wait_for(following, LIVENESS)
+    printed = capfdbinary.readouterr().out
+    assert [line.rsplit(b": ", 1)[-1] for line in printed.splitlines()] == [b"one", b"two"]

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from weft.cli.output import complain
-from weft.core.errors import TaskFailed
+from weft.core.errors import DatabaseUnavailable, TaskFailed
 
 if TYPE_CHECKING:
     from weft.sdk.client import Client
@@ -44,8 +44,11 @@ async def _follow(client: Client, task_id: int, position: int) -> int:
     try:
         while not ending.done():
             await asyncio.wait([ending], timeout=LOOK_EVERY)
-            position = await _copy(client, task_id, position)
+            # PostgreSQL may be away meanwhile; the task goes on without it.
+            with suppress(DatabaseUnavailable):
+                position = await _copy(client, task_id, position)
         await ending
+        position = await _copy(client, task_id, position)
     finally:
         ending.cancel()
         await asyncio.gather(ending, return_exceptions=True)
