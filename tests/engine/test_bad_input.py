@@ -84,6 +84,10 @@ FIELDS: list[tuple[str, dict[str, Any]]] = [
     ("run_at", {"run_at": "2030-01-01"}),
     ("run_at", {"run_at": 1893456000}),
     ("run_at", {"run_at": datetime.max.replace(tzinfo=UTC)}),
+    ("run_at", {"run_at": datetime(2090, 1, 1, 0, 0, 1, tzinfo=UTC)}),
+    ("run_at", {"run_at": datetime(1999, 12, 31, 23, 59, 59, tzinfo=UTC)}),
+    ("run_at", {"run_at": datetime(1900, 1, 1, tzinfo=UTC)}),
+    ("run_at", {"run_at": datetime.min.replace(tzinfo=UTC)}),
     ("max_attempts", {"max_attempts": 0}),
     ("max_attempts", {"max_attempts": -1}),
     ("max_attempts", {"max_attempts": 32768}),
@@ -179,6 +183,9 @@ async def test_other_verbs_refuse_by_name_too(client: weft.Client, conn: asyncpg
         *(("queue", client.limit_queue, (queue, 5), {}) for queue in ("nowhere", "", 5, None)),
         *(("max_running", client.limit_queue, ("default", most), {}) for most in (0, -1, 2**31, "5", 1.5, True)),
         *(("key", client.limit_queue, ("default", 5), {"key": key}) for key in ("", "k" * 501, 5, "\x00")),
+        ("key", client.limit_queue, ("default", 5), {"key": "k", "per_key": True}),
+        *(("tasks", client.enqueue_many, (tasks,), {}) for tasks in (None, 5, weft.NewTask("h"))),
+        *(("tasks[0]", client.enqueue_many, (tasks,), {}) for tasks in ("h", ["h"], [None], [[weft.NewTask("h")]])),
         *(("older_than", client.purge, (), {"older_than": age}) for age in (-1, "x", math.nan)),
         ("queue", client.purge, (), {"queue": "nowhere"}),
         *(("ids", client.purge, (), {"ids": ids}) for ids in ([2**63], ["x"], "12", 5)),
@@ -192,6 +199,24 @@ async def test_other_verbs_refuse_by_name_too(client: weft.Client, conn: asyncpg
     assert await conn.fetchval(WRITTEN) == 0
 
 
+async def test_a_worker_is_made_of_sound_values_or_not_at_all(
+    client: weft.Client, conn: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    async def work(**options: Any) -> None:
+        await weft.Worker(client=client, **options).run_until_idle()
+
+    cases: list[tuple[str, dict[str, Any]]] = [
+        *(("queues", {"queues": queues}) for queues in ("ab", "", b"ab", [], (), None, 5)),
+        *(("queues[1]", {"queues": ["a", name]}) for name in ("", "q" * 201, 5, None, "\x00", "@x")),
+        *(("concurrency", {"concurrency": most}) for most in (0, -1, 1.5, "x", "5", 10**12, 2**31, True, False)),
+        *(("app_modules", {"app_modules": modules}) for modules in ("shop", None, 5)),
+    ]
+    wrong = await _not_refused((field, work, (), options) for field, options in cases)
+    assert not wrong, "\n".join(wrong)
+    assert await conn.fetchval(WRITTEN) == 0
+    assert await client.workers() == []
+
+
 def test_a_handler_is_registered_with_sound_values_or_not_at_all(registry: Registry) -> None:
     async def fine() -> None: ...
     def sync() -> None: ...
@@ -202,6 +227,7 @@ def test_a_handler_is_registered_with_sound_values_or_not_at_all(registry: Regis
         ("name", {"name": 5}),
         ("queue", {"queue": ""}),
         ("queue", {"queue": 5}),
+        ("queue", {"queue": "@x"}),
         ("retry", {"retry": -1}),
         ("retry", {"retry": "x"}),
         ("retry", {"retry": True}),

@@ -60,6 +60,7 @@ def test_settings_do_not_change() -> None:
         ({"WEFT_PROFILE": "turbo"}, {}, "setting WEFT_PROFILE: 'turbo' is not one of standard, fast"),
         ({"WEFT_POOLER": "session"}, {}, "setting WEFT_POOLER: 'session' is not one of none, transaction"),
         ({"WEFT_LOG_UPLOAD": "perhaps"}, {}, "setting WEFT_LOG_UPLOAD: 'perhaps' is neither true nor false"),
+        ({"WEFT_WORKER_CONCURRENCY": "2147483648"}, {}, "setting WEFT_WORKER_CONCURRENCY: must be at most 2147483647"),
         ({"WEFT_WORKER_MAX_ATTEMPTS": "40000"}, {}, "setting WEFT_WORKER_MAX_ATTEMPTS: "),
         ({"WEFT_WORKER_HEARTBEAT_INTERVAL": "0"}, {}, "setting WEFT_WORKER_HEARTBEAT_INTERVAL: "),
         ({"WEFT_WORKER_TIMEOUT": "0s"}, {}, "setting WEFT_WORKER_TIMEOUT: "),

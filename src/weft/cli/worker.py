@@ -11,6 +11,7 @@ import typer
 from weft.cli.apps import new_app
 from weft.cli.completion import complete_queue
 from weft.cli.inputs import read_names
+from weft.core.checks import MAX_RUNNING
 
 if TYPE_CHECKING:
     from weft.core.settings import Settings
@@ -42,7 +43,7 @@ def worker(
         ),
     ] = None,
     concurrency: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="How many tasks run at once in each process.")
+        int | None, typer.Option(min=1, max=MAX_RUNNING, metavar="N", help="How many tasks run at once in each process.")
     ] = None,
     processes: Annotated[int, typer.Option(min=1, metavar="P", help="How many processes.")] = 1,
     fast: Annotated[bool, typer.Option("--fast", help="Notice a dead worker within 3 s instead of 15 s.")] = False,

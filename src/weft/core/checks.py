@@ -14,7 +14,9 @@ from weft.core.json import text_problem
 MAX_PRIORITY = 32767
 MAX_NAME = 200
 MAX_KEY = 500
+MAX_RUNNING = 2**31 - 1
 MAX_ID = 2**63 - 1
+_EARLIEST = datetime(2000, 1, 1, tzinfo=UTC)
 _LATEST = datetime(2090, 1, 1, tzinfo=UTC)
 _LONGEST = timedelta(days=20_000)
 
@@ -39,12 +41,27 @@ def check_name(value: object, field: str) -> str:
     return check_text(value, field, MAX_NAME)
 
 
-def check_queue(value: object) -> str:
+def check_queue(value: object, field: str = "queue") -> str:
     """The name of a queue that callers may make and use."""
-    name = check_name(value, "queue")
+    name = check_name(value, field)
     if name.startswith("@"):
-        raise InvalidInput("queue", "names that begin with @ are kept for the engine")
+        raise InvalidInput(field, "names that begin with @ are kept for the engine")
     return name
+
+
+def check_names(value: object, field: str) -> list[str]:
+    """Names of one kind. A text is refused: its characters would be taken for names."""
+    if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
+        raise InvalidInput(field, f"must be a list of names, not {type(value).__name__}")
+    return [check_name(name, f"{field}[{index}]") for index, name in enumerate(value)]
+
+
+def check_queues(value: object, field: str = "queues") -> list[str]:
+    """Names of queues, at least one."""
+    names = check_names(value, field)
+    if not names:
+        raise InvalidInput(field, "must name at least one queue")
+    return [check_queue(name, f"{field}[{index}]") for index, name in enumerate(names)]
 
 
 def check_key(value: object, field: str) -> str:
@@ -86,8 +103,8 @@ def check_moment(value: object, field: str = "run_at") -> datetime:
         raise InvalidInput(field, f"must be a datetime, not {type(value).__name__}")
     if value.tzinfo is None:
         raise InvalidInput(field, "must have a time zone; write for example datetime.now(UTC)")
-    if value > _LATEST:
-        raise InvalidInput(field, "lies too far in the future")
+    if not _EARLIEST <= value <= _LATEST:
+        raise InvalidInput(field, f"must lie between {_EARLIEST:%Y-%m-%d} and {_LATEST:%Y-%m-%d}")
     return value
 
 

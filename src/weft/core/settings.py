@@ -163,6 +163,8 @@ class Settings:
     def __post_init__(self) -> None:
         if self.worker_max_attempts > 32767:
             raise InvalidSetting("WEFT_WORKER_MAX_ATTEMPTS", "must be at most 32767")
+        if self.worker_concurrency > 2**31 - 1:
+            raise InvalidSetting("WEFT_WORKER_CONCURRENCY", "must be at most 2147483647")
         if self.lease_time < 2 * self.heartbeat_interval:
             raise InvalidSetting(
                 "WEFT_WORKER_TIMEOUT",

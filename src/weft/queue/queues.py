@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from weft.core.checks import check_key, check_name, check_number, check_queue
-from weft.core.errors import NotFound, UnknownQueue
+from weft.core.checks import MAX_RUNNING, check_key, check_name, check_number, check_queue
+from weft.core.errors import InvalidInput, NotFound, UnknownQueue
 from weft.core.states import TaskState
 from weft.db.statements import Statements
 from weft.queue import audit
@@ -75,9 +75,11 @@ async def limit(
     actor: str | None = None,
 ) -> int:  # fmt: skip
     """Set how many tasks run at once in a queue, per concurrency key, or for one key; None lifts it."""
+    if per_key and key is not None:
+        raise InvalidInput("key", "give either per_key or key, not both")
     if most is not None:
-        check_number(most, "max_running", 1, 2**31 - 1)
-    detail: dict[str, object] = {"max_running_per_key" if per_key and key is None else "max_running": most}
+        check_number(most, "max_running", 1, MAX_RUNNING)
+    detail: dict[str, object] = {"max_running_per_key" if per_key else "max_running": most}
     if key is not None:
         detail["key"] = key
         queue_id = await _change(conn, SQL.set_limit_of_key, org_id, name, check_key(key, "key"), most)

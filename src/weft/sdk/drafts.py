@@ -76,6 +76,8 @@ def _form(new: NewTask, settings: Settings) -> Form:
 
 def draft_all(tasks: Iterable[NewTask], settings: Settings) -> list[Draft]:
     """Check and encode many tasks; an error says which of them it means."""
+    if not isinstance(tasks, Iterable):
+        raise InvalidInput("tasks", f"must be a list of weft.NewTask, not {type(tasks).__name__}")
     drafting, drafts = Drafting(settings), []
     for task in tasks:
         if not isinstance(task, NewTask):

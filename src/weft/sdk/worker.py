@@ -7,6 +7,7 @@ from datetime import timedelta
 from types import TracebackType
 from typing import Self
 
+from weft.core.checks import MAX_RUNNING, check_names, check_number, check_queues
 from weft.queue.model import NewTask
 from weft.queue.outbox import Effect
 from weft.sdk.client import Client
@@ -20,7 +21,8 @@ from weft.worker.worker import Worker as WorkerProcess
 class Worker:
     """Runs tasks in this process.
 
-    Example::
+    ``queues`` names at least one queue; those that do not exist are made. ``concurrency`` is how many tasks it runs at
+    once, by default ``WEFT_WORKER_CONCURRENCY``. Example::
 
         async with weft.Client() as client:
             await weft.Worker(client=client, queues=["default"], concurrency=20).run()
@@ -31,10 +33,14 @@ class Worker:
         registry: Registry = REGISTRY, app_modules: Sequence[str] = (),
     ) -> None:  # fmt: skip
         self._client = client
-        self._queues = list(queues)
-        self._concurrency = concurrency or client.settings.worker_concurrency
+        self._queues = check_queues(queues)
+        self._concurrency = (
+            client.settings.worker_concurrency
+            if concurrency is None
+            else check_number(concurrency, "concurrency", 1, MAX_RUNNING)
+        )
         self._registry = registry
-        self._app_modules = list(app_modules)
+        self._app_modules = check_names(app_modules, "app_modules")
         self._worker: WorkerProcess | None = None
 
     async def start(self) -> Self:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
-from weft.core.checks import check_name, check_span
+from weft.core.checks import check_name, check_queue, check_span
 from weft.core.errors import InvalidInput, did_you_mean
 from weft.queue.retry import DEFAULT_RETRY, MAX_ATTEMPTS, Retry
 from weft.worker.arguments import Arguments
@@ -115,7 +115,7 @@ class Registry:
             Handler(
                 name=check_name(f"{function.__module__}.{function.__qualname__}" if name is None else name, "name"),
                 function=function,
-                queue=check_name(queue, "queue"),
+                queue=check_queue(queue),
                 retry=policy,
                 timeout=None if timeout is None else check_span(timeout, "timeout"),
                 heartbeat_timeout=None
