@@ -46,7 +46,7 @@ ranges: install
 docs: install
 	$(BIN)/python -m docs.generate
 
-lock:
+lock: install
 	$(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-header \
 	  --group pyproject.toml:dev --group pyproject.toml:build pyproject.toml -o requirements.lock
 

@@ -80,14 +80,36 @@ def test_each_module_begins_with_one_sentence(path: Path) -> None:
     first = doc.splitlines()[0]
     assert first.endswith("."), first
     assert first[0].isupper() or first[0] in "`@", first
-    assert len(re.findall(r"\. +[A-Z]", first)) == 0 or _name(path) == "core/__init__.py", (
-        f"more than a sentence: {first}"
-    )
+    assert len(re.findall(r"\. +[A-Z]", first)) == 0, f"more than a sentence: {first}"
 
 
 @pytest.mark.parametrize("path", MODULES, ids=_name)
 def test_no_module_grows_too_long(path: Path) -> None:
     assert len(path.read_text(encoding="utf-8").splitlines()) <= LONGEST
+
+
+def test_each_target_makes_the_environment_first() -> None:
+    makefile = (SOURCE.parents[1] / "Makefile").read_text(encoding="utf-8")
+    needs = {target: rest.split() for target, rest in re.findall(r"^([a-z-]+):(.*)$", makefile, re.MULTILINE)}
+    assert {target for target, before in needs.items() if "install" not in before} == {"install", "clean"}
+
+
+def test_only_the_settings_read_files_in_core() -> None:
+    """Nor does anything there open a connection or start a program."""
+    readers = set()
+    for path in (SOURCE / "core").glob("*.py"):
+        tree = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        imported = {
+            name.partition(".")[0]
+            for node in tree
+            for name in (
+                [alias.name for alias in node.names] if isinstance(node, ast.Import)
+                else [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            )
+        }  # fmt: skip
+        if imported & {"asyncio", "asyncpg", "io", "os", "pathlib", "shutil", "socket", "subprocess", "tempfile"}:
+            readers.add(path.name)
+    assert readers == {"settings.py"}
 
 
 def test_nothing_is_called_utils_or_helpers() -> None:

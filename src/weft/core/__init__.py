@@ -1,1 +1,1 @@
-"""Vocabulary that every room shares: ids, states, errors, settings and JSON. Pure, no I/O."""
+"""Vocabulary that every room shares: ids, states, errors, settings and JSON; reads weft.toml, and else does no I/O."""
