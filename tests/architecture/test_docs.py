@@ -62,6 +62,13 @@ def test_the_examples_of_a_page_are_current(page: Path) -> None:
     assert examples.refreshed(read(page), page) == read(page), "an example is out of date: run `make docs`"
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_prose_is_wrapped_at_120(page: Path) -> None:
+    if not read(page).startswith("<!-- Written by"):
+        lines = without_code(read(page)).splitlines()
+        assert [line for line in lines if len(line) > 120 and not line.startswith("|")] == []
+
+
 def test_every_error_code_is_documented() -> None:
     assert {kind.code for kind in errors.all_errors()} <= anchors(REFERENCE / "errors.md")
 
