@@ -35,8 +35,9 @@ errors above.
 ## Errors of tasks
 
 What a handler raises is not raised in the program that enqueued: it is kept with the attempt as `type`, `message` and
-`traceback`, and told by `Client.wait` as [task_failed](#task_failed). Two exceptions speak to the engine instead:
-`weft.NonRetryable` and `weft.Snooze`, see [retries and dead letters](../how-to/retries-and-dead-letters.md).
+`traceback`, and told by `Client.wait` as [task_failed](#task_failed), whose `error` holds all three. Two
+exceptions speak to the engine instead: `weft.NonRetryable` and `weft.Snooze`, see
+[retries and dead letters](../how-to/retries-and-dead-letters.md).
 """
 
 # What to do, where the message alone cannot say it.

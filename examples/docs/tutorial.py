@@ -29,7 +29,7 @@ async def main() -> None:
             try:
                 await client.wait(handle.id, timeout=30)
             except weft.TaskFailed as problem:
-                print(problem)  # task 3816… is dead: [Errno 2] No such file or directory: 'november.csv'
+                print(problem)  # task 3816… is dead: FileNotFoundError: [Errno 2] No such file or directory: …
         # docs: end worker
 
         # docs: begin dead

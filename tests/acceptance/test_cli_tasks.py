@@ -59,7 +59,7 @@ def test_wait_prints_the_output_or_fails_with_the_error(cli: Cli) -> None:
         assert (answer["state"], answer["output"]) == ("completed", 42)
         assert cli("tasks", "enqueue", "cli:add", "--params", '{"a": 1}', "--wait").splitlines()[1] == "2"
         complaint = cli("tasks", "enqueue", "cli:fail", "--max-attempts", "1", "--wait", code=1)
-        assert complaint.endswith("is dead: no luck")
+        assert complaint.endswith("is dead: ValueError: no luck")
         complaint = cli("tasks", "enqueue", "cli:forever", "--wait-timeout", "100ms", code=6)
         assert "did not end within 0.1 s" in complaint
         cli("tasks", "cancel", complaint.split()[2])

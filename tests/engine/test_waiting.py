@@ -70,9 +70,29 @@ async def test_a_wait_for_a_task_that_failed_tells_why(client: weft.Client, regi
 
     handle = await client.enqueue("bad")
     await weft.Worker(client=client, registry=registry).run_until_idle()
-    with pytest.raises(weft.TaskFailed) as caught:
+    with pytest.raises(weft.TaskFailed, match="is failed: NonRetryable: the moon is full") as caught:
         await client.wait(handle.id, timeout=5)
-    assert (caught.value.task_id, caught.value.state, caught.value.problem) == (handle.id, "failed", "the moon is full")
+    assert (caught.value.task_id, caught.value.state) == (handle.id, "failed")
+    assert caught.value.error is not None
+    assert (caught.value.error["type"], caught.value.error["message"]) == ("NonRetryable", "the moon is full")
+    assert "raise weft.NonRetryable" in caught.value.error["traceback"]
+
+
+async def test_a_wait_for_a_task_that_failed_tells_what_was_raised(client: weft.Client, registry: Registry) -> None:
+    problems = {"exit": SystemExit(5), "silent": LookupError(), "several": ValueError("one\ntwo")}
+
+    @registry.task(name="bad")
+    async def bad(how: str) -> None:
+        raise problems[how]
+
+    handles = {how: await client.enqueue("bad", {"how": how}, max_attempts=1) for how in problems}
+    await weft.Worker(client=client, registry=registry).run_until_idle()
+    told = {}
+    for how, handle in handles.items():
+        with pytest.raises(weft.TaskFailed, match=f"task {handle.id} is dead: ") as caught:
+            await client.wait(handle.id, timeout=5)
+        told[how] = caught.value.problem
+    assert told == {"exit": "SystemExit: 5", "silent": "LookupError", "several": "ValueError: one\ntwo"}
 
 
 async def test_there_is_no_waiting_for_a_task_that_does_not_exist(client: weft.Client) -> None:

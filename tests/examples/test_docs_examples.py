@@ -25,7 +25,7 @@ SCRIPTS = {
     "first.py": ["Hello, Ada!"],
     "tutorial.py": [
         "True False True",
-        "is dead: [Errno 2]",
+        "is dead: FileNotFoundError: [Errno 2]",
         "dead 2 ['failed', 'failed']",
         "report:total error",
         "42.5",
@@ -35,7 +35,7 @@ SCRIPTS = {
         "rolled back: no task",
     ],
     "complete_in.py": ["15"],
-    "retries.py": ["failed customer 7 was deleted", "dead no luck", "e-1 0", "dead always:fails error", "removed 0"],
+    "retries.py": ["failed NonRetryable: customer 7 was deleted", "dead ValueError: no luck", "e-1 0", "dead always:fails error", "removed 0"],
     "limits.py": ["default None 3", "render 4 None", "{'render': 4, 'acme': 2} [{}, {}]"],
     "idempotency.py": ["True False True", "[False, True, False]", "weft-task-"],
     "large_values.py": ["20000", "params: has 2000011 bytes, and may have 1048576"],

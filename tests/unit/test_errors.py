@@ -71,8 +71,11 @@ def test_the_tree_at_the_top_of_the_module_is_the_tree() -> None:
         ),
         (errors.LeaseLost(5), "the lease on task 5 is lost: its outcome was not written"),
         (errors.WaitTimeout(5, 1.5), "task 5 did not end within 1.5 s: it goes on; see `weft tasks show 5`"),
-        (errors.TaskFailed(5, "dead", "boom"), "task 5 is dead: boom"),
-        (errors.TaskFailed(5, "cancelled", None), "task 5 is cancelled"),
+        (errors.TaskFailed(5, "dead", {"type": "ValueError", "message": "no"}), "task 5 is dead: ValueError: no"),
+        (errors.TaskFailed(5, "dead", {"type": "KeyError", "message": ""}, "error"), "task 5 is dead: KeyError"),
+        (errors.TaskFailed(5, "dead", {"type": "", "message": "no"}), "task 5 is dead: no"),
+        (errors.TaskFailed(5, "failed", None, "no_handler"), "task 5 is failed: no_handler"),
+        (errors.TaskFailed(5, "cancelled"), "task 5 is cancelled"),
         (errors.SchemaOutdated(None, "0001"), "the database has no Weft schema yet: run `weft migrate upgrade`"),
         (
             errors.SchemaOutdated("0001", "0002"),

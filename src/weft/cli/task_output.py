@@ -20,6 +20,7 @@ from weft.cli.output import (
     styled,
     when,
 )
+from weft.core.errors import error_line
 
 if TYPE_CHECKING:
     from weft.queue.model import Attempt, Page, Task, TaskSummary
@@ -48,8 +49,7 @@ def _row(task: TaskSummary) -> tuple[Any, ...]:
 
 
 def _dead_row(task: TaskSummary) -> tuple[Any, ...]:
-    error = task.error or {}
-    return (*_beginning(task), when(task.ended_at), f"{error.get('type', '')}: {error.get('message', '')}".strip(" :"))
+    return (*_beginning(task), when(task.ended_at), error_line(task.error or {}))
 
 
 def _beginning(task: TaskSummary) -> tuple[Any, ...]:
@@ -129,7 +129,7 @@ def _print_attempt(attempt: Attempt) -> None:
 def _error_text(error: Mapping[str, Any]) -> str:
     if error.get("traceback"):
         return str(error["traceback"]).rstrip()
-    return f"{error.get('type', 'error')}: {error.get('message', '')}"
+    return error_line(error)
 
 
 def _pretty(value: Any) -> str:

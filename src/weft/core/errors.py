@@ -27,13 +27,18 @@ Each error has a stable ``code``, which maps once to an exit code, an HTTP statu
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 
 def did_you_mean(wrong: str, known: Iterable[str]) -> str:
     """Return ``" Did you mean 'x'?"`` when something known is close to what was written, else nothing."""
     close = difflib.get_close_matches(wrong, list(known), n=1)
     return f" Did you mean {close[0]!r}?" if close else ""
+
+
+def error_line(error: Mapping[str, str]) -> str:
+    """Return what an attempt ended with in short: its type and its message, as far as it has them."""
+    return ": ".join(str(part) for part in (error.get("type"), error.get("message")) if part)
 
 
 class WeftError(Exception):
@@ -246,13 +251,20 @@ class WaitTimeout(WeftError):
 
 
 class TaskFailed(WeftError):
-    """The awaited task ended without success."""
+    """The awaited task ended without success.
+
+    ``error`` is what its last attempt ended with, as in `Task`: type, message and traceback; None when there was no
+    attempt that failed. ``problem`` says it in short, or is the reason.
+    """
 
     code = "task_failed"
     http_status = 409
 
-    def __init__(self, task_id: int, state: str, problem: str | None) -> None:
+    def __init__(
+        self, task_id: int, state: str, error: Mapping[str, str] | None = None, reason: str | None = None
+    ) -> None:
         self.task_id = task_id
         self.state = state
-        self.problem = problem
-        super().__init__(f"task {task_id} is {state}{': ' + problem if problem else ''}")
+        self.error = error
+        self.problem = error_line(error or {}) or reason
+        super().__init__(f"task {task_id} is {state}{f': {self.problem}' if self.problem else ''}")

@@ -234,7 +234,7 @@ class Client:
             timeout = check_span(timeout, "timeout", zero=True).total_seconds()
         task = await self._waiter.until_ended(task_id, timeout, self.get_task)
         if task.state is not TaskState.COMPLETED:
-            raise TaskFailed(task_id, task.state, (task.error or {}).get("message") or task.reason)
+            raise TaskFailed(task_id, task.state, task.error, task.reason)
         if "output" in task.unavailable:
             raise task.unavailable["output"]
         return task.output
