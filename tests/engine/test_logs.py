@@ -305,6 +305,30 @@ async def test_copied_logs_of_all_attempts_are_read_together_or_one_by_one(
     assert await client.read_log(handle.id, attempt=4) is None
 
 
+async def test_the_copy_of_a_log_ends_with_its_attempt_when_the_next_one_writes_before_it_is_made(
+    make_client: MakeClient, registry: Registry, home: Path
+) -> None:
+    """The first attempt keeps the only thread in which a log is read until the second has printed."""
+    has_printed = threading.Event()
+
+    @registry.task(name="say", retry=weft.Retry(2, initial_delay=0))
+    async def say(ctx: weft.Context) -> None:
+        print(f"attempt {ctx.attempt}", flush=True)
+        if ctx.attempt == 1:
+            asyncio.get_running_loop().run_in_executor(None, has_printed.wait, 20)
+            raise ValueError
+        has_printed.set()
+
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+    client = await make_client(log_upload=True)
+    handle = await client.enqueue(say)
+    async with weft.Worker(client=client, registry=registry):
+        await client.wait(handle.id, timeout=20)
+    assert _log(home, handle.id) == "attempt 1\nattempt 2\n"
+    for attempt in (1, 2):
+        assert await client.read_log(handle.id, attempt=attempt) == f"attempt {attempt}\n".encode()
+
+
 async def test_copied_logs_expire_with_the_retention_from_the_end_of_their_attempt(
     make_client: MakeClient, registry: Registry, home: Path, conn: asyncpg.Connection[asyncpg.Record]
 ) -> None:

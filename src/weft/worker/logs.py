@@ -67,6 +67,7 @@ class TaskLog:
         self._file: io.BufferedWriter | None = None
         self._written = 0
         self.begins_at = 0
+        self._ends_at: int | None = None
         self._is_full = False
         self._lock = threading.Lock()
 
@@ -97,18 +98,19 @@ class TaskLog:
                 self._is_full = True
 
     def read(self) -> bytes:
-        """Return what this attempt has written; those before it stand above in the same file."""
+        """Return what this attempt has written; those before it stand above in the same file, those after it below."""
         with self.path.open("rb") as file:
             file.seek(self.begins_at)
-            return file.read()
+            return file.read(-1 if self._ends_at is None else self._ends_at - self.begins_at)
 
     def close(self) -> None:
-        """Close the file, if it was ever opened."""
+        """Close the file, if it was ever opened, and note where it ends now: the next attempt goes on there."""
         with self._lock:
+            self._is_full = True
             if self._file is not None:
+                self._ends_at = self._file.tell()
                 self._file.close()
                 self._file = None
-                self._is_full = True
 
 
 def remove_old_logs(folder: Path, older_than: timedelta) -> int:
