@@ -83,6 +83,26 @@ def say(words: list[str]) -> None:
     subprocess.run(["/bin/echo", "from a program"], check=True)
 
 
+def _count(results: list[Any], ctx: weft.Context) -> int:
+    """Give the result that stands for this attempt, whatever it is."""
+    return results[ctx.attempt - 1]  # type: ignore[no-any-return]
+
+
+@weft.task(name="process:count in async", retry=weft.Retry(5, initial_delay=0))
+async def count_in_async(results: list[Any], ctx: weft.Context) -> int:
+    return _count(results, ctx)
+
+
+@weft.task(name="process:count in thread", retry=weft.Retry(5, initial_delay=0))
+def count_in_thread(results: list[Any], ctx: weft.Context) -> int:
+    return _count(results, ctx)
+
+
+@weft.task(name="process:count in process", executor="process", retry=weft.Retry(5, initial_delay=0))
+def count_in_process(results: list[Any], ctx: weft.Context) -> int:
+    return _count(results, ctx)
+
+
 @weft.task(name="process:echo", executor="process")
 def echo(text: str) -> str:
     return text

@@ -9,6 +9,7 @@ from decimal import Decimal
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
+import process_handlers  # noqa: F401  its handlers run here
 import pydantic
 import pytest
 from engine_scene import until
@@ -169,6 +170,87 @@ async def test_a_result_that_is_no_json_fails_the_task_and_says_where(client: we
         assert (task.state, task.output) == ("failed", None), problem
         assert task.error is not None
         assert task.error["message"].startswith(problem)
+
+
+@pytest.mark.parametrize("executor", ["async", "thread", "process"])
+async def test_a_result_that_does_not_fit_the_annotation_fails_the_attempt_and_is_tried_again(
+    client: weft.Client, executor: str
+) -> None:
+    handle = await client.enqueue(f"process:count in {executor}", {"results": ["not a number", None, 7]})
+    async with weft.Worker(client=client):
+        assert await client.wait(handle.id, timeout=30) == 7
+    task = await client.get_task(handle.id)
+    assert [(attempt.outcome, attempt.reason) for attempt in task.attempts] == [("failed", "error")] * 2
+    for attempt, problem in zip(task.attempts, ("unable to parse string as an integer", "valid integer"), strict=True):
+        assert attempt.error is not None
+        assert attempt.error["type"] == "WrongOutput"
+        assert attempt.error["message"].startswith("output: Input should be a valid integer")
+        assert attempt.error["message"].endswith(problem)
+
+
+async def test_the_place_in_a_result_that_does_not_fit_is_named(client: weft.Client, registry: Registry) -> None:
+    @registry.task(name="order")
+    async def order() -> Order:
+        return {"id": UUID(int=1), "made_on": "2026-02-28", "items": [{"name": "x"}]}  # type: ignore[return-value]
+
+    task = await _outcome(client, registry, None)
+    assert (task.state, task.reason, task.failures) == ("scheduled", "error", 1)
+    assert (task.attempts[0].error or {})["message"] == "output.items.0.price: Field required"
+
+
+async def test_a_result_is_turned_into_what_the_annotation_says_as_params_are(
+    client: weft.Client, registry: Registry
+) -> None:
+    @registry.task(name="number")
+    async def number() -> int:
+        return "7"  # type: ignore[return-value]
+
+    @registry.task(name="items")
+    def items() -> list[Item]:
+        return ({"name": "x", "price": "1.10"},)  # type: ignore[return-value]
+
+    @registry.task(name="maybe")
+    async def maybe() -> Item | None:
+        return None
+
+    @registry.task(name="real")
+    async def real() -> float:
+        return 1
+
+    handles = [await client.enqueue(name) for name in ("number", "items", "maybe", "real")]
+    await weft.Worker(client=client, registry=registry).run_until_idle()
+    outputs = [await client.wait(handle.id, timeout=5) for handle in handles]
+    assert outputs == [7, [{"name": "x", "price": "1.10", "tags": []}], None, 1.0]
+
+
+async def test_a_result_is_not_checked_where_no_annotation_says_what_it_is(
+    client: weft.Client, registry: Registry
+) -> None:
+    class Unheard:
+        """A type that nothing is known of."""
+
+    async def bare(same):  # type: ignore[no-untyped-def]
+        return same
+
+    async def nothing(same: Any) -> None:
+        return same  # type: ignore[no-any-return]
+
+    async def anything(same: Any) -> Any:
+        return same
+
+    async def unresolved(same: Any) -> Nowhere:  # type: ignore[name-defined]  # noqa: F821
+        return same
+
+    async def unheard(same: Any) -> Any:
+        return same
+
+    unheard.__annotations__["return"] = Unheard
+    handles = []
+    for function in (bare, nothing, anything, unresolved, unheard):
+        registry.task(name=function.__name__)(function)
+        handles += [await client.enqueue(function.__name__, {"same": value}) for value in ("x", None)]
+    await weft.Worker(client=client, registry=registry).run_until_idle()
+    assert [await client.wait(handle.id, timeout=5) for handle in handles] == ["x", None] * 5
 
 
 async def test_a_result_comes_back_as_it_was(client: weft.Client, registry: Registry) -> None:

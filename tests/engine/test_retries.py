@@ -150,7 +150,7 @@ async def test_an_error_that_no_retry_can_mend_fails_the_task_at_once(
     for handle in handles:
         task = await client.get_task(handle.id)
         assert (task.state, task.reason, len(task.attempts)) == ("failed", "non_retryable", 1)
-        with pytest.raises(weft.TaskFailed, match="is failed: (NonRetryable|NotFoundThere): gone"):
+        with pytest.raises(weft.TaskFailed, match=r"is failed: (NonRetryable|NotFoundThere): gone"):
             await client.wait(handle.id)
 
 

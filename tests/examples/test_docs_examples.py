@@ -35,7 +35,10 @@ SCRIPTS = {
         "rolled back: no task",
     ],
     "complete_in.py": ["15"],
-    "retries.py": ["failed NonRetryable: customer 7 was deleted", "dead ValueError: no luck", "e-1 0", "dead always:fails error", "removed 0"],
+    "retries.py": [
+        *("failed NonRetryable: customer 7 was deleted", "dead ValueError: no luck", "e-1 0"),
+        *("dead always:fails error", "removed 0"),
+    ],
     "limits.py": ["default None 3", "render 4 None", "{'render': 4, 'acme': 2} [{}, {}]"],
     "idempotency.py": ["True False True", "[False, True, False]", "weft-task-"],
     "large_values.py": ["20000", "params: has 2000011 bytes, and may have 1048576"],

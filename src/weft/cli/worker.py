@@ -43,7 +43,8 @@ def worker(
         ),
     ] = None,
     concurrency: Annotated[
-        int | None, typer.Option(min=1, max=MAX_RUNNING, metavar="N", help="How many tasks run at once in each process.")
+        int | None,
+        typer.Option(min=1, max=MAX_RUNNING, metavar="N", help="How many tasks run at once in each process."),
     ] = None,
     processes: Annotated[int, typer.Option(min=1, metavar="P", help="How many processes.")] = 1,
     fast: Annotated[bool, typer.Option("--fast", help="Notice a dead worker within 3 s instead of 15 s.")] = False,

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import inspect
 import typing
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
@@ -13,7 +15,18 @@ from weft.core.errors import InvalidInput
 from weft.core.json import encode
 from weft.worker.context import Context
 
+if TYPE_CHECKING:
+    import pydantic
+
 _PLAIN = (inspect.Parameter.empty, Any)
+_UNRESOLVED = (NameError, TypeError, AttributeError, SyntaxError)
+_UNCHECKED = (Any, None, type(None))
+# A value of just this type is what was promised, and needs no look.
+_JSON_TYPES = (int, str, float, bool, dict, list)
+
+
+class WrongOutput(Exception):
+    """What a handler returned does not fit its annotation: an error of the handler, which a retry may mend."""
 
 
 class Arguments:
@@ -37,16 +50,16 @@ class Arguments:
         self._required: frozenset[str] = frozenset()
         self._allowed: frozenset[str] | None = frozenset()
         self._validate: Callable[[str], dict[str, Any]] | None = None
+        self.checks_output = False
+        self._output_type: Any = None
+        self._check: Callable[[Any], Any] | None = None
         self._dump: Callable[[Any], Any] | None = None
 
     def prepare(self) -> None:
-        """Read the annotations; raises `InvalidInput` for one that cannot be resolved or validated."""
+        """Read the annotations; raises `InvalidInput` for an argument's that cannot be resolved or validated."""
         if self._is_prepared:
             return
-        try:
-            hints = typing.get_type_hints(self._function, include_extras=True)
-        except (NameError, TypeError) as problem:
-            raise InvalidInput(self._function.__qualname__, f"its annotations cannot be read: {problem}") from None
+        hints = _hints(self._function)
         fields: dict[str, Any] = {}
         open_ended = False
         for name, parameter in self._signature.parameters.items():
@@ -61,9 +74,24 @@ class Arguments:
         self._allowed = None if open_ended else frozenset(fields)
         if any(hint not in _PLAIN for hint, _ in fields.values()):
             self._validate = _validator(self._function.__qualname__, fields, open_ended)
-        if hints.get("return", Any) not in (Any, None, type(None), int, str, float, bool, dict, list):
-            self._dump = _dumper(hints["return"])
+        if hints.get("return", Any) not in _UNCHECKED:
+            self._prepare_output(hints["return"])
         self._is_prepared = True
+
+    def _prepare_output(self, hint: Any) -> None:
+        """Read what the function returns; a type that nothing is known of is not checked."""
+        import pydantic
+
+        try:
+            adapter = pydantic.TypeAdapter[Any](hint)
+        except (pydantic.PydanticUserError, NameError):
+            return
+        self.checks_output = True
+        self._check = functools.partial(_checked, adapter)
+        if hint in _JSON_TYPES:
+            self._output_type = hint
+        else:
+            self._dump = functools.partial(adapter.dump_python, mode="json", warnings=False)
 
     def read(self, params: str) -> dict[str, Any]:
         """Return the keyword arguments for a task's params; raises `InvalidInput` when they do not fit."""
@@ -76,8 +104,14 @@ class Arguments:
             self._check_names(values)
         return values  # type: ignore[no-any-return]
 
+    def write_returned(self, output: Any) -> str:
+        """Return what the handler returned as JSON text; raises `WrongOutput` when it does not fit the annotation."""
+        if self._check is not None and type(output) is not self._output_type:
+            output = self._check(output)
+        return self.write(output)
+
     def write(self, output: Any) -> str:
-        """Return what the handler returned as JSON text; raises `InvalidInput` when it is not JSON."""
+        """Return an output as JSON text; raises `InvalidInput` when it is not JSON."""
         if output is None:
             return "null"
         if self._dump is not None:
@@ -91,6 +125,22 @@ class Arguments:
             raise InvalidInput(f"params.{min(missing)}", "is missing")
         if self._allowed is not None and (unknown := values.keys() - self._allowed):
             raise InvalidInput(f"params.{min(unknown)}", f"{self._function.__qualname__} has no such argument")
+
+
+def _hints(function: Callable[..., Any]) -> dict[str, Any]:
+    """Return the annotations of a function; that of its result may be for type checkers only, and is left out then."""
+
+    def without_result() -> None: ...
+
+    with contextlib.suppress(*_UNRESOLVED):
+        return typing.get_type_hints(function, include_extras=True)
+    try:
+        annotations = {name: hint for name, hint in function.__annotations__.items() if name != "return"}
+        without_result.__annotations__ = annotations
+        names = getattr(inspect.unwrap(function), "__globals__", {})
+        return typing.get_type_hints(without_result, names, include_extras=True)
+    except _UNRESOLVED as problem:
+        raise InvalidInput(function.__qualname__, f"its annotations cannot be read: {problem}") from None
 
 
 def _validator(name: str, fields: dict[str, Any], open_ended: bool) -> Callable[[str], dict[str, Any]]:
@@ -116,9 +166,7 @@ def _validator(name: str, fields: dict[str, Any], open_ended: bool) -> Callable[
         try:
             found = model.__pydantic_validator__.validate_json(params)
         except pydantic.ValidationError as problem:
-            first = problem.errors(include_url=False)[0]
-            place = ".".join(str(part) for part in ("params", *first["loc"]))
-            raise InvalidInput(place, first["msg"]) from None
+            raise InvalidInput(*_first(problem, "params")) from None
         values = {own[field]: value for field, value in found.__dict__.items()}
         values.update(found.__pydantic_extra__ or {})
         return values
@@ -126,12 +174,16 @@ def _validator(name: str, fields: dict[str, Any], open_ended: bool) -> Callable[
     return validate
 
 
-def _dumper(hint: Any) -> Callable[[Any], Any]:
+def _checked(adapter: pydantic.TypeAdapter[Any], output: Any) -> Any:
     import pydantic
 
-    adapter = pydantic.TypeAdapter[Any](hint)
+    try:
+        return adapter.validate_python(output)
+    except pydantic.ValidationError as problem:
+        raise WrongOutput(": ".join(_first(problem, "output"))) from None
 
-    def dump(value: Any) -> Any:
-        return adapter.dump_python(value, mode="json", warnings=False)
 
-    return dump
+def _first(problem: pydantic.ValidationError, root: str) -> tuple[str, str]:
+    """Return the first place that does not fit, and what is wrong there."""
+    first = problem.errors(include_url=False)[0]
+    return ".".join(str(part) for part in (root, *first["loc"])), first["msg"]

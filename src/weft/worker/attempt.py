@@ -163,7 +163,10 @@ class Attempt:
                 output = await self._call(params)
                 if self._ending == "timeout":
                     raise TimedOut
-                text = "null" if output is None else await self._written(handler.arguments.write(output))
+                if output is None and not handler.arguments.checks_output:
+                    text = "null"
+                else:
+                    text = await self._written(handler.arguments.write_returned(output))
                 outcome = Completed(claim.id, claim.attempt, text)
         except asyncio.CancelledError as problem:
             if self._ending == "timeout":
@@ -201,7 +204,7 @@ class Attempt:
         output = await self._call(params)
         if self._ending == "timeout":
             raise TimedOut
-        return self.handler.arguments.write(output)
+        return self.handler.arguments.write_returned(output)
 
     def _from_exception(self, problem: BaseException) -> Outcome:
         claim = self.claim

@@ -123,7 +123,7 @@ def _run(request: dict[str, Any], answers: _Answers) -> dict[str, Any]:
         output = handler.function(**arguments)
         if handler.is_async:
             output = asyncio.run(output)
-        return {"outcome": "completed", "output": handler.arguments.write(output)}
+        return {"outcome": "completed", "output": handler.arguments.write_returned(output)}
     except Snooze as wish:
         return {"outcome": "snooze", "delay": wish.delay.total_seconds()}
     except BaseException as problem:  # noqa: BLE001  the boundary to user code: recorded with the attempt

@@ -92,7 +92,9 @@ class Registry:
         """Register a function as a handler.
 
         ``retry`` is a `Retry` or the number of attempts after the first. Async functions run on the worker's event
-        loop, others in threads; ``executor="process"`` runs them in a process that can be killed. Example::
+        loop, others in threads; ``executor="process"`` runs them in a process that can be killed. Params and results
+        are validated by the annotations: params that do not fit fail the task at once, a result that does not fit is
+        an error of its attempt. Example::
 
             @weft.task(name="email:send", retry=3, timeout=60)
             async def send(to: str) -> None: ...
