@@ -36,7 +36,10 @@ _CONTEXT = """\
 _GROUPS = {
     "Enqueue and operate": ["Client", "NewTask", "TaskHandle", "Retry"],
     "Run": ["task", "Context", "Worker", "Snooze", "NonRetryable"],
-    "Look": ["Task", "TaskSummary", "TaskState", "Attempt", "AuditEntry", "Page", "QueueInfo", "WorkerInfo"],
+    "Look": [
+        *("Task", "TaskSummary", "TaskState", "Attempt", "AuditEntry", "Page"),
+        *("QueueInfo", "KeyLimit", "WorkerInfo"),
+    ],
     "Settings": ["Settings", "__version__"],
     "Errors": [
         *("WeftError", "InvalidInput", "UnknownQueue", "NotFound", "StateConflict"),

@@ -44,6 +44,8 @@ async def main() -> None:
         # docs: begin look
         for queue in await client.queues():
             print(queue.name, queue.max_running, queue.max_running_per_key, queue.depth, queue.tasks)
+            for limit in queue.key_limits:
+                print(limit.key, limit.held, "of", limit.max_running)
         # docs: end look
 
         await weft.Worker(client=client, queues=["default", "render"], concurrency=50).run_until_idle()

@@ -7,5 +7,6 @@ weft queues create mail
 weft queues limit mail --max 20
 weft queues limit mail --max 2 --per-key
 weft queues limit mail --max 5 --key acme
+weft queues limit mail --key acme
 weft queues limit mail --none
 # docs: end limit

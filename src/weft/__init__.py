@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from weft.core.states import TaskState
     from weft.queue.audit import AuditEntry
     from weft.queue.model import Attempt, NewTask, Page, Task, TaskHandle, TaskSummary
-    from weft.queue.queues import QueueInfo
+    from weft.queue.queues import KeyLimit, QueueInfo
     from weft.queue.retry import Retry
     from weft.queue.workers import WorkerInfo
     from weft.sdk.client import Client
@@ -38,6 +38,7 @@ _HOMES = {
     "Client": "weft.sdk.client",
     "Context": "weft.worker.context",
     "InvalidInput": "weft.core.errors",
+    "KeyLimit": "weft.queue.queues",
     "LeaseLost": "weft.core.errors",
     "NewTask": "weft.queue.model",
     "NonRetryable": "weft.core.signals",
@@ -67,6 +68,7 @@ __all__ = [
     "Client",
     "Context",
     "InvalidInput",
+    "KeyLimit",
     "LeaseLost",
     "NewTask",
     "NonRetryable",

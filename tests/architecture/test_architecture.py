@@ -25,8 +25,8 @@ LONGEST = 450
 
 # The whole public interface; a change here is a change for users.
 PUBLIC = [
-    "Attempt", "AuditEntry", "Client", "Context", "InvalidInput", "LeaseLost", "NewTask", "NonRetryable", "NotFound",
-    "Page", "QueueInfo", "Retry", "Settings", "Snooze", "StateConflict", "Task", "TaskFailed", "TaskHandle",
+    "Attempt", "AuditEntry", "Client", "Context", "InvalidInput", "KeyLimit", "LeaseLost", "NewTask", "NonRetryable",
+    "NotFound", "Page", "QueueInfo", "Retry", "Settings", "Snooze", "StateConflict", "Task", "TaskFailed", "TaskHandle",
     "TaskState", "TaskSummary", "UnknownQueue", "WaitTimeout", "WeftError", "Worker", "WorkerInfo", "__version__",
     "task",
 ]  # fmt: skip

@@ -209,6 +209,20 @@ async def test_slots_of_a_worker_that_died_come_back(
     assert (await client.get_task(first.id)).crashes == 1
 
 
+async def test_limits_of_single_keys_are_told_with_what_they_hold(client: weft.Client) -> None:
+    await client.create_queue("a")
+    await client.limit_queue("a", 2, per_key=True)
+    await client.limit_queue("a", 3, key="wide")
+    await client.limit_queue("a", 1, key="idle")
+    for key in ["wide"] * 5 + ["other"] * 3:
+        await client.enqueue("measure", {"name": key}, queue="a", concurrency_key=key)
+    told = {queue.name: queue.key_limits for queue in await client.queues()}
+    assert told == {"a": (weft.KeyLimit("idle", 1, 0), weft.KeyLimit("wide", 3, 3)), "default": ()}
+    await client.limit_queue("a", None, key="wide")
+    [info] = [queue for queue in await client.queues() if queue.name == "a"]
+    assert info.key_limits == (weft.KeyLimit("idle", 1, 0),)
+
+
 @pytest.mark.parametrize("is_bulk", [False, True])
 async def test_a_task_that_is_due_later_asks_for_its_slot_when_it_is_due(client: weft.Client, is_bulk: bool) -> None:
     await client.limit_queue("default", 1, per_key=True)

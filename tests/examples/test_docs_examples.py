@@ -39,7 +39,7 @@ SCRIPTS = {
         *("failed NonRetryable: customer 7 was deleted", "dead ValueError: no luck", "e-1 0"),
         *("dead always:fails error", "removed 0"),
     ],
-    "limits.py": ["default None 3", "render 4 None", "{'render': 4, 'acme': 2} [{}, {}]"],
+    "limits.py": ["default None 3", "acme 2 of 2", "render 4 None", "{'render': 4, 'acme': 2} [{}, {}]"],
     "idempotency.py": ["True False True", "[False, True, False]", "weft-task-"],
     "large_values.py": ["20000", "params: has 2000011 bytes, and may have 1048576"],
     "task_logs.py": [""],
@@ -59,7 +59,12 @@ COMMANDS = {
     ],
     "migrate.sh": ["0001 (head)", "downgraded from 0001 to nothing"],
     "operate.sh": ["default", "created mail", "paused mail", "resumed mail", "replayed 0", "purged 0"],
-    "limits.sh": ["mail: 20 at once", "20 at once, 2 per key", "5 at once for the key acme"],
+    "limits.sh": [
+        "mail: 20 at once",
+        "20 at once, 2 per key",
+        "5 at once for the key acme",
+        "5 at once for the key acme, 0 ready or running",
+    ],
     "backup.sh": ["wrote weft.dump", "restored weft.dump", "(1 row)"],
 }
 STATEMENTS = {"enqueue.sql", "grants.sql"}

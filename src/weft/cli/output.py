@@ -49,6 +49,14 @@ def print_json(value: Any) -> None:
     sys.stdout.write(text + "\n")
 
 
+def tell(facts: Mapping[str, Any], text: str, *, as_json: bool) -> None:
+    """Print what a command has done: as facts for programs, in words for people."""
+    if as_json:
+        print_json(facts)
+    else:
+        print(clean(text))
+
+
 def as_record(thing: Any) -> dict[str, Any]:
     """Return a dataclass as a mapping for JSON, its ids as text."""
     return {field.name: _jsonable_field(field.name, getattr(thing, field.name)) for field in fields(thing)}

@@ -9,6 +9,7 @@ import typer
 from weft.cli.apps import JsonFlag, new_app
 from weft.cli.calls import call
 from weft.cli.completion import complete_queue
+from weft.core.checks import MAX_RUNNING
 
 if TYPE_CHECKING:
     from weft.queue.queues import QueueInfo
@@ -18,7 +19,8 @@ app = new_app("Look at queues, make, pause and limit them.")
 
 Name = Annotated[str, typer.Argument(metavar="QUEUE", help="The queue's name.", autocompletion=complete_queue)]
 
-_COLUMNS = ("QUEUE~", "READY>", "OLDEST", "RUNNING>", "SCHEDULED>", "PENDING>", "RATE>", "LIMIT")
+_COLUMNS = ("QUEUE~", "READY>", "OLDEST", "RUNNING>", "SCHEDULED>", "PENDING>", "RATE>", "LIMIT~", "")
+_KEYS_SHOWN = 3
 
 
 @app.command("list")
@@ -37,10 +39,9 @@ def _row(info: QueueInfo) -> tuple[Any, ...]:
     from weft.cli.output import state, when
 
     tasks = info.tasks
-    name = state("paused") if info.paused else None
     return (
         info.name, info.depth, when(info.oldest_at), tasks.get("running", 0), tasks.get("scheduled", 0),
-        tasks.get("pending", 0), f"{info.rate:.1f}/s", name or _limits(info),
+        tasks.get("pending", 0), f"{info.rate:.1f}/s", _limits(info), state("paused") if info.paused else "",
     )  # fmt: skip
 
 
@@ -50,53 +51,61 @@ def _limits(info: QueueInfo) -> str:
         parts.append(f"{info.max_running} at once")
     if info.max_running_per_key is not None:
         parts.append(f"{info.max_running_per_key} per key")
+    parts += [f"{limit.max_running} for {limit.key}" for limit in info.key_limits[:_KEYS_SHOWN]]
+    if (more := len(info.key_limits) - _KEYS_SHOWN) > 0:
+        parts.append(f"{more} more keys")
     return ", ".join(parts)
 
 
 @app.command()
 def create(name: Name, as_json: JsonFlag = False) -> None:
     """Make a queue. One that is there is left as it is."""
-    from weft.cli.output import print_json
+    from weft.cli.output import tell
 
     created = call(lambda client: client.create_queue(name))
-    if as_json:
-        print_json({"queue": name, "created": created})
-    else:
-        print(f"created {name}" if created else f"{name} is there already")
+    text = f"created {name}" if created else f"{name} is there already"
+    tell({"queue": name, "created": created}, text, as_json=as_json)
 
 
 @app.command()
-def pause(name: Name) -> None:
+def pause(name: Name, as_json: JsonFlag = False) -> None:
     """Stop claims from a queue; what runs goes on."""
+    from weft.cli.output import tell
+
     call(lambda client: client.pause_queue(name))
-    print(f"paused {name}")
+    tell({"queue": name, "paused": True}, f"paused {name}", as_json=as_json)
 
 
 @app.command()
-def resume(name: Name) -> None:
+def resume(name: Name, as_json: JsonFlag = False) -> None:
     """Let claims from a queue go on."""
+    from weft.cli.output import tell
+
     call(lambda client: client.resume_queue(name))
-    print(f"resumed {name}")
+    tell({"queue": name, "paused": False}, f"resumed {name}", as_json=as_json)
 
 
 @app.command()
 def limit(
     name: Name,
-    most: Annotated[int | None, typer.Option("--max", metavar="N", help="How many tasks may run at once.")] = None,
+    most: Annotated[
+        int | None,
+        typer.Option("--max", min=1, max=MAX_RUNNING, metavar="N", help="How many tasks may run at once."),
+    ] = None,
     lift: Annotated[bool, typer.Option("--none", help="Lift the limit.")] = False,
     per_key: Annotated[bool, typer.Option("--per-key", help="Limit each concurrency key.")] = False,
-    key: Annotated[str | None, typer.Option(help="Limit this concurrency key only.")] = None,
+    key: Annotated[str | None, typer.Option(help="Only this concurrency key.")] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Set how many tasks of a queue run at once, over all workers. Without --max or --none it is shown."""
-    from weft.cli.output import as_record, print_json
+    from weft.cli.output import as_record, tell
     from weft.core.errors import InvalidInput
 
     if most is not None and lift:
         raise InvalidInput("max", "give either --max or --none")
     if per_key and key is not None:
         raise InvalidInput("key", "give either --per-key or --key")
-    if (per_key or key is not None) and most is None and not lift:
+    if per_key and most is None and not lift:
         raise InvalidInput("max", "give --max N or --none")
 
     async def main(client: Client) -> QueueInfo:
@@ -105,12 +114,15 @@ def limit(
         return await _find(client, name)
 
     info = call(main)
-    if as_json:
-        print_json(as_record(info))
-    elif key is not None:
-        print(f"{name}: {'no limit of its own' if most is None else f'{most} at once'} for the key {key}")
-    else:
-        print(f"{name}: {_limits(info) or 'no limit'}")
+    text = _limits(info) or "no limit" if key is None else _limit_of_key(info, key)
+    tell(as_record(info), f"{name}: {text}", as_json=as_json)
+
+
+def _limit_of_key(info: QueueInfo, key: str) -> str:
+    for limit in info.key_limits:
+        if limit.key == key:
+            return f"{limit.max_running} at once for the key {key}, {limit.held} ready or running"
+    return f"no limit of its own for the key {key}"
 
 
 async def _find(client: Client, name: str) -> QueueInfo:

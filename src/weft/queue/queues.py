@@ -21,8 +21,20 @@ SQL = Statements("weft.queue", "sql/queue.sql")
 
 
 @dataclass(frozen=True, slots=True)
+class KeyLimit:
+    """A concurrency key with a limit of its own; ``held`` is how many of its tasks are ready or running."""
+
+    key: str
+    max_running: int
+    held: int
+
+
+@dataclass(frozen=True, slots=True)
 class QueueInfo:
-    """A queue with what waits in it; ``rate`` is tasks ended per second over the last minute."""
+    """A queue with what waits in it; ``rate`` is tasks ended per second over the last minute.
+
+    ``key_limits`` are those of single keys; other keys have ``max_running_per_key``.
+    """
 
     name: str
     paused: bool
@@ -32,6 +44,7 @@ class QueueInfo:
     depth: int
     oldest_at: datetime | None
     rate: float
+    key_limits: tuple[KeyLimit, ...] = ()
 
 
 async def org_id(conn: type_Connection, slug: str) -> int:
@@ -124,6 +137,9 @@ async def hint(conn: type_Connection, queue_ids: Iterable[int], *, except_worker
 async def list_queues(conn: type_Connection, org_id: int, name: str | None = None) -> list[QueueInfo]:
     """Return the queues with their depths; counts every task that has not ended."""
     rates = {row["name"]: row["ended"] / 60 for row in await conn.fetch(SQL.rates, org_id)}
+    key_limits: dict[str, list[KeyLimit]] = {}
+    for queue, *limit in await conn.fetch(SQL.key_limits, org_id, name):
+        key_limits.setdefault(queue, []).append(KeyLimit(*limit))
     found: dict[str, QueueInfo] = {}
     for row in await conn.fetch(SQL.depths, org_id, name):
         info = found.setdefault(
@@ -131,7 +147,7 @@ async def list_queues(conn: type_Connection, org_id: int, name: str | None = Non
             QueueInfo(
                 name=row["name"], paused=row["paused_at"] is not None, max_running=row["max_running"],
                 max_running_per_key=row["max_running_per_key"], tasks={}, depth=0, oldest_at=None,
-                rate=rates.get(row["name"], 0.0),
+                rate=rates.get(row["name"], 0.0), key_limits=tuple(key_limits.get(row["name"], ())),
             ),
         )  # fmt: skip
         if row["state"] is not None:

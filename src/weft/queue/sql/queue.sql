@@ -87,6 +87,10 @@ from weft.queue q left join weft.task t on t.queue_id = q.id
 where q.org_id = $1 and ($2::text is null or q.name = $2)
 group by q.id, q.name, t.state order by q.name;
 
+-- name: key_limits
+select q.name, s.key, s.max_running, s.held from weft.key_slot s join weft.queue q on q.id = s.queue_id
+where q.org_id = $1 and ($2::text is null or q.name = $2) and s.max_running is not null order by q.name, s.key;
+
 -- name: rates
 -- About how many tasks of each queue ended in the last minute, however old they were.
 select q.name, sum(r.ended)::bigint as ended
