@@ -17,16 +17,16 @@ from docs.pages.markdown import code, table
 _HEAD = """\
 # Command line
 
-`weft` works on the embedded PostgreSQL, or on the database that `WEFT_DATABASE_URL` names. It prints tables for
-people; a command with `--json` among its options prints one document for programs instead, in which ids are strings.
-An error is one line on the standard
-error with what to do next. `weft --install-completion` sets up your shell; `--help` stands with every command.
+`weft` works on the embedded PostgreSQL, or on the database that `WEFT_DATABASE_URL` names. It prints text for people; a
+command with `--json` among its options prints one document for programs instead, in which ids are strings. An error is
+one line on the standard error with what to do next. `weft --install-completion` sets up your shell; `--help` stands
+with every command.
 
 | exit code | meaning |
 | --- | --- |
 | 0 | done |
 | 1 | it ended without success, for example the awaited task failed |
-| 2 | the call was wrong: an unknown option or a value that is refused |
+| 2 | the call was wrong: an unknown option, a value that is refused, or no `--yes` where something cannot be undone |
 | 3 | the installation needs attention: a setting, PostgreSQL, a role's rights, a folder, the disk |
 | 4 | there is no such thing |
 | 5 | the thing is in a state that does not allow the verb |

@@ -49,6 +49,18 @@ def test_the_embedded_database_is_started_backed_up_reset_restored_and_stopped(o
     assert cli.json("db", "status", code=1)["running"] is False
 
 
+def test_what_was_done_to_the_embedded_database_is_told_to_programs(own_home: Path, tmp_path: Path) -> None:
+    cli = Cli(None, own_home)
+    began, again = cli.json("db", "start"), cli.json("db", "start")
+    assert (began["started"], again["started"], again["pid"]) == (True, False, began["pid"])
+    assert cli.json("db", "url") == {"url": cli("db", "url").strip()}
+    file = tmp_path / "weft.dump"
+    assert cli.json("db", "backup", str(file)) == {"file": str(file), "size": file.stat().st_size}
+    assert cli.json("db", "restore", str(file), "--yes") == {"restored": str(file)}
+    assert [cli.json("db", "stop") for _ in range(2)] == [{"stopped": True}, {"stopped": False}]
+    assert cli.json("db", "reset", "--yes") == {"reset": str(own_home / "pgdata")}
+
+
 @pytest.mark.parametrize("verb", [["start"], ["stop"], ["reset", "--yes"], ["backup", "f"], ["restore", "f"]])
 def test_an_outside_database_is_neither_started_nor_stopped(home: Path, verb: list[str]) -> None:
     cli = Cli("postgresql://ada:hush@db.example.com/app", home)
@@ -109,7 +121,11 @@ def test_the_schema_is_taken_down_and_up_again(url: str, home: Path) -> None:
     found = cli.json("migrate", "current")
     assert found["current"] == found["head"]
     assert found["head"] in {step["revision"] for step in cli.json("migrate", "history")["revisions"]}
-    assert cli("migrate").strip() == f"at revision {found['head']} already"
+    head = found["head"]
+    assert cli("migrate").strip() == f"at revision {head} already"
+    assert cli.json("migrate", "upgrade") == {"before": head, "current": head}
+    assert cli.json("migrate", "downgrade", "base", "--yes") == {"before": head, "current": None}
+    assert cli.json("migrate", "upgrade") == {"before": None, "current": head}
     assert cli("migrate", "downgrade", "base", "--yes").strip() == f"downgraded from {found['head']} to nothing"
     assert cli("tasks", "list", code=3).endswith("run `weft migrate upgrade`")
     assert cli("migrate", "upgrade").strip() == f"upgraded from nothing to {found['head']}"
@@ -123,6 +139,7 @@ def test_the_sql_of_an_upgrade_begins_at_the_revision_of_the_database(url: str, 
     cli("migrate", "downgrade", "base", "--yes")
     printed = cli("migrate", "upgrade", "--sql")
     assert cli.json("migrate", "current")["current"] is None
+    assert cli.json("migrate", "upgrade", "--sql") == {"sql": printed.rstrip("\n")}
     cli("db", "psql", "-qv", "ON_ERROR_STOP=1", text=printed)
     assert cli.json("migrate", "current")["current"] == head
 

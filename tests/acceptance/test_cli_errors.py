@@ -36,6 +36,11 @@ def cli(url: str, home: Path) -> Cli:
         (["dead", "replay", "1", "--all"], 2, "id: give either ids, or --all"),
         (["outbox", "replay"], 2, "id: name the effects to replay, or give --all"),
         (["outbox", "list", "--state", "odd"], 2, "state: 'odd' is not one of pending"),
+        (["outbox", "list", "--kind", "odd"], 2, "kind: 'odd' is not one of enqueue_task, route_event, callback"),
+        (["workers", "list", "--state", "odd"], 2, "state: 'odd' is not one of active, idle, stopped, lost"),
+        (["queues", "limit", "q", "--max", "-3"], 2, "Invalid value for '--max'"),
+        (["queues", "limit", "q", "--max", "0"], 2, "Invalid value for '--max'"),
+        (["worker", "--concurrency", "2147483648"], 2, "Invalid value for '--concurrency'"),
         (["queues", "limit", "q", "--max", "1", "--none"], 2, "max: give either --max or --none"),
         (["migrate", "downgrade", "base"], 2, "run it again with --yes"),
         (["migrate", "current", "0001"], 2, "revision: `weft migrate current` takes none"),
@@ -60,7 +65,6 @@ def test_what_the_queue_refuses_names_the_field(cli: Cli) -> None:
         (["tasks", "enqueue", "h", "--params", '{"a": 123456789012345678901}'], 2, "params.a: is an integer beyond"),
         (["tasks", "enqueue", "h", "--priority", "99999"], 2, "priority: must be a whole number"),
         (["tasks", "list", "--state", "odd"], 2, "state: 'odd' is not one of pending"),
-        (["queues", "limit", "default", "--max", "0"], 2, "must be a whole number"),
     ):
         complaint = cli(*arguments, code=code)
         assert words in complaint

@@ -27,14 +27,15 @@ def test_a_queue_is_made_once_and_listed(cli: Cli) -> None:
 
 
 def test_nothing_is_claimed_from_a_paused_queue(cli: Cli) -> None:
-    cli("queues", "pause", "default")
-    assert "paused" in cli("queues", "list")
+    cli("queues", "limit", "default", "--max", "7")
+    assert cli.json("queues", "pause", "default") == {"queue": "default", "paused": True}
+    assert cli("queues", "list").splitlines()[1].endswith("  7 at once  paused")
     cli("queues", "create", "other")
     with cli.worker("--queues", "default,other"):
         paused = cli.enqueue("cli:add", a=1)
         cli("tasks", "enqueue", "cli:add", "--queue", "other", "--params", '{"a": 1}', "--wait")
         assert cli.task(paused).state == "ready"
-        cli("queues", "resume", "default")
+        assert cli.json("queues", "resume", "default") == {"queue": "default", "paused": False}
         with cli.start("tasks", "logs", "-f", paused) as following:
             assert following.code() == 0
         assert cli.task(paused).state == "completed"
@@ -46,10 +47,28 @@ def test_limits_are_set_shown_and_lifted(cli: Cli) -> None:
     shown = cli.json("queues", "limit", "default", "--max", "2", "--per-key")
     assert (shown["max_running"], shown["max_running_per_key"]) == (3, 2)
     assert "3 at once, 2 per key" in cli("queues", "list")
-    assert cli("queues", "limit", "default", "--key", "ada", "--max", "1").strip().endswith("for the key ada")
     assert cli("queues", "limit", "default", "--none").strip() == "default: 2 per key"
     assert cli("queues", "limit", "default", "--none", "--per-key").strip() == "default: no limit"
     assert "no queue 'nowhere'" in cli("queues", "limit", "nowhere", "--max", "1", code=4)
+
+
+def test_the_limit_of_a_single_key_is_set_shown_and_lifted(cli: Cli) -> None:
+    limit = ("queues", "limit", "default")
+    shown = "default: 1 at once for the key ada, 0 ready or running"
+    assert cli(*limit, "--key", "ada", "--max", "1").strip() == shown
+    assert cli(*limit, "--key", "ada").strip() == shown
+    for _ in range(2):
+        cli("tasks", "enqueue", "cli:add", "--params", '{"a": 1}', "--concurrency-key", "ada")
+    assert cli(*limit, "--key", "ada").strip() == "default: 1 at once for the key ada, 1 ready or running"
+    [queue] = cli.json("queues", "list")["queues"]
+    assert queue["key_limits"] == [{"key": "ada", "max_running": 1, "held": 1}]
+    assert cli.json(*limit, "--key", "ada") == queue
+    for key in ("bob", "cid", "dan", "eve"):
+        cli(*limit, "--key", key, "--max", "2")
+    assert cli(*limit).strip() == "default: 1 for ada, 2 for bob, 2 for cid, 2 more keys"
+    assert "1 for ada, 2 for bob" in cli("queues", "list")
+    assert cli(*limit, "--key", "ada", "--none").strip() == "default: no limit of its own for the key ada"
+    assert [found["key"] for found in cli.json(*limit)["key_limits"]] == ["bob", "cid", "dan", "eve"]
 
 
 def test_dead_letters_are_listed_replayed_and_purged(cli: Cli) -> None:
@@ -72,7 +91,9 @@ async def test_a_purge_says_what_it_would_do_before_it_does_it(cli: Cli, conn: A
             cli.json("tasks", "enqueue", "cli:fail", "--max-attempts", "1", "--wait", code=1)
     old = cli.json("dead", "list")["tasks"][1]["id"]
     await conn.execute("update weft.task_done set ended_at = ended_at - interval '8 days' where id = $1", int(old))
-    assert cli("dead", "purge", "--older-than", "7d").strip() == "would purge 1; run it again with --yes to do it"
+    refusal = "weft: --yes: this removes 1 dead letter for good; run it again with --yes to do it"
+    assert cli("dead", "purge", "--older-than", "7d", code=2) == refusal
+    assert cli.json("dead", "purge", "--older-than", "7d", code=2) == {"purged": 0, "found": 1}
     assert len(cli.json("dead", "list")["tasks"]) == 2
     assert cli.json("dead", "purge", "--older-than", "7d", "--yes") == {"purged": 1, "found": 1}
     assert cli("dead", "purge", "--yes").strip() == "purged 1"
@@ -88,6 +109,10 @@ async def test_effects_of_the_outbox_are_listed_and_those_that_failed_go_round_a
     [effect] = cli.json("outbox", "list", "--state", "failed")["effects"]
     assert (effect["id"], effect["kind"], effect["payload"]) == (str(key), "callback", {"to": 1})
     assert "it hung up" in cli("outbox", "list")
-    assert cli("outbox", "replay", str(key)).strip() == "replayed 1"
-    assert cli.json("outbox", "list")["effects"][0]["state"] == "pending"
+    assert cli("outbox", "replay", str(key)).strip() == f"replayed {key}"
+    assert cli.json("outbox", "list", "--kind", "callback")["effects"][0]["state"] == "pending"
+    assert cli("outbox", "replay", str(key), code=4).startswith(f"weft: there is no failed effect {key};")
+    assert cli("outbox", "replay", "5", code=4).startswith("weft: there is no failed effect 5;")
+    refused = cli.json("outbox", "replay", "5", code=4)
+    assert (refused["replayed"], refused["refused"][0]["code"]) == ([], "not_found")
     assert cli.json("outbox", "replay", "--all") == {"replayed": 0}

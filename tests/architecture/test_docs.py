@@ -79,6 +79,15 @@ def test_every_exit_code_is_documented() -> None:
         assert f"\n| {code} | " in text, f"exit code {code} is not documented"
 
 
+def test_every_command_that_ends_with_an_answer_prints_json() -> None:
+    without = {
+        path
+        for path, function in cli.commands()
+        if "--json" not in {parameter.shown for parameter in cli.parameters(function)}
+    }
+    assert without == {"weft worker", "weft demo", "weft tasks logs", "weft db psql"}
+
+
 def test_no_two_errors_share_a_code() -> None:
     codes = [kind.code for kind in errors.all_errors()]
     assert sorted(codes) == sorted(set(codes))

@@ -192,6 +192,7 @@ async def test_other_verbs_refuse_by_name_too(client: weft.Client, conn: asyncpg
         *(("timeout", client.wait, (1,), {"timeout": timeout}) for timeout in (-1, "x", math.nan, True)),
         *(("state", client.workers, (), {"state": state}) for state in ("busy", 5)),
         *(("state", client.outbox, (), {"state": state}) for state in ("busy", 5)),
+        *(("kind", client.outbox, (), {"kind": kind}) for kind in ("bogus", 5, "")),
         *(("limit", client.outbox, (), {"limit": limit}) for limit in (0, "x", 10**6)),
     ]  # fmt: skip
     wrong = await _not_refused(cases)

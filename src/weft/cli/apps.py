@@ -24,7 +24,7 @@ COMMANDS = {
     "demo": ("demo", "Enqueue a few thousand real tasks and work them, live."),
 }
 
-JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of a table.")]
+JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")]
 YesFlag = Annotated[bool, typer.Option("--yes", help="Do it; without this nothing is changed.")]
 
 

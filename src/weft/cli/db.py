@@ -40,8 +40,9 @@ def _embedded_settings(verb: str) -> Settings:
 
 
 @app.command()
-def start() -> None:
+def start(as_json: JsonFlag = False) -> None:
     """Start the embedded PostgreSQL, unless it runs."""
+    from weft.cli.output import tell
     from weft.db import embedded
 
     settings = _embedded_settings("start")
@@ -49,18 +50,21 @@ def start() -> None:
     async def main() -> None:
         was_running = (await embedded.status(settings)).running
         server = await embedded.ensure_running(settings)
-        print(f"PostgreSQL {server.version} {'runs already' if was_running else 'runs'}, process {server.pid}")
+        facts = {"started": not was_running, "version": server.version, "pid": server.pid}
+        text = f"PostgreSQL {server.version} {'runs already' if was_running else 'runs'}, process {server.pid}"
+        tell(facts, text, as_json=as_json)
 
     asyncio.run(main())
 
 
 @app.command()
-def stop() -> None:
+def stop(as_json: JsonFlag = False) -> None:
     """Stop the embedded PostgreSQL. Whatever is in the queue is there again at the next start."""
+    from weft.cli.output import tell
     from weft.db import embedded
 
     was_running = asyncio.run(embedded.stop(_embedded_settings("stop")))
-    print("stopped" if was_running else "it does not run")
+    tell({"stopped": was_running}, "stopped" if was_running else "it does not run", as_json=as_json)
 
 
 @app.command()
@@ -141,33 +145,38 @@ def psql(ctx: typer.Context) -> None:
 @app.command()
 def url(
     show_password: Annotated[bool, typer.Option("--show-password", help="With the password, if it has one.")] = False,
+    as_json: JsonFlag = False,
 ) -> None:
     """Print the address of the database. The embedded one is started if need be."""
+    from weft.cli.output import tell
     from weft.db import embedded
     from weft.db.address import redacted
 
     settings = _settings()
     found = settings.database_url or asyncio.run(embedded.ensure_running(settings)).url
-    print(found if show_password else redacted(found))
+    shown = found if show_password else redacted(found)
+    tell({"url": shown}, shown, as_json=as_json)
 
 
 @app.command()
-def backup(file: File) -> None:
+def backup(file: File, as_json: JsonFlag = False) -> None:
     """Write the whole database to a file, as it is at one moment. Work goes on meanwhile."""
-    from weft.cli.output import size_text
+    from weft.cli.output import size_text, tell
     from weft.db import embedded_backup
 
     asyncio.run(embedded_backup.backup(_embedded_settings("back up"), file))
-    print(f"wrote {file}, {size_text(file.stat().st_size)}")
+    size = file.stat().st_size
+    tell({"file": file, "size": size}, f"wrote {file}, {size_text(size)}", as_json=as_json)
 
 
 @app.command()
-def restore(file: File, yes: YesFlag = False) -> None:
+def restore(file: File, yes: YesFlag = False, as_json: JsonFlag = False) -> None:
     """Replace the database by the one in a backup. Stop the workers before.
 
     What was there stays until the backup has loaded whole, and is then removed for good: that needs --yes, unless the
     database is empty.
     """
+    from weft.cli.output import tell
     from weft.db import embedded_backup
 
     settings = _embedded_settings("restore")
@@ -179,15 +188,17 @@ def restore(file: File, yes: YesFlag = False) -> None:
         await embedded_backup.restore(settings, file)
 
     asyncio.run(main())
-    print(f"restored {file}")
+    tell({"restored": file}, f"restored {file}", as_json=as_json)
 
 
 @app.command()
-def reset(yes: YesFlag = False) -> None:
+def reset(yes: YesFlag = False, as_json: JsonFlag = False) -> None:
     """Stop the embedded PostgreSQL and remove all its data for good."""
+    from weft.cli.output import tell
     from weft.db import embedded
 
     settings = _embedded_settings("reset")
-    require_yes(yes, f"this removes all data in {asyncio.run(embedded.status(settings)).data_dir}")
+    folder = asyncio.run(embedded.status(settings)).data_dir
+    require_yes(yes, f"this removes all data in {folder}")
     asyncio.run(embedded.reset(settings))
-    print("reset")
+    tell({"reset": folder}, "reset", as_json=as_json)

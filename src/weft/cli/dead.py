@@ -9,7 +9,7 @@ import typer
 
 from weft.cli.apps import JsonFlag, YesFlag, new_app
 from weft.cli.calls import call, call_each
-from weft.cli.inputs import read_duration, read_id
+from weft.cli.inputs import read_duration, read_id, require_yes
 from weft.cli.tasks import Before, Limit, Queue
 
 app = new_app("Look at the dead letters, tasks that ended failed or dead; replay or purge them.")
@@ -33,7 +33,7 @@ def replay(
     as_json: JsonFlag = False,
 ) -> None:
     """Send dead letters round again: those named, or all."""
-    from weft.cli.output import print_json
+    from weft.cli.output import tell
     from weft.core.errors import InvalidInput
 
     if task_ids and (every or queue):
@@ -44,10 +44,7 @@ def replay(
     if not every:
         raise InvalidInput("id", "name the tasks to replay, or give --all")
     count = call(lambda client: client.replay_dead(queue=queue))
-    if as_json:
-        print_json({"replayed": count})
-    else:
-        print(f"replayed {count}")
+    tell({"replayed": count}, f"replayed {count}", as_json=as_json)
 
 
 @app.command()
@@ -59,17 +56,14 @@ def purge(
     yes: YesFlag = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Remove dead letters for good. Without --yes it says how many that would be."""
-    from weft.cli.output import print_json
+    """Remove dead letters for good. Without --yes it says how many that would be, and ends with 2."""
+    from weft.cli.output import print_json, tell
 
     age = read_duration("older_than", older_than) or timedelta(0)
-    if yes:
-        count = call(lambda client: client.purge(older_than=age, queue=queue))
-    else:
-        count = call(lambda client: client.count_dead(older_than=age, queue=queue))
-    if as_json:
-        print_json({"purged": count if yes else 0, "found": count})
-    elif yes:
-        print(f"purged {count}")
-    else:
-        print(f"would purge {count}; run it again with --yes to do it")
+    if not yes:
+        found = call(lambda client: client.count_dead(older_than=age, queue=queue))
+        if as_json:
+            print_json({"purged": 0, "found": found})
+        require_yes(yes, f"this removes {found} dead letter{'' if found == 1 else 's'} for good")
+    count = call(lambda client: client.purge(older_than=age, queue=queue))
+    tell({"purged": count, "found": count}, f"purged {count}", as_json=as_json)

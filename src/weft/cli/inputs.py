@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from datetime import datetime, timedelta
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +69,13 @@ def read_names(field: str, text: str | None) -> list[str]:
     if text is not None and not all(names):
         raise InvalidInput(field, f"{text!r} has an empty name; write for example a,b")
     return [name for name in names if name]
+
+
+def read_word(field: str, text: str | None, words: type[StrEnum]) -> str | None:
+    """Read one of the words of a vocabulary."""
+    from weft.core.checks import check_word
+
+    return None if text is None else str(check_word(text, field, words))
 
 
 def require_yes(yes: bool, what: str) -> None:

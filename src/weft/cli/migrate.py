@@ -53,22 +53,24 @@ def migrate(
         raise InvalidInput("--sql", "is for `weft migrate upgrade` only")
     match action:
         case Action.UPGRADE:
-            _upgrade(revision or "head", sql=sql)
+            _upgrade(revision or "head", sql=sql, as_json=as_json)
         case Action.DOWNGRADE:
             if revision is None:
                 raise InvalidInput("revision", "name the revision to go back to; `base` drops everything")
-            _downgrade(revision, yes=yes)
+            _downgrade(revision, yes=yes, as_json=as_json)
         case Action.CURRENT:
             _print_current(as_json=as_json)
         case Action.HISTORY:
             _print_history(as_json=as_json)
 
 
-def _upgrade(revision: str, *, sql: bool) -> None:
+def _upgrade(revision: str, *, sql: bool, as_json: bool) -> None:
+    from weft.cli.output import tell
     from weft.db import migrate
 
     if sql:
-        print(migrate.sql_of_upgrade(revision, asyncio.run(_found())), end="")
+        statements = migrate.sql_of_upgrade(revision, asyncio.run(_found())).rstrip("\n")
+        tell({"sql": statements}, statements, as_json=as_json)
         return
 
     async def main() -> tuple[str | None, str | None]:
@@ -78,10 +80,12 @@ def _upgrade(revision: str, *, sql: bool) -> None:
         return before, await _current(database)
 
     before, after = asyncio.run(main())
-    print(f"at revision {after} already" if before == after else f"upgraded from {before or 'nothing'} to {after}")
+    text = f"at revision {after} already" if before == after else f"upgraded from {before or 'nothing'} to {after}"
+    tell({"before": before, "current": after}, text, as_json=as_json)
 
 
-def _downgrade(revision: str, *, yes: bool) -> None:
+def _downgrade(revision: str, *, yes: bool, as_json: bool) -> None:
+    from weft.cli.output import tell
     from weft.db import migrate
 
     require_yes(yes, f"going back to {revision} drops what later revisions have added, with its data")
@@ -93,7 +97,8 @@ def _downgrade(revision: str, *, yes: bool) -> None:
         return before, await _current(database)
 
     before, after = asyncio.run(main())
-    print(f"downgraded from {before or 'nothing'} to {after or 'nothing'}")
+    text = f"downgraded from {before or 'nothing'} to {after or 'nothing'}"
+    tell({"before": before, "current": after}, text, as_json=as_json)
 
 
 def _print_current(*, as_json: bool) -> None:

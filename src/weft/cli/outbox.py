@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from weft.cli.apps import JsonFlag, new_app
-from weft.cli.calls import call
-from weft.cli.inputs import read_id
+from weft.cli.calls import call, call_each
+from weft.cli.inputs import read_id, read_word
 
 if TYPE_CHECKING:
     from weft.queue.outbox import OutboxRow
+    from weft.sdk.client import Client
 
 app = new_app("Look at the outbox, effects that are carried out after their cause is committed; replay what failed.")
 
@@ -21,18 +22,17 @@ _COLUMNS = ("ID", "STATE", "KIND~", "KEY~", "ATTEMPTS>", "CREATED", "DUE", "LAST
 @app.command("list")
 def list_rows(
     state: Annotated[str | None, typer.Option(help="pending, processing, done or failed.")] = None,
-    kind: Annotated[str | None, typer.Option(help="Of this kind only.")] = None,
+    kind: Annotated[str | None, typer.Option(help="enqueue_task, route_event or callback.")] = None,
     limit: Annotated[int, typer.Option(min=1, max=1000, help="How many at most.")] = 50,
     before: Annotated[str | None, typer.Option(metavar="ID", help="Go on below this id: the next page.")] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """List effects, newest first."""
     from weft.cli.output import as_record, print_json, print_table
-    from weft.core.errors import InvalidInput
-    from weft.core.states import OutboxState
+    from weft.core.states import OutboxKind, OutboxState
 
-    if state is not None and state not in list(OutboxState):
-        raise InvalidInput("state", f"{state!r} is not one of {', '.join(OutboxState)}")
+    read_word("state", state, OutboxState)
+    read_word("kind", kind, OutboxKind)
     key = read_id("before", before)
     rows = call(lambda client: client.outbox(state=state, kind=kind, before=key, limit=limit))
     if as_json:
@@ -60,14 +60,21 @@ def replay(
     as_json: JsonFlag = False,
 ) -> None:
     """Send effects that failed round again."""
-    from weft.cli.output import print_json
+    from weft.cli.output import tell
     from weft.core.errors import InvalidInput
 
     if bool(ids) == every:
         raise InvalidInput("id", "name the effects to replay, or give --all")
-    keys = [read_id("id", key) or 0 for key in ids] if ids else None
-    count = call(lambda client: client.replay_outbox(keys))
-    if as_json:
-        print_json({"replayed": count})
-    else:
-        print(f"replayed {count}")
+    if ids:
+        call_each("replayed", ids, _replay, as_json=as_json)
+        return
+    count = call(lambda client: client.replay_outbox())
+    tell({"replayed": count}, f"replayed {count}", as_json=as_json)
+
+
+async def _replay(client: Client, key: str) -> None:
+    from weft.core.checks import check_id
+    from weft.core.errors import NotFound
+
+    if not await client.replay_outbox([check_id(key)]):
+        raise NotFound("failed effect", key)

@@ -8,6 +8,7 @@ import typer
 
 from weft.cli.apps import JsonFlag, new_app
 from weft.cli.calls import call
+from weft.cli.inputs import read_word
 
 if TYPE_CHECKING:
     from weft.queue.workers import WorkerInfo
@@ -25,13 +26,18 @@ def group() -> None:
 
 @app.command("list")
 def list_workers(
+    state: Annotated[str | None, typer.Option(help="active, idle, lost or stopped.")] = None,
     every: Annotated[bool, typer.Option("--all", help="Also those that have stopped.")] = False,
     as_json: JsonFlag = False,
 ) -> None:
     """List the workers, newest first."""
     from weft.cli.output import as_record, print_json, print_table
+    from weft.core.states import WorkerState
 
-    found = [worker for worker in call(lambda client: client.workers()) if every or worker.state != "stopped"]
+    wanted = read_word("state", state, WorkerState)
+    found = call(lambda client: client.workers(state=wanted))
+    if not every and wanted is None:
+        found = [worker for worker in found if worker.state != "stopped"]
     if as_json:
         print_json({"workers": [as_record(worker) for worker in found]})
     else:

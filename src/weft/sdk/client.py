@@ -20,7 +20,7 @@ from weft.core.checks import (
 )
 from weft.core.errors import InvalidInput, TaskFailed, UnknownQueue
 from weft.core.settings import Settings
-from weft.core.states import OutboxState, TaskState, WorkerState
+from weft.core.states import OutboxKind, OutboxState, TaskState, WorkerState
 from weft.db.blobs import Blobs
 from weft.db.database import Database
 from weft.db.machine import IdSource
@@ -337,7 +337,7 @@ class Client:
     # --- queues and workers ---
 
     async def queues(self) -> list[QueueInfo]:
-        """Return all queues with depth, age of the oldest task, rate and limits."""
+        """Return all queues with depth, age of the oldest task, rate and limits, also those of single keys."""
         org_id = await self.org_id()
         return await self.database.read(lambda conn: queues.list_queues(conn, org_id))
 
@@ -417,7 +417,7 @@ class Client:
         """Return effects of the outbox, newest first."""
         check_number(limit, "limit", 1, 1000)
         word = None if state is None else str(check_word(state, "state", OutboxState))
-        name = None if kind is None else check_name(kind, "kind")
+        name = None if kind is None else str(check_word(kind, "kind", OutboxKind))
         below = None if before is None else check_number(before, "before", 0, MAX_ID)
         org_id = await self.org_id()
         return await self.database.read(
