@@ -203,8 +203,8 @@ async def test_other_verbs_refuse_by_name_too(client: weft.Client, conn: asyncpg
 async def test_a_worker_is_made_of_sound_values_or_not_at_all(
     client: weft.Client, conn: asyncpg.Connection[asyncpg.Record]
 ) -> None:
-    async def work(**options: Any) -> None:
-        await weft.Worker(client=client, **options).run_until_idle()
+    async def make(**options: Any) -> None:
+        weft.Worker(client=client, **options)
 
     cases: list[tuple[str, dict[str, Any]]] = [
         *(("queues", {"queues": queues}) for queues in ("ab", "", b"ab", [], (), None, 5)),
@@ -212,7 +212,7 @@ async def test_a_worker_is_made_of_sound_values_or_not_at_all(
         *(("concurrency", {"concurrency": most}) for most in (0, -1, 1.5, "x", "5", 10**12, 2**31, True, False)),
         *(("app_modules", {"app_modules": modules}) for modules in ("shop", None, 5)),
     ]
-    wrong = await _not_refused((field, work, (), options) for field, options in cases)
+    wrong = await _not_refused((field, make, (), options) for field, options in cases)
     assert not wrong, "\n".join(wrong)
     assert await conn.fetchval(WRITTEN) == 0
     assert await client.workers() == []
