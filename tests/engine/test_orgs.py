@@ -126,9 +126,10 @@ async def test_no_verb_shows_or_changes_what_is_another_orgs(
 async def test_what_is_done_to_a_queue_is_not_done_to_its_namesake(
     ours: tuple[int, int], theirs: weft.Client, client: weft.Client, conn: asyncpg.Connection[asyncpg.Record]
 ) -> None:
+    await client.limit_queue("default", 9, key="j")
     before = await _rows(conn)
     [queue] = await theirs.queues()
-    assert (queue.name, queue.depth, queue.rate) == ("default", 0, 0)
+    assert (queue.name, queue.depth, queue.rate, queue.key_limits) == ("default", 0, 0, ())
     await theirs.limit_queue("default", 1)
     await theirs.limit_queue("default", 2, per_key=True)
     await theirs.limit_queue("default", 3, key="k")

@@ -288,6 +288,7 @@ GUARDS: list[Guard] = [
     *_of("queue.set_limit_per_key", "test_orgs", ("q.org_id = $1 and", "")),
     *_of("queue.set_limit_of_key", "test_orgs", ("q.org_id = $1 and", "")),
     *_of("queue.depths", "test_orgs", ("q.org_id = $1 and", "")),
+    *_of("queue.key_limits", "test_orgs", ("q.org_id = $1 and", "")),
     *_of("queue.rates", "test_orgs", ("where q.org_id = $1", "")),
     # --- ids ---
     *_of("machine.lease", "test_machine_numbers", ("for update skip locked", ""), ("where f.until < weft.now()", "")),
