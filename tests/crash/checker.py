@@ -10,6 +10,8 @@ import orjson
 
 from crash.ledger import Ledger
 
+# Every task with its org, whether it has ended or not.
+TASKS = "(select id, org_id from weft.task union all select id, org_id from weft.task_done)"
 # Law and statement: a row that comes back is a breach.
 INVARIANTS = {
     "S2: a task is either live or ended, never both": """
@@ -88,6 +90,45 @@ INVARIANTS = {
           union all select id, org_id, queue_id, worker_id from weft.task_done) t
         left join weft.queue q on q.id = t.queue_id left join weft.worker w on w.id = t.worker_id
         where q.id is null or q.org_id <> t.org_id or w.org_id <> t.org_id""",
+    "S9: an attempt belongs to the org of its task and of its worker": f"""
+        select a.task_id, a.attempt, a.org_id from weft.attempt a
+        left join {TASKS} t on t.id = a.task_id
+        left join weft.worker w on w.id = a.worker_id
+        where t.org_id <> a.org_id or w.org_id <> a.org_id""",
+    "S9: params kept beside a task belong to its org": f"""
+        select p.id, p.org_id from weft.task_params p
+        join {TASKS} t on t.id = p.id
+        where t.org_id <> p.org_id""",
+    "S9: an edge joins tasks of its own org": f"""
+        select e.prev, e.next, e.org_id from weft.edge e
+        join {TASKS} t on t.id in (e.prev, e.next)
+        where t.org_id <> e.org_id""",
+    "S9: an idempotency key belongs to the org of its task": f"""
+        select k.key, k.task_id, k.org_id from weft.idempotency_key k
+        join {TASKS} t on t.id = k.task_id
+        where t.org_id <> k.org_id""",
+    "S9: blobs and logs of a task are kept in its org": f"""
+        select r.task_id, r.org_id from (
+          select task_id, org_id from weft.task_blob union all select task_id, org_id from weft.task_log) r
+        join {TASKS} t on t.id = r.task_id
+        where t.org_id <> r.org_id""",
+    "S9: slots belong to the org of their queue, and of the worker that holds them": """
+        select s.queue_id, s.worker_id, s.key, s.org_id from (
+          select queue_id, null::bigint as worker_id, key, org_id from weft.key_slot
+          union all select queue_id, worker_id, null, org_id from weft.queue_slot) s
+        join weft.queue q on q.id = s.queue_id left join weft.worker w on w.id = s.worker_id
+        where q.org_id <> s.org_id or w.org_id <> s.org_id""",
+    "S9: a worker serves queues of its own org": """
+        select w.id, w.org_id, q.id as queue_id from weft.worker w
+        join weft.queue q on q.id = any (w.queues) where q.org_id <> w.org_id""",
+    # A row of another org than the effect's is no answer to it, and neither is a key without its task.
+    "S7: an effect that is done has its task, in its own org": f"""
+        select o.id, o.org_id, o.payload::text from weft.outbox o
+        where o.state = 'done' and o.kind = 'enqueue_task' and not exists (
+          select 1 from weft.idempotency_key k
+          join {TASKS} t on t.id = k.task_id
+          where k.org_id = o.org_id and t.org_id = o.org_id and k.handler = o.payload ->> 'handler'
+            and k.key = coalesce(nullif(o.payload ->> 'idempotency_key', ''), 'outbox-' || o.id))""",
     "L2: nothing is pending that waits for nothing": """
         select t.id, t.reason, t.waiting_on from weft.task t
         where t.state = 'pending' and t.waiting_on = 0 and t.reason is distinct from 'concurrency_key'""",

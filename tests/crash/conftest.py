@@ -13,6 +13,7 @@ from crash.harness import Crew, crew_at, until
 
 EMPTIED = (
     "task task_done task_params attempt edge idempotency_key worker handler lease queue_slot key_slot outbox audit"
+    " task_blob task_log blob"
 ).split()
 
 
@@ -59,6 +60,7 @@ async def shared_url(shared_database: str) -> AsyncIterator[str]:
         for table in EMPTIED:
             await conn.execute(f"delete from weft.{table}")
         await conn.execute("delete from weft.queue where id <> 1")
+        await conn.execute("delete from weft.org where id <> 1")
         await conn.execute("update weft.queue set max_running = null, max_running_per_key = null, paused_at = null")
     finally:
         await conn.close()

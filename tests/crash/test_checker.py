@@ -16,6 +16,8 @@ DONE = """insert into weft.task_done (id, org_id, queue_id, order_id, created_at
   crashes, generation, handler, worker_id from weft.task where id = {id}"""
 ATTEMPT = """insert into weft.attempt (task_id, attempt, org_id, outcome, ended_at)
   values ({id}, {attempt}, 1, '{outcome}', weft.now())"""
+EFFECT = """insert into weft.outbox (org_id, kind, state, payload)
+  values (1, 'enqueue_task', 'done', '{{{{"handler":"work"{key}}}}}')"""
 GONE = "delete from weft.task where id = {id}"
 
 # For each law what to do to a running task {id} of attempt 1, held by worker {worker}.
@@ -44,6 +46,24 @@ BREACHES = {
     "S8: waiting_on": ["update weft.task set waiting_on = 1 where id = {id}"],
     "S6: nothing is ready": ["update weft.task set waiting_on = 1 where id = {id}"],
     "S9: a task belongs": ["update weft.task set org_id = 2 where id = {id}"],
+    "S9: an attempt belongs": [
+        ATTEMPT.format(id="{id}", attempt=1, outcome="snoozed"),
+        "update weft.attempt set org_id = 2",
+    ],
+    "S9: params kept beside": ["insert into weft.task_params (id, org_id, params) values ({id}, 2, '{{}}')"],
+    "S9: an edge joins": ["insert into weft.edge (prev, next, org_id) values (7, {id}, 2)"],
+    "S9: an idempotency key": ["update weft.idempotency_key set org_id = 2"],
+    "S9: blobs and logs": [
+        "insert into weft.blob (digest, bytes) values ('d', 1)",
+        "insert into weft.task_blob (task_id, digest, org_id) values ({id}, 'd', 2)",
+    ],
+    "S9: slots belong": ["update weft.key_slot set org_id = 2"],
+    "S9: a worker serves": [
+        "insert into weft.org (id, slug, name) values (2, 'two', 'Two')",
+        "insert into weft.queue (id, org_id, name) values (2, 2, 'default')",
+        "update weft.worker set queues = '{{1,2}}' where id = {worker}",
+    ],
+    "S7: an effect": [EFFECT.format(key="")],
     "L2: nothing is pending": ["update weft.task set state = 'pending', worker_id = null where id = {id}"],
     "L2: nothing waits": [
         "update weft.task set state = 'pending', reason = 'concurrency_key', worker_id = null where id = {id}"
@@ -74,6 +94,47 @@ async def test_a_breach_of_each_law_is_found(url: str, law: str) -> None:
         for statement in next(steps for start, steps in BREACHES.items() if law.startswith(start)):
             await worker.conn.execute(statement.format(id=task_id, worker=worker.worker_id))
         assert law in await breaches(worker.conn)
+
+
+@pytest.mark.parametrize(
+    ("law", "statement"),
+    [
+        ("S9: slots", "insert into weft.queue_slot (queue_id, worker_id, org_id, slots) values (1, {worker}, 2, 1)"),
+        (
+            "S9: blobs",
+            "insert into weft.task_log (task_id, org_id, attempt, digest, bytes) values ({id}, 2, 1, 'd', 1)",
+        ),
+        ("S9: an edge", "insert into weft.edge (prev, next, org_id) values ({id}, 7, 2)"),
+        (
+            "S9: an attempt",
+            "insert into weft.attempt (task_id, attempt, org_id, worker_id, outcome, ended_at)"
+            " select {id}, 0, 1, id, 'lost', weft.now() from weft.worker where org_id = 2",
+        ),
+        ("S7", "update weft.idempotency_key set task_id = 7"),
+        ("S7", "update weft.idempotency_key set key = key || '.' where key = 'i'"),
+        ("S7", "update weft.idempotency_key set key = key || '.' where key <> 'i'"),
+        ("S7", "update weft.idempotency_key set org_id = 2"),
+        ("S7", "update weft.idempotency_key set handler = 'other'"),
+        ("S7", "update weft.task set org_id = 2"),
+    ],
+)
+async def test_a_law_that_looks_at_several_tables_looks_at_each(url: str, law: str, statement: str) -> None:
+    async with sessions(url, 1) as (worker,):
+        task_id = await running_task(worker)
+        conn = worker.conn
+        await conn.execute(EFFECT.format(key=',"idempotency_key":"i"').format())
+        await conn.execute(EFFECT.format(key="").format())
+        await conn.execute("update weft.outbox set id = 9 where payload ->> 'idempotency_key' is null")
+        await worker.enqueue(idempotency_key="outbox-9")
+        await conn.execute("insert into weft.blob (digest, bytes) values ('d', 1)")
+        await conn.execute("insert into weft.org (id, slug, name) values (2, 'two', 'Two')")
+        await conn.execute(
+            "insert into weft.worker (org_id, until, concurrency, pid, hostname, version, queues, handlers)"
+            " values (2, weft.now(), 1, 1, '', '', '{}', '{}')"
+        )
+        await check(conn)
+        await conn.execute(statement.format(id=task_id, worker=worker.worker_id))
+        assert any(broken.startswith(law) for broken in await breaches(conn))
 
 
 async def test_what_the_ledger_and_the_database_disagree_on_is_found(url: str, tmp_path: Path) -> None:
