@@ -125,3 +125,19 @@ def _beat_for_ever(ctx: weft.Context) -> None:
 def rest() -> None:
     """Long enough for whoever beats here to be heard."""
     time.sleep(0.05)
+
+
+@weft.task(name="process:echo aloud", executor="process")
+def echo_aloud(text: str) -> str:
+    print(text, end="")
+    return text
+
+
+@weft.task(name="process:flood", executor="process")
+def flood(pattern: str, size: int) -> tuple[int, int]:
+    """Write a pattern to the standard output without any encoding; return how many bytes, and from which process."""
+    piece = bytes.fromhex(pattern) * 400
+    written = 0
+    while written < size:
+        written += os.write(1, piece[: size - written])
+    return written, os.getpid()

@@ -1,0 +1,150 @@
+"""Rows that somebody changed by hand: the task ends or is parked for all to see, and nothing else stands still.
+
+Every column that a worker reads is set to something odd that its type allows. Beside each such task waits an innocent
+one, and after it comes another: both must complete.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import asyncpg
+import pytest
+from engine_scene import MakeClient, until
+
+import weft
+from weft.worker.registry import Registry
+
+# No attempt comes sooner than this after one that failed, so a loop without end would show in the count.
+MOST_ATTEMPTS = 5
+SOON = weft.Retry(3, initial_delay=0.01, jitter=0)
+ODD = {
+    "params is a list": "params = '[1]'",
+    "params is null": "params = 'null'",
+    "params is a text": "params = '\"x\"'",
+    "params is a number beyond a double": "params = '1e999'",
+    "params has a lone surrogate": """params = '{"n":"\\ud800"}'""",
+    "params has a NUL": """params = '{"n":"\\u0000"}'""",
+    "params is a blob that is not there": f"""params = '{{"$blob":"{"0" * 64}","size":1}}'""",
+    "params is half a reference to a blob": """params = '{"$blob":1}'""",
+    "params is nested 10,000 levels deep": "params = (repeat('[', 5000) || repeat(']', 5000))::json",
+    "params is gone": "params = null",
+    "retry is a list": "retry = '[1, 2]'",
+    "retry is null": "retry = 'null'",
+    "retry has an unknown key": """retry = '{"patience": 3}'""",
+    "retry has a delay of a century": """retry = '{"initial_delay": 1e300, "max_delay": 1e300}'""",
+    "retry has a negative delay": """retry = '{"backoff": "fixed", "initial_delay": -5}'""",
+    "retry has a count of its own": """retry = '{"backoff": "fixed", "initial_delay": 0, "max_attempts": 9}'""",
+    "retry has types of its own": """retry = '{"non_retryable": "ValueError"}'""",
+    "retry is an unknown backoff": """retry = '{"backoff": {"a": 1}}'""",
+    "handler is unknown": "handler = 'nobody'",
+    "handler is empty": "handler = ''",
+    "handler is a megabyte": "handler = repeat('x', 1000000)",
+    "timeout is negative": "timeout = '-1 hour'",
+    "timeout is nothing": "timeout = '0'",
+    "timeout is a month and a bit": "timeout = '1 month 3 days'",
+    "timeout is beyond any clock": "timeout = '170000000 years'",
+    "timeout is infinite": "timeout = 'infinity'",
+    "heartbeat_timeout is negative": "heartbeat_timeout = '-1 hour'",
+    "heartbeat_timeout is negative and no attempt is allowed": "heartbeat_timeout = '-1 hour', max_attempts = 0",
+    "heartbeat_timeout is beyond any clock": "heartbeat_timeout = '170000000 years'",
+    "heartbeat_timeout is infinite": "heartbeat_timeout = 'infinity'",
+    "max_attempts is 0": "max_attempts = 0",
+    "max_attempts is negative": "max_attempts = -32768",
+    "failures is at its end": "failures = 32767",
+    "failures is negative": "failures = -1",
+    "failures and max_attempts are at their end": "failures = 32766, max_attempts = 32767",
+    "crashes is at its end": "crashes = 32767",
+    "crashes is negative": "crashes = -5",
+    "attempt is at its end": "attempt = 2147483647",
+    "attempt is just below its end": "attempt = 2147483646",
+    "attempt is negative": "attempt = -7",
+    "generation is at its end": "generation = 32767",
+    "rank is at its end": "rank = 32767",
+    "rank is before everything": "rank = -32768",
+    "order is before everything": "order_id = -1",
+    "order is at its end": "order_id = 9223372036854775807",
+    "job is unknown": "job_id = 42",
+    "key has no slot": "concurrency_key = 'k'",
+    "a task that is ready has a time": "due_at = 'infinity'",
+    "a task that is ready expires": "expires_at = '-infinity'",
+    "a task that is ready has a holder": "worker_id = 42",
+    "a task that is ready was claimed long ago": "claimed_at = '-infinity'",
+    "created before time": "created_at = '-infinity'",
+    "reason is odd": "reason = 'because'",
+}
+
+
+# What a worker does not get over yet, and how that shows.
+STUCK = {
+    "timeout is beyond any clock": "the claim's answer cannot be read, and nothing is claimed any more",
+    "timeout is infinite": "the claim's answer cannot be read, and nothing is claimed any more",
+    "heartbeat_timeout is beyond any clock": "the claim is refused, and with it every other",
+    "heartbeat_timeout is infinite": "the claim's answer cannot be read, and nothing is claimed any more",
+    "attempt is at its end": "the claim is refused, and with it every other",
+    "attempt is just below its end": "the second claim is refused, and with it every other",
+    "rank is before everything": "no view of the tasks can be read, because its negative is no smallint",
+    "failures is at its end": "the outcome is refused, and sent again without end",
+    "retry has a count of its own": "the attempt ends without an outcome, and nobody hears of it",
+    "handler is a megabyte": "the task cannot be declined, and stays with its worker",
+}
+
+
+def rows() -> list[Any]:
+    """Return every odd row, those that a worker does not get over marked as such."""
+    return [
+        pytest.param(odd, marks=pytest.mark.xfail(reason=STUCK[odd], strict=True)) if odd in STUCK else odd
+        for odd in ODD
+    ]
+
+
+@asynccontextmanager
+async def ended_at_once(worker: weft.Worker) -> AsyncIterator[None]:
+    """Run a worker, and wait for none of its tasks at the end."""
+    await worker.start()
+    try:
+        yield
+    finally:
+        await worker.stop(grace=0)
+
+
+@pytest.mark.parametrize("odd", rows())
+async def test_an_odd_row_ends_or_is_parked_and_holds_up_nobody(
+    make_client: MakeClient, registry: Registry, conn: asyncpg.Connection[asyncpg.Record], odd: str
+) -> None:
+    runs: list[int] = []
+    patience = 2 if odd in STUCK else 20
+
+    @registry.task(name="odd", retry=SOON)
+    async def fails(n: int, ctx: weft.Context) -> None:
+        runs.append(ctx.task_id)
+        raise ValueError("always")
+
+    @registry.task(name="innocent")
+    async def innocent() -> str:
+        return "done"
+
+    client = await make_client(worker_poll_interval=0.2)
+    task_id = (await client.enqueue(fails, {"n": 1})).id
+    await conn.execute(f"update weft.task set {ODD[odd]} where id = $1", task_id)
+    beside = await client.enqueue("innocent")
+    async with ended_at_once(weft.Worker(client=client, registry=registry, concurrency=4)):
+        assert await client.wait(beside.id, timeout=patience) == "done"
+        row = await until(
+            lambda: conn.fetchrow(
+                "select state, reason, attempt, failures, ended_at from weft.tasks where id = $1"
+                " and (ended_at is not null or state in ('scheduled', 'pending'))",
+                task_id,
+            ),
+            within=patience,
+        )
+        assert row["state"] in ("failed", "dead", "scheduled", "pending"), dict(row)
+        after = await client.enqueue("innocent")
+        assert await client.wait(after.id, timeout=patience) == "done"
+    assert len(runs) <= MOST_ATTEMPTS
+    task = await client.get_task(task_id)
+    assert task.id == task_id
+    assert len((await client.list_tasks(limit=10)).tasks) == 3
+    print(f"odd: {odd}: {row['state']} {row['reason']}, {len(runs)} runs")
