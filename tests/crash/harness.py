@@ -84,13 +84,14 @@ class Process:
         self.pid = process.pid
 
     @classmethod
-    async def start(cls, module: str, config: dict[str, Any], folder: Path) -> Process:
+    async def start(cls, module: str, config: dict[str, Any], folder: Path, skew: str | None = None) -> Process:
         """Start a module of this package; returns when it says that it is ready."""
         folder.mkdir(parents=True, exist_ok=True)
+        program = [module] if skew is None else ["crash.apps.skewed", skew, module]
         errors = os.open(folder / "stderr", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
         try:
             process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", module, json.dumps(config),
+                sys.executable, "-m", *program, json.dumps(config),
                 stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=errors, cwd=folder,
                 env={**os.environ, "PYTHONPATH": os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])},
             )  # fmt: skip
@@ -165,10 +166,11 @@ class Crew:
 
     async def worker(
         self, *, queues: tuple[str, ...] = ("default",), concurrency: int = 8, grace: float = 10.0,
-        modules: tuple[str, ...] = ("crash.apps.handlers",), memory: int | None = None, **settings: Any,
+        modules: tuple[str, ...] = ("crash.apps.handlers",), memory: int | None = None, skew: str | None = None,
+        **settings: Any,
     ) -> Process:  # fmt: skip
-        """Start a worker, in the fast profile unless told otherwise."""
-        return await self._start("crash.apps.worker", {
+        """Start a worker, in the fast profile unless told otherwise; ``skew`` says how its clock is wrong."""
+        return await self._start("crash.apps.worker", skew, {
             "queues": queues, "concurrency": concurrency, "grace": grace, "modules": modules, "memory": memory,
             "folder": str(self.folder), "settings": self._settings(settings),
         })  # fmt: skip
@@ -177,9 +179,11 @@ class Crew:
         """Start several workers."""
         return list(await asyncio.gather(*(self.worker(**options) for _ in range(count))))
 
-    async def submitter(self, seed: int, *, queues: tuple[str, ...] = ("default",), window: int = 30) -> Process:
+    async def submitter(
+        self, seed: int, *, queues: tuple[str, ...] = ("default",), window: int = 30, skew: str | None = None
+    ) -> Process:
         """Start a submitter."""
-        return await self._start("crash.apps.submitter", {
+        return await self._start("crash.apps.submitter", skew, {
             "queues": queues, "seed": seed, "window": window, "folder": str(self.folder),
             "settings": self._settings({}),
         })  # fmt: skip
@@ -187,8 +191,8 @@ class Crew:
     def _settings(self, changed: dict[str, Any]) -> dict[str, Any]:
         return {"database_url": self.url, "home": str(self.folder / "home"), "profile": "fast", **changed}
 
-    async def _start(self, module: str, config: dict[str, Any]) -> Process:
-        process = await Process.start(module, config, self.folder)
+    async def _start(self, module: str, skew: str | None, config: dict[str, Any]) -> Process:
+        process = await Process.start(module, config, self.folder, skew)
         self.processes.append(process)
         return process
 
