@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
+from datetime import datetime
 from pathlib import Path
 
 import asyncpg
@@ -37,7 +39,7 @@ async def until_state(conn: asyncpg.Connection[asyncpg.Record], process: Process
 async def test_the_tasks_of_a_killed_worker_run_again_soon(
     crew: Crew, client: weft.Client, conn: asyncpg.Connection[asyncpg.Record]
 ) -> None:
-    """In the fast profile that is within 3 s; the deadline of the standard one leaves room for a slow machine."""
+    """How soon that is promised to be is asserted in `test_promised_times`."""
     victim, _ = await crew.workers(2, concurrency=1)
     first, second = [(await client.enqueue("gated", {"folder": str(crew.folder)})).id for _ in range(2)]
     spans = await crew.until_started(first, second)
@@ -48,7 +50,6 @@ async def test_the_tasks_of_a_killed_worker_run_again_soon(
     seconds = (again.began - crew.ledger().deaths[victim.pid]) / 1e9
     print(f"killed: running again after {seconds:.1f} s")
     assert again.worker == third.pid
-    assert seconds < 15
     (crew.folder / "open").touch()
     await until_settled(conn)
     await check_outcomes(conn, crew.ledger())
@@ -299,6 +300,43 @@ async def test_workers_survive_a_server_without_a_free_connection(
         await asyncio.gather(*(hog.close() for hog in hogs))
     for task in tasks:
         await client.wait(task.id, timeout=LIVENESS)
+    await check_outcomes(conn, crew.ledger())
+
+
+async def test_leases_are_renewed_and_tasks_done_while_the_server_has_no_free_connection(
+    crew: Crew, client: weft.Client, conn: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    """Others take every connection that is left; what a worker needs for its lease it has, and keeps."""
+    await crew.workers(2)
+    params = {"folder": str(crew.folder)}
+    held = [(await client.enqueue("gated", params)).id for _ in range(4)]
+    await crew.until_started(*held)
+    hogs: list[asyncpg.Connection[asyncpg.Record]] = []
+    moments: dict[int, set[datetime]] = {}
+
+    async def have_beaten() -> bool:
+        for row in await conn.fetch("select id, heartbeat_at, until > weft.now() as holds from weft.worker"):
+            assert row["holds"]
+            moments.setdefault(row["id"], set()).add(row["heartbeat_at"])
+        # For longer than a lease, which is four beats long.
+        return len(moments) == 2 and all(len(beats) > 5 for beats in moments.values())
+
+    try:
+        await until_full(crew.url, hogs)
+        await until(have_beaten, "both workers beat on")
+        with pytest.raises(asyncpg.TooManyConnectionsError):
+            await asyncpg.connect(crew.url)
+        ids = [await conn.fetchval("select id from weft.enqueue('work', $1)", json.dumps(params)) for _ in range(20)]
+        done = "select count(*) = 20 from weft.task_done where id = any ($1)"
+        await until(lambda: conn.fetchval(done, ids), "tasks are done meanwhile")
+        with pytest.raises(asyncpg.TooManyConnectionsError):
+            await asyncpg.connect(crew.url)
+    finally:
+        await asyncio.gather(*(hog.close() for hog in hogs))
+    (crew.folder / "open").touch()
+    await until_settled(conn)
+    assert len(moments) == 2
+    assert await conn.fetchval("select count(*) from weft.attempt") == 0
     await check_outcomes(conn, crew.ledger())
 
 

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import Counter
+from pathlib import Path
 
 import asyncpg
 import pytest
 
 import weft
 from crash.checker import check
-from crash.harness import Crew, Process, until_settled
+from crash.harness import LIVENESS, Crew, Process, until, until_settled
 
 MODULES = ("crash.apps.handlers", "crash.apps.poison")
 # A worker has to be up with its threads before it may use what is left of this.
 MEMORY = 3 << 30
-KINDS = "segfault exit suicide hoard spin_in_thread spin_apart spin_on_loop stubborn".split()
+KINDS = "segfault exit suicide hoard hoard_apart choke breed spin_in_thread spin_apart spin_on_loop stubborn".split()
 INNOCENT = 500
+CRASH_LIMIT = 3
 
 
 class Supervisor:
@@ -60,7 +63,8 @@ async def test_poison_of_every_kind_is_buried_and_no_innocent_task_with_it(
     draw = random.Random(5)
     __import__("crash.apps.poison")
     # As many blocked event loops as there are workers, and more.
-    new = [weft.NewTask(kind) for kind in [*KINDS, "spin_on_loop", "spin_on_loop"]]
+    params = {"breed": {"path": str(crew.folder / "brood")}}
+    new = [weft.NewTask(kind, params.get(kind)) for kind in [*KINDS, "spin_on_loop", "spin_on_loop"]]
     new += [
         weft.NewTask("work", {"folder": str(crew.folder), "seconds": draw.choice((0, 0.01, 0.1))})
         for _ in range(INNOCENT)
@@ -81,14 +85,54 @@ async def test_poison_of_every_kind_is_buried_and_no_innocent_task_with_it(
         if task.handler != "work":
             row = ended[handle.id]
             found[task.handler].add((row["state"], row["reason"]))
-            recorded = await conn.fetchval("select count(*) from weft.attempt where task_id = $1", handle.id)
-            assert recorded >= 2, dict(row)
+            outcomes = Counter(
+                attempt["outcome"]
+                for attempt in await conn.fetch("select outcome from weft.attempt where task_id = $1", handle.id)
+            )
+            # A process of its own that died counts as a failure and as a crash.
+            assert outcomes.total() == row["failures"] + row["crashes"] - outcomes["crashed"] == row["attempt"], (
+                outcomes
+            )
+            assert row["failures"] == row["max_attempts"] or row["crashes"] == CRASH_LIMIT, dict(row)
     crashes = await conn.fetchval("select count(*) from weft.task_done where handler = 'work' and crashes > 0")
     print(f"poison: {supervisor.deaths} workers died, {crashes} innocent tasks were in a crash, {found}")
     for kind in ("segfault", "exit", "suicide"):
         assert found[kind] == {("dead", "crashed")}
     for kind in ("spin_in_thread", "spin_apart", "stubborn"):
         assert found[kind] == {("dead", "timeout")}
+    assert found["hoard_apart"] == {("dead", "error")}
+    for kind in ("choke", "breed"):
+        assert found[kind] == {("dead", "crashed")}
     assert {state for state, _ in found["hoard"] | found["spin_on_loop"]} == {"dead"}
     assert supervisor.deaths >= 3
     await check(conn)
+
+
+async def test_what_a_task_leaves_behind_is_ended_with_its_process(
+    crew: Crew, client: weft.Client, conn: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    """Fifty children each time: they would be many after some attempts."""
+    await crew.worker(modules=MODULES)
+    brood = crew.folder / "brood"
+    __import__("crash.apps.poison")
+    handle = await client.enqueue("breed", {"path": str(brood)})
+    with pytest.raises(weft.TaskFailed):
+        await client.wait(handle.id, timeout=LIVENESS)
+    task = await client.get_task(handle.id)
+    assert (task.state, task.reason, task.failures, task.crashes) == ("dead", "crashed", 2, 2)
+    born = brood.read_text(encoding="ascii").split()
+    assert len(set(born)) == 100
+
+    async def are_gone() -> bool:
+        return not any(is_running(int(pid)) for pid in born)
+
+    await until(are_gone, "none of them is left")
+    await check(conn)
+
+
+def is_running(pid: int) -> bool:
+    """Whether there is such a process that has not ended."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False

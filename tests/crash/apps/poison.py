@@ -6,7 +6,10 @@ import asyncio
 import contextlib
 import ctypes
 import os
+import resource
 import signal
+import time
+from pathlib import Path
 
 import weft
 
@@ -66,3 +69,33 @@ async def stubborn() -> None:
     while True:
         with contextlib.suppress(asyncio.CancelledError):
             await asyncio.sleep(3600)
+
+
+@weft.task(name="hoard_apart", retry=ONCE_MORE, executor="process")
+def hoard_apart() -> None:
+    """Ask for memory until the process may have no more."""
+    resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
+    hoard.function()
+
+
+@weft.task(name="choke", executor="process")
+def choke() -> None:
+    """Go on asking for memory, whoever says no, until the process is ended for the time that it takes."""
+    resource.setrlimit(resource.RLIMIT_CPU, (1, 1))
+    while True:
+        with contextlib.suppress(MemoryError):
+            hoard_apart.function()
+
+
+@weft.task(name="breed", retry=ONCE_MORE, executor="process")
+def breed(path: str, children: int = 50) -> None:
+    """Fork children that go on, note who they are, and leave them behind."""
+    born = []
+    for _ in range(children):
+        if (pid := os.fork()) == 0:
+            time.sleep(120)
+            os._exit(0)
+        born.append(pid)
+    with Path(path).open("a", encoding="ascii") as file:
+        file.write(" ".join(map(str, born)) + "\n")
+    os._exit(3)
