@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
 import random
+import signal
 from collections import Counter
 from pathlib import Path
 
@@ -17,7 +20,7 @@ from crash.harness import LIVENESS, Crew, Process, until, until_settled
 MODULES = ("crash.apps.handlers", "crash.apps.poison")
 # A worker has to be up with its threads before it may use what is left of this.
 MEMORY = 3 << 30
-KINDS = "segfault exit suicide hoard hoard_apart choke breed spin_in_thread spin_apart spin_on_loop stubborn".split()
+KINDS = "segfault exit suicide hoard hoard_apart choke spin_in_thread spin_apart spin_on_loop stubborn".split()
 INNOCENT = 500
 CRASH_LIMIT = 3
 
@@ -63,8 +66,7 @@ async def test_poison_of_every_kind_is_buried_and_no_innocent_task_with_it(
     draw = random.Random(5)
     __import__("crash.apps.poison")
     # As many blocked event loops as there are workers, and more.
-    params = {"breed": {"path": str(crew.folder / "brood")}}
-    new = [weft.NewTask(kind, params.get(kind)) for kind in [*KINDS, "spin_on_loop", "spin_on_loop"]]
+    new = [weft.NewTask(kind) for kind in [*KINDS, "spin_on_loop", "spin_on_loop"]]
     new += [
         weft.NewTask("work", {"folder": str(crew.folder), "seconds": draw.choice((0, 0.01, 0.1))})
         for _ in range(INNOCENT)
@@ -100,11 +102,29 @@ async def test_poison_of_every_kind_is_buried_and_no_innocent_task_with_it(
         assert found[kind] == {("dead", "crashed")}
     for kind in ("spin_in_thread", "spin_apart", "stubborn"):
         assert found[kind] == {("dead", "timeout")}
-    assert found["hoard_apart"] == {("dead", "error")}
-    for kind in ("choke", "breed"):
-        assert found[kind] == {("dead", "crashed")}
-    assert {state for state, _ in found["hoard"] | found["spin_on_loop"]} == {"dead"}
+    for kind in ("hoard", "hoard_apart", "choke", "spin_on_loop"):
+        assert {state for state, _ in found[kind]} == {"dead"}
     assert supervisor.deaths >= 3
+    await check(conn)
+
+
+@pytest.mark.parametrize(("kind", "reason", "counts"), [("hoard_apart", "error", (2, 0)), ("choke", "crashed", (3, 3))])
+async def test_memory_that_a_task_asks_for_is_refused_to_its_own_process_alone(
+    crew: Crew, client: weft.Client, conn: asyncpg.Connection[asyncpg.Record],
+    kind: str, reason: str, counts: tuple[int, int],
+) -> None:  # fmt: skip
+    """It fails when it takes no for an answer, and is a crash when it must be ended."""
+    __import__("crash.apps.poison")
+    worker = await crew.worker(modules=MODULES)
+    handle = await client.enqueue(kind)
+    with pytest.raises(weft.TaskFailed):
+        await client.wait(handle.id, timeout=LIVENESS)
+    task = await client.get_task(handle.id)
+    assert (task.state, task.reason, (task.failures, task.crashes)) == ("dead", reason, counts)
+    assert task.error is not None
+    assert task.error["type"] == ("MemoryError" if reason == "error" else "ChildDied")
+    after = await client.enqueue("work", {"folder": str(crew.folder)})
+    assert (await client.wait(after.id, timeout=LIVENESS))["pid"] == worker.pid
     await check(conn)
 
 
@@ -116,18 +136,23 @@ async def test_what_a_task_leaves_behind_is_ended_with_its_process(
     brood = crew.folder / "brood"
     __import__("crash.apps.poison")
     handle = await client.enqueue("breed", {"path": str(brood)})
-    with pytest.raises(weft.TaskFailed):
-        await client.wait(handle.id, timeout=LIVENESS)
-    task = await client.get_task(handle.id)
-    assert (task.state, task.reason, task.failures, task.crashes) == ("dead", "crashed", 2, 2)
-    born = brood.read_text(encoding="ascii").split()
-    assert len(set(born)) == 100
+    try:
+        with pytest.raises(weft.TaskFailed):
+            await client.wait(handle.id, timeout=10)
+        task = await client.get_task(handle.id)
+        assert (task.state, task.reason, task.failures, task.crashes) == ("dead", "crashed", 2, 2)
+        born = brood.read_text(encoding="ascii").split()
+        assert len(set(born)) == 100
 
-    async def are_gone() -> bool:
-        return not any(is_running(int(pid)) for pid in born)
+        async def are_gone() -> bool:
+            return not any(is_running(int(pid)) for pid in born)
 
-    await until(are_gone, "none of them is left")
-    await check(conn)
+        await until(are_gone, "none of them is left", 10)
+        await check(conn)
+    finally:
+        for pid in map(int, brood.read_text(encoding="ascii").split()):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
 
 def is_running(pid: int) -> bool:

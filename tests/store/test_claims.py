@@ -252,3 +252,15 @@ async def test_a_task_is_not_claimed_before_it_was_created(store: Store, other: 
     assert [claim.id for claim in await claiming] == [id]
     row = await store.task(id)
     assert row["created_at"] <= row["claimed_at"]
+
+
+async def test_what_lies_below_a_mark_gives_its_queue_no_share(store: Store) -> None:
+    """Else a task above the mark would come before a more urgent one of another queue."""
+    other_queue = await store.create_queue("other")
+    worker = await store.worker(DEFAULT_QUEUE, other_queue)
+    await store.enqueue(priority=9)
+    mark = (-9, 2**62, 2**62)
+    await store.enqueue(priority=1)
+    better = await store.enqueue(queue="other", priority=5)
+    claims = await store.claim(worker, 1, Lane(DEFAULT_QUEUE, mark=mark), Lane(other_queue), from_head=False)
+    assert [claim.id for claim in claims] == [better]

@@ -104,3 +104,24 @@ async def test_a_long_attempt_that_failed_is_no_decline(store: Store) -> None:
     await store.advance(minutes=11)
     await store.postpone(worker, claim, delay=1)
     assert not await _long(store, await _claim_again(store, worker, seconds=2))
+
+
+async def test_a_long_run_of_declines_that_another_attempt_broke_off_does_not_count(store: Store) -> None:
+    worker, _ = await store.worker(lease=timedelta(hours=9)), await store.enqueue()
+    await store.decline(worker, await store.claim_one(worker))
+    await store.decline(worker, await _claim_again(store, worker, minutes=9))
+    await store.postpone(worker, await _claim_again(store, worker, minutes=1), delay=1)
+    assert not await _long(store, await _claim_again(store, worker, minutes=1))
+
+
+async def test_the_long_decline_of_a_task_is_not_that_of_another_with_as_many_attempts(store: Store) -> None:
+    worker, old = await store.worker(lease=timedelta(hours=9)), await store.enqueue()
+    slow = await store.claim_one(worker)
+    await store.advance(minutes=6)
+    await store.decline(worker, slow)
+    new = await store.enqueue()
+    await store.decline(worker, await store.claim_one(worker))
+    await store.advance(minutes=5)
+    await store.stage()
+    claims = {claim.id: claim for claim in await store.claim(worker, 2)}
+    assert (await _long(store, claims[old]), await _long(store, claims[new])) == (True, False)

@@ -240,3 +240,15 @@ async def test_hand_back_of_everything_takes_only_what_the_worker_holds(store: S
     await store.run(work.hand_back_all, worker)
     assert [await store.state(id) for id in ids] == ["dispatched", "ready", "running", "ready"]
     assert await work.held_by(store.conn, worker) == []
+
+
+async def test_who_hands_everything_back_waits_for_no_outcome_that_is_on_its_way(store: Store, other: Store) -> None:
+    worker, ids = await store.worker(), [await store.enqueue() for _ in range(2)]
+    claims = {claim.id: claim for claim in await store.claim(worker, 2)}
+    transaction = other.conn.transaction()
+    await transaction.start()
+    assert await other.complete(worker, claims[ids[0]]) == []
+    await store.run(work.hand_back_all, worker)
+    assert [await store.state(id) for id in ids] == ["running", "ready"]
+    await transaction.commit()
+    assert [await store.state(id) for id in ids] == ["completed", "ready"]

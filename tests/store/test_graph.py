@@ -347,3 +347,20 @@ async def test_a_held_task_gives_its_slot_back_and_takes_one_when_released(store
     assert await store.run(graph.release, b)
     assert [await store.state(id) for id in (a, b)] == ["ready", "pending"]
     assert await store.held_slots("k") == 1
+
+
+async def test_a_replayed_task_that_still_waits_for_another_takes_no_slot_of_its_key(store: Store) -> None:
+    await store.limit(1, per_key=True)
+    first, second = await store.enqueue(), await store.enqueue(concurrency_key="k")
+    await store.edge(first, second)
+    await store.cancel(second)
+    await store.replay(second)
+    task = await store.task(second)
+    assert (task["state"], task["reason"], await store.held_slots("k")) == ("pending", "dependencies", 0)
+
+
+async def test_a_task_that_waits_for_its_key_and_then_for_another_gives_no_slot_back(store: Store) -> None:
+    await store.limit(1, per_key=True)
+    other, _, parked = await store.enqueue(), *[await store.enqueue(concurrency_key="k") for _ in range(2)]
+    await store.edge(other, parked)
+    assert ((await store.task(parked))["reason"], await store.held_slots("k")) == ("dependencies", 1)

@@ -365,3 +365,29 @@ async def test_an_admitted_task_is_not_claimed_where_nothing_may_be_claimed(stor
     assert claims == []
     assert await store.state(second) == "ready"
     assert await _counts_are_right(store)
+
+
+async def test_an_admitted_task_and_what_is_claimed_with_it_share_the_room(store: Store) -> None:
+    worker = await store.worker()
+    await store.limit(1, per_key=True)
+    _, second = [await store.enqueue(concurrency_key="k", priority=1) for _ in range(2)]
+    claim = await store.claim_one(worker)
+    later = [await store.enqueue() for _ in range(3)]
+    done = [work.Completed(claim.id, claim.attempt, "null")]
+    claims, _ = await work.finish_and_claim(store.conn, worker, done, [work.Lane(DEFAULT_QUEUE, room=2)], 5)
+    assert sorted(claim.id for claim in claims) == [second, later[0]]
+
+
+async def test_an_admitted_task_comes_after_what_is_more_urgent_in_another_queue(store: Store) -> None:
+    other_queue = await store.create_queue("other")
+    worker = await store.worker(DEFAULT_QUEUE, other_queue)
+    await store.limit(1, per_key=True)
+    _, second = [await store.enqueue(concurrency_key="k") for _ in range(2)]
+    claim = await store.claim_one(worker)
+    urgent = await store.enqueue(queue="other", priority=5)
+    done = [work.Completed(claim.id, claim.attempt, "null")]
+    claims, _ = await work.finish_and_claim(
+        store.conn, worker, done, [work.Lane(DEFAULT_QUEUE), work.Lane(other_queue)], 1
+    )
+    assert [claim.id for claim in claims] == [urgent]
+    assert await store.state(second) == "ready"

@@ -287,3 +287,22 @@ async def test_an_expiry_ends_with_its_attempt(store: Store) -> None:
             await store.advance(minutes=5)
             await store.lose()
         assert await store.conn.fetchval("select expires_at from weft.task where id = $1", id) is None
+
+
+async def test_workers_that_are_long_gone_hide_none_whose_lease_lapsed(store: Store) -> None:
+    """There are more of them than a batch takes."""
+    gone = [await store.worker() for _ in range(101)]
+    await store.conn.execute("update weft.worker set state = 'stopped' where id = any ($1)", gone[:50])
+    await store.conn.execute("update weft.worker set state = 'lost' where id = any ($1)", gone[50:])
+    lapsed = await store.worker()
+    await store.advance(minutes=5)
+    assert await store.run(upkeep.mark_lost) == [lapsed]
+
+
+@pytest.mark.parametrize("state", ["active", "idle", "stopped"])
+async def test_only_a_lost_worker_counts_as_rescued(store: Store, state: str) -> None:
+    worker = await store.worker()
+    await store.conn.execute("update weft.worker set state = $1::text::weft.worker_state", state)
+    assert await store.conn.fetch(upkeep.WORKER.rescued, worker) == []
+    await store.conn.execute("update weft.worker set state = 'lost'")
+    assert [row[0] for row in await store.conn.fetch(upkeep.WORKER.rescued, worker)] == [worker]

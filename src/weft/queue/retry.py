@@ -12,6 +12,7 @@ from weft.core.errors import InvalidInput
 
 MAX_ATTEMPTS = 32767
 _LONGEST = 366 * 86400.0
+_STORED = ("backoff", "initial_delay", "max_delay", "jitter")
 
 
 @dataclass(frozen=True)
@@ -66,11 +67,10 @@ class Retry:
 
     def to_json(self) -> str | None:
         """Return the policy as it is stored with a task; None when it is the default."""
-        found = (self.backoff, self.initial_delay, self.max_delay, self.jitter)
-        if found == (Retry.backoff, Retry.initial_delay, Retry.max_delay, Retry.jitter):
+        found = {key: getattr(self, key) for key in _STORED}
+        if all(value == getattr(Retry, key) for key, value in found.items()):
             return None
-        keys = ("backoff", "initial_delay", "max_delay", "jitter")
-        return orjson.dumps(dict(zip(keys, found, strict=True))).decode()
+        return orjson.dumps(found).decode()
 
     @classmethod
     def from_json(cls, text: str | None, max_attempts: int) -> Retry:
@@ -78,7 +78,8 @@ class Retry:
         if text is None:
             return cls(max_attempts=max_attempts)
         try:
-            return cls(max_attempts=max_attempts, **orjson.loads(text))
+            found = orjson.loads(text)
+            return cls(max_attempts, **{key: found[key] for key in _STORED if key in found})
         except (ValueError, TypeError, InvalidInput):
             return cls(max_attempts=max_attempts)
 

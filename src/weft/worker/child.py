@@ -13,6 +13,7 @@ import logging
 import os
 import queue
 import runpy
+import signal
 import sys
 import threading
 from typing import Any
@@ -69,8 +70,8 @@ class _Answers:
 def _read(source: Any, requests: queue.SimpleQueue[dict[str, Any]]) -> None:
     for line in source:
         requests.put(orjson.loads(line))
-    # The parent is gone: whatever runs here is fenced, so end it, even in the middle.
-    os._exit(1)
+    # The parent is gone: whatever runs here is fenced, so end it, even in the middle, and all that it has started.
+    os.killpg(os.getpgrp(), signal.SIGKILL)
 
 
 def _load(modules: list[str], main_file: str | None) -> dict[str, Any] | None:

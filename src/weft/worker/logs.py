@@ -20,6 +20,8 @@ from weft.queue.service import Service
 from weft.worker.context import RUNNING
 from weft.worker.threads import Threads
 
+logger = logging.getLogger("weft.worker")
+
 
 def log_dir(settings: Settings) -> Path:
     """Return the folder of the tasks' logs: ``WEFT_LOG_DIR``, by default under WEFT_HOME."""
@@ -64,11 +66,12 @@ class TaskLog:
     def __init__(self, folder: Path, task_id: int, limit: int) -> None:
         self.path = log_path(folder, task_id)
         self._limit = limit
-        self._file: io.BufferedWriter | None = None
+        self._file: io.FileIO | None = None
         self._written = 0
         self.begins_at = 0
         self._ends_at: int | None = None
         self._is_full = False
+        self._problem: OSError | None = None
         self._lock = threading.Lock()
 
     @property
@@ -77,7 +80,7 @@ class TaskLog:
         return self._file is not None or self._written > 0
 
     def write(self, text: str) -> None:
-        """Append text; what cannot be written, because the disk is full, is dropped rather than failing the task."""
+        """Append text; what cannot be written, because the disk is full, is reported and dropped: the task goes on."""
         data = text.encode("utf-8", "replace")
         with self._lock:
             if self._is_full or not data:
@@ -85,17 +88,17 @@ class TaskLog:
             try:
                 if self._file is None:
                     self.path.parent.mkdir(parents=True, exist_ok=True)
-                    self._file = open(self.path, "ab")  # noqa: SIM115  (closed when the attempt ends)
+                    # Without a buffer: closing one writes what is left in it, and a full disk would refuse that too.
+                    self._file = open(self.path, "ab", buffering=0)  # noqa: SIM115  (closed when the attempt ends)
                     self._written = self.begins_at = self._file.tell()
                 if self._written + len(data) > self._limit:
                     data = data[: max(0, self._limit - self._written)]
                     data += f"\n[weft: log cut at {self._limit} bytes]\n".encode()
                     self._is_full = True
-                self._file.write(data)
-                self._file.flush()
-                self._written += len(data)
-            except OSError:
+                self._written += self._file.write(data)
+            except OSError as problem:
                 self._is_full = True
+                self._problem = problem
 
     def read(self) -> bytes:
         """Return what this attempt has written; those before it stand above in the same file, those after it below."""
@@ -105,6 +108,10 @@ class TaskLog:
 
     def close(self) -> None:
         """Close the file, if it was ever opened, and note where it ends now: the next attempt goes on there."""
+        if self._problem is not None:
+            # Not where it happened: what is logged inside a task goes to this very log.
+            logger.warning("the log %s is incomplete: %s", self.path, self._problem)
+            self._problem = None
         with self._lock:
             self._is_full = True
             if self._file is not None:

@@ -38,6 +38,7 @@ class Child:
         self._process = process
         self._answers = answers
         self._marker = marker
+        self._reaping: asyncio.Task[None]
 
     @classmethod
     async def start(cls, modules: list[str], main_file: str | None) -> Child:
@@ -65,7 +66,17 @@ class Child:
         setup = {"path": sys.path, "modules": modules, "main": main_file, "marker": marker.decode()}
         child = cls(process, answers, marker)
         child._send(setup)
+        child._reaping = asyncio.create_task(child._reap())
         return child
+
+    async def _reap(self) -> None:
+        """End what the process has started with it: their ends of its pipes would hide that it is gone."""
+        await self._process.wait()
+        self._kill_group()
+
+    def _kill_group(self) -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
 
     def _send(self, message: dict[str, Any]) -> None:
         assert self._process.stdin is not None
@@ -117,9 +128,8 @@ class Child:
 
     async def kill(self) -> None:
         """End the process and everything that it started."""
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        await self._process.wait()
+        self._kill_group()
+        await self._reaping
 
     @property
     def is_alive(self) -> bool:

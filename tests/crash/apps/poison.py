@@ -78,7 +78,7 @@ def hoard_apart() -> None:
     hoard.function()
 
 
-@weft.task(name="choke", executor="process")
+@weft.task(name="choke", executor="process", retry=weft.Retry(max_attempts=3, initial_delay=0.1))
 def choke() -> None:
     """Go on asking for memory, whoever says no, until the process is ended for the time that it takes."""
     resource.setrlimit(resource.RLIMIT_CPU, (1, 1))
@@ -89,11 +89,11 @@ def choke() -> None:
 
 @weft.task(name="breed", retry=ONCE_MORE, executor="process")
 def breed(path: str, children: int = 50) -> None:
-    """Fork children that go on, note who they are, and leave them behind."""
+    """Fork children that go on for a while, note who they are, and leave them behind."""
     born = []
     for _ in range(children):
         if (pid := os.fork()) == 0:
-            time.sleep(120)
+            time.sleep(30)
             os._exit(0)
         born.append(pid)
     with Path(path).open("a", encoding="ascii") as file:

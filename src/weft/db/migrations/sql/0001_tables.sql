@@ -107,7 +107,11 @@ create table weft.task (
   retry json,
   concurrency_key text,
   reason text,
-  actor text
+  actor text,
+  -- What no worker could read or count on from: one such row, made by hand, would hold up every claim.
+  check (attempt between 0 and 1000000000 and rank > -32768 and failures between 0 and 32766
+    and octet_length(handler) <= 800 and (timeout is null or timeout between interval '0' and interval '20000 days')
+    and (heartbeat_timeout is null or heartbeat_timeout between interval '0' and interval '20000 days'))
 ) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000,
         autovacuum_vacuum_cost_delay = 0, autovacuum_analyze_scale_factor = 0.2);
 
