@@ -209,13 +209,13 @@ GUARDS: list[Guard] = [
     *_of("worker.give_up_lead", "test_lead", ("where l.holder = $1", "")),
     *_of("worker.give_up_slots", "test_queue_slots", ("where s.worker_id = $1", "")),
     *_of("worker.prune", "test_rescue", "and (o.state = 'stopped' or o.rescued_at is not null)",
-         "and not exists (select 1 from weft.task t where t.worker_id = w.id)", ("o.state in ('stopped', 'lost') and", ""),
+         "and not exists (select 1 from weft.task t where t.worker_id = w.id)",
          "and o.until < (select weft.now() - $1::interval)"),
-    *_of("worker.handler_is_missing", "test_declines", ("h.known_at < (select weft.now() - $3::interval)", "true"),
+    *_of("worker.handler_is_missing", "test_lead", ("h.known_at < (select weft.now() - $3::interval)", "true"),
          ("h.org_id = $1 and", ""), ("w.org_id = $1 and", ""), "and w.state in ('active', 'idle')",
          "and w.until > (select weft.now())", "and $2 = any (w.handlers)"),
     # --- upkeep ---
-    *_of("upkeep.stage", "test_staging", ("t.state = 'scheduled' and", ""), ("for update skip locked", ""), "limit $1",
+    *_of("upkeep.stage", "test_staging", ("for update skip locked", ""), "limit $1",
          "and t.due_at <= (select weft.now())"),
     *_of("upkeep.prune_keys", "test_idempotency",
          "and not exists (select 1 from weft.task t where t.id = page.task_id)",
@@ -383,6 +383,14 @@ REDUNDANT: list[tuple[Guard, str]] = [
     (
         Guard("worker.expired", "and t.state = 'running'"),
         "an expiry stands with the state running only",
+    ),
+    (
+        Guard("worker.prune", "o.state in ('stopped', 'lost') and"),
+        "whoever was rescued is lost; the condition is for who reads it",
+    ),
+    (
+        Guard("upkeep.stage", "t.state = 'scheduled' and"),
+        "a time stands with the state scheduled only, and the update names it again; it is for the partial index",
     ),
     (
         Guard("upkeep.stage", "and t.state = 'scheduled'"),

@@ -205,3 +205,18 @@ async def test_a_handler_is_missing_when_no_live_worker_has_known_it_for_long(st
     assert not await missing("unknown"), "its worker's lease has lapsed, but that was not long ago"
     await store.advance(minutes=6)
     assert await missing("unknown")
+
+
+async def test_what_another_org_knows_of_a_handler_says_nothing_here(store: Store) -> None:
+    patience = timedelta(minutes=10)
+    await store.conn.execute("insert into weft.org (id, slug, name) values (2, 'two', 'Two')")
+    assert not await store.run(workers.handler_is_missing, 1, "h", patience)
+    await store.advance(minutes=11)
+    assert await store.run(workers.handler_is_missing, 1, "h", patience)
+    # It is known there, now and by a worker that lives.
+    await store.conn.execute("insert into weft.handler (org_id, name) values (2, 'h')")
+    worker = await store.worker(handlers=["h"])
+    await store.conn.execute("update weft.worker set org_id = 2 where id = $1", worker)
+    await store.conn.execute("update weft.handler set known_at = weft.now() - interval '1 hour' where org_id = 1")
+    assert await store.run(workers.handler_is_missing, 1, "h", patience)
+    assert not await store.run(workers.handler_is_missing, 2, "h", patience)

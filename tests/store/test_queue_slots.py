@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 
 import asyncpg
 import pytest
@@ -126,3 +127,13 @@ async def test_slots_of_workers_that_are_gone_and_hold_nothing_are_forgotten(sto
     await store.conn.execute("update weft.worker set state = 'stopped' where id = $1", gone)
     assert await store.run(upkeep.forget_slots) == 1
     assert [row[0] for row in await store.conn.fetch("select worker_id from weft.queue_slot")] == [live]
+
+
+async def test_the_rescue_of_one_worker_leaves_the_slots_of_others(store: Store) -> None:
+    await store.limit(5)
+    lost, alive = await store.worker(), await store.worker(lease=timedelta(hours=9))
+    assert [await _lease(store, lost, 2), await _lease(store, alive, 3)] == [2, 3]
+    await store.advance(minutes=5)
+    await store.lose()
+    rows = await store.conn.fetch("select worker_id, slots from weft.queue_slot")
+    assert [tuple(row) for row in rows] == [(alive, 3)]
