@@ -317,8 +317,8 @@ class Worker:
                 await asyncio.sleep(pause * random.uniform(0.5, 1.0))
                 pause = min(_LONGEST_PAUSE, pause * 2)
             except asyncpg.PostgresError as problem:
-                later = await recover(problem, self._database, self._line, self._held, self.id, self._settled)
-                self._background.spawn(self._settle_later(later))
+                if later := await recover(problem, self._database, self._line, self._held, self.id, self._settled):
+                    self._background.spawn(self._settle_later(later))
             except Exception:
                 logger.exception("the worker stumbled and goes on")
                 await asyncio.sleep(0.5)
