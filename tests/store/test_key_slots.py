@@ -391,3 +391,14 @@ async def test_an_admitted_task_comes_after_what_is_more_urgent_in_another_queue
     )
     assert [claim.id for claim in claims] == [urgent]
     assert await store.state(second) == "ready"
+
+
+async def test_keys_without_a_free_slot_are_not_looked_at(store: Store) -> None:
+    """They would fill the batch in which one with room is looked for."""
+    await store.limit(1, per_key=True)
+    for key in ("full", "open"):
+        for _ in range(2):
+            await store.enqueue(concurrency_key=key)
+    await store.conn.execute("update weft.key_slot set max_running = 2 where key = 'open'")
+    rows = await store.conn.fetch(queues.SQL.waiting_keys, None)
+    assert [row["key"] for row in rows] == ["open"]

@@ -50,7 +50,8 @@ async def test_no_more_are_claimed_than_asked_for(store: Store) -> None:
     worker = await store.worker()
     ids = [await _add(store) for _ in range(5)]
     assert await _claim(store, worker, 2) == ids[:2]
-    assert await _claim(store, worker, 9) == ids[2:]
+    assert await _claim(store, worker, 2) == ids[2:4], "those that are taken hide none that is not"
+    assert await _claim(store, worker, 9) == ids[4:]
 
 
 async def test_a_key_belongs_to_its_org(store: Store) -> None:
@@ -170,3 +171,14 @@ async def test_a_list_of_effects_is_filtered_and_paged(store: Store) -> None:
     assert await listed(state="failed") == [ids[0]]
     assert await listed(before=ids[2], limit=1) == [ids[1]]
     assert await outbox.list_rows(store.conn, 2, state=None, kind=None, before=None, limit=10) == []
+
+
+async def test_a_worker_gives_back_only_what_is_in_its_own_hands(store: Store) -> None:
+    mine, theirs = await store.worker(), await store.worker()
+    done, held = await _add(store), await _add(store)
+    assert await _claim(store, mine) == [done, held]
+    assert await _settle(store, "done", done, mine)
+    others = await _add(store)
+    assert await _claim(store, theirs) == [others]
+    assert await store.run(outbox.give_back, mine) == 1
+    assert [await _state(store, id) for id in (done, held, others)] == ["done", "pending", "processing"]

@@ -137,3 +137,24 @@ async def test_the_rescue_of_one_worker_leaves_the_slots_of_others(store: Store)
     await store.lose()
     rows = await store.conn.fetch("select worker_id, slots from weft.queue_slot")
     assert [tuple(row) for row in rows] == [(alive, 3)]
+
+
+async def test_what_a_worker_runs_itself_leaves_it_all_that_others_do_not_use(store: Store) -> None:
+    await store.limit(5)
+    worker = await store.worker()
+    for _ in range(3):
+        await store.enqueue()
+    assert await _lease(store, worker, 3) == 3
+    assert len(await store.claim(worker, 3, Lane(DEFAULT_QUEUE, room=3))) == 3
+    assert await _lease(store, worker, 5, running=3) == 5
+
+
+async def test_slots_of_a_worker_that_is_gone_and_holds_tasks_are_not_forgotten(store: Store) -> None:
+    await store.limit(5)
+    worker, _ = await store.worker(), await store.enqueue()
+    assert await _lease(store, worker, 2) == 2
+    await store.claim(worker, 1, Lane(DEFAULT_QUEUE, room=2))
+    await store.conn.execute("update weft.worker set state = 'lost'")
+    assert await store.run(upkeep.forget_slots) == 0
+    await store.conn.execute("update weft.task set worker_id = null, state = 'ready'")
+    assert await store.run(upkeep.forget_slots) == 1
