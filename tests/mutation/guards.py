@@ -271,7 +271,6 @@ GUARDS: list[Guard] = [
     # --- orgs ---
     *_of("task.states_of", "test_orgs", ("and t.org_id = $1", ""), ("and d.org_id = $1", "")),
     *_of("task.count_purgeable", "test_orgs", "and c.org_id = $1"),
-    *_of("task.logs", "test_orgs", ("l.org_id = $1 and", "")),
     *_of("task.show", "test_orgs", ("t.org_id = $1 and", "")),
     *_of("task.list_live", "test_orgs", ("t.org_id = $1 and", "")),
     *_of("task.list_done", "test_orgs", ("d.org_id = $1 and", "")),
@@ -335,6 +334,10 @@ REDUNDANT: list[tuple[Guard, str]] = [
     (
         Guard("function.take_slots", "for update of s"),
         "the insert before has locked the rows already",
+    ),
+    (
+        Guard("task.logs", "l.org_id = $1 and"),
+        "the task itself was looked up in the org before",
     ),
     (
         Guard("task.attempts", "a.org_id = $1 and"),
