@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import logging
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -141,3 +142,29 @@ def flood(pattern: str, size: int) -> tuple[int, int]:
     while written < size:
         written += os.write(1, piece[: size - written])
     return written, os.getpid()
+
+
+@weft.task(name="process:meddle", executor="process", retry=weft.Retry(1))
+def meddle(how: str) -> str:
+    """Do something to this process that no task should have to answer for but this one."""
+    match how:
+        case "fork and return twice":
+            return "child" if os.fork() == 0 else "parent"
+        case "fork by multiprocessing":
+            child = multiprocessing.get_context("fork").Process(target=print, args=("in a fork",))
+            child.start()
+            child.join()
+        case "read the standard input":
+            return sys.stdin.read()
+        case "close the descriptors":
+            os.close(1)
+            os.close(2)
+        case "send the output elsewhere":
+            with open(os.devnull, "w", encoding="ascii") as nothing:
+                os.dup2(nothing.fileno(), 1)
+        case "close the streams":
+            sys.stdout.close()
+            sys.stderr.close()
+        case "forget the streams":
+            sys.stdout = sys.stderr = None  # type: ignore[assignment]
+    return "parent"

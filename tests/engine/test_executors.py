@@ -409,3 +409,26 @@ async def test_an_answer_of_a_process_is_whole_and_only_its_own_beats_count(tmp_
             assert (beats, answer["outcome"]) == (0, "completed")
     finally:
         await processes.close()
+
+
+MEDDLING = {
+    "fork and return twice": "parent", "fork by multiprocessing": "parent", "read the standard input": "",
+    "close the descriptors": "parent", "send the output elsewhere": "parent", "close the streams": "parent",
+    "forget the streams": "parent",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("how", MEDDLING)
+async def test_what_a_task_does_to_its_process_concerns_no_other_task(
+    client: weft.Client, how: str, home: Path
+) -> None:
+    """Each answer belongs to its own task, and what is printed afterwards to the log of the next."""
+    async with weft.Worker(client=client, concurrency=1):
+        task = await client.enqueue(process_handlers.meddle, {"how": how})
+        assert await client.wait(task.id, timeout=60) == MEDDLING[how]
+        for text in ("one", "two"):
+            said = await client.enqueue(process_handlers.say, {"words": [text]})
+            await client.wait(said.id, timeout=60)
+            assert (home / "logs" / f"{said.id}.log").read_text(encoding="utf-8").startswith(f"{text}\n")
+            echo = await client.enqueue(process_handlers.echo, {"text": text})
+            assert await client.wait(echo.id, timeout=60) == text

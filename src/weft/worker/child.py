@@ -8,6 +8,7 @@ this process.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import importlib
 import logging
 import os
@@ -31,14 +32,15 @@ MAIN_NAME = "__weft_main__"
 
 def main() -> None:
     """Serve requests until the parent closes the standard input."""
+    own_pid = os.getpid()
     answers = _Answers(int(sys.argv[1]))
-    source = sys.stdin.buffer
+    streams = _Streams()
+    source = streams.requests
     setup = orjson.loads(source.readline())
     sys.path[:] = setup["path"]
     marker = setup["marker"].encode()
-    handler = logging.StreamHandler(sys.stdout)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-    logging.getLogger().addHandler(handler)
+    streams.log.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logging.getLogger().addHandler(streams.log)
     logging.getLogger("weft.task").setLevel(logging.INFO)
     problem = _load(setup["modules"], setup["main"])
     requests: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
@@ -46,10 +48,39 @@ def main() -> None:
     while True:
         request = requests.get()
         answer = problem or _run(request, answers)
+        if os.getpid() != own_pid:
+            # The handler forked, and this is the copy: the answer is its parent's to give.
+            os._exit(0)
+        streams.restore()
+        os.write(streams.output, marker)
+        answers.send({**answer, "id": request["id"], "attempt": request["attempt"]})
+
+
+class _Streams:
+    """The descriptors of this process, kept where no handler finds them; it may do with its own what it likes."""
+
+    def __init__(self) -> None:
+        self._sys = sys.stdin, sys.stdout, sys.stderr
+        self.log = logging.StreamHandler(sys.stdout)
+        # Not the standard input itself: our thread holds its lock, and whoever forks closes it in the copy.
+        self.requests = os.fdopen(os.dup(0), "rb")
+        self.output = os.dup(1)
+        with open(os.devnull, "rb") as nothing:
+            os.dup2(nothing.fileno(), 0)
+
+    def restore(self) -> None:
+        """Send on what is left in the streams, and undo what a task has done to them."""
         for stream in (sys.stdout, sys.stderr):
-            stream.flush()
-        os.write(1, marker)
-        answers.send(answer)
+            with contextlib.suppress(Exception):
+                stream.flush()
+        for descriptor in (1, 2):
+            os.dup2(self.output, descriptor)
+        _, stdout, stderr = self._sys
+        if stdout.closed or stderr.closed:
+            stdout, stderr = (os.fdopen(descriptor, "w", closefd=False) for descriptor in (1, 2))
+            self._sys = self._sys[0], stdout, stderr
+        sys.stdin, sys.stdout, sys.stderr = self._sys
+        self.log.stream = stdout
 
 
 class _Answers:

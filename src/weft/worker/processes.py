@@ -26,9 +26,11 @@ _START_LIMIT = 60.0
 class ChildDied(Exception):
     """The process in which an attempt ran is gone."""
 
-    def __init__(self, status: int | None) -> None:
+    @classmethod
+    def with_status(cls, status: int | None) -> ChildDied:
+        """It ended by itself or by a signal."""
         how = f"signal {signal.Signals(-status).name}" if status is not None and status < 0 else f"exit status {status}"
-        super().__init__(f"the process of the task ended with {how}")
+        return cls(f"the process of the task ended with {how}")
 
 
 class Child:
@@ -97,14 +99,18 @@ class Child:
                 line = await self._answers.readline()
                 if not line:
                     await copying
-                    raise ChildDied(await self._process.wait())
+                    raise ChildDied.with_status(await self._process.wait())
                 answer: dict[str, Any] = orjson.loads(line)
-                if answer["outcome"] != "beat":
-                    await copying
-                    return answer
-                # One may come from a thread that an earlier task has left behind.
-                if (answer["id"], answer["attempt"]) == (claim.id, claim.attempt):
-                    beat()
+                is_ours = (answer["id"], answer["attempt"]) == (claim.id, claim.attempt)
+                if answer["outcome"] == "beat":
+                    # One may come from a thread that an earlier task has left behind.
+                    if is_ours:
+                        beat()
+                    continue
+                if not is_ours:
+                    raise ChildDied("the process of the task answered for another one, and was ended")
+                await copying
+                return answer
         finally:
             copying.cancel()
 
