@@ -53,7 +53,7 @@ async def claimed_by_a_ghost(
     )
     task_id = await conn.fetchval(
         """select id from weft.finish_and_claim($1, '{}', '{}', '{}', array[$2::bigint], array[$3::int],
-             '{-32768}', '{0}', '{0}', 1, true)""",
+             '{-32768}', '{0}', '{0}', 1, true, null)""",
         ghost,
         queue_id,
         room,

@@ -319,7 +319,7 @@ async def test_a_transaction_that_a_handler_leaves_open_holds_up_no_other_task(
         return 1
 
     async with weft.Worker(client=client, registry=registry, concurrency=5):
-        task = await client.enqueue("open", timeout=0.2 if ending == "times out" else None, max_attempts=1)
+        task = await client.enqueue("open", timeout=3 if ending == "times out" else None, max_attempts=1)
         await asyncio.wait_for(is_open.wait(), 20)
         for _ in range(3):
             assert await client.wait((await client.enqueue("other")).id, timeout=20) == 1
@@ -328,4 +328,35 @@ async def test_a_transaction_that_a_handler_leaves_open_holds_up_no_other_task(
         expected = "completed" if commits or ending == "returns" else "dead"
         ended = await until(lambda: client.get_task(task.id), lambda found: found.state == expected)
         assert ended.output == (None if expected == "dead" else "inside" if commits else "outside")
+    await conn.close()
+
+
+async def test_a_key_that_an_open_transaction_has_locked_holds_up_only_tasks_of_that_key(
+    client: weft.Client, registry: Registry, url: str
+) -> None:
+    """The task itself is not locked, but its outcome gives back a slot of the same key."""
+    conn = await asyncpg.connect(url)
+    transaction, is_open = conn.transaction(), asyncio.Event()
+
+    @registry.task(name="open")
+    async def leave_open(ctx: weft.Context) -> None:
+        await transaction.start()
+        await ctx.complete_in(conn)
+        is_open.set()
+        await asyncio.Event().wait()
+
+    @registry.task(name="other")
+    async def other() -> int:
+        return 1
+
+    worker = await weft.Worker(client=client, registry=registry, concurrency=5).start()
+    await client.enqueue("open", concurrency_key="k")
+    await asyncio.wait_for(is_open.wait(), 20)
+    keyed = await client.enqueue("other", concurrency_key="free")
+    await conn.execute("select 1 from weft.key_slot for update")
+    for _ in range(3):
+        assert await client.wait((await client.enqueue("other")).id, timeout=20) == 1
+    await transaction.commit()
+    assert await client.wait(keyed.id, timeout=20) == 1
+    await worker.stop(0)
     await conn.close()

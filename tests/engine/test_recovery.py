@@ -7,9 +7,10 @@ from pathlib import Path
 
 import asyncpg
 import pytest
-from engine_scene import until
+from engine_scene import MakeClient, until
 
 import weft
+from pooler import pooler_to
 from weft.core.settings import Settings
 from weft.db.blobs import open_blobs
 from weft.queue.work import Claim, Completed, Ended, Postponed
@@ -18,12 +19,12 @@ from weft.worker.attempt import Attempt, Environment
 from weft.worker.holdings import Holdings
 from weft.worker.line import Line
 from weft.worker.processes import Processes
-from weft.worker.recovery import recover
+from weft.worker.recovery import Recovery
 from weft.worker.registry import Registry
 
 
 async def test_outcomes_that_could_not_be_sent_are_all_kept_and_the_worker_goes_on(
-    client: weft.Client, tmp_path: Path, registry: Registry
+    client: weft.Client, make_client: MakeClient, url: str, tmp_path: Path, registry: Registry
 ) -> None:
     @registry.task(name="h")
     async def handler() -> None: ...
@@ -47,9 +48,12 @@ async def test_outcomes_that_could_not_be_sent_are_all_kept_and_the_worker_goes_
         held.note(Completed(id, 1, "null"))
     line = Line(client.database, "weft_worker_1", lambda _: None)
     await line.open()
-    async with line.statement() as conn, client.database.acquire() as other:
-        await other.execute("select pg_terminate_backend($1, 5000)", conn.get_server_pid())
-    await recover(asyncpg.DataError("refused"), client.database, line, held, 1, lambda _completed, _lost: None)
+    with pooler_to(url) as pooler:
+        cut_off = await make_client(database_url=pooler.url, pooler="transaction")
+    recovery = Recovery(
+        cut_off.database, line, held, 1, lambda _completed, _lost: None, lambda _outcomes, _landed: None
+    )
+    assert await recovery.recover(asyncpg.DataError("refused")) == []
     assert [outcome.id for outcome in held.completed] == [1, 2, 3]
     assert not line.is_open
 

@@ -255,7 +255,7 @@ CREATE FUNCTION weft.complete(worker_id bigint, task_id bigint, attempt integer,
     AS $_$
   select weft.keep_blob(t.id, t.org_id, $4) from weft.task t where t.id = $2 and $4::text like '{"$blob":%';
   select not exists (
-    select 1 from weft.finish_and_claim($1, array[$2], array[$3], array[$4], '{}', '{}', '{}', '{}', '{}', 0, false)
+    select 1 from weft.finish_and_claim($1, array[$2], array[$3], array[$4], '{}', '{}', '{}', '{}', '{}', 0, false, null)
   )
 $_$;
 
@@ -359,7 +359,7 @@ begin
   return made;
 end $$;
 
-CREATE FUNCTION weft.finish_and_claim(me bigint, ids bigint[], attempts integer[], outputs json[], queues bigint[], rooms integer[], ranks smallint[], orders bigint[], marks bigint[], wanted integer, from_head boolean) RETURNS TABLE(lost boolean, id bigint, attempt integer, queue_id bigint, rank smallint, order_id bigint, handler text, params json, max_attempts smallint, failures smallint, crashes smallint, timeout interval, heartbeat_timeout interval, retry json, job_id bigint)
+CREATE FUNCTION weft.finish_and_claim(me bigint, ids bigint[], attempts integer[], outputs json[], queues bigint[], rooms integer[], ranks smallint[], orders bigint[], marks bigint[], wanted integer, from_head boolean, patience text) RETURNS TABLE(lost boolean, id bigint, attempt integer, queue_id bigint, rank smallint, order_id bigint, handler text, params json, max_attempts smallint, failures smallint, crashes smallint, timeout interval, heartbeat_timeout interval, retry json, job_id bigint)
     LANGUAGE plpgsql
     SET plan_cache_mode TO 'force_generic_plan'
     SET enable_seqscan TO 'off'
@@ -368,13 +368,15 @@ CREATE FUNCTION weft.finish_and_claim(me bigint, ids bigint[], attempts integer[
     SET enable_bitmapscan TO 'off'
     SET enable_material TO 'off'
     SET jit TO 'off'
-    SET lock_timeout TO '1s'
     AS $$
 #variable_conflict use_column
 declare
   results json[]; ended bigint[]; freed_queues bigint[]; freed_keys text[]; admitted bigint[];
   at timestamptz := weft.now(); got bigint[] := '{}'; more bigint[]; room int; shares int[];
 begin
+  if patience is not null then
+    perform set_config('lock_timeout', patience, true);
+  end if;
   if cardinality(ids) = 0 then
     -- A claim alone is not flushed before its handler starts: should the server crash in that moment, the task is ready
     -- again and its attempt is refused, as after any lost lease. An outcome is always flushed, and the claim with it.

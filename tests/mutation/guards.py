@@ -175,7 +175,6 @@ GUARDS: list[Guard] = [
     *_of("task.hand_back", "test_fences", *HELD, "and t.state in ('claimed', 'running')"),
     *_of("task.hand_back_all", "test_fences", ("t.worker_id = $1 and", ""), "and t.state in ('claimed', 'running')"),
     *_of("task.hand_back_all", "test_fences", ("skip locked", "")),
-    *_of("task.unlocked", "test_own_transactions", ("for update skip locked", "")),
     *_of("task.extend_expiry", "test_fences", "and t.worker_id + 0 = $1", "and t.attempt = $3", "and t.state = 'running'"),
     *_of("task.held_by", "test_claims test_fences", ("t.worker_id = $1 and", "")),
     # --- operators ---

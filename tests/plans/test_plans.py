@@ -76,7 +76,7 @@ def _claim(
     ids, count = finished or [], len(queues)
     marks = [[part] * count for part in mark]
     return (
-        worker, ids, [1] * len(ids), ["null"] * len(ids), list(queues), [-1] * count, *marks, wanted, from_head,
+        worker, ids, [1] * len(ids), ["null"] * len(ids), list(queues), [-1] * count, *marks, wanted, from_head, None,
     )  # fmt: skip
 
 

@@ -85,11 +85,12 @@ class Lane:
 
 async def finish_and_claim(
     conn: type_Connection, worker_id: int, completed: Sequence[Completed], lanes: Sequence[Lane], wanted: int,
-    *, from_head: bool = True, timeout: float | None = None,
+    *, from_head: bool = True, timeout: float | None = None, patience: str = "1s",
 ) -> tuple[list[Claim], list[int]]:  # fmt: skip
     """Complete attempts and claim up to ``wanted`` tasks in one round trip; return the claims and what did not land.
 
-    An outcome that did not land belongs to a task that was rescued or cancelled meanwhile: drop it.
+    An outcome that did not land belongs to a task that was rescued or cancelled meanwhile: drop it. No lock is waited
+    for for longer than ``patience``: a handler that completes its task in a transaction of its own has it locked.
     """
     completed = sorted(completed)
     await blobs.keep(conn, ((outcome[0], outcome[2]) for outcome in completed))
@@ -106,6 +107,7 @@ async def finish_and_claim(
         [lane.mark[2] for lane in lanes],
         wanted,
         from_head,
+        patience,
         timeout=timeout,
     )
     claims, lost = [], []
@@ -180,14 +182,9 @@ async def end_unsuccessfully(conn: type_Connection, worker_id: int, outcomes: Se
     return await _free(conn, rows)
 
 
-async def unlocked(conn: type_Connection, ids: Sequence[int]) -> set[int]:
-    """Return those of the tasks that nobody has locked."""
-    return {row[0] for row in await conn.fetch(SQL.unlocked, ids)}
-
-
-async def wait_briefly(conn: type_Connection) -> None:
-    """Let the rest of a transaction wait for no lock for longer than a second."""
-    await conn.execute(SQL.wait_briefly)
+async def wait_for_locks(conn: type_Connection, patience: str) -> None:
+    """Let the rest of a transaction wait for no lock for longer than that."""
+    await conn.execute(SQL.wait_for_locks, patience)
 
 
 async def hand_back(conn: type_Connection, worker_id: int, claims: Iterable[tuple[int, int]]) -> set[int]:

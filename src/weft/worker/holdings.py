@@ -54,23 +54,21 @@ class Holdings:
         """Keep outcomes of which nobody knows whether they landed; finishing the same attempt twice is harmless."""
         self.completed[:0] = [outcome for outcome in completed if outcome.id in self.running]
 
-    def settling(self) -> list[int]:
-        """Return the tasks whose outcomes are to be settled."""
-        return [outcome.id for outcome in (*self.completed, *self.unsuccessful)]
-
-    def take_all_but(self, ids: set[int]) -> list[Outcome]:
-        """Take the outcomes of all tasks but these; they stay held."""
-        taken = [outcome for outcome in (*self.completed, *self.unsuccessful) if outcome.id not in ids]
-        self.completed = [outcome for outcome in self.completed if outcome.id in ids]
-        self.unsuccessful = [outcome for outcome in self.unsuccessful if outcome.id in ids]
+    def take_outcomes(self) -> list[Outcome]:
+        """Take all outcomes, to settle them apart; their tasks stay held."""
+        taken = [*self.completed, *self.unsuccessful]
+        self.completed, self.unsuccessful = [], []
         return taken
 
+    def still_ours(self, outcomes: Iterable[Outcome]) -> list[Outcome]:
+        """Return those outcomes whose attempts are held and not settled yet."""
+        attempts = {id: attempt.claim.attempt for id, attempt in self.running.items()}
+        return [outcome for outcome in outcomes if attempts.get(outcome.id) == outcome.attempt]
+
     def note_again(self, outcomes: Iterable[Outcome]) -> None:
-        """Keep outcomes that were taken, if their attempts are still ours."""
-        for outcome in outcomes:
-            attempt = self.running.get(outcome.id)
-            if attempt is not None and attempt.claim.attempt == outcome.attempt:
-                self.note(outcome)
+        """Keep outcomes that were taken and are not settled yet."""
+        for outcome in self.still_ours(outcomes):
+            self.note(outcome)
 
     def settle(self, outcomes: Iterable[Outcome]) -> None:
         """Let go of tasks whose outcomes have landed or were refused."""
@@ -108,7 +106,7 @@ class Holdings:
         self._missing.update((attempt.claim.id, attempt.claim.attempt) for attempt in missing)
         # What has not begun leaves nothing behind: it is simply not ours.
         self.unbegun = [claim for claim in self.unbegun if attempts.get(claim.id) == claim.attempt]
-        settling = set(self.settling())
+        settling = {outcome.id for outcome in (*self.completed, *self.unsuccessful)}
         known = {*self.running, *(claim.id for claim in self.unbegun)}
         return (
             [attempt for attempt in missing if attempt.claim.id not in settling],

@@ -18,26 +18,29 @@ if TYPE_CHECKING:
     from weft.db.database import type_Connection
 
 DECLINE_DELAY = timedelta(seconds=2)
-_REFUSALS = (asyncpg.DataError, asyncpg.IntegrityConstraintViolationError)
+REFUSALS = (asyncpg.DataError, asyncpg.IntegrityConstraintViolationError)
 
 
-async def settle(conn: type_Connection, worker_id: int, outcomes: Sequence[Postponed | Ended]) -> set[int]:
+async def settle(
+    conn: type_Connection, worker_id: int, outcomes: Sequence[Postponed | Ended], *, patience: str = "1s"
+) -> set[int]:
     """Write outcomes in one transaction; return the tasks for which that landed.
 
-    What PostgreSQL refuses becomes a failure that says so, and holds up no other.
+    What PostgreSQL refuses becomes a failure that says so, and holds up no other. No lock is waited for for longer than
+    ``patience``: a handler may have its task locked.
     """
-    await work.wait_briefly(conn)
+    await work.wait_for_locks(conn, patience)
     try:
         async with conn.transaction():
             return await _write(conn, worker_id, outcomes)
-    except _REFUSALS as refusal:
+    except REFUSALS as refusal:
         if lacks_partition(refusal):
             raise
         if len(outcomes) == 1:
-            return await _write(conn, worker_id, [_refused(outcomes[0], refusal)])
+            return await _write(conn, worker_id, [refused(outcomes[0], refusal)])
     landed = set[int]()
     for outcome in outcomes:
-        landed |= await settle(conn, worker_id, [outcome])
+        landed |= await settle(conn, worker_id, [outcome], patience=patience)
     return landed
 
 
@@ -67,14 +70,6 @@ async def decline(
     return False
 
 
-async def finish_alone(conn: type_Connection, worker_id: int, outcome: Completed) -> tuple[Ended | None, list[int]]:
-    """Finish one attempt by itself; an output that PostgreSQL refuses makes it a failure, for the caller to settle."""
-    try:
-        _, lost = await work.finish_and_claim(conn, worker_id, [outcome], [], 0)
-    except _REFUSALS as refusal:
-        return _refused(outcome, refusal), []
-    return None, lost
-
-
-def _refused(outcome: Completed | Postponed | Ended, refusal: Exception) -> Ended:
+def refused(outcome: Completed | Postponed | Ended, refusal: Exception) -> Ended:
+    """Return the failure that an outcome becomes when PostgreSQL refuses it."""
     return Ended(outcome.id, outcome.attempt, "failed", "failed", "output_refused", describe_error(refusal))

@@ -18,7 +18,7 @@ from weft.db.database import CONNECTION_ERRORS, Database
 from weft.queue import outbox, work
 from weft.queue.blobs import KeptBlobs
 from weft.queue.services import Upkeep
-from weft.queue.work import Claim, Completed, Lane, Postponed
+from weft.queue.work import Claim, Completed, Ended, Lane, Postponed
 from weft.queue.workers import Pulse
 from weft.worker import registration, unsuccessful
 from weft.worker.attempt import Attempt, Environment, Outcome, upload_log
@@ -29,7 +29,7 @@ from weft.worker.line import Line
 from weft.worker.logs import Capture, LogSweeper, log_dir
 from weft.worker.marks import Marks
 from weft.worker.processes import Processes
-from weft.worker.recovery import recover
+from weft.worker.recovery import Recovery
 from weft.worker.registry import Registry
 from weft.worker.relay import Relay
 from weft.worker.slots import Slots
@@ -38,7 +38,7 @@ logger = logging.getLogger("weft.worker")
 BATCH = 500
 _MISMATCHES = 3
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 1.0
-_END_LIMIT, _LOCKED_PAUSE = 5.0, 1.0
+_END_LIMIT = 5.0
 
 
 class Worker:
@@ -104,6 +104,7 @@ class Worker:
         self._slots = Slots(self._database, self.id)
         self._relay = Relay(self._database, self.id)
         self._line = Line(self._database, f"weft_worker_{self.id}", self._hear)
+        self._recovery = Recovery(self._database, self._line, self._held, self.id, self._settled, self._not_completed)
         self._env = Environment(
             settings, self.id, KeptBlobs.of(self._database), self._processes, log_dir(settings), self._beat, self._ended
         )
@@ -317,8 +318,8 @@ class Worker:
                 await asyncio.sleep(pause * random.uniform(0.5, 1.0))
                 pause = min(_LONGEST_PAUSE, pause * 2)
             except asyncpg.PostgresError as problem:
-                if later := await recover(problem, self._database, self._line, self._held, self.id, self._settled):
-                    self._background.spawn(self._settle_later(later))
+                if locked := await self._recovery.recover(problem):
+                    self._background.spawn(self._recovery.settle_later(locked))
             except Exception:
                 logger.exception("the worker stumbled and goes on")
                 await asyncio.sleep(0.5)
@@ -394,6 +395,7 @@ class Worker:
 
     def _settled(self, completed: list[Completed], lost: list[int]) -> None:
         self._held.settle(completed)
+        self._changed.set()
         self.completed += len(completed) - len(lost)
         if lost:
             self.fenced += len(lost)
@@ -403,17 +405,16 @@ class Worker:
         outcomes = self._held.unsuccessful[:BATCH]
         landed = await self._database.run(lambda conn: unsuccessful.settle(conn, self.id, outcomes))
         del self._held.unsuccessful[: len(outcomes)]
+        self._not_completed(outcomes, landed)
+
+    def _not_completed(self, outcomes: Sequence[Postponed | Ended], landed: set[int]) -> None:
         self._held.settle(outcomes)
+        self._wake.set()
         self.failed += sum(1 for outcome in outcomes if outcome.id in landed and outcome.outcome != "snoozed")
         self.fenced += len(outcomes) - len(landed)
         delays = [outcome.delay for outcome in outcomes if isinstance(outcome, Postponed)]
         if delays:
             self._background.spawn(self._stage_in(min(delays)))
-
-    async def _settle_later(self, outcomes: list[Outcome]) -> None:
-        await asyncio.sleep(_LOCKED_PAUSE)
-        self._held.note_again(outcomes)
-        self._wake.set()
 
     async def _stage_in(self, delay: timedelta) -> None:
         if await self._upkeep.stage_in(delay):

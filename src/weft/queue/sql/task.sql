@@ -17,7 +17,7 @@ select weft.take_slots($1);
 -- Guarded by worker, attempt and the state running.
 select lost, id, attempt, queue_id, rank, order_id, handler, params, max_attempts, failures, crashes, timeout,
   heartbeat_timeout, retry, job_id
-from weft.finish_and_claim($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11);
+from weft.finish_and_claim($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12);
 
 -- name: params_of
 select id, params from weft.params_of($1);
@@ -109,13 +109,9 @@ with held as (
 update weft.task t set state = 'ready', worker_id = null, expires_at = null from held where t.id = held.id
 returning t.queue_id;
 
--- name: wait_briefly
--- For the rest of a transaction: nobody who settles outcomes waits for long for a task that a handler has locked.
-set local lock_timeout = '1s';
-
--- name: unlocked
--- Those of the tasks that nobody has locked.
-select t.id from weft.task t where t.id = any ($1) for update skip locked;
+-- name: wait_for_locks
+-- For the rest of a transaction.
+select set_config('lock_timeout', $1, true);
 
 -- name: extend_expiry
 -- running, by its worker and attempt. A tenth longer: heartbeats that follow one another quickly are not all sent.
