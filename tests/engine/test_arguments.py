@@ -308,3 +308,24 @@ async def test_a_handler_sees_its_task_through_its_context(client: weft.Client, 
     refused = await client.enqueue("look", {"n": 4, "me": 1})
     await weft.Worker(client=client, registry=registry).run_until_idle()
     assert (await until(lambda: client.get_task(refused.id), lambda task: task.state.is_final)).state == "failed"
+
+
+Tree = dict[str, "Tree"] | list["Tree"] | int
+
+
+async def test_a_type_that_speaks_of_itself_is_refused_as_an_argument_and_unchecked_as_a_result(
+    client: weft.Client, registry: Registry
+) -> None:
+    @registry.task(name="climb")
+    async def climb(value: Tree) -> None: ...
+
+    @registry.task(name="grow")
+    async def grow() -> Tree:
+        return {"a": [1, {"b": 2}]}
+
+    refused, grown = await client.enqueue("climb", {"value": 1}), await client.enqueue("grow")
+    async with weft.Worker(client=client, registry=registry):
+        assert await client.wait(grown.id, timeout=20) == {"a": [1, {"b": 2}]}
+        with pytest.raises(weft.TaskFailed, match="its annotations cannot be validated"):
+            await client.wait(refused.id, timeout=20)
+    assert (await client.get_task(refused.id)).attempt == 1

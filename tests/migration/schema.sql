@@ -33,7 +33,7 @@ CREATE FUNCTION weft.add_effect(kind text, payload json, ordering_key text DEFAU
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     SET standard_conforming_strings TO 'on'
-    AS $$
+    AS $_$
 #variable_conflict use_variable
 declare org_id bigint; queue text; new_id bigint; given record; wanted text;
 begin
@@ -63,6 +63,9 @@ begin
       raise exception 'payload.%: must be a JSON %', given.key, wanted using errcode = 'WF002';
     end if;
   end loop;
+  if (payload -> 'params')::text ~ '^\s*\{\s*"\$blob"' then
+    raise exception 'payload.params: the key $blob is reserved for values in the blob storage' using errcode = 'WF002';
+  end if;
   queue := coalesce(payload ->> 'queue', 'default');
   begin
     perform weft.check_task(payload ->> 'handler',
@@ -87,7 +90,7 @@ begin
   insert into weft.outbox as o (org_id, kind, payload, ordering_key, actor)
   values (org_id, kind, payload, ordering_key, actor) returning o.id into new_id;
   return new_id;
-end $$;
+end $_$;
 
 COMMENT ON FUNCTION weft.add_effect(kind text, payload json, ordering_key text, org text, actor text) IS 'Adds an effect to the outbox, inside the caller''s transaction. Returns its id.';
 
@@ -152,7 +155,7 @@ begin
   end if;
   if given ~ '\\u[dD][89a-fA-F]' then
     -- Without escaped backslashes, then without pairs: what is left stands alone.
-    bare := regexp_replace(replace(given, '\\', ''),
+    bare := regexp_replace(replace(given, '\\', ' '),
       '\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}', '', 'g');
     if bare ~ '\\u[dD][89a-fA-F]' then
       raise exception '%: has a lone surrogate, which is not valid Unicode', field using errcode = 'WF002';
@@ -342,7 +345,7 @@ begin
       from live l where l.number is not null
     )
     select timestamptz '2024-01-01Z' + make_interval(hours => 24 * l.number::int) from live l where l.number is not null
-    union select today + make_interval(hours => 24 * n) from generate_series(-1, least(days, 366)) n
+    union select today + make_interval(hours => 24 * n) from generate_series(-1, least(days, 31)) n
     order by 1
   loop
     low := weft.first_id_at(day);

@@ -132,6 +132,8 @@ async def test_a_client_joins_the_transaction_of_such_a_role(
      ("payload.priority", "'enqueue_task', '{\"handler\":\"h\",\"priority\":99999}'"),
      ("payload", "'enqueue_task', '{\"handler\":\"h\",\"priority\":1.5}'"),
      ("payload.params", "'enqueue_task', '{\"handler\":\"h\",\"params\":[1]}'"),
+     ("payload.params", "'enqueue_task', '{\"handler\":\"h\",\"params\":{\"$blob\":\"x\",\"size\":5}}'"),
+     ("payload", "'enqueue_task', '{\"handler\":\"h\",\"params\":{\"x\":\"\\ud800\\\\\\udc00\"}}'"),
      ("payload.delay", "'enqueue_task', '{\"handler\":\"h\",\"delay\":-5}'"),
      ("payload", "'enqueue_task', '{\"handler\":\"h\",\"delay\":1e300}'"),
      ("payload.timeout", "'enqueue_task', '{\"handler\":\"h\",\"timeout\":0}'"),

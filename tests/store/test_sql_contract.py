@@ -34,6 +34,7 @@ REFUSED: list[tuple[str, dict[str, Any]]] = [
     ("params", {"params": '{"$blob":' + json.dumps("x" * 300) + "}"}),
     ("params", {"params": '{"$blob":"' + "a" * 64 + '","size":5,"more":1}'}),
     ("params", {"params": '{"a":"\\ud800"}'}),
+    ("params", {"params": '{"a":"\\ud800\\\\\\udc00"}'}),
     ("params", {"params": '{"a":"\\uDC00\\uD800"}'}),
     ("params", {"params": '{"a":"\\\\\\ud83d\\ud83d\\ude00"}'}),
     ("params", {"params": '{"\\udfff":1}'}),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -75,8 +75,9 @@ async def drain(database: Database, worker_id: int, sinks: Mapping[str, Sink], l
     await database.run(lambda conn: give_back(conn, worker_id))
     rows = await database.run(lambda conn: conn.fetch(SQL.claim, worker_id, sorted(sinks), limit))
     for row in sorted(rows, key=lambda row: row["id"]):
-        effect = Effect(row["id"], row["org"], row["kind"], orjson.loads(row["payload"]), row["attempts"], row["actor"])
+        effect = Effect(row["id"], row["org"], row["kind"], None, row["attempts"], row["actor"])
         try:
+            effect = replace(effect, payload=orjson.loads(row["payload"]))
             await sinks[effect.kind](effect)
         except Exception as problem:  # noqa: BLE001  the boundary to a sink's code: recorded with the row
             await _failed(database, worker_id, effect, problem)

@@ -200,7 +200,11 @@ async def hand_back_all(conn: type_Connection, worker_id: int) -> set[int]:
 
 
 async def extend_expiry(conn: type_Connection, worker_id: int, claim: Claim) -> bool:
-    """Extend the expiry of an attempt that has a heartbeat timeout; False when the lease is lost."""
+    """Extend the expiry of an attempt that has a heartbeat timeout; False when the lease is lost.
+
+    One that its own handler has locked does not expire: nobody waits for it here.
+    """
+    await wait_for_locks(conn, "20ms")
     return await conn.fetchval(SQL.extend_expiry, worker_id, claim.id, claim.attempt) is not None
 
 

@@ -86,6 +86,9 @@ class Arguments:
             adapter = pydantic.TypeAdapter[Any](hint)
         except (pydantic.PydanticUserError, NameError):
             return
+        # Newer releases take a type that speaks of others which are not found, and fail when it is used.
+        if not getattr(adapter, "pydantic_complete", True):
+            return
         self.checks_output = True
         self._check = functools.partial(_checked, adapter)
         if hint in _JSON_TYPES:
@@ -161,6 +164,10 @@ def _validator(name: str, fields: dict[str, Any], open_ended: bool) -> Callable[
         )
     except (pydantic.PydanticUserError, NameError) as problem:
         raise InvalidInput(name, f"its annotations cannot be validated: {str(problem).splitlines()[0]}") from None
+
+    if not model.__pydantic_complete__:
+        # It would fail each attempt anew.
+        raise InvalidInput(name, "its annotations cannot be validated: a type speaks of others that are not found")
 
     def validate(params: str) -> dict[str, Any]:
         try:

@@ -18,7 +18,7 @@ begin
       from live l where l.number is not null
     )
     select timestamptz '2024-01-01Z' + make_interval(hours => 24 * l.number::int) from live l where l.number is not null
-    union select today + make_interval(hours => 24 * n) from generate_series(-1, least(days, 366)) n
+    union select today + make_interval(hours => 24 * n) from generate_series(-1, least(days, 31)) n
     order by 1
   loop
     low := weft.first_id_at(day);
@@ -682,7 +682,7 @@ begin
   end if;
   if given ~ '\\u[dD][89a-fA-F]' then
     -- Without escaped backslashes, then without pairs: what is left stands alone.
-    bare := regexp_replace(replace(given, '\\', ''),
+    bare := regexp_replace(replace(given, '\\', ' '),
       '\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}', '', 'g');
     if bare ~ '\\u[dD][89a-fA-F]' then
       raise exception '%: has a lone surrogate, which is not valid Unicode', field using errcode = 'WF002';
@@ -802,6 +802,9 @@ begin
       raise exception 'payload.%: must be a JSON %', given.key, wanted using errcode = 'WF002';
     end if;
   end loop;
+  if (payload -> 'params')::text ~ '^\s*\{\s*"\$blob"' then
+    raise exception 'payload.params: the key $blob is reserved for values in the blob storage' using errcode = 'WF002';
+  end if;
   queue := coalesce(payload ->> 'queue', 'default');
   begin
     perform weft.check_task(payload ->> 'handler',
