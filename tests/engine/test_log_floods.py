@@ -34,24 +34,22 @@ def _log(home: Path, id: int) -> bytes:
     return (home / "logs" / f"{id}.log").read_bytes()
 
 
-@pytest.mark.parametrize("kind", KINDS)
-async def test_a_flood_from_a_process_is_cut_and_its_task_completes(
-    make_client: MakeClient, home: Path, kind: str
-) -> None:
+async def test_floods_from_a_process_are_cut_and_their_tasks_complete(make_client: MakeClient, home: Path) -> None:
     client = await make_client(log_limit=LIMIT)
-    flood = await client.enqueue(process_handlers.flood, {"pattern": KINDS[kind].hex(), "size": FLOOD})
     async with weft.Worker(client=client, concurrency=1):
-        written, pid = await client.wait(flood.id, timeout=60)
-        after = await client.enqueue(process_handlers.say, {"words": ["after the flood"]})
-        await client.wait(after.id, timeout=60)
-        assert await client.wait((await client.enqueue(process_handlers.pid)).id, timeout=60) == pid
-    assert written == FLOOD
-    log = _log(home, flood.id)
-    assert log.endswith(MARKER)
-    assert log.count(MARKER.strip()) == 1
-    assert LIMIT - 4 < len(log) - len(MARKER) <= LIMIT
-    # What follows the flood in the same process is not taken for a part of it.
-    assert _log(home, after.id).startswith(b"after the flood\nto stderr\n")
+        for kind, pattern in KINDS.items():
+            flood = await client.enqueue(process_handlers.flood, {"pattern": pattern.hex(), "size": FLOOD})
+            written, pid = await client.wait(flood.id, timeout=60)
+            after = await client.enqueue(process_handlers.say, {"words": ["after the flood"]})
+            await client.wait(after.id, timeout=60)
+            assert await client.wait((await client.enqueue(process_handlers.pid)).id, timeout=60) == pid
+            assert written == FLOOD
+            log = _log(home, flood.id)
+            assert log.endswith(MARKER), kind
+            assert log.count(MARKER.strip()) == 1
+            assert LIMIT - 4 < len(log) - len(MARKER) <= LIMIT
+            # What follows the flood in the same process is not taken for a part of it.
+            assert _log(home, after.id).startswith(b"after the flood\nto stderr\n")
 
 
 async def test_a_flood_from_threads_and_the_loop_is_cut_and_its_task_completes(

@@ -151,18 +151,9 @@ class Attempt:
         self.env.on_end(self, outcome)
 
     async def run(self) -> None:
-        """Run the handler and tell the outcome, whatever happens."""
-        RUNNING.set(self)
-        try:
-            outcome = await self._outcome()
-        except BaseException as problem:  # noqa: BLE001  a fault of ours must not leave the task without an outcome
-            claim, error = self.claim, describe_error(problem)
-            outcome = Ended(claim.id, claim.attempt, "failed", "failed", "error", error)
-        self._over(outcome)
-
-    async def _outcome(self) -> Outcome | None:
-        """Run the handler; None says that the attempt is no longer ours."""
+        """Run the handler and tell the outcome; None says that the attempt is no longer ours."""
         claim, handler = self.claim, self.handler
+        RUNNING.set(self)
         outcome: Outcome | None = None
         try:
             params = claim.params or "{}"
@@ -187,7 +178,7 @@ class Attempt:
             outcome = self._failed(self._timeout_error(), "timeout")
         except BaseException as problem:  # noqa: BLE001  the boundary to user code: recorded with the attempt
             outcome = self._from_exception(problem)
-        return outcome
+        self._over(outcome)
 
     async def _call(self, params: str) -> Any:
         handler = self.handler
