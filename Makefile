@@ -4,8 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 TESTS ?= tests
-# Tests mostly wait for processes and for each other, so there are more of them than cores.
-WORKERS ?= $(shell $(PYTHON) -c "import os; print(min(8, 2 * (os.cpu_count() or 1)))")
+WORKERS ?= auto
 
 .PHONY: install demo test check bench bench-peers chaos mutate ranges docs lock clean
 

@@ -67,7 +67,7 @@ def test_whatever_stands_in_a_row_it_can_be_shown_and_listed(cli: Cli, url: str)
             ids[name] = int(await conn.fetchval("select id from weft.enqueue('h')"))
             await conn.execute(
                 """update weft.task set params = $2::text::json, retry = '"nonsense"',
-                     timeout = interval '9999999 years', due_at = 'infinity' where id = $1""",
+                     timeout = interval '20000 days', due_at = 'infinity' where id = $1""",
                 ids[name], params,
             )  # fmt: skip
             await conn.execute(
