@@ -432,3 +432,4 @@ async def test_what_a_task_does_to_its_process_concerns_no_other_task(
             assert (home / "logs" / f"{said.id}.log").read_text(encoding="utf-8").startswith(f"{text}\n")
             echo = await client.enqueue(process_handlers.echo, {"text": text})
             assert await client.wait(echo.id, timeout=60) == text
+            assert [(await client.get_task(task.id)).attempt for task in (said, echo)] == [1, 1]

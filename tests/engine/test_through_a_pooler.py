@@ -156,3 +156,12 @@ async def test_partitions_are_made_and_dropped(client: weft.Client, conn: asyncp
     dropped = await upkeep.drop_partitions(client.database, timedelta(days=-3))
     assert dropped
     assert await conn.fetchval("select count(*) from pg_class where relname = any ($1)", dropped) == 0
+
+
+async def test_a_worker_that_cannot_be_notified_leaves_no_name_in_the_registry(
+    pooler: Pooler, make_client: MakeClient, registry: Registry, conn: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    client = await make_client(listen_url=pooler.url)
+    with pytest.raises(InvalidSetting, match="pooler"):
+        await weft.Worker(client=client, registry=registry).start()
+    assert [row["state"] for row in await conn.fetch("select state::text from weft.worker")] == ["stopped"]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from datetime import timedelta
 
+import asyncpg
 import pytest
 from store_scene import Store
 
@@ -252,3 +254,15 @@ async def test_who_hands_everything_back_waits_for_no_outcome_that_is_on_its_way
     assert [await store.state(id) for id in ids] == ["running", "ready"]
     await transaction.commit()
     assert [await store.state(id) for id in ids] == ["completed", "ready"]
+
+
+async def test_a_heartbeat_waits_for_no_transaction_that_has_its_task_locked(store: Store, other: Store) -> None:
+    worker, _ = await store.worker(), await store.enqueue(heartbeat_timeout=timedelta(minutes=1))
+    claim = await store.claim_one(worker)
+    transaction = other.conn.transaction()
+    await transaction.start()
+    assert await other.complete(worker, claim) == []
+    with pytest.raises(asyncpg.LockNotAvailableError):
+        await asyncio.wait_for(store.run(work.extend_expiry, worker, claim), 20)
+    await transaction.rollback()
+    assert await store.run(work.extend_expiry, worker, claim)
