@@ -1290,7 +1290,7 @@ ALTER TABLE ONLY weft.worker
 
 CREATE INDEX audit_name ON weft.audit USING btree (org_id, subject_name, id) WHERE (subject_name IS NOT NULL);
 
-CREATE INDEX audit_subject ON weft.audit USING gin (subject_ids);
+CREATE INDEX audit_subject ON weft.audit USING gin (subject_ids) WITH (gin_pending_list_limit='64');
 
 CREATE INDEX blob_put ON weft.blob USING btree (put_at);
 

@@ -23,7 +23,7 @@ UNLOGGED = """
   do $$ declare name text; begin
     for name in select format('weft.%I', relname) from pg_class
       where relnamespace = 'weft'::regnamespace and relkind = 'r'
-        and (relname = 'task' or relname ~ '^(task_done|task_params|attempt)_')
+        and (relname in ('task', 'audit') or relname ~ '^(task_done|task_params|attempt)_')
     loop execute format('alter table %s set unlogged', name); execute format('alter table %s set (autovacuum_enabled = off)', name);
     end loop;
   end $$;
