@@ -6,6 +6,9 @@ STAMP := $(VENV)/.installed
 TESTS ?= tests
 WORKERS ?= auto
 
+# Without the compiled files every command would compile all of Weft anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: install demo test check bench bench-peers chaos mutate ranges docs lock clean
 
 install: $(STAMP)

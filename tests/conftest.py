@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import asyncpg
+import hypothesis
 import pytest
 
 import servers
@@ -27,6 +28,13 @@ TEST_BIN = os.environ.get("WEFT_TEST_BIN")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--campaign", choices=("short", "long"), default="short", help="length of the crash campaigns")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # Every day the same examples: what a change did not break must not fail. The long campaigns look for new ones.
+    hypothesis.settings.register_profile("short", derandomize=True)
+    hypothesis.settings.register_profile("long", derandomize=False)
+    hypothesis.settings.load_profile(config.getoption("--campaign"))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

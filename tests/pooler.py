@@ -8,7 +8,6 @@ settings that come with the login, unless it is told to ignore them.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import itertools
 import struct
 import threading
@@ -18,7 +17,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
-from wire import CANCEL_REQUEST, PROTOCOL, loopback_url, message, open_stream, read_first_message, read_message
+from wire import (
+    CANCEL_REQUEST,
+    PROTOCOL,
+    Listener,
+    loopback_url,
+    message,
+    open_stream,
+    read_first_message,
+    read_message,
+)
 
 _ACCEPTED = {"user", "database", "client_encoding", "datestyle", "timezone", "application_name"}
 _ENDS_BATCH = (b"Q", b"S", b"F")
@@ -94,7 +102,7 @@ class Pooler:
         self._has_idle = asyncio.Condition()
         self._keys = itertools.count(1)
         self._clients: dict[bytes, Client] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._listener = Listener(self._serve)
         self._statements: list[str] = []
 
     def saw(self, words: str) -> bool:
@@ -105,29 +113,14 @@ class Pooler:
         """Open the sessions and begin to listen."""
         self._idle.extend([await Session.open(self._upstream) for _ in range(self._size)])
         self._greeting = self._idle[0].greeting
-        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
-        self.url = loopback_url(self._upstream, self._server.sockets[0].getsockname()[1])
+        await self._listener.start()
+        self.url = loopback_url(self._upstream, self._listener.port)
 
     async def stop(self) -> None:
         """End every connection."""
-        self._server.close()
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._listener.stop()
         for session in self._idle:
             session.close()
-        await self._server.wait_closed()
-
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.add(task)
-        try:
-            with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
-                await self._serve(reader, writer)
-        finally:
-            self._tasks.discard(task)
-            writer.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         code, rest = await read_first_message(reader, writer)

@@ -16,7 +16,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from enum import Enum
 
-from wire import loopback_url, message, open_stream, read_first_message, read_message
+from wire import Listener, loopback_url, message, open_stream, read_first_message, read_message
 
 _IDLE = b"I"
 
@@ -78,9 +78,8 @@ class Proxy:
 
     def __init__(self, url: str) -> None:
         self._upstream = url
-        self._server: asyncio.Server | None = None
         self._links: set[Link] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._listener = Listener(self._serve)
         self._lost: list[asyncio.StreamWriter] = []
         self._healed = asyncio.Event()
         self._healed.set()
@@ -90,8 +89,7 @@ class Proxy:
     @property
     def url(self) -> str:
         """The address of the same database, through this proxy."""
-        assert self._server is not None
-        return loopback_url(self._upstream, self._server.sockets[0].getsockname()[1])
+        return loopback_url(self._upstream, self._listener.port)
 
     def rule(self, text: str, fault: Fault, when: Callable[[Exchange], bool] = lambda _: True, times: int = 1) -> Rule:
         """Add a rule."""
@@ -127,30 +125,13 @@ class Proxy:
 
     async def start(self) -> None:
         """Begin to listen."""
-        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
+        await self._listener.start()
 
     async def stop(self) -> None:
         """End every connection."""
-        assert self._server is not None
-        self._server.close()
-        for link in list(self._links):
-            link.reset()
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self.reset_all()
+        await self._listener.stop()
         for writer in self._lost:
-            writer.transport.abort()
-        await self._server.wait_closed()
-
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.add(task)
-        try:
-            with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
-                await self._serve(reader, writer)
-        finally:
-            self._tasks.discard(task)
             writer.transport.abort()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -167,6 +148,7 @@ class Proxy:
             await link.run()
         finally:
             self._links.discard(link)
+            writer.transport.abort()
             if link.is_hole:
                 # The server does not hear of the end either.
                 self._lost.append(up_writer)

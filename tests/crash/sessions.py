@@ -59,10 +59,10 @@ class Session:
         lapsed = "update weft.worker set until = weft.now() - interval '1 ms' where id = $1"
         await self.conn.execute(lapsed, self.worker_id)
 
-    async def rescue(self, worker_id: int, crash_limit: int = 3) -> int:
+    async def rescue(self, worker_id: int, loss_limit: int = 3) -> int:
         """Mark lapsed workers, and take what one of them held."""
         await upkeep.mark_lost(self.conn)
-        return (await upkeep.rescue(self.conn, worker_id, crash_limit))[0]
+        return (await upkeep.rescue(self.conn, worker_id, loss_limit))[0]
 
     async def cancel(self, task_id: int) -> bool:
         """Cancel as an operator; False when it did not land."""

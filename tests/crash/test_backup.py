@@ -59,7 +59,7 @@ async def test_a_backup_made_amid_work_goes_on_in_another_home_and_loses_nothing
     await migrate.upgrade(server.url)
     async with crew_at(server.url, tmp_path / "crew") as crew:
         conn = await asyncpg.connect(server.url)
-        await crew.workers(2, worker_crash_limit=1000)
+        await crew.workers(2, worker_loss_limit=1000)
         async with sdk.Client(settings=Settings(home=old_home)) as client:
             # Running when the backup is made, whatever else is.
             gated = [(await client.enqueue("gated", {"folder": str(crew.folder)})).id for _ in range(4)]
@@ -89,7 +89,7 @@ async def test_a_backup_made_amid_work_goes_on_in_another_home_and_loses_nothing
     await keep_what_was_backed_up(conn, tmp_path / "crew", acknowledged)
     (tmp_path / "crew" / "open").touch()
     async with crew_at(server.url, tmp_path / "crew") as crew:
-        await crew.workers(2, worker_crash_limit=1000)
+        await crew.workers(2, worker_loss_limit=1000)
         submitter = await crew.submitter(3, window=10)
         await until(
             lambda: conn.fetchval("select count(*) > 50 from weft.task_done where id > $1", before["task"]),

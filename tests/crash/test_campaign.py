@@ -26,7 +26,7 @@ SEED = int(os.environ.get("CRASH_SEED", "0"))
 # What hangs fails where it hangs.
 LIMITS = {"short": 105.0, "long": None}
 # A task is dead after some crashes; a campaign has more of them than any task would meet in its life.
-PATIENT = {"worker_crash_limit": 1000}
+PATIENT = {"worker_loss_limit": 1000}
 
 
 class Nemesis:

@@ -14,7 +14,7 @@ from crash.harness import LIVENESS, Crew, Process, until, until_call_waits, unti
 from crash.scene import NEVER, Scene
 from crash.sessions import sessions
 
-PATIENT = {"worker_crash_limit": 1000}
+PATIENT = {"worker_loss_limit": 1000}
 
 
 @pytest.fixture

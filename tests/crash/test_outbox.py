@@ -22,7 +22,7 @@ async def test_every_committed_effect_is_carried_out_though_drainers_are_killed(
 ) -> None:
     kills = 5 if campaign == "short" else 40
     draw = random.Random(8)
-    workers = await crew.workers(2, worker_crash_limit=1000)
+    workers = await crew.workers(2, worker_loss_limit=1000)
     committed: set[int] = set()
     for _ in range(kills):
         for _ in range(EFFECTS // 5):
@@ -40,7 +40,7 @@ async def test_every_committed_effect_is_carried_out_though_drainers_are_killed(
         victim = next((worker for worker in workers if worker.pid == leader), workers[0])
         await victim.kill()
         workers.remove(victim)
-        workers.append(await crew.worker(worker_crash_limit=1000))
+        workers.append(await crew.worker(worker_loss_limit=1000))
 
     async def all_are_done() -> bool:
         return not await conn.fetchval("select exists (select 1 from weft.outbox where state <> 'done')")

@@ -155,6 +155,42 @@ async def test_what_a_task_leaves_behind_is_ended_with_its_process(
                 os.kill(pid, signal.SIGKILL)
 
 
+async def test_what_a_task_has_started_ends_with_a_worker_that_is_killed(crew: Crew, client: weft.Client) -> None:
+    worker = await crew.worker(modules=MODULES)
+    brood = crew.folder / "brood"
+    __import__("crash.apps.poison")
+    await client.enqueue("breed", {"path": str(brood), "children": 3, "stays": True})
+
+    async def is_born() -> bool:
+        return brood.exists() and brood.read_text(encoding="ascii").endswith("\n")
+
+    await until(is_born, "the children run")
+    born = list(map(int, brood.read_text(encoding="ascii").split()))
+    assert all(map(is_running, born))
+    await worker.kill()
+
+    async def are_gone() -> bool:
+        return not any(map(is_running, born))
+
+    await until(are_gone, "none of them is left", 10)
+
+
+async def test_a_task_that_kills_its_worker_from_its_own_process_does_so_only_up_to_the_limit(
+    crew: Crew, client: weft.Client, conn: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    __import__("crash.apps.poison")
+    handle = await client.enqueue("patricide")
+    for _ in range(4):
+        worker = await crew.worker(modules=MODULES, worker_loss_limit=4)
+        await worker.wait()
+    await crew.worker(modules=MODULES, worker_loss_limit=4)
+    with pytest.raises(weft.TaskFailed):
+        await client.wait(handle.id, timeout=LIVENESS)
+    task = await client.get_task(handle.id)
+    assert (task.state, task.reason, task.failures, task.crashes) == ("dead", "crashed", 0, 4)
+    await check(conn)
+
+
 def is_running(pid: int) -> bool:
     """Whether there is such a process that has not ended."""
     try:

@@ -109,6 +109,11 @@ def echo(text: str) -> str:
     return text
 
 
+@weft.task(name="process:quotes", executor="process")
+def quotes(n: int) -> str:
+    return '"' * n
+
+
 @weft.task(name="process:beat", executor="process", heartbeat_timeout=0.001)
 def beat_while_answering(size: int, ctx: weft.Context) -> str:
     """Leave threads behind that beat for as long as this process lives."""

@@ -152,6 +152,8 @@ async def enqueued(client: weft.Client, said: dict[str, Any]) -> weft.TaskHandle
 @TRIED
 @given(text=TEXT, place=st.sampled_from(["handler", "queue", "idempotency_key", "concurrency_key"]))
 @example(text="\0", place="queue")
+@example(text="\n", place="queue")
+@example(text="\ud800", place="queue")
 @example(text="\0", place="handler")
 @example(text="\ud800", place="idempotency_key")
 @example(text="a\u202e\U0001f600", place="concurrency_key")

@@ -15,6 +15,7 @@ import pytest
 from engine_scene import Clock, MakeClient, claimed_by_a_ghost, until
 
 import weft
+from weft.core.settings import Settings
 from weft.queue import upkeep
 from weft.queue.work import Claim
 from weft.worker.logs import TaskLog
@@ -325,6 +326,21 @@ async def test_a_task_that_was_in_a_crash_runs_next_in_a_process_of_its_own(
     assert (await client.get_task(handle.id)).crashes == 1
 
 
+@pytest.mark.parametrize(("crashes", "end"), [(8, ("completed", None, 9)), (9, ("dead", "crashed", 10))])
+async def test_a_task_is_not_dead_because_three_workers_died_but_because_ten_did(
+    client: weft.Client, conn: asyncpg.Connection[asyncpg.Record], crashes: int, end: tuple[str, str | None, int]
+) -> None:
+    handle = await client.enqueue(process_handlers.pid_anywhere)
+    ghost, _ = await claimed_by_a_ghost(conn)
+    await conn.execute("update weft.task set crashes = $1", crashes)
+    await conn.execute("update weft.worker set until = weft.now() - interval '1 minute' where id = $1", ghost)
+    async with weft.Worker(client=client):
+        with contextlib.suppress(weft.TaskFailed):
+            await client.wait(handle.id, timeout=60)
+    task = await client.get_task(handle.id)
+    assert (task.state, task.reason, task.crashes) == end
+
+
 # --- heartbeats of tasks ---
 
 
@@ -397,7 +413,7 @@ async def test_an_answer_of_a_process_is_whole_and_only_its_own_beats_count(tmp_
         claim = Claim(id, 1, 1, 0, id, handler, params, 3, 0, 0, None, timeout, None, None)
         log = TaskLog(tmp_path, id, 1000)
         answer = await processes.run(
-            claim, params, 1, log, lambda: beats.append(None), alone=False, inline_limit=10**6
+            claim, params, 1, log, lambda: beats.append(None), settings=Settings(), alone=False
         )  # fmt: skip
         return len(beats), answer
 

@@ -138,6 +138,20 @@ async def test_values_beyond_the_hard_limit_are_refused_and_nothing_is_written(
     assert task.error["message"] == "output: has 5001 bytes, and may have 5000"
 
 
+async def test_a_process_answers_with_as_much_as_a_value_may_have_and_refuses_more(make_client: MakeClient) -> None:
+    """A quote takes two bytes in the value and four on its way to the worker."""
+    client = await make_client()
+    limit = client.settings.value_limit
+    most = limit // 2 - 1
+    fits, too_large = [await client.enqueue(process_handlers.quotes, {"n": n}) for n in (most, most + 1)]
+    await weft.Worker(client=client).run_until_idle()
+    assert await client.wait(fits.id) == '"' * most
+    task = await client.get_task(too_large.id)
+    assert (task.state, task.reason) == ("failed", "non_retryable")
+    assert task.error is not None
+    assert task.error["message"] == f"output: has {limit + 2} bytes, and may have {limit}"
+
+
 @pytest.mark.parametrize("damage", ["changed", "missing"])
 async def test_a_damaged_blob_is_an_error_that_names_it(
     make_client: MakeClient, registry: Registry, echo: None, home: Path, damage: str

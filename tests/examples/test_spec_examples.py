@@ -73,7 +73,7 @@ async def test_spec_1_an_expired_lease_gives_the_same_task_to_another_as_a_new_a
     (held,) = await claim(conn, late)
     await pass_time(conn, 31)
     assert await upkeep.mark_lost(conn) == [late]
-    assert (await upkeep.rescue(conn, late, crash_limit=3))[0] == 1
+    assert (await upkeep.rescue(conn, late, loss_limit=3))[0] == 1
     other = await new_worker(conn)
     (again,) = await claim(conn, other)
     assert (again.id, again.attempt) == (handle.id, held.attempt + 1)
@@ -241,7 +241,7 @@ async def test_spec_2_a_worker_without_heartbeat_is_dead_and_its_tasks_are_claim
     await pass_time(conn, 31)
     await beat(conn, alive)
     await upkeep.mark_lost(conn)
-    await upkeep.rescue(conn, dead, crash_limit=3)
+    await upkeep.rescue(conn, dead, loss_limit=3)
     assert {worker.id: worker.state for worker in await client.workers()} == {dead: "lost", alive: "idle"}
     assert (await client.get_task(handle.id)).state == "ready"
     await pass_time(conn, 3700)

@@ -275,7 +275,7 @@ class Model:
             self.workers[id].state = "lost"
         return lapsed
 
-    def rescue(self, crash_limit: int) -> int:
+    def rescue(self, loss_limit: int) -> int:
         """Take everything from workers that are gone."""
         count = 0
         for worker in sorted(self.workers.values(), key=lambda worker: worker.id):
@@ -288,7 +288,7 @@ class Model:
             buried = []
             for task in sorted(held, key=lambda task: task.id):
                 task.crashes += 1
-                if task.crashes >= crash_limit:
+                if task.crashes >= loss_limit:
                     task.state, task.reason = "dead", "crashed"
                     buried.append(task)
                 else:

@@ -130,11 +130,11 @@ class Store:
     async def stage(self) -> int:
         return (await self.run(upkeep.stage))[0]
 
-    async def lose(self, *, crash_limit: int = 3) -> int:
+    async def lose(self, *, loss_limit: int = 3) -> int:
         """Mark whoever lapsed and rescue what they held; return how many tasks were taken from them."""
         await self.run(upkeep.mark_lost)
         return sum(
-            [(await self.run(upkeep.rescue, lost, crash_limit))[0] for lost in await upkeep.lost_workers(self.conn)]
+            [(await self.run(upkeep.rescue, lost, loss_limit))[0] for lost in await upkeep.lost_workers(self.conn)]
         )
 
     # --- looks ---

@@ -57,7 +57,7 @@ async def test_whatever_ends_an_attempt_gives_its_slot_to_the_first_that_waits(s
             await store.postpone(worker, claim)
         case "bury":
             await store.advance(minutes=5)
-            await store.lose(crash_limit=1)
+            await store.lose(loss_limit=1)
         case "expire":
             await store.advance(seconds=31)
             assert await store.run(upkeep.expire) == 1

@@ -350,11 +350,11 @@ class Queue(RuleBasedStateMachine):
         assert set(self.verb(upkeep.mark_lost)) == self.model.mark_lost()
 
     @precondition(lambda self: any(w.state != "active" and not w.rescued for w in self._workers()))
-    @rule(crash_limit=st.integers(1, 3))
-    def rescue(self, crash_limit: int) -> None:
+    @rule(loss_limit=st.integers(1, 3))
+    def rescue(self, loss_limit: int) -> None:
         lost = self.do(upkeep.lost_workers(self.conn))
-        count = sum(self.verb(upkeep.rescue, worker, crash_limit)[0] for worker in lost)
-        assert count == self.model.rescue(crash_limit)
+        count = sum(self.verb(upkeep.rescue, worker, loss_limit)[0] for worker in lost)
+        assert count == self.model.rescue(loss_limit)
 
     @precondition(lambda self: sum(w.state == "active" for w in self._workers()) > 1)
     @rule(worker=picks)

@@ -98,7 +98,7 @@ async def test_a_task_that_was_in_too_many_crashes_is_buried(store: Store) -> No
         worker = await store.worker()
         await store.claim_one(worker)
         await store.advance(minutes=5)
-        assert await store.lose(crash_limit=3) == 1
+        assert await store.lose(loss_limit=3) == 1
         assert (await store.task(id))["crashes"] == crash
     row = await store.task(id)
     assert (row["state"], row["reason"], row["failures"], row["attempt"]) == ("dead", "crashed", 0, 3)
@@ -111,7 +111,7 @@ async def test_a_replayed_task_has_its_crashes_before_it_again(store: Store) -> 
     id = await store.enqueue()
     await store.claim_one(await store.worker())
     await store.advance(minutes=5)
-    await store.lose(crash_limit=1)
+    await store.lose(loss_limit=1)
     await store.replay(id)
     row = await store.task(id)
     assert (row["state"], row["crashes"], row["failures"], row["attempt"]) == ("ready", 0, 0, 1)
@@ -127,7 +127,7 @@ async def test_claimed_tasks_are_rescued_and_others_of_a_lost_worker_are_not_tou
     await store.advance(minutes=5)
     assert await store.lose() == 2
     assert [await store.state(id) for id in ids] == ["ready", "ready", *states[2:]]
-    assert await store.lose(crash_limit=1) == 0
+    assert await store.lose(loss_limit=1) == 0
 
 
 async def test_rescue_and_burial_write_only_what_the_lost_worker_still_holds(store: Store) -> None:

@@ -27,6 +27,7 @@ Each error has a stable ``code``, which maps once to an exit code, an HTTP statu
 from __future__ import annotations
 
 import difflib
+import shlex
 from collections.abc import Iterable, Mapping
 
 
@@ -78,9 +79,10 @@ class UnknownQueue(CallerError):
 
     def __init__(self, name: str, known: Iterable[str] = ()) -> None:
         self.name = name
+        typed = shlex.quote(name) if name.isprintable() else "NAME"
         super().__init__(
             f"queue: there is no queue {name!r}.{did_you_mean(name, known)} "
-            f"Make it with `weft queues create {name}`, or start a worker with `--queues {name}`."
+            f"Make it with `weft queues create {typed}`, or start a worker with `--queues {typed}`."
         )
 
 

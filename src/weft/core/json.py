@@ -80,6 +80,12 @@ def size_of(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode())
 
 
+def check_size(field: str, text: str, limit: int) -> None:
+    """Refuse a value that is larger than values may be."""
+    if (size := size_of(text)) > limit:
+        raise InvalidInput(field, f"has {size} bytes, and may have {limit}")
+
+
 def _plain(value: object) -> Json:
     """Return a dataclass as the dict of its fields; refuse what else JSON does not know."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):

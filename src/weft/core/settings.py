@@ -154,7 +154,13 @@ class Settings:
     )
     worker_max_attempts: int = _setting(3, parse_count, "how often a task without `max_attempts` is attempted")
     worker_crash_limit: int = _setting(
-        3, parse_count, "a task is dead after it was running this often when its worker or process died"
+        3, parse_count, "a task is dead when its own process dies and it has been in this many crashes"
+    )
+    worker_loss_limit: int = _setting(
+        10,
+        parse_count,
+        "a task is dead when its worker dies and it has been in this many crashes; higher than the other limit, "
+        "because most tasks that lose their worker have not killed it",
     )
     worker_shutdown_grace: timedelta = _setting(
         timedelta(seconds=30), parse_duration, "how long running tasks may go on after SIGTERM"

@@ -57,7 +57,7 @@ class Rescuer(Service):
     def __init__(self, database: Database, settings: Settings, has_settled: Callable[[], bool]) -> None:
         super().__init__()
         self._database = database
-        self._crash_limit = settings.worker_crash_limit
+        self._loss_limit = settings.worker_loss_limit
         # After an outage everybody's lease has lapsed: those who come back must have time to say so.
         self._has_settled = has_settled
 
@@ -71,7 +71,7 @@ class Rescuer(Service):
         count, woken = 0, set[int]()
         for worker_id in lost:
             taken, queues_woken = await self._database.run(
-                lambda conn, worker_id=worker_id: upkeep.rescue(conn, worker_id, self._crash_limit)  # type: ignore[misc]
+                lambda conn, worker_id=worker_id: upkeep.rescue(conn, worker_id, self._loss_limit)  # type: ignore[misc]
             )
             count += taken
             woken |= queues_woken

@@ -54,16 +54,16 @@ async def lost_workers(conn: type_Connection) -> list[int]:
     return [row[0] for row in await conn.fetch(WORKER.lost)]
 
 
-async def rescue(conn: type_Connection, worker_id: int, crash_limit: int) -> tuple[int, set[int]]:
+async def rescue(conn: type_Connection, worker_id: int, loss_limit: int) -> tuple[int, set[int]]:
     """Take at most 1,000 tasks from a lost worker; return how many, and the queues that have work now."""
     held = await conn.fetch(WORKER.held_by_lost, worker_id)
-    buried = [row["id"] for row in held if row["crashes"] + 1 >= crash_limit]
-    rescued = [row["id"] for row in held if row["crashes"] + 1 < crash_limit]
+    buried = [row["id"] for row in held if row["crashes"] + 1 >= loss_limit]
+    rescued = [row["id"] for row in held if row["crashes"] + 1 < loss_limit]
     woken: set[int] = set()
     if rescued:
         woken = {row["queue_id"] for row in await conn.fetch(WORKER.rescue, worker_id, rescued)}
     if buried:
-        message = f"running {crash_limit} times when its worker or process died"
+        message = f"running {loss_limit} times when its worker or process died"
         error = orjson.dumps({"type": "Crashed", "message": message, "traceback": ""}).decode()
         rows = [row for row in await conn.fetch(WORKER.bury_crashed, worker_id, buried, error)]
         keyed = [row for row in rows if row["concurrency_key"] is not None]

@@ -8,7 +8,7 @@ from operator import is_
 
 from weft.core.checks import check_key, check_moment, check_name, check_number, check_priority, check_queue, check_span
 from weft.core.errors import InvalidInput
-from weft.core.json import blob_reference, encode, size_of
+from weft.core.json import blob_reference, check_size, encode, size_of
 from weft.core.settings import Settings
 from weft.db.blobs import Blobs
 from weft.queue.enqueue import Draft, Form
@@ -97,8 +97,7 @@ async def moved_to_blobs(drafted: Draft, settings: Settings, blobs: Blobs, *, fo
     size = size_of(drafted.params)
     if size <= (min(settings.inline_limit, SQL_LIMIT) if for_sql else settings.inline_limit):
         return drafted
-    if size > settings.value_limit:
-        raise InvalidInput("params", f"has {size} bytes, and may have {settings.value_limit}")
+    check_size("params", drafted.params, settings.value_limit)
     return replace(drafted, params=blob_reference(await blobs.put(drafted.params.encode()), size))
 
 

@@ -13,7 +13,7 @@ from datetime import timedelta
 from typing import Any
 
 from weft.core.errors import InvalidInput
-from weft.core.json import BLOB_MARK, blob_reference, referenced_blob, size_of
+from weft.core.json import BLOB_MARK, blob_reference, check_size, referenced_blob, size_of
 from weft.core.settings import Settings
 from weft.core.signals import NonRetryable, Snooze
 from weft.db.blobs import Blobs
@@ -231,7 +231,7 @@ class Attempt:
         """Return the output as it stands in the database: itself, or a reference when it is large."""
         if size_of(text) <= self.env.settings.inline_limit:
             return text
-        self._check_size(text)
+        check_size("output", text, self.env.settings.value_limit)
         return blob_reference(await self.env.blobs.put(text.encode()), size_of(text))
 
     def _write_now(self, output: Any) -> str:
@@ -239,12 +239,8 @@ class Attempt:
         text = self.handler.arguments.write(output)
         if size_of(text) <= self.env.settings.inline_limit:
             return text
-        self._check_size(text)
+        check_size("output", text, self.env.settings.value_limit)
         return blob_reference(self.env.blobs.put_now(text.encode()), size_of(text))
-
-    def _check_size(self, text: str) -> None:
-        if size_of(text) > self.env.settings.value_limit:
-            raise InvalidInput("output", f"has {size_of(text)} bytes, and may have {self.env.settings.value_limit}")
 
     async def _run_in_thread(self, arguments: dict[str, Any]) -> Any:
         """Run the function in a thread of its own; one that cannot be ended is left behind, reported and fenced."""
@@ -283,8 +279,8 @@ class Attempt:
                 self.env.worker_id,
                 self.log,
                 self._beat,
+                settings=self.env.settings,
                 alone=bool(claim.crashes),
-                inline_limit=self.env.settings.inline_limit,
             )
         except ChildDied as problem:
             return self._crashed(problem)

@@ -22,7 +22,7 @@ from typing import Any
 import orjson
 
 from weft.core.errors import InvalidInput
-from weft.core.json import size_of
+from weft.core.json import check_size, size_of
 from weft.core.signals import NonRetryable, Snooze
 from weft.worker.context import RUNNING, Context, describe_error
 from weft.worker.registry import REGISTRY, AnyHandler
@@ -155,7 +155,9 @@ def _run(request: dict[str, Any], answers: _Answers) -> dict[str, Any]:
         output = handler.function(**arguments)
         if handler.is_async:
             output = asyncio.run(output)
-        return {"outcome": "completed", "output": handler.arguments.write_returned(output)}
+        text = handler.arguments.write_returned(output)
+        check_size("output", text, request["value_limit"])
+        return {"outcome": "completed", "output": text}
     except Snooze as wish:
         return {"outcome": "snooze", "delay": wish.delay.total_seconds()}
     except BaseException as problem:  # noqa: BLE001  the boundary to user code: recorded with the attempt

@@ -15,6 +15,7 @@ from typing import Any
 
 import orjson
 
+from weft.core.settings import Settings
 from weft.queue.work import Claim
 from weft.worker.context import beat_interval
 from weft.worker.logs import TaskLog
@@ -60,7 +61,8 @@ class Child:
         # Of two processes that both need memory, the one that runs a single task should be the one to go.
         with contextlib.suppress(OSError):
             Path(f"/proc/{process.pid}/oom_score_adj").write_text("1000", encoding="ascii")
-        answers = asyncio.StreamReader(limit=2**27)
+        # The child keeps to the limit of a value; escaped, it may be twice as long.
+        answers = asyncio.StreamReader(limit=sys.maxsize)
         await asyncio.get_running_loop().connect_read_pipe(
             lambda: asyncio.StreamReaderProtocol(answers), os.fdopen(read_end, "rb", buffering=0)
         )
@@ -85,13 +87,13 @@ class Child:
         self._process.stdin.write(orjson.dumps(message) + b"\n")
 
     async def run(
-        self, claim: Claim, params: str, worker_id: int, log: TaskLog, beat: Callable[[], None], inline_limit: int
+        self, claim: Claim, params: str, worker_id: int, log: TaskLog, beat: Callable[[], None], settings: Settings
     ) -> dict[str, Any]:
         """Run one attempt and return its answer; raises `ChildDied` when the process ends instead."""
         self._send(
             {"id": claim.id, "attempt": claim.attempt, "handler": claim.handler, "params": params,
-             "worker_id": worker_id, "job_id": claim.job_id, "inline_limit": inline_limit,
-             "beat_interval": beat_interval(claim.heartbeat_timeout)}
+             "worker_id": worker_id, "job_id": claim.job_id, "inline_limit": settings.inline_limit,
+             "value_limit": settings.value_limit, "beat_interval": beat_interval(claim.heartbeat_timeout)}
         )  # fmt: skip
         copying = asyncio.create_task(self._copy_output(log))
         try:
@@ -169,8 +171,8 @@ class Processes:
         log: TaskLog,
         beat: Callable[[], None],
         *,
+        settings: Settings,
         alone: bool,
-        inline_limit: int,
     ) -> dict[str, Any]:
         """Run one attempt in a child; with ``alone`` in one that has run nothing before and runs nothing after."""
         child = self._idle.pop() if self._idle and not alone else None
@@ -179,7 +181,7 @@ class Processes:
         self._busy.add(child)
         reusable = False
         try:
-            answer = await child.run(claim, params, worker_id, log, beat, inline_limit)
+            answer = await child.run(claim, params, worker_id, log, beat, settings)
             reusable = not alone
             return answer
         finally:

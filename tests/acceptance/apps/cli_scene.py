@@ -8,13 +8,13 @@ import json
 import os
 import re
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TextIO, TypeVar
+
+from apps.warm import WarmCommand, run_weft
 
 import weft
 
@@ -27,14 +27,13 @@ PATIENCE = 30.0
 class Command:
     """A command that goes on, with its output line by line."""
 
-    def __init__(self, process: subprocess.Popen[str]) -> None:
+    def __init__(self, process: WarmCommand, *streams: TextIO) -> None:
         self.process = process
+        self._streams = streams
         self.lines: list[str] = []
         self._changed = threading.Condition()
         self._seen = 0
-        self._readers = [
-            threading.Thread(target=self._read, args=(stream,)) for stream in (process.stdout, process.stderr)
-        ]
+        self._readers = [threading.Thread(target=self._read, args=(stream,)) for stream in streams]
         for reader in self._readers:
             reader.start()
 
@@ -71,9 +70,8 @@ class Command:
         if self.process.poll() is None:
             self.process.kill()
         self.code()
-        for stream in (self.process.stdout, self.process.stderr):
-            if stream is not None:
-                stream.close()
+        for stream in self._streams:
+            stream.close()
 
 
 class Cli:
@@ -87,10 +85,7 @@ class Cli:
 
     def __call__(self, *arguments: str, code: int = 0, text: str | None = None) -> str:
         """Run a command to its end; return what it printed, or the one line of its complaint when it must fail."""
-        done = subprocess.run(
-            [sys.executable, "-m", "weft", *arguments], capture_output=True, text=True, input=text, cwd=APPS,
-            env=self.environment, timeout=60, check=False,
-        )  # fmt: skip
+        done = run_weft(arguments, environment=self.environment, folder=APPS, text=text, timeout=60)
         assert done.returncode == code, (arguments, done.returncode, done.stdout, done.stderr)
         if code == 0:
             return done.stdout
@@ -99,21 +94,20 @@ class Cli:
 
     def json(self, *arguments: str, code: int = 0) -> Any:
         """Run a command with ``--json`` and return its one document."""
-        done = subprocess.run(
-            [sys.executable, "-m", "weft", *arguments, "--json"], capture_output=True, text=True, cwd=APPS,
-            env=self.environment, timeout=60, check=False,
-        )  # fmt: skip
+        done = run_weft([*arguments, "--json"], environment=self.environment, folder=APPS, text=None, timeout=60)
         assert done.returncode == code, (arguments, done.returncode, done.stdout, done.stderr)
         return json.loads(done.stdout)
 
     @contextlib.contextmanager
     def start(self, *arguments: str) -> Iterator[Command]:
         """Start a command that goes on; it is killed when the test leaves it."""
-        process = subprocess.Popen(
-            [sys.executable, "-u", "-m", "weft", *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE, text=True, cwd=APPS, env=self.environment,
-        )  # fmt: skip
-        command = Command(process)
+        pipes = [os.pipe() for _ in range(2)]
+        with open(os.devnull, "rb") as nothing:
+            ends = [nothing.fileno(), *(write_end for _, write_end in pipes)]
+            process = WarmCommand(arguments, self.environment, APPS, ends)
+        for _, write_end in pipes:
+            os.close(write_end)
+        command = Command(process, *(os.fdopen(read_end, encoding="utf-8") for read_end, _ in pipes))
         try:
             yield command
         finally:

@@ -88,7 +88,7 @@ def choke() -> None:
 
 
 @weft.task(name="breed", retry=ONCE_MORE, executor="process")
-def breed(path: str, children: int = 50) -> None:
+def breed(path: str, children: int = 50, stays: bool = False) -> None:
     """Fork children that go on for a while, note who they are, and leave them behind."""
     born = []
     for _ in range(children):
@@ -98,4 +98,13 @@ def breed(path: str, children: int = 50) -> None:
         born.append(pid)
     with Path(path).open("a", encoding="ascii") as file:
         file.write(" ".join(map(str, born)) + "\n")
+    if stays:
+        time.sleep(30)
     os._exit(3)
+
+
+@weft.task(name="patricide", executor="process")
+def patricide() -> None:
+    """Kill the worker from a process of one's own, and be killed by what is left of it."""
+    os.kill(os.getppid(), signal.SIGKILL)
+    time.sleep(30)
