@@ -74,8 +74,8 @@ BREACHES = {
 
 
 @pytest.fixture
-def url(shared_url: str) -> str:
-    return shared_url
+def url(emptied_url: str) -> str:
+    return emptied_url
 
 
 async def running_task(worker: Session) -> int:

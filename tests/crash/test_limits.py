@@ -18,8 +18,8 @@ PATIENT = {"worker_loss_limit": 1000}
 
 
 @pytest.fixture
-def url(shared_url: str) -> str:
-    return shared_url
+def url(emptied_url: str) -> str:
+    return emptied_url
 
 
 @pytest.fixture

@@ -21,9 +21,9 @@ from weft.queue.work import Lane
 
 
 @pytest.fixture
-def url(shared_url: str) -> str:
+def url(emptied_url: str) -> str:
     """Every race begins with empty tables."""
-    return shared_url
+    return emptied_url
 
 
 ORDERS = list(itertools.permutations(("cancel", "complete", "rescue")))

@@ -19,8 +19,8 @@ HOT = "weft.finish_and_claim"
 
 
 @pytest.fixture
-def url(shared_url: str) -> str:
-    return shared_url
+def url(emptied_url: str) -> str:
+    return emptied_url
 
 
 @pytest.fixture

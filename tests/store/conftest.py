@@ -2,34 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
-from urllib.parse import urlsplit
 
 import asyncpg
 import pytest
-from store_scene import RESET, Store
-
-
-@pytest.fixture(scope="session")
-def store_url(server_url: str) -> str:
-    """A clone of the template that the tests of the store share, because emptying one is quicker than making one."""
-
-    async def make() -> None:
-        admin = await asyncpg.connect(server_url)
-        await admin.execute("create database store_tests template weft_template")
-        await admin.close()
-
-    asyncio.run(make())
-    return urlsplit(server_url)._replace(path="/store_tests").geturl()
+from store_scene import Store
 
 
 @pytest.fixture
-async def url(store_url: str) -> str:
-    conn = await asyncpg.connect(store_url)
-    await conn.execute(RESET)
-    await conn.close()
-    return store_url
+def url(emptied_url: str) -> str:
+    return emptied_url
 
 
 @pytest.fixture

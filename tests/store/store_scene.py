@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
-from pathlib import Path
 from typing import Any, TypeVar
 
 import asyncpg
@@ -15,7 +14,6 @@ from weft.queue.work import Claim, Completed, Ended, Lane, Postponed
 
 T = TypeVar("T")
 DEFAULT_QUEUE = 1
-RESET = Path(__file__).with_name("reset.sql").read_text(encoding="utf-8")
 LEASE = timedelta(seconds=30)
 ORG = 1
 

@@ -20,8 +20,9 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 from queue_model import BEAT, LEASE, RETRY_DELAY, Fence, Model, ModelQueue, ModelTask, ModelWorker
-from store_scene import RESET, Store
+from store_scene import Store
 
+from reset import RESET
 from weft.core.errors import StateConflict
 from weft.queue import graph, queues, upkeep, work, workers
 from weft.queue.enqueue import Draft, Form, enqueue_many
@@ -459,11 +460,11 @@ class Queue(RuleBasedStateMachine):
         self.last_attempts = attempts
 
 
-def test_any_sequence_of_verbs_leaves_the_queue_as_the_model_says(store_url: str, campaign: str) -> None:
+def test_any_sequence_of_verbs_leaves_the_queue_as_the_model_says(shared_database: str, campaign: str) -> None:
     examples, steps = (1000, 100) if campaign == "long" else (30, 40)
     with asyncio.Runner() as runner:
         Queue.runner = runner
-        Queue.conn = runner.run(asyncpg.connect(store_url))
+        Queue.conn = runner.run(asyncpg.connect(shared_database))
         try:
             run_state_machine_as_test(
                 Queue,
