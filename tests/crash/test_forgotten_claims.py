@@ -22,7 +22,8 @@ TRIES = 20
 
 
 @pytest.mark.timeout(240)
-async def test_a_claim_that_the_server_forgot_is_not_run_twice_under_one_fence(tmp_path: Path) -> None:
+@pytest.mark.parametrize("ends", ["while the server is down", "when it is back"])
+async def test_a_claim_that_the_server_forgot_is_not_run_twice_under_one_fence(tmp_path: Path, ends: str) -> None:
     home = Path(tempfile.mkdtemp(prefix="weft-crash-", dir="/tmp"))
     home.chmod(0o755)
     settings = Settings(home=home)
@@ -33,28 +34,33 @@ async def test_a_claim_that_the_server_forgot_is_not_run_twice_under_one_fence(t
         await conn.execute("alter system set wal_writer_delay = '10s'")
         await conn.fetchval("select pg_reload_conf()")
         await conn.close()
-        await _crash_until_a_claim_is_forgotten(Scene(server.url, tmp_path / "home"), settings)
+        await _crash_until_a_claim_is_forgotten(Scene(server.url, tmp_path / "home"), settings, ends)
     finally:
         await embedded.stop(settings, mode="immediate")
         shutil.rmtree(home, ignore_errors=True)
 
 
-async def _crash_until_a_claim_is_forgotten(scene: Scene, settings: Settings) -> None:
+async def _crash_until_a_claim_is_forgotten(scene: Scene, settings: Settings, ends: str) -> None:
     async with weft.Client(settings=scene.settings()) as client, scene.worker(**CALM) as worker:
         for tries in range(1, TRIES + 1):
             await worker.process.wait_until_idle()
             held = (await client.enqueue("held")).id
             await scene.until_started(held)
             await embedded.stop(settings, mode="immediate")
+            if ends == "while the server is down":
+                scene.let_go(held)
             await embedded.ensure_running(settings)
-            # What comes after is run by the worker only when it knows what it still holds.
-            await _until_ended(client, await _enqueue(client, "step"))
-            was_forgotten = held not in scene.running or (held, 2) in scene.started
-            if was_forgotten:
-                await scene.until_started(held, attempt=2)
-            scene.let_go(held)
+            if ends == "when it is back":
+                # What comes after is run by the worker only when it knows what it still holds.
+                await _until_ended(client, await _enqueue(client, "step", f"after crash {tries}"))
+                was_forgotten = held not in scene.running or (held, 2) in scene.started
+                if was_forgotten:
+                    await scene.until_started(held, attempt=2)
+                scene.let_go(held)
             await _until_ended(client, held)
             task = await client.get_task(held)
+            if ends == "while the server is down":
+                was_forgotten = task.attempt == 2
             assert (task.state, task.attempt, task.output) == ("completed", 2 if was_forgotten else 1, task.attempt)
             begun = [attempt for task_id, attempt in scene.started if task_id == held]
             assert begun == [1, 2][: task.attempt], "each attempt began once"
@@ -69,13 +75,13 @@ async def _crash_until_a_claim_is_forgotten(scene: Scene, settings: Settings) ->
     await conn.close()
 
 
-async def _enqueue(client: weft.Client, handler: str) -> int:
+async def _enqueue(client: weft.Client, handler: str, key: str) -> int:
     """Enqueue as soon as the server takes it."""
     found: list[int] = []
 
     async def is_enqueued() -> bool:
         try:
-            found.append((await client.enqueue(handler, idempotency_key=f"after {len(found)}")).id)
+            found.append((await client.enqueue(handler, idempotency_key=key)).id)
         except (weft.WeftError, asyncpg.PostgresError, OSError):
             return False
         return True

@@ -303,9 +303,10 @@ class Worker:
             try:
                 if self._is_lost:
                     await self._start_anew()
-                if not self._line.is_open or self._must_reconcile:
-                    if not self._line.is_open:
-                        await self._line.open()
+                if not self._line.is_open:
+                    self._must_reconcile = True
+                    await self._line.open()
+                if self._must_reconcile:
                     await self._reconcile()
                 await self._turn()
                 pause = _FIRST_PAUSE
@@ -376,7 +377,7 @@ class Worker:
                 claims = await work.with_params(conn, claims)
         if again := self._held.accept(claims):
             await self._hand_back(again)
-        self._was_short = len(claims) < wanted
+        self._was_short = len(claims) < wanted and not again  # what was handed back is there to be claimed
         self._was_empty = len(claims) < min(wanted, self._slots.room(lanes))
         if self._was_short and await self._relay.has_room_again():
             self._was_short = False
@@ -426,7 +427,6 @@ class Worker:
 
     async def _reconcile(self) -> None:
         """Ask what we hold by the database's account: adopt what a lost answer gave us, drop what was taken away."""
-        self._must_reconcile = False
         async with self._line.statement() as conn:
             gone, adopted = self._held.compare(await work.held_by(conn, self.id))
             adopted = await work.with_params(conn, adopted)
@@ -436,7 +436,7 @@ class Worker:
             logger.info("adopting %d tasks whose claim was not heard of", len(adopted))
             if again := self._held.accept(adopted):
                 await self._hand_back(again)
-        self._was_short = False
+        self._must_reconcile = self._was_short = False
         self._wake.set()
 
     async def _start_anew(self) -> None:
