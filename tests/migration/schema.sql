@@ -387,11 +387,12 @@ begin
   else
     -- No join: with statistics of an empty table it was planned the wrong way round and cost the square of the batch.
     -- `ids` are sorted, so width_bucket finds a task's place among them; local arrays are read in constant time.
-    -- `worker_id + 0`: a partial index must never look cheaper here than the primary key.
+    -- `coalesce`: from `worker_id = me`, and from `worker_id + 0 = me`, follows that it is not null, and the index of what
+    -- is held would do, read whole. With nothing held by the statistics that looks cheaper than the primary key.
     results := outputs;
     with moved as (
       delete from weft.task t
-      where t.id = any (ids) and t.worker_id + 0 = me and t.state = 'running'
+      where t.id = any (ids) and coalesce(t.worker_id, 0) = me and t.state = 'running'
         and t.attempt = attempts[width_bucket(t.id, ids)]
       returning t.*, results[width_bucket(t.id, ids)] as output
     ), kept as (

@@ -93,13 +93,13 @@ def _of(statement: str, tests: str, *pieces: str | tuple[str, str] | tuple[str, 
     return found
 
 
-HELD = ("and t.worker_id + 0 = $1", "and t.attempt = r.attempt")
+HELD = ("and coalesce(t.worker_id, 0) = $1", "and t.attempt = r.attempt")
 
 GUARDS: list[Guard] = [
     # --- the hot path ---
     *_of(
         "function.finish_and_claim", "test_fences test_graph",
-        "and t.worker_id + 0 = me",
+        "and coalesce(t.worker_id, 0) = me",
         ("and t.state = 'running'", ""),
         "and t.attempt = attempts[width_bucket(t.id, ids)]",
         "and d.worker_id = me", "and d.attempt = r.attempt", "and d.state = 'completed'",
@@ -165,7 +165,7 @@ GUARDS: list[Guard] = [
     # --- outcomes ---
     *_of("task.postpone", "test_fences", *HELD, "and t.state in ('running', 'dispatched')"),
     *_of("task.end_unsuccessfully", "test_fences", *HELD, "and t.state in ('running', 'dispatched')"),
-    *_of("task.decline", "test_fences", "and t.worker_id + 0 = $1", "and t.attempt = $3", "and t.state = 'running'"),
+    *_of("task.decline", "test_fences", "and coalesce(t.worker_id, 0) = $1", "and t.attempt = $3", "and t.state = 'running'"),
     *_of("task.decline", "test_declines", ("a.task_id = $2 and", ""), "and a.attempt = moved.attempt - 1",
          "and a.outcome = 'declined'", "and a.ended_at > (select weft.now() - $5::interval)",
          ("where not exists (select 1 from again)", "")),
@@ -175,7 +175,7 @@ GUARDS: list[Guard] = [
     *_of("task.hand_back", "test_fences", *HELD, "and t.state in ('claimed', 'running')"),
     *_of("task.hand_back_all", "test_fences", ("t.worker_id = $1 and", ""), "and t.state in ('claimed', 'running')"),
     *_of("task.hand_back_all", "test_fences", ("skip locked", "")),
-    *_of("task.extend_expiry", "test_fences", "and t.worker_id + 0 = $1", "and t.attempt = $3", "and t.state = 'running'"),
+    *_of("task.extend_expiry", "test_fences", "and coalesce(t.worker_id, 0) = $1", "and t.attempt = $3", "and t.state = 'running'"),
     *_of("task.held_by", "test_claims test_fences", ("t.worker_id = $1 and", "")),
     # --- operators ---
     *_of("task.cancel", "test_operators", "and t.org_id = $1", ("where worker_id is not null", "")),
@@ -197,8 +197,8 @@ GUARDS: list[Guard] = [
     # --- rescue ---
     *_of("worker.mark_lost", "test_rescue", ("l.state in ('active', 'idle') and", ""), ("for update skip locked", ""),
          "and l.until < (select weft.now())"),
-    *_of("worker.rescue", "test_rescue", "and t.worker_id + 0 = $1", "and t.state in ('claimed', 'running')"),
-    *_of("worker.bury_crashed", "test_rescue", "and t.worker_id + 0 = $1", "and t.state in ('claimed', 'running')"),
+    *_of("worker.rescue", "test_rescue", "and coalesce(t.worker_id, 0) = $1", "and t.state in ('claimed', 'running')"),
+    *_of("worker.bury_crashed", "test_rescue", "and coalesce(t.worker_id, 0) = $1", "and t.state in ('claimed', 'running')"),
     *_of("worker.held_by_lost", "test_rescue", "and t.state in ('claimed', 'running')", ("t.worker_id = $1 and", ""),
          ("for update skip locked", "for update")),
     *_of("worker.rescued", "test_rescue", "and w.state = 'lost'",

@@ -16,9 +16,9 @@ from tests.mutation.__main__ import PACKAGE, ROOT, run_against
 
 # One of each kind, with the test that should notice at once.
 SHORT = {
-    "function.finish_and_claim: and t.worker_id + 0 = me": "test_fences.py::test_another_worker_writes_nothing",
+    "function.finish_and_claim: and coalesce(t.worker_id, 0) = me": "test_fences.py::test_another_worker_writes_nothing",
     "task.postpone: and t.attempt = r.attempt": "test_fences.py::test_an_earlier_attempt_of_the_same_worker_writes_nothing",
-    "worker.rescue: and t.worker_id + 0 = $1": "test_rescue.py::test_rescue_and_burial_write_only_what_the_lost_worker_still_holds",
+    "worker.rescue: and coalesce(t.worker_id, 0) = $1": "test_rescue.py::test_rescue_and_burial_write_only_what_the_lost_worker_still_holds",
     "queue.lock_queue: for no key update": "test_queue_slots.py::test_two_who_lease_at_once_do_not_both_get_the_last",
     "outbox.done: and o.state = 'processing'": "test_outbox_rows.py::test_only_its_holder_settles_a_row_and_only_while_it_is_processing",
 }  # fmt: skip

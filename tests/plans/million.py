@@ -93,6 +93,13 @@ STATE_STATISTICS = """
     where s.starelid = 'public.one_state'::regclass and a.attrelid = 'weft.task'::regclass and a.attname = 'state';
   drop table public.one_state;
 """
+# As when nothing ran while they were made: the index of what workers hold seems to be empty.
+IDLE_STATISTICS = """
+  update pg_statistic s set stanullfrac = 1 from pg_attribute a
+    where s.starelid = 'weft.task'::regclass and a.attrelid = s.starelid and a.attnum = s.staattnum
+      and a.attname = 'worker_id';
+  update pg_class set relpages = 1, reltuples = 0 where oid = 'weft.task_worker'::regclass;
+"""
 NO_STATISTICS = """
   delete from pg_statistic where starelid = 'weft.task'::regclass;
   update pg_class set relpages = 0, reltuples = -1, relallvisible = 0 where oid = 'weft.task'::regclass;

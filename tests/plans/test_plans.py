@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 import asyncpg
 import pytest
-from million import FILL, HELD_EACH, LIVE, NO_STATISTICS, STATE_STATISTICS, UNLOGGED, cost_of
+from million import FILL, HELD_EACH, IDLE_STATISTICS, LIVE, NO_STATISTICS, STATE_STATISTICS, UNLOGGED, cost_of
 
 from weft.db.statements import Statements
 
@@ -234,6 +234,7 @@ async def test_no_statement_reads_more_when_there_are_more_tasks(million_url: st
     await conn.execute("analyze")
     for when, statistics in [
         ("with true statistics", None),
+        ("nothing held by the statistics", IDLE_STATISTICS),
         ("without statistics", NO_STATISTICS),
         ("all pending by the statistics", STATE_STATISTICS.format(state="pending")),
         ("all ready by the statistics", STATE_STATISTICS.format(state="ready")),
@@ -246,6 +247,8 @@ async def test_no_statement_reads_more_when_there_are_more_tasks(million_url: st
             # Once as first planned, and again after so many calls that a generic plan may have taken over.
             for turn in ("first", "second", "third", "fourth"):
                 broken += await _check(fresh, _others(held, dead) + _lists(), f"{turn} time")
+        if statistics is IDLE_STATISTICS:
+            broken += await _check(fresh, _others(held, dead), when)
         await _lone_calls(fresh, [], 100)
         broken += await _check(fresh, hot, f"{when}, after 100 lone calls")
         await fresh.close()

@@ -30,7 +30,7 @@ with moved as (
     failures = t.failures + r.counted::int, crashes = t.crashes + (r.outcome = 'crashed')::int
   from unnest($2::bigint[], $3::int[], $4::interval[], $5::text[], $6::text[], $7::json[], $8::boolean[])
     as r (id, attempt, delay, outcome, reason, error, counted)
-  where t.id = any ($2) and t.id = r.id and t.worker_id + 0 = $1 and t.attempt = r.attempt
+  where t.id = any ($2) and t.id = r.id and coalesce(t.worker_id, 0) = $1 and t.attempt = r.attempt
     and t.state in ('running', 'dispatched')
   returning t.id, t.attempt, t.org_id, t.queue_id, t.concurrency_key, t.claimed_at, r.outcome, r.reason, r.error
 ), recorded as (
@@ -45,7 +45,7 @@ select id, queue_id, concurrency_key from moved;
 with moved as (
   update weft.task t set
     state = 'scheduled', due_at = weft.now() + $4::interval, worker_id = null, expires_at = null, reason = 'no_handler'
-  where t.id = $2 and t.worker_id + 0 = $1 and t.attempt = $3 and t.state = 'running'
+  where t.id = $2 and coalesce(t.worker_id, 0) = $1 and t.attempt = $3 and t.state = 'running'
   returning t.id, t.attempt, t.org_id, t.queue_id, t.concurrency_key, t.claimed_at
 ), again as (
   update weft.attempt a set attempt = moved.attempt, worker_id = $1, ended_at = weft.now()
@@ -74,7 +74,7 @@ with moved as (
   delete from weft.task t
   using unnest($2::bigint[], $3::int[], $4::text[], $5::text[], $6::text[], $7::json[])
     as r (id, attempt, state, outcome, reason, error)
-  where t.id = any ($2) and t.id = r.id and t.worker_id + 0 = $1 and t.attempt = r.attempt
+  where t.id = any ($2) and t.id = r.id and coalesce(t.worker_id, 0) = $1 and t.attempt = r.attempt
     and t.state in ('running', 'dispatched')
   returning t.*, r.state as new_state, r.outcome, r.reason as new_reason, r.error
 ), kept as (
@@ -96,7 +96,7 @@ select id, queue_id, concurrency_key from moved;
 -- claimed or running, by its worker and attempt → ready; not counted.
 update weft.task t set state = 'ready', worker_id = null, expires_at = null
 from unnest($2::bigint[], $3::int[]) as r (id, attempt)
-where t.id = any ($2) and t.id = r.id and t.worker_id + 0 = $1 and t.attempt = r.attempt and t.state in ('claimed', 'running')
+where t.id = any ($2) and t.id = r.id and coalesce(t.worker_id, 0) = $1 and t.attempt = r.attempt and t.state in ('claimed', 'running')
 returning t.id, t.queue_id;
 
 -- name: hand_back_all
@@ -116,7 +116,7 @@ select set_config('lock_timeout', $1, true);
 -- name: extend_expiry
 -- running, by its worker and attempt. A tenth longer: heartbeats that follow one another quickly are not all sent.
 update weft.task t set expires_at = weft.now() + t.heartbeat_timeout * 1.1
-where t.id = $2 and t.worker_id + 0 = $1 and t.attempt = $3 and t.state = 'running'
+where t.id = $2 and coalesce(t.worker_id, 0) = $1 and t.attempt = $3 and t.state = 'running'
 returning t.id;
 
 -- name: held_by

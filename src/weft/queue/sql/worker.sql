@@ -51,7 +51,7 @@ order by t.id limit 1000 for update skip locked;
 -- claimed or running, held by a lost worker → ready; the crash is counted apart from failures.
 with moved as (
   update weft.task t set state = 'ready', worker_id = null, expires_at = null, crashes = t.crashes + 1
-  where t.id = any ($2) and t.worker_id + 0 = $1 and t.state in ('claimed', 'running')
+  where t.id = any ($2) and coalesce(t.worker_id, 0) = $1 and t.state in ('claimed', 'running')
   returning t.id, t.attempt, t.org_id, t.queue_id, t.claimed_at
 ), recorded as (
   insert into weft.attempt (task_id, attempt, org_id, worker_id, outcome, reason, started_at, ended_at)
@@ -62,7 +62,7 @@ select id, queue_id from moved;
 -- name: bury_crashed
 -- claimed or running, held by a lost worker, at the crash limit → dead.
 with moved as (
-  delete from weft.task t where t.id = any ($2) and t.worker_id + 0 = $1 and t.state in ('claimed', 'running')
+  delete from weft.task t where t.id = any ($2) and coalesce(t.worker_id, 0) = $1 and t.state in ('claimed', 'running')
   returning t.*
 ), kept as (
   insert into weft.task_done (
