@@ -6,6 +6,9 @@ STAMP := $(VENV)/.installed
 TESTS ?= tests
 WORKERS ?= auto
 
+# Where the demo keeps its database. Root's PostgreSQL runs as another user, who may not enter root's own folders.
+DEMO := $(if $(filter 0,$(shell id -u)),/var/lib/weft-demo,$(CURDIR)/.weft/demo)
+
 # Without the compiled files every command would compile all of Weft anew.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -20,7 +23,7 @@ $(STAMP): requirements.lock pyproject.toml
 	touch $(STAMP)
 
 demo: install
-	@WEFT_HOME="$(CURDIR)/.weft/demo" $(BIN)/weft demo
+	@WEFT_HOME="$(DEMO)" $(BIN)/weft demo
 
 test: install check
 	$(BIN)/python -m pytest -n $(WORKERS) $(TESTS)
@@ -54,5 +57,5 @@ lock: install
 	  --group pyproject.toml:dev --group pyproject.toml:build pyproject.toml -o requirements.lock
 
 clean:
-	-@[ ! -d .weft/demo ] || WEFT_HOME="$(CURDIR)/.weft/demo" $(BIN)/weft db stop
-	rm -rf $(VENV) .weft .bench .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache dist build
+	-@[ ! -d "$(DEMO)" ] || WEFT_HOME="$(DEMO)" $(BIN)/weft db stop
+	rm -rf "$(DEMO)" $(VENV) .weft .bench .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache dist build

@@ -1,4 +1,4 @@
-"""One worker process of the benchmarks: ``python -m bench.worker URL CONCURRENCY [COUNT] [POLL_SECONDS]``."""
+"""One worker process of the benchmarks: ``python -m bench.worker URL CONCURRENCY [COUNT] [QUEUE]``."""
 
 import asyncio
 import os

@@ -6,8 +6,8 @@ FUNCTIONS = {
         "and writes nothing then. A worker is told with the commit."
     ),
     "add_effect": (
-        "Raises [WF002](errors.md#in-sql), and writes nothing then. Like `weft.enqueue` it must be granted to those "
-        "who may call it, and needs no right on the tables."
+        "Raises [WF001 and WF002](errors.md#in-sql), and writes nothing then. Like `weft.enqueue` it must be granted "
+        "to those who may call it, and needs no right on the tables."
     ),
     "now": "",
     "first_id_at": "The lowest id that can be made at a moment: bounds a query by time, because ids grow with it.",

@@ -1,6 +1,6 @@
 """A worker app with two handlers: one writes an e-mail to a folder, the other sends one to each of many people.
 
-Run a worker in this folder, and give it work from another terminal::
+Run a worker in this folder, and give it work from another terminal when it is ready::
 
     weft worker --app emails
     weft tasks enqueue email:newsletter --queue email --params '{"to": ["ada@example.com"], "subject": "News"}'

@@ -99,7 +99,7 @@ def test_an_effect_that_nothing_carries_out_says_that_it_waits(cli: Cli, url: st
         async with weft.Client(url) as client:
             with pytest.raises(weft.InvalidInput, match="kind: 'pigeon' is not one of"):
                 await client.add_effect("pigeon", {})
-            with pytest.raises(weft.InvalidInput, match="nothing carries out callback"):
+            with pytest.raises(weft.InvalidInput, match="does not carry out callback; use enqueue_task"):
                 await client.add_effect("callback", {})
             await client.add_effect("enqueue_task", {"handler": "cli:add", "params": {"a": 4}})
         conn = await asyncpg.connect(url)

@@ -57,7 +57,7 @@ def test_what_was_done_to_the_embedded_database_is_told_to_programs(own_home: Pa
     file = tmp_path / "weft.dump"
     assert cli.json("db", "backup", str(file)) == {"file": str(file), "size": file.stat().st_size}
     assert cli.json("db", "restore", str(file), "--yes") == {"restored": str(file)}
-    assert [cli.json("db", "stop") for _ in range(2)] == [{"stopped": True}, {"stopped": False}]
+    assert [cli.json("db", "stop", *way) for way in (["--immediate"], [])] == [{"stopped": True}, {"stopped": False}]
     assert cli.json("db", "reset", "--yes") == {"reset": str(own_home / "pgdata")}
 
 
@@ -114,6 +114,9 @@ def test_the_state_of_an_outside_database_is_told(url: str, home: Path) -> None:
     status = cli.json("db", "status")
     version = cli("db", "psql", "-Atc", "show server_version").strip()
     assert (status["kind"], status["running"], status["version"]) == ("outside", True, version)
+    status = Cli("postgresql://ada:hush@127.0.0.1:1/app", home).json("db", "status", code=1)
+    assert (status["running"], status["version"], status["url"]) == (False, None, "postgresql://ada@127.0.0.1:1/app")
+    assert status["problem"].endswith("check that it runs, the address and the password")
 
 
 def test_the_schema_is_taken_down_and_up_again(url: str, home: Path) -> None:

@@ -95,7 +95,15 @@ def test_cancelling_goes_on_after_a_refusal_and_ends_with_its_code(cli: Cli) -> 
     assert [(item["id"], item["code"]) for item in answer["refused"]] == [(first, "state_conflict")]
     task = cli.task(first)
     assert (task.state, task.reason) == ("cancelled", "not needed")
+    third = cli.enqueue("cli:add", a=3)
+    assert cli.json("tasks", "cancel", third, third) == {"cancelled": [third], "refused": []}
     assert "cannot replay task" in cli("tasks", "replay", cli.enqueue("cli:add", a=3), code=5)
+
+
+def test_what_was_enqueued_is_told_although_nobody_has_worked_it_in_time(cli: Cli) -> None:
+    answer = cli.json("tasks", "enqueue", "cli:add", "--wait-timeout", "50ms", code=6)
+    assert answer == {"id": answer["id"], "created": True}
+    assert cli.task(answer["id"]).state == "ready"
 
 
 def test_lists_are_filtered_and_paged(cli: Cli) -> None:

@@ -81,6 +81,7 @@ def test_a_role_that_may_not_create_is_told_so_when_it_migrates(server_url: str,
         complaint = Cli(own, home)("migrate", code=3)
         assert "the migration failed, nothing is changed" in complaint
         assert "permission denied for database" in complaint
+        assert "use-your-own-postgres.md lists what each role needs" in complaint
     finally:
         execute(server_url, f"drop database {name} with (force)", f"drop role {role}")
 

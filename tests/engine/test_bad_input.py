@@ -190,6 +190,8 @@ async def test_other_verbs_refuse_by_name_too(client: weft.Client, conn: asyncpg
         ("queue", client.purge, (), {"queue": "nowhere"}),
         *(("ids", client.purge, (), {"ids": ids}) for ids in ([2**63], ["x"], "12", 5)),
         *(("timeout", client.wait, (1,), {"timeout": timeout}) for timeout in (-1, "x", math.nan, True)),
+        *(("id", client.read_log, (id,), {}) for id in ("x", 0)),
+        *(("offset", client.read_log, (1, offset), {}) for offset in (-1, "x", 1.5)),
         *(("state", client.workers, (), {"state": state}) for state in ("busy", 5)),
         *(("state", client.outbox, (), {"state": state}) for state in ("busy", 5)),
         *(("kind", client.outbox, (), {"kind": kind}) for kind in ("bogus", 5, "")),
@@ -263,6 +265,20 @@ def test_a_second_handler_of_one_name_is_refused(registry: Registry) -> None:
 
         @registry.task(name="same")
         async def other() -> None: ...
+
+
+@pytest.mark.parametrize("more", [{"url": "postgresql://elsewhere/app"}, {"inline_limit": 1000}])
+def test_settings_are_given_whole_or_one_by_one(client: weft.Client, more: dict[str, Any]) -> None:
+    with pytest.raises(weft.InvalidInput, match="settings: says everything"):
+        weft.Client(settings=client.settings, **more)
+
+
+async def test_a_grace_is_a_span_of_time(client: weft.Client, registry: Registry) -> None:
+    async with weft.Worker(client=client, registry=registry) as worker:
+        for grace in ("x", -1, math.nan):
+            with pytest.raises(weft.InvalidInput, match="grace: "):
+                await worker.stop(grace=grace)  # type: ignore[arg-type]
+        assert not worker.process.has_stopped
 
 
 async def test_a_client_that_is_not_open_says_so() -> None:

@@ -52,7 +52,7 @@ async def test_concurrent_async_tasks_each_write_their_own_file(
         ]
         assert [line.endswith(f"WARNING app: {name} log 0") for line in lines].count(True) == 1
         assert [line.endswith(f"INFO weft.task.say: {name} info 2") for line in lines].count(True) == 1
-        assert (await client.read_log(handle.id) or b"").decode() == _log(home, handle.id)
+        assert (await client.read_log(str(handle.id)) or b"").decode() == _log(home, handle.id)  # type: ignore[arg-type]
     out = capsys.readouterr().out
     assert "before" in out
     assert "after" in out

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
+import shutil
 import signal
 import sys
 from pathlib import Path
@@ -34,6 +36,27 @@ def test_there_are_no_other_examples() -> None:
 
 async def test_the_shortest_program_prints_its_greeting(url: str, home: Path, tmp_path: Path) -> None:
     assert await run(environment(url, home, tmp_path), "hello.py") == "Hello, Ada!\n"
+
+
+async def test_the_commands_of_the_readme_work_on_a_new_database(url: str, home: Path, tmp_path: Path) -> None:
+    text = (FOLDER.parents[1] / "README.md").read_text(encoding="utf-8")
+    commands = re.search(r"```sh\n(cd examples/queue\n.*?)```", text, re.DOTALL)
+    assert commands is not None
+    shutil.copytree(FOLDER, tmp_path / "examples" / "queue", ignore=shutil.ignore_patterns("__pycache__", "outbox"))
+    env = environment(url, home, tmp_path / "outbox")
+    env["PATH"] = f"{Path(sys.executable).parent}:{env['PATH']}"
+    process = await asyncio.create_subprocess_exec(
+        # Job control, as in a terminal: `kill %1`.
+        *("bash", "-emc", f"{commands[1]}\nwait"),
+        cwd=tmp_path,
+        env=env,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    output, _ = await asyncio.wait_for(process.communicate(), TIMEOUT)
+    assert process.returncode == 0, output
+    assert b"Hello, Ada!" in output
+    assert b"email:newsletter" in output
+    assert len(list((tmp_path / "outbox").iterdir())) == 2
 
 
 async def test_a_newsletter_becomes_one_letter_for_each_address(url: str, home: Path, tmp_path: Path) -> None:

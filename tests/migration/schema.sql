@@ -40,7 +40,7 @@ begin
   if kind is null or kind not in ('enqueue_task', 'route_event', 'callback') then
     raise exception 'kind: "%" is not one of enqueue_task, route_event, callback', left(kind, 40) using errcode = 'WF002';
   elsif kind <> 'enqueue_task' then
-    raise exception 'kind: nothing carries out % in this release; enqueue_task is', kind using errcode = 'WF002';
+    raise exception 'kind: this release does not carry out %; use enqueue_task', kind using errcode = 'WF002';
   elsif ordering_key = '' or length(ordering_key) > 500 then
     raise exception 'ordering_key: must have 1 to 500 characters' using errcode = 'WF002';
   elsif position('\u0000' in payload::text) > 0 and payload::text ~ '(^|[^\\])(\\\\)*\\u0000' then
@@ -676,7 +676,9 @@ begin
     heartbeat_timeout, concurrency_key);
   select q.id, q.org_id, q.max_running_per_key into lane from weft.queue q join weft.org o on o.id = q.org_id
   where o.slug = org and q.name = queue;
-  if lane.id is null then
+  if lane.id is null and not exists (select 1 from weft.org o where o.slug = org) then
+    raise exception 'org: there is no org "%"', org using errcode = 'WF002';
+  elsif lane.id is null then
     raise exception 'queue: there is no queue "%"', queue using errcode = 'WF001',
       hint = 'Make it with `weft queues create`, or start a worker for it.';
   end if;

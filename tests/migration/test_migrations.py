@@ -16,7 +16,7 @@ import golden
 import pytest
 
 import weft
-from weft.core.errors import InvalidInput, OperatorError, SchemaOutdated
+from weft.core.errors import InvalidInput, MigrationBlocked, OperatorError, SchemaOutdated
 from weft.core.settings import Settings
 from weft.db import migrate, revisions
 from weft.db.database import Database, ensure_partitions
@@ -100,8 +100,39 @@ async def test_a_database_of_a_newer_release_is_refused(url: str) -> None:
     for migrates in (False, True):
         with pytest.raises(SchemaOutdated, match="newer than this release"):
             await Database.open(Settings.load(environ={}, database_url=url), migrate=migrates)
-    with pytest.raises(OperatorError, match="nothing is changed"):
-        await migrate.upgrade(url)
+    for step in (migrate.upgrade(url), migrate.downgrade(url, "base")):
+        with pytest.raises(SchemaOutdated, match="newer than this release"):
+            await step
+
+
+async def test_every_row_has_an_org_but_those_of_the_installation(url: str) -> None:
+    conn = await asyncpg.connect(url)
+    without = await conn.fetch(
+        """select c.relname from pg_class c
+           where c.relnamespace = 'weft'::regnamespace and c.relkind in ('r', 'p') and not c.relispartition
+             and not exists (select 1 from pg_attribute a where a.attrelid = c.oid and a.attname = 'org_id'
+                             and a.attnotnull)"""
+    )
+    await conn.close()
+    # A blob is stored once for all; `task_blob` has the org of the task that refers to it.
+    assert {row[0] for row in without} == {"org", "machine", "lease", "schema_revision", "blob"}
+
+
+async def test_a_server_that_is_too_old_is_refused(empty_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(migrate, "OLDEST", 99)
+    with pytest.raises(OperatorError, match="and Weft needs 99 or later: upgrade PostgreSQL"):
+        await migrate.upgrade(empty_url)
+
+
+async def test_a_migration_that_never_gets_its_turn_says_that_another_has_it(
+    empty_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(migrate, "TURN_TIMEOUT", "50ms")
+    conn = await asyncpg.connect(empty_url)
+    await conn.execute(f"select pg_advisory_lock({migrate._LOCK})")
+    with pytest.raises(MigrationBlocked, match=r"waited 50ms for a lock and gave up.*end another migration"):
+        await migrate.upgrade(empty_url)
+    await conn.close()
 
 
 async def test_the_printed_sql_applied_by_hand_gives_the_same_schema(empty_url: str, url: str, tmp_path: Path) -> None:

@@ -111,15 +111,21 @@ async def test_intervals_that_no_client_could_read_are_refused(store: Store) -> 
     assert await store.conn.fetchval(WRITTEN) == 0
 
 
-@pytest.mark.parametrize(
-    "fields", [{"queue": "nowhere"}, {"queue": None}, {"queue": ""}, {"org": "nobody"}, {"org": None}]
-)
+@pytest.mark.parametrize("fields", [{"queue": "nowhere"}, {"queue": None}, {"queue": ""}])
 async def test_an_unknown_queue_is_refused_with_a_code_of_its_own(store: Store, fields: dict[str, Any]) -> None:
     with pytest.raises(asyncpg.PostgresError) as caught:
         await _enqueue(store, **fields, idempotency_key="i")
     assert caught.value.sqlstate == "WF001"
     assert str(caught.value).startswith("queue: there is no queue")
     assert "weft queues create" in str(caught.value.hint)
+    assert await store.conn.fetchval(WRITTEN) == 0
+
+
+@pytest.mark.parametrize("org", ["nobody", "", None])
+async def test_an_unknown_org_is_told_and_not_its_queue(store: Store, org: str | None) -> None:
+    with pytest.raises(asyncpg.PostgresError, match="org: there is no org") as caught:
+        await _enqueue(store, org=org, idempotency_key="i")
+    assert caught.value.sqlstate == "WF002"
     assert await store.conn.fetchval(WRITTEN) == 0
 
 

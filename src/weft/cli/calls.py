@@ -31,6 +31,7 @@ def call_each(verb: str, ids: Sequence[str], work: Callable[[Client, Any], Await
     from weft.cli.output import complain, print_json
     from weft.core.errors import CallerError
 
+    ids = list(dict.fromkeys(ids))
     refused: list[tuple[str, CallerError]] = []
 
     async def main(client: Client) -> None:

@@ -58,12 +58,17 @@ def start(as_json: JsonFlag = False) -> None:
 
 
 @app.command()
-def stop(as_json: JsonFlag = False) -> None:
+def stop(
+    immediate: Annotated[
+        bool, typer.Option("--immediate", help="Do not wait for anything; the next start recovers.")
+    ] = False,
+    as_json: JsonFlag = False,
+) -> None:
     """Stop the embedded PostgreSQL. Whatever is in the queue is there again at the next start."""
     from weft.cli.output import tell
     from weft.db import embedded
 
-    was_running = asyncio.run(embedded.stop(_embedded_settings("stop")))
+    was_running = asyncio.run(embedded.stop(_embedded_settings("stop"), "immediate" if immediate else "fast"))
     tell({"stopped": was_running}, "stopped" if was_running else "it does not run", as_json=as_json)
 
 
@@ -81,7 +86,7 @@ def status(as_json: JsonFlag = False) -> None:
 
         shown = facts | {
             "running": "yes" if facts["running"] else "no",
-            "size": size_text(facts["size"]),
+            "size": None if facts["size"] is None else size_text(facts["size"]),
             "started_at": moment_text(facts["started_at"]),
         }
         print_facts({name.removesuffix("_at"): value for name, value in shown.items()})
@@ -106,19 +111,24 @@ async def _embedded_facts(settings: Settings) -> dict[str, Any]:
 
 
 async def _outside_facts(settings: Settings) -> dict[str, Any]:
+    from weft.core.errors import DatabaseUnavailable
     from weft.db.address import redacted
     from weft.db.database import Database
 
     url = settings.database_url or ""
-    conn = await Database(url, settings).connect()
+    facts = {
+        "kind": "outside",
+        "running": False,
+        "url": redacted(url),
+        "version": None,
+        "size": None,
+        "started_at": None,
+    }
     try:
-        row = await conn.fetchrow(
-            "select current_setting('server_version') as version, pg_database_size(current_database()) as size,"
-            " pg_postmaster_start_time() as started_at"
-        )
-    finally:
-        await conn.close()
-    return {"kind": "outside", "running": True, "url": redacted(url), **dict(row or {})}
+        found = await Database(url, settings).facts()
+    except DatabaseUnavailable as problem:
+        return {**facts, "problem": str(problem)}
+    return {**facts, "running": True, **found}
 
 
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
@@ -132,7 +142,7 @@ def psql(ctx: typer.Context) -> None:
     environment = dict(os.environ)
     if settings.database_url is None:
         server = asyncio.run(embedded.ensure_running(settings))
-        command = embedded.psql_command(settings, server)
+        command = embedded.psql_command(server)
     else:
         address = split_password(check_address(settings.database_url, "WEFT_DATABASE_URL"))
         command = [str(pg_bin() / "psql"), address.url]

@@ -85,7 +85,7 @@ def enqueue(
 ) -> None:
     """Put a task into a queue and print its id."""
     from weft.cli.output import print_json
-    from weft.core.errors import TaskFailed
+    from weft.core.errors import TaskFailed, WaitTimeout
 
     options: dict[str, Any] = {
         "queue": queue,
@@ -111,6 +111,10 @@ def enqueue(
             except TaskFailed as problem:
                 if as_json:
                     print_json({**answer, "state": problem.state, "error": problem.problem})
+                raise
+            except WaitTimeout:
+                if as_json:
+                    print_json(answer)
                 raise
             answer |= {"state": "completed", "output": output}
             if not as_json:

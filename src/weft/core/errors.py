@@ -138,7 +138,9 @@ class DatabaseUnavailable(OperatorError):
     code = "database_unavailable"
 
     def __init__(self, where: str, problem: str) -> None:
-        super().__init__(f"cannot reach PostgreSQL at {where}: {problem}")
+        super().__init__(
+            f"cannot reach PostgreSQL at {where}: {problem}: check that it runs, the address and the password"
+        )
 
 
 class PermissionDenied(OperatorError):
@@ -180,10 +182,11 @@ class MigrationBlocked(OperatorError):
 
     code = "migration_blocked"
 
-    def __init__(self, waited: str) -> None:
+    def __init__(self, waited: str, *, by_migration: bool = False) -> None:
+        holders = "another migration" if by_migration else "the long transactions on the weft schema"
         super().__init__(
             f"the migration waited {waited} for a lock and gave up, nothing is changed: "
-            "end the long transactions on the weft schema (see pg_stat_activity) and run it again"
+            f"end {holders} (see pg_stat_activity) and run it again"
         )
 
 

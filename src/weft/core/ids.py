@@ -9,7 +9,6 @@ from datetime import UTC, datetime, timedelta
 EPOCH = datetime(2024, 1, 1, tzinfo=UTC)
 EPOCH_MS = int(EPOCH.timestamp() * 1000)
 MACHINES = 1024
-SQL_MACHINE = 0
 _SEQUENCES = 4096
 _SHIFT = 22
 

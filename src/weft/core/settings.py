@@ -152,7 +152,9 @@ class Settings:
     worker_task_timeout: timedelta = _setting(
         timedelta(hours=1), parse_interval, "an attempt of a task without a timeout of its own is ended after this time"
     )
-    worker_max_attempts: int = _setting(3, parse_count, "how often a task without `max_attempts` is attempted")
+    worker_max_attempts: int = _setting(
+        3, parse_count, "how often a task without `max_attempts` is attempted; read where it is enqueued, and 3 in SQL"
+    )
     worker_crash_limit: int = _setting(
         3, parse_count, "a task is dead when its own process dies and it has been in this many crashes"
     )

@@ -66,7 +66,7 @@ HELD = frozenset({TaskState.DISPATCHED, TaskState.CLAIMED, TaskState.RUNNING})
 DESCRIPTIONS = {
     TaskState.PENDING: "waits for other tasks, for a slot of its concurrency key, or for its job",
     TaskState.SCHEDULED: "waits for a time: a delay, a retry or a snooze",
-    TaskState.READY: "can be claimed now",
+    TaskState.READY: "can be claimed as soon as its queue is not paused and below its limit",
     TaskState.DISPATCHED: "on its way through a runtime outside Weft",
     TaskState.CLAIMED: "taken up by such a runtime, but not begun",
     TaskState.RUNNING: "a worker runs an attempt",

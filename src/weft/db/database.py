@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 SQL = Statements("weft.db", "sql/partition.sql")
+SERVER = Statements("weft.db", "sql/server.sql")
 POOL_SIZE = 8
 CONNECT_TIMEOUT = 10.0
 _RETRIED = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError)
@@ -140,6 +141,14 @@ class Database:
         from weft.db import migrate
 
         await migrate.upgrade(self.listen_url or self.url)
+
+    async def facts(self) -> dict[str, Any]:
+        """Ask the server for its version, the size of this database, and since when it runs."""
+        conn = await self.connect()
+        try:
+            return dict(await conn.fetchrow(SERVER.facts) or {})
+        finally:
+            await conn.close()
 
     async def connect(self, url: str | None = None, **options: Any) -> Connection[asyncpg.Record]:
         """Open a connection of one's own, outside the pool."""

@@ -142,12 +142,12 @@ async def reset(settings: Settings) -> None:
             await asyncio.to_thread(_remove_leftovers, layout)
 
 
-def psql_command(settings: Settings, server: EmbeddedServer) -> list[str]:
+def psql_command(server: EmbeddedServer) -> list[str]:
     """Return the command line of the wheel's psql on ``server``, for `os.execvp`.
 
     Example::
 
-        command = psql_command(settings, server)
+        command = psql_command(server)
         os.execvp(command[0], command)
     """
     return [str(pg_bin() / "psql"), server.url]
@@ -294,7 +294,8 @@ async def _stop_locked(layout: Layout, mode: Literal["fast", "immediate"]) -> bo
     send_signal(layout, _SIGNALS[mode])
     if not await until(lambda: not is_alive(layout), _STOP_SECONDS):
         raise EmbeddedServerFailed(
-            f"PostgreSQL of {layout.home} is still ending after {_STOP_SECONDS:g} s", "stop it with mode immediate"
+            f"PostgreSQL of {layout.home} is still ending after {_STOP_SECONDS:g} s",
+            "stop it with `weft db stop --immediate`",
         )
     return True
 

@@ -17,12 +17,21 @@ from asyncpg.transaction import Transaction
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import NullPool
 
-from weft.core.errors import DatabaseUnavailable, InvalidInput, MigrationBlocked, OperatorError, did_you_mean
+from weft.core.errors import (
+    DatabaseUnavailable,
+    InvalidInput,
+    MigrationBlocked,
+    OperatorError,
+    PermissionDenied,
+    SchemaOutdated,
+    did_you_mean,
+)
 from weft.db.address import redacted
 from weft.db.database import CONNECTION_ERRORS
 from weft.db.revisions import SCHEMA, VERSION_TABLE, all_revisions
 from weft.db.statements import Statements
 
+OLDEST = 15
 LOCK_TIMEOUT = "10s"
 TURN_TIMEOUT = "10min"
 _LOCK = 7_238_415_001
@@ -82,15 +91,36 @@ def _config() -> Config:
     return config
 
 
+def _require_version(connection: sa.Connection) -> None:
+    major = int(connection.exec_driver_sql("select current_setting('server_version_num')").scalar_one()) // 10000
+    if major < OLDEST:
+        raise OperatorError(f"this is PostgreSQL {major}, and Weft needs {OLDEST} or later: upgrade PostgreSQL")
+
+
+def _require_known_revision(connection: sa.Connection) -> None:
+    """A database that a newer release has migrated is not ours to touch."""
+    if connection.exec_driver_sql(f"select to_regclass('{SCHEMA}.{VERSION_TABLE}')").scalar() is None:
+        return
+    found = connection.exec_driver_sql(f"select version_num from {SCHEMA}.{VERSION_TABLE}").scalar()
+    if found is not None and found not in all_revisions():
+        raise SchemaOutdated(found, all_revisions()[-1])
+
+
 async def _run(url: str, step: Any) -> None:
+    has_turn = False
+
     def locked(connection: sa.Connection) -> None:
+        nonlocal has_turn
         # Whoever else migrates may take its time; only then must no lock of ours hold up the work.
         connection.exec_driver_sql(f"set local lock_timeout = '{TURN_TIMEOUT}'")
         connection.exec_driver_sql(f"select pg_advisory_xact_lock({_LOCK})")
+        has_turn = True
         connection.exec_driver_sql(f"set local lock_timeout = '{LOCK_TIMEOUT}'")
+        _require_version(connection)
         # Not `if not exists`: that asks for the right to make schemas even when there is nothing to make.
         if connection.exec_driver_sql(f"select to_regnamespace('{SCHEMA}')").scalar() is None:
             connection.exec_driver_sql(f"create schema {SCHEMA}")
+        _require_known_revision(connection)
         config = _config()
         config.attributes["connection"] = connection
         step(config)
@@ -116,8 +146,11 @@ async def _run(url: str, step: Any) -> None:
     except (*CONNECTION_ERRORS, asyncpg.PostgresError, TimeoutError) as problem:
         raise DatabaseUnavailable(redacted(url), str(problem) or type(problem).__name__) from problem
     except sa.exc.DBAPIError as problem:
-        if getattr(problem.orig, "sqlstate", None) == "55P03":
-            raise MigrationBlocked(LOCK_TIMEOUT) from problem
+        state = getattr(problem.orig, "sqlstate", None)
+        if state == "55P03":
+            raise MigrationBlocked(LOCK_TIMEOUT if has_turn else TURN_TIMEOUT, by_migration=not has_turn) from problem
+        if state == "42501":
+            raise PermissionDenied(f"the migration failed, nothing is changed: {problem.orig}") from problem
         raise OperatorError(f"the migration failed, nothing is changed: {problem.orig}") from problem
     except CommandError as problem:
         raise OperatorError(f"the migration failed, nothing is changed: {problem}") from problem

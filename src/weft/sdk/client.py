@@ -53,6 +53,8 @@ class Client:
     """
 
     def __init__(self, url: str | None = None, *, settings: Settings | None = None, **overrides: Any) -> None:
+        if settings is not None and (url is not None or overrides):
+            raise InvalidInput("settings", "says everything: give either it, or a url and single settings")
         self.settings = settings if settings is not None else Settings.load(database_url=url, **overrides)
         self._database: Database | None = None
         self._blobs: Blobs | None = None
@@ -111,8 +113,10 @@ class Client:
     ) -> TaskHandle:  # fmt: skip
         """Put one task into the queue.
 
-        ``connection`` enqueues inside the caller's own transaction (asyncpg, psycopg 3 or SQLAlchemy). A known
-        ``idempotency_key`` creates nothing and returns the existing task's id. Example::
+        Without ``queue`` it is the handler's, else ``default``; without ``max_attempts`` and ``retry`` it is the
+        handler's policy, else ``WEFT_WORKER_MAX_ATTEMPTS`` (3). ``connection`` enqueues inside the caller's own
+        transaction (asyncpg, psycopg 3 or SQLAlchemy). A known ``idempotency_key`` creates nothing and returns the
+        existing task's id. Example::
 
             await client.enqueue("report:make", {"month": "2026-11"}, delay=60, idempotency_key="report-2026-11")
         """
@@ -325,7 +329,9 @@ class Client:
         It is read from the folder of logs, or from the copies in the blob storage when there is no such file here. One
         ``attempt`` alone can be read when its log was copied.
         """
-        org_id = await self._require_exists(check_id(task_id))
+        task_id = check_id(task_id)
+        check_number(offset, "offset", 0, MAX_ID)
+        org_id = await self._require_exists(task_id)
         if attempt is not None:
             check_number(attempt, "attempt", 1, 2**31 - 1)
         elif (found := await local_log(self.settings, task_id, offset)) is not None:

@@ -7,7 +7,7 @@ from datetime import timedelta
 from types import TracebackType
 from typing import Self
 
-from weft.core.checks import MAX_RUNNING, check_names, check_number, check_queues
+from weft.core.checks import MAX_RUNNING, check_names, check_number, check_queues, check_span
 from weft.queue.model import NewTask
 from weft.queue.outbox import Effect
 from weft.sdk.client import Client
@@ -71,7 +71,7 @@ class Worker:
     async def stop(self, grace: float | timedelta | None = None) -> None:
         """Stop claiming, let running tasks end within ``grace`` (30 s by default), then give everything back."""
         if self._worker is not None:
-            await self._worker.stop(timedelta(seconds=grace) if isinstance(grace, (int, float)) else grace)
+            await self._worker.stop(None if grace is None else check_span(grace, "grace", zero=True))
 
     @property
     def process(self) -> WorkerProcess:

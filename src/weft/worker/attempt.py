@@ -49,7 +49,6 @@ class Environment:
         self.log_folder = log_folder
         self.beat = beat
         self.on_end = on_end
-        self.abandoned_threads = 0
 
 
 class Attempt:
@@ -263,7 +262,6 @@ class Attempt:
             return await asyncio.wrap_future(future)
         except asyncio.CancelledError:
             if thread.is_alive():
-                self.env.abandoned_threads += 1
                 logger.warning(
                     "task %s (%s) goes on in a thread that cannot be ended; its outcome will be refused. "
                     'Use executor="process" for work that must be ended.', self.claim.id, self.claim.handler,

@@ -40,7 +40,7 @@ end $$;
 
 -- name: machine
 -- Machine numbers for ids, leased to processes that make ids in bulk. Of the installation, like lease and
--- schema_revision: every other table has the org that its rows belong to.
+-- schema_revision. A blob belongs to whoever knows its digest. Every other table has the org of its rows.
 create table weft.machine (
   number smallint primary key check (number between 1 and 1023),
   holder text,
