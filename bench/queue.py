@@ -19,21 +19,21 @@ import weft
 from bench import raw
 from bench.place import child_process, fresh_database, worker_process
 from bench.report import Figure
-from weft.queue import work, workers
-from weft.queue.work import Completed, Lane
+from weft.db.statements import Statements
+from weft.queue import workers
 
 SMALL = {"x": "0123456789"}  # 20 bytes as JSON text
 LARGE = {"x": "a1b2c3d4" * 123}  # about 1,000 bytes
 CONCURRENCY = 1000
 _WARM_UP = 20
+_TASK = Statements("weft.queue", "sql/task.sql")
 _LIMIT, _KEYS = 800, 100
 
 
 async def raw_rate(url: str, tasks: int, params: dict[str, str], batch: int = 500) -> float:
-    """What the same SQL function does on the same schema with no Python work beyond the calls, one connection."""
+    """What the same SQL function does on the same schema with no Python work but to hand ids back, one connection."""
     await fill(url, tasks, params)
     conn = await asyncpg.connect(url)
-    lanes = [Lane(1)]
     me = await workers.register(
         conn,
         1,
@@ -46,13 +46,18 @@ async def raw_rate(url: str, tasks: int, params: dict[str, str], batch: int = 50
         handlers=[],
     )
     began = time.perf_counter()
-    done = 0
-    claims, _ = await work.finish_and_claim(conn, me, [], lanes, batch)
-    while claims:
-        await work.with_params(conn, claims)
-        done += len(claims)
-        outcomes = [Completed(claim.id, claim.attempt, "null") for claim in claims]
-        claims, _ = await work.finish_and_claim(conn, me, outcomes, lanes, batch)
+    done, ids = 0, list[int]()
+    while True:
+        rows = await conn.fetch(
+            _TASK.finish_and_claim, me, ids, [1] * len(ids), ["null"] * len(ids), [1], [-1], [-32768], [0], [0], batch,
+            True, None,
+        )  # fmt: skip
+        if not rows:
+            break
+        ids = sorted(row["id"] for row in rows)
+        if rows[0]["params"] is None:
+            await conn.fetch(_TASK.params_of, ids)
+        done += len(ids)
     rate = done / (time.perf_counter() - began)
     await workers.deregister(conn, me)
     await conn.close()
