@@ -220,3 +220,17 @@ async def test_what_another_org_knows_of_a_handler_says_nothing_here(store: Stor
     await store.conn.execute("update weft.handler set known_at = weft.now() - interval '1 hour' where org_id = 1")
     assert await store.run(workers.handler_is_missing, 1, "h", patience)
     assert not await store.run(workers.handler_is_missing, 2, "h", patience)
+
+
+async def test_a_heartbeat_counts_what_is_held_only_when_nothing_has_ended_since_the_last(store: Store) -> None:
+    worker = await store.worker()
+    for _ in range(2):
+        await store.enqueue()
+    await store.claim(worker, 2)
+    pulses = [
+        await store.run(
+            workers.heartbeat, worker, lease=LEASE, busy=True, completed=done, failed=failed, is_blocked=False
+        )
+        for done, failed in ((0, 0), (1, 0), (0, 1))
+    ]
+    assert [pulse and pulse.held for pulse in pulses] == [2, None, None]

@@ -37,7 +37,7 @@ class WorkerInfo:
 class Pulse(NamedTuple):
     """What a heartbeat brings back: the worker's holdings, and for the leader what there is to do."""
 
-    held: int
+    held: int | None
     leader: bool
     token: int | None
     next_due_at: datetime | None

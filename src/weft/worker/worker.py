@@ -71,11 +71,8 @@ class Worker:
         self._changed = asyncio.Event()
         self._stopped = asyncio.Event()
         self._grace: asyncio.Timeout | None = None
-        self._is_stopping = False
-        self._is_lost = False
-        self._was_short = False
-        self._was_empty = False
-        self._must_reconcile = False
+        self._is_stopping = self._is_lost = self._must_reconcile = False
+        self._was_short = self._was_empty = False
         self._mismatches = 0
         self._background = Background(self._changed.set)
         self._main: asyncio.Task[None] | None = None
@@ -223,7 +220,8 @@ class Worker:
             if attempt.claim.timeout is None and attempt.is_overdue(now):
                 attempt.end("timeout")
         # The counts are taken at different moments, so they differ often; when they never agree, something was lost.
-        self._mismatches = 0 if pulse.held == len(self._held) else self._mismatches + 1
+        if pulse.held is not None:
+            self._mismatches = 0 if pulse.held == len(self._held) else self._mismatches + 1
         if self._mismatches >= _MISMATCHES:
             self._mismatches = 0
             self._must_reconcile = True
@@ -319,10 +317,12 @@ class Worker:
                 await asyncio.sleep(pause * random.uniform(0.5, 1.0))
                 pause = min(_LONGEST_PAUSE, pause * 2)
             except asyncpg.PostgresError as problem:
+                self._must_reconcile = True
                 if locked := await self._recovery.recover(problem):
                     self._background.spawn(self._recovery.settle_later(locked))
             except Exception:
                 logger.exception("the worker stumbled and goes on")
+                self._must_reconcile = True
                 await asyncio.sleep(0.5)
 
     async def _turn(self) -> None:

@@ -610,7 +610,11 @@ begin
   end if;
   select l.token into token from weft.lease l where l.name = 'maintenance' and l.holder = me and l.until > at;
   leader := token is not null;
-  select count(*) into held from weft.task t where t.worker_id = me;
+  if add_completed + add_failed = 0 then
+    -- Not amid a flood: the count would differ from the worker's anyway, and with the vacuum horizon held back it reads
+    -- every task that the worker has ever had.
+    select count(*) into held from weft.task t where t.worker_id = me;
+  end if;
   limited := exists (select 1 from weft.queue q where q.id = any (my_queues) and q.max_running is not null);
   if leader then
     select min(t.due_at) into next_due_at from weft.task t where t.state = 'scheduled';
