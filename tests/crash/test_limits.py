@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 import weft
 from crash.checker import breaches, check, check_outcomes
 from crash.harness import LIVENESS, Crew, Process, until, until_call_waits, until_settled
+from crash.proxy import Fault, proxy_to
 from crash.scene import NEVER, Scene
 from crash.sessions import sessions
 
@@ -155,3 +157,25 @@ async def test_a_cancelled_task_that_had_just_ended_does_not_stop_a_worker_with_
         assert (await client.get_task(second)).state == "cancelled"
         assert worker.process.completed == 2
     await check(conn)
+
+
+async def test_a_worker_that_does_not_hear_that_its_slots_are_gone_does_not_use_them(
+    scene: Scene, client: weft.Client
+) -> None:
+    """The give-back is committed and its answer lost; another worker has the slots by the time this one is back."""
+    calm = {"worker_heartbeat_interval": 60, "worker_timeout": 300, "worker_poll_interval": NEVER}
+    await client.limit_queue("default", 4)
+    async with proxy_to(scene.url) as proxy, scene.worker(proxy.url, **calm):
+        gives_back = proxy.rule("COMMIT", Fault.CUT, lambda e: any("weft.queue_slot" in text for text in e.before))
+        await client.wait((await client.enqueue("step")).id, timeout=LIVENESS)
+        await gives_back.fired.wait()
+        async with scene.worker(**calm):
+            tasks = [handle.id for handle in await client.enqueue_many([weft.NewTask("held")] * 8)]
+            while tasks:
+                running = [task_id for task_id in tasks if task_id in scene.running]
+                assert scene.most_running <= 4
+                if running:
+                    scene.let_go(running[0])
+                    await client.wait(running[0], timeout=LIVENESS)
+                    tasks.remove(running[0])
+                await asyncio.sleep(0.01)

@@ -14,8 +14,10 @@ from crash.harness import LIVENESS, until, until_call_waits
 from crash.proxy import proxy_to
 from crash.scene import NEVER, Scene
 from crash.sessions import sessions
+from weft.queue import graph, upkeep
 
 HOT = "weft.finish_and_claim"
+CALM = {"worker_heartbeat_interval": 60, "worker_timeout": 300, "worker_poll_interval": NEVER}
 
 
 @pytest.fixture
@@ -139,3 +141,95 @@ async def test_a_slot_of_a_key_that_one_worker_frees_is_used_by_another(scene: S
             await scene.until_started(other)
             scene.let_go(first)
             await scene.until_started(second)
+
+
+async def test_a_hint_to_a_worker_that_is_stopping_wakes_another(scene: Scene, client: weft.Client) -> None:
+    async with scene.worker(concurrency=10, **CALM) as leaving:
+        held = (await client.enqueue("held")).id
+        await scene.until_started(held)
+        async with scene.worker(concurrency=10, **CALM):
+            stopping = asyncio.create_task(leaving.stop(grace=LIVENESS))
+            for _ in range(8):
+                assert await client.wait((await client.enqueue("step")).id, timeout=LIVENESS) == 1
+            scene.let_go(held)
+            await stopping
+
+
+async def test_a_slot_of_a_key_that_a_stopping_worker_frees_is_used_by_another(
+    scene: Scene, client: weft.Client
+) -> None:
+    await client.limit_queue("default", 1, per_key=True)
+    async with scene.worker(concurrency=10, **CALM) as leaving:
+        first = (await client.enqueue("held", concurrency_key="k")).id
+        await scene.until_started(first)
+        async with scene.worker(concurrency=10, **CALM):
+            second = (await client.enqueue("held", concurrency_key="k")).id
+            stopping = asyncio.create_task(leaving.stop(grace=LIVENESS))
+            await asyncio.sleep(0)
+            scene.let_go(first)
+            await scene.until_started(second)
+            await stopping
+
+
+async def test_the_second_word_that_there_is_more_than_enough_is_not_lost(scene: Scene, client: weft.Client) -> None:
+    """A quick task, which fills its worker, and at once as many as both can take."""
+    async with scene.worker(concurrency=1, **CALM), scene.worker(concurrency=1, **CALM):
+        for _ in range(8):
+            await client.wait((await client.enqueue("step")).id, timeout=LIVENESS)
+            both = [handle.id for handle in await client.enqueue_many([weft.NewTask("held")] * 2)]
+            await scene.until_started(*both)
+            scene.let_go(*both)
+            for task_id in both:
+                await client.wait(task_id, timeout=LIVENESS)
+
+
+async def test_a_task_that_waited_for_one_of_another_queue_is_started_by_that_queues_worker(
+    scene: Scene, client: weft.Client, conn: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    async with scene.worker(queues=("one",), **CALM), scene.worker(queues=("two",), **CALM):
+        first = (await client.enqueue("held", queue="one")).id
+        await scene.until_started(first)
+        await client.pause_queue("two")
+        second = (await client.enqueue("step", queue="two")).id
+        async with conn.transaction():
+            assert await graph.hold(conn, second)
+            assert await graph.add_edge(conn, first, second)
+        await client.resume_queue("two")
+        scene.let_go(first)
+        await client.wait(second, timeout=LIVENESS)
+
+
+async def test_the_next_of_a_key_is_started_when_its_holder_is_buried(
+    scene: Scene, client: weft.Client, conn: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    await client.limit_queue("default", 1, per_key=True)
+    await client.enqueue("step", concurrency_key="k")
+    async with sessions(scene.url, 1) as (ghost,):
+        await ghost.register()
+        assert len(await ghost.claim()) == 1
+        async with scene.worker(**CALM):
+            second = (await client.enqueue("step", concurrency_key="k")).id
+            await conn.execute("update weft.worker set state = 'lost' where id = $1", ghost.worker_id)
+            async with conn.transaction():
+                assert (await upkeep.rescue(conn, ghost.worker_id, 1))[0] == 1
+            await client.wait(second, timeout=LIVENESS)
+
+
+async def test_idle_workers_of_a_limited_queue_fall_silent(
+    scene: Scene, client: weft.Client, conn: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    """Each that gives its slots back could wake the other, for ever."""
+    await client.limit_queue("default", 6)
+    async with scene.worker(concurrency=10, **CALM) as one, scene.worker(concurrency=10, **CALM) as two:
+        heard: list[object] = []
+        for worker in (one, two):
+            await conn.add_listener(f"weft_worker_{worker.process.id}", lambda *message: heard.append(message))
+        for handle in await client.enqueue_many([weft.NewTask("step")] * 30):
+            await client.wait(handle.id, timeout=LIVENESS)
+
+        async def is_silent() -> bool:
+            before = len(heard)
+            await asyncio.sleep(0.5)
+            return len(heard) == before
+
+        await until(is_silent, "no worker wakes another")

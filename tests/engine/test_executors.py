@@ -326,6 +326,21 @@ async def test_a_task_that_was_in_a_crash_runs_next_in_a_process_of_its_own(
     assert (await client.get_task(handle.id)).crashes == 1
 
 
+async def test_to_wait_for_a_process_is_not_the_attempts_own_time(
+    client: weft.Client, conn: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    """As when all tasks of a lost worker want a process each, and most have to wait for longer than they run."""
+    handle = await client.enqueue(process_handlers.pid, timeout=2, max_attempts=1)
+    async with weft.Worker(client=client) as worker:
+        turn = worker.process._processes._turn
+        for _ in range(os.cpu_count() or 1):
+            await turn.acquire()
+        await until(lambda: conn.fetchval("select claimed_at < weft.now() - interval '2.5 s' from weft.task"))
+        for _ in range(os.cpu_count() or 1):
+            turn.release()
+        assert await client.wait(handle.id, timeout=60) > 0
+
+
 @pytest.mark.parametrize(("crashes", "end"), [(8, ("completed", None, 9)), (9, ("dead", "crashed", 10))])
 async def test_a_task_is_not_dead_because_three_workers_died_but_because_ten_did(
     client: weft.Client, conn: asyncpg.Connection[asyncpg.Record], crashes: int, end: tuple[str, str | None, int]
@@ -413,7 +428,7 @@ async def test_an_answer_of_a_process_is_whole_and_only_its_own_beats_count(tmp_
         claim = Claim(id, 1, 1, 0, id, handler, params, 3, 0, 0, None, timeout, None, None)
         log = TaskLog(tmp_path, id, 1000)
         answer = await processes.run(
-            claim, params, 1, log, lambda: beats.append(None), settings=Settings(), alone=False
+            claim, params, 1, log, lambda: beats.append(None), on_start=lambda: None, settings=Settings(), alone=False
         )  # fmt: skip
         return len(beats), answer
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import asyncpg
-from engine_scene import Clock, MakeClient
+from engine_scene import Clock, MakeClient, until
 
 import weft
 from weft.worker.registry import Registry
@@ -58,3 +60,20 @@ async def test_a_task_that_is_declined_often_has_one_record_of_it_and_no_failure
     assert (task.attempt, task.failures, attempt.attempt, attempt.outcome) == (8, 0, 8, "declined")
     assert attempt.started_at is not None
     assert (attempt.ended_at - attempt.started_at).total_seconds() >= 70
+
+
+async def test_what_is_on_its_way_back_takes_up_room(
+    client: weft.Client, registry: Registry, conn: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    await client.enqueue_many([weft.NewTask("nobody")] * 50)
+    held = "select count(*) from weft.task where worker_id is not null"
+    transaction = conn.transaction()
+    await transaction.start()
+    # A decline is recorded, so none of them ends now.
+    await conn.execute("lock table weft.attempt in share mode")
+    async with weft.Worker(client=client, registry=registry, concurrency=2):
+        await until(lambda: conn.fetchval(held))
+        for _ in range(50):
+            assert await conn.fetchval(held) <= 2
+            await asyncio.sleep(0.01)
+        await transaction.rollback()

@@ -124,3 +124,13 @@ async def test_a_wait_ends_when_its_task_is_gone(client: weft.Client, conn: asyn
     await conn.execute("delete from weft.task where id = $1", handle.id)
     with pytest.raises(weft.NotFound):
         await asyncio.wait_for(wait, 20)
+
+
+async def test_a_wait_ends_when_its_client_is_closed(settings: weft.Settings) -> None:
+    async with weft.Client(settings=settings) as client:
+        handle = await client.enqueue("nobody")
+        waiting = asyncio.create_task(client.wait(handle.id))
+        while not client._waiter._waits:  # noqa: ASYNC110  nobody else is told
+            await asyncio.sleep(0.01)
+    with pytest.raises(weft.InvalidInput, match="client: was closed while it waited"):
+        await waiting

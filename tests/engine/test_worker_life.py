@@ -262,3 +262,22 @@ async def test_a_worker_goes_on_after_its_connections_were_ended(
         second = await conn.fetchval("""select id from weft.enqueue('hold', '{"n": 2}')""")
         await until(lambda: conn.fetchval(state, second), lambda found: found == "completed")
     assert await conn.fetchval("select attempt from weft.tasks where id = $1", first.id) == 1
+
+
+async def test_a_stop_that_was_broken_off_goes_on_and_can_be_hastened(client: weft.Client, registry: Registry) -> None:
+    begun = asyncio.Event()
+
+    @registry.task(name="long")
+    async def long() -> None:
+        begun.set()
+        await asyncio.sleep(3600)
+
+    handle = await client.enqueue("long")
+    worker = await weft.Worker(client=client, registry=registry).start()
+    await begun.wait()
+    for _ in range(2):
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(worker.stop(grace=3600), 0.05)
+    await worker.stop(grace=0)
+    assert worker.process.has_stopped
+    assert (await client.get_task(handle.id)).state == "ready"

@@ -409,7 +409,7 @@ begin
            array_agg(concurrency_key) filter (where concurrency_key is not null)
     into ended, freed_queues, freed_keys from moved;
 
-    perform weft.release_next(ended);
+    perform weft.release_next(ended, case when wanted > 0 then queues else '{}' end);
     if freed_keys is not null then
       admitted := weft.admit_waiting(freed_queues, freed_keys, 1);
     end if;
@@ -526,6 +526,8 @@ begin
     update weft.task t set state = 'ready', reason = null where t.id = any (admitted) returning t.queue_id
   )
   select coalesce(array_agg(distinct queue_id), '{}') into woken from made;
+  -- Whoever frees a slot need not have room, or may be about to stop.
+  perform weft.hint(woken);
   return woken;
 end $$;
 
@@ -763,7 +765,7 @@ begin
   raise exception 'weft.% is read-only', name using errcode = '55000', hint = 'Use the client or the command line.';
 end $$;
 
-CREATE FUNCTION weft.release_next(ended bigint[]) RETURNS void
+CREATE FUNCTION weft.release_next(ended bigint[], own bigint[]) RETURNS void
     LANGUAGE plpgsql
     AS $$
 declare next_ids bigint[]; next_counts int[]; keyed bigint[];
@@ -786,6 +788,9 @@ begin
   if keyed is not null then
     perform weft.take_slots(keyed);
   end if;
+  perform weft.hint(array(
+    select distinct t.queue_id from weft.task t
+    where t.id = any (next_ids) and t.state = 'ready' and t.queue_id <> all (own)));
 end $$;
 
 CREATE FUNCTION weft.share_out(queues bigint[], rooms integer[], ranks smallint[], orders bigint[], marks bigint[], wanted integer) RETURNS integer[]

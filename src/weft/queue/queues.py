@@ -129,6 +129,11 @@ async def limits(conn: type_Connection, queue_ids: list[int]) -> dict[int, int |
     return {row[0]: row[1] for row in await conn.fetch(SQL.limits, queue_ids)}
 
 
+async def with_ready(conn: type_Connection, queue_ids: Iterable[int]) -> list[int]:
+    """Return those of the queues in which a task could be claimed."""
+    return [row[0] for row in await conn.fetch(SQL.with_ready, sorted(queue_ids))]
+
+
 async def hint(conn: type_Connection, queue_ids: Iterable[int], *, except_worker: int = 0) -> None:
     """Wake one worker per queue that is not saturated."""
     await conn.execute(SQL.hint, sorted(queue_ids), except_worker)

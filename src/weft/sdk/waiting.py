@@ -8,7 +8,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
-from weft.core.errors import DatabaseUnavailable, WaitTimeout
+from weft.core.errors import DatabaseUnavailable, InvalidInput, WaitTimeout
 from weft.queue import look
 
 if TYPE_CHECKING:
@@ -103,7 +103,10 @@ class Waiter:
                 await asyncio.sleep(min(LONGEST, max(SHORTEST, (time.monotonic() - youngest) / 10)))
 
     async def close(self) -> None:
-        """End the poll."""
+        """End the poll, and every wait."""
         if self._poll is not None:
             self._poll.cancel()
             await asyncio.gather(self._poll, return_exceptions=True)
+        for wait in self._waits.values():
+            if not wait.ended.done():
+                wait.ended.set_exception(InvalidInput("client", "was closed while it waited"))

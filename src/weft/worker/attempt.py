@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -268,8 +269,23 @@ class Attempt:
                 )  # fmt: skip
             raise
 
+    def _stop_clock(self) -> None:
+        """The time of an attempt does not run while it waits for its process."""
+        self.started = math.inf
+        if self.timer is not None:
+            self.timer.cancel()
+
+    def _start_clock(self) -> None:
+        self.started = time.monotonic()
+        if self.claim.timeout is not None:
+            seconds = self.claim.timeout.total_seconds()
+            self.timer = asyncio.get_running_loop().call_later(seconds, self.end, "timeout")
+        if self.claim.heartbeat_timeout is not None:
+            self._beat()
+
     async def _run_in_process(self, params: str) -> Outcome:
         claim = self.claim
+        self._stop_clock()
         try:
             answer = await self.env.processes.run(
                 claim,
@@ -277,6 +293,7 @@ class Attempt:
                 self.env.worker_id,
                 self.log,
                 self._beat,
+                on_start=self._start_clock,
                 settings=self.env.settings,
                 alone=bool(claim.crashes),
             )

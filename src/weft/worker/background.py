@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 T = TypeVar("T")
 logger = logging.getLogger("weft.worker")
+_LONGEST_PAUSE = 1.0
 
 
 async def begun_with(call: Coroutine[Any, Any, T], begin: Callable[[], None]) -> T:
@@ -22,6 +24,12 @@ async def begun_with(call: Coroutine[Any, Any, T], begin: Callable[[], None]) ->
     except asyncio.CancelledError:
         task.cancel()
         raise
+
+
+async def pause_after_error(seconds: float) -> float:
+    """Rest; return how long to rest after the next error that follows at once."""
+    await asyncio.sleep(seconds * random.uniform(0.5, 1.0))
+    return min(_LONGEST_PAUSE, seconds * 2)
 
 
 class Background:

@@ -45,6 +45,7 @@ def main() -> None:
     problem = _load(setup["modules"], setup["main"])
     requests: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
     threading.Thread(target=_read, args=(source, requests), daemon=True).start()
+    answers.send({"outcome": "ready"})
     while True:
         request = requests.get()
         answer = problem or _run(request, answers)

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Sequence
 from weft.queue.work import Claim, Completed, Ended, Postponed
 from weft.worker.attempt import Attempt, Outcome
 
+_MISMATCHES = 3
+
 
 class Holdings:
     """Everything a worker answers for, each task in ``running`` or ``unbegun`` until its outcome has landed."""
@@ -18,6 +20,7 @@ class Holdings:
         self.completed: list[Completed] = []
         self.unsuccessful: list[Postponed | Ended] = []
         self._missing: set[tuple[int, int]] = set()
+        self._mismatches = 0
 
     def __len__(self) -> int:
         """Return how many tasks are held."""
@@ -99,8 +102,18 @@ class Holdings:
                 return f"{attempt.claim.id} ({attempt.claim.handler})"
         return None
 
+    def never_agrees_with(self, count: int | None) -> bool:
+        """Whether the database has counted otherwise for several times: something was lost.
+
+        The counts are taken at different moments, so they differ often. None says nothing.
+        """
+        if count is not None:
+            self._mismatches = 0 if count == len(self) else self._mismatches + 1
+        return self._mismatches >= _MISMATCHES
+
     def compare(self, held: Sequence[Claim]) -> tuple[list[Attempt], list[Claim]]:
         """Compare with what the database says; return what was taken away, and claims that were not heard of."""
+        self._mismatches = 0
         attempts = {claim.id: claim.attempt for claim in held}
         missing = [a for a in self.running.values() if attempts.get(a.claim.id) != a.claim.attempt]
         self._missing.update((attempt.claim.id, attempt.claim.attempt) for attempt in missing)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import codecs
 import contextlib
+import logging
 import os
 import secrets
 import signal
@@ -21,7 +22,9 @@ from weft.worker.context import beat_interval
 from weft.worker.logs import TaskLog
 from weft.worker.registry import Registry
 
+logger = logging.getLogger("weft.worker")
 _START_LIMIT = 60.0
+_START_TRIES, _START_PAUSE = 30, 1.0
 
 
 class ChildDied(Exception):
@@ -45,7 +48,7 @@ class Child:
 
     @classmethod
     async def start(cls, modules: list[str], main_file: str | None) -> Child:
-        """Start a process that has imported ``modules``."""
+        """Start a process, and return it when it has imported ``modules``."""
         read_end, write_end = os.pipe()
         try:
             process = await asyncio.create_subprocess_exec(
@@ -71,7 +74,17 @@ class Child:
         child = cls(process, answers, marker)
         child._send(setup)
         child._reaping = asyncio.create_task(child._reap())
+        try:
+            await child._until_ready()
+        except BaseException:
+            await asyncio.shield(child.kill())
+            raise
         return child
+
+    async def _until_ready(self) -> None:
+        """Wait until it has imported everything and can begin at once."""
+        if not await self._answers.readline():
+            raise ChildDied.with_status(await self._process.wait())
 
     async def _reap(self) -> None:
         """End what the process has started with it: their ends of its pipes would hide that it is gone."""
@@ -153,6 +166,8 @@ class Processes:
         self._main_file = main_file
         self._idle: list[Child] = []
         self._busy: set[Child] = set()
+        # After a crash a whole worker's tasks want a process each; all at once they would hold up everything.
+        self._turn = asyncio.Semaphore(os.cpu_count() or 1)
 
     @classmethod
     def of(cls, registry: Registry, app_modules: Sequence[str]) -> Processes:
@@ -171,13 +186,18 @@ class Processes:
         log: TaskLog,
         beat: Callable[[], None],
         *,
+        on_start: Callable[[], None],
         settings: Settings,
         alone: bool,
     ) -> dict[str, Any]:
-        """Run one attempt in a child; with ``alone`` in one that has run nothing before and runs nothing after."""
+        """Run one attempt in a child; with ``alone`` in one that has run nothing before and runs nothing after.
+
+        It calls ``on_start`` when the child is there: to wait for it is not the attempt's own time.
+        """
         child = self._idle.pop() if self._idle and not alone else None
         if child is None or not child.is_alive:
-            child = await asyncio.wait_for(Child.start(self._modules, self._main_file), _START_LIMIT)
+            child = await self._start()
+        on_start()
         self._busy.add(child)
         reusable = False
         try:
@@ -190,6 +210,20 @@ class Processes:
                 self._idle.append(child)
             else:
                 await asyncio.shield(child.kill())
+
+    async def _start(self) -> Child:
+        """Start a child when it is its turn; what the machine lacks at the moment it may have again soon."""
+        async with self._turn:
+            tries = 0
+            while True:
+                try:
+                    return await asyncio.wait_for(Child.start(self._modules, self._main_file), _START_LIMIT)
+                except OSError as problem:
+                    tries += 1
+                    if tries >= _START_TRIES:
+                        raise
+                    logger.warning("cannot start a process, trying again: %s", problem)
+                    await asyncio.sleep(_START_PAUSE)
 
     async def close(self) -> None:
         """Kill all children."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Iterable
 
@@ -19,19 +20,28 @@ class Relay:
         self._worker_id = worker_id
         self._is_saturated = False
         self._sent_at = 0.0
+        self._due: set[int] = set()
 
     async def send(self, queue_ids: Iterable[int]) -> None:
         """Wake one other worker per queue."""
         async with self._database.acquire() as conn:
             await queues.hint(conn, queue_ids, except_worker=self._worker_id)
 
-    def may_send(self) -> bool:
-        """Whether the last word that there is more than enough was a while ago."""
-        now = time.monotonic()
-        if now - self._sent_at <= _PAUSE:
-            return False
-        self._sent_at = now
-        return True
+    async def send_if_ready(self, queue_ids: Iterable[int]) -> None:
+        """Wake one other worker per queue in which something waits: two who wake each other for nothing never rest."""
+        async with self._database.acquire() as conn:
+            if found := await queues.with_ready(conn, queue_ids):
+                await queues.hint(conn, found, except_worker=self._worker_id)
+
+    async def send_soon(self, queue_ids: Iterable[int]) -> None:
+        """Wake one other worker per queue, soon: all that is asked for meanwhile goes with it."""
+        is_first = not self._due
+        self._due.update(queue_ids)
+        if is_first:
+            await asyncio.sleep(max(0.0, self._sent_at + _PAUSE - time.monotonic()))
+            self._sent_at = time.monotonic()
+            due, self._due = self._due, set()
+            await self.send(due)
 
     async def pass_on(self, queue_ids: Iterable[int]) -> None:
         """A hint came although there is no room: let further ones go elsewhere, and this one first."""

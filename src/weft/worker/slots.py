@@ -64,6 +64,8 @@ class Slots:
         return given
 
     async def _ask(self, queue_id: int, need: int, used: int) -> int:
+        # Until the answer is here nothing is known: it may be lost although the slots are with another worker now.
+        self._held.pop(queue_id, None)
         granted = await self._database.run(lambda conn: queues.lease_slots(conn, queue_id, self._worker_id, need, used))
         self._held[queue_id] = need if granted is None else granted
         return self._held[queue_id]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import random
+import math
 import time
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
@@ -22,7 +22,8 @@ from weft.queue.work import Claim, Completed, Ended, Lane, Postponed
 from weft.queue.workers import Pulse
 from weft.worker import registration, unsuccessful
 from weft.worker.attempt import Attempt, Environment, Outcome, upload_log
-from weft.worker.background import Background, begun_with
+from weft.worker.background import Background, begun_with, pause_after_error
+from weft.worker.declines import Declines
 from weft.worker.heart import Heart
 from weft.worker.holdings import Holdings
 from weft.worker.line import Line
@@ -36,8 +37,7 @@ from weft.worker.slots import Slots
 
 logger = logging.getLogger("weft.worker")
 BATCH = 500
-_MISMATCHES = 3
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 1.0
+_FIRST_PAUSE = 0.02
 _END_LIMIT = 5.0
 
 
@@ -69,11 +69,11 @@ class Worker:
         self._lanes: list[Lane] = []
         self._wake = asyncio.Event()
         self._changed = asyncio.Event()
-        self._stopped = asyncio.Event()
+        self._stopping: asyncio.Task[None] | None = None
+        self._deadline = math.inf
         self._grace: asyncio.Timeout | None = None
         self._is_stopping = self._is_lost = self._must_reconcile = False
         self._was_short = self._was_empty = False
-        self._mismatches = 0
         self._background = Background(self._changed.set)
         self._main: asyncio.Task[None] | None = None
 
@@ -101,13 +101,15 @@ class Worker:
         self._slots = Slots(self._database, self.id)
         self._relay = Relay(self._database, self.id)
         self._line = Line(self._database, f"weft_worker_{self.id}", self._hear)
+        self._declines = Declines(self._database, settings, self._registry, self.id, self._org_id, self._declined)
         self._recovery = Recovery(self._database, self._line, self._held, self.id, self._settled, self._not_completed)
         self._env = Environment(
             settings, self.id, KeptBlobs.of(self._database), self._processes, log_dir(settings), self._beat, self._ended
         )
         self._heart = Heart(
             self._database, self.id, interval=settings.heartbeat_interval, lease=settings.lease_time,
-            on_pulse=self._feel, counters=self._counters, overdue=self._held.overdue,
+            on_pulse=self._feel, overdue=self._held.overdue,
+            counters=lambda: (bool(self._held.running), self.completed, self.failed),
         )  # fmt: skip
         self._upkeep = Upkeep(self._database, settings, self.id, self._sinks, self._heart.has_settled)
         try:
@@ -146,21 +148,26 @@ class Worker:
     async def stop(self, grace: timedelta | None = None) -> None:
         """Stop claiming, hand back what has not begun, let the rest end within ``grace``, then release.
 
-        A second call may only shorten the grace of the first; both return when the worker has stopped.
+        A second call may only shorten the grace of the first; all return when the worker has stopped, and one that is
+        cancelled does not keep it from that.
         """
         if self._main is None:
             return
         limit = (self._settings.worker_shutdown_grace if grace is None else grace).total_seconds()
-        if self._is_stopping:
-            deadline = self._loop.time() + limit
-            if self._grace is not None and deadline < (self._grace.when() or 0.0):
-                self._grace.reschedule(deadline)
-            await self._stopped.wait()
-            return
-        self._is_stopping = True
+        self._deadline = min(self._deadline, self._loop.time() + limit)
+        if self._grace is not None:
+            self._grace.reschedule(self._deadline)
+        if self._stopping is None:
+            self._is_stopping = True
+            self._stopping = self._loop.create_task(self._stop())
+        await asyncio.shield(self._stopping)
+
+    async def _stop(self) -> None:
+        assert self._main is not None
         self._wake.set()
+        self._background.spawn(self._relay.pass_on([lane.queue_id for lane in self._lanes]), must_end=True)
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(limit) as self._grace:
+            async with asyncio.timeout_at(self._deadline) as self._grace:
                 while not self._held.is_empty:
                     await self._change()
         self._grace = None
@@ -172,7 +179,6 @@ class Worker:
         await self._sweeper.stop()
         await self._processes.close()
         Capture.stop()
-        self._stopped.set()
 
     async def _leave(self) -> None:
         """End the services and the heart, and give everything back that is still held."""
@@ -205,7 +211,7 @@ class Worker:
             case "offline":
                 logger.warning("%s", message)
             case _:
-                if len(self._held) >= self._concurrency:
+                if self._is_stopping or len(self._held) >= self._concurrency:
                     self._background.spawn(self._relay.pass_on([lane.queue_id for lane in self._lanes]))
                 self._wake.set()
 
@@ -219,11 +225,7 @@ class Worker:
         for attempt in list(self._held.running.values()):
             if attempt.claim.timeout is None and attempt.is_overdue(now):
                 attempt.end("timeout")
-        # The counts are taken at different moments, so they differ often; when they never agree, something was lost.
-        if pulse.held is not None:
-            self._mismatches = 0 if pulse.held == len(self._held) else self._mismatches + 1
-        if self._mismatches >= _MISMATCHES:
-            self._mismatches = 0
+        if self._held.never_agrees_with(pulse.held):
             self._must_reconcile = True
             self._wake.set()
         self._background.spawn(self._upkeep.follow(pulse))
@@ -233,9 +235,6 @@ class Worker:
     async def _refresh_limits(self) -> None:
         await self._slots.refresh(self._lanes)
         self._wake.set()
-
-    def _counters(self) -> tuple[bool, int, int]:
-        return bool(self._held.running), self.completed, self.failed
 
     def _beat(self, claim: Claim) -> None:
         """A handler's own heartbeat; comes from any thread."""
@@ -256,7 +255,7 @@ class Worker:
     def _begin(self, claim: Claim) -> None:
         handler = self._registry.get(claim.handler)
         if handler is None:
-            self._background.spawn(self._decline(claim), must_end=True)
+            self._background.spawn(self._declines.decline(claim), must_end=True)
             return
         attempt = Attempt(self._env, claim, handler)
         self._held.running[claim.id] = attempt
@@ -286,14 +285,11 @@ class Worker:
         self._changed.set()
         self._wake.set()
 
-    async def _decline(self, claim: Claim) -> None:
-        hint, patience = self._registry.suggest(claim.handler), self._settings.no_handler_timeout
-        is_left = await self._database.run(
-            lambda conn: unsuccessful.decline(conn, self.id, self._org_id, claim, patience, hint)
-        )
+    def _declined(self, is_left: bool) -> None:
         if is_left:
             self._background.spawn(self._stage_in(unsuccessful.DECLINE_DELAY))
         self._changed.set()
+        self._wake.set()
 
     async def _work(self) -> None:
         pause = _FIRST_PAUSE
@@ -314,12 +310,12 @@ class Worker:
                 logger.warning("connection lost, trying again: %s: %s", type(problem).__name__, problem)
                 self._line.drop()
                 self._was_short = False
-                await asyncio.sleep(pause * random.uniform(0.5, 1.0))
-                pause = min(_LONGEST_PAUSE, pause * 2)
+                pause = await pause_after_error(pause)
             except asyncpg.PostgresError as problem:
                 self._must_reconcile = True
                 if locked := await self._recovery.recover(problem):
                     self._background.spawn(self._recovery.settle_later(locked))
+                pause = await pause_after_error(pause)
             except Exception:
                 logger.exception("the worker stumbled and goes on")
                 self._must_reconcile = True
@@ -330,7 +326,8 @@ class Worker:
         held = self._held
         if self._is_stopping and held.unbegun:
             await self._hand_back(held.take_unbegun())
-        wants = 0 if self._is_stopping else self._concurrency - len(held) + len(held.completed)
+        taken = len(held) - len(held.completed) + self._declines.under_way
+        wants = 0 if self._is_stopping else self._concurrency - taken
         if not held.has_news and (wants <= 0 or self._was_short):
             await self._rest()
             return
@@ -354,7 +351,7 @@ class Worker:
             if self._slots.is_limited and (self._was_empty or not self._was_short):
                 given = await self._slots.give_back(self._lanes, self._held.in_use())
                 if given:
-                    self._background.spawn(self._relay.send(given))
+                    self._background.spawn(self._relay.send_if_ready(given))
         limit = self._marks.look_back_in(self._settings.worker_poll_interval.total_seconds())
         # Not wait_for: before Python 3.12 it swallows a cancellation that comes in the same turn as the event.
         with contextlib.suppress(TimeoutError):
@@ -381,9 +378,9 @@ class Worker:
         self._was_empty = len(claims) < min(wanted, self._slots.room(lanes))
         if self._was_short and await self._relay.has_room_again():
             self._was_short = False
-        elif claims and not self._was_short and self._relay.may_send():
+        elif claims and not self._was_short:
             # There was more than enough: one more worker may wake.
-            self._background.spawn(self._relay.send({claim.queue_id for claim in claims}))
+            self._background.spawn(self._relay.send_soon({claim.queue_id for claim in claims}))
 
     async def _round_trip(
         self, completed: list[Completed], lanes: Sequence[Lane], wanted: int, may_look_back: bool
@@ -397,6 +394,9 @@ class Worker:
     def _settled(self, completed: list[Completed], lost: list[int]) -> None:
         self._held.settle(completed)
         self._changed.set()
+        if self._is_stopping and completed:
+            # A key or a successor may be free now, and we claim nothing any more.
+            self._background.spawn(self._relay.send_if_ready([lane.queue_id for lane in self._lanes]), must_end=True)
         self.completed += len(completed) - len(lost)
         if lost:
             self.fenced += len(lost)

@@ -29,6 +29,11 @@ select q.id, q.org_id, $3, $4 from weft.queue q where q.org_id = $1 and q.name =
 on conflict (queue_id, key) do update set max_running = excluded.max_running
 returning s.queue_id as id;
 
+-- name: with_ready
+-- Which of some queues have a task that could be claimed.
+select q.id from weft.queue q where q.id = any ($1) and q.paused_at is null
+  and exists (select 1 from weft.task t where t.state = 'ready' and t.queue_id = q.id);
+
 -- name: waiting_keys
 -- Keys that have both a free slot and a task that waits for it; there are none but after a limit was raised.
 select s.queue_id, s.key from weft.key_slot s join weft.queue q on q.id = s.queue_id

@@ -154,6 +154,8 @@ begin
     update weft.task t set state = 'ready', reason = null where t.id = any (admitted) returning t.queue_id
   )
   select coalesce(array_agg(distinct queue_id), '{}') into woken from made;
+  -- Whoever frees a slot need not have room, or may be about to stop.
+  perform weft.hint(woken);
   return woken;
 end $$;
 
@@ -195,8 +197,8 @@ end $$;
 -- name: release_next
 -- Lets go what waited for tasks that completed; what has a concurrency key asks for a slot. A part of finish_and_claim,
 -- under its settings, as are the next two. A statement after the one that moved them: it sees an edge that was added
--- while that one waited for its lock.
-create function weft.release_next(ended bigint[]) returns void language plpgsql as $$
+-- while that one waited for its lock. Of `own` queues the caller claims itself; for others somebody is woken.
+create function weft.release_next(ended bigint[], own bigint[]) returns void language plpgsql as $$
 declare next_ids bigint[]; next_counts int[]; keyed bigint[];
 begin
   select array_agg(e.next), array_agg(e.n) into next_ids, next_counts
@@ -217,6 +219,9 @@ begin
   if keyed is not null then
     perform weft.take_slots(keyed);
   end if;
+  perform weft.hint(array(
+    select distinct t.queue_id from weft.task t
+    where t.id = any (next_ids) and t.state = 'ready' and t.queue_id <> all (own)));
 end $$;
 
 -- name: first_in_line
@@ -325,7 +330,7 @@ begin
            array_agg(concurrency_key) filter (where concurrency_key is not null)
     into ended, freed_queues, freed_keys from moved;
 
-    perform weft.release_next(ended);
+    perform weft.release_next(ended, case when wanted > 0 then queues else '{}' end);
     if freed_keys is not null then
       admitted := weft.admit_waiting(freed_queues, freed_keys, 1);
     end if;

@@ -1,0 +1,44 @@
+"""Gives back claims whose handler this worker does not know."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from weft.core.settings import Settings
+from weft.db.database import Database
+from weft.queue.work import Claim
+from weft.worker import unsuccessful
+from weft.worker.registry import Registry
+
+
+class Declines:
+    """The declines of one worker; what is on its way back still takes up room."""
+
+    def __init__(
+        self, database: Database, settings: Settings, registry: Registry, worker_id: int, org_id: int,
+        on_end: Callable[[bool], None],
+    ) -> None:  # fmt: skip
+        self._database = database
+        self._patience = settings.no_handler_timeout
+        self._registry = registry
+        self._worker_id = worker_id
+        self._org_id = org_id
+        self._on_end = on_end
+        self.under_way = 0
+
+    def decline(self, claim: Claim) -> Coroutine[Any, Any, None]:
+        """Begin to give a claim back; the worker is told when that is done, and whether the task waits for another."""
+        self.under_way += 1
+        return self._decline(claim)
+
+    async def _decline(self, claim: Claim) -> None:
+        hint = self._registry.suggest(claim.handler)
+        is_left = False
+        try:
+            is_left = await self._database.run(
+                lambda conn: unsuccessful.decline(conn, self._worker_id, self._org_id, claim, self._patience, hint)
+            )
+        finally:
+            self.under_way -= 1
+            self._on_end(is_left)
