@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
 from pathlib import Path
 
@@ -15,6 +14,11 @@ from crash.harness import LIVENESS, Crew, Process, until, until_call_waits, unti
 from crash.proxy import Fault, proxy_to
 from crash.scene import NEVER, Scene
 from crash.sessions import sessions
+from weft.core.errors import WeftError
+from weft.db.database import CONNECTION_ERRORS, Database
+from weft.queue import queues
+from weft.queue.work import Lane
+from weft.worker.slots import Slots
 
 PATIENT = {"worker_loss_limit": 1000}
 
@@ -162,20 +166,22 @@ async def test_a_cancelled_task_that_had_just_ended_does_not_stop_a_worker_with_
 async def test_a_worker_that_does_not_hear_that_its_slots_are_gone_does_not_use_them(
     scene: Scene, client: weft.Client
 ) -> None:
-    """The give-back is committed and its answer lost; another worker has the slots by the time this one is back."""
-    calm = {"worker_heartbeat_interval": 60, "worker_timeout": 300, "worker_poll_interval": NEVER}
+    """The give-back is committed, its answer lost, and another worker has the slots by the time this one asks again."""
     await client.limit_queue("default", 4)
-    async with proxy_to(scene.url) as proxy, scene.worker(proxy.url, **calm):
-        gives_back = proxy.rule("COMMIT", Fault.CUT, lambda e: any("weft.queue_slot" in text for text in e.before))
-        await client.wait((await client.enqueue("step")).id, timeout=LIVENESS)
-        await gives_back.fired.wait()
-        async with scene.worker(**calm):
-            tasks = [handle.id for handle in await client.enqueue_many([weft.NewTask("held")] * 8)]
-            while tasks:
-                running = [task_id for task_id in tasks if task_id in scene.running]
-                assert scene.most_running <= 4
-                if running:
-                    scene.let_go(running[0])
-                    await client.wait(running[0], timeout=LIVENESS)
-                    tasks.remove(running[0])
-                await asyncio.sleep(0.01)
+    lanes = [Lane(1)]
+    async with (
+        proxy_to(scene.url) as proxy, Database.opened(scene.settings(proxy.url)) as database,
+        sessions(scene.url, 2) as (one, two),
+    ):  # fmt: skip
+        slots = Slots(database, await one.register())
+        await slots.refresh(lanes)
+        await slots.lease(lanes, {}, 4)
+        assert lanes[0].room == 4
+        proxy.rule("COMMIT", Fault.CUT, lambda e: any("weft.queue_slot" in text for text in e.before), times=100)
+        with pytest.raises((WeftError, *CONNECTION_ERRORS)):
+            await slots.give_back(lanes, {})
+        proxy.rules.clear()
+        await two.register()
+        assert await queues.lease_slots(two.conn, 1, two.worker_id, 4, 0) == 4
+        await slots.lease(lanes, {}, 4)
+        assert lanes[0].room == 0

@@ -143,13 +143,17 @@ async def test_a_slot_of_a_key_that_one_worker_frees_is_used_by_another(scene: S
             await scene.until_started(second)
 
 
-async def test_a_hint_to_a_worker_that_is_stopping_wakes_another(scene: Scene, client: weft.Client) -> None:
+async def test_a_worker_that_is_stopping_takes_no_hints(
+    scene: Scene, client: weft.Client, conn: asyncpg.Connection[asyncpg.Record]
+) -> None:
     async with scene.worker(concurrency=10, **CALM) as leaving:
         held = (await client.enqueue("held")).id
         await scene.until_started(held)
         async with scene.worker(concurrency=10, **CALM):
             stopping = asyncio.create_task(leaving.stop(grace=LIVENESS))
-            for _ in range(8):
+            takes_none = "select saturated from weft.worker where id = $1"
+            await until(lambda: conn.fetchval(takes_none, leaving.process.id), "it says so")
+            for _ in range(5):
                 assert await client.wait((await client.enqueue("step")).id, timeout=LIVENESS) == 1
             scene.let_go(held)
             await stopping
@@ -161,13 +165,15 @@ async def test_a_slot_of_a_key_that_a_stopping_worker_frees_is_used_by_another(
     await client.limit_queue("default", 1, per_key=True)
     async with scene.worker(concurrency=10, **CALM) as leaving:
         first = (await client.enqueue("held", concurrency_key="k")).id
-        await scene.until_started(first)
-        async with scene.worker(concurrency=10, **CALM):
+        last = (await client.enqueue("held")).id
+        await scene.until_started(first, last)
+        async with scene.worker(concurrency=10, **CALM) as other:
             second = (await client.enqueue("held", concurrency_key="k")).id
             stopping = asyncio.create_task(leaving.stop(grace=LIVENESS))
-            await asyncio.sleep(0)
+            await other.process.wait_until_idle()
             scene.let_go(first)
             await scene.until_started(second)
+            scene.let_go(last)
             await stopping
 
 
@@ -186,7 +192,7 @@ async def test_the_second_word_that_there_is_more_than_enough_is_not_lost(scene:
 async def test_a_task_that_waited_for_one_of_another_queue_is_started_by_that_queues_worker(
     scene: Scene, client: weft.Client, conn: asyncpg.Connection[asyncpg.Record]
 ) -> None:
-    async with scene.worker(queues=("one",), **CALM), scene.worker(queues=("two",), **CALM):
+    async with scene.worker(queues=("one",), **CALM), scene.worker(queues=("two",), **CALM) as two:
         first = (await client.enqueue("held", queue="one")).id
         await scene.until_started(first)
         await client.pause_queue("two")
@@ -195,6 +201,8 @@ async def test_a_task_that_waited_for_one_of_another_queue_is_started_by_that_qu
             assert await graph.hold(conn, second)
             assert await graph.add_edge(conn, first, second)
         await client.resume_queue("two")
+        await client.wait((await client.enqueue("step", queue="two")).id, timeout=LIVENESS)
+        await two.process.wait_until_idle()
         scene.let_go(first)
         await client.wait(second, timeout=LIVENESS)
 

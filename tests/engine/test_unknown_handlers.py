@@ -74,6 +74,8 @@ async def test_what_is_on_its_way_back_takes_up_room(
     async with weft.Worker(client=client, registry=registry, concurrency=2):
         await until(lambda: conn.fetchval(held))
         for _ in range(50):
+            # Each wakes the worker.
+            await client.enqueue("nobody")
             assert await conn.fetchval(held) <= 2
             await asyncio.sleep(0.01)
         await transaction.rollback()

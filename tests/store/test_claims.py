@@ -264,3 +264,14 @@ async def test_what_lies_below_a_mark_gives_its_queue_no_share(store: Store) -> 
     better = await store.enqueue(queue="other", priority=5)
     claims = await store.claim(worker, 1, Lane(DEFAULT_QUEUE, mark=mark), Lane(other_queue), from_head=False)
     assert [claim.id for claim in claims] == [better]
+
+
+async def test_a_look_below_the_mark_stays_in_its_own_queues(store: Store) -> None:
+    """The other queue has what would come first, and is not asked for."""
+    await store.conn.execute("insert into weft.queue (org_id, name) values (1, 'other')")
+    worker = await store.worker()
+    await store.enqueue(queue="other", priority=5)
+    late = Lane(DEFAULT_QUEUE, mark=(32767, 2**62, 2**62))
+    assert await store.claim(worker, 10, late) == []
+    mine = await store.enqueue()
+    assert [claim.id for claim in await store.claim(worker, 10, late)] == [mine]
