@@ -58,8 +58,8 @@ async def test_leases_ids_due_times_and_rescue_follow_the_clock_of_the_database(
 
     await until(lambda: conn.fetchval("select count(*) >= 100 from weft.task_done"), "a hundred tasks have ended")
     assert await submitter.finish() == 0
-    after = await conn.fetchval("select weft.now()")
     rows = await conn.fetch("select id, created_at, claimed_at, ended_at from weft.task_done")
+    after = await conn.fetchval("select weft.now()")
     for row in rows:
         # Far more than a slow machine needs, and far less than the clocks are wrong by.
         assert abs(time_of(row["id"]) - row["created_at"]) < timedelta(minutes=2)

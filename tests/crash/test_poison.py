@@ -95,7 +95,7 @@ async def test_poison_of_every_kind_is_buried_and_no_innocent_task_with_it(
             assert outcomes.total() == row["failures"] + row["crashes"] - outcomes["crashed"] == row["attempt"], (
                 outcomes
             )
-            assert row["failures"] == row["max_attempts"] or row["crashes"] == CRASH_LIMIT, dict(row)
+            assert row["failures"] == row["max_attempts"] or row["crashes"] >= CRASH_LIMIT, dict(row)
     crashes = await conn.fetchval("select count(*) from weft.task_done where handler = 'work' and crashes > 0")
     print(f"poison: {supervisor.deaths} workers died, {crashes} innocent tasks were in a crash, {found}")
     for kind in ("segfault", "exit", "suicide"):

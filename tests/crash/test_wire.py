@@ -269,9 +269,9 @@ async def test_answers_lost_at_random_lose_no_task_and_begin_no_attempt_twice(
         scene.worker(proxy.url, concurrency=5),
         scene.worker(proxy.url, concurrency=5),
     ):
-        rule = proxy.rule("", Fault.CUT, lambda _: draw.random() < 1 / 30, times=10**6)
         acknowledged: set[int] = set()
         async with weft.Client(settings=scene.settings(proxy.url)) as caller:
+            rule = proxy.rule("", Fault.CUT, lambda _: draw.random() < 1 / 30, times=10**6)
             for n in itertools.count():
                 if n >= 60 and len(rule.seen) >= 10:
                     break

@@ -166,7 +166,7 @@ async def test_the_server_is_durable_and_on_a_socket_only(shared: Settings) -> N
     assert server.version.startswith("18.")
     assert (server.socket_dir.stat().st_mode & 0o777, server.data_dir.stat().st_mode & 0o777) == (0o700, 0o700)
     shown = subprocess.run(
-        [*psql_command(shared, server), "-XAtc", "SELECT 40 + 2"], capture_output=True, text=True, check=True
+        [*psql_command(server), "-XAtc", "SELECT 40 + 2"], capture_output=True, text=True, check=True
     )
     assert shown.stdout == "42\n"
 
@@ -383,7 +383,7 @@ async def test_any_name_of_the_home_works(folder: Path, name: str) -> None:
         assert await query(server, "SELECT 1") == 1
         assert (await ensure_running(settings)).pid == server.pid
         shown = subprocess.run(
-            [*psql_command(settings, server), "-XAtc", "SHOW data_directory"],
+            [*psql_command(server), "-XAtc", "SHOW data_directory"],
             capture_output=True,
             text=True,
             check=True,

@@ -64,5 +64,9 @@ class Background:
         """Wait for what must end, and for ``others``, at most ``limit`` seconds; cancel the rest."""
         if others or self._needed:
             await asyncio.wait([*others, *self._needed], timeout=limit)
-        for task in self._tasks:
+        left, self._tasks, self._needed = self._tasks, set(), set()
+        for task in left:
+            # What is broken off may say that its connection is gone: that is no news.
+            task.remove_done_callback(self._ended)
+            task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
             task.cancel()

@@ -3,13 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
-from weft.db.database import Database
+import asyncpg
+
+from weft.core.errors import WeftError
+from weft.db.database import CONNECTION_ERRORS, Database
 from weft.queue import queues, workers
 
+logger = logging.getLogger("weft.worker")
 _PAUSE = 0.05
+
+
+@contextlib.contextmanager
+def _only_a_hint() -> Iterator[None]:
+    """Without it others find the work at their next look: no reason to stumble, or to alarm anybody."""
+    try:
+        yield
+    except (*CONNECTION_ERRORS, WeftError, asyncpg.PostgresError, TimeoutError) as problem:
+        logger.debug("no hint sent: %s: %s", type(problem).__name__, problem)
 
 
 class Relay:
@@ -24,14 +39,16 @@ class Relay:
 
     async def send(self, queue_ids: Iterable[int]) -> None:
         """Wake one other worker per queue."""
-        async with self._database.acquire() as conn:
-            await queues.hint(conn, queue_ids, except_worker=self._worker_id)
+        with _only_a_hint():
+            async with self._database.acquire() as conn:
+                await queues.hint(conn, queue_ids, except_worker=self._worker_id)
 
     async def send_if_ready(self, queue_ids: Iterable[int]) -> None:
         """Wake one other worker per queue in which something waits: two who wake each other for nothing never rest."""
-        async with self._database.acquire() as conn:
-            if found := await queues.with_ready(conn, queue_ids):
-                await queues.hint(conn, found, except_worker=self._worker_id)
+        with _only_a_hint():
+            async with self._database.acquire() as conn:
+                if found := await queues.with_ready(conn, queue_ids):
+                    await queues.hint(conn, found, except_worker=self._worker_id)
 
     async def send_soon(self, queue_ids: Iterable[int]) -> None:
         """Wake one other worker per queue, soon: all that is asked for meanwhile goes with it."""
@@ -47,7 +64,8 @@ class Relay:
         """A hint came although there is no room: let further ones go elsewhere, and this one first."""
         if not self._is_saturated:
             self._is_saturated = True
-            await self._set_saturated()
+            with _only_a_hint():
+                await self._set_saturated()
         await self.send(queue_ids)
 
     async def has_room_again(self) -> bool:
