@@ -177,18 +177,6 @@ async def test_a_slot_of_a_key_that_a_stopping_worker_frees_is_used_by_another(
             await stopping
 
 
-async def test_the_second_word_that_there_is_more_than_enough_is_not_lost(scene: Scene, client: weft.Client) -> None:
-    """A quick task, which fills its worker, and at once as many as both can take."""
-    async with scene.worker(concurrency=1, **CALM), scene.worker(concurrency=1, **CALM):
-        for _ in range(8):
-            await client.wait((await client.enqueue("step")).id, timeout=LIVENESS)
-            both = [handle.id for handle in await client.enqueue_many([weft.NewTask("held")] * 2)]
-            await scene.until_started(*both)
-            scene.let_go(*both)
-            for task_id in both:
-                await client.wait(task_id, timeout=LIVENESS)
-
-
 async def test_a_task_that_waited_for_one_of_another_queue_is_started_by_that_queues_worker(
     scene: Scene, client: weft.Client, conn: asyncpg.Connection[asyncpg.Record]
 ) -> None:
@@ -215,11 +203,12 @@ async def test_the_next_of_a_key_is_started_when_its_holder_is_buried(
     async with sessions(scene.url, 1) as (ghost,):
         await ghost.register()
         assert len(await ghost.claim()) == 1
-        async with scene.worker(**CALM):
+        async with scene.worker(**CALM, worker_loss_limit=1):
             second = (await client.enqueue("step", concurrency_key="k")).id
             await conn.execute("update weft.worker set state = 'lost' where id = $1", ghost.worker_id)
+            # Or the worker itself, which may have become the leader meanwhile, has done it.
             async with conn.transaction():
-                assert (await upkeep.rescue(conn, ghost.worker_id, 1))[0] == 1
+                await upkeep.rescue(conn, ghost.worker_id, 1)
             await client.wait(second, timeout=LIVENESS)
 
 

@@ -8,10 +8,7 @@ import logging
 import time
 from collections.abc import Iterable, Iterator
 
-import asyncpg
-
-from weft.core.errors import WeftError
-from weft.db.database import CONNECTION_ERRORS, Database
+from weft.db.database import Database
 from weft.queue import queues, workers
 
 logger = logging.getLogger("weft.worker")
@@ -23,7 +20,7 @@ def _only_a_hint() -> Iterator[None]:
     """Without it others find the work at their next look: no reason to stumble, or to alarm anybody."""
     try:
         yield
-    except (*CONNECTION_ERRORS, WeftError, asyncpg.PostgresError, TimeoutError) as problem:
+    except Exception as problem:  # noqa: BLE001  also asyncpg's own, when the pool ends a connection that is in use
         logger.debug("no hint sent: %s: %s", type(problem).__name__, problem)
 
 

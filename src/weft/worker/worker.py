@@ -148,15 +148,15 @@ class Worker:
     async def stop(self, grace: timedelta | None = None) -> None:
         """Stop claiming, hand back what has not begun, let the rest end within ``grace``, then release.
 
-        A second call may only shorten the grace of the first; all return when the worker has stopped, and one that is
-        cancelled does not keep it from that.
+        A second call may only shorten the grace of the first; all return when it has stopped, whoever is cancelled.
         """
         if self._main is None:
             return
         limit = (self._settings.worker_shutdown_grace if grace is None else grace).total_seconds()
-        self._deadline = min(self._deadline, self._loop.time() + limit)
-        if self._grace is not None:
-            self._grace.reschedule(self._deadline)
+        if (deadline := self._loop.time() + limit) < self._deadline:
+            self._deadline = deadline
+            if self._grace is not None:
+                self._grace.reschedule(deadline)
         if self._stopping is None:
             self._is_stopping = True
             self._stopping = self._loop.create_task(self._stop())
@@ -165,7 +165,7 @@ class Worker:
     async def _stop(self) -> None:
         assert self._main is not None
         self._wake.set()
-        self._background.spawn(self._relay.pass_on([lane.queue_id for lane in self._lanes]), must_end=True)
+        self._background.spawn(self._relay.pass_on([lane.queue_id for lane in self._lanes]))
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout_at(self._deadline) as self._grace:
                 while not self._held.is_empty:
