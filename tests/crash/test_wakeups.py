@@ -230,3 +230,6 @@ async def test_idle_workers_of_a_limited_queue_fall_silent(
             return len(heard) == before
 
         await until(is_silent, "no worker wakes another")
+        await client.pause_queue("default")
+        await client.enqueue("step")
+        await until(is_silent, "no worker wakes another for what may not be claimed", 10)

@@ -60,7 +60,7 @@ with moved as (
 select id, queue_id from moved;
 
 -- name: bury_crashed
--- claimed or running, held by a lost worker, at the crash limit → dead.
+-- claimed or running, held by a lost worker, at the limit of losses → dead.
 with moved as (
   delete from weft.task t where t.id = any ($2) and coalesce(t.worker_id, 0) = $1 and t.state in ('claimed', 'running')
   returning t.*
