@@ -95,7 +95,9 @@ async def test_poison_of_every_kind_is_buried_and_no_innocent_task_with_it(
             assert outcomes.total() == row["failures"] + row["crashes"] - outcomes["crashed"] == row["attempt"], (
                 outcomes
             )
-            assert row["failures"] == row["max_attempts"] or row["crashes"] >= CRASH_LIMIT, dict(row)
+            # Three crashes are enough only when the last was that of its own process; workers may have died before.
+            by_own_process = row["crashes"] >= CRASH_LIMIT and outcomes["crashed"] > 0
+            assert row["failures"] == row["max_attempts"] or by_own_process, dict(row)
     crashes = await conn.fetchval("select count(*) from weft.task_done where handler = 'work' and crashes > 0")
     print(f"poison: {supervisor.deaths} workers died, {crashes} innocent tasks were in a crash, {found}")
     for kind in ("segfault", "exit", "suicide"):
