@@ -11,7 +11,7 @@ import pytest
 import weft
 from crash.checker import check
 from crash.harness import LIVENESS, until, until_call_waits
-from crash.proxy import proxy_to
+from crash.proxy import Fault, proxy_to
 from crash.scene import NEVER, Scene
 from crash.sessions import sessions
 from weft.queue import graph, upkeep
@@ -109,6 +109,56 @@ async def test_a_worker_that_was_full_takes_what_was_enqueued_meanwhile(scene: S
             scene.let_go(*full)
             for task_id in more:
                 assert await client.wait(task_id, timeout=LIVENESS) == 1
+
+
+async def test_what_is_enqueued_while_all_are_full_and_committed_when_one_has_room_is_not_lost(
+    scene: Scene, client: weft.Client, conn: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    """When it is enqueued there is nobody to tell, and the look of the one that has room again comes too early."""
+    async with scene.worker(concurrency=1, **CALM) as worker:
+        for _ in range(3):
+            first = (await client.enqueue("held")).id
+            await scene.until_started(first)
+            second = (await client.enqueue("step")).id
+            takes_none = "select saturated from weft.worker where id = $1"
+            await until(lambda: conn.fetchval(takes_none, worker.process.id), "the worker is full")
+            async with conn.transaction():
+                late = await client.enqueue("step", connection=conn)
+                scene.let_go(first)
+                await client.wait(second, timeout=LIVENESS)
+                await worker.process.wait_until_idle()
+                assert not await conn.fetchval(takes_none, worker.process.id)
+            assert await client.wait(late.id, timeout=LIVENESS) == 1
+
+
+async def test_a_worker_that_is_cut_off_while_it_says_that_it_has_room_is_told_of_the_next_task(
+    scene: Scene, client: weft.Client, conn: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    async with proxy_to(scene.url) as proxy, scene.worker(proxy.url, concurrency=1, **CALM) as worker:
+        cut = proxy.rule("set saturated", Fault.CUT, lambda exchange: exchange.params[1] == b"\0")
+        first = (await client.enqueue("held")).id
+        await scene.until_started(first)
+        second = (await client.enqueue("step")).id
+        takes_none = "select saturated from weft.worker where id = $1"
+        await until(lambda: conn.fetchval(takes_none, worker.process.id), "the worker is full")
+        scene.let_go(first)
+        await client.wait(second, timeout=LIVENESS)
+        await cut.fired.wait()
+        await worker.process.wait_until_idle()
+        for _ in range(3):
+            assert await client.wait((await client.enqueue("step")).id, timeout=LIVENESS) == 1
+
+
+async def test_the_second_word_that_there_is_more_than_enough_is_not_lost(scene: Scene, client: weft.Client) -> None:
+    """A quick task, which fills its worker, and at once as many as both can take."""
+    async with scene.worker(concurrency=1, **CALM), scene.worker(concurrency=1, **CALM):
+        for _ in range(8):
+            await client.wait((await client.enqueue("step")).id, timeout=LIVENESS)
+            both = [handle.id for handle in await client.enqueue_many([weft.NewTask("held")] * 2)]
+            await scene.until_started(*both)
+            scene.let_go(*both)
+            for task_id in both:
+                await client.wait(task_id, timeout=LIVENESS)
 
 
 async def test_a_task_of_a_raised_limit_or_a_resumed_queue_starts_at_once(

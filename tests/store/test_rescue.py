@@ -6,7 +6,7 @@ import asyncio
 from datetime import timedelta
 
 import pytest
-from store_scene import Store
+from store_scene import DEFAULT_QUEUE, Store
 
 from weft.queue import upkeep, work, workers
 
@@ -305,4 +305,12 @@ async def test_only_a_lost_worker_counts_as_rescued(store: Store, state: str) ->
     await store.conn.execute("update weft.worker set state = $1::text::weft.worker_state", state)
     assert await store.conn.fetch(upkeep.WORKER.rescued, worker) == []
     await store.conn.execute("update weft.worker set state = 'lost'")
-    assert [row[0] for row in await store.conn.fetch(upkeep.WORKER.rescued, worker)] == [worker]
+    assert await store.conn.fetchval(upkeep.WORKER.rescued, worker) == [DEFAULT_QUEUE]
+
+
+async def test_the_queues_of_a_lost_worker_are_looked_at_though_it_held_nothing(store: Store) -> None:
+    """The last hint may have gone to it."""
+    gone = await store.worker(DEFAULT_QUEUE)
+    await store.advance(seconds=31)
+    assert await store.run(upkeep.mark_lost) == [gone]
+    assert await store.run(upkeep.rescue, gone, 10) == (0, {DEFAULT_QUEUE})

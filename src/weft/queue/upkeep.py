@@ -72,7 +72,8 @@ async def rescue(conn: type_Connection, worker_id: int, loss_limit: int) -> tupl
     if len(held) < 1000:
         await conn.execute(WORKER.give_up_slots, worker_id)
         await conn.execute(WORKER.give_up_lead, worker_id)
-        await conn.execute(WORKER.rescued, worker_id)
+        # The last hint may have gone to it, and been heard by nobody.
+        woken.update(await conn.fetchval(WORKER.rescued, worker_id) or ())
     return len(held), woken
 
 

@@ -75,6 +75,13 @@ async def set_saturated(conn: type_Connection, worker_id: int, saturated: bool) 
     await conn.execute(SQL.set_saturated, worker_id, saturated)
 
 
+async def open_transactions(conn: type_Connection) -> tuple[int, int]:
+    """Return the number of the oldest transaction that writes and is not over, and that of the next to begin."""
+    row = await conn.fetchrow(SQL.open_transactions)
+    assert row is not None
+    return row["oldest"], row["next"]
+
+
 async def deregister(conn: type_Connection, worker_id: int, *, completed: int = 0, failed: int = 0) -> bool:
     """Give up the lease, the lead and all slots; False when the worker was lost already."""
     await conn.execute(SQL.give_up_lead, worker_id)

@@ -30,7 +30,12 @@ class Relay:
     def __init__(self, database: Database, worker_id: int) -> None:
         self._database = database
         self._worker_id = worker_id
-        self._is_saturated = False
+        self._is_full = False
+        # What the worker's row says, None when that is not known; told in the order in which it became true.
+        self._told: bool | None = False
+        self._telling = asyncio.Lock()
+        self._silent_before: int | None = None
+        self._look_pause = _PAUSE
         self._sent_at = 0.0
         self._due: set[int] = set()
 
@@ -59,19 +64,44 @@ class Relay:
 
     async def pass_on(self, queue_ids: Iterable[int]) -> None:
         """A hint came although there is no room: let further ones go elsewhere, and this one first."""
-        if not self._is_saturated:
-            self._is_saturated = True
-            with _only_a_hint():
-                await self._set_saturated()
+        self._is_full = True
+        with _only_a_hint():
+            await self._tell()
         await self.send(queue_ids)
 
     async def has_room_again(self) -> bool:
-        """Take hints again; True when that was not so before. Then look once more: who enqueued told nobody."""
-        if not self._is_saturated:
+        """Take hints again after a claim that left room; True when one must look once more.
+
+        Whoever enqueued while all were full told nobody. Most have committed by now and are found by the next look; for
+        those who have not one looks again, ever more rarely, until the transactions of that time are over.
+        """
+        if self._is_full or self._told is not False:
+            self._is_full = False
+            await self._tell()
+            _, self._silent_before = await self._transactions()
+            self._look_pause = _PAUSE
+            return True
+        if self._silent_before is None:
             return False
-        self._is_saturated = False
-        await self._set_saturated()
+        oldest, _ = await self._transactions()
+        if oldest < self._silent_before:
+            self._look_pause *= 2
+            return False
+        self._silent_before = None
         return True
 
-    async def _set_saturated(self) -> None:
-        await self._database.run(lambda conn: workers.set_saturated(conn, self._worker_id, self._is_saturated))
+    def look_again_in(self, longest: float) -> float:
+        """Return after how many seconds, at most ``longest``, a worker that found nothing should look again."""
+        return longest if self._silent_before is None else min(longest, self._look_pause)
+
+    async def _tell(self) -> None:
+        async with self._telling:
+            if self._told is not self._is_full:
+                is_full, self._told = self._is_full, None
+                async with self._database.acquire() as conn:
+                    await workers.set_saturated(conn, self._worker_id, is_full)
+                self._told = is_full
+
+    async def _transactions(self) -> tuple[int, int]:
+        async with self._database.acquire() as conn:
+            return await workers.open_transactions(conn)

@@ -352,10 +352,10 @@ class Worker:
                 given = await self._slots.give_back(self._lanes, self._held.in_use())
                 if given:
                     self._background.spawn(self._relay.send_if_ready(given))
-        limit = self._marks.look_back_in(self._settings.worker_poll_interval.total_seconds())
+        limit = self._relay.look_again_in(self._settings.worker_poll_interval.total_seconds())
         # Not wait_for: before Python 3.12 it swallows a cancellation that comes in the same turn as the event.
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(limit):
+            async with asyncio.timeout(self._marks.look_back_in(limit)):
                 await self._wake.wait()
         self._wake.clear()
         self._was_short = False

@@ -13,6 +13,10 @@ select held, leader, token, next_due_at, has_outbox, lapsed, limited from weft.h
 -- name: set_saturated
 update weft.worker w set saturated = $2 where w.id = $1 returning w.id;
 
+-- name: open_transactions
+select pg_snapshot_xmin(s)::text::bigint as oldest, pg_snapshot_xmax(s)::text::bigint as next
+from pg_current_snapshot() s;
+
 -- name: deregister
 -- active or idle → stopped.
 update weft.worker w set state = 'stopped', until = weft.now(), completed = w.completed + $2, failed = w.failed + $3
@@ -82,7 +86,7 @@ select id, queue_id, concurrency_key from moved;
 -- name: rescued
 -- lost, and holds nothing any more.
 update weft.worker w set rescued_at = weft.now()
-where w.id = $1 and w.state = 'lost' and not exists (select 1 from weft.task t where t.worker_id = $1) returning w.id;
+where w.id = $1 and w.state = 'lost' and not exists (select 1 from weft.task t where t.worker_id = $1) returning w.queues;
 
 -- name: expired
 -- running past the expiry that its heartbeat_timeout set.
