@@ -18,6 +18,7 @@ from weft.queue import graph, upkeep
 
 HOT = "weft.finish_and_claim"
 CALM = {"worker_heartbeat_interval": 60, "worker_timeout": 300, "worker_poll_interval": NEVER}
+TAKES_NO_HINTS = "select saturated from weft.worker where id = $1"
 
 
 @pytest.fixture
@@ -120,14 +121,13 @@ async def test_what_is_enqueued_while_all_are_full_and_committed_when_one_has_ro
             first = (await client.enqueue("held")).id
             await scene.until_started(first)
             second = (await client.enqueue("step")).id
-            takes_none = "select saturated from weft.worker where id = $1"
-            await until(lambda: conn.fetchval(takes_none, worker.process.id), "the worker is full")
+            await until(lambda: conn.fetchval(TAKES_NO_HINTS, worker.process.id), "the worker is full")
             async with conn.transaction():
                 late = await client.enqueue("step", connection=conn)
                 scene.let_go(first)
                 await client.wait(second, timeout=LIVENESS)
                 await worker.process.wait_until_idle()
-                assert not await conn.fetchval(takes_none, worker.process.id)
+                assert not await conn.fetchval(TAKES_NO_HINTS, worker.process.id)
             assert await client.wait(late.id, timeout=LIVENESS) == 1
 
 
@@ -139,8 +139,7 @@ async def test_a_worker_that_is_cut_off_while_it_says_that_it_has_room_is_told_o
         first = (await client.enqueue("held")).id
         await scene.until_started(first)
         second = (await client.enqueue("step")).id
-        takes_none = "select saturated from weft.worker where id = $1"
-        await until(lambda: conn.fetchval(takes_none, worker.process.id), "the worker is full")
+        await until(lambda: conn.fetchval(TAKES_NO_HINTS, worker.process.id), "the worker is full")
         scene.let_go(first)
         await client.wait(second, timeout=LIVENESS)
         await cut.fired.wait()
@@ -201,8 +200,7 @@ async def test_a_worker_that_is_stopping_takes_no_hints(
         await scene.until_started(held)
         async with scene.worker(concurrency=10, **CALM):
             stopping = asyncio.create_task(leaving.stop(grace=LIVENESS))
-            takes_none = "select saturated from weft.worker where id = $1"
-            await until(lambda: conn.fetchval(takes_none, leaving.process.id), "it says so")
+            await until(lambda: conn.fetchval(TAKES_NO_HINTS, leaving.process.id), "it says so")
             for _ in range(5):
                 assert await client.wait((await client.enqueue("step")).id, timeout=LIVENESS) == 1
             scene.let_go(held)
