@@ -116,7 +116,7 @@ def test_the_state_of_an_outside_database_is_told(url: str, home: Path) -> None:
     assert (status["kind"], status["running"], status["version"]) == ("outside", True, version)
     status = Cli("postgresql://ada:hush@127.0.0.1:1/app", home).json("db", "status", code=1)
     assert (status["running"], status["version"], status["url"]) == (False, None, "postgresql://ada@127.0.0.1:1/app")
-    assert status["problem"].endswith("check that it runs, the address and the password")
+    assert status["problem"].endswith("check that it runs, and the host and the port")
 
 
 def test_the_schema_is_taken_down_and_up_again(url: str, home: Path) -> None:

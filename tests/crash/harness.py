@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 import asyncpg
 
 from crash import ledger
+from weft.core.settings import Settings
+from weft.db.database import Database
 
 if TYPE_CHECKING:
     type_Connection = asyncpg.Connection[asyncpg.Record]
@@ -24,6 +26,16 @@ if TYPE_CHECKING:
 TESTS = Path(__file__).parents[1]
 # Generous: a machine under load is slow, and only what never happens must fail.
 LIVENESS = 60.0
+
+
+@asynccontextmanager
+async def opened(settings: Settings) -> AsyncIterator[Database]:
+    """Reach a database as a client does, and leave it."""
+    database = await Database.open(settings)
+    try:
+        yield database
+    finally:
+        await database.close()
 
 
 async def until(look: Callable[[], Awaitable[Any]], what: str, seconds: float = LIVENESS) -> Any:

@@ -10,12 +10,12 @@ import pytest
 
 import weft
 from crash.checker import breaches, check, check_outcomes
-from crash.harness import LIVENESS, Crew, Process, until, until_call_waits, until_settled
+from crash.harness import LIVENESS, Crew, Process, opened, until, until_call_waits, until_settled
 from crash.proxy import Fault, proxy_to
 from crash.scene import NEVER, Scene
 from crash.sessions import sessions
 from weft.core.errors import WeftError
-from weft.db.database import CONNECTION_ERRORS, Database
+from weft.db.database import CONNECTION_ERRORS
 from weft.queue import queues
 from weft.queue.work import Lane
 from weft.worker.slots import Slots
@@ -170,7 +170,7 @@ async def test_a_worker_that_does_not_hear_that_its_slots_are_gone_does_not_use_
     await client.limit_queue("default", 4)
     lanes = [Lane(1)]
     async with (
-        proxy_to(scene.url) as proxy, Database.opened(scene.settings(proxy.url)) as database,
+        proxy_to(scene.url) as proxy, opened(scene.settings(proxy.url)) as database,
         sessions(scene.url, 2) as (one, two),
     ):  # fmt: skip
         slots = Slots(database, await one.register())

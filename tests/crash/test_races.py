@@ -11,10 +11,9 @@ import pytest
 
 import weft
 from crash.checker import check
-from crash.harness import until_waiting
+from crash.harness import opened, until_waiting
 from crash.sessions import DEFAULT, Session, sessions
 from weft.core.settings import Settings
-from weft.db.database import Database
 from weft.queue import graph, queues, upkeep, work, workers
 from weft.queue.services import Rescuer
 from weft.queue.work import Lane
@@ -443,7 +442,7 @@ async def test_a_task_that_missed_its_own_heartbeat_is_ended_once(url: str, is_l
 async def test_a_rescuer_comes_to_an_end_however_many_workers_and_tasks_are_lost(url: str, tmp_path: Path) -> None:
     """More workers than it looks at in a round, and one that holds more tasks than it takes in a round."""
     settings = Settings.load(environ={}, database_url=url, home=tmp_path)
-    async with sessions(url, 1) as (watcher,), Database.opened(settings) as database:
+    async with sessions(url, 1) as (watcher,), opened(settings) as database:
         await watcher.conn.fetch("select weft.enqueue('work') from generate_series(1, 2700)")
         await watcher.register()
         for wanted in (2500, *[1] * 150):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 import weft
@@ -41,3 +43,12 @@ async def test_a_task_is_dead_after_its_last_attempt_and_runs_again_when_replaye
         await client.replay(handle.id)
         assert await client.wait(handle.id, timeout=20) == "fine"
     assert (await client.get_task(handle.id)).generation == 1
+
+
+async def test_a_client_is_not_used_in_another_event_loop(client: weft.Client) -> None:
+    def elsewhere() -> None:
+        asyncio.run(client.list_tasks())
+
+    with pytest.raises(weft.InvalidInput, match="client: was opened in another event loop"):
+        await asyncio.to_thread(elsewhere)
+    assert (await client.list_tasks()).tasks == ()

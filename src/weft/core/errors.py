@@ -137,10 +137,8 @@ class DatabaseUnavailable(OperatorError):
 
     code = "database_unavailable"
 
-    def __init__(self, where: str, problem: str) -> None:
-        super().__init__(
-            f"cannot reach PostgreSQL at {where}: {problem}: check that it runs, the address and the password"
-        )
+    def __init__(self, where: str, problem: str, advice: str) -> None:
+        super().__init__(f"cannot reach PostgreSQL at {where}: {problem}: {advice}")
 
 
 class PermissionDenied(OperatorError):

@@ -18,11 +18,6 @@ def time_of(id: int) -> datetime:
     return EPOCH + timedelta(milliseconds=id >> _SHIFT)
 
 
-def first_id_at(moment: datetime) -> int:
-    """Return the lowest id that can be made at ``moment``: the bound of a partition or of a page."""
-    return max(0, int((moment - EPOCH) / timedelta(milliseconds=1))) << _SHIFT
-
-
 class IdMaker:
     """Makes ids that grow, for as long as its lease on a machine number lasts.
 

@@ -13,10 +13,11 @@ import asyncpg
 
 from weft.core.errors import DatabaseUnavailable, InvalidSetting, PermissionDenied, SchemaOutdated
 from weft.core.settings import Settings
-from weft.db.address import check_address, redacted
+from weft.db.address import check_address
 from weft.db.pool import Pool
 from weft.db.pooler import LOST_STATEMENTS, refuses_settings, undeclared_pooler
 from weft.db.statements import Statements
+from weft.db.unreachable import unreachable
 
 if TYPE_CHECKING:
     from asyncpg import Connection
@@ -84,8 +85,10 @@ class Database:
 
     Example::
 
-        async with Database.opened(settings) as database, database.transaction() as conn:
+        database = await Database.open(settings)
+        async with database.transaction() as conn:
             await conn.execute("select 1")
+        await database.close()
     """
 
     def __init__(self, url: str, settings: Settings) -> None:
@@ -101,18 +104,8 @@ class Database:
         self._pool = Pool(lambda: self.connect(command_timeout=limit), POOL_SIZE)
 
     @classmethod
-    @asynccontextmanager
-    async def opened(cls, settings: Settings, *, migrate: bool | None = None) -> AsyncIterator[Database]:
-        """Reach the database of ``settings``, starting and upgrading the embedded one when there is no other."""
-        database = await cls.open(settings, migrate=migrate)
-        try:
-            yield database
-        finally:
-            await database.close()
-
-    @classmethod
     async def open(cls, settings: Settings, *, migrate: bool | None = None) -> Database:
-        """Like `opened`, for a holder that closes it later."""
+        """Reach the database of ``settings``, starting and upgrading the embedded one when there is no other."""
         is_embedded = settings.database_url is None
         if settings.database_url is None:
             from weft.db import embedded
@@ -163,9 +156,9 @@ class Database:
         except (*CONNECTION_ERRORS, TimeoutError) as problem:
             if refuses_settings(problem) and "server_settings" in chosen:
                 raise undeclared_pooler(problem, on_listen_url=target != self.url) from problem
-            raise DatabaseUnavailable(redacted(target), str(problem) or type(problem).__name__) from problem
+            raise unreachable(target, problem) from problem
         except asyncpg.PostgresError as problem:
-            raise DatabaseUnavailable(redacted(target), str(problem)) from problem
+            raise unreachable(target, problem) from problem
 
     def _options(self, pooled_url: bool = True) -> dict[str, Any]:
         if self.through_pooler and pooled_url:
@@ -189,7 +182,7 @@ class Database:
                 # The server is gone, or after a failover answers as a standby: its other connections are worthless too.
                 self._pool.expire()
                 conn.terminate()
-                raise DatabaseUnavailable(redacted(self.url), str(problem) or type(problem).__name__) from problem
+                raise unreachable(self.url, problem) from problem
             except asyncpg.InsufficientPrivilegeError as problem:
                 raise await self._refusal(conn, problem) from problem
 

@@ -18,7 +18,6 @@ from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import NullPool
 
 from weft.core.errors import (
-    DatabaseUnavailable,
     InvalidInput,
     MigrationBlocked,
     OperatorError,
@@ -26,10 +25,10 @@ from weft.core.errors import (
     SchemaOutdated,
     did_you_mean,
 )
-from weft.db.address import redacted
 from weft.db.database import CONNECTION_ERRORS
 from weft.db.revisions import SCHEMA, VERSION_TABLE, all_revisions
 from weft.db.statements import Statements
+from weft.db.unreachable import unreachable
 
 OLDEST = 15
 LOCK_TIMEOUT = "10s"
@@ -144,7 +143,7 @@ async def _run(url: str, step: Any) -> None:
             await connection.commit()
             await whole[0].commit()
     except (*CONNECTION_ERRORS, asyncpg.PostgresError, TimeoutError) as problem:
-        raise DatabaseUnavailable(redacted(url), str(problem) or type(problem).__name__) from problem
+        raise unreachable(url, problem) from problem
     except sa.exc.DBAPIError as problem:
         state = getattr(problem.orig, "sqlstate", None)
         if state == "55P03":

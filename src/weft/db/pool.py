@@ -13,6 +13,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+from weft.core.errors import InvalidInput
+
 if TYPE_CHECKING:
     import asyncpg
 
@@ -27,6 +29,7 @@ class Pool:
     def __init__(self, connect: Callable[[], Awaitable[Conn]], size: int) -> None:
         self._connect = connect
         self._size = size
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._open: set[Conn] = set()
         self._opening = 0
         self._idle: list[Conn] = []
@@ -38,6 +41,11 @@ class Pool:
     @asynccontextmanager
     async def acquire(self) -> AsyncIterator[Conn]:
         """Lend a connection; it comes back when the block is left."""
+        loop = asyncio.get_running_loop()
+        if self._loop is not loop:
+            if self._loop is not None:
+                raise InvalidInput("client", "was opened in another event loop, which its connections belong to")
+            self._loop = loop
         conn = await self._take()
         try:
             yield conn

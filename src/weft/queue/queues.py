@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from weft.core.checks import MAX_RUNNING, check_key, check_name, check_number, check_queue
@@ -145,22 +147,21 @@ async def list_queues(conn: type_Connection, org_id: int, name: str | None = Non
     key_limits: dict[str, list[KeyLimit]] = {}
     for queue, *limit in await conn.fetch(SQL.key_limits, org_id, name):
         key_limits.setdefault(queue, []).append(KeyLimit(*limit))
-    found: dict[str, QueueInfo] = {}
-    for row in await conn.fetch(SQL.depths, org_id, name):
-        info = found.setdefault(
-            row["name"],
+    found: list[QueueInfo] = []
+    for queue, group in groupby(await conn.fetch(SQL.depths, org_id, name), key=itemgetter("name")):
+        rows = list(group)
+        states = {row["state"]: row for row in rows if row["state"] is not None}
+        ready = states.get(TaskState.READY)
+        found.append(
             QueueInfo(
-                name=row["name"], paused=row["paused_at"] is not None, max_running=row["max_running"],
-                max_running_per_key=row["max_running_per_key"], tasks={}, depth=0, oldest_at=None,
-                rate=rates.get(row["name"], 0.0), key_limits=tuple(key_limits.get(row["name"], ())),
-            ),
+                name=queue, paused=rows[0]["paused_at"] is not None, max_running=rows[0]["max_running"],
+                max_running_per_key=rows[0]["max_running_per_key"],
+                tasks={state: row["tasks"] for state, row in states.items()},
+                depth=ready["tasks"] if ready else 0, oldest_at=ready["oldest_at"] if ready else None,
+                rate=rates.get(queue, 0.0), key_limits=tuple(key_limits.get(queue, ())),
+            )
         )  # fmt: skip
-        if row["state"] is not None:
-            info.tasks[row["state"]] = row["tasks"]
-            if row["state"] == TaskState.READY:
-                object.__setattr__(info, "depth", row["tasks"])
-                object.__setattr__(info, "oldest_at", row["oldest_at"])
-    return list(found.values())
+    return found
 
 
 async def _change(conn: type_Connection, statement: str, org_id: int, name: str, *values: object) -> int:

@@ -1,0 +1,88 @@
+"""Whoever cannot reach PostgreSQL is told what to do about that very cause."""
+
+from __future__ import annotations
+
+import socket
+import uuid
+from collections.abc import AsyncIterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import asyncpg
+import pytest
+
+import weft
+
+
+async def refusal(url: str, home: Path) -> str:
+    """Return what a client says that cannot begin."""
+    with pytest.raises(weft.WeftError) as caught:
+        async with weft.Client(settings=weft.Settings.load(environ={}, database_url=url, home=home)):
+            pass
+    assert caught.value.code == "database_unavailable"
+    return str(caught.value)
+
+
+@pytest.fixture
+async def role(emptied_url: str) -> AsyncIterator[str]:
+    """A role that may have one connection."""
+    name = f"r_{uuid.uuid4().hex[:12]}"
+    conn = await asyncpg.connect(emptied_url)
+    await conn.execute(f"create role {name} login connection limit 1")
+    yield name
+    await conn.execute(f"drop role {name}")
+    await conn.close()
+
+
+def changed(url: str, **parts: str) -> str:
+    return urlsplit(url)._replace(**parts).geturl()
+
+
+async def test_a_database_that_does_not_exist(emptied_url: str, tmp_path: Path) -> None:
+    said = await refusal(changed(emptied_url, path="/nowhere"), tmp_path)
+    assert 'database "nowhere" does not exist' in said
+    assert said.endswith("make that database with `createdb`, or name another in the address")
+
+
+async def test_a_role_that_does_not_exist(emptied_url: str, tmp_path: Path) -> None:
+    said = await refusal(changed(emptied_url, netloc="nobody@"), tmp_path)
+    assert said.endswith("check the user and the password, and pg_hba.conf")
+
+
+async def test_no_connection_left(emptied_url: str, role: str, tmp_path: Path) -> None:
+    url = changed(emptied_url, netloc=f"{role}@")
+    only = await asyncpg.connect(url)
+    try:
+        said = await refusal(url, tmp_path)
+    finally:
+        await only.close()
+    assert said.endswith("raise max_connections, or run fewer workers and clients")
+
+
+async def test_a_standby(emptied_url: str, tmp_path: Path) -> None:
+    """As one answers: nothing may be written."""
+    settings = weft.Settings.load(
+        environ={}, database_url=f"{emptied_url}&options=-cdefault_transaction_read_only%3Don", home=tmp_path
+    )
+    async with weft.Client(settings=settings) as client:
+        with pytest.raises(weft.WeftError, match=r"it is a standby: give the address of the primary$"):
+            await client.enqueue("h")
+
+
+@pytest.mark.parametrize(
+    ("url", "advice"),
+    [
+        ("postgresql://ann@127.0.0.1:1/db", "check that it runs, and the host and the port"),
+        ("postgresql://ann@nowhere.invalid/db", "check the host in the address"),
+        ("postgresql://ann@/db?host=/nowhere", "check that it runs, and the host and the port"),
+    ],
+)
+async def test_nobody_there(url: str, advice: str, tmp_path: Path) -> None:
+    assert (await refusal(url, tmp_path)).endswith(advice)
+
+
+async def test_somebody_who_never_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("weft.db.database.CONNECT_TIMEOUT", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        said = await refusal(f"postgresql://ann@127.0.0.1:{silent.getsockname()[1]}/db", tmp_path)
+    assert said.endswith("check the host and the port, and that no firewall is between")
