@@ -326,16 +326,17 @@ async def test_a_task_that_was_in_a_crash_runs_next_in_a_process_of_its_own(
     assert (await client.get_task(handle.id)).crashes == 1
 
 
+@pytest.mark.parametrize("limit", ["timeout", "heartbeat_timeout"])
 async def test_to_wait_for_a_process_is_not_the_attempts_own_time(
-    client: weft.Client, conn: asyncpg.Connection[asyncpg.Record]
+    client: weft.Client, conn: asyncpg.Connection[asyncpg.Record], limit: str
 ) -> None:
     """As when all tasks of a lost worker want a process each, and most have to wait for longer than they run."""
-    handle = await client.enqueue(process_handlers.pid, timeout=2, max_attempts=1)
+    handle = await client.enqueue(process_handlers.pid, **{limit: 3}, max_attempts=1)
     async with weft.Worker(client=client) as worker:
         turn = worker.process._processes._turn
         for _ in range(os.cpu_count() or 1):
             await turn.acquire()
-        await until(lambda: conn.fetchval("select claimed_at < weft.now() - interval '2.5 s' from weft.task"))
+        await until(lambda: conn.fetchval("select claimed_at < weft.now() - interval '6 s' from weft.task"))
         for _ in range(os.cpu_count() or 1):
             turn.release()
         assert await client.wait(handle.id, timeout=60) > 0

@@ -274,9 +274,18 @@ class Attempt:
         self.started = math.inf
         if self.timer is not None:
             self.timer.cancel()
+        self._beat_for_the_handler()
+
+    def _beat_for_the_handler(self) -> None:
+        if self.claim.heartbeat_timeout is not None:
+            self._beat()
+            pause = self.claim.heartbeat_timeout.total_seconds() / 3
+            self.timer = asyncio.get_running_loop().call_later(pause, self._beat_for_the_handler)
 
     def _start_clock(self) -> None:
         self.started = time.monotonic()
+        if self.timer is not None:
+            self.timer.cancel()
         if self.claim.timeout is not None:
             seconds = self.claim.timeout.total_seconds()
             self.timer = asyncio.get_running_loop().call_later(seconds, self.end, "timeout")
