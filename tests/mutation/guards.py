@@ -106,6 +106,16 @@ GUARDS: list[Guard] = [
     ),
     *_of("function.release_next", "test_graph", "t.waiting_on = next_counts[width_bucket(t.id, next_ids)] and",
          "t.concurrency_key is null and", "and t.waiting_on = 0"),
+    # --- hints ---
+    *_of("function.free_slots", "test_wakeups", "perform weft.hint(woken);"),
+    *_of("function.release_next", "test_wakeups",
+         """perform weft.hint(array( select distinct t.queue_id from weft.task t
+         where t.id = any (next_ids) and t.state = 'ready' and t.queue_id <> all (own)));"""),
+    *_of("function.hint_one", "test_hints test_wakeups", "queue = any (w.queues) and",
+         ("w.state in ('active', 'idle') and", ""), "w.until > weft.now() and", "and not w.saturated",
+         "and w.id <> except_worker", "w.blocked,"),
+    *_of("queue.with_ready", "test_hints", "and q.paused_at is null", "t.state = 'ready' and", "and t.queue_id = q.id"),
+    # --- claims ---
     *_of(
         "function.finish_and_claim", "test_claims test_key_slots",
         ("and w.state in ('active', 'idle')", ""),

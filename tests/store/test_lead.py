@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from store_scene import LEASE, Store
 
-from weft.queue import outbox, queues, upkeep, workers
+from weft.queue import outbox, upkeep, workers
 
 
 async def _leads(store: Store, worker: int) -> tuple[bool, int | None]:
@@ -120,25 +120,6 @@ async def test_a_blocked_worker_takes_no_lead_and_takes_nobody_elses(store: Stor
     await store.beat(a, is_blocked=True)
     await store.beat(b, is_blocked=True)
     assert await _leads(store, a) == (True, 1), "nobody led in between"
-
-
-async def test_a_hint_goes_to_a_blocked_worker_only_when_there_is_no_other(store: Store, other: Store) -> None:
-    told: list[str] = []
-    blocked, free = await store.worker(lease=timedelta(hours=1)), await store.worker(lease=timedelta(hours=1))
-    for worker in (blocked, free):
-        await other.conn.add_listener(f"weft_worker_{worker}", lambda *message: told.append(message[2]))
-    await store.beat(blocked, is_blocked=True)
-    for _ in range(20):
-        await queues.hint(store.conn, [1])
-    await store.conn.execute("update weft.worker set saturated = true where id = $1", free)
-    await queues.hint(store.conn, [1])
-    await store.conn.execute("update weft.worker set saturated = false where id = $1", free)
-    await store.beat(blocked)
-    while f"weft_worker_{blocked}" not in told[21:]:
-        await queues.hint(store.conn, [1])
-        await other.conn.execute("select 1")
-    # Notifications of one session come in the order of its commits, before an answer that is asked for later.
-    assert told[:21] == [f"weft_worker_{free}"] * 20 + [f"weft_worker_{blocked}"]
 
 
 async def test_a_heartbeat_tells_the_leader_what_there_is_to_do(store: Store) -> None:
