@@ -1,10 +1,15 @@
-"""The ids of a moment, told apart from the SQL function that partitions use, which is held against this."""
+"""What ids tell of time, said apart from the SQL functions that partitions use, which are held against this."""
 
 from __future__ import annotations
 
 from datetime import datetime, timedelta
 
 from weft.core.ids import EPOCH
+
+
+def time_of(id: int) -> datetime:
+    """Return the moment at which an id was made, by the clock of the database."""
+    return EPOCH + timedelta(milliseconds=id >> 22)
 
 
 def first_id_at(moment: datetime) -> int:

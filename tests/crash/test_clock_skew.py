@@ -11,7 +11,7 @@ import pytest
 import weft
 from crash.checker import check_outcomes
 from crash.harness import Crew, until, until_settled
-from weft.core.ids import time_of
+from moments import time_of
 
 LEASE = timedelta(seconds=2)
 

@@ -62,7 +62,7 @@ async def test_models_dates_and_other_types_come_back_as_they_went(client: weft.
     order = Order(id=UUID(int=7), made_on=date(2026, 2, 28), items=[Item(name="ä", price=Decimal("1.10"))])
     when = datetime(2026, 1, 1, 12, tzinfo=UTC)
     params = {
-        "order": order.model_dump(mode="json"), "when": when, "span": "PT1H", "colour": "red",
+        "order": order, "when": when, "span": timedelta(hours=1), "colour": Colour.RED,
         "point": Point(1, 2), "kind": "b", "many": {"k": [1, 2.5]},
     }  # fmt: skip
     task = await _outcome(client, registry, params)

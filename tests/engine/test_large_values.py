@@ -112,6 +112,22 @@ async def test_sizes_are_counted_in_bytes(make_client: MakeClient, home: Path) -
         await client.enqueue("h", {"text": "ä" * 3000})
 
 
+async def test_the_hard_limit_holds_also_below_the_inline_limit(make_client: MakeClient, registry: Registry) -> None:
+    @registry.task(name="give")
+    async def give(n: int) -> str:
+        return "x" * n
+
+    client = await make_client(value_limit=1000, inline_limit=5000)
+    large: dict[str, Any] = {"text": "x" * 2000}
+    for call in (client.enqueue("give", large), client.enqueue_many([weft.NewTask("give", large)])):
+        with pytest.raises(weft.InvalidInput, match="params: has 2011 bytes, and may have 1000"):
+            await call
+    handle = await client.enqueue("give", {"n": 2000})
+    await weft.Worker(client=client, registry=registry).run_until_idle()
+    task = await client.get_task(handle.id)
+    assert (task.state, task.reason) == ("failed", "non_retryable")
+
+
 async def test_values_beyond_the_hard_limit_are_refused_and_nothing_is_written(
     make_client: MakeClient, registry: Registry, conn: asyncpg.Connection[asyncpg.Record], home: Path
 ) -> None:

@@ -181,6 +181,24 @@ async def test_what_a_thread_prints_when_its_task_is_over_goes_to_the_worker(
     assert capsys.readouterr().out == "afterwards\n"
 
 
+async def test_bytes_that_a_task_writes_to_its_streams_go_to_its_file(
+    client: weft.Client, registry: Registry, home: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    @registry.task(name="bytes")
+    async def write() -> int:
+        print("text")
+        sys.stderr.buffer.write(b"more\n")
+        sys.stdout.buffer.flush()
+        return sys.stdout.buffer.write("wörd\n".encode())
+
+    handle = await client.enqueue("bytes")
+    async with weft.Worker(client=client, registry=registry):
+        assert await client.wait(handle.id, timeout=20) == 6
+        sys.stdout.buffer.write(b"of the worker itself\n")
+    assert _log(home, handle.id) == "text\nmore\nwörd\n"
+    assert capfd.readouterr() == ("of the worker itself\n", "")
+
+
 async def test_what_a_process_prints_goes_to_the_file_of_its_task(client: weft.Client, home: Path) -> None:
     handles = [
         await client.enqueue(process_handlers.say, {"words": [f"task {n} wörd {m}" for m in range(200)]})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import timedelta
@@ -14,8 +15,9 @@ import psycopg
 import pytest
 import sqlalchemy as sa
 from engine_scene import claimed_by_a_ghost, until
+from psycopg.rows import dict_row, scalar_row
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, sessionmaker
 from sqlalchemy.pool import NullPool
 
 import weft
@@ -54,17 +56,32 @@ async def _asyncpg_pool(url: str, commits: bool) -> AsyncIterator[Any]:
 
 
 @asynccontextmanager
-async def _psycopg_sync(url: str, commits: bool) -> AsyncIterator[Any]:
-    with psycopg.connect(url) as conn:
+async def _asyncpg_codecs(url: str, commits: bool) -> AsyncIterator[Any]:
+    """As many programs set them, so that values of Python are JSON by themselves."""
+    async with _asyncpg(url, commits) as conn:
+        for kind in ("json", "jsonb"):
+            await conn.set_type_codec(kind, encoder=json.dumps, decoder=json.loads, schema="pg_catalog")
         yield conn
-        conn.commit() if commits else conn.rollback()
 
 
-@asynccontextmanager
-async def _psycopg_async(url: str, commits: bool) -> AsyncIterator[Any]:
-    async with await psycopg.AsyncConnection.connect(url) as conn:
-        yield conn
-        await (conn.commit() if commits else conn.rollback())
+def _psycopg_sync(**options: Any) -> Transaction:
+    @asynccontextmanager
+    async def transaction(url: str, commits: bool) -> AsyncIterator[Any]:
+        with psycopg.connect(url, **options) as conn:
+            yield conn
+            conn.commit() if commits else conn.rollback()
+
+    return transaction
+
+
+def _psycopg_async(**options: Any) -> Transaction:
+    @asynccontextmanager
+    async def transaction(url: str, commits: bool) -> AsyncIterator[Any]:
+        async with await psycopg.AsyncConnection.connect(url, **options) as conn:
+            yield conn
+            await (conn.commit() if commits else conn.rollback())
+
+    return transaction
 
 
 @asynccontextmanager
@@ -109,8 +126,14 @@ async def _sqlalchemy_async_session(url: str, commits: bool) -> AsyncIterator[An
 DRIVERS: dict[str, Transaction] = {
     "asyncpg": _asyncpg,
     "asyncpg pool": _asyncpg_pool,
-    "psycopg": _psycopg_sync,
-    "psycopg async": _psycopg_async,
+    "asyncpg with codecs": _asyncpg_codecs,
+    "psycopg": _psycopg_sync(),
+    "psycopg dict_row": _psycopg_sync(row_factory=dict_row),
+    "psycopg scalar_row": _psycopg_sync(row_factory=scalar_row),
+    "psycopg RawCursor": _psycopg_sync(cursor_factory=psycopg.RawCursor),
+    "psycopg async": _psycopg_async(),
+    "psycopg async dict_row": _psycopg_async(row_factory=dict_row),
+    "psycopg async RawCursor": _psycopg_async(cursor_factory=psycopg.AsyncRawCursor),
     "sqlalchemy": _sqlalchemy_sync,
     "sqlalchemy session": _sqlalchemy_session,
     "sqlalchemy asyncpg": _sqlalchemy_async("asyncpg"),
@@ -159,6 +182,15 @@ async def test_a_task_is_committed_with_the_callers_transaction_and_gone_with_it
 async def test_a_thing_that_is_no_connection_is_refused(client: weft.Client) -> None:
     with pytest.raises(weft.InvalidInput, match="connection: object is not a connection"):
         await client.enqueue("h", connection=object())
+    assert (await client.list_tasks()).tasks == ()
+
+
+async def test_a_pool_or_an_engine_is_refused_because_it_has_no_transaction(client: weft.Client, url: str) -> None:
+    engine = sa.create_engine(_sqlalchemy_url(url, "psycopg"))
+    async with asyncpg.create_pool(url, min_size=0) as pool:
+        for no_connection in (pool, engine, create_async_engine(_sqlalchemy_url(url, "asyncpg")), sessionmaker(engine)):
+            with pytest.raises(weft.InvalidInput, match=r"connection: .* of a pool or an engine take a connection"):
+                await client.enqueue("h", connection=no_connection)
     assert (await client.list_tasks()).tasks == ()
 
 

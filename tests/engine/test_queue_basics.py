@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime, timedelta
 
 import pytest
+from engine_scene import Clock
 
 import weft
 from weft.worker.registry import Registry
@@ -52,3 +54,18 @@ async def test_a_client_is_not_used_in_another_event_loop(client: weft.Client) -
     with pytest.raises(weft.InvalidInput, match="client: was opened in another event loop"):
         await asyncio.to_thread(elsewhere)
     assert (await client.list_tasks()).tasks == ()
+
+
+async def test_the_time_of_many_tasks_is_reckoned_by_the_clock_of_the_database(
+    client: weft.Client, clock: Clock
+) -> None:
+    """Not by that of this process, which may have been asleep since it was told the time."""
+    await client.enqueue_many([weft.NewTask("h")])
+    await clock.advance(hours=1)
+    one = await client.enqueue("h", delay=600)
+    many = await client.enqueue_many([weft.NewTask("h", delay=600), weft.NewTask("h", run_at=datetime.now(UTC))])
+    alone, late, past = [await client.get_task(handle.id) for handle in (one, *many)]
+    assert (alone.state, late.state, past.state) == ("scheduled", "scheduled", "ready")
+    assert alone.due_at is not None
+    assert late.due_at is not None
+    assert timedelta(0) <= late.due_at - alone.due_at < timedelta(minutes=1)

@@ -55,6 +55,54 @@ async def test_run_returns_when_the_worker_is_stopped(client: weft.Client, regis
     await worker.stop()
 
 
+@pytest.mark.parametrize("how", ["run", "run_until_idle", "async with"])
+async def test_a_worker_that_is_cancelled_ends_at_once_and_hands_back_what_ran(
+    client: weft.Client, registry: Registry, how: str
+) -> None:
+    began = asyncio.Event()
+
+    @registry.task(name="long")
+    async def long() -> None:
+        began.set()
+        await asyncio.Event().wait()
+
+    worker = weft.Worker(client=client, registry=registry)
+
+    async def work() -> None:
+        if how == "async with":
+            async with worker:
+                await asyncio.Event().wait()
+        else:
+            await getattr(worker, how.replace(" ", "_"))()
+
+    handle = await client.enqueue("long")
+    running = asyncio.create_task(work())
+    await began.wait()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(running, 10)
+    assert worker.process.has_stopped
+    task = await client.get_task(handle.id)
+    assert (task.state, task.crashes, task.failures) == ("ready", 0, 0)
+
+
+async def test_a_worker_that_works_is_not_started_twice(client: weft.Client, registry: Registry) -> None:
+    async with weft.Worker(client=client, registry=registry) as worker:
+        assert await worker.start() is worker
+    assert [info.state for info in await client.workers()] == ["stopped"]
+
+
+async def test_a_worker_works_the_queues_that_its_handlers_name(client: weft.Client, registry: Registry) -> None:
+    @registry.task(name="ok", queue="mail")
+    async def ok() -> int:
+        return 1
+
+    worker = weft.Worker(client=client, registry=registry)
+    assert worker.queues == ["default", "mail"]
+    async with worker:
+        assert await client.wait((await client.enqueue(ok)).id, timeout=20) == 1
+
+
 async def test_a_stopping_worker_lets_running_tasks_end_within_their_grace(
     client: weft.Client, registry: Registry
 ) -> None:

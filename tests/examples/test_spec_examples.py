@@ -12,8 +12,8 @@ import pytest
 from typer.testing import CliRunner
 
 import weft
+from moments import time_of
 from weft.cli.main import app
-from weft.core.ids import time_of
 from weft.core.settings import Settings
 from weft.db.database import Database
 from weft.queue import graph, outbox, upkeep, work, workers

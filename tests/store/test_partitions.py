@@ -12,8 +12,7 @@ import asyncpg
 import pytest
 from store_scene import Store
 
-from moments import first_id_at
-from weft.core.ids import time_of
+from moments import first_id_at, time_of
 from weft.core.settings import Settings
 from weft.db.database import Database, ensure_partitions
 from weft.queue import operate, upkeep, work

@@ -11,8 +11,7 @@ import asyncpg
 import pytest
 from store_scene import Store
 
-from moments import first_id_at
-from weft.core.ids import time_of
+from moments import first_id_at, time_of
 
 WRITTEN = """
   select (select count(*) from weft.task) + (select count(*) from weft.task_params)

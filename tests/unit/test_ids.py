@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moments import first_id_at
-from weft.core.ids import EPOCH, MACHINES, IdMaker, time_of
+from moments import first_id_at, time_of
+from weft.core.ids import EPOCH, MACHINES, IdMaker
 
 LEASE = timedelta(minutes=9)
 NOW = datetime(2026, 11, 15, 12, tzinfo=UTC)

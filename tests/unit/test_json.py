@@ -5,10 +5,13 @@ from __future__ import annotations
 import enum
 import math
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+import pydantic
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -53,6 +56,23 @@ def test_what_is_json_comes_back_as_it_was(value: Any) -> None:
     assert decode(encode(value, "params")) == value
 
 
+class Price(pydantic.BaseModel):
+    amount: Decimal
+    factor: float = 1.0
+
+
+def test_models_and_common_types_are_written_as_pydantic_writes_them() -> None:
+    value = {
+        "price": [Price(amount=Decimal("1.10"))],
+        "path": Path("/a/b"),
+        "span": timedelta(hours=1),
+        "d": Decimal(2),
+    }
+    assert decode(encode(value, "params")) == {
+        "price": [{"amount": "1.10", "factor": 1.0}], "path": "/a/b", "span": "PT1H", "d": "2",
+    }  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("value", "message"),
     [
@@ -74,6 +94,8 @@ def test_what_is_json_comes_back_as_it_was(value: Any) -> None:
         ({"a": 10**400}, "params.a: is an integer beyond 64 bits"),
         ({"a": {1, 2}}, "params.a: is of type set"),
         ({"a": b"x"}, "params.a: is of type bytes"),
+        ({"a": [Price(amount=Decimal(1), factor=math.nan)]}, "params.a[0].factor: is nan"),
+        ({"a": Price}, "params.a: is of type ModelMetaclass"),
         ({"a": [1j]}, "params.a[0]: is of type complex"),
         ({"a": range(3)}, "params.a: is of type range"),
         ({"a": object}, "params.a: is of type type"),

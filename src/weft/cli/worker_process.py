@@ -78,7 +78,7 @@ class WorkerProcess:
     ) -> None:
         self._settings = settings
         self._modules = list(modules)
-        self._queues = list(queues) or sorted({"default", *(handler.queue for handler in REGISTRY)})
+        self._queues = list(queues) or None
         self._concurrency = concurrency
         self._leash = leash
         self._worker: Worker | None = None
@@ -118,7 +118,7 @@ class WorkerProcess:
         count = len(REGISTRY.names())
         if not count:
             complain("no handlers: give modules that have some with --app")
-        queues = f"queue{'s' if len(self._queues) > 1 else ''} {', '.join(self._queues)}"
+        queues = f"queue{'s' if len(worker.queues) > 1 else ''} {', '.join(worker.queues)}"
         handlers = f"{count} handler{'s' if count != 1 else ''}"
         with suppress(BrokenPipeError):  # whoever read this has gone, which is no reason not to work
             print(f"weft: worker {worker.process.id} ready, {queues}, {handlers}", flush=True)

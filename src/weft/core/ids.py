@@ -13,11 +13,6 @@ _SEQUENCES = 4096
 _SHIFT = 22
 
 
-def time_of(id: int) -> datetime:
-    """Return the moment at which an id was made, by the clock of the database."""
-    return EPOCH + timedelta(milliseconds=id >> _SHIFT)
-
-
 class IdMaker:
     """Makes ids that grow, for as long as its lease on a machine number lasts.
 

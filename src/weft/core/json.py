@@ -7,7 +7,8 @@ import json
 import math
 import re
 from contextlib import suppress
-from datetime import date, datetime, time
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
 from enum import Enum
 from typing import Any
 from uuid import UUID
@@ -87,9 +88,15 @@ def check_size(field: str, text: str, limit: int) -> None:
 
 
 def _plain(value: object) -> Json:
-    """Return a dataclass as the dict of its fields; refuse what else JSON does not know."""
+    """Return what Pydantic would write for a model or a common type; refuse what else JSON does not know."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    if isinstance(value, Decimal) or hasattr(type(value), "__fspath__"):
+        return str(value)
+    if isinstance(value, timedelta) or (hasattr(value, "model_dump") and not isinstance(value, type)):
+        from pydantic_core import to_jsonable_python
+
+        return to_jsonable_python(value)
     raise TypeError(type(value).__name__)
 
 
@@ -134,7 +141,8 @@ def _explain(value: Json, field: str) -> None:
             stack.extend((entry, f"{path}[{index}]", depth + 1) for index, entry in enumerate(item))
         elif isinstance(item, Enum):
             stack.append((item.value, path, depth))
-        elif dataclasses.is_dataclass(item) and not isinstance(item, type):
-            stack.append((_plain(item), path, depth))
         elif not isinstance(item, (datetime, date, time, UUID)):
-            raise InvalidInput(path, f"is of type {type(item).__name__}, which is not JSON")
+            try:
+                stack.append((_plain(item), path, depth))
+            except (TypeError, ValueError):
+                raise InvalidInput(path, f"is of type {type(item).__name__}, which is not JSON") from None

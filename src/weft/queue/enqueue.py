@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import asyncpg
 
 from weft.core.errors import InvalidInput, UnknownQueue
-from weft.core.ids import time_of
 from weft.db.statements import Statements
 from weft.queue import blobs
 from weft.queue.model import TaskHandle
@@ -89,7 +88,8 @@ async def enqueue_many(
     """Create the tasks in the order given, in the caller's transaction; keys that are known create nothing."""
     named = await _claim_keys(conn, org_id, drafts, ids)
     new = [(id, draft) for id, draft in zip(ids, drafts, strict=True) if id not in named]
-    now = time_of(ids[0])
+    is_timed = any(draft.form.delay is not None or draft.form.run_at is not None for _, draft in new)
+    now = await conn.fetchval(SQL.now) if is_timed else None
     await conn.copy_records_to_table(
         "task", schema_name="weft", columns=_COLUMNS, records=_rows(new, org_id, queues, now, actor)
     )
@@ -105,14 +105,16 @@ async def enqueue_many(
     return [TaskHandle(named[id], False) if id in named else TaskHandle(id, True) for id in ids]
 
 
-def _due_at(form: Form, now: datetime) -> datetime | None:
-    """Return when a task is due, or None when that is now."""
+def _due_at(form: Form, now: datetime | None) -> datetime | None:
+    """Return when a task is due, or None when that is now; ``now`` is needed for forms with a time only."""
+    if now is None or (form.run_at is None and form.delay is None):
+        return None
     due_at = form.run_at if form.delay is None else now + form.delay
     return due_at if due_at is not None and due_at > now else None
 
 
 def _rows(
-    new: Sequence[tuple[int, Draft]], org_id: int, queues: dict[str, int], now: datetime, actor: str | None
+    new: Sequence[tuple[int, Draft]], org_id: int, queues: dict[str, int], now: datetime | None, actor: str | None
 ) -> Iterator[tuple[Any, ...]]:
     """Yield the rows one by one, so that PostgreSQL writes the first while the last are still made."""
     form: Form | None = None

@@ -155,7 +155,7 @@ class Client:
         """
         drafts = draft_all(tasks, self.settings)
         for index, draft in enumerate(drafts):
-            if len(draft.params) * 4 > self.settings.inline_limit:
+            if len(draft.params) * 4 > min(self.settings.inline_limit, self.settings.value_limit):
                 drafts[index] = await moved_to_blobs(draft, self.settings, self.blobs)
         if not drafts:
             return []

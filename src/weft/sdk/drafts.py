@@ -94,10 +94,10 @@ async def moved_to_blobs(drafted: Draft, settings: Settings, blobs: Blobs, *, fo
 
     ``for_sql`` keeps to what ``weft.enqueue`` takes, which does not know the settings.
     """
+    check_size("params", drafted.params, settings.value_limit)
     size = size_of(drafted.params)
     if size <= (min(settings.inline_limit, SQL_LIMIT) if for_sql else settings.inline_limit):
         return drafted
-    check_size("params", drafted.params, settings.value_limit)
     return replace(drafted, params=blob_reference(await blobs.put(drafted.params.encode()), size))
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from types import TracebackType
 from typing import Self
@@ -21,19 +23,20 @@ from weft.worker.worker import Worker as WorkerProcess
 class Worker:
     """Runs tasks in this process.
 
-    ``queues`` names at least one queue; those that do not exist are made. ``concurrency`` is how many tasks it runs at
-    once, by default ``WEFT_WORKER_CONCURRENCY``. Example::
+    ``queues`` are by default ``default`` and those that the handlers name; what does not exist is made. ``concurrency``
+    is how many tasks it runs at once, by default ``WEFT_WORKER_CONCURRENCY``. Whoever cancels `run`, `run_until_idle`
+    or the body of ``async with``, as Ctrl-C does, ends the worker at once: what ran is handed back. Example::
 
         async with weft.Client() as client:
-            await weft.Worker(client=client, queues=["default"], concurrency=20).run()
+            await weft.Worker(client=client, concurrency=20).run()
     """
 
     def __init__(
-        self, *, client: Client, queues: Sequence[str] = ("default",), concurrency: int | None = None,
+        self, *, client: Client, queues: Sequence[str] | None = None, concurrency: int | None = None,
         registry: Registry = REGISTRY, app_modules: Sequence[str] = (),
     ) -> None:  # fmt: skip
         self._client = client
-        self._queues = check_queues(queues)
+        self._queues = None if queues is None else check_queues(queues)
         self._concurrency = (
             client.settings.worker_concurrency
             if concurrency is None
@@ -43,11 +46,20 @@ class Worker:
         self._app_modules = check_names(app_modules, "app_modules")
         self._worker: WorkerProcess | None = None
 
+    @property
+    def queues(self) -> list[str]:
+        """The names of the queues that it works."""
+        if self._queues is None:
+            return sorted({"default", *(handler.queue for handler in self._registry)})
+        return list(self._queues)
+
     async def start(self) -> Self:
-        """Begin to work; returns when the worker is registered and claims."""
+        """Begin to work; returns when the worker is registered and claims. One that works already goes on."""
+        if self._worker is not None and not self._worker.has_stopped:
+            return self
         self._worker = WorkerProcess(
             self._client.database, self._client.settings, self._registry, org_id=await self._client.org_id(),
-            queue_names=self._queues, concurrency=self._concurrency, version=__version__,
+            queue_names=self.queues, concurrency=self._concurrency, version=__version__,
             app_modules=self._app_modules, sinks={"enqueue_task": self._enqueue_task},
         )  # fmt: skip
         await self._worker.start()
@@ -55,18 +67,26 @@ class Worker:
 
     async def run(self) -> None:
         """Work until `stop` is called."""
-        if self._worker is None or self._worker.has_stopped:
-            await self.start()
-        await self.process.wait()
+        await self.start()
+        async with self._ended_when_cancelled():
+            await self.process.wait()
 
     async def run_until_idle(self) -> None:
         """Work until nothing is ready or running in these queues, then stop; what is scheduled for later stays."""
-        if self._worker is None or self._worker.has_stopped:
-            await self.start()
+        await self.start()
         try:
-            await self.process.wait_until_idle()
+            async with self._ended_when_cancelled():
+                await self.process.wait_until_idle()
         finally:
             await self.stop()
+
+    @asynccontextmanager
+    async def _ended_when_cancelled(self) -> AsyncIterator[None]:
+        try:
+            yield
+        except asyncio.CancelledError:
+            await self.stop(grace=0)
+            raise
 
     async def stop(self, grace: float | timedelta | None = None) -> None:
         """Stop claiming, let running tasks end within ``grace`` (30 s by default), then give everything back."""
@@ -87,8 +107,9 @@ class Worker:
     async def __aexit__(
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Stop."""
-        await self.stop()
+        """Stop; at once when the body was cancelled."""
+        is_cancelled = kind is not None and issubclass(kind, asyncio.CancelledError)
+        await self.stop(grace=0 if is_cancelled else None)
 
     async def _enqueue_task(self, effect: Effect) -> None:
         """Carry out ``enqueue_task`` in the effect's org; its id is the idempotency key: a repeat creates nothing."""

@@ -229,17 +229,17 @@ class Attempt:
 
     async def _written(self, text: str) -> str:
         """Return the output as it stands in the database: itself, or a reference when it is large."""
+        check_size("output", text, self.env.settings.value_limit)
         if size_of(text) <= self.env.settings.inline_limit:
             return text
-        check_size("output", text, self.env.settings.value_limit)
         return blob_reference(await self.env.blobs.put(text.encode()), size_of(text))
 
     def _write_now(self, output: Any) -> str:
         """The same for `Context.complete_in`, which may be called where nothing can be awaited."""
         text = self.handler.arguments.write(output)
+        check_size("output", text, self.env.settings.value_limit)
         if size_of(text) <= self.env.settings.inline_limit:
             return text
-        check_size("output", text, self.env.settings.value_limit)
         return blob_reference(self.env.blobs.put_now(text.encode()), size_of(text))
 
     async def _run_in_thread(self, arguments: dict[str, Any]) -> Any:

@@ -154,6 +154,30 @@ class LogSweeper(Service):
         return super().pause_before_next(0)
 
 
+class _BinaryRedirect(io.RawIOBase):
+    """The bytes below such a stream, for handlers that write them."""
+
+    def __init__(self, text: _Redirect, real: TextIO) -> None:
+        self._text = text
+        self._real = real
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        if RUNNING.get() is None:
+            return int(self._real.buffer.write(data))
+        written = bytes(data)
+        self._text.write(written.decode(errors="replace"))
+        return len(written)
+
+    def flush(self) -> None:
+        self._text.flush()
+
+    def fileno(self) -> int:
+        return self._real.fileno()
+
+
 class _Redirect(io.TextIOBase):
     """Stands in for stdout or stderr: writes go to the log of the current task, or else to the real stream."""
 
@@ -173,6 +197,10 @@ class _Redirect(io.TextIOBase):
 
     def fileno(self) -> int:
         return self._real.fileno()
+
+    @property
+    def buffer(self) -> io.RawIOBase:
+        return _BinaryRedirect(self, self._real)
 
     @property
     def encoding(self) -> str:  # type: ignore[override]

@@ -72,8 +72,7 @@ class Worker:
         self._stopping: asyncio.Task[None] | None = None
         self._deadline = math.inf
         self._grace: asyncio.Timeout | None = None
-        self._is_stopping = self._is_lost = self._must_reconcile = False
-        self._was_short = self._was_empty = False
+        self._is_stopping = self._is_lost = self._must_reconcile = self._was_short = self._was_empty = False
         self._background = Background(self._changed.set)
         self._main: asyncio.Task[None] | None = None
 
@@ -129,8 +128,9 @@ class Worker:
     async def wait(self) -> None:
         """Return when the worker has stopped; raises what ended it."""
         if self._main is not None:
-            with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.shield(self._main)
+            await asyncio.wait([self._main])
+            if not self._main.cancelled():
+                self._main.result()
 
     async def wait_until_idle(self) -> None:
         """Return when nothing runs and the last claim, which looked everywhere, came up empty."""

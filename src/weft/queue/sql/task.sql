@@ -9,6 +9,9 @@ select $1, r.handler, r.key, r.id from unnest($2::text[], $3::text[], $4::bigint
 on conflict (org_id, handler, key) do update set task_id = k.task_id
 returning k.handler, k.key, k.task_id;
 
+-- name: now
+select weft.now();
+
 -- name: take_slots
 -- Only tasks that wait for nothing else.
 select weft.take_slots($1);
