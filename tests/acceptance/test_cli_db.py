@@ -56,6 +56,10 @@ def test_what_was_done_to_the_embedded_database_is_told_to_programs(own_home: Pa
     assert cli.json("db", "url") == {"url": cli("db", "url").strip()}
     file = tmp_path / "weft.dump"
     assert cli.json("db", "backup", str(file)) == {"file": str(file), "size": file.stat().st_size}
+    foreign = file.with_name("foreign.txt")
+    foreign.write_text("mine")
+    assert "foreign.txt is not a backup of Weft" in cli("db", "backup", str(foreign), code=3)
+    assert foreign.read_text() == "mine"
     assert cli.json("db", "restore", str(file), "--yes") == {"restored": str(file)}
     assert [cli.json("db", "stop", *way) for way in (["--immediate"], [])] == [{"stopped": True}, {"stopped": False}]
     assert cli.json("db", "reset", "--yes") == {"reset": str(own_home / "pgdata")}

@@ -116,8 +116,11 @@ async def test_effects_of_the_outbox_are_listed_and_those_that_failed_go_round_a
     assert "it hung up" in cli("outbox", "list")
     assert cli("outbox", "replay", str(key)).strip() == f"replayed {key}"
     assert cli.json("outbox", "list", "--kind", "callback")["effects"][0]["state"] == "pending"
-    assert cli("outbox", "replay", str(key), code=4).startswith(f"weft: there is no failed effect {key};")
-    assert cli("outbox", "replay", "5", code=4).startswith("weft: there is no failed effect 5;")
+    assert (
+        cli("outbox", "replay", str(key), code=5)
+        == f"weft: cannot replay effect {key}: it is pending, and must be failed"
+    )
+    assert cli("outbox", "replay", "5", code=4).startswith("weft: there is no effect 5;")
     refused = cli.json("outbox", "replay", "5", code=4)
     assert (refused["replayed"], refused["refused"][0]["code"]) == ([], "not_found")
     assert cli.json("outbox", "replay", "--all") == {"replayed": 0}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from apps.cli_scene import Cli, until
@@ -34,6 +35,19 @@ def test_a_new_task_is_shown_with_its_fields_and_its_id_as_text(cli: Cli) -> Non
     text = cli("tasks", "show", created["id"])
     assert "state       ready" in text
     assert "queue       default, priority 7" in text
+
+
+async def test_the_policy_of_retries_and_the_heartbeat_are_told_on_the_command_line(cli: Cli, conn: Any) -> None:
+    cli(
+        "tasks", "enqueue", "cli:add", "--max-attempts", "5", "--backoff", "linear", "--retry-delay", "10s",
+        "--max-retry-delay", "1m", "--heartbeat-timeout", "30s",
+    )  # fmt: skip
+    row = await conn.fetchrow("select max_attempts, retry, heartbeat_timeout from weft.task")
+    policy = json.loads(row["retry"])
+    assert (policy["backoff"], policy["initial_delay"], policy["max_delay"]) == ("linear", 10, 60)
+    assert (row["max_attempts"], row["heartbeat_timeout"].total_seconds()) == (5, 30)
+    said = cli("tasks", "enqueue", "cli:add", "--backoff", "steep", code=2)
+    assert said == "weft: retry.backoff: 'steep' is not one of exponential, linear, fixed"
 
 
 def test_params_are_read_from_the_standard_input_and_from_a_file(cli: Cli, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import asyncpg
 import weft
 from crash.checker import check_outcomes
 from crash.harness import LIVENESS, Crew, Process, until, until_settled
+from weft.worker.heart import EXIT_BLOCKED
 
 LEADER = "select w.pid from weft.lease l join weft.worker w on w.id = l.holder where l.until > weft.now()"
 
@@ -60,3 +61,14 @@ async def test_a_leader_that_is_blocked_holds_up_neither_staging_nor_rescue(
     assert (await client.wait(last.id, timeout=LIVENESS))["pid"] == leader.pid
     assert (await client.get_task(blocking)).attempt == 1
     await check_outcomes(conn, crew.ledger())
+
+
+async def test_a_process_whose_loop_a_task_blocks_past_its_timeout_ends_with_a_code_of_its_own(
+    crew: Crew, client: weft.Client
+) -> None:
+    """Nothing else would end that task; whoever supervises the worker sees why it ended."""
+    worker = await crew.worker()
+    blocking = (await client.enqueue("block", {"folder": str(crew.folder)}, timeout=1)).id
+    await crew.until_started(blocking)
+    assert await worker.wait() == EXIT_BLOCKED == 70
+    assert f"task {blocking} (block) blocks the event loop past its timeout; this process ends" in crew.log()

@@ -291,6 +291,15 @@ def test_arguments_come_by_name(registry: Registry, kind: str) -> None:
         registry.task(name="x")(positional if kind == "positional only" else variable)
 
 
+async def test_the_context_may_be_optional(client: weft.Client, registry: Registry) -> None:
+    @registry.task(name="h")
+    async def handle(n: int, ctx: weft.Context | None = None) -> tuple[int, int | None]:
+        return n, ctx and ctx.attempt
+
+    assert (await _outcome(client, registry, {"n": 7})).output == [7, 1]
+    assert await handle(7) == (7, None)
+
+
 async def test_a_handler_sees_its_task_through_its_context(client: weft.Client, registry: Registry) -> None:
     seen: list[weft.Context] = []
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import reprlib
 from collections.abc import Awaitable, Callable, Iterable
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import asyncpg
@@ -209,7 +211,7 @@ async def test_a_worker_is_made_of_sound_values_or_not_at_all(
         weft.Worker(client=client, **options)
 
     cases: list[tuple[str, dict[str, Any]]] = [
-        *(("queues", {"queues": queues}) for queues in ("ab", "", b"ab", [], (), None, 5)),
+        *(("queues", {"queues": queues}) for queues in ("ab", "", b"ab", [], (), 5)),
         *(("queues[1]", {"queues": ["a", name]}) for name in ("", "q" * 201, 5, None, "\x00", "@x")),
         *(("concurrency", {"concurrency": most}) for most in (0, -1, 1.5, "x", "5", 10**12, 2**31, True, False)),
         *(("app_modules", {"app_modules": modules}) for modules in ("shop", None, 5)),
@@ -281,7 +283,28 @@ async def test_a_grace_is_a_span_of_time(client: weft.Client, registry: Registry
         assert not worker.process.has_stopped
 
 
-async def test_a_client_that_is_not_open_says_so() -> None:
-    client = weft.Client(settings=weft.Settings.load(environ={}, database_url="postgresql://nowhere/x"))
-    with pytest.raises(weft.InvalidInput, match="client: is not open: use `async with"):
-        await client.enqueue("h")
+async def test_a_client_that_is_not_open_says_so(url: str, home: Path) -> None:
+    client = weft.Client(settings=weft.Settings.load(environ={}, database_url=url, home=home))
+    calls: list[Callable[[], Awaitable[Any]]] = [
+        lambda: client.enqueue("h"), lambda: client.wait(5), lambda: client.enqueue_many([weft.NewTask("h")]),
+    ]  # fmt: skip
+    for _ in range(2):
+        for call in calls:
+            with pytest.raises(weft.InvalidInput, match="client: is not open: use `async with"):
+                await call()
+        async with client:
+            assert (await client.enqueue("h")).created
+
+
+def test_what_is_no_function_is_no_handler(registry: Registry) -> None:
+    with pytest.raises(weft.InvalidInput, match=r"function: must be a function, not str; write @weft.task\(name='a'\)"):
+        registry.task("a")  # type: ignore[call-overload]
+    with pytest.raises(weft.InvalidInput, match="function: must be a function, not partial"):
+        registry.task(functools.partial(print, 1))
+
+
+async def test_a_function_that_was_not_decorated_is_not_enqueued(client: weft.Client) -> None:
+    def send() -> None: ...
+
+    with pytest.raises(weft.InvalidInput, match=r"handler: .*send is no handler: decorate it with @weft.task"):
+        await client.enqueue(send)  # type: ignore[arg-type]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import Field, fields
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from weft.cli.apps import JsonFlag, new_app
@@ -16,7 +17,7 @@ app = new_app()
 @app.command()
 def config(as_json: JsonFlag = False) -> None:
     """Print the settings in force, passwords left out; those that differ from their default are marked with *."""
-    from weft.cli.output import print_json, print_table, span, styled
+    from weft.cli.output import print_json, print_table, styled
     from weft.core.settings import Settings
 
     settings = Settings.load()
@@ -27,14 +28,23 @@ def config(as_json: JsonFlag = False) -> None:
     rows = []
     for field in fields(settings):
         value, is_set = values[field.name], getattr(settings, field.name) != field.default
-        text = (
-            span(value) if hasattr(value, "total_seconds") else str(value).lower() if value in (True, False) else value
-        )
+        text = _text(field, value)
         name = f"WEFT_{field.name.upper()}"
         rows.append(
             (styled(name, "bold" if is_set else ""), "*" if is_set else "", text, styled(field.metadata["doc"], "dim"))
         )
     print_table(("SETTING", "", "VALUE~", "MEANING~"), rows, empty="")
+
+
+def _text(field: Field[Any], value: Any) -> str:
+    from weft.cli.output import size_text, span
+    from weft.core.settings import parse_size
+
+    if isinstance(value, timedelta):
+        return span(value)
+    if isinstance(value, bool):
+        return str(value).lower()
+    return size_text(value) if field.metadata["parse"] is parse_size else "" if value is None else str(value)
 
 
 def _in_force(settings: Settings) -> dict[str, Any]:

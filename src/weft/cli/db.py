@@ -101,7 +101,7 @@ async def _embedded_facts(settings: Settings) -> dict[str, Any]:
     return {
         "kind": "embedded",
         "running": found.running,
-        "version": found.version or None,
+        "version": None if found.version == "unknown" else found.version,
         "pid": found.pid,
         "url": found.url,
         "folder": str(found.data_dir),
@@ -170,11 +170,19 @@ def url(
 
 @app.command()
 def backup(file: File, as_json: JsonFlag = False) -> None:
-    """Write the whole database to a file, as it is at one moment. Work goes on meanwhile."""
+    """Write the whole database to a file, as it is at one moment. Work goes on meanwhile.
+
+    An older backup of that name is replaced when the new one is whole; any other file stays.
+    """
     from weft.cli.output import size_text, tell
     from weft.db import embedded_backup
 
-    asyncio.run(embedded_backup.backup(_embedded_settings("back up"), file))
+    async def main() -> None:
+        if file.exists():
+            await embedded_backup.require_backup(file)
+        await embedded_backup.backup(_embedded_settings("back up"), file)
+
+    asyncio.run(main())
     size = file.stat().st_size
     tell({"file": file, "size": size}, f"wrote {file}, {size_text(size)}", as_json=as_json)
 

@@ -6,9 +6,12 @@ import sys
 from datetime import datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from weft.core.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from weft.queue.retry import Retry
 
 
 def read_params(text: str | None) -> Any:
@@ -42,6 +45,22 @@ def read_duration(field: str, text: str | None) -> timedelta | None:
         raise InvalidInput(field, str(problem)) from None
 
 
+def read_retry(
+    max_attempts: int | None, backoff: str | None, retry_delay: str | None, max_retry_delay: str | None
+) -> Retry | None:
+    """Read a policy of retries; None when nothing of it was given, and it is the handler's or the default."""
+    from weft.queue.retry import Retry
+
+    said = {
+        "max_attempts": max_attempts,
+        "backoff": backoff,
+        "initial_delay": read_duration("retry_delay", retry_delay),
+        "max_delay": read_duration("max_retry_delay", max_retry_delay),
+    }
+    given = {name: value for name, value in said.items() if value is not None}
+    return Retry(**given) if given.keys() - {"max_attempts"} else None  # type: ignore[arg-type]
+
+
 def read_moment(field: str, text: str | None) -> datetime | None:
     """Read a moment in ISO 8601; without a time zone it is in the machine's own."""
     if text is None:
@@ -59,7 +78,7 @@ def read_id(field: str, text: str | None) -> int | None:
     if text is None:
         return None
     if not (text.isascii() and text.isdigit() and 0 < int(text[:20]) < 2**63):
-        raise InvalidInput(field, f"{text!r} is not an id")
+        raise InvalidInput(field, f"{text!r} is not an id: give a number as `weft tasks list` shows it")
     return int(text)
 
 

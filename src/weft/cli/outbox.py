@@ -74,7 +74,11 @@ def replay(
 
 async def _replay(client: Client, key: str) -> None:
     from weft.core.checks import check_id
-    from weft.core.errors import NotFound
+    from weft.core.errors import NotFound, StateConflict
 
-    if not await client.replay_outbox([check_id(key)]):
-        raise NotFound("failed effect", key)
+    effect_id = check_id(key)
+    if not await client.replay_outbox([effect_id]):
+        for row in await client.outbox(before=effect_id + 1, limit=1):
+            if row.id == effect_id:
+                raise StateConflict("replay", key, row.state, ["failed"], "effect")
+        raise NotFound("effect", key)

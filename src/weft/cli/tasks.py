@@ -9,7 +9,7 @@ import typer
 from weft.cli.apps import JsonFlag, new_app
 from weft.cli.calls import call, call_each
 from weft.cli.completion import complete_queue, complete_state
-from weft.cli.inputs import read_duration, read_id, read_moment, read_params
+from weft.cli.inputs import read_duration, read_id, read_moment, read_params, read_retry
 
 if TYPE_CHECKING:
     from weft.sdk.client import Client
@@ -75,7 +75,17 @@ def enqueue(
         str | None, typer.Option(metavar="MOMENT", help="Wait until this moment: 2026-11-30T09:00+01:00.")
     ] = None,
     max_attempts: Annotated[int | None, typer.Option(help="How often it is attempted.")] = None,
+    backoff: Annotated[
+        str | None, typer.Option(metavar="WORD", help="How delays grow: exponential, linear, fixed.")
+    ] = None,
+    retry_delay: Annotated[
+        str | None, typer.Option(metavar="DURATION", help="How long to wait after the first failure.")
+    ] = None,
+    max_retry_delay: Annotated[str | None, typer.Option(metavar="DURATION", help="How long to wait at most.")] = None,
     timeout: Annotated[str | None, typer.Option(metavar="DURATION", help="How long an attempt may take.")] = None,
+    heartbeat_timeout: Annotated[
+        str | None, typer.Option(metavar="DURATION", help="How long the handler may be without a heartbeat.")
+    ] = None,
     concurrency_key: Annotated[str | None, typer.Option(help="Tasks of one key share a limit.")] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until it has ended, and print its output.")] = False,
     wait_timeout: Annotated[
@@ -94,7 +104,9 @@ def enqueue(
         "delay": read_duration("delay", delay),
         "run_at": read_moment("run_at", run_at),
         "max_attempts": max_attempts,
+        "retry": read_retry(max_attempts, backoff, retry_delay, max_retry_delay),
         "timeout": read_duration("timeout", timeout),
+        "heartbeat_timeout": read_duration("heartbeat_timeout", heartbeat_timeout),
         "concurrency_key": concurrency_key,
     }
     value = read_params(params)

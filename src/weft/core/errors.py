@@ -107,11 +107,11 @@ class StateConflict(CallerError):
     http_status = 409
     exit_code = 5
 
-    def __init__(self, verb: str, key: object, state: str, allowed: Iterable[str]) -> None:
+    def __init__(self, verb: str, key: object, state: str, allowed: Iterable[str], kind: str = "task") -> None:
         self.verb = verb
         self.key = key
         self.state = state
-        super().__init__(f"cannot {verb} task {key}: it is {state}, and must be one of {', '.join(sorted(allowed))}")
+        super().__init__(f"cannot {verb} {kind} {key}: it is {state}, and must be {' or '.join(sorted(allowed))}")
 
 
 class OperatorError(WeftError):
@@ -236,7 +236,10 @@ class LeaseLost(WeftError):
 
     def __init__(self, task_id: int) -> None:
         self.task_id = task_id
-        super().__init__(f"the lease on task {task_id} is lost: its outcome was not written")
+        super().__init__(
+            f"the lease on task {task_id} is lost: its outcome was not written; "
+            "leave the task to whoever holds it now, and roll back what belongs to it"
+        )
 
 
 class WaitTimeout(WeftError):

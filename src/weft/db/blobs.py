@@ -111,7 +111,9 @@ class FolderBlobs:
                 digest, f"is missing in {self._folder}: is WEFT_BLOB_URL the same everywhere?"
             ) from None
         if digest_of(data) != digest:
-            raise BlobUnavailable(digest, "is damaged: its bytes have another hash")
+            raise BlobUnavailable(
+                digest, "is damaged, its bytes have another hash: bring it back from a copy of the blob storage"
+            )
         return data
 
     def remove(self, digest: str, grace: timedelta) -> bool:

@@ -79,7 +79,8 @@ class Client:
         try:
             await self._ids.close()
         finally:
-            await self.database.close()
+            database, self._database = self.database, None
+            await database.close()
 
     @property
     def database(self) -> Database:
@@ -114,9 +115,9 @@ class Client:
         """Put one task into the queue.
 
         Without ``queue`` it is the handler's, else ``default``; without ``max_attempts`` and ``retry`` it is the
-        handler's policy, else ``WEFT_WORKER_MAX_ATTEMPTS`` (3). ``connection`` enqueues inside the caller's own
-        transaction (asyncpg, psycopg 3 or SQLAlchemy). A known ``idempotency_key`` creates nothing and returns the
-        existing task's id. Example::
+        handler's policy, else ``WEFT_WORKER_MAX_ATTEMPTS`` (3); ``max_attempts`` overrules that of a policy.
+        ``connection`` enqueues inside the caller's own transaction (asyncpg, psycopg 3 or SQLAlchemy). A known
+        ``idempotency_key`` creates nothing and returns the existing task's id. Example::
 
             await client.enqueue("report:make", {"month": "2026-11"}, delay=60, idempotency_key="report-2026-11")
         """
@@ -236,6 +237,7 @@ class Client:
         task_id = check_id(task_id)
         if timeout is not None:
             timeout = check_span(timeout, "timeout", zero=True).total_seconds()
+        _ = self.database  # raises when the client is not open
         task = await self._waiter.until_ended(task_id, timeout, self.get_task)
         if task.state is not TaskState.COMPLETED:
             raise TaskFailed(task_id, task.state, task.error, task.reason)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 from operator import is_
+from types import FunctionType
 
 from weft.core.checks import check_key, check_moment, check_name, check_number, check_priority, check_queue, check_span
 from weft.core.errors import InvalidInput
@@ -104,6 +105,8 @@ async def moved_to_blobs(drafted: Draft, settings: Settings, blobs: Blobs, *, fo
 def _known(handler: object) -> AnyHandler | None:
     if isinstance(handler, Handler):
         return handler
+    if isinstance(handler, FunctionType):
+        raise InvalidInput("handler", f"{handler.__qualname__} is no handler: decorate it with @weft.task")
     return REGISTRY.get(handler) if isinstance(handler, str) else None
 
 

@@ -7,7 +7,7 @@ import functools
 import inspect
 import typing
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import orjson
 
@@ -63,7 +63,7 @@ class Arguments:
         fields: dict[str, Any] = {}
         open_ended = False
         for name, parameter in self._signature.parameters.items():
-            if hints.get(name) is Context:
+            if hints.get(name) is Context or Context in get_args(hints.get(name)):
                 self.context_name = name
             elif parameter.kind is inspect.Parameter.VAR_KEYWORD:
                 open_ended = True

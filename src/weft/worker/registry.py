@@ -104,6 +104,9 @@ class Registry:
                 self.task, name=name, queue=queue, retry=retry, timeout=timeout,
                 heartbeat_timeout=heartbeat_timeout, executor=executor,
             )  # fmt: skip
+        if not inspect.isfunction(function) and not inspect.ismethod(function):
+            advice = f"; write @weft.task(name={function!r})" if isinstance(function, str) else ""
+            raise InvalidInput("function", f"must be a function, not {type(function).__name__}{advice}")
         is_async = inspect.iscoroutinefunction(function)
         chosen = executor or ("async" if is_async else "thread")
         if chosen not in EXECUTORS:
