@@ -16,6 +16,7 @@ from weft.db.blobs import open_blobs
 from weft.queue.work import Claim, Completed, Ended, Postponed
 from weft.worker import unsuccessful
 from weft.worker.attempt import Attempt, Environment
+from weft.worker.background import Background
 from weft.worker.holdings import Holdings
 from weft.worker.line import Line
 from weft.worker.processes import Processes
@@ -51,9 +52,10 @@ async def test_outcomes_that_could_not_be_sent_are_all_kept_and_the_worker_goes_
     with pooler_to(url) as pooler:
         cut_off = await make_client(database_url=pooler.url, pooler="transaction")
     recovery = Recovery(
-        cut_off.database, line, held, 1, lambda _completed, _lost: None, lambda _outcomes, _landed: None
-    )
-    assert await recovery.recover(asyncpg.DataError("refused")) == []
+        cut_off.database, line, held, 1, Background(lambda: None), lambda _completed, _lost: None,
+        lambda _outcomes, _landed: None, on_lost=lambda _: None, on_room=lambda: None,
+    )  # fmt: skip
+    await recovery.recover(asyncpg.DataError("refused"))
     assert [outcome.id for outcome in held.completed] == [1, 2, 3]
     assert not line.is_open
 

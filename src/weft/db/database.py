@@ -33,9 +33,9 @@ CONNECT_TIMEOUT = 10.0
 _RETRIED = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError)
 _RETRIES = 10
 
-# What asyncpg and the operating system raise when the way to the server is broken, not the statement.
-CONNECTION_ERRORS = (
-    OSError,
+# What asyncpg and the operating system raise when a way to the server that was there is broken, not the statement.
+_BROKEN_OFF = (
+    ConnectionError,
     asyncpg.PostgresConnectionError,
     asyncpg.InterfaceError,
     # What asyncpg raises when the server ended a session that was idle just then.
@@ -47,6 +47,8 @@ CONNECTION_ERRORS = (
     asyncpg.ReadOnlySQLTransactionError,
     asyncpg.IdleSessionTimeoutError,
 )
+# The same, and whatever else keeps one from the server.
+CONNECTION_ERRORS = (*_BROKEN_OFF, OSError)
 
 
 def lacks_partition(problem: asyncpg.PostgresError) -> bool:
@@ -70,7 +72,7 @@ async def _transaction(conn: type_Connection) -> AsyncIterator[None]:
     await transaction.start()
     try:
         yield
-    except (asyncio.CancelledError, TimeoutError, GeneratorExit, *CONNECTION_ERRORS):
+    except (asyncio.CancelledError, TimeoutError, GeneratorExit, *_BROKEN_OFF):
         conn.terminate()
         raise
     except BaseException:
@@ -178,7 +180,7 @@ class Database:
             try:
                 async with self.one_session(conn):
                     yield conn
-            except CONNECTION_ERRORS as problem:
+            except _BROKEN_OFF as problem:
                 # The server is gone, or after a failover answers as a standby: its other connections are worthless too.
                 self._pool.expire()
                 conn.terminate()

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import os
 import socket
 import uuid
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from weft.core.errors import IdsExhausted
+import asyncpg
+
+from weft.core.errors import IdsExhausted, WeftError
 from weft.core.ids import MACHINES, IdMaker
 from weft.db.statements import Statements
 
@@ -27,13 +31,17 @@ class IdSource:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._maker: IdMaker | None = None
+        self._leasing = asyncio.Lock()
         self._holder = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
 
     async def take(self, count: int) -> list[int]:
         """Return ``count`` new ids."""
         if self._maker is None or self._maker.has_lapsed:
-            async with self._database.transaction() as conn:
-                self._maker = await self._lease(conn)
+            async with self._leasing:
+                # Whoever waited finds that it was done.
+                if self._maker is None or self._maker.has_lapsed:
+                    async with self._database.transaction() as conn:
+                        self._maker = await self._lease(conn)
         return self._maker.take(count)
 
     async def _lease(self, conn: type_Connection) -> IdMaker:
@@ -44,8 +52,9 @@ class IdSource:
         return IdMaker(row["number"], row["now"], USABLE)
 
     async def close(self) -> None:
-        """Give the number back."""
+        """Give the number back; when that cannot be, its lease lapses."""
         if self._maker is not None:
             maker, self._maker = self._maker, None
-            async with self._database.transaction() as conn:
-                await conn.execute(SQL.release, maker.machine, self._holder)
+            with contextlib.suppress(WeftError, asyncpg.PostgresError, TimeoutError):
+                async with self._database.transaction() as conn:
+                    await conn.execute(SQL.release, maker.machine, self._holder)

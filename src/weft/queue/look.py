@@ -72,7 +72,8 @@ async def list_tasks(
             found += await conn.fetch(SQL.list_done, org_id, below, handler, _names(done), limit + 1)
         else:
             found += await conn.fetch(SQL.list_done_of_queue, org_id, below, queue_id, handler, _names(done), limit + 1)
-    found.sort(key=lambda row: -row["id"])
+    # One that ended between the two looks is in both.
+    found = sorted({row["id"]: row for row in found}.values(), key=lambda row: -row["id"])
     tasks = tuple(TaskSummary(**_summary_fields(row)) for row in found[:limit])
     return Page(tasks, tasks[-1].id if len(found) > limit else None)
 

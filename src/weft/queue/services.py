@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 
 from weft.core.errors import PermissionDenied
@@ -20,6 +21,7 @@ from weft.queue.workers import Pulse
 logger = logging.getLogger("weft.service")
 LONGEST_REST = 3600.0
 SHORT_DELAY = timedelta(seconds=5)
+_STAGING_STEP = 0.1
 
 
 class Stager(Service):
@@ -118,6 +120,7 @@ class Pruner(Service):
         self._database = database
         self._settings = settings
         self._keys_after = 0
+        self._has_more = False
         self._rounds = 0
 
     async def run_once(self) -> int:
@@ -128,12 +131,19 @@ class Pruner(Service):
             lambda conn: upkeep.prune_keys(conn, settings.idempotency_ttl, self._keys_after)
         )
         self._keys_after = after or 0
-        gone += await database.run(lambda conn: upkeep.prune_workers(conn, timedelta(hours=1)))
-        gone += await database.run(upkeep.prune_idle_keys)
-        gone += await database.run(upkeep.forget_slots)
-        gone += await database.run(lambda conn: outbox.prune(conn, settings.retention))
-        gone += await database.run(lambda conn: audit.prune(conn, settings.retention))
-        gone += await database.run(lambda conn: upkeep.prune_logs(conn, settings.retention))
+        pages = [
+            await database.run(prune)
+            for prune in (
+                lambda conn: upkeep.prune_workers(conn, timedelta(hours=1)),
+                upkeep.prune_idle_keys,
+                upkeep.forget_slots,
+                lambda conn: outbox.prune(conn, settings.retention),
+                lambda conn: audit.prune(conn, settings.retention),
+                lambda conn: upkeep.prune_logs(conn, settings.retention),
+            )
+        ]
+        gone += sum(pages)
+        self._has_more = after is not None or max(pages) >= upkeep.PAGE
         woken = await database.run(upkeep.admit)
         if woken:
             async with database.acquire() as conn:
@@ -154,8 +164,17 @@ class Pruner(Service):
             return 0
 
     def pause_before_next(self, done: int) -> float:
-        """Go on at once only while there are further pages of keys."""
-        return 0.0 if self._keys_after else self.interval * random.uniform(0.9, 1.1)
+        """Go on at once only while there are further pages."""
+        return 0.0 if self._has_more else self.interval * random.uniform(0.9, 1.1)
+
+
+def staging_times(delays: Iterable[timedelta]) -> list[timedelta]:
+    """Return when to look for tasks that were postponed together: few looks, none of them early, none very late."""
+    exact = {delay.total_seconds() for delay in delays}
+    if len(exact) > 1:
+        exact = {math.ceil(seconds / _STAGING_STEP) * _STAGING_STEP for seconds in exact}
+    short = sorted(seconds for seconds in exact if seconds <= SHORT_DELAY.total_seconds())
+    return [timedelta(seconds=seconds) for seconds in short or sorted(exact)[:1]]
 
 
 class Upkeep:
@@ -173,12 +192,14 @@ class Upkeep:
             Collector(database, open_blobs(settings)),
         )  # fmt: skip
         self.leads = False
+        self._turning = asyncio.Lock()
 
     async def follow(self, pulse: Pulse) -> None:
-        """Start or stop with the lead, and kick what has something to do."""
-        if pulse.leader != self.leads:
-            self.leads = pulse.leader
-            await (self._start() if pulse.leader else self.stop())
+        """Start or stop with the lead, one after the other, and kick what has something to do."""
+        async with self._turning:
+            if pulse.leader != self.leads:
+                self.leads = pulse.leader
+                await (self._start() if pulse.leader else self.stop())
         if pulse.lapsed:
             self._rescuer.kick()
         if pulse.next_due_at is not None:

@@ -23,6 +23,8 @@ WORKER = Statements("weft.queue", "sql/worker.sql")
 TASK = Statements("weft.queue", "sql/task.sql")
 QUEUE = Statements("weft.queue", "sql/queue.sql")
 STAGE_BATCH = 1000
+# How many rows the statements that prune take at once.
+PAGE = 1000
 # All of a day is read once before it is dropped.
 SCAN_LIMIT = 600.0
 
@@ -128,7 +130,7 @@ async def prune_keys(conn: type_Connection, ttl: timedelta, after: int) -> tuple
     """
     row = await conn.fetchrow(SQL.prune_keys, ttl, after)
     assert row is not None
-    return row["gone"], row["last"] if row["seen"] == 1000 else None
+    return row["gone"], row["last"] if row["seen"] == PAGE else None
 
 
 async def prune_logs(conn: type_Connection, older_than: timedelta) -> int:
@@ -169,7 +171,7 @@ async def _drop(database: Database, row: Record) -> bool:
     parent, child = row["parent"], row["child"]
     if parent == "task_done" and row["is_attached"]:
         await database.run(lambda conn: conn.execute(SQL.note_ends, child[-8:]))
-    conn = await database.connect(database.listen_url or database.url)
+    conn = await database.connect(database.listen_url or database.url, command_timeout=SCAN_LIMIT)
     try:
         if row["is_attached"]:
             how = "finalize" if row["is_pending"] else "concurrently"

@@ -134,6 +134,12 @@ async def held_by(conn: type_Connection, worker_id: int) -> list[Claim]:
     return [Claim._make(tuple(row)) for row in await conn.fetch(SQL.held_by, worker_id)]
 
 
+async def finished_by(conn: type_Connection, worker_id: int, claims: Sequence[Claim]) -> set[int]:
+    """Return those of the tasks whose attempts have completed, though this worker has not sent their outcomes."""
+    rows = await conn.fetch(SQL.finished_by, worker_id, [c.id for c in claims], [c.attempt for c in claims])
+    return {row[0] for row in rows}
+
+
 async def postpone(conn: type_Connection, worker_id: int, outcomes: Sequence[Postponed]) -> set[int]:
     """Move attempts to ``scheduled``; return the tasks for which that landed."""
     outcomes = sorted(outcomes, key=lambda outcome: outcome.id)

@@ -131,7 +131,7 @@ class Client:
         if connection is not None:
             return await enqueue_on(connection, draft, self.settings.org, self.actor)
         try:
-            hint = self._hints.is_quiet() if self._database is not None else False
+            hint = self._hints.is_quiet()
             async with self.database.acquire() as conn:
                 handle = await enqueue(conn, draft, self.settings.org, self.actor, hint=hint)
         except UnknownQueue:

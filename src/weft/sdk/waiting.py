@@ -47,7 +47,8 @@ class Waiter:
         deadline = None if timeout is None else time.monotonic() + timeout
         try:
             task = await self._persist(lambda: get(task_id), deadline)
-            if not task.state.is_final:
+            # Again, should somebody replay it meanwhile.
+            while not task.state.is_final:
                 await self._wait(task_id, deadline)
                 task = await self._persist(lambda: get(task_id), deadline)
         except TimeoutError as problem:

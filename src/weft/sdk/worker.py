@@ -57,12 +57,13 @@ class Worker:
         """Begin to work; returns when the worker is registered and claims. One that works already goes on."""
         if self._worker is not None and not self._worker.has_stopped:
             return self
-        self._worker = WorkerProcess(
+        worker = WorkerProcess(
             self._client.database, self._client.settings, self._registry, org_id=await self._client.org_id(),
             queue_names=self.queues, concurrency=self._concurrency, version=__version__,
             app_modules=self._app_modules, sinks={"enqueue_task": self._enqueue_task},
         )  # fmt: skip
-        await self._worker.start()
+        await worker.start()
+        self._worker = worker
         return self
 
     async def run(self) -> None:

@@ -248,7 +248,8 @@ class Attempt:
         context = contextvars.copy_context()
 
         def target() -> None:
-            future.set_running_or_notify_cancel()
+            if not future.set_running_or_notify_cancel():
+                return
             try:
                 future.set_result(context.run(self.handler.function, **arguments))
             except StopIteration as problem:

@@ -8,8 +8,14 @@ import random
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
+import asyncpg
+
+from weft.core.errors import WeftError
+from weft.db.database import CONNECTION_ERRORS
+
 T = TypeVar("T")
 logger = logging.getLogger("weft.worker")
+_EXPECTED = (*CONNECTION_ERRORS, WeftError, asyncpg.PostgresError, TimeoutError)
 _LONGEST_PAUSE = 1.0
 
 
@@ -58,7 +64,9 @@ class Background:
         self._needed.discard(task)
         self._on_end()
         if not task.cancelled() and (problem := task.exception()) is not None:
-            logger.warning("%s: %s", type(problem).__name__, problem)
+            # With a traceback what nobody expected.
+            trace = None if isinstance(problem, _EXPECTED) else problem
+            logger.warning("%s: %s", type(problem).__name__, problem, exc_info=trace)
 
     async def stop(self, others: list[asyncio.Task[None]], limit: float) -> None:
         """Wait for what must end, and for ``others``, at most ``limit`` seconds; cancel the rest."""

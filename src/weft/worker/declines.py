@@ -17,7 +17,7 @@ class Declines:
 
     def __init__(
         self, database: Database, settings: Settings, registry: Registry, worker_id: int, org_id: int,
-        on_end: Callable[[bool], None],
+        on_end: Callable[[bool | None], None],
     ) -> None:  # fmt: skip
         self._database = database
         self._patience = settings.no_handler_timeout
@@ -28,13 +28,16 @@ class Declines:
         self.under_way = 0
 
     def decline(self, claim: Claim) -> Coroutine[Any, Any, None]:
-        """Begin to give a claim back; the worker is told when that is done, and whether the task waits for another."""
+        """Begin to give a claim back; the worker is told when that is done, and whether the task waits for another.
+
+        None tells that nobody knows, because it went wrong: the worker must ask what it holds.
+        """
         self.under_way += 1
         return self._decline(claim)
 
     async def _decline(self, claim: Claim) -> None:
         hint = self._registry.suggest(claim.handler)
-        is_left = False
+        is_left: bool | None = None
         try:
             is_left = await self._database.run(
                 lambda conn: unsuccessful.decline(conn, self._worker_id, self._org_id, claim, self._patience, hint)

@@ -35,7 +35,7 @@ class Heart:
     def __init__(
         self, database: Database, worker_id: int, *, interval: timedelta, lease: timedelta,
         on_pulse: Callable[[Pulse | None], None], counters: Callable[[], tuple[bool, int, int]],
-        overdue: Callable[[float], str | None],
+        overdue: Callable[[float], str | None], sent: tuple[int, int] = (0, 0),
     ) -> None:  # fmt: skip
         self._database = database
         self._worker_id = worker_id
@@ -47,7 +47,8 @@ class Heart:
         self._loop = asyncio.get_running_loop()
         self._main_thread = threading.get_ident()
         self._asked_at: float | None = None
-        self.sent = (0, 0)
+        # What of the counts is in the database already.
+        self.sent = sent
         self._stopping = threading.Event()
         self._thread_loop: asyncio.AbstractEventLoop | None = None
         self._sleeper: asyncio.Task[None] | None = None
@@ -68,7 +69,8 @@ class Heart:
         if self._thread_loop is not None:
             with contextlib.suppress(RuntimeError):
                 self._thread_loop.call_soon_threadsafe(self._wake)
-        await asyncio.to_thread(self._thread.join, 5)
+        if self._thread.ident is not None:
+            await asyncio.to_thread(self._thread.join, 5)
 
     def _wake(self) -> None:
         if self._sleeper is not None:
@@ -91,11 +93,11 @@ class Heart:
             if self._stopping.is_set():
                 break
             next_beat = max(time.monotonic(), next_beat + self._interval)
-            is_blocked = self._asked_at is not None
-            warned = self._watch(warned)
-            busy, completed, failed = self._counters()
-            sent_completed, sent_failed = self.sent
             try:
+                is_blocked = self._asked_at is not None
+                warned = self._watch(warned)
+                busy, completed, failed = self._counters()
+                sent_completed, sent_failed = self.sent
                 if conn is None or conn.is_closed():
                     conn = await self._database.connect(timeout=self._lease.total_seconds() / 2)
                 pulse = await asyncio.wait_for(
@@ -111,8 +113,10 @@ class Heart:
                     conn = None
                 next_beat = time.monotonic() + min(0.5, self._interval)
                 continue
-            with contextlib.suppress(RuntimeError):
-                self._loop.call_soon_threadsafe(self._on_pulse, pulse)
+            # What comes late is about a name that the worker has given up.
+            if not self._stopping.is_set():
+                with contextlib.suppress(RuntimeError):
+                    self._loop.call_soon_threadsafe(self._on_pulse, pulse)
         if conn is not None:
             with contextlib.suppress(Exception):
                 await conn.close(timeout=1)

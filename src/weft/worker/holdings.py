@@ -9,6 +9,7 @@ from weft.queue.work import Claim, Completed, Ended, Postponed
 from weft.worker.attempt import Attempt, Outcome
 
 _MISMATCHES = 3
+_PULSES_PER_LOOK = 20
 
 
 class Holdings:
@@ -21,6 +22,7 @@ class Holdings:
         self.unsuccessful: list[Postponed | Ended] = []
         self._missing: set[tuple[int, int]] = set()
         self._mismatches = 0
+        self._pulses = 0
 
     def __len__(self) -> int:
         """Return how many tasks are held."""
@@ -76,12 +78,19 @@ class Holdings:
     def settle(self, outcomes: Iterable[Outcome]) -> None:
         """Let go of tasks whose outcomes have landed or were refused."""
         for outcome in outcomes:
-            self.running.pop(outcome.id, None)
+            attempt = self.running.get(outcome.id)
+            if attempt is not None and attempt.claim.attempt == outcome.attempt:
+                del self.running[outcome.id]
 
     def drop(self, attempt: Attempt) -> None:
         """Let go of a task that is no longer ours."""
         self.running.pop(attempt.claim.id, None)
         self.completed = [outcome for outcome in self.completed if outcome.id != attempt.claim.id]
+        self.unsuccessful = [outcome for outcome in self.unsuccessful if outcome.id != attempt.claim.id]
+
+    def forget_unbegun(self, task_id: int, attempt: int) -> None:
+        """Let go of a claim that has not begun: it leaves nothing behind."""
+        self.unbegun = [claim for claim in self.unbegun if (claim.id, claim.attempt) != (task_id, attempt)]
 
     def clear(self) -> None:
         """Let go of everything."""
@@ -102,14 +111,22 @@ class Holdings:
                 return f"{attempt.claim.id} ({attempt.claim.handler})"
         return None
 
-    def never_agrees_with(self, count: int | None) -> bool:
-        """Whether the database has counted otherwise for several times: something was lost.
+    def end_overdue(self, now: float) -> None:
+        """End attempts that have run for longer than any may; those with a timeout of their own have a timer."""
+        for attempt in list(self.running.values()):
+            if attempt.claim.timeout is None and attempt.is_overdue(now):
+                attempt.end("timeout")
 
-        The counts are taken at different moments, so they differ often. None says nothing.
+    def should_be_compared(self, count: int | None) -> bool:
+        """Whether to ask the database what we hold, after a pulse in which it counted so many.
+
+        The counts are taken at different moments, so they differ often: several times one after the other means that
+        something was lost. None says nothing, as amid a flood, so we ask now and then in any case.
         """
+        self._pulses += 1
         if count is not None:
             self._mismatches = 0 if count == len(self) else self._mismatches + 1
-        return self._mismatches >= _MISMATCHES
+        return self._mismatches >= _MISMATCHES or self._pulses % _PULSES_PER_LOOK == 0
 
     def compare(self, held: Sequence[Claim]) -> tuple[list[Attempt], list[Claim]]:
         """Compare with what the database says; return what was taken away, and claims that were not heard of."""

@@ -70,7 +70,12 @@ class Line:
         ears = self._ears or self._conn
         await ears.add_listener(self._channel, self._hear)
         await self._require_echo(ears)
-        ears.add_termination_listener(lambda _: self._on_message("work"))
+        ears.add_termination_listener(lambda ended: self._notice_end(ended, ears))
+
+    def _notice_end(self, _ended: object, ears: asyncpg.Connection[asyncpg.Record]) -> None:
+        """Wake the worker, so that it opens another; what we close ourselves is no news."""
+        if ears in (self._conn, self._ears):
+            self._on_message("work")
 
     async def _require_echo(self, ears: asyncpg.Connection[asyncpg.Record]) -> None:
         """Notify ourselves: a session that listens is told before its statement ends, so silence means a pooler."""

@@ -149,7 +149,9 @@ class Child:
 
     async def kill(self) -> None:
         """End the process and everything that it started."""
-        self._kill_group()
+        # Of one that has ended the group went with it, and its number may belong to others by now.
+        if self.is_alive:
+            self._kill_group()
         await self._reaping
 
     @property
@@ -218,6 +220,8 @@ class Processes:
             while True:
                 try:
                     return await asyncio.wait_for(Child.start(self._modules, self._main_file), _START_LIMIT)
+                except TimeoutError as problem:
+                    raise ChildDied(f"the process of the task was not ready within {_START_LIMIT:g} s") from problem
                 except OSError as problem:
                     tries += 1
                     if tries >= _START_TRIES:

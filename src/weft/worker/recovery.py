@@ -1,4 +1,4 @@
-"""Settles outcomes apart: those of a batch that PostgreSQL refused, and those whose task or key somebody has locked."""
+"""Brings a worker and the database to one account again: settles outcomes apart, and asks what is held."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ import asyncpg
 from weft.core.errors import WeftError
 from weft.db.database import CONNECTION_ERRORS, Database, ensure_partitions, lacks_partition
 from weft.queue import work
-from weft.queue.work import Completed, Ended, Postponed
+from weft.queue.work import Claim, Completed, Ended, Postponed
 from weft.worker import unsuccessful
-from weft.worker.attempt import Outcome
+from weft.worker.attempt import Attempt, Outcome
+from weft.worker.background import Background
 from weft.worker.holdings import Holdings
 from weft.worker.line import Line
 
@@ -25,22 +26,50 @@ _PASSING = (*CONNECTION_ERRORS, TimeoutError, WeftError, asyncpg.PostgresError)
 
 
 class Recovery:
-    """Sends outcomes one by one, so that one that is refused or has to wait holds up no other."""
+    """Sends outcomes of a batch that was refused one by one, and compares what both sides hold when ``is_due``.
+
+    One outcome that is refused, or whose task or key somebody has locked, holds up no other.
+    """
 
     def __init__(
-        self, database: Database, line: Line, held: Holdings, worker_id: int,
+        self, database: Database, line: Line, held: Holdings, worker_id: int, background: Background,
         on_completed: Callable[[list[Completed], list[int]], None],
         on_unsuccessful: Callable[[Sequence[Postponed | Ended], set[int]], None],
+        *, on_lost: Callable[[Attempt], None], on_room: Callable[[], None],
     ) -> None:  # fmt: skip
         self._database = database
         self._line = line
         self._held = held
         self._worker_id = worker_id
+        self._background = background
         self._on_completed = on_completed
         self._on_unsuccessful = on_unsuccessful
+        self._on_lost = on_lost
+        self._on_room = on_room
+        self.is_due = False
+        # An outcome that is settled while the database tells what we hold would look like a claim not heard of.
+        self._settling = asyncio.Lock()
 
-    async def recover(self, problem: asyncpg.PostgresError) -> list[Outcome]:
-        """Make what was missing, or settle what is held; return the outcomes that somebody's lock holds up.
+    async def reconcile(self) -> list[Claim]:
+        """Ask what we hold by the database's account: adopt what a lost answer gave us, drop what was taken away.
+
+        Returns claims that must be handed back. What a handler has completed in a transaction of its own goes on: it
+        has not returned yet.
+        """
+        async with self._settling, self._line.statement() as conn:
+            missing, adopted = self._held.compare(await work.held_by(conn, self._worker_id))
+            finished = await work.finished_by(conn, self._worker_id, [a.claim for a in missing]) if missing else set()
+            adopted = await work.with_params(conn, adopted)
+        for attempt in missing:
+            if attempt.claim.id not in finished:
+                self._on_lost(attempt)
+        self.is_due = False
+        if adopted:
+            logger.info("adopting %d tasks whose claim was not heard of", len(adopted))
+        return self._held.accept(adopted)
+
+    async def recover(self, problem: asyncpg.PostgresError) -> None:
+        """Make what was missing, or settle what is held; what somebody's lock holds up is settled later.
 
         What goes wrong meanwhile is tried again: the line is dropped, and the worker opens it and asks what it holds.
         """
@@ -50,7 +79,7 @@ class Recovery:
             if lacks_partition(problem):
                 # No partition for a row: this worker woke before whoever should have made it.
                 await self._database.run(ensure_partitions)
-                return []
+                return
             await asyncio.sleep(_PAUSE)
             outcomes = self._held.take_outcomes()
             locked = await self._settle_all(outcomes)
@@ -60,14 +89,15 @@ class Recovery:
                 raise
             self._line.drop()
             await self._wait_after(again)
-            return []
+            return
         for outcome in locked:
             logger.warning(
                 "task %s waits for a lock, perhaps of its own handler's open transaction: settled later", outcome.id
             )
-        return locked
+        if locked:
+            self._background.spawn(self._settle_later(locked))
 
-    async def settle_later(self, outcomes: list[Outcome]) -> None:
+    async def _settle_later(self, outcomes: list[Outcome]) -> None:
         """Settle outcomes that were locked, when they are not any more."""
         while outcomes:
             await asyncio.sleep(_LOCKED_PAUSE)
@@ -76,6 +106,9 @@ class Recovery:
                 outcomes = await self._settle_all(outcomes)
             except _PASSING as problem:
                 await self._wait_after(problem)
+            except BaseException:
+                self._held.note_again(outcomes)
+                raise
 
     async def _wait_after(self, problem: BaseException) -> None:
         logger.warning("cannot settle yet, trying again: %s: %s", type(problem).__name__, problem)
@@ -86,7 +119,8 @@ class Recovery:
         locked = []
         for outcome in outcomes:
             try:
-                await self._settle(outcome)
+                async with self._settling:
+                    await self._settle(outcome)
             except asyncpg.LockNotAvailableError:
                 locked.append(outcome)
         return locked
@@ -102,6 +136,7 @@ class Recovery:
                 outcome = unsuccessful.refused(outcome, refusal)
             else:
                 self._on_completed(completed, lost)
+                self._on_room()
                 return
         failed = [outcome]
         self._on_unsuccessful(

@@ -45,7 +45,9 @@ class Slots:
             need = min(used + wanted, self._limits[lane.queue_id])
             if need > held or held > self._limits[lane.queue_id]:
                 held = await self._ask(lane.queue_id, need, used)
-            lane.room = max(0, held - used)
+            # The limit may have been lifted while we asked.
+            if lane.queue_id in self._limits:
+                lane.room = max(0, held - used)
 
     def room(self, lanes: Sequence[Lane]) -> int:
         """Return how many tasks could be taken from all queues together; a great number when one has no limit."""
@@ -59,7 +61,8 @@ class Slots:
             used = in_use.get(lane.queue_id, 0)
             if self._held.get(lane.queue_id, 0) > used:
                 await self._ask(lane.queue_id, used, used)
-                lane.room = 0
+                if lane.queue_id in self._limits:
+                    lane.room = 0
                 given.add(lane.queue_id)
         return given
 

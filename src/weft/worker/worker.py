@@ -17,7 +17,7 @@ from weft.core.settings import Settings
 from weft.db.database import CONNECTION_ERRORS, Database
 from weft.queue import outbox, work
 from weft.queue.blobs import KeptBlobs
-from weft.queue.services import Upkeep
+from weft.queue.services import Upkeep, staging_times
 from weft.queue.work import Claim, Completed, Ended, Lane, Postponed
 from weft.queue.workers import Pulse
 from weft.worker import registration, unsuccessful
@@ -72,7 +72,7 @@ class Worker:
         self._stopping: asyncio.Task[None] | None = None
         self._deadline = math.inf
         self._grace: asyncio.Timeout | None = None
-        self._is_stopping = self._is_lost = self._must_reconcile = self._was_short = self._was_empty = False
+        self._is_stopping = self._is_lost = self._was_short = self._was_empty = False
         self._background = Background(self._changed.set)
         self._main: asyncio.Task[None] | None = None
 
@@ -95,19 +95,21 @@ class Worker:
             )
         )  # fmt: skip
         self._lanes = [Lane(queue_id) for queue_id in queue_ids]
-        self._is_lost = False
         self._marks = Marks()
         self._slots = Slots(self._database, self.id)
         self._relay = Relay(self._database, self.id)
         self._line = Line(self._database, f"weft_worker_{self.id}", self._hear)
         self._declines = Declines(self._database, settings, self._registry, self.id, self._org_id, self._declined)
-        self._recovery = Recovery(self._database, self._line, self._held, self.id, self._settled, self._not_completed)
+        self._recovery = Recovery(
+            self._database, self._line, self._held, self.id, self._background, self._settled, self._not_completed,
+            on_lost=lambda attempt: self._drop(attempt, "lost"), on_room=self._wake.set,
+        )  # fmt: skip
         self._env = Environment(
             settings, self.id, KeptBlobs.of(self._database), self._processes, log_dir(settings), self._beat, self._ended
         )
         self._heart = Heart(
             self._database, self.id, interval=settings.heartbeat_interval, lease=settings.lease_time,
-            on_pulse=self._feel, overdue=self._held.overdue,
+            on_pulse=self._feel, overdue=self._held.overdue, sent=(self.completed, self.failed),
             counters=lambda: (bool(self._held.running), self.completed, self.failed),
         )  # fmt: skip
         self._upkeep = Upkeep(self._database, settings, self.id, self._sinks, self._heart.has_settled)
@@ -115,8 +117,10 @@ class Worker:
             await self._slots.refresh(self._lanes)
             await self._line.open()
         except BaseException:
+            self._line.drop()
             await self._sign_off()
             raise
+        self._is_lost = False
         self._heart.start()
         self._wake.set()
 
@@ -134,7 +138,7 @@ class Worker:
 
     async def wait_until_idle(self) -> None:
         """Return when nothing runs and the last claim, which looked everywhere, came up empty."""
-        while (
+        while not self.has_stopped and (
             self._background.is_needed
             or not self._held.is_empty
             or not (self._was_empty and self._was_short and self._marks.has_looked_back)
@@ -175,6 +179,7 @@ class Worker:
             attempt.end("stopped")
         self._main.cancel()
         await asyncio.gather(self._main, return_exceptions=True)
+        self._changed.set()
         await self._leave()
         await self._sweeper.stop()
         await self._processes.close()
@@ -182,10 +187,10 @@ class Worker:
 
     async def _leave(self) -> None:
         """End the services and the heart, and give everything back that is still held."""
-        await self._upkeep.stop()
-        await self._heart.stop()
+        await self._heart.stop()  # first: a pulse would start the services again
         ending = [attempt.task for attempt in self._held.running.values() if attempt.task is not None]
         await self._background.stop(ending, _END_LIMIT)
+        await self._upkeep.stop()
         self._held.clear()
         await self._sign_off()
         await self._line.close()
@@ -203,6 +208,7 @@ class Worker:
         verb, *rest = message.split(" ")
         match verb:
             case "cancel":
+                self._held.forget_unbegun(int(rest[0]), int(rest[1]))
                 attempt = self._held.running.get(int(rest[0]))
                 if attempt is not None and attempt.claim.attempt == int(rest[1]):
                     self._drop(attempt, "cancelled")
@@ -221,12 +227,9 @@ class Worker:
             self._is_lost = True
             self._wake.set()
             return
-        now = time.monotonic()
-        for attempt in list(self._held.running.values()):
-            if attempt.claim.timeout is None and attempt.is_overdue(now):
-                attempt.end("timeout")
-        if self._held.never_agrees_with(pulse.held):
-            self._must_reconcile = True
+        self._held.end_overdue(time.monotonic())
+        if self._held.should_be_compared(pulse.held):
+            self._recovery.is_due = True
             self._wake.set()
         self._background.spawn(self._upkeep.follow(pulse))
         if pulse.limited or self._slots.is_limited:
@@ -241,10 +244,9 @@ class Worker:
         self._loop.call_soon_threadsafe(lambda: self._background.spawn(self._extend(claim)))
 
     async def _extend(self, claim: Claim) -> None:
-        landed = await self._database.run(lambda conn: work.extend_expiry(conn, self.id, claim))
-        attempt = self._held.running.get(claim.id)
-        if not landed and attempt is not None and attempt.claim.attempt == claim.attempt:
-            self._drop(attempt, "lost")
+        if not await self._database.run(lambda conn: work.extend_expiry(conn, self.id, claim)):
+            self._recovery.is_due = True
+            self._wake.set()
 
     def _begin_all(self) -> None:
         if self._is_stopping:
@@ -285,7 +287,9 @@ class Worker:
         self._changed.set()
         self._wake.set()
 
-    def _declined(self, is_left: bool) -> None:
+    def _declined(self, is_left: bool | None) -> None:
+        if is_left is None:
+            self._recovery.is_due = True
         if is_left:
             self._background.spawn(self._stage_in(unsuccessful.DECLINE_DELAY))
         self._changed.set()
@@ -293,14 +297,18 @@ class Worker:
 
     async def _work(self) -> None:
         pause = _FIRST_PAUSE
+        refusal: asyncpg.PostgresError | None = None
         while True:
             try:
                 if self._is_lost:
                     await self._start_anew()
+                if refusal is not None:
+                    cause, refusal = refusal, None
+                    await self._recovery.recover(cause)
                 if not self._line.is_open:
-                    self._must_reconcile = True
+                    self._recovery.is_due = True
                     await self._line.open()
-                if self._must_reconcile:
+                if self._recovery.is_due:
                     await self._reconcile()
                 await self._turn()
                 pause = _FIRST_PAUSE
@@ -312,14 +320,19 @@ class Worker:
                 self._was_short = False
                 pause = await pause_after_error(pause)
             except asyncpg.PostgresError as problem:
-                self._must_reconcile = True
-                if locked := await self._recovery.recover(problem):
-                    self._background.spawn(self._recovery.settle_later(locked))
+                self._recovery.is_due = True
+                refusal = problem
                 pause = await pause_after_error(pause)
             except Exception:
                 logger.exception("the worker stumbled and goes on")
-                self._must_reconcile = True
+                self._recovery.is_due = True
                 await asyncio.sleep(0.5)
+
+    async def _reconcile(self) -> None:
+        if again := await self._recovery.reconcile():
+            await self._hand_back(again)
+        self._was_short = False
+        self._wake.set()
 
     async def _turn(self) -> None:
         """Wait for something to do, then do one round trip; what it claimed begins when the next call is under way."""
@@ -352,10 +365,12 @@ class Worker:
                 given = await self._slots.give_back(self._lanes, self._held.in_use())
                 if given:
                     self._background.spawn(self._relay.send_if_ready(given))
-        limit = self._relay.look_again_in(self._settings.worker_poll_interval.total_seconds())
+        limit = self._settings.worker_poll_interval.total_seconds()
+        if self._was_short:  # there is room, and something may be there that the last claim did not see
+            limit = self._marks.look_back_in(self._relay.look_again_in(limit))
         # Not wait_for: before Python 3.12 it swallows a cancellation that comes in the same turn as the event.
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(self._marks.look_back_in(limit)):
+            async with asyncio.timeout(limit):
                 await self._wake.wait()
         self._wake.clear()
         self._was_short = False
@@ -413,9 +428,8 @@ class Worker:
         self._wake.set()
         self.failed += sum(1 for outcome in outcomes if outcome.id in landed and outcome.outcome != "snoozed")
         self.fenced += len(outcomes) - len(landed)
-        delays = [outcome.delay for outcome in outcomes if isinstance(outcome, Postponed)]
-        if delays:
-            self._background.spawn(self._stage_in(min(delays)))
+        for delay in staging_times(outcome.delay for outcome in outcomes if isinstance(outcome, Postponed)):
+            self._background.spawn(self._stage_in(delay))
 
     async def _stage_in(self, delay: timedelta) -> None:
         if await self._upkeep.stage_in(delay):
@@ -424,20 +438,6 @@ class Worker:
     async def _hand_back(self, claims: Sequence[Claim]) -> None:
         pairs = [(claim.id, claim.attempt) for claim in claims]
         await self._relay.send(await self._database.run(lambda conn: work.hand_back(conn, self.id, pairs)))
-
-    async def _reconcile(self) -> None:
-        """Ask what we hold by the database's account: adopt what a lost answer gave us, drop what was taken away."""
-        async with self._line.statement() as conn:
-            gone, adopted = self._held.compare(await work.held_by(conn, self.id))
-            adopted = await work.with_params(conn, adopted)
-        for attempt in gone:
-            self._drop(attempt, "lost")
-        if adopted:
-            logger.info("adopting %d tasks whose claim was not heard of", len(adopted))
-            if again := self._held.accept(adopted):
-                await self._hand_back(again)
-        self._must_reconcile = self._was_short = False
-        self._wake.set()
 
     async def _start_anew(self) -> None:
         """The worker was given up for lost: end what it runs, and register under a new id."""

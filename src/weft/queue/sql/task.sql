@@ -128,6 +128,11 @@ select t.id, t.attempt, t.queue_id, t.rank, t.order_id, t.handler, t.params, t.m
   t.timeout, t.heartbeat_timeout, t.retry, t.job_id
 from weft.task t where t.worker_id = $1 and t.state = 'running' order by t.id;
 
+-- name: finished_by
+-- Which attempts of a worker have completed, for example inside a transaction of their handlers.
+select d.id from weft.task_done d, unnest($2::bigint[], $3::int[]) as r (id, attempt)
+where d.id = r.id and d.worker_id = $1 and d.attempt = r.attempt and d.state = 'completed';
+
 -- name: free_slots
 select weft.free_slots($1, $2);
 

@@ -1,0 +1,325 @@
+"""Moments at which a worker could lose its way: each is brought about by an answer that is held back or cut off."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import asyncpg
+import pytest
+
+import weft
+from crash.harness import LIVENESS, opened, until
+from crash.proxy import Fault, proxy_to
+from crash.scene import NEVER, Scene
+from crash.sessions import sessions
+from weft.queue.work import UNLIMITED, Lane
+from weft.queue.workers import Pulse
+from weft.worker.heart import Heart
+from weft.worker.slots import Slots
+
+if TYPE_CHECKING:
+    Conn = asyncpg.Connection[asyncpg.Record]
+
+# So rare that nothing which happens here is the doing of a beat.
+STILL = {"worker_heartbeat_interval": 600, "worker_timeout": 1800, "worker_poll_interval": NEVER}
+LIMITS = "select q.id, q.max_running from weft.queue"
+HELD_BY = "t.worker_id = $1 and t.state = 'running' order by t.id"
+
+
+@pytest.fixture
+def url(emptied_url: str) -> str:
+    return emptied_url
+
+
+@pytest.fixture
+def scene(url: str, tmp_path: Path) -> Scene:
+    return Scene(url, tmp_path / "home")
+
+
+# --- starting and stopping ---
+
+
+async def test_a_worker_that_fails_to_start_anew_tries_again(scene: Scene, client: weft.Client, conn: Conn) -> None:
+    async with proxy_to(scene.url) as proxy, scene.worker(proxy.url) as worker:
+        first = worker.process.id
+        cut = proxy.rule(LIMITS, Fault.CUT)
+        await conn.execute("update weft.worker set state = 'lost'")
+        await cut.fired.wait()
+        assert await client.wait((await client.enqueue("step")).id, timeout=LIVENESS) == 1
+        assert worker.process.id != first
+
+
+async def test_a_worker_whose_first_start_failed_can_be_run(scene: Scene, client: weft.Client) -> None:
+    async with proxy_to(scene.url) as proxy, weft.Client(settings=scene.settings(proxy.url)) as own:
+        worker = weft.Worker(client=own, registry=scene.registry)
+        proxy.rule(LIMITS, Fault.CUT)
+        with pytest.raises(weft.WeftError, match="cannot reach PostgreSQL"):
+            await worker.run()
+        running = asyncio.create_task(worker.run())
+        assert await client.wait((await client.enqueue("step")).id, timeout=LIVENESS) == 1
+        await worker.stop()
+        await running
+
+
+async def test_the_services_of_a_worker_do_not_outlive_it(scene: Scene) -> None:
+    """A pulse that tells it to lead is on its way when it stops."""
+    async with proxy_to(scene.url) as proxy, weft.Client(settings=scene.settings(proxy.url)) as own:
+        held = proxy.hold("weft.heartbeat")
+        worker = await weft.Worker(client=own, registry=scene.registry).start()
+        await held.fired.wait()
+        stopping = asyncio.create_task(worker.stop())
+        await asyncio.sleep(0.2)
+        assert held.gate is not None
+        held.gate.set()
+        await stopping
+        await asyncio.sleep(0.2)
+        assert [task.get_name() for task in asyncio.all_tasks() if task.get_name().startswith("weft-")] == []
+
+
+async def test_a_heart_that_was_stopped_tells_nothing_any_more(scene: Scene) -> None:
+    """What it would tell is about a name that the worker does not have any more."""
+    pulses: list[Pulse | None] = []
+    async with proxy_to(scene.url) as proxy, opened(scene.settings(proxy.url)) as database:
+        held = proxy.hold("weft.heartbeat")
+        heart = Heart(
+            database, 5, interval=timedelta(seconds=0.1), lease=timedelta(seconds=60), on_pulse=pulses.append,
+            counters=lambda: (False, 0, 0), overdue=lambda _: None,
+        )  # fmt: skip
+        heart.start()
+        await held.fired.wait()
+        await heart.stop()
+        assert held.gate is not None
+        held.gate.set()
+        await until(lambda: _has_ended("weft-heart"), "its thread has ended")
+    assert pulses == []
+
+
+async def _has_ended(name: str) -> bool:
+    return name not in [thread.name for thread in threading.enumerate()]
+
+
+async def test_work_until_idle_ends_when_the_worker_is_stopped(scene: Scene, client: weft.Client) -> None:
+    worker = weft.Worker(client=client, registry=scene.registry)
+    held = (await client.enqueue("held")).id
+    running = asyncio.create_task(worker.run_until_idle())
+    await scene.until_started(held)
+    await worker.stop(grace=0)
+    await asyncio.wait_for(running, LIVENESS)
+
+
+async def test_what_a_worker_counted_before_it_started_anew_is_not_counted_again(
+    scene: Scene, client: weft.Client, conn: Conn
+) -> None:
+    async with scene.worker():
+        for handle in await client.enqueue_many([weft.NewTask("step")] * 20):
+            await client.wait(handle.id, timeout=LIVENESS)
+        counted = "select sum(completed)::int from weft.worker"
+        await until(lambda: conn.fetchval(f"select ({counted}) = 20"), "they are counted")
+        await conn.execute("update weft.worker set state = 'lost'")
+        await client.wait((await client.enqueue("step")).id, timeout=LIVENESS)
+    assert await conn.fetchval(counted) == 21
+
+
+# --- limits ---
+
+
+async def test_a_limit_that_is_lifted_while_slots_are_given_back_leaves_all_the_room(
+    scene: Scene, client: weft.Client, conn: Conn
+) -> None:
+    await client.limit_queue("default", 1)
+    lanes = [Lane(1)]
+    async with opened(scene.settings()) as database, sessions(scene.url, 1) as (session,):
+        slots = Slots(database, await session.register())
+        await slots.refresh(lanes)
+        await slots.lease(lanes, {}, 5)
+        async with conn.transaction():
+            await conn.execute("select 1 from weft.worker for update")
+            giving = asyncio.create_task(slots.give_back(lanes, {}))
+            await until(lambda: _waits_for_a_lock(conn), "the give-back waits")
+            await client.limit_queue("default", None)
+            await slots.refresh(lanes)
+        await giving
+    assert (lanes[0].room, slots.is_limited) == (UNLIMITED, False)
+
+
+async def _waits_for_a_lock(conn: Conn) -> bool:
+    return bool(
+        await conn.fetchval(
+            "select exists (select 1 from pg_stat_activity where wait_event_type = 'Lock'"
+            " and datname = current_database())"
+        )
+    )
+
+
+# --- outcomes and claims ---
+
+
+async def test_room_that_an_outcome_settled_apart_has_made_is_used(
+    scene: Scene, client: weft.Client, conn: Conn, url: str
+) -> None:
+    async with scene.worker(concurrency=1, **STILL) as worker, sessions(url, 1) as (blocker,):
+        first = (await client.enqueue("held")).id
+        await scene.until_started(first)
+        second = (await client.enqueue("step")).id
+        full = "select saturated from weft.worker where id = $1"
+        await until(lambda: conn.fetchval(full, worker.process.id), "the worker has heard of it, and has no room")
+        async with blocker.conn.transaction():
+            await blocker.conn.execute("select 1 from weft.task where id = $1 for update", first)
+            scene.let_go(first)
+            await asyncio.sleep(2.5)  # by then it is put aside, to be settled later
+        assert await client.wait(second, timeout=LIVENESS) == 1
+
+
+async def test_an_outcome_settled_apart_while_the_worker_asks_what_it_holds_is_not_adopted(
+    scene: Scene, client: weft.Client, url: str
+) -> None:
+    """The look is answered before, and heard after the outcome has landed."""
+    often = {"worker_heartbeat_interval": 0.05, "worker_timeout": 60, "worker_poll_interval": NEVER}
+    async with proxy_to(url) as proxy, scene.worker(proxy.url, concurrency=2, **often):
+        async with sessions(url, 1) as (blocker,):
+            first = (await client.enqueue("held")).id
+            await scene.until_started(first)
+            async with blocker.conn.transaction():
+                await blocker.conn.execute("select 1 from weft.task where id = $1 for update", first)
+                scene.let_go(first)
+                await asyncio.sleep(2.5)
+                held = proxy.hold(HELD_BY)
+                await held.fired.wait()
+            await asyncio.sleep(2.5)  # enough for what waits for nothing to be settled
+            assert held.gate is not None
+            held.gate.set()
+        assert await client.wait(first, timeout=LIVENESS) == 1
+        assert await client.wait((await client.enqueue("step")).id, timeout=LIVENESS) == 1
+    assert scene.started.count((first, 1)) == 1
+
+
+async def test_a_claim_that_is_cancelled_before_it_begins_does_not_begin(scene: Scene, client: weft.Client) -> None:
+    """It waits for the next call, and that for slots of its queue: the worker has more room than one claim takes."""
+    await client.limit_queue("default", 600)
+    ids = [handle.id for handle in await client.enqueue_many([weft.NewTask("held")] * 600)]
+    async with proxy_to(scene.url) as proxy:
+        leases = proxy.hold("insert into weft.queue_slot", lambda exchange: exchange.integer(2) > 500)
+        async with scene.worker(proxy.url, concurrency=600, **STILL):
+            await leases.fired.wait()
+            await client.cancel(ids[0])
+            await asyncio.sleep(0.2)  # the word is sent after the commit
+            assert leases.gate is not None
+            leases.gate.set()
+            await scene.until_started(*ids[1:])
+    assert (ids[0], 1) not in scene.started
+
+
+async def test_a_decline_that_went_wrong_is_made_again(scene: Scene, client: weft.Client) -> None:
+    async with proxy_to(scene.url) as proxy, scene.worker(proxy.url, **STILL):
+        cut = proxy.rule("reason = 'no_handler'", Fault.CUT)
+        task_id = (await client.enqueue("nobody knows it")).id
+        await cut.fired.wait()
+        await until(lambda: _is(client, task_id, "scheduled"), "it is left to others")
+
+
+async def _is(client: weft.Client, task_id: int, state: str) -> bool:
+    return (await client.get_task(task_id)).state == state
+
+
+async def test_a_handler_that_completed_in_its_own_transaction_is_not_ended_by_its_heartbeat(
+    scene: Scene, client: weft.Client, url: str
+) -> None:
+    """The lease is gone because the task is done, not because somebody else has it."""
+    ended: list[str] = []
+    go = asyncio.Event()
+
+    @scene.registry.task(name="book")
+    async def book(ctx: weft.Context) -> None:
+        own = await asyncpg.connect(url)
+        await ctx.complete_in(own, "booked")  # type: ignore[misc]
+        await own.close()
+        ctx.heartbeat()
+        try:
+            await go.wait()
+            ended.append("by itself")
+        except asyncio.CancelledError:
+            ended.append("cancelled")
+            raise
+
+    async with scene.worker(**STILL) as worker:
+        handle = await client.enqueue("book", heartbeat_timeout=60)
+        assert await client.wait(handle.id, timeout=LIVENESS) == "booked"
+        # Each is a look at what the worker holds, should it look at all.
+        assert await client.wait((await client.enqueue("step")).id, timeout=LIVENESS) == 1
+        await asyncio.sleep(0.3)
+        go.set()
+        await worker.process.wait_until_idle()
+    assert ended == ["by itself"]
+
+
+async def test_tasks_postponed_together_each_come_back_when_they_are_due(
+    scene: Scene, client: weft.Client, conn: Conn
+) -> None:
+    """Another worker leads, and would hear of them only with its next beat."""
+
+    @scene.registry.task(name="later")
+    async def later(delay: float, ctx: weft.Context) -> int:
+        if ctx.attempt == 1:
+            raise weft.Snooze(delay)
+        return ctx.attempt
+
+    await client.create_queue("elsewhere")
+    async with scene.worker(queues=("elsewhere",), **STILL):
+        await until(lambda: conn.fetchval("select exists (select 1 from weft.lease)"), "somebody leads")
+        async with scene.worker(**STILL):
+            delays = (0.1, 0.4, 1.0)
+            for handle in await client.enqueue_many([weft.NewTask("later", {"delay": delay}) for delay in delays]):
+                assert await client.wait(handle.id, timeout=LIVENESS) == 2
+
+
+# --- clients ---
+
+
+async def test_calls_at_once_lease_one_machine_number(client: weft.Client, conn: Conn) -> None:
+    leased = "select count(*) from weft.machine where until > weft.now()"
+    before = await conn.fetchval(leased)
+    await asyncio.gather(*(client.enqueue_many([weft.NewTask("step")]) for _ in range(50)))
+    assert await conn.fetchval(leased) == before + 1
+
+
+async def test_a_task_that_ends_between_two_looks_is_listed_once(scene: Scene, client: weft.Client) -> None:
+    async with proxy_to(scene.url) as proxy, weft.Client(settings=scene.settings(proxy.url)) as own:
+        task_id = (await client.enqueue("step")).id
+        held = proxy.hold("from weft.task t join weft.queue q")
+        listing = asyncio.create_task(own.list_tasks())
+        await held.fired.wait()
+        await client.cancel(task_id)
+        assert held.gate is not None
+        held.gate.set()
+        assert [(task.id, task.state) for task in (await listing).tasks] == [(task_id, "cancelled")]
+
+
+async def test_a_task_that_is_replayed_when_it_has_just_ended_is_waited_for(scene: Scene, client: weft.Client) -> None:
+    async with proxy_to(scene.url) as proxy, weft.Client(settings=scene.settings(proxy.url)) as own:
+        task_id = (await client.enqueue("step")).id
+        ends = proxy.hold("where not exists (select 1 from weft.task t where t.id = u.id)", lambda e: e.rows > 0)
+        waiting = asyncio.create_task(own.wait(task_id, timeout=LIVENESS))
+        await client.cancel(task_id)
+        await ends.fired.wait()
+        await client.replay(task_id)
+        assert ends.gate is not None
+        ends.gate.set()
+        async with scene.worker():
+            assert await waiting == 1
+
+
+async def test_what_the_caller_raises_is_not_hidden_by_a_goodbye_that_fails(scene: Scene) -> None:
+    async def work(url: str) -> None:
+        async with weft.Client(settings=scene.settings(url)) as own:
+            await own.enqueue_many([weft.NewTask("step")])
+            proxy.reset_all()
+            await proxy.stop()
+            raise ValueError("the caller's own")
+
+    async with proxy_to(scene.url) as proxy:
+        with pytest.raises(ValueError, match="the caller's own"):
+            await work(proxy.url)
