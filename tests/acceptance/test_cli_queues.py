@@ -86,7 +86,9 @@ def test_dead_letters_are_listed_replayed_and_purged(cli: Cli) -> None:
         assert "ValueError: reason 1" in cli("dead", "list")
         assert cli.json("dead", "list", "--limit", "1")["next_before"] == dead[0]["id"]
     assert cli.json("dead", "replay", dead[0]["id"]) == {"replayed": [dead[0]["id"]], "refused": []}
-    assert cli.json("dead", "replay", "--all", "--queue", "default") == {"replayed": 1}
+    assert cli.json("dead", "replay", "--all", "--handler", "cli:add", "--dry-run") == {"replayed": 0, "found": 0}
+    assert cli("dead", "replay", "--all", "--handler", "cli:fail", "--dry-run") == "would replay 1\n"
+    assert cli.json("dead", "replay", "--all", "--queue", "default") == {"replayed": 1, "found": 1}
     assert cli("dead", "list").strip() == "no dead letters"
 
 

@@ -160,7 +160,7 @@ def test_one_attempts_copy_of_a_log_is_printed(url: str, home: Path) -> None:
     with cli.worker():
         answer = cli.json("tasks", "enqueue", "cli:speak", "--params", '{"text": "hello"}', "--wait")
     assert "hello" in cli("tasks", "logs", answer["id"], "--attempt", "1")
-    assert cli("tasks", "logs", answer["id"], "--attempt", "2") == ""
+    assert "no log of attempt 2 was copied" in cli("tasks", "logs", answer["id"], "--attempt", "2", code=4)
     assert "attempt: must" in cli("tasks", "logs", answer["id"], "--attempt", "0", code=2)
 
 

@@ -282,9 +282,9 @@ async def test_what_waits_although_there_is_room_is_admitted_by_the_upkeep(store
     await store.limit(1, per_key=True)
     ids = [await store.enqueue(concurrency_key=key) for key in ("a", "a", "b", "b", "b")]
     await store.conn.execute("update weft.queue set max_running_per_key = 2")
-    assert await store.run(upkeep.admit) == {DEFAULT_QUEUE}
+    assert await store.run(queues.admit) == {DEFAULT_QUEUE}
     assert await _states(store, ids) == ["ready", "ready", "ready", "ready", "pending"]
-    assert await store.run(upkeep.admit) == set()
+    assert await store.run(queues.admit) == set()
     assert await _counts_are_right(store)
 
 

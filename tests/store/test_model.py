@@ -421,7 +421,7 @@ class Queue(RuleBasedStateMachine):
             self.model.admit(lane.id, key)
         # What changes nothing that anybody could see.
         self.verb(upkeep.prune_idle_keys)
-        assert self.verb(upkeep.admit) == set()
+        assert self.verb(queues.admit) == set()
 
     # --- what must hold after each step ---
 

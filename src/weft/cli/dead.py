@@ -28,23 +28,28 @@ def list_dead(queue: Queue = None, limit: Limit = 50, before: Before = None, as_
 @app.command()
 def replay(
     task_ids: Annotated[list[str] | None, typer.Argument(metavar="ID", help="Ids of dead letters.")] = None,
-    every: Annotated[bool, typer.Option("--all", help="All of them, or all of one queue.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="All of them, or all of one queue or handler.")] = False,
     queue: Queue = None,
+    handler: Annotated[str | None, typer.Option(help="Only those of this handler.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say how many there are.")] = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Send dead letters round again: those named, or all."""
     from weft.cli.output import tell
     from weft.core.errors import InvalidInput
 
-    if task_ids and (every or queue):
-        raise InvalidInput("id", "give either ids, or --all with or without --queue")
+    if task_ids and (every or queue or handler or dry_run):
+        raise InvalidInput("id", "give either ids, or --all with or without --queue, --handler and --dry-run")
     if task_ids:
         call_each("replayed", task_ids, lambda client, key: client.replay(key), as_json=as_json)
         return
     if not every:
         raise InvalidInput("id", "name the tasks to replay, or give --all")
-    count = call(lambda client: client.replay_dead(queue=queue))
-    tell({"replayed": count}, f"replayed {count}", as_json=as_json)
+    count = call(lambda client: client.replay_dead(queue=queue, handler=handler, dry_run=dry_run))
+    if dry_run:
+        tell({"replayed": 0, "found": count}, f"would replay {count}", as_json=as_json)
+    else:
+        tell({"replayed": count, "found": count}, f"replayed {count}", as_json=as_json)
 
 
 @app.command()

@@ -7,8 +7,10 @@ import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+import typer
+
 from weft.cli.output import complain
-from weft.core.errors import DatabaseUnavailable, TaskFailed
+from weft.core.errors import DatabaseUnavailable, NotFound, TaskFailed
 
 if TYPE_CHECKING:
     from weft.sdk.client import Client
@@ -34,9 +36,9 @@ async def _print_attempt(client: Client, task_id: int, attempt: int) -> None:
     data = await client.read_log(task_id, attempt=attempt)
     if data is None:
         complain(f"no log of attempt {attempt} was copied to the blob storage; without --attempt all are shown")
-    else:
-        sys.stdout.buffer.write(data)
-        sys.stdout.buffer.flush()
+        raise typer.Exit(NotFound.exit_code)
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()
 
 
 async def _follow(client: Client, task_id: int, position: int) -> int:

@@ -145,8 +145,8 @@ async def list_queues(conn: type_Connection, org_id: int, name: str | None = Non
     """Return the queues with their depths; counts every task that has not ended."""
     rates = {row["name"]: row["ended"] / 60 for row in await conn.fetch(SQL.rates, org_id)}
     key_limits: dict[str, list[KeyLimit]] = {}
-    for queue, *limit in await conn.fetch(SQL.key_limits, org_id, name):
-        key_limits.setdefault(queue, []).append(KeyLimit(*limit))
+    for queue, *fields in await conn.fetch(SQL.key_limits, org_id, name):
+        key_limits.setdefault(queue, []).append(KeyLimit(*fields))
     found: list[QueueInfo] = []
     for queue, group in groupby(await conn.fetch(SQL.depths, org_id, name), key=itemgetter("name")):
         rows = list(group)
@@ -171,7 +171,8 @@ async def _change(conn: type_Connection, statement: str, org_id: int, name: str,
     return int(changed)
 
 
-async def hint_by_name(conn: type_Connection, names: set[tuple[str, str]], ids: set[int], delayed: bool) -> None:
+async def hint_by_name(conn: type_Connection, names: set[tuple[str, str]], queue_ids: set[int], delayed: bool) -> None:
     """Wake one worker per queue, given by org and name or by id; with ``delayed`` wake whoever stages."""
     pairs = sorted(names)
-    await conn.execute(SQL.hint_by_name, [pair[0] for pair in pairs], [pair[1] for pair in pairs], sorted(ids), delayed)
+    orgs, queues = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+    await conn.execute(SQL.hint_by_name, orgs, queues, sorted(queue_ids), delayed)

@@ -144,7 +144,7 @@ class Pruner(Service):
         ]
         gone += sum(pages)
         self._has_more = after is not None or max(pages) >= upkeep.PAGE
-        woken = await database.run(upkeep.admit)
+        woken = await database.run(queues.admit)
         if woken:
             async with database.acquire() as conn:
                 await queues.hint(conn, woken)

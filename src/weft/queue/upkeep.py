@@ -10,7 +10,7 @@ import orjson
 
 from weft.core.errors import PermissionDenied
 from weft.db.statements import Statements
-from weft.queue import queues, work
+from weft.queue import work
 from weft.queue.retry import Retry
 
 if TYPE_CHECKING:
@@ -116,11 +116,6 @@ async def prune_idle_keys(conn: type_Connection) -> int:
 async def forget_slots(conn: type_Connection) -> int:
     """Free slots of workers that are gone and hold nothing; return how many."""
     return len(await conn.fetch(QUEUE.forget_slots))
-
-
-async def admit(conn: type_Connection) -> set[int]:
-    """Admit what waits for a concurrency key that has room; return the queues that have work now."""
-    return await queues.admit(conn)
 
 
 async def prune_keys(conn: type_Connection, ttl: timedelta, after: int) -> tuple[int, int | None]:

@@ -277,11 +277,14 @@ class Client:
 
         self._hints.send_ids({await self.database.run(write)})
 
-    async def replay_dead(self, *, queue: str | None = None, handler: str | None = None) -> int:
-        """Send all dead letters round again, in batches; return how many."""
+    async def replay_dead(self, *, queue: str | None = None, handler: str | None = None, dry_run: bool = False) -> int:
+        """Send all dead letters round again, in batches; return how many. A ``dry_run`` only counts them."""
         org_id = await self.org_id()
         count = 0
         async for batch in self._pages(queue, handler):
+            if dry_run:
+                count += len(batch)
+                continue
             landed = await self.database.run(
                 lambda conn, batch=batch: operate.replay(conn, org_id, batch, self.actor)  # type: ignore[misc]
             )

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 from weft.core.errors import InvalidInput
@@ -40,7 +41,7 @@ class Environment:
     """What all attempts of a worker share."""
 
     def __init__(
-        self, settings: Settings, worker_id: int, blobs: Blobs, processes: Processes, log_folder: Any,
+        self, settings: Settings, worker_id: int, blobs: Blobs, processes: Processes, log_folder: Path,
         beat: Callable[[Claim], None], on_end: Callable[[Attempt, Outcome | None], None],
     ) -> None:  # fmt: skip
         self.settings = settings

@@ -36,11 +36,11 @@ class Declines:
         return self._decline(claim)
 
     async def _decline(self, claim: Claim) -> None:
-        hint = self._registry.suggest(claim.handler)
+        advice = self._registry.suggest(claim.handler)
         is_left: bool | None = None
         try:
             is_left = await self._database.run(
-                lambda conn: unsuccessful.decline(conn, self._worker_id, self._org_id, claim, self._patience, hint)
+                lambda conn: unsuccessful.decline(conn, self._worker_id, self._org_id, claim, self._patience, advice)
             )
         finally:
             self.under_way -= 1

@@ -52,7 +52,7 @@ async def _write(conn: type_Connection, worker_id: int, outcomes: Sequence[Postp
 
 
 async def decline(
-    conn: type_Connection, worker_id: int, org_id: int, claim: Claim, patience: timedelta, hint: str
+    conn: type_Connection, worker_id: int, org_id: int, claim: Claim, patience: timedelta, advice: str
 ) -> bool:
     """Leave a task to workers that know its handler; False when it is failed instead.
 
@@ -63,7 +63,7 @@ async def decline(
     if not (is_missing and await work.has_been_declined_for(conn, claim, patience)):
         await work.decline(conn, worker_id, claim, DECLINE_DELAY, patience)
         return True
-    message = f"no live worker has known the handler {claim.handler!r} for {patience}.{hint}"
+    message = f"no live worker has known the handler {claim.handler!r} for {patience}.{advice}"
     error = orjson.dumps({"type": "NoHandler", "message": message, "traceback": ""}).decode()
     ended = Ended(claim.id, claim.attempt, "failed", "failed", "no_handler", error)
     await work.end_unsuccessfully(conn, worker_id, [ended])
