@@ -255,14 +255,15 @@ async def raw_pick_up(url: str, samples: int) -> list[float]:
 async def measure_pick_up(server: str, samples: int) -> list[Figure]:
     """Pick-up by one and by 32 idle workers (in one process, each with connections of its own)."""
     async with fresh_database(server) as url:
-        least = statistics.median(await raw_pick_up(url, samples))
+        bare = await raw_pick_up(url, samples)
         one = await pick_up(url, 1, samples)
         many = await pick_up(url, 32, samples)
-    p50, p99 = statistics.median(one), percentile(one, 0.99)
+    p50, p99, least = statistics.median(one), percentile(one, 0.99), statistics.median(bare)
     return [
         Figure("pick-up by an idle worker, p50", p50, "ms", "<= 1.5 ms", p50 <= 1.5,
                f"raw {least:.2f} ms; p95 {percentile(one, 0.95):.2f} ms"),
-        Figure("pick-up by an idle worker, p99", p99, "ms", "<= 8 ms", p99 <= 8),
+        Figure("pick-up by an idle worker, p99", p99, "ms", "<= 8 ms", p99 <= 8,
+               f"raw {percentile(bare, 0.99):.2f} ms"),
         Figure("pick-up with 32 idle workers, p50", statistics.median(many), "ms", "<= 2.5 ms",
                statistics.median(many) <= 2.5, f"raw, one worker {least:.2f} ms; p99 {percentile(many, 0.99):.2f} ms"),
     ]  # fmt: skip
