@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import signal
 import tempfile
 import uuid
 from collections.abc import AsyncIterator, Iterator
@@ -32,6 +33,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # Shells let programs in the background ignore it, and whatever the tests start would do so too.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     # Every day the same examples: what a change did not break must not fail. The long campaigns look for new ones.
     hypothesis.settings.register_profile("short", derandomize=True)
     hypothesis.settings.register_profile("long", derandomize=False)
@@ -149,8 +153,9 @@ def settings(url: str, home: Path) -> Settings:
 
 @pytest.fixture
 async def database(settings: Settings) -> AsyncIterator[Database]:
-    async with Database.opened(settings) as opened:
-        yield opened
+    opened = await Database.open(settings)
+    yield opened
+    await opened.close()
 
 
 @pytest.fixture

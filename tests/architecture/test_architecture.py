@@ -170,7 +170,7 @@ def test_sql_stands_in_sql_files() -> None:
         "queue/upkeep.py", "worker/line.py",
     }  # fmt: skip
     verbs = re.compile(
-        r"\s*(select|insert into|update|delete from|alter table|create database|drop|listen)\s", re.IGNORECASE
+        r"\s*(select|insert into|update|delete from|alter table|create database|drop|notify)\s", re.IGNORECASE
     )
     found = set()
     for path in MODULES:

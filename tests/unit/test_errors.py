@@ -67,9 +67,13 @@ def test_the_tree_at_the_top_of_the_module_is_the_tree() -> None:
         ),
         (
             errors.StateConflict("cancel", 5, "dead", ["running", "ready"]),
-            "cannot cancel task 5: it is dead, and must be one of ready, running",
+            "cannot cancel task 5: it is dead, and must be ready or running",
         ),
-        (errors.LeaseLost(5), "the lease on task 5 is lost: its outcome was not written"),
+        (
+            errors.LeaseLost(5),
+            "the lease on task 5 is lost: its outcome was not written; "
+            "leave the task to whoever holds it now, and roll back what belongs to it",
+        ),
         (errors.WaitTimeout(5, 1.5), "task 5 did not end within 1.5 s: it goes on; see `weft tasks show 5`"),
         (errors.TaskFailed(5, "dead", {"type": "ValueError", "message": "no"}), "task 5 is dead: ValueError: no"),
         (errors.TaskFailed(5, "dead", {"type": "KeyError", "message": ""}, "error"), "task 5 is dead: KeyError"),
