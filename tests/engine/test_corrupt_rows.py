@@ -98,8 +98,11 @@ async def test_rows_that_no_worker_could_read_are_refused(
     client: weft.Client, conn: asyncpg.Connection[asyncpg.Record]
 ) -> None:
     task_id = (await client.enqueue("odd")).id
+    # Before PostgreSQL 17 there is no such span at all.
+    knows_infinity = conn.get_server_version().major >= 17
     for odd, change in REFUSED.items():
-        with pytest.raises(asyncpg.CheckViolationError):
+        is_unknown = "infinity" in change and not knows_infinity
+        with pytest.raises(asyncpg.InvalidDatetimeFormatError if is_unknown else asyncpg.CheckViolationError):
             print(odd, await conn.execute(f"update weft.task set {change} where id = $1", task_id))
 
 
