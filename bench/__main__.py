@@ -12,6 +12,7 @@ from bench import process, queue
 from bench.place import own_server
 from bench.report import Figure, print_table, write_json
 
+QUOTED = Path("bench/figures.json")
 PARTS = ("work", "enqueue", "pick-up", "history", "horizon", "limits", "idle", "start")
 
 
@@ -22,6 +23,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="a tenth of the size: to try, not to quote")
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--peers", action="store_true", help="measure other systems on the same server too")
+    parser.add_argument("--quote", action="store_true", help="write bench/figures.json, which the docs quote")
     options = parser.parse_args()
     scale = 10 if options.quick else 1
     tasks, repeat = 100_000 // scale, options.repeat
@@ -44,7 +46,10 @@ def main() -> None:
         if options.peers:
             figures += compare_with_peers(server, figures, repeat, extra)
     print_table(figures)
-    write_json(figures, Path("bench/results") / time.strftime("%Y%m%d-%H%M%S.json"), extra)
+    extra["command"] = "make bench-peers" if options.peers else "make bench"
+    paths = [Path("bench/results") / time.strftime("%Y%m%d-%H%M%S.json"), *([QUOTED] if options.quote else [])]
+    for path in paths:
+        write_json(figures, path, extra)
 
 
 def compare_with_peers(server: str, figures: list[Figure], repeat: int, extra: dict[str, object]) -> list[Figure]:

@@ -9,6 +9,8 @@ import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from weft.db.embedded_programs import MAJOR
+
 
 @dataclass
 class Figure:
@@ -39,12 +41,26 @@ def print_table(figures: list[Figure]) -> None:
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=False)) + "  " + row[4])
 
 
+def ten_million_additions() -> float:
+    """Return how long this machine takes for a plain loop: shared ones differ from hour to hour."""
+    began, total = time.perf_counter(), 0
+    for number in range(10_000_000):
+        total += number
+    return time.perf_counter() - began
+
+
 def write_json(figures: list[Figure], path: Path, extra: dict[str, object]) -> None:
     """Write the figures with the machine they were measured on."""
     path.parent.mkdir(parents=True, exist_ok=True)
     document = {
         "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "machine": {"cores": os.cpu_count(), "python": platform.python_version(), "system": platform.platform()},
+        "machine": {
+            "cores": os.cpu_count(),
+            "python": platform.python_version(),
+            "system": platform.system(),
+            "postgresql": MAJOR,
+            "ten_million_additions": ten_million_additions(),
+        },
         "load": os.getloadavg(),
         "figures": [asdict(figure) for figure in figures],
         **extra,

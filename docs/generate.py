@@ -1,7 +1,8 @@
 """Writes the reference pages from the code, and the examples into the pages that show them.
 
 Run it as ``make docs``. The pages of `reference/` that are named in `PAGES` are written whole; in every other page only
-the code blocks that name a file under ``examples/docs`` are replaced by what stands in that file.
+the code blocks that name a file under ``examples/docs`` are replaced by what stands in that file, and the figures of
+the bench by those in ``bench/figures.json``.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from docs.pages import cli, errors, examples, python, settings, sql, states
+from docs.pages import cli, errors, examples, figures, python, settings, sql, states
 
 ROOT = Path(__file__).resolve().parent.parent
 NOTE = "<!-- Written by `make docs` from the code: change the code, then run it again. -->\n\n"
@@ -64,7 +65,7 @@ def main() -> None:
     """Write everything that is generated, and say what changed."""
     texts = {ROOT / "docs" / "reference" / name: text for name, text in asyncio.run(_with_database()).items()}
     for page in pages_with_examples():
-        texts[page] = examples.refreshed(page.read_text(encoding="utf-8"), page)
+        texts[page] = figures.refreshed(examples.refreshed(page.read_text(encoding="utf-8"), page))
     changed = [page for page, text in texts.items() if not page.exists() or page.read_text(encoding="utf-8") != text]
     for page in changed:
         page.write_text(texts[page], encoding="utf-8")

@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT))
 
 from docs.generate import pages_with_examples, reference_pages  # noqa: E402
-from docs.pages import cli, errors, examples, python  # noqa: E402
+from docs.pages import cli, errors, examples, figures, python  # noqa: E402
 
 DOCS = ROOT / "docs"
 REFERENCE = DOCS / "reference"
@@ -60,6 +60,12 @@ async def test_the_generated_pages_are_current(url: str) -> None:
 @pytest.mark.parametrize("page", pages_with_examples(), ids=lambda page: str(page.relative_to(ROOT)))
 def test_the_examples_of_a_page_are_current(page: Path) -> None:
     assert examples.refreshed(read(page), page) == read(page), "an example is out of date: run `make docs`"
+
+
+def test_the_figures_of_the_page_on_speed_are_those_of_one_run() -> None:
+    page = read(DOCS / "explanation" / "speed.md")
+    assert "<!-- figures: begin -->" in page
+    assert figures.refreshed(page) == page, "the figures are out of date: run `make docs`"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

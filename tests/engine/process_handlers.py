@@ -173,3 +173,10 @@ def meddle(how: str) -> str:
         case "forget the streams":
             sys.stdout = sys.stderr = None  # type: ignore[assignment]
     return "parent"
+
+
+@weft.task(name="test:last_words", executor="process")
+def last_words() -> None:
+    print("the last line before it hangs", flush=True)
+    while True:
+        time.sleep(0.05)

@@ -41,6 +41,11 @@ class Point:
     y: int
 
 
+class Pair(pydantic.BaseModel):
+    x: int
+    y: int
+
+
 async def _outcome(client: weft.Client, registry: Registry, params: dict[str, Any] | None) -> weft.Task:
     (handler,) = registry.names()
     handle = await client.enqueue(handler, params, retry=weft.Retry(3, initial_delay=3600))
@@ -289,6 +294,17 @@ def test_arguments_come_by_name(registry: Registry, kind: str) -> None:
 
     with pytest.raises(weft.InvalidInput, match="a: a handler's arguments come by name"):
         registry.task(name="x")(positional if kind == "positional only" else variable)
+
+
+@pytest.mark.parametrize("params", [Point(1, 2), Pair(x=1, y=2), {"x": 1, "y": 2}], ids=["dataclass", "model", "dict"])
+async def test_params_may_be_an_object_that_has_the_arguments(
+    client: weft.Client, registry: Registry, params: Any
+) -> None:
+    @registry.task(name="h")
+    async def handle(x: int, y: int) -> int:
+        return x + y
+
+    assert (await _outcome(client, registry, params)).output == 3
 
 
 async def test_the_context_may_be_optional(client: weft.Client, registry: Registry) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import threading
+import time
 from datetime import timedelta
 from pathlib import Path
 
@@ -355,6 +357,53 @@ async def test_a_task_is_not_dead_because_three_workers_died_but_because_ten_did
             await client.wait(handle.id, timeout=60)
     task = await client.get_task(handle.id)
     assert (task.state, task.reason, task.crashes) == end
+
+
+async def test_a_handlers_timeout_holds_also_when_it_was_enqueued_by_name(
+    client: weft.Client, registry: Registry, caplog: pytest.LogCaptureFixture
+) -> None:
+    @registry.task(name="slow", timeout=0.2)
+    async def slow() -> None:
+        await asyncio.Event().wait()
+
+    handle = await client.enqueue("slow", max_attempts=1)
+    with caplog.at_level(logging.INFO, "weft.worker"):
+        await weft.Worker(client=client, registry=registry).run_until_idle()
+    task = await client.get_task(handle.id)
+    assert (task.state, [a.reason for a in task.attempts]) == ("dead", ["timeout"])
+    assert f"task {handle.id} (slow) is dead after attempt 1: TimeoutError: ran longer" in caplog.text
+
+
+async def test_a_handler_that_blocks_the_loop_past_its_timeout_has_not_completed(
+    client: weft.Client, registry: Registry
+) -> None:
+    @registry.task(name="spin", timeout=0.2)
+    async def spin() -> str:
+        time.sleep(0.5)
+        return "too late"
+
+    handle = await client.enqueue("spin", max_attempts=1)
+    await weft.Worker(client=client, registry=registry).run_until_idle()
+    task = await client.get_task(handle.id)
+    assert (task.state, task.output, [a.reason for a in task.attempts]) == ("dead", None, ["timeout"])
+
+
+async def test_the_worker_tells_of_attempts_that_fail(
+    client: weft.Client, registry: Registry, caplog: pytest.LogCaptureFixture
+) -> None:
+    @registry.task(name="flaky")
+    async def flaky() -> None:
+        raise ValueError("not today")
+
+    handle = await client.enqueue("flaky", retry=weft.Retry(2, initial_delay=0))
+    with caplog.at_level(logging.INFO, "weft.worker"):
+        async with weft.Worker(client=client, registry=registry):
+            with pytest.raises(weft.TaskFailed):
+                await client.wait(handle.id, timeout=20)
+    assert [record.getMessage() for record in caplog.records if str(handle.id) in record.getMessage()] == [
+        f"task {handle.id} (flaky) failed, 1 of 2, again in 0.0 s: ValueError: not today",
+        f"task {handle.id} (flaky) is dead after attempt 2: ValueError: not today",
+    ]
 
 
 # --- heartbeats of tasks ---

@@ -12,7 +12,7 @@ from pathlib import Path
 import asyncpg
 import process_handlers
 import pytest
-from engine_scene import Clock, MakeClient
+from engine_scene import Clock, MakeClient, until
 
 import weft
 from weft.queue.services import Pruner
@@ -213,6 +213,16 @@ async def test_what_a_process_prints_goes_to_the_file_of_its_task(client: weft.C
         for line in ("to stderr", "to a logger", "from a program"):
             assert log.count(line) == 1
         assert "\x00" not in log
+
+
+async def test_what_a_process_prints_last_is_seen_at_once_and_kept_when_it_is_killed(
+    client: weft.Client, home: Path
+) -> None:
+    handle = await client.enqueue(process_handlers.last_words)
+    async with weft.Worker(client=client):
+        await until(lambda: client.read_log(handle.id), lambda log: log == b"the last line before it hangs\n")
+        await client.cancel(handle.id)
+    assert _log(home, handle.id) == "the last line before it hangs\n"
 
 
 async def test_there_is_no_file_before_the_first_byte(client: weft.Client, registry: Registry, home: Path) -> None:

@@ -7,6 +7,7 @@ import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -123,6 +124,11 @@ async def _sqlalchemy_async_session(url: str, commits: bool) -> AsyncIterator[An
     await engine.dispose()
 
 
+@pytest.fixture
+def client_settings(url: str, home: Path) -> weft.Settings:
+    return weft.Settings.load(environ={}, database_url=url, home=home)
+
+
 DRIVERS: dict[str, Transaction] = {
     "asyncpg": _asyncpg,
     "asyncpg pool": _asyncpg_pool,
@@ -177,6 +183,15 @@ async def test_a_task_is_committed_with_the_callers_transaction_and_gone_with_it
     with pytest.raises(weft.UnknownQueue, match="queue: there is no queue 'nowhere'"):
         async with transaction(url, False) as conn:
             await client.enqueue("h", queue="nowhere", connection=conn)
+
+
+def test_a_program_without_an_event_loop_enqueues_on_its_own_connection(client_settings: weft.Settings) -> None:
+    """As in a view of a web framework: nothing but the SQL function is called, so the client need not be open."""
+    with psycopg.connect(str(client_settings.database_url)) as conn:
+        client = weft.Client(settings=client_settings)
+        handle = asyncio.run(client.enqueue("h", {"a": 1}, connection=conn))
+        conn.commit()
+        assert conn.execute("select state::text from weft.task where id = %s", [handle.id]).fetchone() == ("ready",)
 
 
 async def test_a_thing_that_is_no_connection_is_refused(client: weft.Client) -> None:

@@ -59,7 +59,7 @@ def test_the_tree_at_the_top_of_the_module_is_the_tree() -> None:
     ("error", "text"),
     [
         (errors.InvalidInput("delay", "must not be negative"), "delay: must not be negative"),
-        (errors.NotFound("task", 5), "there is no task 5; it may have been removed by retention"),
+        (errors.NotFound("task", 5), "there is no task 5; it may have been removed by retention, or never committed"),
         (
             errors.UnknownQueue("emial", ["email", "default"]),
             "queue: there is no queue 'emial'. Did you mean 'email'? "

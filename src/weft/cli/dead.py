@@ -12,16 +12,20 @@ from weft.cli.calls import call, call_each
 from weft.cli.inputs import read_duration, read_id, require_yes
 from weft.cli.tasks import Before, Limit, Queue
 
+OfHandler = Annotated[str | None, typer.Option("--handler", help="Only those of this handler.")]
+
 app = new_app("Look at the dead letters, tasks that ended failed or dead; replay or purge them.")
 
 
 @app.command("list")
-def list_dead(queue: Queue = None, limit: Limit = 50, before: Before = None, as_json: JsonFlag = False) -> None:
+def list_dead(
+    queue: Queue = None, handler: OfHandler = None, limit: Limit = 50, before: Before = None, as_json: JsonFlag = False
+) -> None:
     """List tasks that ended failed or dead, newest first."""
     from weft.cli.task_output import print_page
 
     key = read_id("before", before)
-    page = call(lambda client: client.dead_letters(queue=queue, limit=limit, before=key))
+    page = call(lambda client: client.dead_letters(queue=queue, handler=handler, limit=limit, before=key))
     print_page(page, as_json=as_json, empty="no dead letters", with_errors=True)
 
 
@@ -30,7 +34,7 @@ def replay(
     task_ids: Annotated[list[str] | None, typer.Argument(metavar="ID", help="Ids of dead letters.")] = None,
     every: Annotated[bool, typer.Option("--all", help="All of them, or all of one queue or handler.")] = False,
     queue: Queue = None,
-    handler: Annotated[str | None, typer.Option(help="Only those of this handler.")] = None,
+    handler: OfHandler = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say how many there are.")] = False,
     as_json: JsonFlag = False,
 ) -> None:
@@ -69,6 +73,10 @@ def purge(
         found = call(lambda client: client.count_dead(older_than=age, queue=queue))
         if as_json:
             print_json({"purged": 0, "found": found})
+        if not found:
+            if not as_json:
+                print("no dead letters to purge")
+            return
         require_yes(yes, f"this removes {found} dead letter{'' if found == 1 else 's'} for good")
     count = call(lambda client: client.purge(older_than=age, queue=queue))
     tell({"purged": count, "found": count}, f"purged {count}", as_json=as_json)

@@ -100,9 +100,13 @@ def _run_one(
 
     from weft.cli.leash import Leash
     from weft.cli.worker_process import WorkerProcess, import_apps, log_to_stderr, new_loop
+    from weft.core.errors import InvalidInput
+    from weft.worker.registry import REGISTRY
 
     log_to_stderr(log_level)
     import_apps(modules)
+    if not REGISTRY.names():
+        raise InvalidInput("--app", "there are no handlers: give modules that have functions with @weft.task")
     process = WorkerProcess(settings, modules, queues, concurrency, Leash(leash))
     with asyncio.Runner(loop_factory=new_loop()) as runner:
         return runner.run(process.run())

@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from weft.cli.leash import Leash
-from weft.cli.output import complain
 from weft.cli.stopping import StopSignals
 from weft.core.errors import HandlerImportFailed
 from weft.core.settings import Settings
@@ -116,8 +115,6 @@ class WorkerProcess:
 
     async def _announce(self, worker: Worker) -> None:
         count = len(REGISTRY.names())
-        if not count:
-            complain("no handlers: give modules that have some with --app")
         queues = f"queue{'s' if len(worker.queues) > 1 else ''} {', '.join(worker.queues)}"
         handlers = f"{count} handler{'s' if count != 1 else ''}"
         with suppress(BrokenPipeError):  # whoever read this has gone, which is no reason not to work

@@ -96,7 +96,8 @@ class NotFound(CallerError):
     def __init__(self, kind: str, key: object) -> None:
         self.kind = kind
         self.key = key
-        reason = "name one that exists by WEFT_ORG" if kind == "org" else "it may have been removed by retention"
+        lost = "it may have been removed by retention, or never committed"
+        reason = "name one that exists by WEFT_ORG" if kind == "org" else lost
         super().__init__(f"there is no {kind} {key}; {reason}")
 
 

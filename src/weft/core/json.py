@@ -87,6 +87,14 @@ def check_size(field: str, text: str, limit: int) -> None:
         raise InvalidInput(field, f"has {size} bytes, and may have {limit}")
 
 
+def fields_of(value: object) -> dict[str, Json] | None:
+    """Return the fields of a model or a dataclass; None for anything else."""
+    if isinstance(value, type) or not (dataclasses.is_dataclass(value) or hasattr(value, "model_dump")):
+        return None
+    fields = _plain(value)
+    return fields if isinstance(fields, dict) else None
+
+
 def _plain(value: object) -> Json:
     """Return what Pydantic would write for a model or a common type; refuse what else JSON does not know."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):

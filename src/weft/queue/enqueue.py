@@ -154,9 +154,17 @@ async def _claim_keys(
                 records=((org_id, *row) for row in rows),
             )  # fmt: skip
     except asyncpg.UniqueViolationError:
-        columns = [list(column) for column in zip(*rows, strict=True)]
-        for handler, key, task_id in await conn.fetch(SQL.claim_keys, org_id, *columns):
-            name = (handler, key)
-            if first[name] != task_id:
+        # A key that is known when it is inserted may be forgotten when it is looked up: then it is free after all.
+        while rows:
+            columns = [list(column) for column in zip(*rows, strict=True)]
+            made = {(row[0], row[1]) for row in await conn.fetch(SQL.claim_keys, org_id, *columns)}
+            rows = [row for row in rows if row[:2] not in made]
+            for handler, key, task_id in await conn.fetch(SQL.known_keys, org_id, *_names_of(rows)):
+                name = (handler, key)
                 named[first[name]], first[name] = name, task_id
+            rows = [row for row in rows if first[row[:2]] == row[2]]
     return {id: first[name] for id, name in named.items()}
+
+
+def _names_of(rows: Sequence[tuple[str, str, int]]) -> tuple[list[str], list[str]]:
+    return [row[0] for row in rows], [row[1] for row in rows]

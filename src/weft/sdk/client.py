@@ -56,6 +56,7 @@ class Client:
         if settings is not None and (url is not None or overrides):
             raise InvalidInput("settings", "says everything: give either it, or a url and single settings")
         self.settings = settings if settings is not None else Settings.load(database_url=url, **overrides)
+        self.actor = self.settings.actor or default_actor()
         self._database: Database | None = None
         self._blobs: Blobs | None = None
         self._org_id: int | None = None
@@ -67,7 +68,6 @@ class Client:
         self._ids = IdSource(self._database)
         self._hints = Hints(self._database)
         self._waiter = Waiter(self._database)
-        self.actor = self.settings.actor or default_actor()
         return self
 
     async def __aexit__(
@@ -106,7 +106,7 @@ class Client:
     # --- enqueue ---
 
     async def enqueue(
-        self, handler: str | AnyHandler, params: dict[str, Any] | None = None, *, queue: str | None = None,
+        self, handler: str | AnyHandler, params: Any = None, *, queue: str | None = None,
         priority: int = 0, idempotency_key: str | None = None, run_at: datetime | None = None,
         delay: float | timedelta | None = None, max_attempts: int | None = None, retry: Retry | int | None = None,
         timeout: float | timedelta | None = None, heartbeat_timeout: float | timedelta | None = None,
@@ -114,6 +114,7 @@ class Client:
     ) -> TaskHandle:  # fmt: skip
         """Put one task into the queue.
 
+        ``params`` are the handler's arguments by name: a dict, or a model or dataclass that has them as fields.
         Without ``queue`` it is the handler's, else ``default``; without ``max_attempts`` and ``retry`` it is the
         handler's policy, else ``WEFT_WORKER_MAX_ATTEMPTS`` (3); ``max_attempts`` overrules that of a policy.
         ``connection`` enqueues inside the caller's own transaction (asyncpg, psycopg 3 or SQLAlchemy). A known
@@ -126,13 +127,13 @@ class Client:
             heartbeat_timeout, concurrency_key,
         )  # fmt: skip
         draft = Drafting(self.settings).draft(new)
-        draft = await moved_to_blobs(draft, self.settings, self.blobs, for_sql=connection is not None)
+        draft = await moved_to_blobs(draft, self.settings, lambda: self.blobs, for_sql=connection is not None)
         declared = draft.form.queue if isinstance(handler, Handler) and queue is None else None
         if connection is not None:
             return await enqueue_on(connection, draft, self.settings.org, self.actor)
         try:
-            hint = self._hints.is_quiet()
             async with self.database.acquire() as conn:
+                hint = self._hints.is_quiet()
                 handle = await enqueue(conn, draft, self.settings.org, self.actor, hint=hint)
         except UnknownQueue:
             if declared is None:
@@ -157,7 +158,7 @@ class Client:
         drafts = draft_all(tasks, self.settings)
         for index, draft in enumerate(drafts):
             if len(draft.params) * 4 > min(self.settings.inline_limit, self.settings.value_limit):
-                drafts[index] = await moved_to_blobs(draft, self.settings, self.blobs)
+                drafts[index] = await moved_to_blobs(draft, self.settings, lambda: self.blobs)
         if not drafts:
             return []
         org_id = await self.org_id()
@@ -224,9 +225,11 @@ class Client:
             )
         )
 
-    async def dead_letters(self, *, queue: str | None = None, before: int | None = None, limit: int = 50) -> Page:
+    async def dead_letters(
+        self, *, queue: str | None = None, handler: str | None = None, before: int | None = None, limit: int = 50
+    ) -> Page:
         """Return a page of tasks that ended failed or dead, newest first."""
-        return await self.list_tasks(state="failed", queue=queue, before=before, limit=limit)
+        return await self.list_tasks(state="failed", queue=queue, handler=handler, before=before, limit=limit)
 
     async def wait(self, task_id: int, timeout: float | None = None) -> Any:
         """Wait until a task has ended and return its output.
@@ -282,15 +285,13 @@ class Client:
         org_id = await self.org_id()
         count = 0
         async for batch in self._pages(queue, handler):
-            if dry_run:
-                count += len(batch)
-                continue
-            landed = await self.database.run(
-                lambda conn, batch=batch: operate.replay(conn, org_id, batch, self.actor)  # type: ignore[misc]
-            )
-            self._hints.send_ids(set(landed.values()))
-            count += len(landed)
+            count += len(batch if dry_run else await self._replay_batch(org_id, batch))
         return count
+
+    async def _replay_batch(self, org_id: int, batch: list[int]) -> dict[int, int]:
+        landed = await self.database.run(lambda conn: operate.replay(conn, org_id, batch, self.actor))
+        self._hints.send_ids(set(landed.values()))
+        return landed
 
     async def _pages(self, queue: str | None, handler: str | None) -> AsyncIterator[list[int]]:
         before: int | None = None

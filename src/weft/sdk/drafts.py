@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from operator import is_
 from types import FunctionType
 
 from weft.core.checks import check_key, check_moment, check_name, check_number, check_priority, check_queue, check_span
 from weft.core.errors import InvalidInput
-from weft.core.json import blob_reference, check_size, encode, size_of
+from weft.core.json import blob_reference, check_size, encode, fields_of, size_of
 from weft.core.settings import Settings
 from weft.db.blobs import Blobs
 from weft.queue.enqueue import Draft, Form
@@ -37,12 +37,15 @@ class Drafting:
         # The same objects, not equal ones: True equals 1, and is no priority.
         if self._form is None or not all(map(is_, said, self._said)):
             self._form, self._said = _form(new, self._settings), said
-        if new.params is not None and not isinstance(new.params, dict):
+        params = new.params if new.params is None or isinstance(new.params, dict) else fields_of(new.params)
+        if params is None and new.params is not None:
             kind = type(new.params).__name__
-            raise InvalidInput("params", f"must be a dict whose keys are the handler's arguments, not {kind}")
+            raise InvalidInput(
+                "params", f"must be a dict, a model or a dataclass that has the handler's arguments, not {kind}"
+            )
         return Draft(
             self._form,
-            "{}" if not new.params else encode(new.params, "params"),
+            "{}" if not params else encode(params, "params"),
             None if new.idempotency_key is None else check_key(new.idempotency_key, "idempotency_key"),
             None if new.concurrency_key is None else check_key(new.concurrency_key, "concurrency_key"),
         )
@@ -90,7 +93,9 @@ def draft_all(tasks: Iterable[NewTask], settings: Settings) -> list[Draft]:
     return drafts
 
 
-async def moved_to_blobs(drafted: Draft, settings: Settings, blobs: Blobs, *, for_sql: bool = False) -> Draft:
+async def moved_to_blobs(
+    drafted: Draft, settings: Settings, blobs: Callable[[], Blobs], *, for_sql: bool = False
+) -> Draft:
     """Return the draft with large params moved to the blob storage; refuse what is too large for that.
 
     ``for_sql`` keeps to what ``weft.enqueue`` takes, which does not know the settings.
@@ -99,7 +104,7 @@ async def moved_to_blobs(drafted: Draft, settings: Settings, blobs: Blobs, *, fo
     size = size_of(drafted.params)
     if size <= (min(settings.inline_limit, SQL_LIMIT) if for_sql else settings.inline_limit):
         return drafted
-    return replace(drafted, params=blob_reference(await blobs.put(drafted.params.encode()), size))
+    return replace(drafted, params=blob_reference(await blobs().put(drafted.params.encode()), size))
 
 
 def _known(handler: object) -> AnyHandler | None:

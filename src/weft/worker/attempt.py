@@ -14,7 +14,9 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from weft.core.errors import InvalidInput
+import orjson
+
+from weft.core.errors import InvalidInput, error_line
 from weft.core.json import BLOB_MARK, blob_reference, check_size, referenced_blob, size_of
 from weft.core.settings import Settings
 from weft.core.signals import NonRetryable, Snooze
@@ -108,8 +110,13 @@ class Attempt:
 
     def is_overdue(self, now: float) -> bool:
         """Whether the attempt has run for longer than its timeout, or the worker's."""
-        limit = self.claim.timeout or self.env.settings.worker_task_timeout
+        limit = self.timeout or self.env.settings.worker_task_timeout
         return now - self.started > limit.total_seconds()
+
+    @property
+    def timeout(self) -> timedelta | None:
+        """The timeout of its task, else that of its handler: whoever enqueued by name does not know the handler's."""
+        return self.claim.timeout or self.handler.timeout
 
     def _beat(self) -> None:
         self.env.beat(self.claim)
@@ -149,7 +156,23 @@ class Attempt:
         self.is_over = True
         if self._log is not None:
             self._log.close()
+        if isinstance(outcome, (Postponed, Ended)):
+            self._report(outcome)
         self.env.on_end(self, outcome)
+
+    def _report(self, outcome: Postponed | Ended) -> None:
+        """Tell in the worker's log how an attempt went wrong; what it printed is in its own."""
+        what = "task %s (%s) %s"
+        error = error_line(orjson.loads(outcome.error)) if outcome.error else outcome.reason
+        names = self.claim.id, self.claim.handler
+        if isinstance(outcome, Ended):
+            logger.warning(what, *names, f"is {outcome.state} after attempt {self.claim.attempt}: {error}")
+        elif outcome.outcome == "snoozed":
+            logger.debug(what, *names, f"snoozes for {outcome.delay}")
+        else:
+            count = f"{self.claim.failures + 1} of {self.claim.max_attempts}"
+            again = f"again in {outcome.delay.total_seconds():.1f} s"
+            logger.info(what, *names, f"failed, {count}, {again}: {error}")
 
     async def run(self) -> None:
         """Run the handler and tell the outcome; None says that the attempt is no longer ours."""
@@ -162,8 +185,7 @@ class Attempt:
                 outcome = await self._run_apart(params)
             else:
                 output = await self._call(params)
-                if self._ending == "timeout":
-                    raise TimedOut
+                self._require_in_time()
                 if output is None and not handler.arguments.checks_output:
                     text = "null"
                 else:
@@ -201,10 +223,14 @@ class Attempt:
             return await self._run_in_process(params)
         return Completed(claim.id, claim.attempt, await self._written(await self._call_and_write(params)))
 
+    def _require_in_time(self) -> None:
+        """Refuse what came too late: where the handler blocked the event loop, no timer could end it."""
+        if self._ending == "timeout" or (self.timer is not None and self.is_overdue(time.monotonic())):
+            raise TimedOut
+
     async def _call_and_write(self, params: str) -> str:
         output = await self._call(params)
-        if self._ending == "timeout":
-            raise TimedOut
+        self._require_in_time()
         return self.handler.arguments.write_returned(output)
 
     def _from_exception(self, problem: BaseException) -> Outcome:
@@ -225,7 +251,7 @@ class Attempt:
         return Postponed(claim.id, claim.attempt, delay, outcome, reason, error, True)
 
     def _timeout_error(self) -> str:
-        limit = self.claim.timeout or self.env.settings.worker_task_timeout
+        limit = self.timeout or self.env.settings.worker_task_timeout
         return describe_error(TimeoutError(f"ran longer than its timeout of {limit}"))
 
     async def _written(self, text: str) -> str:
@@ -288,8 +314,8 @@ class Attempt:
         self.started = time.monotonic()
         if self.timer is not None:
             self.timer.cancel()
-        if self.claim.timeout is not None:
-            seconds = self.claim.timeout.total_seconds()
+        if self.timeout is not None:
+            seconds = self.timeout.total_seconds()
             self.timer = asyncio.get_running_loop().call_later(seconds, self.end, "timeout")
         if self.claim.heartbeat_timeout is not None:
             self._beat()

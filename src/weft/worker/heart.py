@@ -85,7 +85,7 @@ class Heart:
     async def _beat(self) -> None:
         conn: asyncpg.Connection[asyncpg.Record] | None = None
         next_beat = time.monotonic()
-        warned = False
+        warned = is_failing = False
         while not self._stopping.is_set():
             self._sleeper = asyncio.create_task(asyncio.sleep(max(0.0, next_beat - time.monotonic())))
             with contextlib.suppress(asyncio.CancelledError):
@@ -105,9 +105,12 @@ class Heart:
                     self._lease.total_seconds() / 2,
                 )
                 self.sent = (completed, failed)
+                is_failing = False
             except Exception as problem:  # noqa: BLE001  a service loop: a heart that dies in silence is the worst failure
-                self.failed_at = time.monotonic()
-                logger.warning("heartbeat failed: %s: %s", type(problem).__name__, problem)
+                # Once: the worker tells how long the database is away.
+                level = logging.WARNING if not is_failing else logging.DEBUG
+                is_failing, self.failed_at = True, time.monotonic()
+                logger.log(level, "heartbeat failed: %s: %s", type(problem).__name__, problem)
                 if conn is not None:
                     conn.terminate()
                     conn = None

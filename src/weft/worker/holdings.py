@@ -114,7 +114,7 @@ class Holdings:
     def end_overdue(self, now: float) -> None:
         """End attempts that have run for longer than any may; those with a timeout of their own have a timer."""
         for attempt in list(self.running.values()):
-            if attempt.claim.timeout is None and attempt.is_overdue(now):
+            if attempt.timeout is None and attempt.is_overdue(now):
                 attempt.end("timeout")
 
     def should_be_compared(self, count: int | None) -> bool:

@@ -24,6 +24,7 @@ from weft.worker.registry import Registry
 
 logger = logging.getLogger("weft.worker")
 _START_LIMIT = 60.0
+_LAST_WORDS = 1.0
 _START_TRIES, _START_PAUSE = 30, 1.0
 
 
@@ -126,6 +127,11 @@ class Child:
                     raise ChildDied("the process of the task answered for another one, and was ended")
                 await copying
                 return answer
+        except BaseException:
+            # Ended by force: what it has printed until now belongs to its log.
+            self._kill_group()
+            await asyncio.wait([copying], timeout=_LAST_WORDS)
+            raise
         finally:
             copying.cancel()
 
@@ -141,11 +147,10 @@ class Child:
             if end >= 0 or not piece:
                 log.write(decoder.decode(held[: end if end >= 0 else None], final=True))
                 return
-            # The marker may be cut by the end of a piece: keep as much as could be its beginning.
-            safe = len(held) - len(self._marker)
-            if safe > 0:
-                log.write(decoder.decode(held[:safe]))
-                held = held[safe:]
+            # The marker may be cut by the end of a piece: keep what could be its beginning.
+            kept = next((n for n in range(len(self._marker) - 1, 0, -1) if held.endswith(self._marker[:n])), 0)
+            log.write(decoder.decode(held[: len(held) - kept]))
+            held = held[len(held) - kept :]
 
     async def kill(self) -> None:
         """End the process and everything that it started."""

@@ -262,8 +262,8 @@ class Worker:
         attempt = Attempt(self._env, claim, handler)
         self._held.running[claim.id] = attempt
         attempt.task = self._loop.create_task(attempt.run())
-        if claim.timeout is not None:
-            attempt.timer = self._loop.call_later(claim.timeout.total_seconds(), attempt.end, "timeout")
+        if (timeout := attempt.timeout) is not None:
+            attempt.timer = self._loop.call_later(timeout.total_seconds(), attempt.end, "timeout")
 
     def _ended(self, attempt: Attempt, outcome: Outcome | None) -> None:
         if attempt.timer is not None:

@@ -3,11 +3,16 @@
 select id, created from weft.put_task($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15);
 
 -- name: claim_keys
--- Whoever inserts a key makes its task; a key that is known is locked and tells the task it names.
+-- Whoever inserts a key makes its task; waits for others who are about to insert the same.
 insert into weft.idempotency_key as k (org_id, handler, key, task_id)
 select $1, r.handler, r.key, r.id from unnest($2::text[], $3::text[], $4::bigint[]) as r (handler, key, id)
-on conflict (org_id, handler, key) do update set task_id = k.task_id
-returning k.handler, k.key, k.task_id;
+on conflict (org_id, handler, key) do nothing
+returning k.handler, k.key;
+
+-- name: known_keys
+-- The tasks that keys name.
+select k.handler, k.key, k.task_id from unnest($2::text[], $3::text[]) as r (handler, key)
+join weft.idempotency_key k on k.org_id = $1 and k.handler = r.handler and k.key = r.key;
 
 -- name: now
 select weft.now();
