@@ -31,7 +31,7 @@ def gate(tmp_path: Path) -> Path:
 
 def test_a_worker_runs_what_was_enqueued_and_its_log_can_be_read(cli: Cli) -> None:
     with cli.worker() as worker:
-        assert "queues default, held, 6 handlers" in worker.lines[0]
+        assert "queues default, held, 7 handlers" in worker.lines[0]
         task_id = cli.json("tasks", "enqueue", "cli:speak", "--params", '{"text": "good morning"}', "--wait")["id"]
         shown = cli.json("tasks", "show", task_id)
         assert (shown["state"], shown["params"], shown["id"]) == ("completed", {"text": "good morning"}, task_id)
@@ -73,6 +73,16 @@ def test_a_second_signal_ends_the_worker_at_once_and_hands_back_what_ran(cli: Cl
         assert worker.code() == 128 + signal.SIGTERM
     task = cli.task(task_id)
     assert (task.state, task.failures, task.crashes) == ("ready", 0, 0)
+
+
+def test_a_worker_does_not_wait_for_threads_that_handlers_have_left(url: str, home: Path) -> None:
+    cli = Cli(url, home, WEFT_WORKER_SHUTDOWN_GRACE="1s")
+    with cli.worker() as worker:
+        task_id = cli.enqueue("cli:leave_a_thread")
+        cli.wait_until_logged(task_id, "waiting in a thread")
+        worker.signal(signal.SIGTERM)
+        assert worker.code() == 0
+    assert cli.task(task_id).state == "ready"
 
 
 def test_a_second_interrupt_ends_a_worker_whose_loop_is_blocked(cli: Cli) -> None:

@@ -124,7 +124,73 @@ async def test_what_a_worker_counted_before_it_started_anew_is_not_counted_again
     assert await conn.fetchval(counted) == 21
 
 
+async def test_whoever_awaits_run_hears_of_a_stop_when_all_is_given_back(scene: Scene, client: weft.Client) -> None:
+    worker = weft.Worker(client=client, registry=scene.registry)
+    running = asyncio.create_task(worker.run())
+    held = (await client.enqueue("held")).id
+    await scene.until_started(held)
+    stopping = asyncio.create_task(worker.stop(grace=0))
+    await running
+    assert (await client.get_task(held)).state == "ready"
+    await stopping
+
+
+async def test_a_stop_while_it_starts_stops_it_and_two_starts_make_one_worker(
+    scene: Scene, client: weft.Client
+) -> None:
+    worker = weft.Worker(client=client, registry=scene.registry)
+    running = asyncio.create_task(worker.run())
+    await asyncio.sleep(0)
+    await worker.stop()
+    await asyncio.wait_for(running, LIVENESS)
+    await asyncio.gather(worker.start(), worker.start())
+    await worker.stop()
+    assert [info.state for info in await client.workers()] == ["stopped", "stopped"]
+
+
+async def test_a_worker_that_was_idle_works_off_what_came_meanwhile(scene: Scene, client: weft.Client) -> None:
+    for _ in range(5):
+        async with scene.worker(**STILL) as worker:
+            await worker.process.wait_until_idle()
+            task_id = (await client.enqueue("step")).id
+            await worker.run_until_idle()
+            assert (await client.get_task(task_id)).state == "completed"
+
+
 # --- limits ---
+
+
+async def test_a_limit_that_was_lifted_and_set_again_gives_no_slots_that_were_not_asked_for(
+    scene: Scene, client: weft.Client
+) -> None:
+    await client.limit_queue("default", 4)
+    async with opened(scene.settings()) as database, sessions(scene.url, 2) as (one, two):
+        mine, others = Slots(database, await one.register()), Slots(database, await two.register())
+        lanes, other_lanes = [Lane(1)], [Lane(1)]
+        await mine.refresh(lanes)
+        await client.limit_queue("default", None)
+        await mine.lease(lanes, {}, 4)
+        await client.limit_queue("default", 4)
+        for slots, its_lanes in ((mine, lanes), (others, other_lanes)):
+            await slots.refresh(its_lanes)
+            await slots.lease(its_lanes, {}, 4)
+        assert lanes[0].room + other_lanes[0].room == 4
+
+
+async def test_what_is_being_declined_counts_against_the_limit(scene: Scene, client: weft.Client, conn: Conn) -> None:
+    await client.limit_queue("default", 1)
+    await client.enqueue_many([weft.NewTask("nobody knows it"), weft.NewTask("held")])
+    async with proxy_to(scene.url) as proxy:
+        held = proxy.hold("reason = 'no_handler'")
+        async with scene.worker(proxy.url, **STILL):
+            await held.fired.wait()
+            await client.enqueue("held")  # a hint: the worker looks again
+            await asyncio.sleep(0.5)
+            assert await conn.fetchval("select count(*) from weft.task where state = 'running'") <= 1
+            assert scene.started == []
+            assert held.gate is not None
+            held.gate.set()
+            await until(lambda: _is_true(bool(scene.started)), "the next one begins")
 
 
 async def test_a_limit_that_is_lifted_while_slots_are_given_back_leaves_all_the_room(
@@ -144,6 +210,10 @@ async def test_a_limit_that_is_lifted_while_slots_are_given_back_leaves_all_the_
             await slots.refresh(lanes)
         await giving
     assert (lanes[0].room, slots.is_limited) == (UNLIMITED, False)
+
+
+async def _is_true(value: bool) -> bool:
+    return value
 
 
 async def _waits_for_a_lock(conn: Conn) -> bool:
@@ -211,6 +281,32 @@ async def test_a_claim_that_is_cancelled_before_it_begins_does_not_begin(scene: 
             leases.gate.set()
             await scene.until_started(*ids[1:])
     assert (ids[0], 1) not in scene.started
+
+
+async def test_an_outcome_that_is_noted_while_others_are_settled_is_not_lost_with_one_that_is_cancelled(
+    scene: Scene, client: weft.Client, url: str
+) -> None:
+    leaves = {name: asyncio.Event() for name in ("low", "high", "third")}
+
+    @scene.registry.task(name="fails", retry=weft.Retry(2, initial_delay=3600))
+    async def fails(name: str) -> None:
+        scene.running.add(len(scene.running))
+        await leaves[name].wait()
+        raise ValueError(name)
+
+    async with scene.worker(**STILL), sessions(url, 1) as (blocker,):
+        ids = {name: (await client.enqueue("fails", {"name": name}, max_attempts=2)).id for name in leaves}
+        await until(lambda: _is_true(len(scene.running) == 3), "all of them run")
+        async with blocker.conn.transaction():
+            await blocker.conn.execute("select 1 from weft.task where id = $1 for update", ids["low"])
+            leaves["low"].set()
+            leaves["high"].set()
+            await until(lambda: _waits_for_a_lock(blocker.conn), "both are being settled")
+            leaves["third"].set()
+            await client.cancel(ids["high"])
+            await asyncio.sleep(0.2)  # the word is sent after the commit
+        await until(lambda: _is(client, ids["third"], "scheduled"), "the third is settled")
+        await until(lambda: _is(client, ids["low"], "scheduled"), "the first is settled")
 
 
 async def test_a_decline_that_went_wrong_is_made_again(scene: Scene, client: weft.Client) -> None:

@@ -180,3 +180,12 @@ def last_words() -> None:
     print("the last line before it hangs", flush=True)
     while True:
         time.sleep(0.05)
+
+
+@weft.task(name="process:leave a session", executor="process")
+def leave_a_session(dies: bool) -> str:
+    """Start something that leaves the group and holds the pipes for long."""
+    subprocess.Popen(["sleep", "40"], start_new_session=True)
+    if dies:
+        os._exit(3)
+    return "done"

@@ -406,6 +406,71 @@ async def test_the_worker_tells_of_attempts_that_fail(
     ]
 
 
+@pytest.mark.parametrize("dies", [True, False])
+async def test_what_a_process_leaves_behind_with_its_pipes_holds_up_nobody(client: weft.Client, dies: bool) -> None:
+    handle = await client.enqueue(process_handlers.leave_a_session, {"dies": dies}, max_attempts=1)
+    async with asyncio.timeout(30), weft.Worker(client=client):
+        if dies:
+            with pytest.raises(weft.TaskFailed, match="exit status 3"):
+                await client.wait(handle.id)
+        else:
+            assert await client.wait(handle.id) == "done"
+
+
+class Unprintable(Exception):
+    """An error that ends whoever asks what it says."""
+
+    def __str__(self) -> str:
+        raise SystemExit(3)
+
+
+class Undescribed(weft.Snooze):
+    """A signal whose author has forgotten what it is made of."""
+
+    def __init__(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [Unprintable(), SyntaxError("x", ("f", 3, 1, b"bytes")), Undescribed()],
+    ids=lambda problem: type(problem).__name__,
+)
+async def test_an_error_that_cannot_be_described_ends_its_attempt(
+    client: weft.Client, registry: Registry, problem: BaseException
+) -> None:
+    @registry.task(name="odd")
+    async def odd() -> None:
+        raise problem
+
+    handle = await client.enqueue("odd", max_attempts=1)
+    async with asyncio.timeout(30):
+        await weft.Worker(client=client, registry=registry).run_until_idle()
+    assert (await client.get_task(handle.id)).state == "dead"
+
+
+async def test_threads_that_handlers_have_filled_do_not_keep_a_worker_from_leaving(
+    client: weft.Client, registry: Registry
+) -> None:
+    go, begun = threading.Event(), asyncio.Semaphore(0)
+
+    @registry.task(name="wait")
+    async def wait() -> None:
+        begun.release()
+        await asyncio.to_thread(go.wait)
+
+    ids = [(await client.enqueue("wait")).id for _ in range(40)]
+    worker = await weft.Worker(client=client, registry=registry, concurrency=40).start()
+    for _ in ids:
+        await begun.acquire()
+    try:
+        async with asyncio.timeout(30):
+            await worker.stop(grace=0)
+    finally:
+        go.set()
+    assert {(await client.get_task(id)).state for id in ids} == {"ready"}
+
+
 # --- heartbeats of tasks ---
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -213,6 +214,46 @@ async def test_what_a_process_prints_goes_to_the_file_of_its_task(client: weft.C
         for line in ("to stderr", "to a logger", "from a program"):
             assert log.count(line) == 1
         assert "\x00" not in log
+
+
+async def test_a_logging_call_with_wrong_arguments_fails_no_task(
+    client: weft.Client, registry: Registry, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Those of pytest raise what every other handler only tells.
+    others = [handler for handler in logging.root.handlers if not type(handler).__module__.startswith("_pytest")]
+    monkeypatch.setattr(logging.root, "handlers", others)
+
+    @registry.task(name="log")
+    async def log(ctx: weft.Context) -> int:
+        ctx.logger.info("%d rows", "many")
+        return 1
+
+    handle = await client.enqueue("log")
+    await weft.Worker(client=client, registry=registry).run_until_idle()
+    assert (await client.get_task(handle.id)).output == 1
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe"])
+async def test_a_log_that_somebody_has_replaced_is_not_written(
+    client: weft.Client, registry: Registry, home: Path, tmp_path: Path, kind: str
+) -> None:
+    @registry.task(name="say")
+    async def say() -> int:
+        print("hello")
+        return 1
+
+    handle = await client.enqueue("say")
+    place, target = home / "logs" / f"{handle.id}.log", tmp_path / "target"
+    place.parent.mkdir(parents=True)
+    target.touch()
+    if kind == "link":
+        place.symlink_to(target)
+    else:
+        os.mkfifo(place)
+    async with asyncio.timeout(30):
+        await weft.Worker(client=client, registry=registry).run_until_idle()
+    assert (await client.get_task(handle.id)).output == 1
+    assert target.read_bytes() == b""
 
 
 async def test_what_a_process_prints_last_is_seen_at_once_and_kept_when_it_is_killed(

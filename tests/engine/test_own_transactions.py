@@ -200,6 +200,23 @@ async def test_a_thing_that_is_no_connection_is_refused(client: weft.Client) -> 
     assert (await client.list_tasks()).tasks == ()
 
 
+async def test_a_connection_of_a_class_of_the_callers_own_is_one_of_its_driver(client: weft.Client, url: str) -> None:
+    class OwnConnection(asyncpg.Connection):  # type: ignore[type-arg]
+        """As frameworks make them."""
+
+    class OwnSession(Session):
+        """As SQLModel and Flask-SQLAlchemy have them."""
+
+    own = await asyncpg.connect(url, connection_class=OwnConnection)
+    assert (await client.enqueue("h", connection=own)).created
+    await own.close()
+    engine = sa.create_engine(_sqlalchemy_url(url, "psycopg"), poolclass=NullPool)
+    with OwnSession(engine) as session:
+        assert (await client.enqueue("h", connection=session)).created
+        session.commit()
+    assert len((await client.list_tasks()).tasks) == 2
+
+
 async def test_a_pool_or_an_engine_is_refused_because_it_has_no_transaction(client: weft.Client, url: str) -> None:
     engine = sa.create_engine(_sqlalchemy_url(url, "psycopg"))
     async with asyncpg.create_pool(url, min_size=0) as pool:

@@ -28,12 +28,23 @@ async def test_declines_that_follow_one_another_are_one_record(store: Store) -> 
     first = await store.conn.fetchval("select claimed_at from weft.task")
     for _ in range(5):
         assert await store.decline(worker, claim) == {id}
-        claim = await _claim_again(store, worker, seconds=3)
+        claim = await _claim_again(store, worker, seconds=31)
     (row,) = await store.conn.fetch("select * from weft.attempts where task_id = $1", id)
     assert (row["attempt"], row["outcome"], row["reason"], row["started_at"]) == (5, "declined", "no_handler", first)
-    assert row["ended_at"] - first >= timedelta(seconds=12)
+    assert row["ended_at"] - first >= timedelta(seconds=4 * 31)
     task = await store.task(id)
     assert (task["attempt"], task["failures"], task["crashes"]) == (6, 0, 0)
+
+
+async def test_a_task_comes_back_the_more_rarely_the_longer_nobody_has_known_its_handler(store: Store) -> None:
+    """Others stand behind it."""
+    worker, _ = await store.worker(lease=timedelta(hours=9)), await store.enqueue()
+    claim, pauses = await store.claim_one(worker), []
+    for seconds in (8, 20, 60, 60):
+        await store.decline(worker, claim)
+        pauses.append(await store.conn.fetchval("select round(extract(epoch from due_at - weft.now())) from weft.task"))
+        claim = await _claim_again(store, worker, seconds=seconds)
+    assert pauses == [2, 4, 14, 30]
 
 
 async def test_a_task_is_long_declined_when_its_first_decline_is_long_ago(store: Store) -> None:

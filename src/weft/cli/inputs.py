@@ -77,9 +77,9 @@ def read_id(field: str, text: str | None) -> int | None:
     """Read an id."""
     if text is None:
         return None
-    if not (text.isascii() and text.isdigit() and 0 < int(text[:20]) < 2**63):
-        raise InvalidInput(field, f"{text!r} is not an id: give a number as `weft tasks list` shows it")
-    return int(text)
+    from weft.core.checks import check_id
+
+    return check_id(text, field)
 
 
 def read_names(field: str, text: str | None) -> list[str]:

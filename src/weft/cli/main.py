@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Annotated, NoReturn
 
@@ -41,6 +42,7 @@ def root(
 
 def run() -> NoReturn:
     """Run the command line of this process; never returns."""
+    _open_closed_streams()
     try:
         result = typer.main.get_command(app).main(prog_name="weft", standalone_mode=False)
         sys.stdout.flush()
@@ -51,6 +53,13 @@ def run() -> NoReturn:
     except Exception as problem:  # noqa: BLE001  the outermost: one line for whoever called, the traceback if asked for
         _fail_by(problem)
     sys.exit(result if isinstance(result, int) else 0)
+
+
+def _open_closed_streams() -> None:
+    """Give the standard streams that the caller closed to nobody, or the next file that is opened takes their place."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115  (open for as long as we run)
 
 
 def _fail_by(problem: Exception) -> NoReturn:

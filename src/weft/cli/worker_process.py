@@ -7,6 +7,7 @@ import importlib
 import logging
 import os
 import sys
+import threading
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -96,6 +97,9 @@ class WorkerProcess:
         finally:
             for task in watching:
                 task.cancel()
+        if any(thread is not threading.main_thread() and not thread.daemon for thread in threading.enumerate()):
+            # What handlers have left in threads cannot be ended, and Python would wait for it.
+            self._signals.end_process()
         return self._signals.exit_code
 
     async def _serve(self) -> None:

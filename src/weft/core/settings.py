@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import quote
 
 from weft.core.errors import InvalidSetting, did_you_mean
+from weft.core.json import text_problem
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 _LONGEST = 20_000 * 86400.0
@@ -73,6 +74,12 @@ def _setting(default: Any, parse: Callable[[object], Any], doc: str, *, secret: 
     return field(default=default, metadata={"parse": parse, "doc": doc}, repr=not secret)
 
 
+def _name(text: object) -> str:
+    if (problem := text_problem(str(text))) is not None:
+        raise ValueError(problem)
+    return str(text)
+
+
 def _path(text: object) -> Path:
     return Path(str(text)).expanduser().absolute()
 
@@ -109,9 +116,9 @@ class Settings:
     postgres_user: str | None = _setting(
         None, str, "the user as which root runs the embedded PostgreSQL; by default `weft` if it exists, else `nobody`"
     )
-    org: str = _setting("default", str, "the org that calls belong to")
+    org: str = _setting("default", _name, "the org that calls belong to")
     actor: str | None = _setting(
-        None, str, "who acts, as recorded with tasks and in the audit; by default `user@host` of the process"
+        None, _name, "who acts, as recorded with tasks and in the audit; by default `user@host` of the process"
     )
     blob_url: str | None = _setting(None, str, "where large values are kept: a folder; by default WEFT_HOME/blobs")
     inline_limit: int = _setting(

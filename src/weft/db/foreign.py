@@ -17,7 +17,9 @@ def fetch_row(connection: Any, function: str, arguments: tuple[tuple[Any, str], 
     forms), whatever row factories, cursors and codecs its owner has set. The answer is awaitable exactly when the
     connection's own calls are.
     """
-    module = type(connection).__module__.partition(".")[0]
+    # A class of the caller's own may stand on one of a driver.
+    modules = [kind.__module__.partition(".")[0] for kind in type(connection).__mro__]
+    module = next((name for name in modules if name in ("asyncpg", "psycopg", "sqlalchemy")), "")
     values = [value for value, _ in arguments]
     if module == "asyncpg" and hasattr(connection, "is_in_transaction"):
         marks = ", ".join(_cast(f"${n}", kind) for n, (_, kind) in enumerate(arguments, 1))

@@ -45,6 +45,7 @@ class Worker:
         self._registry = registry
         self._app_modules = check_names(app_modules, "app_modules")
         self._worker: WorkerProcess | None = None
+        self._starting = asyncio.Lock()
 
     @property
     def queues(self) -> list[str]:
@@ -55,8 +56,12 @@ class Worker:
 
     async def start(self) -> Self:
         """Begin to work; returns when the worker is registered and claims. One that works already goes on."""
-        if self._worker is not None and not self._worker.has_stopped:
-            return self
+        async with self._starting:
+            if self._worker is None or self._worker.has_stopped:
+                await self._start()
+        return self
+
+    async def _start(self) -> None:
         worker = WorkerProcess(
             self._client.database, self._client.settings, self._registry, org_id=await self._client.org_id(),
             queue_names=self.queues, concurrency=self._concurrency, version=__version__,
@@ -64,7 +69,6 @@ class Worker:
         )  # fmt: skip
         await worker.start()
         self._worker = worker
-        return self
 
     async def run(self) -> None:
         """Work until `stop` is called."""
@@ -91,6 +95,8 @@ class Worker:
 
     async def stop(self, grace: float | timedelta | None = None) -> None:
         """Stop claiming, let running tasks end within ``grace`` (30 s by default), then give everything back."""
+        async with self._starting:  # one that is about to start is stopped when it has
+            pass
         if self._worker is not None:
             await self._worker.stop(None if grace is None else check_span(grace, "grace", zero=True))
 

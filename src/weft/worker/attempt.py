@@ -33,6 +33,7 @@ from weft.worker.registry import AnyHandler
 logger = logging.getLogger("weft.worker")
 Outcome = Completed | Postponed | Ended
 CANCEL_GRACE = 1.0
+_SHORTEST_BEAT = 0.1
 
 
 class TimedOut(Exception):
@@ -154,8 +155,11 @@ class Attempt:
         if self.is_over:
             return
         self.is_over = True
-        if self._log is not None:
-            self._log.close()
+        try:
+            if self._log is not None:
+                self._log.close()
+        except OSError as problem:
+            logger.warning("the log of task %s is incomplete: %s", self.claim.id, problem)
         if isinstance(outcome, (Postponed, Ended)):
             self._report(outcome)
         self.env.on_end(self, outcome)
@@ -200,7 +204,10 @@ class Attempt:
         except TimedOut:
             outcome = self._failed(self._timeout_error(), "timeout")
         except BaseException as problem:  # noqa: BLE001  the boundary to user code: recorded with the attempt
-            outcome = self._from_exception(problem)
+            try:
+                outcome = self._from_exception(problem)
+            except BaseException as again:  # noqa: BLE001  an error that breaks what looks at it
+                outcome = self._failed(describe_error(again), "error")
         self._over(outcome)
 
     async def _call(self, params: str) -> Any:
@@ -307,7 +314,7 @@ class Attempt:
     def _beat_for_the_handler(self) -> None:
         if self.claim.heartbeat_timeout is not None:
             self._beat()
-            pause = self.claim.heartbeat_timeout.total_seconds() / 3
+            pause = max(_SHORTEST_BEAT, self.claim.heartbeat_timeout.total_seconds() / 3)
             self.timer = asyncio.get_running_loop().call_later(pause, self._beat_for_the_handler)
 
     def _start_clock(self) -> None:

@@ -137,12 +137,15 @@ def describe_error(problem: BaseException) -> str:
     """Return an error as it is kept with an attempt, its traceback without our own frames; long texts are cut."""
     try:
         message = str(problem)
-    except Exception:  # noqa: BLE001  the boundary to user code: an error that cannot be read must still be recorded
+    except BaseException:  # noqa: BLE001  the boundary to user code: an error that cannot be read must still be recorded
         message = "(its text cannot be read)"
     trace = problem.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename.startswith(_OURS):
         trace = trace.tb_next
-    lines = traceback.format_exception(type(problem), problem, trace) if trace is not None else []
+    try:
+        lines = traceback.format_exception(type(problem), problem, trace) if trace is not None else []
+    except BaseException:  # noqa: BLE001  the same
+        lines = traceback.format_tb(trace)
     return orjson.dumps(
         {"type": type(problem).__name__, "message": _cut(message, 4000), "traceback": _cut("".join(lines), 16000)},
     ).decode()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -25,14 +26,19 @@ class Declines:
         self._worker_id = worker_id
         self._org_id = org_id
         self._on_end = on_end
-        self.under_way = 0
+        self.queues: Counter[int] = Counter()
+
+    @property
+    def under_way(self) -> int:
+        """How many are on their way back."""
+        return self.queues.total()
 
     def decline(self, claim: Claim) -> Coroutine[Any, Any, None]:
         """Begin to give a claim back; the worker is told when that is done, and whether the task waits for another.
 
         None tells that nobody knows, because it went wrong: the worker must ask what it holds.
         """
-        self.under_way += 1
+        self.queues[claim.queue_id] += 1
         return self._decline(claim)
 
     async def _decline(self, claim: Claim) -> None:
@@ -43,5 +49,5 @@ class Declines:
                 lambda conn: unsuccessful.decline(conn, self._worker_id, self._org_id, claim, self._patience, advice)
             )
         finally:
-            self.under_way -= 1
+            self.queues[claim.queue_id] -= 1
             self._on_end(is_left)

@@ -50,6 +50,7 @@ class Heart:
         # What of the counts is in the database already.
         self.sent = sent
         self._stopping = threading.Event()
+        self._ended = asyncio.Event()
         self._thread_loop: asyncio.AbstractEventLoop | None = None
         self._sleeper: asyncio.Task[None] | None = None
         self._thread = threading.Thread(target=self._run, name="weft-heart", daemon=True)
@@ -70,7 +71,10 @@ class Heart:
             with contextlib.suppress(RuntimeError):
                 self._thread_loop.call_soon_threadsafe(self._wake)
         if self._thread.ident is not None:
-            await asyncio.to_thread(self._thread.join, 5)
+            # Not by join in the loop's executor, which handlers may have filled.
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(5):
+                    await self._ended.wait()
 
     def _wake(self) -> None:
         if self._sleeper is not None:
@@ -80,7 +84,11 @@ class Heart:
         # asyncio's own loop: it needs no thread-local set-up and is quick enough for one statement in seconds.
         with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
             self._thread_loop = runner.get_loop()
-            runner.run(self._beat())
+            try:
+                runner.run(self._beat())
+            finally:
+                with contextlib.suppress(RuntimeError):
+                    self._loop.call_soon_threadsafe(self._ended.set)
 
     async def _beat(self) -> None:
         conn: asyncpg.Connection[asyncpg.Record] | None = None

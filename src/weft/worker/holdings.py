@@ -70,6 +70,11 @@ class Holdings:
         attempts = {id: attempt.claim.attempt for id, attempt in self.running.items()}
         return [outcome for outcome in outcomes if attempts.get(outcome.id) == outcome.attempt]
 
+    def forget_unsuccessful(self, outcomes: Sequence[Postponed | Ended]) -> None:
+        """Let go of outcomes that were sent; others may have come or gone meanwhile."""
+        sent = {id(outcome) for outcome in outcomes}
+        self.unsuccessful = [outcome for outcome in self.unsuccessful if id(outcome) not in sent]
+
     def note_again(self, outcomes: Iterable[Outcome]) -> None:
         """Keep outcomes that were taken and are not settled yet."""
         for outcome in self.still_ours(outcomes):

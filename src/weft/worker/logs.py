@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import io
 import logging
 import os
+import stat
 import sys
 import threading
 import time
@@ -60,6 +62,15 @@ async def remove_logs(settings: Settings, task_ids: Iterable[int]) -> None:
     await asyncio.to_thread(remove)
 
 
+def _open_own(path: str, flags: int) -> int:
+    """Open a log for its owner's eyes; refuse a link or a pipe that somebody has put in its place."""
+    descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "is not a plain file", path)
+    return descriptor
+
+
 class TaskLog:
     """The log file of one attempt: opened at the first byte, appended to, cut with a marker at the limit."""
 
@@ -89,7 +100,7 @@ class TaskLog:
                 if self._file is None:
                     self.path.parent.mkdir(parents=True, exist_ok=True)
                     # Without a buffer: closing one writes what is left in it, and a full disk would refuse that too.
-                    self._file = open(self.path, "ab", buffering=0)  # noqa: SIM115  (closed when the attempt ends)
+                    self._file = open(self.path, "ab", buffering=0, opener=_open_own)  # noqa: SIM115  (closed at the end)
                     self._written = self.begins_at = self._file.tell()
                 if self._written + len(data) > self._limit:
                     data = data[: max(0, self._limit - self._written)]
@@ -216,7 +227,10 @@ class _TaskHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         sink = RUNNING.get()
         if sink is not None:
-            sink.write_log(self.format(record) + "\n")
+            try:
+                sink.write_log(self.format(record) + "\n")
+            except Exception:  # noqa: BLE001  as every handler of logging: a bad call is told, and the program goes on
+                self.handleError(record)
 
 
 class Capture:

@@ -24,7 +24,7 @@ from weft.worker.registry import Registry
 
 logger = logging.getLogger("weft.worker")
 _START_LIMIT = 60.0
-_LAST_WORDS = 1.0
+_LAST_WORDS = 0.5
 _START_TRIES, _START_PAUSE = 30, 1.0
 
 
@@ -46,6 +46,7 @@ class Child:
         self._answers = answers
         self._marker = marker
         self._reaping: asyncio.Task[None]
+        self._answers_end: asyncio.ReadTransport
 
     @classmethod
     async def start(cls, modules: list[str], main_file: str | None) -> Child:
@@ -67,12 +68,13 @@ class Child:
             Path(f"/proc/{process.pid}/oom_score_adj").write_text("1000", encoding="ascii")
         # The child keeps to the limit of a value; escaped, it may be twice as long.
         answers = asyncio.StreamReader(limit=sys.maxsize)
-        await asyncio.get_running_loop().connect_read_pipe(
+        answers_end, _ = await asyncio.get_running_loop().connect_read_pipe(
             lambda: asyncio.StreamReaderProtocol(answers), os.fdopen(read_end, "rb", buffering=0)
         )
         marker = f"\x00weft-{secrets.token_hex(16)}\x00".encode()
         setup = {"path": sys.path, "modules": modules, "main": main_file, "marker": marker.decode()}
         child = cls(process, answers, marker)
+        child._answers_end = answers_end
         child._send(setup)
         child._reaping = asyncio.create_task(child._reap())
         try:
@@ -88,9 +90,35 @@ class Child:
             raise ChildDied.with_status(await self._process.wait())
 
     async def _reap(self) -> None:
-        """End what the process has started with it: their ends of its pipes would hide that it is gone."""
-        await self._process.wait()
+        """End what the process has started with it: their ends of its pipes would hide that it is gone.
+
+        What has left its group is out of reach and may hold them for ever: our ends are closed soon after.
+        """
+        await self._until_gone()
         self._kill_group()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_LAST_WORDS):
+                await self._process.wait()
+        self._process._transport.close()  # type: ignore[attr-defined]
+        self._answers_end.close()
+
+    async def _until_gone(self) -> None:
+        """Not `Process.wait`: asyncio's own lets that wait for the ends of all pipes, whoever holds them."""
+        try:
+            watch = os.pidfd_open(self._process.pid)
+        except (OSError, AttributeError):
+            while self._process.returncode is None:  # noqa: ASYNC110  a system without pidfd tells nothing else
+                await asyncio.sleep(_LAST_WORDS)
+            return
+        loop, gone = asyncio.get_running_loop(), asyncio.Event()
+        loop.add_reader(watch, gone.set)
+        try:
+            await gone.wait()
+        finally:
+            loop.remove_reader(watch)
+            os.close(watch)
+        while self._process.returncode is None:  # noqa: ASYNC110  asyncio hears of it a moment later
+            await asyncio.sleep(0.005)
 
     def _kill_group(self) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -129,7 +157,8 @@ class Child:
                 return answer
         except BaseException:
             # Ended by force: what it has printed until now belongs to its log.
-            self._kill_group()
+            if self.is_alive:
+                self._kill_group()
             await asyncio.wait([copying], timeout=_LAST_WORDS)
             raise
         finally:

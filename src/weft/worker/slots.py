@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from weft.db.database import Database
 from weft.queue import queues
@@ -15,9 +15,10 @@ class Slots:
     A worker that has found a queue empty gives back what it does not use.
     """
 
-    def __init__(self, database: Database, worker_id: int) -> None:
+    def __init__(self, database: Database, worker_id: int, on_change: Callable[[], None] = lambda: None) -> None:
         self._database = database
         self._worker_id = worker_id
+        self._on_change = on_change
         self._limits: dict[int, int] = {}
         self._held: dict[int, int] = {}
 
@@ -35,6 +36,7 @@ class Slots:
             if lane.queue_id not in self._limits:
                 lane.room = UNLIMITED
                 self._held.pop(lane.queue_id, None)
+        self._on_change()
 
     async def lease(self, lanes: Sequence[Lane], in_use: Mapping[int, int], wanted: int) -> None:
         """Set the room of each limited queue to what this worker may still take from it."""
@@ -70,5 +72,8 @@ class Slots:
         # Until the answer is here nothing is known: it may be lost although the slots are with another worker now.
         self._held.pop(queue_id, None)
         granted = await self._database.run(lambda conn: queues.lease_slots(conn, queue_id, self._worker_id, need, used))
-        self._held[queue_id] = need if granted is None else granted
-        return self._held[queue_id]
+        if granted is None:
+            # No limit at the moment, and so no slots: should there be one again, it is asked for anew.
+            return need
+        self._held[queue_id] = granted
+        return granted

@@ -96,7 +96,7 @@ class Worker:
         )  # fmt: skip
         self._lanes = [Lane(queue_id) for queue_id in queue_ids]
         self._marks = Marks()
-        self._slots = Slots(self._database, self.id)
+        self._slots = Slots(self._database, self.id, self._wake.set)
         self._relay = Relay(self._database, self.id)
         self._line = Line(self._database, f"weft_worker_{self.id}", self._hear)
         self._declines = Declines(self._database, settings, self._registry, self.id, self._org_id, self._declined)
@@ -133,11 +133,15 @@ class Worker:
         """Return when the worker has stopped; raises what ended it."""
         if self._main is not None:
             await asyncio.wait([self._main])
+            if self._stopping is not None:
+                await asyncio.shield(self._stopping)
             if not self._main.cancelled():
                 self._main.result()
 
     async def wait_until_idle(self) -> None:
-        """Return when nothing runs and the last claim, which looked everywhere, came up empty."""
+        """Return when nothing runs and a claim after this moment, which looked everywhere, came up empty."""
+        self._was_short = self._was_empty = False
+        self._wake.set()
         while not self.has_stopped and (
             self._background.is_needed
             or not self._held.is_empty
@@ -233,11 +237,7 @@ class Worker:
             self._wake.set()
         self._background.spawn(self._upkeep.follow(pulse))
         if pulse.limited or self._slots.is_limited:
-            self._background.spawn(self._refresh_limits())
-
-    async def _refresh_limits(self) -> None:
-        await self._slots.refresh(self._lanes)
-        self._wake.set()
+            self._background.spawn(self._slots.refresh(self._lanes))
 
     def _beat(self, claim: Claim) -> None:
         """A handler's own heartbeat; comes from any thread."""
@@ -249,9 +249,7 @@ class Worker:
             self._wake.set()
 
     def _begin_all(self) -> None:
-        if self._is_stopping:
-            return
-        for claim in self._held.take_unbegun():
+        for claim in [] if self._is_stopping else self._held.take_unbegun():
             self._begin(claim)
 
     def _begin(self, claim: Claim) -> None:
@@ -349,6 +347,7 @@ class Worker:
             await self._settle_unsuccessful()
         completed = held.take_completed(BATCH)
         if completed or wants > 0:
+            self._was_short = self._was_empty = False
             try:
                 await self._call(completed, max(0, min(wants, BATCH)))
             except BaseException:
@@ -362,7 +361,7 @@ class Worker:
             self._changed.set()
             # Nothing more to take, or no room to take it: others may use the slots.
             if self._slots.is_limited and (self._was_empty or not self._was_short):
-                given = await self._slots.give_back(self._lanes, self._held.in_use())
+                given = await self._slots.give_back(self._lanes, self._held.in_use() + self._declines.queues)
                 if given:
                     self._background.spawn(self._relay.send_if_ready(given))
         limit = self._settings.worker_poll_interval.total_seconds()
@@ -377,7 +376,7 @@ class Worker:
 
     async def _call(self, completed: list[Completed], wanted: int) -> None:
         if wanted and self._slots.is_limited:
-            await self._slots.lease(self._lanes, self._held.in_use(completed), wanted)
+            await self._slots.lease(self._lanes, self._held.in_use(completed) + self._declines.queues, wanted)
         lanes, from_head, may_look_back = self._marks.choose(self._lanes)
         began, trip = time.monotonic(), self._round_trip(completed, lanes, wanted, may_look_back)
         # What was claimed before begins when the call is sent: it runs while PostgreSQL works.
@@ -420,7 +419,7 @@ class Worker:
     async def _settle_unsuccessful(self) -> None:
         outcomes = self._held.unsuccessful[:BATCH]
         landed = await self._database.run(lambda conn: unsuccessful.settle(conn, self.id, outcomes))
-        del self._held.unsuccessful[: len(outcomes)]
+        self._held.forget_unsuccessful(outcomes)
         self._not_completed(outcomes, landed)
 
     def _not_completed(self, outcomes: Sequence[Postponed | Ended], landed: set[int]) -> None:

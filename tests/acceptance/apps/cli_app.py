@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
+import threading
 from pathlib import Path
 
 import weft
@@ -47,3 +48,9 @@ async def block_the_loop() -> None:
     print("blocking the loop", flush=True)
     while True:
         pass
+
+
+@weft.task(name="cli:leave_a_thread")
+async def leave_a_thread() -> None:
+    print("waiting in a thread", flush=True)
+    await asyncio.to_thread(threading.Event().wait)

@@ -52,7 +52,11 @@ select id, queue_id, concurrency_key from moved;
 -- that follow one another with no other attempt and no longer pause than the last argument between them.
 with moved as (
   update weft.task t set
-    state = 'scheduled', due_at = weft.now() + $4::interval, worker_id = null, expires_at = null, reason = 'no_handler'
+    state = 'scheduled', worker_id = null, expires_at = null, reason = 'no_handler',
+    -- The longer nobody has known its handler, the more rarely it comes back: others stand behind it.
+    due_at = weft.now() + greatest($4::interval, (
+      select least(interval '30 seconds', (weft.now() - a.started_at) / 2) from weft.attempt a
+      where a.task_id = $2 and a.attempt = t.attempt - 1 and a.outcome = 'declined' limit 1))
   where t.id = $2 and coalesce(t.worker_id, 0) = $1 and t.attempt = $3 and t.state = 'running'
   returning t.id, t.attempt, t.org_id, t.queue_id, t.concurrency_key, t.claimed_at
 ), again as (
