@@ -68,7 +68,8 @@ def _kind(parse: object) -> str:
         return "duration"
     if parse is parse_size:
         return "size"
-    names = {"parse_flag": "flag", "parse_count": "number", "_path": "path", "str": "text", "parse": "choice"}
+    names = {"parse_flag": "flag", "parse_count": "number", "_path": "path", "str": "text", "_name": "text",
+             "parse": "choice"}  # fmt: skip
     return names[parse.__name__]  # type: ignore[attr-defined]
 
 

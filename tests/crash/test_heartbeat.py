@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from datetime import datetime
 from pathlib import Path
@@ -64,6 +65,12 @@ async def test_a_heart_whose_connection_breaks_beats_again_under_the_same_lease(
         assert await client.wait(held, timeout=LIVENESS) == 1
     assert sum("heartbeat failed" in message for message in caplog.messages) >= rule.times
     await check(conn)
+
+
+@pytest.fixture(autouse=True)
+def tells_everything(caplog: pytest.LogCaptureFixture) -> None:
+    """The first failure is a warning, those that follow it are told only to who wants to know."""
+    caplog.set_level(logging.DEBUG, "weft.worker")
 
 
 async def test_a_heart_whose_statement_fails_beats_again_under_the_same_lease(

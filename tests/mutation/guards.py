@@ -115,6 +115,8 @@ GUARDS: list[Guard] = [
          ("w.state in ('active', 'idle') and", ""), "w.until > weft.now() and", "and not w.saturated",
          "and w.id <> except_worker", "w.blocked,"),
     *_of("queue.with_ready", "test_hints", "and q.paused_at is null", "t.state = 'ready' and", "and t.queue_id = q.id"),
+    # --- keys ---
+    *_of("task.known_keys", "test_idempotency", "k.org_id = $1 and", "k.handler = r.handler and", "and k.key = r.key"),
     # --- claims ---
     *_of(
         "function.finish_and_claim", "test_claims test_key_slots",

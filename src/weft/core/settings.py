@@ -13,7 +13,6 @@ from typing import Any
 from urllib.parse import quote
 
 from weft.core.errors import InvalidSetting, did_you_mean
-from weft.core.json import text_problem
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 _LONGEST = 20_000 * 86400.0
@@ -75,6 +74,8 @@ def _setting(default: Any, parse: Callable[[object], Any], doc: str, *, secret: 
 
 
 def _name(text: object) -> str:
+    from weft.core.json import text_problem
+
     if (problem := text_problem(str(text))) is not None:
         raise ValueError(problem)
     return str(text)
