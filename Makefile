@@ -9,8 +9,8 @@ WORKERS ?= auto
 # Where the demo keeps its database. Root's PostgreSQL runs as another user, who may not enter root's own folders.
 DEMO := $(if $(filter 0,$(shell id -u)),/var/lib/weft-demo,$(CURDIR)/.weft/demo)
 
-# Without the compiled files every command would compile all of Weft anew.
-unexport PYTHONDONTWRITEBYTECODE
+# Without the compiled files every command would compile all of Weft anew; and programs print as they do elsewhere.
+unexport PYTHONDONTWRITEBYTECODE PYTHONUNBUFFERED
 
 .PHONY: install demo test check bench bench-peers chaos mutate ranges docs lock clean
 

@@ -171,8 +171,11 @@ async def _change(conn: type_Connection, statement: str, org_id: int, name: str,
     return int(changed)
 
 
-async def hint_by_name(conn: type_Connection, names: set[tuple[str, str]], queue_ids: set[int], delayed: bool) -> None:
-    """Wake one worker per queue, given by org and name or by id; with ``delayed`` wake whoever stages."""
+async def hint_by_name(conn: type_Connection, names: set[tuple[str, str]], queue_ids: set[int], delayed: bool) -> int:
+    """Wake one worker per queue, given by org and name or by id; return how many there were to wake.
+
+    With ``delayed`` whoever stages is woken too.
+    """
     pairs = sorted(names)
     orgs, queues = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
-    await conn.execute(SQL.hint_by_name, orgs, queues, sorted(queue_ids), delayed)
+    return int(await conn.fetchval(SQL.hint_by_name, orgs, queues, sorted(queue_ids), delayed))

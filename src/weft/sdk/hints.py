@@ -18,11 +18,13 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("weft.client")
 PAUSE = 0.001
+# Those who are full look again when they have room, and whoever starts looks at once: nobody waits for these.
+NOBODY_PAUSE = 0.02
 QUIET = 0.01
 
 
 class Hints:
-    """The first hint goes at once; what comes within a millisecond goes together with the next.
+    """The first hint goes at once; what comes within a millisecond, or later while nobody listens, goes with the next.
 
     A hint that is lost costs time, never work: workers look by themselves now and then.
     """
@@ -34,6 +36,7 @@ class Hints:
         self._delayed = False
         self._sender: asyncio.Task[None] | None = None
         self._asked_at = 0.0
+        self._ready_at = 0.0
 
     def is_quiet(self) -> bool:
         """Whether the last task was a while ago: then the hint may go with the commit, a round trip earlier.
@@ -64,14 +67,16 @@ class Hints:
 
     async def _send(self) -> None:
         while self._names or self._ids or self._delayed:
+            await asyncio.sleep(max(0.0, self._ready_at - time.monotonic()))
+            told = 0
             names, ids, delayed = self._names, self._ids, self._delayed
             self._names, self._ids, self._delayed = set(), set(), False
             try:
                 async with self._database.acquire() as conn:
-                    await queues.hint_by_name(conn, names, ids, delayed)
+                    told = await queues.hint_by_name(conn, names, ids, delayed)
             except (*CONNECTION_ERRORS, asyncpg.PostgresError, WeftError) as problem:
                 logger.debug("a hint was lost: %s", problem)
-            await asyncio.sleep(PAUSE)
+            self._ready_at = time.monotonic() + (PAUSE if told or delayed else NOBODY_PAUSE)
 
     async def close(self) -> None:
         """Wait until the last hint is out."""

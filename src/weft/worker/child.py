@@ -61,6 +61,9 @@ class _Streams:
     """The descriptors of this process, kept where no handler finds them; it may do with its own what it likes."""
 
     def __init__(self) -> None:
+        # Line by line, as on a terminal: a log is read while it is written, and both streams go to the same one.
+        for stream in (sys.stdout, sys.stderr):
+            stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
         self._sys = sys.stdin, sys.stdout, sys.stderr
         self.log = logging.StreamHandler(sys.stdout)
         # Not the standard input itself: our thread holds its lock, and whoever forks closes it in the copy.
@@ -78,7 +81,7 @@ class _Streams:
             os.dup2(self.output, descriptor)
         _, stdout, stderr = self._sys
         if stdout.closed or stderr.closed:
-            stdout, stderr = (os.fdopen(descriptor, "w", closefd=False) for descriptor in (1, 2))
+            stdout, stderr = (os.fdopen(descriptor, "w", buffering=1, closefd=False) for descriptor in (1, 2))
             self._sys = self._sys[0], stdout, stderr
         sys.stdin, sys.stdout, sys.stderr = self._sys
         self.log.stream = stdout
