@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import threading
 from datetime import timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import asyncpg
@@ -33,11 +32,6 @@ HELD_BY = "t.worker_id = $1 and t.state = 'running' order by t.id"
 @pytest.fixture
 def url(emptied_url: str) -> str:
     return emptied_url
-
-
-@pytest.fixture
-def scene(url: str, tmp_path: Path) -> Scene:
-    return Scene(url, tmp_path / "home")
 
 
 # --- starting and stopping ---
@@ -229,7 +223,7 @@ async def _waits_for_a_lock(conn: Conn) -> bool:
 
 
 async def test_room_that_an_outcome_settled_apart_has_made_is_used(
-    scene: Scene, client: weft.Client, conn: Conn, url: str
+    scene: Scene, client: weft.Client, conn: Conn, url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with scene.worker(concurrency=1, **STILL) as worker, sessions(url, 1) as (blocker,):
         first = (await client.enqueue("held")).id
@@ -240,12 +234,12 @@ async def test_room_that_an_outcome_settled_apart_has_made_is_used(
         async with blocker.conn.transaction():
             await blocker.conn.execute("select 1 from weft.task where id = $1 for update", first)
             scene.let_go(first)
-            await asyncio.sleep(2.5)  # by then it is put aside, to be settled later
+            await until(lambda: _is_true("settled later" in caplog.text), "it is put aside")
         assert await client.wait(second, timeout=LIVENESS) == 1
 
 
 async def test_an_outcome_settled_apart_while_the_worker_asks_what_it_holds_is_not_adopted(
-    scene: Scene, client: weft.Client, url: str
+    scene: Scene, client: weft.Client, url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The look is answered before, and heard after the outcome has landed."""
     often = {"worker_heartbeat_interval": 0.05, "worker_timeout": 60, "worker_poll_interval": NEVER}
@@ -256,7 +250,7 @@ async def test_an_outcome_settled_apart_while_the_worker_asks_what_it_holds_is_n
             async with blocker.conn.transaction():
                 await blocker.conn.execute("select 1 from weft.task where id = $1 for update", first)
                 scene.let_go(first)
-                await asyncio.sleep(2.5)
+                await until(lambda: _is_true("settled later" in caplog.text), "it is put aside")
                 held = proxy.hold(HELD_BY)
                 await held.fired.wait()
             await asyncio.sleep(2.5)  # enough for what waits for nothing to be settled

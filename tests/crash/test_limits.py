@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from pathlib import Path
 
 import asyncpg
 import pytest
@@ -26,11 +25,6 @@ PATIENT = {"worker_loss_limit": 1000}
 @pytest.fixture
 def url(emptied_url: str) -> str:
     return emptied_url
-
-
-@pytest.fixture
-def scene(url: str, tmp_path: Path) -> Scene:
-    return Scene(url, tmp_path / "home")
 
 
 @pytest.mark.timeout(300)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 
 import asyncpg
 import pytest
@@ -24,11 +23,6 @@ TAKES_NO_HINTS = "select saturated from weft.worker where id = $1"
 @pytest.fixture
 def url(emptied_url: str) -> str:
     return emptied_url
-
-
-@pytest.fixture
-def scene(url: str, tmp_path: Path) -> Scene:
-    return Scene(url, tmp_path / "home")
 
 
 async def test_a_notification_that_arrives_while_the_answer_of_a_claim_is_under_way_is_not_lost(

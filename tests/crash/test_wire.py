@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import itertools
 import random
-from pathlib import Path
 
 import asyncpg
 import pytest
@@ -26,11 +25,6 @@ HOT = "weft.finish_and_claim"
 @pytest.fixture
 def url(emptied_url: str) -> str:
     return emptied_url
-
-
-@pytest.fixture
-def scene(url: str, tmp_path: Path) -> Scene:
-    return Scene(url, tmp_path / "home")
 
 
 @pytest.fixture(autouse=True)
