@@ -157,3 +157,16 @@ async def test_a_key_of_an_open_task_never_expires(client: weft.Client, clock: C
     await clock.advance(days=800)
     await Pruner(client.database, client.settings).run_once()
     assert (await client.enqueue("ok", idempotency_key="live")).id == live.id
+
+
+async def test_known_keys_of_many_tasks_are_those_of_their_org_and_handler(
+    make_client: MakeClient, conn: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    await conn.execute("insert into weft.org (id, slug, name) values (2, 'acme', 'Acme')")
+    await conn.execute("insert into weft.queue (org_id, name) values (2, 'default')")
+    ours, theirs = await make_client(), await make_client(org="acme")
+    new = [weft.NewTask(handler, idempotency_key="k") for handler in ("a", "b")]
+    made = [[handle.id for handle in await client.enqueue_many(new)] for client in (ours, theirs)]
+    known = [[handle.id for handle in await client.enqueue_many(new)] for client in (ours, theirs)]
+    assert known == made
+    assert len({*made[0], *made[1]}) == 4
