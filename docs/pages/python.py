@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import inspect
+from collections.abc import Iterator
 from typing import Any
 
 import weft
@@ -37,7 +38,7 @@ _GROUPS = {
     "Enqueue and operate": ["Client", "NewTask", "TaskHandle", "Retry"],
     "Run": ["task", "Context", "Worker", "Snooze", "NonRetryable"],
     "Look": [
-        *("Task", "TaskSummary", "TaskState", "Attempt", "AuditEntry", "Page"),
+        *("Task", "TaskSummary", "TaskState", "Attempt", "AuditEntry", "Page", "Why"),
         *("QueueInfo", "KeyLimit", "WorkerInfo"),
     ],
     "Settings": ["Settings", "__version__"],
@@ -97,9 +98,16 @@ def _fields(kind: type) -> str:
     return table(("field", "type", "default"), rows) + "\n"
 
 
+def _own_members(kind: type) -> Iterator[tuple[str, Any]]:
+    """Yield the members of a class, and those of the classes of ours that it is made of."""
+    for part in kind.__mro__:
+        if part.__module__.startswith("weft."):
+            yield from vars(part).items()
+
+
 def _members(kind: type, name: str) -> str:
     parts = []
-    for member, raw in vars(kind).items():
+    for member, raw in _own_members(kind):
         if member.startswith("_") or member in _HIDDEN.get(name, ()):
             continue
         if isinstance(raw, property):

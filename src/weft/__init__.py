@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from weft.queue.model import Attempt, NewTask, Page, Task, TaskHandle, TaskSummary
     from weft.queue.queues import KeyLimit, QueueInfo
     from weft.queue.retry import Retry
+    from weft.queue.why import Why
     from weft.queue.workers import WorkerInfo
     from weft.sdk.client import Client
     from weft.sdk.worker import Worker
@@ -57,6 +58,7 @@ _HOMES = {
     "UnknownQueue": "weft.core.errors",
     "WaitTimeout": "weft.core.errors",
     "WeftError": "weft.core.errors",
+    "Why": "weft.queue.why",
     "Worker": "weft.sdk.worker",
     "WorkerInfo": "weft.queue.workers",
     "task": "weft.worker.registry",
@@ -87,6 +89,7 @@ __all__ = [
     "UnknownQueue",
     "WaitTimeout",
     "WeftError",
+    "Why",
     "Worker",
     "WorkerInfo",
     "__version__",

@@ -182,3 +182,18 @@ def test_an_unknown_org_is_not_explained_by_the_retention(url: str, home: Path) 
     assert "there is no org nope" in complaint
     assert "retention" not in complaint
     assert "WEFT_ORG" in complaint
+
+
+def test_whoever_waits_is_told_why_nothing_happens(cli: Cli) -> None:
+    with cli.start("tasks", "enqueue", "cli:add", "--params", '{"a": 41}', "--wait") as waiting:
+        key = waiting.line(r"^\d+$")
+        said = waiting.line("waits: ")
+        assert said == "waits: no live worker serves queue 'default'; start one: `weft worker --queues default`"
+        assert cli("tasks", "why", key).startswith("no live worker serves queue 'default'; start one")
+        assert cli.json("tasks", "why", key)["cause"] == "no_worker"
+        assert cli.json("tasks", "show", key)["why"]["cause"] == "no_worker"
+        assert "why         no live worker" in cli("tasks", "show", key)
+        with cli.worker():
+            assert waiting.code() == 0
+        assert waiting.lines[-1] == "42"
+    assert "why " not in cli("tasks", "show", key)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import re
 import sys
 from pathlib import Path
@@ -126,7 +127,7 @@ def test_every_public_name_is_documented() -> None:
 
 def test_every_public_method_of_the_client_is_documented() -> None:
     headings = HEADING.findall(read(REFERENCE / "python.md"))
-    methods = {name for name, value in vars(weft.Client).items() if callable(value) and not name.startswith("_")}
+    methods = {name for name, _ in inspect.getmembers(weft.Client, callable) if not name.startswith("_")}
     assert {f"`Client.{name}`" for name in methods} <= set(headings)
 
 

@@ -46,7 +46,7 @@ SCRIPTS = {
     "long_tasks.py": ["dead timeout", "dead timeout", "3", "cancelled"],
     "schedule.py": ["True 1000", "[('scheduled', 2)]"],
     "testing.py": ["ok"],
-    "operate.py": ["it is due at", "no live worker claims", "queue default is paused", "it has ended: completed"],
+    "operate.py": ["it is due at", "no live worker serves", "is paused", "it has ended: completed"],
 }
 COMMANDS = {
     "first_queue.sh": [

@@ -24,6 +24,7 @@ from weft.core.errors import error_line
 
 if TYPE_CHECKING:
     from weft.queue.model import Attempt, Page, Task, TaskSummary
+    from weft.queue.why import Why
 
 _COLUMNS = ("ID", "STATE", "QUEUE~", "HANDLER~", "FAILED>", "CREATED", "TIME")
 _PAST = {"cancel": "cancelled", "replay": "replayed"}
@@ -72,7 +73,12 @@ def _time(task: TaskSummary) -> str:
     return ""
 
 
-def print_task(task: Task) -> None:
+def why_text(why: Why) -> str:
+    """Return what a task waits for, and what to do about it."""
+    return clean(why.text if why.advice is None else f"{why.text}; {why.advice}")
+
+
+def print_task(task: Task, why: Why) -> None:
     """Print all that is known of one task."""
     took = None
     if task.ended_at is not None and task.claimed_at is not None:
@@ -83,6 +89,7 @@ def print_task(task: Task) -> None:
         {
             "task": task.id,
             "state": state(task.state, task.reason),
+            "why": None if task.state.is_final or why.cause == "ended" else why_text(why),
             "handler": task.handler,
             "queue": f"{task.queue}, priority {task.priority}",
             "attempts": task.attempt,

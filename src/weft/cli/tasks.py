@@ -12,6 +12,8 @@ from weft.cli.completion import complete_queue, complete_state
 from weft.cli.inputs import read_duration, read_id, read_moment, read_params, read_retry
 
 if TYPE_CHECKING:
+    from weft.queue.model import Task
+    from weft.queue.why import Why
     from weft.sdk.client import Client
 
 app = new_app("Look at tasks, enqueue, cancel and replay them.")
@@ -47,16 +49,34 @@ def list_tasks(
 
 @app.command()
 def show(task_id: TaskId, as_json: JsonFlag = False) -> None:
-    """Show a task with its params, its output and its attempts."""
+    """Show a task with its params, its output, its attempts, and what it waits for."""
     from weft.cli.output import as_record, print_json
     from weft.cli.task_output import print_task
 
-    key = read_id("id", task_id)
-    task = call(lambda client: client.get_task(key or 0))
+    key = read_id("id", task_id) or 0
+
+    async def look(client: Client) -> tuple[Task, Why]:
+        return await client.get_task(key), await client.why(key)
+
+    task, why = call(look)
     if as_json:
-        print_json(as_record(task))
+        print_json(as_record(task) | {"why": as_record(why)})
     else:
-        print_task(task)
+        print_task(task, why)
+
+
+@app.command()
+def why(task_id: TaskId, as_json: JsonFlag = False) -> None:
+    """Tell why a task does not run, and what to do about it."""
+    from weft.cli.output import as_record, print_json
+    from weft.cli.task_output import why_text
+
+    key = read_id("id", task_id) or 0
+    found = call(lambda client: client.why(key))
+    if as_json:
+        print_json(as_record(found))
+    else:
+        print(why_text(found))
 
 
 @app.command()
@@ -95,6 +115,7 @@ def enqueue(
 ) -> None:
     """Put a task into a queue and print its id."""
     from weft.cli.output import print_json
+    from weft.cli.patience import explained
     from weft.core.errors import TaskFailed, WaitTimeout
 
     options: dict[str, Any] = {
@@ -119,7 +140,8 @@ def enqueue(
             print(handle.id if handle.created else f"{handle.id} (known by its idempotency key)", flush=True)
         if wait or patience is not None:
             try:
-                output = await client.wait(handle.id, None if patience is None else patience.total_seconds())
+                async with explained(client, handle.id):
+                    output = await client.wait(handle.id, None if patience is None else patience.total_seconds())
             except TaskFailed as problem:
                 if as_json:
                     print_json({**answer, "state": problem.state, "error": problem.problem})

@@ -1,0 +1,147 @@
+"""Says why a task does not run, and what to do about it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from weft.core.states import HELD, TaskState
+from weft.db.statements import Statements
+from weft.queue import look
+
+if TYPE_CHECKING:
+    from asyncpg import Record
+
+    from weft.db.database import type_Connection
+
+SQL = Statements("weft.queue", "sql/why.sql")
+_MANY = 1000
+
+
+class Cause(StrEnum):
+    """What a task waits for, in a word."""
+
+    ENDED = "ended"
+    RUNNING = "running"
+    WORKER_LOST = "worker_lost"
+    LATER = "later"
+    RETRY = "retry"
+    SNOOZE = "snooze"
+    NO_WORKER = "no_worker"
+    NO_HANDLER = "no_handler"
+    DEPENDENCIES = "dependencies"
+    CONCURRENCY_KEY = "concurrency_key"
+    PAUSED = "paused"
+    LIMIT = "limit"
+    OTHERS_FIRST = "others_first"
+    NEXT = "next"
+
+
+@dataclass(frozen=True, slots=True)
+class Why:
+    """Why a task does not run: a word for programs, a sentence for people, and what to do, if anything."""
+
+    cause: Cause
+    text: str
+    advice: str | None = None
+
+
+async def why(conn: type_Connection, org_id: int, task_id: int) -> Why:
+    """Return what a task waits for; raises `NotFound`."""
+    row = await conn.fetchrow(SQL.why, org_id, task_id)
+    if row is not None:
+        return _explained(row)
+    task, _, _ = await look.show(conn, org_id, task_id)
+    return Why(Cause.ENDED, f"it has ended: {task.state}" + (f" ({task.reason})" if task.reason else ""))
+
+
+def _explained(row: Record) -> Why:
+    state = TaskState(row["state"])
+    if state in HELD:
+        return _held(row)
+    if state is TaskState.PENDING:
+        return _pending(row)
+    if state is TaskState.SCHEDULED and row["is_early"]:
+        return _early(row)
+    return _unclaimed(row)
+
+
+def _held(row: Record) -> Why:
+    told = f"worker {row['worker_id']} has run attempt {row['attempt']} since {_moment(row)}"
+    if not row["is_worker_lost"]:
+        return Why(Cause.RUNNING, told)
+    if row["workers"]:
+        return Why(Cause.WORKER_LOST, f"{told}, and is lost: others take the task over in a moment")
+    return Why(
+        Cause.WORKER_LOST, f"{told}, and is lost; no worker is alive to take the task over", "start one: `weft worker`"
+    )
+
+
+def _moment(row: Record) -> str:
+    return f"{row['claimed_at']:%Y-%m-%d %H:%M:%S %Z}"
+
+
+def _pending(row: Record) -> Why:
+    if row["reason"] == "concurrency_key":
+        return Why(
+            Cause.CONCURRENCY_KEY,
+            f"all {row['key_limit']} slots of its concurrency key {row['concurrency_key']!r} are taken",
+            f"wait, or raise the limit: `weft queues limit {row['queue']}`",
+        )
+    return Why(Cause.DEPENDENCIES, f"it waits for {row['waiting_on']} other tasks to end")
+
+
+def _early(row: Record) -> Why:
+    due = f"due at {row['due_at']:%Y-%m-%d %H:%M:%S %Z}"
+    reason = row["reason"]
+    if reason is None:
+        return Why(Cause.LATER, f"its time has not come: it is {due}")
+    if reason == "snooze":
+        return Why(Cause.SNOOZE, f"its handler asked for a later time: it is {due}")
+    if reason == "no_handler":
+        return _no_handler(row, f"; it is offered again when it is {due}")
+    return Why(Cause.RETRY, f"attempt {row['attempt']} failed ({reason}), and the next is {due}")
+
+
+def _no_handler(row: Record, then: str = "") -> Why:
+    if row["knowing"]:
+        return Why(
+            Cause.NO_HANDLER, f"a worker without the handler {row['handler']!r} had it; one that knows it lives{then}"
+        )
+    return Why(
+        Cause.NO_HANDLER,
+        f"no live worker of queue {row['queue']!r} knows the handler {row['handler']!r}{then}",
+        "start a worker with the module that has it: `weft worker --app MODULE`; mind the spelling",
+    )
+
+
+def _unclaimed(row: Record) -> Why:
+    """Ready, or due: whatever stands between the task and a worker."""
+    queue, most, ahead = row["queue"], row["max_running"], row["ahead"]
+    if row["paused_at"] is not None:
+        return Why(Cause.PAUSED, f"queue {queue!r} is paused", f"resume it: `weft queues resume {queue}`")
+    if not row["serving"]:
+        others = f"; {row['workers']} serve other queues" if row["workers"] else ""
+        return Why(
+            Cause.NO_WORKER,
+            f"no live worker serves queue {queue!r}{others}",
+            f"start one: `weft worker --queues {queue}`",
+        )
+    if not row["knowing"]:
+        return _no_handler(row)
+    if most is not None and row["running"] >= most:
+        return Why(
+            Cause.LIMIT,
+            f"{row['running']} tasks of queue {queue!r} run, and its limit is {most}",
+            f"wait, or raise the limit: `weft queues limit {queue}`",
+        )
+    if ahead:
+        count = f"{ahead} or more" if ahead == _MANY else f"{ahead}"
+        return Why(
+            Cause.OTHERS_FIRST,
+            f"{count} ready tasks of queue {queue!r} come first, by priority and age;"
+            f" {row['running']} run on {row['serving']} workers",
+            "wait, or add workers",
+        )
+    return Why(Cause.NEXT, f"it is the next of queue {queue!r}; {row['running']} run on {row['serving']} workers", None)

@@ -1,0 +1,152 @@
+"""The part of the client that reads: tasks, their logs, queues, workers, the audit trail, the outbox."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from weft.core.checks import MAX_ID, check_id, check_name, check_number, check_span, check_word, check_words
+from weft.core.errors import InvalidInput, TaskFailed
+from weft.core.states import OutboxKind, OutboxState, TaskState, WorkerState
+from weft.queue import audit, look, outbox, queues, workers
+from weft.queue.audit import AuditEntry, AuditVerb
+from weft.queue.model import Page, Task
+from weft.queue.queues import QueueInfo
+from weft.queue.why import Why, why
+from weft.queue.workers import WorkerInfo
+from weft.sdk.session import Session
+from weft.sdk.values import with_values
+from weft.worker.logs import local_log
+
+
+class Looking(Session):
+    """What changes nothing."""
+
+    async def get_task(self, task_id: int) -> Task:
+        """Return one task with its attempts; raises `NotFound`.
+
+        A value whose blob is missing or damaged is None, and ``unavailable`` says why.
+        """
+        task_id, org_id = check_id(task_id), await self.org_id()
+        task, params, output = await self.database.read(lambda conn: look.show(conn, org_id, task_id))
+        return await with_values(task, params, output, self.blobs)
+
+    async def why(self, task_id: int) -> Why:
+        """Return why a task does not run, and what to do about it: paused, no worker, a limit, others first, …."""
+        task_id, org_id = check_id(task_id), await self.org_id()
+        return await self.database.read(lambda conn: why(conn, org_id, task_id))
+
+    async def list_tasks(
+        self, *, state: str | Iterable[str] | None = None, queue: str | None = None, handler: str | None = None,
+        before: int | None = None, limit: int = 50,
+    ) -> Page:  # fmt: skip
+        """Return a page of tasks, newest first; pass ``page.next_before`` as ``before`` for the next one.
+
+        ``state="failed"`` covers failed and dead.
+        """
+        check_number(limit, "limit", 1, 1000)
+        states = _states(state)
+        below = None if before is None else check_number(before, "before", 0, MAX_ID)
+        name = None if handler is None else check_name(handler, "handler")
+        org_id, queue_id = await self.org_id(), await self._queue_id(queue)
+        return await self.database.read(
+            lambda conn: look.list_tasks(
+                conn, org_id, before=below, queue_id=queue_id, handler=name, states=states, limit=limit
+            )
+        )
+
+    async def dead_letters(
+        self, *, queue: str | None = None, handler: str | None = None, before: int | None = None, limit: int = 50
+    ) -> Page:
+        """Return a page of tasks that ended failed or dead, newest first."""
+        return await self.list_tasks(state="failed", queue=queue, handler=handler, before=before, limit=limit)
+
+    async def wait(self, task_id: int, timeout: float | None = None) -> Any:
+        """Wait until a task has ended and return its output.
+
+        Raises `WaitTimeout` after ``timeout`` seconds, `TaskFailed` when it ended without success. A restart of
+        PostgreSQL does not end it. All waits of a client share one poll.
+        """
+        task_id = check_id(task_id)
+        if timeout is not None:
+            timeout = check_span(timeout, "timeout", zero=True).total_seconds()
+        _ = self.database  # raises when the client is not open
+        task = await self._waiter.until_ended(task_id, timeout, self.get_task)
+        if task.state is not TaskState.COMPLETED:
+            raise TaskFailed(task_id, task.state, task.error, task.reason)
+        if "output" in task.unavailable:
+            raise task.unavailable["output"]
+        return task.output
+
+    async def read_log(self, task_id: int, offset: int = 0, *, attempt: int | None = None) -> bytes | None:
+        """Return what a task has printed from ``offset`` on; None when there is no log.
+
+        It is read from the folder of logs, or from the copies in the blob storage when there is no such file here. One
+        ``attempt`` alone can be read when its log was copied.
+        """
+        task_id = check_id(task_id)
+        check_number(offset, "offset", 0, MAX_ID)
+        org_id = await self._require_exists(task_id)
+        if attempt is not None:
+            check_number(attempt, "attempt", 1, 2**31 - 1)
+        elif (found := await local_log(self.settings, task_id, offset)) is not None:
+            return found
+        digests = await self.database.read(lambda conn: look.logs(conn, org_id, task_id, attempt))
+        copies = [await self.blobs.get(digest) for digest in digests]
+        return b"".join(copies)[offset:] if copies else None
+
+    async def _require_exists(self, task_id: int) -> int:
+        org_id = await self.org_id()
+        async with self.database.acquire() as conn:
+            await look.show(conn, org_id, task_id)
+        return org_id
+
+    async def queues(self) -> list[QueueInfo]:
+        """Return all queues with depth, age of the oldest task, rate and limits, also those of single keys."""
+        org_id = await self.org_id()
+        return await self.database.read(lambda conn: queues.list_queues(conn, org_id))
+
+    async def workers(self, *, state: str | None = None) -> list[WorkerInfo]:
+        """Return the workers, newest first."""
+        states = None if state is None else [str(check_word(state, "state", WorkerState))]
+        org_id = await self.org_id()
+        return await self.database.read(lambda conn: workers.list_workers(conn, org_id, states))
+
+    async def audit(
+        self, *, verb: str | None = None, task: int | None = None, queue: str | None = None, before: int | None = None,
+        limit: int = 50,
+    ) -> list[AuditEntry]:  # fmt: skip
+        """Return what operators did, newest first; pass the last entry's id as ``before`` for the next page."""
+        check_number(limit, "limit", 1, 1000)
+        word = None if verb is None else str(check_word(verb, "verb", AuditVerb))
+        task_id = None if task is None else check_id(task, "task")
+        name = None if queue is None else check_name(queue, "queue")
+        if task_id is not None and name is not None:
+            raise InvalidInput("queue", "give either task or queue, not both")
+        below = None if before is None else check_number(before, "before", 0, MAX_ID)
+        org_id = await self.org_id()
+        return await self.database.read(
+            lambda conn: audit.list_entries(
+                conn, org_id, verb=word, task_id=task_id, queue=name, before=below, limit=limit
+            )
+        )
+
+    async def outbox(
+        self, *, state: str | None = None, kind: str | None = None, before: int | None = None, limit: int = 50
+    ) -> list[outbox.OutboxRow]:
+        """Return effects of the outbox, newest first."""
+        check_number(limit, "limit", 1, 1000)
+        word = None if state is None else str(check_word(state, "state", OutboxState))
+        name = None if kind is None else str(check_word(kind, "kind", OutboxKind))
+        below = None if before is None else check_number(before, "before", 0, MAX_ID)
+        org_id = await self.org_id()
+        return await self.database.read(
+            lambda conn: outbox.list_rows(conn, org_id, state=word, kind=name, before=below, limit=limit)
+        )
+
+
+def _states(state: str | Iterable[str] | None) -> frozenset[TaskState]:
+    if state is None:
+        return frozenset()
+    found = check_words(state, "state", TaskState)
+    return found | {TaskState.DEAD} if TaskState.FAILED in found else found

@@ -1,0 +1,118 @@
+"""The part of the client with which operators act: cancel, replay, purge, pause, limit."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from datetime import timedelta
+from typing import Any
+
+from weft.core.checks import check_id, check_ids, check_span, check_text
+from weft.queue import operate, outbox, queues
+from weft.sdk.looking import Looking
+from weft.worker.logs import remove_logs
+
+
+class Operating(Looking):
+    """What acts on work that is there; each act is kept in the audit trail."""
+
+    async def cancel(self, task_id: int, *, reason: str = "cancelled") -> None:
+        """Cancel a task that has not ended; a running attempt is told, and whatever it writes is refused."""
+        task_id = check_id(task_id)
+        check_text(reason, "reason", 500)
+        org_id = await self.org_id()
+
+        async def write(conn: Any) -> None:
+            if not await operate.cancel(conn, org_id, [task_id], reason, self.actor):
+                raise await operate.explain_refusal(conn, org_id, "cancel", task_id)
+
+        await self.database.run(write)
+
+    async def replay(self, task_id: int) -> None:
+        """Send a failed, dead or cancelled task round again, with its attempts kept and counted anew."""
+        task_id, org_id = check_id(task_id), await self.org_id()
+
+        async def write(conn: Any) -> int:
+            landed = await operate.replay(conn, org_id, [task_id], self.actor)
+            if not landed:
+                raise await operate.explain_refusal(conn, org_id, "replay", task_id)
+            return landed[task_id]
+
+        self._hints.send_ids({await self.database.run(write)})
+
+    async def replay_dead(self, *, queue: str | None = None, handler: str | None = None, dry_run: bool = False) -> int:
+        """Send all dead letters round again, in batches; return how many. A ``dry_run`` only counts them."""
+        org_id = await self.org_id()
+        count = 0
+        async for batch in self._pages(queue, handler):
+            count += len(batch if dry_run else await self._replay_batch(org_id, batch))
+        return count
+
+    async def _replay_batch(self, org_id: int, batch: list[int]) -> dict[int, int]:
+        landed = await self.database.run(lambda conn: operate.replay(conn, org_id, batch, self.actor))
+        self._hints.send_ids(set(landed.values()))
+        return landed
+
+    async def _pages(self, queue: str | None, handler: str | None) -> AsyncIterator[list[int]]:
+        before: int | None = None
+        while True:
+            page = await self.list_tasks(state="failed", queue=queue, handler=handler, before=before, limit=500)
+            if page.tasks:
+                yield [task.id for task in page.tasks]
+            if page.next_before is None:
+                return
+            before = page.next_before
+
+    async def purge(
+        self, *, older_than: float | timedelta = 0, queue: str | None = None, ids: Sequence[int] | None = None
+    ) -> int:
+        """Remove dead letters for good, with their params, attempts and logs; return how many."""
+        org_id = await self.org_id()
+        age = check_span(older_than, "older_than", zero=True)
+        queue_id = await self._queue_id(queue)
+        chosen = None if ids is None else check_ids(ids)
+        count = 0
+        while True:
+            gone = await self.database.run(
+                lambda conn: operate.purge(conn, org_id, age, queue_id, chosen, 1000, self.actor)
+            )
+            await remove_logs(self.settings, gone)
+            count += len(gone)
+            if len(gone) < 1000:
+                return count
+
+    async def count_dead(self, *, older_than: float | timedelta = 0, queue: str | None = None) -> int:
+        """Return how many dead letters `purge` would remove."""
+        org_id = await self.org_id()
+        age = check_span(older_than, "older_than", zero=True)
+        queue_id = await self._queue_id(queue)
+        async with self.database.acquire() as conn:
+            return await operate.count_purgeable(conn, org_id, age, queue_id)
+
+    async def pause_queue(self, name: str) -> None:
+        """Stop claims from a queue; what runs goes on."""
+        org_id = await self.org_id()
+        await self.database.run(lambda conn: queues.pause(conn, org_id, name, self.actor))
+
+    async def resume_queue(self, name: str) -> None:
+        """Let claims from a queue go on."""
+        org_id = await self.org_id()
+        self._hints.send_ids({await self.database.run(lambda conn: queues.resume(conn, org_id, name, self.actor))})
+
+    async def limit_queue(
+        self, name: str, max_running: int | None, *, per_key: bool = False, key: str | None = None
+    ) -> None:
+        """Set how many tasks of a queue run at once; None lifts the limit.
+
+        It counts all tasks of the queue, with ``per_key`` those of each concurrency key, with ``key`` those of one.
+        """
+        org_id = await self.org_id()
+        changed = await self.database.run(
+            lambda conn: queues.limit(conn, org_id, name, max_running, per_key=per_key, key=key, actor=self.actor)
+        )
+        self._hints.send_ids({changed})
+
+    async def replay_outbox(self, ids: Sequence[int] | None = None) -> int:
+        """Send failed effects round again; return how many."""
+        org_id = await self.org_id()
+        chosen = None if ids is None else check_ids(ids)
+        return await self.database.run(lambda conn: outbox.replay(conn, org_id, chosen, self.actor))

@@ -1,0 +1,97 @@
+"""What every call of the client stands on: the open database, the org, its queues by name, hints and ids."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Any, Self
+
+from weft.core.checks import check_name
+from weft.core.errors import InvalidInput, UnknownQueue
+from weft.core.settings import Settings
+from weft.db.blobs import Blobs
+from weft.db.database import Database
+from weft.db.machine import IdSource
+from weft.queue import queues
+from weft.queue.blobs import KeptBlobs
+from weft.sdk.actor import default_actor
+from weft.sdk.hints import Hints
+from weft.sdk.waiting import Waiter
+from weft.worker.registry import REGISTRY
+
+
+class Session:
+    """A database that is reached on entry and left on exit, and what is remembered of it meanwhile."""
+
+    def __init__(self, url: str | None = None, *, settings: Settings | None = None, **overrides: Any) -> None:
+        if settings is not None and (url is not None or overrides):
+            raise InvalidInput("settings", "says everything: give either it, or a url and single settings")
+        self.settings = settings if settings is not None else Settings.load(database_url=url, **overrides)
+        self.actor = self.settings.actor or default_actor()
+        self._database: Database | None = None
+        self._blobs: Blobs | None = None
+        self._org_id: int | None = None
+        self._queues: dict[str, int] = {}
+
+    async def __aenter__(self) -> Self:
+        """Reach the database; the embedded one is started when it does not run."""
+        self._database = await Database.open(self.settings)
+        self._ids = IdSource(self._database)
+        self._hints = Hints(self._database)
+        self._waiter = Waiter(self._database)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Send the last hints and close."""
+        await self._waiter.close()
+        await self._hints.close()
+        try:
+            await self._ids.close()
+        finally:
+            database, self._database = self.database, None
+            await database.close()
+
+    @property
+    def database(self) -> Database:
+        """The database; raises when the client is not entered."""
+        if self._database is None:
+            raise InvalidInput("client", "is not open: use `async with weft.Client() as client`")
+        return self._database
+
+    @property
+    def blobs(self) -> Blobs:
+        """The storage of large values."""
+        if self._blobs is None:
+            self._blobs = KeptBlobs.of(self.database)
+        return self._blobs
+
+    async def org_id(self) -> int:
+        """Return the id of the org that calls belong to."""
+        if self._org_id is None:
+            async with self.database.acquire() as conn:
+                self._org_id = await queues.org_id(conn, self.settings.org)
+        return self._org_id
+
+    async def _queue_ids(self, *, names: set[str] | None = None, fresh: bool = False) -> dict[str, int]:
+        if fresh or names is None or not names <= self._queues.keys():
+            org_id = await self.org_id()
+            async with self.database.acquire() as conn:
+                self._queues = await queues.ids(conn, org_id)
+        for name in names or ():
+            if name not in self._queues:
+                if any(handler.queue == name for handler in REGISTRY):
+                    await self.create_queue(name)
+                else:
+                    raise UnknownQueue(name, self._queues)
+        return self._queues
+
+    async def _queue_id(self, name: str | None) -> int | None:
+        return None if name is None else (await self._queue_ids(names={check_name(name, "queue")}))[name]
+
+    async def create_queue(self, name: str) -> bool:
+        """Make a queue; False when there is one of that name."""
+        org_id = await self.org_id()
+        created = await self.database.run(lambda conn: queues.create(conn, org_id, name, self.actor))
+        self._queues = {}
+        return created
