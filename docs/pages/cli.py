@@ -19,8 +19,9 @@ _HEAD = """\
 
 `weft` works on the embedded PostgreSQL, or on the database that `WEFT_DATABASE_URL` names. It prints text for people; a
 command with `--json` among its options prints one document for programs instead, in which ids are strings. An error is
-one line on the standard error with what to do next. `weft --install-completion` sets up your shell; `--help` stands
-with every command.
+one line on the standard error with what to do next; with `--json` also a document,
+`{"error": {"code": …, "message": …, "field": …}}`, unless the command has answered before. `weft --install-completion`
+sets up your shell; `--help` stands with every command.
 
 | exit code | meaning |
 | --- | --- |

@@ -32,9 +32,10 @@ def cli(url: str, home: Path) -> Cli:
         (["tasks", "enqueue", "h", "--params", "[" * 100000], 2, "params: is nested too deeply"),
         (["tasks", "enqueue", "h", "--delay", "soon"], 2, "delay: 'soon' is not a duration"),
         (["tasks", "enqueue", "h", "--run-at", "soon"], 2, "run_at: 'soon' is not a moment"),
-        (["dead", "replay"], 2, "id: name the tasks to replay, or give --all"),
+        (["dead", "replay"], 2, "id: name the tasks, or give --all"),
+        (["tasks", "cancel"], 2, "id: name the tasks, or give --all"),
         (["dead", "replay", "1", "--all"], 2, "id: give either ids, or --all"),
-        (["outbox", "replay"], 2, "id: name the effects to replay, or give --all"),
+        (["outbox", "replay"], 2, "id: name the effects, or give --all"),
         (["outbox", "list", "--state", "odd"], 2, "state: 'odd' is not one of pending"),
         (["outbox", "list", "--kind", "odd"], 2, "kind: 'odd' is not one of enqueue_task, route_event, callback"),
         (["workers", "list", "--state", "odd"], 2, "state: 'odd' is not one of active, idle, stopped, lost"),
@@ -69,6 +70,20 @@ def test_what_the_queue_refuses_names_the_field(cli: Cli) -> None:
         complaint = cli(*arguments, code=code)
         assert words in complaint
         assert "\n" not in complaint
+
+
+def test_whoever_asked_for_json_has_the_error_as_json(cli: Cli, tmp_path: Path) -> None:
+    for arguments, exit_code, code, field in (
+        (["tasks", "show", "12"], 4, "not_found", None),
+        (["tasks", "enqueue", "h", "--priority", "99999"], 2, "invalid_input", "priority"),
+        (["tasks", "list", "--queu", "x"], 2, "usage", None),
+        (["dead", "replay"], 2, "invalid_input", "id"),
+    ):
+        error = cli.json(*arguments, code=exit_code)["error"]
+        assert (error["code"], error["field"]) == (code, field)
+        assert error["message"]
+    away = Cli("postgresql://weft:hush@127.0.0.1:1/weft", tmp_path)
+    assert away.json("tasks", "list", code=3)["error"]["code"] == "database_unavailable"
 
 
 def test_a_database_that_cannot_be_reached_is_told_without_its_password(tmp_path: Path) -> None:

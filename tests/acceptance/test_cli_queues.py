@@ -85,7 +85,9 @@ def test_dead_letters_are_listed_replayed_and_purged(cli: Cli) -> None:
         assert [task["error"]["message"] for task in dead] == ["reason 1", "reason 0"]
         assert "ValueError: reason 1" in cli("dead", "list")
         assert cli.json("dead", "list", "--limit", "1")["next_before"] == dead[0]["id"]
-    assert cli.json("dead", "replay", dead[0]["id"]) == {"replayed": [dead[0]["id"]], "refused": []}
+    assert cli.json("dead", "replay", dead[0]["id"]) == {
+        "replayed": 1, "found": 1, "ids": [dead[0]["id"]], "refused": [],
+    }  # fmt: skip
     assert cli.json("dead", "replay", "--all", "--handler", "cli:add", "--dry-run") == {"replayed": 0, "found": 0}
     assert cli("dead", "replay", "--all", "--handler", "cli:fail", "--dry-run") == "would replay 1\n"
     assert cli.json("dead", "replay", "--all", "--queue", "default") == {"replayed": 1, "found": 1}
@@ -124,5 +126,5 @@ async def test_effects_of_the_outbox_are_listed_and_those_that_failed_go_round_a
     )
     assert cli("outbox", "replay", "5", code=4).startswith("weft: there is no effect 5;")
     refused = cli.json("outbox", "replay", "5", code=4)
-    assert (refused["replayed"], refused["refused"][0]["code"]) == ([], "not_found")
-    assert cli.json("outbox", "replay", "--all") == {"replayed": 0}
+    assert (refused["replayed"], refused["ids"], refused["refused"][0]["code"]) == (0, [], "not_found")
+    assert cli.json("outbox", "replay", "--all") == {"replayed": 0, "found": 0}

@@ -105,13 +105,32 @@ def test_cancelling_goes_on_after_a_refusal_and_ends_with_its_code(cli: Cli) -> 
     first, second = cli.enqueue("cli:add", a=1), cli.enqueue("cli:add", a=2)
     assert cli("tasks", "cancel", first, "--reason", "not needed").strip() == f"cancelled {first}"
     answer = cli.json("tasks", "cancel", first, second, code=5)
-    assert answer["cancelled"] == [second]
+    assert (answer["cancelled"], answer["found"], answer["ids"]) == (1, 2, [second])
     assert [(item["id"], item["code"]) for item in answer["refused"]] == [(first, "state_conflict")]
     task = cli.task(first)
     assert (task.state, task.reason) == ("cancelled", "not needed")
     third = cli.enqueue("cli:add", a=3)
-    assert cli.json("tasks", "cancel", third, third) == {"cancelled": [third], "refused": []}
+    assert cli.json("tasks", "cancel", third, third) == {"cancelled": 1, "found": 1, "ids": [third], "refused": []}
     assert "cannot replay task" in cli("tasks", "replay", cli.enqueue("cli:add", a=3), code=5)
+
+
+def test_all_tasks_that_have_not_ended_are_cancelled_or_those_that_the_options_name(cli: Cli) -> None:
+    cli("queues", "create", "other")
+    here = [cli.enqueue("cli:add", a=number) for number in range(3)]
+    there = cli.enqueue("cli:add", queue="other", a=1)
+    named = cli.enqueue("cli:fail")
+    later = cli("tasks", "enqueue", "cli:add", "--delay", "1h").strip()
+    assert cli("tasks", "cancel", "--all", "--dry-run").strip() == "would cancel 6"
+    assert cli.json("tasks", "cancel", "--all", "--handler", "cli:fail") == {"cancelled": 1, "found": 1}
+    assert cli.json("tasks", "cancel", "--all", "--state", "scheduled", "--reason", "late") == {
+        "cancelled": 1, "found": 1,
+    }  # fmt: skip
+    assert cli("tasks", "cancel", "--all", "--queue", "default").strip() == "cancelled 3"
+    assert [cli.task(key).state for key in (*here, named, later)] == ["cancelled"] * 5
+    assert (cli.task(later).reason, cli.task(there).state) == ("late", "ready")
+    assert "'dead' is an end" in cli("tasks", "cancel", "--all", "--state", "dead", code=2)
+    assert "give either ids, or --all" in cli("tasks", "cancel", there, "--queue", "other", code=2)
+    assert cli.json("tasks", "cancel", "--all") == {"cancelled": 1, "found": 1}
 
 
 def test_what_was_enqueued_is_told_although_nobody_has_worked_it_in_time(cli: Cli) -> None:

@@ -28,15 +28,15 @@ LONGEST = 450
 PUBLIC = [
     "Attempt", "AuditEntry", "Client", "Context", "InvalidInput", "KeyLimit", "LeaseLost", "NewTask", "NonRetryable",
     "NotFound", "Page", "QueueInfo", "Retry", "Settings", "Snooze", "StateConflict", "Task", "TaskFailed", "TaskHandle",
-    "TaskState", "TaskSummary", "UnknownQueue", "WaitTimeout", "WeftError", "Why", "Worker", "WorkerInfo", "__version__",
-    "task",
+    "TaskState", "TaskSummary", "UnknownQueue", "WaitTimeout", "WeftError", "Why", "Worker", "WorkerInfo",
+    "__version__", "task",
 ]  # fmt: skip
 
 CLIENT = [
-    "add_effect", "audit",
-    "blobs", "cancel", "count_dead", "create_queue", "database", "dead_letters", "enqueue", "enqueue_many", "get_task",
-    "limit_queue", "list_tasks", "org_id", "outbox", "pause_queue", "purge", "queues", "read_log", "replay",
-    "replay_dead", "replay_outbox", "resume_queue", "wait", "why", "workers",
+    "add_effect", "audit", "blobs", "cancel", "cancel_all", "count_dead", "create_queue", "database",
+    "dead_letters", "enqueue", "enqueue_many", "get_task", "limit_queue", "list_tasks", "org_id", "outbox",
+    "pause_queue", "purge", "queues", "read_log", "replay", "replay_dead", "replay_outbox", "resume_queue", "wait",
+    "why", "workers",
 ]  # fmt: skip
 
 

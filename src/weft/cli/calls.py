@@ -46,7 +46,7 @@ def call_each(verb: str, ids: Sequence[str], work: Callable[[Client, Any], Await
     landed = [key for key in ids if key not in failed]
     if as_json:
         reasons = [{"id": key, "code": problem.code, "message": str(problem)} for key, problem in refused]
-        print_json({verb: landed, "refused": reasons})
+        print_json({verb: len(landed), "found": len(ids), "ids": landed, "refused": reasons})
     else:
         for key in landed:
             print(f"{verb} {key}")

@@ -9,10 +9,8 @@ import typer
 
 from weft.cli.apps import JsonFlag, YesFlag, new_app
 from weft.cli.calls import call, call_each
-from weft.cli.inputs import read_duration, read_id, require_yes
-from weft.cli.tasks import Before, Limit, Queue
-
-OfHandler = Annotated[str | None, typer.Option("--handler", help="Only those of this handler.")]
+from weft.cli.inputs import read_duration, read_id, require_yes, wants_all
+from weft.cli.tasks import Before, DryRun, Limit, OfHandler, Queue
 
 app = new_app("Look at the dead letters, tasks that ended failed or dead; replay or purge them.")
 
@@ -35,20 +33,15 @@ def replay(
     every: Annotated[bool, typer.Option("--all", help="All of them, or all of one queue or handler.")] = False,
     queue: Queue = None,
     handler: OfHandler = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say how many there are.")] = False,
+    dry_run: DryRun = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Send dead letters round again: those named, or all."""
     from weft.cli.output import tell
-    from weft.core.errors import InvalidInput
 
-    if task_ids and (every or queue or handler or dry_run):
-        raise InvalidInput("id", "give either ids, or --all with or without --queue, --handler and --dry-run")
-    if task_ids:
-        call_each("replayed", task_ids, lambda client, key: client.replay(key), as_json=as_json)
+    if not wants_all(task_ids, every=every, narrowed=queue or handler or dry_run):
+        call_each("replayed", task_ids or [], lambda client, key: client.replay(key), as_json=as_json)
         return
-    if not every:
-        raise InvalidInput("id", "name the tasks to replay, or give --all")
     count = call(lambda client: client.replay_dead(queue=queue, handler=handler, dry_run=dry_run))
     if dry_run:
         tell({"replayed": 0, "found": count}, f"would replay {count}", as_json=as_json)

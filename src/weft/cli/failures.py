@@ -30,34 +30,37 @@ _ADVICE = {
 
 
 class Failure(NamedTuple):
-    """What to tell, and what to exit with."""
+    """What to tell, what to exit with, a word for programs, and the field of the input that is wrong, if one is."""
 
     message: str
     exit_code: int
+    code: str
+    field: str | None = None
 
 
 def failure_of(problem: Exception) -> Failure:
     """Return what to tell of ``problem``; what nobody expected is told by its type, with the way to its traceback."""
     if isinstance(problem, WeftError):
-        return Failure(str(problem), problem.exit_code)
+        return Failure(str(problem), problem.exit_code, problem.code, getattr(problem, "field", None))
     if isinstance(problem, TimeoutError) and problem.errno is None:
         advice = "see whether it is overloaded or a long transaction holds a lock, then try again"
-        return Failure(f"PostgreSQL did not answer in time: {advice}", OperatorError.exit_code)
+        return Failure(f"PostgreSQL did not answer in time: {advice}", OperatorError.exit_code, "timeout")
     if isinstance(problem, OSError):
-        return Failure(_of_system(problem), OperatorError.exit_code)
+        return Failure(_of_system(problem), OperatorError.exit_code, "system")
     # The first line only: PostgreSQL's detail may be a whole row, and params are nobody's business here.
     words = str(problem).partition("\n")[0]
     state = str(getattr(problem, "sqlstate", None) or "")
     if state == "42501":
-        return Failure(str(PermissionDenied(words)), PermissionDenied.exit_code)
+        return Failure(str(PermissionDenied(words)), PermissionDenied.exit_code, PermissionDenied.code)
     for length in (5, 3, 2):
         if advice := _ADVICE.get(state[:length], ""):
-            return Failure(f"PostgreSQL: {words}: {advice}", OperatorError.exit_code)
+            return Failure(f"PostgreSQL: {words}: {advice}", OperatorError.exit_code, "postgresql")
     kind = f"{type(problem).__name__}{f' ({state})' if state else ''}"
     return Failure(
         f"unexpected {kind}: {words}: this is an error in Weft; "
         "WEFT_DEBUG=1 shows the traceback, which belongs into a report",
         UNEXPECTED,
+        "unexpected",
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
@@ -95,6 +96,15 @@ def read_word(field: str, text: str | None, words: type[StrEnum]) -> str | None:
     from weft.core.checks import check_word
 
     return None if text is None else str(check_word(text, field, words))
+
+
+def wants_all(ids: Sequence[str] | None, *, every: bool, narrowed: object = None, what: str = "tasks") -> bool:
+    """Whether a command means all there are, and not those named; refuse one that means neither, or both."""
+    if ids and (every or narrowed):
+        raise InvalidInput("id", "give either ids, or --all with the options that narrow it")
+    if not ids and not every:
+        raise InvalidInput("id", f"name the {what}, or give --all")
+    return every
 
 
 def require_yes(yes: bool, what: str) -> None:

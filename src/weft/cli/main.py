@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
 from weft.cli.apps import RootGroup
 from weft.version import __version__
+
+if TYPE_CHECKING:
+    from weft.cli.failures import Failure
 
 INTERRUPTED = 130
 
@@ -47,7 +50,9 @@ def run() -> NoReturn:
         result = typer.main.get_command(app).main(prog_name="weft", standalone_mode=False)
         sys.stdout.flush()
     except _UsageError as problem:
-        _fail(_explained(problem), 2)
+        from weft.cli.failures import Failure
+
+        _fail(Failure(_explained(problem), 2, "usage"))
     except (KeyboardInterrupt, typer.Abort):
         sys.exit(INTERRUPTED)
     except Exception as problem:  # noqa: BLE001  the outermost: one line for whoever called, the traceback if asked for
@@ -70,14 +75,19 @@ def _fail_by(problem: Exception) -> NoReturn:
 
         traceback.print_exception(problem)
     drop_standard_output()
-    _fail(*failure_of(problem))
+    _fail(failure_of(problem))
 
 
-def _fail(message: str, code: int) -> NoReturn:
-    from weft.cli.output import complain
+def _fail(failure: Failure) -> NoReturn:
+    """Tell people on the standard error; whoever asked for JSON, and has no answer yet, on the standard output."""
+    from weft.cli.failures import drop_standard_output
+    from weft.cli.output import complain, has_answered, print_json
 
-    complain(message)
-    sys.exit(code)
+    if "--json" in sys.argv and not has_answered():
+        print_json({"error": {"code": failure.code, "message": failure.message, "field": failure.field}})
+        drop_standard_output()
+    complain(failure.message)
+    sys.exit(failure.exit_code)
 
 
 def _explained(problem: BaseException) -> str:

@@ -8,7 +8,7 @@ import typer
 
 from weft.cli.apps import JsonFlag, new_app
 from weft.cli.calls import call, call_each
-from weft.cli.inputs import read_id, read_word
+from weft.cli.inputs import read_id, read_word, wants_all
 
 if TYPE_CHECKING:
     from weft.queue.outbox import OutboxRow
@@ -61,15 +61,12 @@ def replay(
 ) -> None:
     """Send effects that failed round again."""
     from weft.cli.output import tell
-    from weft.core.errors import InvalidInput
 
-    if bool(ids) == every:
-        raise InvalidInput("id", "name the effects to replay, or give --all")
-    if ids:
-        call_each("replayed", ids, _replay, as_json=as_json)
+    if not wants_all(ids, every=every, what="effects"):
+        call_each("replayed", ids or [], _replay, as_json=as_json)
         return
     count = call(lambda client: client.replay_outbox())
-    tell({"replayed": count}, f"replayed {count}", as_json=as_json)
+    tell({"replayed": count, "found": count}, f"replayed {count}", as_json=as_json)
 
 
 async def _replay(client: Client, key: str) -> None:

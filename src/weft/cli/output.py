@@ -23,6 +23,7 @@ _STYLES = {
     "cancelled": "magenta", "skipped": "magenta",
 }  # fmt: skip
 _GAP = 2
+_answers: list[str] = []
 _SHORT = 12
 # What could move the cursor or change the terminal, had a task put it into a name or an error.
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
@@ -46,7 +47,13 @@ def print_json(value: Any) -> None:
         ).decode()
     except TypeError:  # deeper than orjson goes, or with integers beyond 64 bits: not written by a client
         text = json.dumps(value, ensure_ascii=False, default=_jsonable)
+    _answers.append(text)
     sys.stdout.write(text + "\n")
+
+
+def has_answered() -> bool:
+    """Whether this process has begun to print its JSON document."""
+    return bool(_answers)
 
 
 def tell(facts: Mapping[str, Any], text: str, *, as_json: bool) -> None:

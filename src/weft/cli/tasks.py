@@ -9,7 +9,7 @@ import typer
 from weft.cli.apps import JsonFlag, new_app
 from weft.cli.calls import call, call_each
 from weft.cli.completion import complete_queue, complete_state
-from weft.cli.inputs import read_duration, read_id, read_moment, read_params, read_retry
+from weft.cli.inputs import read_duration, read_id, read_moment, read_params, read_retry, wants_all
 
 if TYPE_CHECKING:
     from weft.queue.model import Task
@@ -21,18 +21,23 @@ app = new_app("Look at tasks, enqueue, cancel and replay them.")
 TaskId = Annotated[str, typer.Argument(metavar="ID", help="The id of a task.")]
 TaskIds = Annotated[list[str], typer.Argument(metavar="ID", help="Ids of tasks.")]
 Queue = Annotated[str | None, typer.Option(help="Of this queue only.", autocompletion=complete_queue)]
+OfHandler = Annotated[str | None, typer.Option("--handler", help="Of this handler only.")]
+States = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--state", help="In this state; may be repeated. `failed` covers dead.", autocompletion=complete_state
+    ),
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say how many there are.")]
 Limit = Annotated[int, typer.Option(help="How many at most.")]
 Before = Annotated[str | None, typer.Option(metavar="ID", help="Go on below this id: the next page.")]
 
 
 @app.command("list")
 def list_tasks(
-    state: Annotated[
-        list[str] | None,
-        typer.Option(help="In this state; may be repeated. `failed` covers dead.", autocompletion=complete_state),
-    ] = None,
+    state: States = None,
     queue: Queue = None,
-    handler: Annotated[str | None, typer.Option(help="Of this handler only.")] = None,
+    handler: OfHandler = None,
     limit: Limit = 50,
     before: Before = None,
     as_json: JsonFlag = False,
@@ -161,12 +166,34 @@ def enqueue(
 
 @app.command()
 def cancel(
-    task_ids: TaskIds,
+    task_ids: Annotated[list[str] | None, typer.Argument(metavar="ID", help="Ids of tasks.")] = None,
+    every: Annotated[
+        bool, typer.Option("--all", help="All that have not ended, or those of a queue, a handler, a state.")
+    ] = False,
+    queue: Queue = None,
+    handler: OfHandler = None,
+    state: States = None,
     reason: Annotated[str, typer.Option(help="Kept with the task.")] = "cancelled",
+    dry_run: DryRun = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Cancel tasks that have not ended. A running attempt is told, and its outcome is refused."""
-    call_each("cancelled", task_ids, lambda client, key: client.cancel(key, reason=reason), as_json=as_json)
+    from weft.cli.output import tell
+
+    if not wants_all(task_ids, every=every, narrowed=queue or handler or state or dry_run):
+        call_each("cancelled", task_ids or [], lambda client, key: client.cancel(key, reason=reason), as_json=as_json)
+        return
+    count = call(
+        lambda client: client.cancel_all(
+            queue=queue, handler=handler, state=state or None, reason=reason, dry_run=dry_run
+        )
+    )
+    done = 0 if dry_run else count
+    tell(
+        {"cancelled": done, "found": count},
+        f"would cancel {count}" if dry_run else f"cancelled {count}",
+        as_json=as_json,
+    )
 
 
 @app.command()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Sequence
 from datetime import timedelta
 from typing import Any
 
-from weft.core.checks import check_id, check_ids, check_span, check_text
+from weft.core.checks import check_id, check_ids, check_span, check_text, check_words
+from weft.core.errors import InvalidInput
+from weft.core.states import LIVE, TaskState
 from weft.queue import operate, outbox, queues
 from weft.sdk.looking import Looking
 from weft.worker.logs import remove_logs
@@ -27,6 +29,26 @@ class Operating(Looking):
 
         await self.database.run(write)
 
+    async def cancel_all(
+        self, *, queue: str | None = None, handler: str | None = None, state: str | Iterable[str] | None = None,
+        reason: str = "cancelled", dry_run: bool = False,
+    ) -> int:  # fmt: skip
+        """Cancel all tasks that have not ended, or those of a queue, a handler or some states; return how many.
+
+        It goes in batches, from the newest on: what is enqueued meanwhile is left alone. A ``dry_run`` only counts.
+        """
+        check_text(reason, "reason", 500)
+        states = LIVE if state is None else check_words(state, "state", TaskState)
+        if wrong := sorted(states - LIVE):
+            raise InvalidInput("state", f"'{wrong[0]}' is an end: only tasks that have not ended can be cancelled")
+        org_id, count = await self.org_id(), 0
+        async for batch in self._pages(queue, handler, states):
+            count += len(batch if dry_run else await self._cancel_batch(org_id, batch, reason))
+        return count
+
+    async def _cancel_batch(self, org_id: int, batch: list[int], reason: str) -> set[int]:
+        return await self.database.run(lambda conn: operate.cancel(conn, org_id, batch, reason, self.actor))
+
     async def replay(self, task_id: int) -> None:
         """Send a failed, dead or cancelled task round again, with its attempts kept and counted anew."""
         task_id, org_id = check_id(task_id), await self.org_id()
@@ -43,7 +65,7 @@ class Operating(Looking):
         """Send all dead letters round again, in batches; return how many. A ``dry_run`` only counts them."""
         org_id = await self.org_id()
         count = 0
-        async for batch in self._pages(queue, handler):
+        async for batch in self._pages(queue, handler, {TaskState.FAILED}):
             count += len(batch if dry_run else await self._replay_batch(org_id, batch))
         return count
 
@@ -52,10 +74,12 @@ class Operating(Looking):
         self._hints.send_ids(set(landed.values()))
         return landed
 
-    async def _pages(self, queue: str | None, handler: str | None) -> AsyncIterator[list[int]]:
+    async def _pages(
+        self, queue: str | None, handler: str | None, states: Collection[TaskState]
+    ) -> AsyncIterator[list[int]]:
         before: int | None = None
         while True:
-            page = await self.list_tasks(state="failed", queue=queue, handler=handler, before=before, limit=500)
+            page = await self.list_tasks(state=states, queue=queue, handler=handler, before=before, limit=500)
             if page.tasks:
                 yield [task.id for task in page.tasks]
             if page.next_before is None:
