@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 import pydantic
@@ -73,9 +73,30 @@ def test_models_and_common_types_are_written_as_pydantic_writes_them() -> None:
     }  # fmt: skip
 
 
+class Place(NamedTuple):
+    x: int
+    y: Any
+
+
+class Metres(float):
+    pass
+
+
+class Unit(enum.StrEnum):
+    METRE = "m"
+
+
+def test_classes_that_extend_those_of_json_are_written_like_them() -> None:
+    value = {"at": Place(1, 2), "far": Metres(1.5), Unit.METRE: {Unit.METRE: None}}
+    assert decode(encode(value, "params")) == {"at": [1, 2], "far": 1.5, "m": {"m": None}}
+
+
 @pytest.mark.parametrize(
     ("value", "message"),
     [
+        ({"a": Place(1, {2})}, "params.a[1]: is of type set"),
+        ({"a": Metres("nan")}, "params.a: is nan"),
+        ({Unit.METRE: math.inf}, "params.m: is inf"),
         ({"a": math.nan}, "params.a: is nan"),
         ({"a": [0, {"b": math.inf}]}, r"params.a[1].b: is inf"),
         ([-math.inf], "params[0]: is -inf"),

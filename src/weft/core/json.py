@@ -39,13 +39,22 @@ def encode(value: Json, field: str) -> str:
         text = orjson.dumps(value, default=_plain, option=orjson.OPT_PASSTHROUGH_DATACLASS).decode()
     except (TypeError, orjson.JSONEncodeError, RecursionError):
         _explain(value, field)
-        raise InvalidInput(field, "is not JSON") from None
+        text = _encode_with_any_text_as_key(value, field)
     # orjson writes NaN as null and NUL as an escape, so what it let through is looked at only when it could hide one.
     if "null" in text or "\\u0000" in text or (len(text) > MAX_DEPTH and text.count("[") + text.count("{") > MAX_DEPTH):
         _explain(value, field)
     if text.startswith(BLOB_MARK):
         raise InvalidInput(field, "the key '$blob' is reserved for values in the blob storage")
     return text
+
+
+def _encode_with_any_text_as_key(value: Json, field: str) -> str:
+    """Encode what has nothing wrong with it but keys of a class that extends ``str``."""
+    options = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_NON_STR_KEYS
+    try:
+        return orjson.dumps(value, default=_plain, option=options).decode()
+    except (TypeError, orjson.JSONEncodeError, RecursionError):
+        raise InvalidInput(field, "is not JSON") from None
 
 
 def decode(text: str | bytes) -> Json:
@@ -99,6 +108,10 @@ def _plain(value: object) -> Json:
     """Return what Pydantic would write for a model or a common type; refuse what else JSON does not know."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    if isinstance(value, tuple):
+        return list(value)
+    if isinstance(value, float):
+        return float(value)
     if isinstance(value, Decimal) or hasattr(type(value), "__fspath__"):
         return str(value)
     if isinstance(value, timedelta) or (hasattr(value, "model_dump") and not isinstance(value, type)):
