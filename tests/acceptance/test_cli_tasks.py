@@ -174,12 +174,12 @@ def test_a_task_without_a_log_has_none(cli: Cli) -> None:
     assert cli("tasks", "logs", task_id) == ""
 
 
-def test_one_attempts_copy_of_a_log_is_printed(url: str, home: Path) -> None:
+def test_the_log_of_one_attempt_is_printed(url: str, home: Path) -> None:
     cli = Cli(url, home, WEFT_LOG_UPLOAD="true")
     with cli.worker():
         answer = cli.json("tasks", "enqueue", "cli:speak", "--params", '{"text": "hello"}', "--wait")
     assert "hello" in cli("tasks", "logs", answer["id"], "--attempt", "1")
-    assert "no log of attempt 2 was copied" in cli("tasks", "logs", answer["id"], "--attempt", "2", code=4)
+    assert "there is no log of attempt 2" in cli("tasks", "logs", answer["id"], "--attempt", "2", code=4)
     assert "attempt: must" in cli("tasks", "logs", answer["id"], "--attempt", "0", code=2)
 
 

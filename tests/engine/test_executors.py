@@ -541,7 +541,7 @@ async def test_an_answer_of_a_process_is_whole_and_only_its_own_beats_count(tmp_
     async def run(id: int, handler: str, params: str) -> tuple[int, dict[str, str]]:
         beats: list[None] = []
         claim = Claim(id, 1, 1, 0, id, handler, params, 3, 0, 0, None, timeout, None, None)
-        log = TaskLog(tmp_path, id, 1000)
+        log = TaskLog(tmp_path, id, 1000, attempt=1)
         answer = await processes.run(
             claim, params, 1, log, lambda: beats.append(None), on_start=lambda: None, settings=Settings(), alone=False
         )  # fmt: skip

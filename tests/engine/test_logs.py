@@ -315,8 +315,27 @@ async def test_attempts_append_to_the_log_of_their_task(client: weft.Client, reg
     handle = await client.enqueue(say)
     async with weft.Worker(client=client, registry=registry):
         await client.wait(handle.id, timeout=20)
-    assert _log(home, handle.id).splitlines() == ["attempt 1", "attempt 2"]
-    assert await client.read_log(handle.id, offset=10) == b"attempt 2\n"
+    assert _log(home, handle.id) == "attempt 1\n\n[weft: attempt 2]\nattempt 2\n"
+    assert await client.read_log(handle.id, offset=29) == b"attempt 2\n"
+    assert await client.read_log(handle.id, attempt=1) == b"attempt 1\n"
+    assert await client.read_log(handle.id, attempt=2) == b"attempt 2\n"
+    assert await client.read_log(handle.id, 8, attempt=2) == b"2\n"
+    assert await client.read_log(handle.id, attempt=3) is None
+
+
+async def test_a_silent_first_attempt_leaves_the_log_to_the_second(client: weft.Client, registry: Registry) -> None:
+    @registry.task(name="say", retry=weft.Retry(2, initial_delay=0))
+    async def say(ctx: weft.Context) -> None:
+        if ctx.attempt == 1:
+            raise ValueError
+        print("at last")
+
+    handle = await client.enqueue(say)
+    async with weft.Worker(client=client, registry=registry):
+        await client.wait(handle.id, timeout=20)
+    assert await client.read_log(handle.id) == b"[weft: attempt 2]\nat last\n"
+    assert await client.read_log(handle.id, attempt=1) is None
+    assert await client.read_log(handle.id, attempt=2) == b"at last\n"
 
 
 async def test_a_log_that_cannot_be_written_fails_no_task(
@@ -365,9 +384,10 @@ async def test_copied_logs_of_all_attempts_are_read_together_or_one_by_one(
     for machine in (here, there, here):
         await weft.Worker(client=machine, registry=registry).run_until_idle()
         await clock.advance(hours=3)
-    assert await client.read_log(handle.id) == b"attempt 1\nattempt 2\nattempt 3\n"
-    assert await client.read_log(handle.id, 10) == b"attempt 2\nattempt 3\n"
-    assert await here.read_log(handle.id) == b"attempt 1\nattempt 3\n"
+    second, third = "[weft: attempt 2]\nattempt 2\n", "\n[weft: attempt 3]\nattempt 3\n"
+    assert (await client.read_log(handle.id) or b"").decode() == f"attempt 1\n{second}{third}"
+    assert (await client.read_log(handle.id, 10) or b"").decode() == f"{second}{third}"
+    assert (await here.read_log(handle.id) or b"").decode() == f"attempt 1\n{third}"
     for attempt in (1, 2, 3):
         for reader in (client, here):
             assert await reader.read_log(handle.id, attempt=attempt) == f"attempt {attempt}\n".encode()
@@ -393,7 +413,7 @@ async def test_the_copy_of_a_log_ends_with_its_attempt_when_the_next_one_writes_
     handle = await client.enqueue(say)
     async with weft.Worker(client=client, registry=registry):
         await client.wait(handle.id, timeout=20)
-    assert _log(home, handle.id) == "attempt 1\nattempt 2\n"
+    assert _log(home, handle.id) == "attempt 1\n\n[weft: attempt 2]\nattempt 2\n"
     for attempt in (1, 2):
         assert await client.read_log(handle.id, attempt=attempt) == f"attempt {attempt}\n".encode()
 

@@ -32,10 +32,12 @@ async def print_log(client: Client, task_id: int, *, follow: bool, attempt: int 
 
 
 async def _print_attempt(client: Client, task_id: int, attempt: int) -> None:
-    """Print the copy of one attempt's log; in the file of the task all attempts stand one after the other."""
+    """Print what one attempt has written; in the log of the task all of them stand one after the other."""
     data = await client.read_log(task_id, attempt=attempt)
     if data is None:
-        complain(f"no log of attempt {attempt} was copied to the blob storage; without --attempt all are shown")
+        complain(
+            f"there is no log of attempt {attempt}, as far as this machine can see; without --attempt all are shown"
+        )
         raise typer.Exit(NotFound.exit_code)
     sys.stdout.buffer.write(data)
     sys.stdout.buffer.flush()

@@ -207,7 +207,7 @@ def logs(
     task_id: TaskId,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the task has ended.")] = False,
     attempt: Annotated[
-        int | None, typer.Option(metavar="N", help="Only this attempt's, if logs are copied to the blob storage.")
+        int | None, typer.Option(metavar="N", help="Only what this attempt has printed and logged.")
     ] = None,
 ) -> None:
     """Print what a task has printed and logged."""

@@ -16,7 +16,7 @@ from weft.queue.why import Why, why
 from weft.queue.workers import WorkerInfo
 from weft.sdk.session import Session
 from weft.sdk.values import with_values
-from weft.worker.logs import local_log
+from weft.worker.logs import local_log, part_of
 
 
 class Looking(Session):
@@ -81,19 +81,31 @@ class Looking(Session):
     async def read_log(self, task_id: int, offset: int = 0, *, attempt: int | None = None) -> bytes | None:
         """Return what a task has printed from ``offset`` on; None when there is no log.
 
-        It is read from the folder of logs, or from the copies in the blob storage when there is no such file here. One
-        ``attempt`` alone can be read when its log was copied.
+        It is read from the folder of logs, or from the copies in the blob storage when there is none here. All
+        attempts stand in it, one after the other, or one ``attempt`` alone.
         """
         task_id = check_id(task_id)
         check_number(offset, "offset", 0, MAX_ID)
-        org_id = await self._require_exists(task_id)
         if attempt is not None:
             check_number(attempt, "attempt", 1, 2**31 - 1)
-        elif (found := await local_log(self.settings, task_id, offset)) is not None:
+        org_id = await self._require_exists(task_id)
+        if attempt is not None:
+            text = await self._log_of_attempt(org_id, task_id, attempt)
+            return None if text is None else text[offset:]
+        if (found := await local_log(self.settings, task_id, offset)) is not None:
             return found
-        digests = await self.database.read(lambda conn: look.logs(conn, org_id, task_id, attempt))
-        copies = [await self.blobs.get(digest) for digest in digests]
+        copies = await self._copied_logs(org_id, task_id)
         return b"".join(copies)[offset:] if copies else None
+
+    async def _log_of_attempt(self, org_id: int, task_id: int, attempt: int) -> bytes | None:
+        """Return what one attempt has written here, or else on another machine that has copied it."""
+        here = await local_log(self.settings, task_id)
+        logs = ([] if here is None else [here]) + await self._copied_logs(org_id, task_id, attempt)
+        return next((part for log in logs if (part := part_of(log, attempt)) is not None), None)
+
+    async def _copied_logs(self, org_id: int, task_id: int, attempt: int | None = None) -> list[bytes]:
+        digests = await self.database.read(lambda conn: look.logs(conn, org_id, task_id, attempt))
+        return [await self.blobs.get(digest) for digest in digests]
 
     async def _require_exists(self, task_id: int) -> int:
         org_id = await self.org_id()

@@ -94,7 +94,7 @@ class Attempt:
     def log(self) -> TaskLog:
         """The log of this attempt."""
         if self._log is None:
-            self._log = TaskLog(self.env.log_folder, self.claim.id, self.env.settings.log_limit)
+            self._log = TaskLog(self.env.log_folder, self.claim.id, self.env.settings.log_limit, self.claim.attempt)
         return self._log
 
     @property

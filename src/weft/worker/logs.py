@@ -8,6 +8,7 @@ import errno
 import io
 import logging
 import os
+import re
 import stat
 import sys
 import threading
@@ -24,6 +25,9 @@ from weft.worker.threads import Threads
 
 logger = logging.getLogger("weft.worker")
 
+# What stands above the text of each attempt but the first, in the one file of a task.
+_HEADING = re.compile(rb"(?:\A|\n)\[weft: attempt (\d+)\]\n")
+
 
 def log_dir(settings: Settings) -> Path:
     """Return the folder of the tasks' logs: ``WEFT_LOG_DIR``, by default under WEFT_HOME."""
@@ -39,7 +43,16 @@ def log_path(folder: Path, task_id: int) -> Path:
     return folder / f"{int(task_id)}.log"
 
 
-async def local_log(settings: Settings, task_id: int, offset: int) -> bytes | None:
+def part_of(log: bytes, attempt: int) -> bytes | None:
+    """Return what one attempt has written to a task's log; None when that is nothing."""
+    parts = _HEADING.split(log)
+    if attempt == 1:
+        return parts[0] or None
+    numbers = [int(number) for number in parts[1::2]]
+    return parts[2::2][numbers.index(attempt)] if attempt in numbers else None
+
+
+async def local_log(settings: Settings, task_id: int, offset: int = 0) -> bytes | None:
     """Return a task's log from ``offset`` on, when there is one on this machine."""
 
     def read() -> bytes | None:
@@ -72,11 +85,12 @@ def _open_own(path: str, flags: int) -> int:
 
 
 class TaskLog:
-    """The log file of one attempt: opened at the first byte, appended to, cut with a marker at the limit."""
+    """The log of one attempt: opened at the first byte, appended to the task's file, cut with a marker at the limit."""
 
-    def __init__(self, folder: Path, task_id: int, limit: int) -> None:
+    def __init__(self, folder: Path, task_id: int, limit: int, attempt: int) -> None:
         self.path = log_path(folder, task_id)
         self._limit = limit
+        self._attempt = attempt
         self._file: io.FileIO | None = None
         self._written = 0
         self.begins_at = 0
@@ -102,6 +116,7 @@ class TaskLog:
                     # Without a buffer: closing one writes what is left in it, and a full disk would refuse that too.
                     self._file = open(self.path, "ab", buffering=0, opener=_open_own)  # noqa: SIM115  (closed at the end)
                     self._written = self.begins_at = self._file.tell()
+                    data = self._heading() + data
                 if self._written + len(data) > self._limit:
                     data = data[: max(0, self._limit - self._written)]
                     data += f"\n[weft: log cut at {self._limit} bytes]\n".encode()
@@ -110,6 +125,11 @@ class TaskLog:
             except OSError as problem:
                 self._is_full = True
                 self._problem = problem
+
+    def _heading(self) -> bytes:
+        if self._attempt == 1:
+            return b""
+        return b"\n" * (self.begins_at > 0) + b"[weft: attempt %d]\n" % self._attempt
 
     def read(self) -> bytes:
         """Return what this attempt has written; those before it stand above in the same file, those after it below."""
