@@ -92,7 +92,9 @@ def _block(text: str) -> str:
 
 def _fields(kind: type) -> str:
     rows = []
-    for field in dataclasses.fields(kind):
+    if issubclass(kind, tuple):
+        rows = [(code(name), code(kind.__annotations__[name].__forward_arg__), "") for name in kind.__annotations__]
+    for field in dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else ():
         default = "" if field.default is dataclasses.MISSING else code(repr(field.default))
         rows.append((code(field.name), code(str(field.type).replace("'", "")), default))
     return table(("field", "type", "default"), rows) + "\n"
@@ -134,7 +136,7 @@ def _entry(name: str) -> str:
     if isinstance(value, type) and issubclass(value, weft.WeftError):
         return f"{head}{from_docstring(value.__doc__ or '')}\nCode [{value.code}](errors.md#{value.code}).\n\n"
     if isinstance(value, type):
-        is_plain = dataclasses.is_dataclass(value) and value is not weft.Settings
+        is_plain = (dataclasses.is_dataclass(value) or issubclass(value, tuple)) and value is not weft.Settings
         parts = [head]
         if not is_plain and value not in (weft.Settings, weft.Context):
             parts.append(_block(_signature(f"weft.{name}", value)))

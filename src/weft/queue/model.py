@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from weft.core.errors import BlobUnavailable
 from weft.core.json import Json
@@ -14,8 +14,7 @@ from weft.queue.audit import AuditEntry
 from weft.queue.retry import Retry
 
 
-@dataclass(frozen=True, slots=True)
-class TaskHandle:
+class TaskHandle(NamedTuple):
     """What `enqueue` returns: the task's id, and whether this call created it."""
 
     id: int
