@@ -159,6 +159,27 @@ async def test_each_wrong_field_is_refused_by_name_and_nothing_is_written(
     assert await conn.fetchval(WRITTEN) == 0
 
 
+async def test_a_bad_one_behind_thousands_of_good_ones_leaves_nothing_behind(
+    client: weft.Client, conn: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    """PostgreSQL has the first rows when the bad one is met."""
+    tasks = [weft.NewTask("h", {"n": f"{n:050}"}) for n in range(20_000)]
+    for bad, field in (
+        (weft.NewTask("h", {"n": math.nan}), "tasks[19999].params.n"),
+        (weft.NewTask("h", priority=True), "tasks[19999].priority"),
+        (weft.NewTask("h", queue=""), "tasks[19999].queue"),
+        (weft.NewTask("h", {"n": math.nan}, idempotency_key="k"), "tasks[19999].params.n"),
+    ):
+        tasks[-1] = bad
+        with pytest.raises(weft.InvalidInput) as caught:
+            await client.enqueue_many(tasks)
+        assert caught.value.field == field
+        tables = ("task", "task_params", "idempotency_key")
+        assert [await conn.fetchval(f"select count(*) from weft.{table}") for table in tables] == [0, 0, 0]
+    tasks[-1] = weft.NewTask("h")
+    assert len(await client.enqueue_many(tasks)) == 20_000
+
+
 async def test_a_misspelt_queue_is_told_with_the_nearest_one(client: weft.Client) -> None:
     await client.create_queue("emails")
     for call in (client.enqueue("h", queue="email"), client.enqueue_many([weft.NewTask("h", queue="email")])):

@@ -208,3 +208,30 @@ async def test_an_output_whose_blob_is_missing_is_an_error_for_whoever_waits_for
         await client.wait(handle.id, timeout=5)
     task = await client.get_task(handle.id)
     assert (task.state, task.output, list(task.unavailable)) == ("completed", None, ["output"])
+
+
+async def test_a_large_one_among_many_is_moved_and_all_are_written_once(
+    make_client: MakeClient, registry: Registry, echo: None, home: Path
+) -> None:
+    """The first are on their way to PostgreSQL when the large one is met: they are written anew, with it."""
+    client = await make_client(**LIMITS)
+    texts = [f"{n:040}" for n in range(20_000)]
+    texts[15_000] = "y" * 4000
+    handles = await client.enqueue_many([weft.NewTask("echo", {"text": text}) for text in texts])
+    assert len(_blobs(home)) == 1
+    (queue,) = await client.queues()
+    assert queue.tasks == {"ready": 20_000}
+    for n in (0, 14_999, 15_000, 15_001, 19_999):
+        assert (await client.get_task(handles[n].id)).params == {"text": texts[n]}
+
+
+async def test_what_is_too_large_among_many_leaves_nothing_behind(
+    make_client: MakeClient, conn: asyncpg.Connection[asyncpg.Record], home: Path
+) -> None:
+    client = await make_client(**LIMITS)
+    tasks = [weft.NewTask("echo", {"text": f"{n:040}"}) for n in range(20_000)]
+    tasks[15_000] = weft.NewTask("echo", {"text": "y" * 4000})
+    tasks[19_999] = weft.NewTask("echo", {"text": "y" * 6000})
+    with pytest.raises(weft.InvalidInput, match="may have 5000"):
+        await client.enqueue_many(tasks)
+    assert await conn.fetchval("select count(*) from weft.task") == 0

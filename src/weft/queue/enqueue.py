@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import asyncpg
 
 from weft.core.errors import InvalidInput, UnknownQueue
+from weft.core.json import BLOB_MARK
 from weft.db.statements import Statements
 from weft.queue import blobs
 from weft.queue.model import TaskHandle
@@ -82,26 +83,29 @@ def translated(error: Exception, queue: str) -> Exception:
 
 
 async def enqueue_many(
-    conn: type_Connection, drafts: Sequence[Draft], ids: Sequence[int], org_id: int, queues: dict[str, int],
-    actor: str | None,
+    conn: type_Connection, drafts: Collection[Draft], ids: Sequence[int], org_id: int, queues: dict[str, int],
+    actor: str | None, *, has_keys: bool, has_times: bool,
 ) -> list[TaskHandle]:  # fmt: skip
-    """Create the tasks in the order given, in the caller's transaction; keys that are known create nothing."""
-    named = await _claim_keys(conn, org_id, drafts, ids)
-    new = [(id, draft) for id, draft in zip(ids, drafts, strict=True) if id not in named]
-    is_timed = any(draft.form.delay is not None or draft.form.run_at is not None for _, draft in new)
-    now = await conn.fetchval(SQL.now) if is_timed else None
+    """Create the tasks in the order given, in the caller's transaction; keys that are known create nothing.
+
+    The drafts may be made as they are written: PostgreSQL has the first rows, unless there are keys, before the last.
+    """
+    named = await _claim_keys(conn, org_id, drafts, ids) if has_keys else {}
+    now = await conn.fetchval(SQL.now) if has_times else None
+
+    both = zip(ids, drafts, strict=True)
+    new = ((id, draft) for id, draft in both if id not in named) if named else both
+    beside = _Beside()
     await conn.copy_records_to_table(
-        "task", schema_name="weft", columns=_COLUMNS, records=_rows(new, org_id, queues, now, actor)
+        "task", schema_name="weft", columns=_COLUMNS, records=_rows(new, beside, org_id, queues, now, actor)
     )
-    long_params = [(id, org_id, draft.params) for id, draft in new if len(draft.params) > INLINE_PARAMS]
-    if long_params:
+    if beside.long_params:
         await conn.copy_records_to_table(
-            "task_params", schema_name="weft", columns=["id", "org_id", "params"], records=long_params
+            "task_params", schema_name="weft", columns=["id", "org_id", "params"], records=beside.long_params
         )
-    await blobs.keep(conn, ((id, draft.params) for id, draft in new))
-    keyed = [id for id, draft in new if draft.concurrency_key is not None and _due_at(draft.form, now) is None]
-    if keyed:
-        await conn.execute(SQL.take_slots, keyed)
+    await blobs.keep(conn, beside.references)
+    if beside.keyed:
+        await conn.execute(SQL.take_slots, beside.keyed)
     return [TaskHandle(named[id], False) if id in named else TaskHandle(id, True) for id in ids]
 
 
@@ -113,9 +117,19 @@ def _due_at(form: Form, now: datetime | None) -> datetime | None:
     return due_at if due_at is not None and due_at > now else None
 
 
+@dataclass(slots=True)
+class _Beside:
+    """What some tasks need beside their rows: room for long params, a note of their blob, a slot of their key."""
+
+    long_params: list[tuple[int, int, str]] = field(default_factory=list)
+    references: list[tuple[int, str]] = field(default_factory=list)
+    keyed: list[int] = field(default_factory=list)
+
+
 def _rows(
-    new: Sequence[tuple[int, Draft]], org_id: int, queues: dict[str, int], now: datetime | None, actor: str | None
-) -> Iterator[tuple[Any, ...]]:
+    new: Iterable[tuple[int, Draft]], beside: _Beside, org_id: int, queues: dict[str, int], now: datetime | None,
+    actor: str | None,
+) -> Iterator[tuple[Any, ...]]:  # fmt: skip
     """Yield the rows one by one, so that PostgreSQL writes the first while the last are still made."""
     form: Form | None = None
     for id, draft in new:
@@ -124,16 +138,24 @@ def _rows(
             queue_id, rank = queues[form.queue], -form.priority
             due_at = _due_at(form, now)
             after = (due_at, form.timeout, form.heartbeat_timeout, form.retry)
-        state = "scheduled" if due_at is not None else "ready" if draft.concurrency_key is None else "pending"
-        params = draft.params if len(draft.params) <= INLINE_PARAMS else None
+            state = "ready" if due_at is None else "scheduled"
+        params: str | None = draft.params
+        if len(draft.params) > INLINE_PARAMS:
+            beside.long_params.append((id, org_id, draft.params))
+            params = None
+        elif draft.params.startswith(BLOB_MARK):
+            beside.references.append((id, draft.params))
+        is_admitted_later = draft.concurrency_key is not None and due_at is None
+        if is_admitted_later:
+            beside.keyed.append(id)
         yield (
-            id, org_id, queue_id, id, state, rank, form.max_attempts, form.handler, params, *after,
-            draft.concurrency_key, actor,
+            id, org_id, queue_id, id, "pending" if is_admitted_later else state, rank, form.max_attempts, form.handler,
+            params, *after, draft.concurrency_key, actor,
         )  # fmt: skip
 
 
 async def _claim_keys(
-    conn: type_Connection, org_id: int, drafts: Sequence[Draft], ids: Sequence[int]
+    conn: type_Connection, org_id: int, drafts: Iterable[Draft], ids: Sequence[int]
 ) -> dict[int, int]:
     """Insert the idempotency keys that are new; return, for each id that is not to be used, the id its key names."""
     first: dict[tuple[str, str], int] = {}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from operator import is_
 from types import FunctionType
@@ -64,7 +65,7 @@ def _form(new: NewTask, settings: Settings) -> Form:
         )
     timeout = new.timeout if new.timeout is not None or known is None else known.timeout
     beat = new.heartbeat_timeout if new.heartbeat_timeout is not None or known is None else known.heartbeat_timeout
-    queue = new.queue if new.queue is not None else known.queue if known else "default"
+    queue = _queue_of(new, known)
     return Form(
         handler=known.name if known else check_name(new.handler, "handler"),
         queue=queue if queue == "default" else check_queue(queue),
@@ -78,19 +79,75 @@ def _form(new: NewTask, settings: Settings) -> Form:
     )
 
 
-def draft_all(tasks: Iterable[NewTask], settings: Settings) -> list[Draft]:
-    """Check and encode many tasks; an error says which of them it means."""
-    if not isinstance(tasks, Iterable):
-        raise InvalidInput("tasks", f"must be a list of weft.NewTask, not {type(tasks).__name__}")
-    drafting, drafts = Drafting(settings), []
-    for task in tasks:
-        if not isinstance(task, NewTask):
-            raise InvalidInput(f"tasks[{len(drafts)}]", f"must be a weft.NewTask, not {type(task).__name__}")
+class LargeParams(Exception):
+    """The params of a task belong into the blob storage, which cannot be reached while its row is being written."""
+
+
+class Drafts(Collection[Draft]):
+    """The tasks of one call, each checked and encoded when it is first asked for; an error says which of them it means.
+
+    So the last are made while PostgreSQL writes the first.
+    """
+
+    def __init__(self, tasks: Iterable[NewTask], settings: Settings) -> None:
+        if not isinstance(tasks, Iterable):
+            raise InvalidInput("tasks", f"must be a list of weft.NewTask, not {type(tasks).__name__}")
+        self._tasks = list(tasks)
+        for index, task in enumerate(self._tasks):
+            if not isinstance(task, NewTask):
+                raise InvalidInput(f"tasks[{index}]", f"must be a weft.NewTask, not {type(task).__name__}")
+        self._drafting = Drafting(settings)
+        self._large = min(settings.inline_limit, settings.value_limit) // 4
+        self._made: list[Draft] = []
+
+    @property
+    def has_keys(self) -> bool:
+        """Whether any task has an idempotency key."""
+        return any(task.idempotency_key is not None for task in self._tasks)
+
+    @property
+    def has_times(self) -> bool:
+        """Whether any task is not due at once."""
+        return any(task.delay is not None or task.run_at is not None for task in self._tasks)
+
+    def queues(self) -> set[str]:
+        """Return the queues that the tasks are for, but for names that no queue can have."""
+        names: set[str] = set()
+        last: NewTask | None = None
+        for task in self._tasks:
+            if last is None or task.handler is not last.handler or task.queue is not last.queue:
+                last = task
+                with suppress(InvalidInput):  # told with its place when its turn comes
+                    names.add(check_queue(_queue_of(task, _known(task.handler))))
+        return names
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    def __contains__(self, draft: object) -> bool:
+        return draft in list(self)
+
+    def __iter__(self) -> Iterator[Draft]:
+        """Yield the drafts, made before or now; raises `LargeParams` for one that only `finish` can make."""
+        yield from self._made
+        for index in range(len(self._made), len(self._tasks)):
+            draft = self._draft(index)
+            if len(draft.params) > self._large:
+                raise LargeParams
+            self._made.append(draft)
+            yield draft
+
+    async def finish(self, move: Callable[[Draft], Awaitable[Draft]]) -> None:
+        """Make all that are not made yet, and ``move`` the params of large ones."""
+        for index in range(len(self._made), len(self._tasks)):
+            draft = self._draft(index)
+            self._made.append(await move(draft) if len(draft.params) > self._large else draft)
+
+    def _draft(self, index: int) -> Draft:
         try:
-            drafts.append(drafting.draft(task))
+            return self._drafting.draft(self._tasks[index])
         except InvalidInput as problem:
-            raise InvalidInput(f"tasks[{len(drafts)}].{problem.field}", problem.problem) from None
-    return drafts
+            raise InvalidInput(f"tasks[{index}].{problem.field}", problem.problem) from None
 
 
 async def moved_to_blobs(
@@ -105,6 +162,10 @@ async def moved_to_blobs(
     if size <= (min(settings.inline_limit, SQL_LIMIT) if for_sql else settings.inline_limit):
         return drafted
     return replace(drafted, params=blob_reference(await blobs().put(drafted.params.encode()), size))
+
+
+def _queue_of(new: NewTask, known: AnyHandler | None) -> str:
+    return new.queue if new.queue is not None else known.queue if known else "default"
 
 
 def _known(handler: object) -> AnyHandler | None:

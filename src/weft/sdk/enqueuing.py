@@ -10,7 +10,7 @@ from weft.core.errors import UnknownQueue
 from weft.queue.enqueue import Draft, enqueue, enqueue_many
 from weft.queue.model import NewTask, TaskHandle
 from weft.queue.retry import Retry
-from weft.sdk.drafts import Drafting, draft_all, moved_to_blobs
+from weft.sdk.drafts import Drafting, Drafts, LargeParams, moved_to_blobs
 from weft.sdk.joined import add_effect, enqueue_on
 from weft.sdk.session import Session
 from weft.worker.registry import AnyHandler, Handler
@@ -69,20 +69,24 @@ class Enqueuing(Session):
 
             await client.enqueue_many([weft.NewTask("resize", {"path": path}) for path in paths])
         """
-        drafts = draft_all(tasks, self.settings)
-        for index, draft in enumerate(drafts):
-            if len(draft.params) * 4 > min(self.settings.inline_limit, self.settings.value_limit):
-                drafts[index] = await moved_to_blobs(draft, self.settings, lambda: self.blobs)
+        drafts = Drafts(tasks, self.settings)
         if not drafts:
             return []
         org_id = await self.org_id()
-        known = await self._queue_ids(names={draft.form.queue for draft in drafts})
+        known = await self._queue_ids(names=drafts.queues())
         ids = await self._ids.take(len(drafts))
+        has_keys, has_times = drafts.has_keys, drafts.has_times
 
         async def write(conn: Any) -> list[TaskHandle]:
-            return await enqueue_many(conn, drafts, ids, org_id, known, self.actor)
+            return await enqueue_many(
+                conn, drafts, ids, org_id, known, self.actor, has_keys=has_keys, has_times=has_times
+            )
 
-        handles = await self.database.run(write)
+        try:
+            handles = await self.database.run(write)
+        except LargeParams:
+            await drafts.finish(lambda draft: moved_to_blobs(draft, self.settings, lambda: self.blobs))
+            handles = await self.database.run(write)
         self._hint([draft for draft, handle in zip(drafts, handles, strict=True) if handle.created])
         return handles
 
