@@ -1,11 +1,26 @@
 CREATE SCHEMA weft;
 
+CREATE DOMAIN weft.attempt_number AS integer
+	CONSTRAINT attempt_number_check CHECK (((VALUE >= 0) AND (VALUE <= 1000000000)));
+
+CREATE DOMAIN weft.failure_count AS smallint
+	CONSTRAINT failure_count_check CHECK (((VALUE >= 0) AND (VALUE <= 32766)));
+
+CREATE DOMAIN weft.handler_name AS text
+	CONSTRAINT handler_name_check CHECK ((octet_length(VALUE) <= 800));
+
 CREATE TYPE weft.outbox_state AS ENUM (
     'pending',
     'processing',
     'done',
     'failed'
 );
+
+CREATE DOMAIN weft.rank_number AS smallint
+	CONSTRAINT rank_number_check CHECK ((VALUE > '-32768'::integer));
+
+CREATE DOMAIN weft.span AS interval
+	CONSTRAINT span_check CHECK (((VALUE >= '00:00:00'::interval) AND (VALUE <= '20000 days'::interval)));
 
 CREATE TYPE weft.task_state AS ENUM (
     'pending',
@@ -21,6 +36,9 @@ CREATE TYPE weft.task_state AS ENUM (
     'skipped',
     'cancelled'
 );
+
+CREATE DOMAIN weft.waiting_count AS integer
+	CONSTRAINT waiting_count_check CHECK ((VALUE >= 0));
 
 CREATE TYPE weft.worker_state AS ENUM (
     'active',
@@ -218,7 +236,7 @@ begin
   end loop;
 end $$;
 
-CREATE FUNCTION weft.check_task(handler text, params json, queue text, priority integer, idempotency_key text, run_at timestamp with time zone, delay interval, max_attempts integer, timeout interval, heartbeat_timeout interval, concurrency_key text) RETURNS void
+CREATE FUNCTION weft.check_task(handler text, params json, queue text, priority integer, idempotency_key text, run_at timestamp with time zone, delay interval, max_attempts integer, timeout interval, heartbeat_timeout interval, concurrency_key text) RETURNS boolean
     LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
     AS $_$
 begin
@@ -251,6 +269,7 @@ begin
   elsif concurrency_key = '' or length(concurrency_key) > 500 then
     raise exception 'concurrency_key: must have 1 to 500 characters' using errcode = 'WF002';
   end if;
+  return true;
 end $_$;
 
 CREATE FUNCTION weft.complete(worker_id bigint, task_id bigint, attempt integer, output json) RETURNS boolean
@@ -484,8 +503,9 @@ begin
       update weft.task t set state = 'running', attempt = t.attempt + 1, worker_id = me, claimed_at = at, reason = null,
         expires_at = at + t.heartbeat_timeout
       where t.id = any (got)
-      returning false, t.id, t.attempt, t.queue_id, t.rank, t.order_id, t.handler, t.params, t.max_attempts, t.failures,
-        t.crashes, t.timeout, t.heartbeat_timeout, t.retry, t.job_id;
+      returning false, t.id, t.attempt::int, t.queue_id, t.rank::smallint, t.order_id, t.handler::text, t.params,
+        t.max_attempts, t.failures::smallint, t.crashes, t.timeout::interval, t.heartbeat_timeout::interval, t.retry,
+        t.job_id;
   end if;
 end $$;
 
@@ -676,10 +696,12 @@ CREATE FUNCTION weft.put_task(handler text, params json, queue text, priority in
     AS $_$
 #variable_conflict use_variable
 declare
-  lane record; inline constant boolean := length(params::text) <= 256; new_id bigint; at timestamptz := weft.now(); due timestamptz; start weft.task_state := 'ready';
+  -- By an assignment, which is evaluated in place: a `perform` starts an executor.
+  is_sound constant boolean := weft.check_task(handler, params, queue, priority, idempotency_key, run_at, delay,
+    max_attempts, timeout, heartbeat_timeout, concurrency_key);
+  inline constant boolean := length(params::text) <= 256;
+  lane record; new_id bigint; at timestamptz := weft.now(); due timestamptz; start weft.task_state := 'ready';
 begin
-  perform weft.check_task(handler, params, queue, priority, idempotency_key, run_at, delay, max_attempts, timeout,
-    heartbeat_timeout, concurrency_key);
   select q.id, q.org_id, q.max_running_per_key into lane from weft.queue q join weft.org o on o.id = q.org_id
   where o.slug = org and q.name = queue;
   if lane.id is null and not exists (select 1 from weft.org o where o.slug = org) then
@@ -1043,28 +1065,26 @@ CREATE TABLE weft.task (
     order_id bigint NOT NULL,
     created_at timestamp with time zone DEFAULT weft.now() NOT NULL,
     state weft.task_state NOT NULL,
-    waiting_on integer DEFAULT 0 NOT NULL,
-    attempt integer DEFAULT 0 NOT NULL,
-    rank smallint DEFAULT 0 NOT NULL,
+    waiting_on weft.waiting_count DEFAULT 0 NOT NULL,
+    attempt weft.attempt_number DEFAULT 0 NOT NULL,
+    rank weft.rank_number DEFAULT 0 NOT NULL,
     max_attempts smallint DEFAULT 3 NOT NULL,
-    failures smallint DEFAULT 0 NOT NULL,
+    failures weft.failure_count DEFAULT 0 NOT NULL,
     crashes smallint DEFAULT 0 NOT NULL,
     generation smallint DEFAULT 0 NOT NULL,
-    handler text NOT NULL,
+    handler weft.handler_name NOT NULL,
     params json,
     worker_id bigint,
     claimed_at timestamp with time zone,
     due_at timestamp with time zone,
     expires_at timestamp with time zone,
     job_id bigint,
-    timeout interval,
-    heartbeat_timeout interval,
+    timeout weft.span,
+    heartbeat_timeout weft.span,
     retry json,
     concurrency_key text,
     reason text,
-    actor text,
-    CONSTRAINT task_check CHECK ((((attempt >= 0) AND (attempt <= 1000000000)) AND (rank > '-32768'::integer) AND ((failures >= 0) AND (failures <= 32766)) AND (octet_length(handler) <= 800) AND ((timeout IS NULL) OR ((timeout >= '00:00:00'::interval) AND (timeout <= '20000 days'::interval))) AND ((heartbeat_timeout IS NULL) OR ((heartbeat_timeout >= '00:00:00'::interval) AND (heartbeat_timeout <= '20000 days'::interval))))),
-    CONSTRAINT task_waiting_on_check CHECK ((waiting_on >= 0))
+    actor text
 )
 WITH (fillfactor='70', autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='5000', autovacuum_vacuum_cost_delay='0', autovacuum_analyze_scale_factor='0.2');
 
@@ -1127,7 +1147,7 @@ CREATE VIEW weft.tasks AS
     t.handler,
     (t.state)::text AS state,
     t.reason,
-    (- t.rank) AS priority,
+    (- (t.rank)::smallint) AS priority,
     t.job_id,
     t.attempt,
     t.failures,

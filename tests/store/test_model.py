@@ -199,7 +199,7 @@ class Queue(RuleBasedStateMachine):
         form = Form("h", lane.name, priority, None, None, 3, RETRY, None, None)
         drafts = [Draft(form, "{}", concurrency_key=key) for key in keys]
         names = {info.name: info.id for info in self.model.queues.values()}
-        self.verb(enqueue_many, drafts, ids, 1, names, None)
+        self.verb(enqueue_many, drafts, ids, 1, names, None, has_keys=False, has_times=False)
         self.model.enqueue(
             *(ModelTask(id, lane.id, priority, key, 3, False) for id, key in zip(ids, keys, strict=True))
         )

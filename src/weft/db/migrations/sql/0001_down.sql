@@ -16,7 +16,7 @@ begin
     execute thing.statement;
   end loop;
   for thing in select format('drop type weft.%I cascade', typname) as statement from pg_type
-    where typnamespace = 'weft'::regnamespace and typtype = 'e' loop
+    where typnamespace = 'weft'::regnamespace and typtype in ('d', 'e') loop
     execute thing.statement;
   end loop;
   drop sequence if exists weft.id_sequence;

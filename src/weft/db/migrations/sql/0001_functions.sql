@@ -405,8 +405,9 @@ begin
       update weft.task t set state = 'running', attempt = t.attempt + 1, worker_id = me, claimed_at = at, reason = null,
         expires_at = at + t.heartbeat_timeout
       where t.id = any (got)
-      returning false, t.id, t.attempt, t.queue_id, t.rank, t.order_id, t.handler, t.params, t.max_attempts, t.failures,
-        t.crashes, t.timeout, t.heartbeat_timeout, t.retry, t.job_id;
+      returning false, t.id, t.attempt::int, t.queue_id, t.rank::smallint, t.order_id, t.handler::text, t.params,
+        t.max_attempts, t.failures::smallint, t.crashes, t.timeout::interval, t.heartbeat_timeout::interval, t.retry,
+        t.job_id;
   end if;
 end $$;
 
@@ -445,7 +446,7 @@ $$;
 create function weft.check_task(
   handler text, params json, queue text, priority int, idempotency_key text, run_at timestamptz, delay interval,
   max_attempts int, timeout interval, heartbeat_timeout interval, concurrency_key text
-) returns void language plpgsql immutable parallel safe as $$
+) returns boolean language plpgsql immutable parallel safe as $$
 begin
   if handler is null or handler = '' or length(handler) > 200 then
     raise exception 'handler: must have 1 to 200 characters' using errcode = 'WF002';
@@ -476,6 +477,7 @@ begin
   elsif concurrency_key = '' or length(concurrency_key) > 500 then
     raise exception 'concurrency_key: must have 1 to 500 characters' using errcode = 'WF002';
   end if;
+  return true;
 end $$;
 
 -- name: put_task
@@ -488,10 +490,12 @@ create function weft.put_task(
 ) returns table (id bigint, created boolean) language plpgsql as $$
 #variable_conflict use_variable
 declare
-  lane record; inline constant boolean := length(params::text) <= 256; new_id bigint; at timestamptz := weft.now(); due timestamptz; start weft.task_state := 'ready';
+  -- By an assignment, which is evaluated in place: a `perform` starts an executor.
+  is_sound constant boolean := weft.check_task(handler, params, queue, priority, idempotency_key, run_at, delay,
+    max_attempts, timeout, heartbeat_timeout, concurrency_key);
+  inline constant boolean := length(params::text) <= 256;
+  lane record; new_id bigint; at timestamptz := weft.now(); due timestamptz; start weft.task_state := 'ready';
 begin
-  perform weft.check_task(handler, params, queue, priority, idempotency_key, run_at, delay, max_attempts, timeout,
-    heartbeat_timeout, concurrency_key);
   select q.id, q.org_id, q.max_running_per_key into lane from weft.queue q join weft.org o on o.id = q.org_id
   where o.slug = org and q.name = queue;
   if lane.id is null and not exists (select 1 from weft.org o where o.slug = org) then
