@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import random
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import parse_qs, urlsplit
 
@@ -112,6 +114,9 @@ class Database:
         if settings.database_url is None:
             from weft.db import embedded
 
+            if not embedded.has_data(settings):
+                # Alembic takes half a second to load, and initdb longer: at the same time.
+                threading.Thread(target=import_module, args=("weft.db.migrate",)).start()
             url = (await embedded.ensure_running(settings)).url
         else:
             url = settings.database_url

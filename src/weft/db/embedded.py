@@ -83,6 +83,11 @@ async def ensure_running(settings: Settings) -> EmbeddedServer:
             return await _ensure_locked(layout, lock)
 
 
+def has_data(settings: Settings) -> bool:
+    """Whether there is a data folder, or one is yet to be made."""
+    return layout_of(settings).data_dir.exists()
+
+
 async def status(settings: Settings) -> ServerStatus:
     """Look at the server without starting it.
 

@@ -38,11 +38,18 @@ _LOCK = 7_238_415_001
 
 def apply_sql(file: str) -> None:
     """Execute the statements of ``migrations/sql/<file>`` in order, or print them in ``--sql`` mode."""
-    for statement in Statements("weft.db.migrations", f"sql/{file}").texts.values():
-        if context.is_offline_mode():
+    statements = Statements("weft.db.migrations", f"sql/{file}").texts.values()
+    if context.is_offline_mode():
+        for statement in statements:
             op.execute(statement.replace(":", r"\:"))
-        else:
-            op.get_bind().exec_driver_sql(statement)
+    else:
+        dbapi: Any = op.get_bind().connection.dbapi_connection
+
+        async def execute(conn: Any) -> None:
+            for statement in statements:  # past SQLAlchemy, which has each of them prepared
+                await conn.execute(statement)
+
+        dbapi.run_async(execute)
 
 
 async def upgrade(url: str, revision: str = "head") -> None:
@@ -142,19 +149,25 @@ async def _run(url: str, step: Any) -> None:
             await connection.run_sync(locked)
             await connection.commit()
             await whole[0].commit()
-    except (*CONNECTION_ERRORS, asyncpg.PostgresError, TimeoutError) as problem:
+    except (*CONNECTION_ERRORS, TimeoutError) as problem:
         raise unreachable(url, problem) from problem
+    except asyncpg.PostgresError as problem:
+        raise (_failure(problem, has_turn=has_turn) if whole else unreachable(url, problem)) from problem
     except sa.exc.DBAPIError as problem:
-        state = getattr(problem.orig, "sqlstate", None)
-        if state == "55P03":
-            raise MigrationBlocked(LOCK_TIMEOUT if has_turn else TURN_TIMEOUT, by_migration=not has_turn) from problem
-        if state == "42501":
-            raise PermissionDenied(f"the migration failed, nothing is changed: {problem.orig}") from problem
-        raise OperatorError(f"the migration failed, nothing is changed: {problem.orig}") from problem
+        raise _failure(problem.orig, has_turn=has_turn) from problem
     except CommandError as problem:
         raise OperatorError(f"the migration failed, nothing is changed: {problem}") from problem
     finally:
         await engine.dispose()
+
+
+def _failure(problem: BaseException | None, *, has_turn: bool) -> OperatorError:
+    """Return the error that says why a migration did not land."""
+    state = getattr(problem, "sqlstate", None)
+    if state == "55P03":
+        return MigrationBlocked(LOCK_TIMEOUT if has_turn else TURN_TIMEOUT, by_migration=not has_turn)
+    told = f"the migration failed, nothing is changed: {problem}"
+    return PermissionDenied(told) if state == "42501" else OperatorError(told)
 
 
 __all__ = ["SCHEMA", "VERSION_TABLE", "apply_sql", "downgrade", "history", "sql_of_upgrade", "upgrade"]

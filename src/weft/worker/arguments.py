@@ -80,6 +80,9 @@ class Arguments:
 
     def _prepare_output(self, hint: Any) -> None:
         """Read what the function returns; a type that nothing is known of is not checked."""
+        if hint in _JSON_TYPES:
+            self.checks_output, self._output_type, self._check = True, hint, functools.partial(_checked_plain, hint)
+            return
         import pydantic
 
         try:
@@ -91,10 +94,7 @@ class Arguments:
             return
         self.checks_output = True
         self._check = functools.partial(_checked, adapter)
-        if hint in _JSON_TYPES:
-            self._output_type = hint
-        else:
-            self._dump = functools.partial(adapter.dump_python, mode="json", warnings=False)
+        self._dump = functools.partial(adapter.dump_python, mode="json", warnings=False)
 
     def read(self, params: str) -> dict[str, Any]:
         """Return the keyword arguments for a task's params; raises `InvalidInput` when they do not fit."""
@@ -179,6 +179,13 @@ def _validator(name: str, fields: dict[str, Any], open_ended: bool) -> Callable[
         return values
 
     return validate
+
+
+def _checked_plain(hint: type, output: Any) -> Any:
+    """Check a value that is not just of the type of JSON that was promised; few are, so Pydantic is loaded here."""
+    import pydantic
+
+    return _checked(pydantic.TypeAdapter[Any](hint), output)
 
 
 def _checked(adapter: pydantic.TypeAdapter[Any], output: Any) -> Any:
