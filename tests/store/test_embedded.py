@@ -253,6 +253,18 @@ async def test_a_killed_server_is_started_again_with_all_that_was_committed(shar
     assert await query(again, "SELECT n FROM committed") == 42
 
 
+async def test_a_server_whose_socket_was_removed_is_told_with_the_way_out(shared: Settings) -> None:
+    """As programs that clean up temporary folders do."""
+    before = await ensure_running(shared)
+    socket = before.socket_dir / ".s.PGSQL.5432"
+    socket.unlink()
+    with pytest.raises(EmbeddedServerFailed, match="has removed its socket .*stop it with `weft db stop`") as caught:
+        await ensure_running(shared)
+    assert str(socket) in str(caught.value)
+    assert await stop(shared)
+    assert (await ensure_running(shared)).pid != before.pid
+
+
 async def test_stale_pid_files_with_the_number_of_a_foreign_process_are_no_obstacle(shared: Settings) -> None:
     server = await ensure_running(shared)
     pid_files = [server.data_dir / "postmaster.pid", server.socket_dir / ".s.PGSQL.5432.lock"]

@@ -20,6 +20,7 @@ from weft.db.embedded_postmaster import (
     Postmaster,
     is_alive,
     launch,
+    missing_socket,
     reason_in_log,
     remove_stale_pid_files,
     send_signal,
@@ -34,6 +35,7 @@ DATABASE = "weft"
 SUPERUSER = "postgres"
 # A start may have to replay all WAL since the last checkpoint, and a stop has to write one.
 _START_SECONDS = 300.0
+_LOOKS_FOR_A_SOCKET = 200
 _STOP_SECONDS = 120.0
 _SIGNALS = {"fast": signal.SIGINT, "immediate": signal.SIGQUIT}
 
@@ -203,11 +205,21 @@ async def _ensure_locked(layout: Layout, lock: int) -> EmbeddedServer:
 async def _settled(layout: Layout) -> EmbeddedServer | None:
     """Wait while a server is starting or ending; return it when it serves, None when there is none."""
     found: EmbeddedServer | None = None
+    without_socket = 0
 
     def is_settled() -> bool:
-        nonlocal found
+        nonlocal found, without_socket
         found = _found(layout)
-        return found is not None or not is_alive(layout)
+        if found is not None or not is_alive(layout):
+            return True
+        missing = missing_socket(layout)
+        without_socket = 0 if missing is None else without_socket + 1
+        if missing is not None and without_socket >= _LOOKS_FOR_A_SOCKET:
+            raise EmbeddedServerFailed(
+                f"PostgreSQL of {layout.home} runs, but something has removed its socket {missing}",
+                "stop it with `weft db stop`, then try again",
+            )
+        return False
 
     if await until(is_settled, _START_SECONDS):
         return found

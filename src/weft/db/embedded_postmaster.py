@@ -61,6 +61,15 @@ def serving(layout: Layout) -> Postmaster | None:
     return postmaster if _listener(postmaster) is not None else None
 
 
+def missing_socket(layout: Layout) -> Path | None:
+    """Return where the socket of a server that says it is ready should be, and is not."""
+    postmaster = read_postmaster(layout.data_dir)
+    if postmaster is None or not postmaster.is_ready:
+        return None
+    path = socket_path(postmaster.socket_dir)
+    return None if path.exists() else path
+
+
 def _listener(postmaster: Postmaster) -> int | None:
     """Return who answers on the socket: its process id, 0 if that is unknown, None if nobody does.
 
