@@ -258,7 +258,7 @@ async def test_a_server_whose_socket_was_removed_is_told_with_the_way_out(shared
     before = await ensure_running(shared)
     socket = before.socket_dir / ".s.PGSQL.5432"
     socket.unlink()
-    with pytest.raises(EmbeddedServerFailed, match="has removed its socket .*stop it with `weft db stop`") as caught:
+    with pytest.raises(EmbeddedServerFailed, match=r"has removed its socket .*stop it with `weft db stop`") as caught:
         await ensure_running(shared)
     assert str(socket) in str(caught.value)
     assert await stop(shared)
