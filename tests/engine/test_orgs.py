@@ -25,6 +25,7 @@ SEES_NOTHING: dict[str, list[Call]] = {
         lambda them, id, live: _tasks(them.list_tasks(queue="default")),
     ],
     "dead_letters": [lambda them, id, live: _tasks(them.dead_letters())],
+    "cancel_all": [lambda them, id, live: them.cancel_all(), lambda them, id, live: them.cancel_all(dry_run=True)],
     "replay_dead": [lambda them, id, live: them.replay_dead()],
     "purge": [lambda them, id, live: them.purge(), lambda them, id, live: them.purge(ids=[id])],
     "count_dead": [lambda them, id, live: them.count_dead()],
@@ -39,6 +40,7 @@ SEES_NOTHING: dict[str, list[Call]] = {
 }
 FINDS_NOTHING: dict[str, list[Call]] = {
     "get_task": [lambda them, id, live: them.get_task(id), lambda them, id, live: them.get_task(live)],
+    "why": [lambda them, id, live: them.why(id), lambda them, id, live: them.why(live)],
     "wait": [lambda them, id, live: them.wait(id, timeout=20)],
     "cancel": [lambda them, id, live: them.cancel(live)],
     "replay": [lambda them, id, live: them.replay(id)],
