@@ -32,6 +32,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--campaign", choices=("short", "long"), default="short", help="length of the crash campaigns")
 
 
+def pytest_xdist_auto_num_workers() -> int:
+    # Tests wait more than they compute: for leases to lapse, for servers to start, for locks.
+    return min(8, 2 * (os.cpu_count() or 1))
+
+
 def pytest_configure(config: pytest.Config) -> None:
     # Shells let programs in the background ignore it, and whatever the tests start would do so too.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

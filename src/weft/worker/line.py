@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import random
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
@@ -16,6 +17,7 @@ from weft.db.pooler import undeclared_pooler
 if TYPE_CHECKING:
     import asyncpg
 
+logger = logging.getLogger("weft.worker")
 _FIRST_WAIT, _LONGEST_WAIT = 0.05, 1.0
 _ECHO = "echo"
 
@@ -43,15 +45,19 @@ class Line:
 
     async def open(self) -> None:
         """Connect, trying again with growing pauses until it works; wakes the worker when it had been broken."""
-        wait = _FIRST_WAIT
+        wait, told = _FIRST_WAIT, ""
         while True:
             await self.close()
             try:
                 await self._connect()
+                if told:
+                    logger.warning("online again")
                 return
             except (DatabaseUnavailable, *CONNECTION_ERRORS) as problem:
                 self.drop()
-                self._on_message(f"offline {problem}")
+                # Told once, and again when there is another cause: an outage may take hours.
+                logger.log(logging.DEBUG if str(problem) == told else logging.WARNING, "offline: %s", problem)
+                told = str(problem)
                 await asyncio.sleep(wait * random.uniform(0.5, 1.0))
                 wait = min(_LONGEST_WAIT, wait * 2)
             except InvalidSetting:

@@ -218,8 +218,6 @@ class Worker:
                     self._drop(attempt, "cancelled")
             case "due":
                 self._upkeep.stager.kick()
-            case "offline":
-                logger.warning("%s", message)
             case _:
                 if self._is_stopping or len(self._held) >= self._concurrency:
                     self._background.spawn(self._relay.pass_on([lane.queue_id for lane in self._lanes]))

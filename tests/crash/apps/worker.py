@@ -62,6 +62,8 @@ if __name__ == "__main__":
     config = json.loads(sys.argv[1])
     os.environ[ledger.WORKER_VARIABLE] = str(os.getpid())
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(process)d %(levelname)s %(name)s: %(message)s")
+    # Each try to reach PostgreSQL: tests count them.
+    logging.getLogger("weft.worker").setLevel(logging.DEBUG)
     if config["memory"] is not None:
         resource.setrlimit(resource.RLIMIT_AS, (config["memory"], config["memory"]))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
