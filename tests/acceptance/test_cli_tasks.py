@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -131,6 +134,22 @@ def test_all_tasks_that_have_not_ended_are_cancelled_or_those_that_the_options_n
     assert "'dead' is an end" in cli("tasks", "cancel", "--all", "--state", "dead", code=2)
     assert "give either ids, or --all" in cli("tasks", "cancel", there, "--queue", "other", code=2)
     assert cli.json("tasks", "cancel", "--all") == {"cancelled": 1, "found": 1}
+
+
+def test_a_terminal_shows_how_far_a_long_command_is(cli: Cli) -> None:
+    cli.enqueue_many("cli:add", 1200)
+    ours, theirs = os.openpty()
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "weft", "tasks", "cancel", "--all"],
+            stdout=subprocess.PIPE, stderr=theirs, env=cli.environment, check=True, text=True,
+        )  # fmt: skip
+        shown = os.read(ours, 65536).decode()
+    finally:
+        os.close(ours)
+        os.close(theirs)
+    assert done.stdout == "cancelled 1200\n"
+    assert shown == "\rcancelled 500 …\rcancelled 1,000 …\rcancelled 1,200 …\r\x1b[K"
 
 
 def test_what_was_enqueued_is_told_although_nobody_has_worked_it_in_time(cli: Cli) -> None:

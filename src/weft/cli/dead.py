@@ -37,12 +37,13 @@ def replay(
     as_json: JsonFlag = False,
 ) -> None:
     """Send dead letters round again: those named, or all."""
-    from weft.cli.output import tell
+    from weft.cli.output import counted, tell
 
     if not wants_all(task_ids, every=every, narrowed=queue or handler or dry_run):
         call_each("replayed", task_ids or [], lambda client, key: client.replay(key), as_json=as_json)
         return
-    count = call(lambda client: client.replay_dead(queue=queue, handler=handler, dry_run=dry_run))
+    with counted("found" if dry_run else "replayed") as show:
+        count = call(lambda client: client.replay_dead(queue=queue, handler=handler, dry_run=dry_run, on_progress=show))
     if dry_run:
         tell({"replayed": 0, "found": count}, f"would replay {count}", as_json=as_json)
     else:
@@ -59,7 +60,7 @@ def purge(
     as_json: JsonFlag = False,
 ) -> None:
     """Remove dead letters for good. Without --yes it says how many that would be, and ends with 2."""
-    from weft.cli.output import print_json, tell
+    from weft.cli.output import counted, print_json, tell
 
     age = read_duration("older_than", older_than) or timedelta(0)
     if not yes:
@@ -71,5 +72,6 @@ def purge(
                 print("no dead letters to purge")
             return
         require_yes(yes, f"this removes {found} dead letter{'' if found == 1 else 's'} for good")
-    count = call(lambda client: client.purge(older_than=age, queue=queue))
+    with counted("purged") as show:
+        count = call(lambda client: client.purge(older_than=age, queue=queue, on_progress=show))
     tell({"purged": count, "found": count}, f"purged {count}", as_json=as_json)

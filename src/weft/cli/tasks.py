@@ -178,16 +178,17 @@ def cancel(
     as_json: JsonFlag = False,
 ) -> None:
     """Cancel tasks that have not ended. A running attempt is told, and its outcome is refused."""
-    from weft.cli.output import tell
+    from weft.cli.output import counted, tell
 
     if not wants_all(task_ids, every=every, narrowed=queue or handler or state or dry_run):
         call_each("cancelled", task_ids or [], lambda client, key: client.cancel(key, reason=reason), as_json=as_json)
         return
-    count = call(
-        lambda client: client.cancel_all(
-            queue=queue, handler=handler, state=state or None, reason=reason, dry_run=dry_run
+    with counted("found" if dry_run else "cancelled") as show:
+        count = call(
+            lambda client: client.cancel_all(
+                queue=queue, handler=handler, state=state or None, reason=reason, dry_run=dry_run, on_progress=show
+            )
         )
-    )
     done = 0 if dry_run else count
     tell(
         {"cancelled": done, "found": count},

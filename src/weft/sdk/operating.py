@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -12,6 +12,8 @@ from weft.core.states import LIVE, TaskState
 from weft.queue import operate, outbox, queues
 from weft.sdk.looking import Looking
 from weft.worker.logs import remove_logs
+
+Progress = Callable[[int], object]
 
 
 class Operating(Looking):
@@ -31,11 +33,12 @@ class Operating(Looking):
 
     async def cancel_all(
         self, *, queue: str | None = None, handler: str | None = None, state: str | Iterable[str] | None = None,
-        reason: str = "cancelled", dry_run: bool = False,
+        reason: str = "cancelled", dry_run: bool = False, on_progress: Progress | None = None,
     ) -> int:  # fmt: skip
         """Cancel all tasks that have not ended, or those of a queue, a handler or some states; return how many.
 
-        It goes in batches, from the newest on: what is enqueued meanwhile is left alone. A ``dry_run`` only counts.
+        It goes in batches, from the newest on, and ``on_progress`` is called with the count after each: what is
+        enqueued meanwhile is left alone. A ``dry_run`` only counts.
         """
         check_text(reason, "reason", 500)
         states = LIVE if state is None else check_words(state, "state", TaskState)
@@ -44,6 +47,8 @@ class Operating(Looking):
         org_id, count = await self.org_id(), 0
         async for batch in self._pages(queue, handler, states):
             count += len(batch if dry_run else await self._cancel_batch(org_id, batch, reason))
+            if on_progress is not None:
+                on_progress(count)
         return count
 
     async def _cancel_batch(self, org_id: int, batch: list[int], reason: str) -> set[int]:
@@ -61,12 +66,20 @@ class Operating(Looking):
 
         self._hints.send_ids({await self.database.run(write)})
 
-    async def replay_dead(self, *, queue: str | None = None, handler: str | None = None, dry_run: bool = False) -> int:
-        """Send all dead letters round again, in batches; return how many. A ``dry_run`` only counts them."""
+    async def replay_dead(
+        self, *, queue: str | None = None, handler: str | None = None, dry_run: bool = False,
+        on_progress: Progress | None = None,
+    ) -> int:  # fmt: skip
+        """Send all dead letters round again, in batches; return how many. A ``dry_run`` only counts them.
+
+        ``on_progress`` is called with the count after each batch.
+        """
         org_id = await self.org_id()
         count = 0
         async for batch in self._pages(queue, handler, {TaskState.FAILED}):
             count += len(batch if dry_run else await self._replay_batch(org_id, batch))
+            if on_progress is not None:
+                on_progress(count)
         return count
 
     async def _replay_batch(self, org_id: int, batch: list[int]) -> dict[int, int]:
@@ -87,9 +100,13 @@ class Operating(Looking):
             before = page.next_before
 
     async def purge(
-        self, *, older_than: float | timedelta = 0, queue: str | None = None, ids: Sequence[int] | None = None
-    ) -> int:
-        """Remove dead letters for good, with their params, attempts and logs; return how many."""
+        self, *, older_than: float | timedelta = 0, queue: str | None = None, ids: Sequence[int] | None = None,
+        on_progress: Progress | None = None,
+    ) -> int:  # fmt: skip
+        """Remove dead letters for good, with their params, attempts and logs; return how many.
+
+        ``on_progress`` is called with the count after each batch.
+        """
         org_id = await self.org_id()
         age = check_span(older_than, "older_than", zero=True)
         queue_id = await self._queue_id(queue)
@@ -101,6 +118,8 @@ class Operating(Looking):
             )
             await remove_logs(self.settings, gone)
             count += len(gone)
+            if on_progress is not None:
+                on_progress(count)
             if len(gone) < 1000:
                 return count
 

@@ -127,6 +127,10 @@ class Cli:
         """Enqueue a task and return its id; by the client, where the command itself is not what is tested."""
         return str(self._ask(lambda client: client.enqueue(handler, params, queue=queue)).id)
 
+    def enqueue_many(self, handler: str, count: int) -> None:
+        """Enqueue many tasks; by the client as well."""
+        self._ask(lambda client: client.enqueue_many([weft.NewTask(handler)] * count))
+
     def task(self, task_id: str) -> weft.Task:
         """Return a task; by the client as well."""
         return self._ask(lambda client: client.get_task(int(task_id)))
