@@ -400,14 +400,16 @@ begin
       ) c;
       got := got || coalesce(more, '{}');
     end loop;
-    at := weft.now();
-    return query
-      update weft.task t set state = 'running', attempt = t.attempt + 1, worker_id = me, claimed_at = at, reason = null,
-        expires_at = at + t.heartbeat_timeout
-      where t.id = any (got)
-      returning false, t.id, t.attempt::int, t.queue_id, t.rank::smallint, t.order_id, t.handler::text, t.params,
-        t.max_attempts, t.failures::smallint, t.crashes, t.timeout::interval, t.heartbeat_timeout::interval, t.retry,
-        t.job_id;
+    if cardinality(got) > 0 then
+      at := weft.now();
+      return query
+        update weft.task t set state = 'running', attempt = t.attempt + 1, worker_id = me, claimed_at = at, reason = null,
+          expires_at = at + t.heartbeat_timeout
+        where t.id = any (got)
+        returning false, t.id, t.attempt::int, t.queue_id, t.rank::smallint, t.order_id, t.handler::text, t.params,
+          t.max_attempts, t.failures::smallint, t.crashes, t.timeout::interval, t.heartbeat_timeout::interval, t.retry,
+          t.job_id;
+    end if;
   end if;
 end $$;
 
