@@ -170,3 +170,5 @@ async def test_known_keys_of_many_tasks_are_those_of_their_org_and_handler(
     known = [[handle.id for handle in await client.enqueue_many(new)] for client in (ours, theirs)]
     assert known == made
     assert len({*made[0], *made[1]}) == 4
+    for task, id in zip(new, made[0], strict=True):
+        assert await ours.enqueue_many([task]) == [weft.TaskHandle(id, False)]

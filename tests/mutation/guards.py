@@ -107,7 +107,7 @@ GUARDS: list[Guard] = [
     *_of("function.release_next", "test_graph", "t.waiting_on = next_counts[width_bucket(t.id, next_ids)] and",
          "t.concurrency_key is null and", "and t.waiting_on = 0"),
     # --- hints ---
-    *_of("function.free_slots", "test_wakeups", "perform weft.hint(woken);"),
+    *_of("function.free_slots", "test_hints", "perform weft.hint(woken);"),
     *_of("function.release_next", "test_wakeups",
          """perform weft.hint(array( select distinct t.queue_id from weft.task t
          where t.id = any (next_ids) and t.state = 'ready' and t.queue_id <> all (own)));"""),
@@ -178,9 +178,12 @@ GUARDS: list[Guard] = [
     *_of("task.postpone", "test_fences", *HELD, "and t.state in ('running', 'dispatched')"),
     *_of("task.end_unsuccessfully", "test_fences", *HELD, "and t.state in ('running', 'dispatched')"),
     *_of("task.decline", "test_fences", "and coalesce(t.worker_id, 0) = $1", "and t.attempt = $3", "and t.state = 'running'"),
-    *_of("task.decline", "test_declines", ("a.task_id = $2 and", ""), "and a.attempt = moved.attempt - 1",
-         "and a.outcome = 'declined'", "and a.ended_at > (select weft.now() - $5::interval)",
+    *_of("task.decline", "test_declines", ("a.task_id = $2 and", ""), "a.attempt = t.attempt - 1 and",
+         "and a.outcome = 'declined'", "and a.attempt = moved.attempt - 1",
+         "and a.ended_at > (select weft.now() - $5::interval)",
          ("where not exists (select 1 from again)", "")),
+    Guard("task.decline", "a.task_id = $2 and", tests="test_declines", nth=1),
+    Guard("task.decline", "and a.outcome = 'declined'", tests="test_declines", nth=1),
     *_of("task.has_been_declined_for", "test_declines", ("a.task_id = $1 and", ""), "and a.attempt = $2::int - 1",
          "and a.outcome = 'declined'", "and a.started_at <= (select weft.now() - $3::interval)",
          "and a.ended_at > (select weft.now() - $3::interval)"),

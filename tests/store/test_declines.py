@@ -47,6 +47,59 @@ async def test_a_task_comes_back_the_more_rarely_the_longer_nobody_has_known_its
     assert pauses == [2, 4, 14, 30]
 
 
+async def _pause(store: Store, id: int) -> int:
+    return int(await store.conn.fetchval("select round(extract(epoch from due_at - weft.now())) from weft.task"
+                                         " where id = $1", id))  # fmt: skip
+
+
+async def test_the_declines_of_another_task_put_this_one_off_no_longer(store: Store) -> None:
+    worker, other = await store.worker(lease=timedelta(hours=9)), await store.enqueue()
+    await store.decline(worker, await store.claim_one(worker))
+    await store.cancel(other)
+    await store.advance(minutes=5)
+    id = await store.enqueue()
+    claim = await store.claim_one(worker)
+    for _ in range(2):
+        await store.decline(worker, claim)
+        assert await _pause(store, id) == 2
+        claim = await _claim_again(store, worker, seconds=3)
+
+
+async def test_an_attempt_that_failed_long_ago_puts_a_task_off_no_longer(store: Store) -> None:
+    worker, id = await store.worker(lease=timedelta(hours=9)), await store.enqueue()
+    await store.postpone(worker, await store.claim_one(worker), delay=1)
+    await store.decline(worker, await _claim_again(store, worker, minutes=5))
+    assert await _pause(store, id) == 2
+
+
+async def test_declines_before_another_attempt_put_a_task_off_no_longer(store: Store) -> None:
+    worker, id = await store.worker(lease=timedelta(hours=9)), await store.enqueue()
+    await store.decline(worker, await store.claim_one(worker))
+    await store.postpone(worker, await _claim_again(store, worker, minutes=5), delay=1)
+    await store.decline(worker, await _claim_again(store, worker, minutes=5))
+    assert await _pause(store, id) == 2
+
+
+async def test_a_decline_is_added_to_the_record_of_its_own_task(store: Store) -> None:
+    """Both were declined once, a moment ago."""
+    worker = await store.worker(lease=timedelta(hours=9))
+    ids = [await store.enqueue(), await store.enqueue()]
+    for claim in await store.claim(worker, 2):
+        await store.decline(worker, claim)
+    await store.advance(seconds=3)
+    await store.stage()
+    first, _ = await store.claim(worker, 2)
+    await store.decline(worker, first)
+    assert [await store.attempts(id) for id in ids] == [[(2, "declined")], [(1, "declined")]]
+
+
+async def test_a_decline_is_not_added_to_the_record_of_a_failure(store: Store) -> None:
+    worker, id = await store.worker(lease=timedelta(hours=9)), await store.enqueue()
+    await store.postpone(worker, await store.claim_one(worker), delay=1)
+    await store.decline(worker, await _claim_again(store, worker, seconds=2))
+    assert await store.attempts(id) == [(1, "failed"), (2, "declined")]
+
+
 async def test_a_task_is_long_declined_when_its_first_decline_is_long_ago(store: Store) -> None:
     worker, _ = await store.worker(lease=timedelta(hours=9)), await store.enqueue()
     claim = await store.claim_one(worker)

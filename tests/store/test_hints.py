@@ -100,3 +100,17 @@ async def test_queues_in_which_something_could_be_claimed(store: Store) -> None:
     await store.run(queues.pause, 1, "paused", "tester")
     assert await queues.with_ready(store.conn, ids.values()) == [ids["ready"]]
     assert await queues.with_ready(store.conn, [ids["empty"]]) == []
+
+
+async def test_who_may_have_a_slot_that_was_freed_is_told(store: Store, ears: Ears) -> None:
+    """Whoever freed it need not have room for the task that waits for it."""
+    await store.limit(1, per_key=True)
+    freeing, idle = await store.worker(lease=LONG), await store.worker(lease=LONG)
+    first = await store.enqueue(concurrency_key="k")
+    await store.enqueue(concurrency_key="k")
+    claim = await store.claim_one(freeing)
+    assert claim.id == first
+    await workers.set_saturated(store.conn, freeing, True)
+    await ears.lend(freeing, idle)
+    await store.postpone(freeing, claim)
+    assert await ears.told() == [idle]
