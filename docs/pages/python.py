@@ -36,15 +36,16 @@ _CONTEXT = """\
 
 _GROUPS = {
     "Enqueue and operate": ["Client", "NewTask", "TaskHandle", "Retry"],
-    "Run": ["task", "Context", "Worker", "Snooze", "NonRetryable"],
+    "Run": ["task", "Context", "Worker", "Registry", "Snooze", "NonRetryable"],
     "Look": [
         *("Task", "TaskSummary", "TaskState", "Attempt", "AuditEntry", "Page", "Why"),
-        *("QueueInfo", "KeyLimit", "WorkerInfo"),
+        *("QueueInfo", "KeyLimit", "WorkerInfo", "OutboxRow"),
     ],
     "Settings": ["Settings", "__version__"],
     "Errors": [
         *("WeftError", "InvalidInput", "UnknownQueue", "NotFound", "StateConflict"),
-        *("LeaseLost", "WaitTimeout", "TaskFailed"),
+        *("LeaseLost", "WaitTimeout", "TaskFailed", "BlobUnavailable"),
+        *("DatabaseUnavailable", "PermissionDenied", "SchemaOutdated"),
     ],
 }
 

@@ -21,7 +21,10 @@ PARAMETERS = {
     ("enqueue", "idempotency_key"): "unique per org and handler, until `WEFT_IDEMPOTENCY_TTL` after its task's end",
     ("enqueue", "run_at"): "not before this moment; not together with `delay`",
     ("enqueue", "delay"): "not before this time has passed",
-    ("enqueue", "max_attempts"): "how often it is attempted in all, the first included",
+    (
+        "enqueue",
+        "max_attempts",
+    ): "how often it is attempted in all, the first included; by default as its handler says, else 3",
     ("enqueue", "retry"): (
         "an object with any of `backoff` (exponential, linear, fixed), `initial_delay` and `max_delay` (seconds), "
         "`jitter` (0 to 1)"

@@ -9,9 +9,13 @@ from weft.version import __version__
 
 if TYPE_CHECKING:
     from weft.core.errors import (
+        BlobUnavailable,
+        DatabaseUnavailable,
         InvalidInput,
         LeaseLost,
         NotFound,
+        PermissionDenied,
+        SchemaOutdated,
         StateConflict,
         TaskFailed,
         UnknownQueue,
@@ -23,6 +27,7 @@ if TYPE_CHECKING:
     from weft.core.states import TaskState
     from weft.queue.audit import AuditEntry
     from weft.queue.model import Attempt, NewTask, Page, Task, TaskHandle, TaskSummary
+    from weft.queue.outbox import OutboxRow
     from weft.queue.queues import KeyLimit, QueueInfo
     from weft.queue.retry import Retry
     from weft.queue.why import Why
@@ -30,23 +35,29 @@ if TYPE_CHECKING:
     from weft.sdk.client import Client
     from weft.sdk.worker import Worker
     from weft.worker.context import Context
-    from weft.worker.registry import task
+    from weft.worker.registry import Registry, task
 
 # Each public name and the module it lives in; loaded when first used, so that `import weft` is quick.
 _HOMES = {
     "Attempt": "weft.queue.model",
     "AuditEntry": "weft.queue.audit",
+    "BlobUnavailable": "weft.core.errors",
     "Client": "weft.sdk.client",
     "Context": "weft.worker.context",
+    "DatabaseUnavailable": "weft.core.errors",
     "InvalidInput": "weft.core.errors",
     "KeyLimit": "weft.queue.queues",
     "LeaseLost": "weft.core.errors",
     "NewTask": "weft.queue.model",
     "NonRetryable": "weft.core.signals",
     "NotFound": "weft.core.errors",
+    "OutboxRow": "weft.queue.outbox",
     "Page": "weft.queue.model",
+    "PermissionDenied": "weft.core.errors",
     "QueueInfo": "weft.queue.queues",
+    "Registry": "weft.worker.registry",
     "Retry": "weft.queue.retry",
+    "SchemaOutdated": "weft.core.errors",
     "Settings": "weft.core.settings",
     "Snooze": "weft.core.signals",
     "StateConflict": "weft.core.errors",
@@ -67,17 +78,23 @@ _HOMES = {
 __all__ = [
     "Attempt",
     "AuditEntry",
+    "BlobUnavailable",
     "Client",
     "Context",
+    "DatabaseUnavailable",
     "InvalidInput",
     "KeyLimit",
     "LeaseLost",
     "NewTask",
     "NonRetryable",
     "NotFound",
+    "OutboxRow",
     "Page",
+    "PermissionDenied",
     "QueueInfo",
+    "Registry",
     "Retry",
+    "SchemaOutdated",
     "Settings",
     "Snooze",
     "StateConflict",

@@ -26,6 +26,7 @@ SEES_NOTHING: dict[str, list[Call]] = {
     ],
     "dead_letters": [lambda them, id, live: _tasks(them.dead_letters())],
     "cancel_all": [lambda them, id, live: them.cancel_all(), lambda them, id, live: them.cancel_all(dry_run=True)],
+    "replay_all": [lambda them, id, live: them.replay_all()],
     "replay_dead": [lambda them, id, live: them.replay_dead()],
     "purge": [lambda them, id, live: them.purge(), lambda them, id, live: them.purge(ids=[id])],
     "count_dead": [lambda them, id, live: them.count_dead()],

@@ -79,12 +79,37 @@ async def test_a_paused_queue_and_a_limit_that_is_used_up(
     assert await _cause(client, running.id) == "running"
 
 
-async def test_a_concurrency_key_whose_slots_are_taken(client: weft.Client) -> None:
+async def test_a_concurrency_key_whose_slots_are_taken(
+    client: weft.Client, conn: asyncpg.Connection[asyncpg.Record]
+) -> None:
     await client.limit_queue("default", 1, per_key=True)
     await client.enqueue("known", concurrency_key="k")
     task = await client.enqueue("known", concurrency_key="k")
+    assert await _cause(client, task.id) == "no_worker", "whoever has the slot does not run either"
+    await _register(conn, "known")
     found = await client.why(task.id)
     assert (found.cause, found.text) == ("concurrency_key", "all 1 slots of its concurrency key 'k' are taken")
+    await client.pause_queue("default")
+    assert await _cause(client, task.id) == "paused"
+
+
+async def test_advice_can_be_pasted_into_a_shell_and_names_what_is_close(
+    client: weft.Client, conn: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    await client.create_queue("a b; $(id)")
+    task = await client.enqueue("plain", queue="a b; $(id)")
+    assert (await client.why(task.id)).advice == "start one: `weft worker --queues 'a b; $(id)'`"
+    await _register(conn, "app.plain", queue="a b; $(id)")
+    assert (await client.why(task.id)).advice.endswith("Did you mean 'app.plain'?")  # type: ignore[union-attr]
+
+
+async def test_a_task_whose_workers_row_is_gone_waits_for_somebody_to_take_it_over(
+    client: weft.Client, conn: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    task = await client.enqueue("known")
+    await claimed_by_a_ghost(conn)
+    await conn.execute("delete from weft.worker")
+    assert await _cause(client, task.id) == "worker_lost"
 
 
 async def test_a_task_that_is_not_due_or_was_put_off(client: weft.Client, registry: Registry, clock: Clock) -> None:

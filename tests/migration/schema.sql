@@ -329,7 +329,7 @@ begin
   end loop;
 end $$;
 
-CREATE FUNCTION weft.enqueue(handler text, params json DEFAULT '{}'::json, queue text DEFAULT 'default'::text, priority integer DEFAULT 0, idempotency_key text DEFAULT NULL::text, run_at timestamp with time zone DEFAULT NULL::timestamp with time zone, delay interval DEFAULT NULL::interval, max_attempts integer DEFAULT 3, retry json DEFAULT NULL::json, timeout interval DEFAULT NULL::interval, heartbeat_timeout interval DEFAULT NULL::interval, concurrency_key text DEFAULT NULL::text, org text DEFAULT 'default'::text, actor text DEFAULT SESSION_USER) RETURNS TABLE(id bigint, created boolean)
+CREATE FUNCTION weft.enqueue(handler text, params json DEFAULT '{}'::json, queue text DEFAULT 'default'::text, priority integer DEFAULT 0, idempotency_key text DEFAULT NULL::text, run_at timestamp with time zone DEFAULT NULL::timestamp with time zone, delay interval DEFAULT NULL::interval, max_attempts integer DEFAULT NULL::integer, retry json DEFAULT NULL::json, timeout interval DEFAULT NULL::interval, heartbeat_timeout interval DEFAULT NULL::interval, concurrency_key text DEFAULT NULL::text, org text DEFAULT 'default'::text, actor text DEFAULT SESSION_USER) RETURNS TABLE(id bigint, created boolean)
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     SET standard_conforming_strings TO 'on'
@@ -340,8 +340,11 @@ begin
   if retry is not null then
     perform weft.check_retry(retry);
   end if;
+  if max_attempts is not null and retry is null then
+    retry := '{"backoff": "exponential"}';  -- said, so that the handler's own policy is not used
+  end if;
   return query select t.id, t.created from weft.put_task(handler, params, queue, priority, idempotency_key, run_at, delay,
-    max_attempts, retry, timeout, heartbeat_timeout, concurrency_key, org, actor, true) t;
+    coalesce(max_attempts, 3), retry, timeout, heartbeat_timeout, concurrency_key, org, actor, true) t;
 end $$;
 
 COMMENT ON FUNCTION weft.enqueue(handler text, params json, queue text, priority integer, idempotency_key text, run_at timestamp with time zone, delay interval, max_attempts integer, retry json, timeout interval, heartbeat_timeout interval, concurrency_key text, org text, actor text) IS 'Puts a task into a queue, inside the caller''s transaction. Returns its id, and whether it was created: a known idempotency key creates nothing and returns the existing task''s id.';

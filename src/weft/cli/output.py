@@ -49,7 +49,10 @@ def print_json(value: Any) -> None:
     except TypeError:  # deeper than orjson goes, or with integers beyond 64 bits: not written by a client
         text = json.dumps(value, ensure_ascii=False, default=_jsonable)
     _answers.append(text)
-    sys.stdout.write(text + "\n")
+    try:
+        sys.stdout.write(text + "\n")
+    except UnicodeEncodeError:  # a terminal of another character set
+        sys.stdout.write(json.dumps(json.loads(text)) + "\n")
 
 
 def has_answered() -> bool:

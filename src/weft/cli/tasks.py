@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 app = new_app("Look at tasks, enqueue, cancel and replay them.")
 
 TaskId = Annotated[str, typer.Argument(metavar="ID", help="The id of a task.")]
-TaskIds = Annotated[list[str], typer.Argument(metavar="ID", help="Ids of tasks.")]
+TaskIds = Annotated[list[str] | None, typer.Argument(metavar="ID", help="Ids of tasks.")]
 Queue = Annotated[str | None, typer.Option(help="Of this queue only.", autocompletion=complete_queue)]
 OfHandler = Annotated[str | None, typer.Option("--handler", help="Of this handler only.")]
 States = Annotated[
@@ -119,6 +119,8 @@ def enqueue(
     as_json: JsonFlag = False,
 ) -> None:
     """Put a task into a queue and print its id."""
+    import asyncio
+
     from weft.cli.output import print_json
     from weft.cli.patience import explained
     from weft.core.errors import TaskFailed, WaitTimeout
@@ -151,7 +153,7 @@ def enqueue(
                 if as_json:
                     print_json({**answer, "state": problem.state, "error": problem.problem})
                 raise
-            except WaitTimeout:
+            except (WaitTimeout, asyncio.CancelledError):  # or Ctrl-C: the task is there all the same
                 if as_json:
                     print_json(answer)
                 raise
@@ -166,7 +168,7 @@ def enqueue(
 
 @app.command()
 def cancel(
-    task_ids: Annotated[list[str] | None, typer.Argument(metavar="ID", help="Ids of tasks.")] = None,
+    task_ids: TaskIds = None,
     every: Annotated[
         bool, typer.Option("--all", help="All that have not ended, or those of a queue, a handler, a state.")
     ] = False,
@@ -190,17 +192,37 @@ def cancel(
             )
         )
     done = 0 if dry_run else count
-    tell(
-        {"cancelled": done, "found": count},
-        f"would cancel {count}" if dry_run else f"cancelled {count}",
-        as_json=as_json,
-    )
+    text = f"would cancel {count}" if dry_run else f"cancelled {count}"
+    tell({"cancelled": done, "found": count}, text, as_json=as_json)
 
 
 @app.command()
-def replay(task_ids: TaskIds, as_json: JsonFlag = False) -> None:
+def replay(
+    task_ids: TaskIds = None,
+    every: Annotated[
+        bool, typer.Option("--all", help="All failed, dead and cancelled, or those of a queue, a handler, a state.")
+    ] = False,
+    queue: Queue = None,
+    handler: OfHandler = None,
+    state: States = None,
+    dry_run: DryRun = False,
+    as_json: JsonFlag = False,
+) -> None:
     """Send failed, dead or cancelled tasks round again."""
-    call_each("replayed", task_ids, lambda client, key: client.replay(key), as_json=as_json)
+    from weft.cli.output import counted, tell
+
+    if not wants_all(task_ids, every=every, narrowed=queue or handler or state or dry_run):
+        call_each("replayed", task_ids or [], lambda client, key: client.replay(key), as_json=as_json)
+        return
+    with counted("found" if dry_run else "replayed") as show:
+        count = call(
+            lambda client: client.replay_all(
+                queue=queue, handler=handler, state=state or None, dry_run=dry_run, on_progress=show
+            )
+        )
+    done = 0 if dry_run else count
+    text = f"would replay {count}" if dry_run else f"replayed {count}"
+    tell({"replayed": done, "found": count}, text, as_json=as_json)
 
 
 @app.command()

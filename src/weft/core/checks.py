@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -10,6 +11,7 @@ from typing import TypeVar
 
 from weft.core.errors import InvalidInput, did_you_mean
 from weft.core.json import text_problem
+from weft.core.states import SPELLINGS, TaskState
 
 MAX_PRIORITY = 32767
 MAX_NAME = 200
@@ -21,6 +23,9 @@ _LATEST = datetime(2090, 1, 1, tzinfo=UTC)
 _LONGEST = timedelta(days=20_000)
 
 Word = TypeVar("Word", bound=StrEnum)
+
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 def check_text(value: object, field: str, limit: int) -> str:
@@ -38,7 +43,10 @@ def check_text(value: object, field: str, limit: int) -> str:
 
 def check_name(value: object, field: str) -> str:
     """The name of a queue or a handler."""
-    return check_text(value, field, MAX_NAME)
+    name = check_text(value, field, MAX_NAME)
+    if _CONTROL.search(name):
+        raise InvalidInput(field, f"{name!r} has a control character")
+    return name
 
 
 def check_queue(value: object, field: str = "queue") -> str:
@@ -46,6 +54,8 @@ def check_queue(value: object, field: str = "queue") -> str:
     name = check_name(value, field)
     if name.startswith("@"):
         raise InvalidInput(field, "names that begin with @ are kept for the engine")
+    if "," in name:
+        raise InvalidInput(field, f"{name!r} has a comma, which separates names on the command line")
     return name
 
 
@@ -129,6 +139,8 @@ def check_span(value: object, field: str, *, zero: bool = False) -> timedelta:
 def check_word(value: object, field: str, words: type[Word]) -> Word:
     """One of the words of a vocabulary."""
     known = [str(word) for word in words]
+    if words is TaskState:
+        value = SPELLINGS.get(str(value), value)
     if value not in known:
         hint = did_you_mean(value, known) if isinstance(value, str) else ""
         raise InvalidInput(field, f"{value!r} is not one of {', '.join(known)}.{hint}")
@@ -139,4 +151,7 @@ def check_words(value: object, field: str, words: type[Word]) -> frozenset[Word]
     """Some of the words of a vocabulary: one, or a list of them."""
     if isinstance(value, str) or not isinstance(value, Iterable):
         return frozenset({check_word(value, field, words)})
-    return frozenset(check_word(entry, field, words) for entry in value)
+    found = frozenset(check_word(entry, field, words) for entry in value)
+    if not found:
+        raise InvalidInput(field, "must name at least one, or be left out")
+    return found

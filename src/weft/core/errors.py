@@ -77,6 +77,8 @@ class UnknownQueue(CallerError):
     http_status = 404
     exit_code = 4
 
+    field = "queue"
+
     def __init__(self, name: str, known: Iterable[str] = ()) -> None:
         self.name = name
         typed = shlex.quote(name) if name.isprintable() else "NAME"

@@ -59,6 +59,9 @@ class OutboxState(StrEnum):
     FAILED = "failed"
 
 
+# How the specs and other systems spell a state; asked for in this way it is found too.
+SPELLINGS = {"dead_letter": "dead", "queued": "ready", "canceled": "cancelled", "succeeded": "completed"}
+
 FINAL = frozenset({TaskState.COMPLETED, TaskState.FAILED, TaskState.DEAD, TaskState.SKIPPED, TaskState.CANCELLED})
 LIVE = frozenset(TaskState) - FINAL
 HELD = frozenset({TaskState.DISPATCHED, TaskState.CLAIMED, TaskState.RUNNING})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from importlib import import_module
@@ -74,11 +73,14 @@ async def _transaction(conn: type_Connection) -> AsyncIterator[None]:
     await transaction.start()
     try:
         yield
-    except (asyncio.CancelledError, TimeoutError, GeneratorExit, *_BROKEN_OFF):
+    except (TimeoutError, *_BROKEN_OFF):
         conn.terminate()
         raise
-    except BaseException:
+    except Exception:
         await transaction.rollback()
+        raise
+    except BaseException:  # a cancellation, or Ctrl-C, which may come amid a statement
+        conn.terminate()
         raise
     else:
         await transaction.commit()
@@ -115,8 +117,8 @@ class Database:
             from weft.db import embedded
 
             if not embedded.has_data(settings):
-                # Alembic takes half a second to load, and initdb longer: at the same time.
-                threading.Thread(target=import_module, args=("weft.db.migrate",)).start()
+                # Alembic takes half a second to load, and initdb, which has begun by then, longer.
+                asyncio.get_running_loop().call_later(0.05, import_module, "weft.db.migrate")
             url = (await embedded.ensure_running(settings)).url
         else:
             url = settings.database_url

@@ -49,9 +49,10 @@ class Pool:
         conn = await self._take()
         try:
             yield conn
-        except (asyncio.CancelledError, TimeoutError, GeneratorExit):
+        except BaseException as problem:
             # The statement may still be under way: whoever came next would have to wait for its end.
-            conn.terminate()
+            if isinstance(problem, TimeoutError) or not isinstance(problem, Exception):
+                conn.terminate()
             raise
         finally:
             self._give_back(conn)

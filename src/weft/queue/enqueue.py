@@ -11,6 +11,7 @@ import asyncpg
 
 from weft.core.errors import InvalidInput, UnknownQueue
 from weft.core.json import BLOB_MARK
+from weft.db.copying import copy_rows
 from weft.db.statements import Statements
 from weft.queue import blobs
 from weft.queue.model import TaskHandle
@@ -96,13 +97,9 @@ async def enqueue_many(
     both = zip(ids, drafts, strict=True)
     new = ((id, draft) for id, draft in both if id not in named) if named else both
     beside = _Beside()
-    await conn.copy_records_to_table(
-        "task", schema_name="weft", columns=_COLUMNS, records=_rows(new, beside, org_id, queues, now, actor)
-    )
+    await copy_rows(conn, "task", _COLUMNS, _rows(new, beside, org_id, queues, now, actor), len(ids))
     if beside.long_params:
-        await conn.copy_records_to_table(
-            "task_params", schema_name="weft", columns=["id", "org_id", "params"], records=beside.long_params
-        )
+        await copy_rows(conn, "task_params", ("id", "org_id", "params"), beside.long_params, len(beside.long_params))
     await blobs.keep(conn, beside.references)
     if beside.keyed:
         await conn.execute(SQL.take_slots, beside.keyed)
@@ -171,15 +168,13 @@ async def _claim_keys(
     rows = sorted((handler, key, id) for (handler, key), id in first.items())
     try:
         async with conn.transaction():
-            await conn.copy_records_to_table(
-                "idempotency_key", schema_name="weft", columns=["org_id", "handler", "key", "task_id"],
-                records=((org_id, *row) for row in rows),
-            )  # fmt: skip
+            columns = ("org_id", "handler", "key", "task_id")
+            await copy_rows(conn, "idempotency_key", columns, ((org_id, *row) for row in rows), len(rows))
     except asyncpg.UniqueViolationError:
         # A key that is known when it is inserted may be forgotten when it is looked up: then it is free after all.
         while rows:
-            columns = [list(column) for column in zip(*rows, strict=True)]
-            made = {(row[0], row[1]) for row in await conn.fetch(SQL.claim_keys, org_id, *columns)}
+            arrays = [list(column) for column in zip(*rows, strict=True)]
+            made = {(row[0], row[1]) for row in await conn.fetch(SQL.claim_keys, org_id, *arrays)}
             rows = [row for row in rows if row[:2] not in made]
             for handler, key, task_id in await conn.fetch(SQL.known_keys, org_id, *_names_of(rows)):
                 name = (handler, key)

@@ -31,7 +31,7 @@ class NewTask:
     """
 
     handler: Any
-    params: Mapping[str, Any] | None = None
+    params: Any = None
     queue: str | None = None
     priority: int = 0
     idempotency_key: str | None = None

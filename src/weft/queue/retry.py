@@ -75,6 +75,7 @@ class Retry:
     @classmethod
     def from_json(cls, text: str | None, max_attempts: int) -> Retry:
         """Return the policy of a task; a stored one that cannot be read falls back to the default."""
+        max_attempts = max(1, max_attempts)  # less stands only in a row that was made by hand
         if text is None:
             return cls(max_attempts=max_attempts)
         try:
@@ -85,3 +86,5 @@ class Retry:
 
 
 DEFAULT_RETRY = Retry()
+# Stored with a task of which only was said how often it is attempted: the policy of its handler is not used.
+AS_SAID = '{"backoff": "exponential"}'

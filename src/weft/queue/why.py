@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from shlex import quote
 from typing import TYPE_CHECKING
 
+from weft.core.errors import did_you_mean
 from weft.core.states import HELD, TaskState
 from weft.db.statements import Statements
 from weft.queue import look
@@ -84,10 +86,11 @@ def _moment(row: Record) -> str:
 
 def _pending(row: Record) -> Why:
     if row["reason"] == "concurrency_key":
-        return Why(
+        # Whoever has the slots may wait for the same.
+        return _nobody(row) or Why(
             Cause.CONCURRENCY_KEY,
             f"all {row['key_limit']} slots of its concurrency key {row['concurrency_key']!r} are taken",
-            f"wait, or raise the limit: `weft queues limit {row['queue']}`",
+            f"wait, or raise the limit: `weft queues limit {quote(row['queue'])} --max N --per-key`",
         )
     return Why(Cause.DEPENDENCIES, f"it waits for {row['waiting_on']} other tasks to end")
 
@@ -104,6 +107,21 @@ def _early(row: Record) -> Why:
     return Why(Cause.RETRY, f"attempt {row['attempt']} failed ({reason}), and the next is {due}")
 
 
+def _nobody(row: Record) -> Why | None:
+    """Return why no worker takes anything from the queue, if so."""
+    queue = row["queue"]
+    if row["paused_at"] is not None:
+        return Why(Cause.PAUSED, f"queue {queue!r} is paused", f"resume it: `weft queues resume {quote(queue)}`")
+    if row["serving"]:
+        return None
+    others = f"; {row['workers']} serve other queues" if row["workers"] else ""
+    return Why(
+        Cause.NO_WORKER,
+        f"no live worker serves queue {queue!r}{others}",
+        f"start one: `weft worker --queues {quote(queue)}`",
+    )
+
+
 def _no_handler(row: Record, then: str = "") -> Why:
     if row["knowing"]:
         return Why(
@@ -112,29 +130,23 @@ def _no_handler(row: Record, then: str = "") -> Why:
     return Why(
         Cause.NO_HANDLER,
         f"no live worker of queue {row['queue']!r} knows the handler {row['handler']!r}{then}",
-        "start a worker with the module that has it: `weft worker --app MODULE`; mind the spelling",
+        "start a worker with the module that has it: `weft worker --app MODULE`."
+        + did_you_mean(row["handler"], row["handlers"]),
     )
 
 
 def _unclaimed(row: Record) -> Why:
     """Ready, or due: whatever stands between the task and a worker."""
     queue, most, ahead = row["queue"], row["max_running"], row["ahead"]
-    if row["paused_at"] is not None:
-        return Why(Cause.PAUSED, f"queue {queue!r} is paused", f"resume it: `weft queues resume {queue}`")
-    if not row["serving"]:
-        others = f"; {row['workers']} serve other queues" if row["workers"] else ""
-        return Why(
-            Cause.NO_WORKER,
-            f"no live worker serves queue {queue!r}{others}",
-            f"start one: `weft worker --queues {queue}`",
-        )
+    if (nobody := _nobody(row)) is not None:
+        return nobody
     if not row["knowing"]:
         return _no_handler(row)
     if most is not None and row["running"] >= most:
         return Why(
             Cause.LIMIT,
             f"{row['running']} tasks of queue {queue!r} run, and its limit is {most}",
-            f"wait, or raise the limit: `weft queues limit {queue}`",
+            f"wait, or raise the limit: `weft queues limit {quote(queue)} --max N`",
         )
     if ahead:
         count = f"{ahead} or more" if ahead == _MANY else f"{ahead}"

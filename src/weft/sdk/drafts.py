@@ -7,15 +7,16 @@ from contextlib import suppress
 from dataclasses import replace
 from operator import is_
 from types import FunctionType
+from typing import Any
 
 from weft.core.checks import check_key, check_moment, check_name, check_number, check_priority, check_queue, check_span
 from weft.core.errors import InvalidInput
-from weft.core.json import blob_reference, check_size, encode, fields_of, size_of
+from weft.core.json import blob_reference, check_size, encode, encode_plain, fields_of, size_of
 from weft.core.settings import Settings
 from weft.db.blobs import Blobs
 from weft.queue.enqueue import Draft, Form
 from weft.queue.model import NewTask
-from weft.queue.retry import DEFAULT_RETRY, MAX_ATTEMPTS, Retry
+from weft.queue.retry import AS_SAID, DEFAULT_RETRY, MAX_ATTEMPTS, Retry
 from weft.worker.registry import REGISTRY, AnyHandler, Handler, retry_policy
 
 SQL_LIMIT = 256 * 1024
@@ -29,7 +30,7 @@ class Drafting:
         self._said: tuple[object, ...] = ()
         self._form: Form | None = None
 
-    def draft(self, new: NewTask) -> Draft:
+    def draft(self, new: NewTask, encoder: Callable[[Any, str], str] = encode) -> Draft:
         """Check every field of a new task and encode it."""
         said = (
             new.handler, new.queue, new.priority, new.run_at, new.delay, new.max_attempts, new.retry, new.timeout,
@@ -46,7 +47,7 @@ class Drafting:
             )
         return Draft(
             self._form,
-            "{}" if not params else encode(params, "params"),
+            "{}" if not params else encoder(params, "params"),
             None if new.idempotency_key is None else check_key(new.idempotency_key, "idempotency_key"),
             None if new.concurrency_key is None else check_key(new.concurrency_key, "concurrency_key"),
         )
@@ -73,32 +74,38 @@ def _form(new: NewTask, settings: Settings) -> Form:
         run_at=None if new.run_at is None else check_moment(new.run_at),
         delay=None if new.delay is None else check_span(new.delay, "delay", zero=True),
         max_attempts=_max_attempts(new.max_attempts, policy, settings),
-        retry=None if policy is DEFAULT_RETRY else policy.to_json(),
+        retry=policy.to_json() or (None if new.retry is None and new.max_attempts is None else AS_SAID),
         timeout=None if timeout is None else check_span(timeout, "timeout"),
         heartbeat_timeout=None if beat is None else check_span(beat, "heartbeat_timeout"),
     )
 
 
-class LargeParams(Exception):
-    """The params of a task belong into the blob storage, which cannot be reached while its row is being written."""
+class Unready(Exception):
+    """A task that cannot be made while rows are being written: wrong, or large, or not of JSON's own types."""
 
 
 class Drafts(Collection[Draft]):
-    """The tasks of one call, each checked and encoded when it is first asked for; an error says which of them it means.
+    """The tasks of one call, each made when it is first asked for: the last while PostgreSQL writes the first.
 
-    So the last are made while PostgreSQL writes the first.
+    That is for plain ones only. No author's code runs meanwhile, nor is anything refused: `check` does both, and its
+    errors say which task they mean. What comes from an iterator is made as it comes.
     """
 
     def __init__(self, tasks: Iterable[NewTask], settings: Settings) -> None:
         if not isinstance(tasks, Iterable):
             raise InvalidInput("tasks", f"must be a list of weft.NewTask, not {type(tasks).__name__}")
-        self._tasks = list(tasks)
-        for index, task in enumerate(self._tasks):
-            if not isinstance(task, NewTask):
-                raise InvalidInput(f"tasks[{index}]", f"must be a weft.NewTask, not {type(task).__name__}")
         self._drafting = Drafting(settings)
         self._large = min(settings.inline_limit, settings.value_limit) // 4
+        self._tasks: list[NewTask] = []
         self._made: list[Draft] = []
+        self._has_moved = False
+        is_stream = isinstance(tasks, Iterator)
+        for index, task in enumerate(tasks):
+            if not isinstance(task, NewTask):
+                raise InvalidInput(f"tasks[{index}]", f"must be a weft.NewTask, not {type(task).__name__}")
+            self._tasks.append(task)
+            if is_stream:
+                self.check()
 
     @property
     def has_keys(self) -> bool:
@@ -125,29 +132,48 @@ class Drafts(Collection[Draft]):
         return len(self._tasks)
 
     def __contains__(self, draft: object) -> bool:
-        return draft in list(self)
+        return draft in self._made
 
     def __iter__(self) -> Iterator[Draft]:
-        """Yield the drafts, made before or now; raises `LargeParams` for one that only `finish` can make."""
-        yield from self._made
+        """Yield the drafts, made before or now; raises `Unready`."""
+        for draft in self._made:
+            if len(draft.params) > self._large and not self._has_moved:
+                raise Unready("large params")
+            yield draft
         for index in range(len(self._made), len(self._tasks)):
-            draft = self._draft(index)
+            task = self._tasks[index]
+            if type(task.params) is not dict and task.params is not None:
+                raise Unready("not plain")
+            try:
+                draft = self._drafting.draft(task, encode_plain)
+            except InvalidInput:
+                raise Unready("not plain, or wrong") from None
             if len(draft.params) > self._large:
-                raise LargeParams
+                raise Unready("large params")
             self._made.append(draft)
             yield draft
 
-    async def finish(self, move: Callable[[Draft], Awaitable[Draft]]) -> None:
-        """Make all that are not made yet, and ``move`` the params of large ones."""
+    def check(self) -> None:
+        """Make all that are not made yet, as `Drafting` does."""
         for index in range(len(self._made), len(self._tasks)):
-            draft = self._draft(index)
-            self._made.append(await move(draft) if len(draft.params) > self._large else draft)
+            try:
+                self._made.append(self._drafting.draft(self._tasks[index]))
+            except InvalidInput as problem:
+                raise _placed(index, problem) from None
 
-    def _draft(self, index: int) -> Draft:
-        try:
-            return self._drafting.draft(self._tasks[index])
-        except InvalidInput as problem:
-            raise InvalidInput(f"tasks[{index}].{problem.field}", problem.problem) from None
+    async def move_large(self, move: Callable[[Draft], Awaitable[Draft]]) -> None:
+        """``move`` the params of those that have large ones."""
+        for index, draft in enumerate(self._made):
+            if len(draft.params) > self._large:
+                try:
+                    self._made[index] = await move(draft)
+                except InvalidInput as problem:
+                    raise _placed(index, problem) from None
+        self._has_moved = True
+
+
+def _placed(index: int, problem: InvalidInput) -> InvalidInput:
+    return InvalidInput(f"tasks[{index}].{problem.field}", problem.problem)
 
 
 async def moved_to_blobs(

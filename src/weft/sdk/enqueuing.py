@@ -10,7 +10,7 @@ from weft.core.errors import UnknownQueue
 from weft.queue.enqueue import Draft, enqueue, enqueue_many
 from weft.queue.model import NewTask, TaskHandle
 from weft.queue.retry import Retry
-from weft.sdk.drafts import Drafting, Drafts, LargeParams, moved_to_blobs
+from weft.sdk.drafts import Drafting, Drafts, Unready, moved_to_blobs
 from weft.sdk.joined import add_effect, enqueue_on
 from weft.sdk.session import Session
 from weft.worker.registry import AnyHandler, Handler
@@ -51,7 +51,7 @@ class Enqueuing(Session):
                 handle = await enqueue(conn, draft, self.settings.org, self.actor, hint=hint)
         except UnknownQueue:
             if declared is None:
-                raise UnknownQueue(draft.form.queue, await self._queue_ids(fresh=True)) from None
+                raise UnknownQueue(draft.form.queue, await self._known_queues({draft.form.queue})) from None
             await self.create_queue(declared)
             return await self.enqueue(
                 handler, params, queue=declared, priority=priority, idempotency_key=idempotency_key, run_at=run_at,
@@ -65,17 +65,19 @@ class Enqueuing(Session):
     async def enqueue_many(self, tasks: Iterable[NewTask]) -> list[TaskHandle]:
         """Put many tasks into the queue by COPY, all in one transaction or none; the handles are in the same order.
 
-        Example::
+        They must not be changed until it returns. Example::
 
             await client.enqueue_many([weft.NewTask("resize", {"path": path}) for path in paths])
         """
         drafts = Drafts(tasks, self.settings)
         if not drafts:
             return []
-        org_id = await self.org_id()
-        known = await self._queue_ids(names=drafts.queues())
-        ids = await self._ids.take(len(drafts))
+        org_id, names = await self.org_id(), drafts.queues()
         has_keys, has_times = drafts.has_keys, drafts.has_times
+        if has_keys or not names <= (await self._known_queues(names)).keys():
+            drafts.check()  # before a key is claimed or a queue made
+        known = await self._queue_ids(names)
+        ids = await self._ids.take(len(drafts))
 
         async def write(conn: Any) -> list[TaskHandle]:
             return await enqueue_many(
@@ -84,8 +86,9 @@ class Enqueuing(Session):
 
         try:
             handles = await self.database.run(write)
-        except LargeParams:
-            await drafts.finish(lambda draft: moved_to_blobs(draft, self.settings, lambda: self.blobs))
+        except Unready:
+            drafts.check()
+            await drafts.move_large(lambda draft: moved_to_blobs(draft, self.settings, lambda: self.blobs))
             handles = await self.database.run(write)
         self._hint([draft for draft, handle in zip(drafts, handles, strict=True) if handle.created])
         return handles

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import timedelta
 from typing import Any
 
 from weft.core.checks import MAX_ID, check_id, check_name, check_number, check_span, check_word, check_words
@@ -61,7 +62,7 @@ class Looking(Session):
         """Return a page of tasks that ended failed or dead, newest first."""
         return await self.list_tasks(state="failed", queue=queue, handler=handler, before=before, limit=limit)
 
-    async def wait(self, task_id: int, timeout: float | None = None) -> Any:
+    async def wait(self, task_id: int, timeout: float | timedelta | None = None) -> Any:
         """Wait until a task has ended and return its output.
 
         Raises `WaitTimeout` after ``timeout`` seconds, `TaskFailed` when it ended without success. A restart of

@@ -14,6 +14,7 @@ from weft.sdk.looking import Looking
 from weft.worker.logs import remove_logs
 
 Progress = Callable[[int], object]
+_REPLAYED = frozenset({TaskState.FAILED, TaskState.DEAD, TaskState.CANCELLED})
 
 
 class Operating(Looking):
@@ -38,7 +39,9 @@ class Operating(Looking):
         """Cancel all tasks that have not ended, or those of a queue, a handler or some states; return how many.
 
         It goes in batches, from the newest on, and ``on_progress`` is called with the count after each: what is
-        enqueued meanwhile is left alone. A ``dry_run`` only counts.
+        enqueued meanwhile is left alone. A ``dry_run`` only counts. `replay_all` undoes it. Example::
+
+            await client.cancel_all(queue="mail", handler="newsletter")
         """
         check_text(reason, "reason", 500)
         states = LIVE if state is None else check_words(state, "state", TaskState)
@@ -70,13 +73,27 @@ class Operating(Looking):
         self, *, queue: str | None = None, handler: str | None = None, dry_run: bool = False,
         on_progress: Progress | None = None,
     ) -> int:  # fmt: skip
-        """Send all dead letters round again, in batches; return how many. A ``dry_run`` only counts them.
+        """Send all dead letters round again: `replay_all` of those that ended failed or dead."""
+        return await self.replay_all(
+            queue=queue, handler=handler, state=TaskState.FAILED, dry_run=dry_run, on_progress=on_progress
+        )
 
-        ``on_progress`` is called with the count after each batch.
+    async def replay_all(
+        self, *, queue: str | None = None, handler: str | None = None, state: str | Iterable[str] | None = None,
+        dry_run: bool = False, on_progress: Progress | None = None,
+    ) -> int:  # fmt: skip
+        """Send all failed, dead and cancelled tasks round again, or those of a queue, a handler or a state.
+
+        It goes in batches, and ``on_progress`` is called with the count after each. Returns how many; a ``dry_run``
+        only counts them. Example::
+
+            await client.replay_all(state="cancelled", queue="mail")
         """
-        org_id = await self.org_id()
-        count = 0
-        async for batch in self._pages(queue, handler, {TaskState.FAILED}):
+        states = _REPLAYED if state is None else check_words(state, "state", TaskState)
+        if wrong := sorted(states - _REPLAYED):
+            raise InvalidInput("state", f"'{wrong[0]}' is not one of {', '.join(sorted(_REPLAYED))}")
+        org_id, count = await self.org_id(), 0
+        async for batch in self._pages(queue, handler, states):
             count += len(batch if dry_run else await self._replay_batch(org_id, batch))
             if on_progress is not None:
                 on_progress(count)

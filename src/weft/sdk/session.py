@@ -73,21 +73,32 @@ class Session:
                 self._org_id = await queues.org_id(conn, self.settings.org)
         return self._org_id
 
-    async def _queue_ids(self, *, names: set[str] | None = None, fresh: bool = False) -> dict[str, int]:
-        if fresh or names is None or not names <= self._queues.keys():
+    async def _known_queues(self, names: set[str]) -> dict[str, int]:
+        """Return the ids of the org's queues by name, asked for anew unless ``names`` are all remembered."""
+        known = self._queues
+        if not names <= known.keys():
             org_id = await self.org_id()
-            async with self.database.acquire() as conn:
-                self._queues = await queues.ids(conn, org_id)
-        for name in names or ():
-            if name not in self._queues:
-                if any(handler.queue == name for handler in REGISTRY):
-                    await self.create_queue(name)
-                else:
-                    raise UnknownQueue(name, self._queues)
-        return self._queues
+            known = self._queues = await self.database.read(lambda conn: queues.ids(conn, org_id))
+        return known
+
+    async def _queue_ids(self, names: set[str]) -> dict[str, int]:
+        """Like `_known_queues`, with those that a handler declares made; raises `UnknownQueue` for others."""
+        known = await self._known_queues(names)
+        missing = sorted(names - known.keys())
+        for name in missing:
+            if not any(handler.queue == name for handler in REGISTRY):
+                raise UnknownQueue(name, known)
+        for name in missing:
+            await self.create_queue(name)
+        return await self._known_queues(names) if missing else known
 
     async def _queue_id(self, name: str | None) -> int | None:
-        return None if name is None else (await self._queue_ids(names={check_name(name, "queue")}))[name]
+        if name is None:
+            return None
+        known = await self._known_queues({check_name(name, "queue")})
+        if name not in known:
+            raise UnknownQueue(name, known)
+        return known[name]
 
     async def create_queue(self, name: str) -> bool:
         """Make a queue; False when there is one of that name."""

@@ -23,7 +23,7 @@ from weft.core.signals import NonRetryable, Snooze
 from weft.db.blobs import Blobs
 from weft.db.database import Database
 from weft.queue import look
-from weft.queue.retry import Retry
+from weft.queue.retry import DEFAULT_RETRY, Retry
 from weft.queue.work import MISSING_PARAMS, Claim, Completed, Ended, Postponed
 from weft.worker.context import RUNNING, Context, beat_interval, describe_error
 from weft.worker.logs import TaskLog
@@ -115,6 +115,14 @@ class Attempt:
         return now - self.started > limit.total_seconds()
 
     @property
+    def policy(self) -> Retry:
+        """How the task is retried: as its caller said, else as its handler says."""
+        claim = self.claim
+        if claim.retry is None and self.handler.retry is not DEFAULT_RETRY:
+            return self.handler.retry
+        return Retry.from_json(claim.retry, claim.max_attempts)
+
+    @property
     def timeout(self) -> timedelta | None:
         """The timeout of its task, else that of its handler: whoever enqueued by name does not know the handler's."""
         return self.claim.timeout or self.handler.timeout
@@ -174,7 +182,7 @@ class Attempt:
         elif outcome.outcome == "snoozed":
             logger.debug(what, *names, f"snoozes for {outcome.delay}")
         else:
-            count = f"{self.claim.failures + 1} of {self.claim.max_attempts}"
+            count = f"{self.claim.failures + 1} of {self.policy.max_attempts}"
             again = f"again in {outcome.delay.total_seconds():.1f} s"
             logger.info(what, *names, f"failed, {count}, {again}: {error}")
 
@@ -252,9 +260,10 @@ class Attempt:
     def _failed(self, error: str, reason: str, outcome: str = "failed") -> Outcome:
         claim = self.claim
         failures = claim.failures + 1
-        if failures >= claim.max_attempts:
+        policy = self.policy
+        if failures >= policy.max_attempts:
             return Ended(claim.id, claim.attempt, "dead", outcome, reason, error)
-        delay = Retry.from_json(claim.retry, claim.max_attempts).delay(failures)
+        delay = policy.delay(failures)
         return Postponed(claim.id, claim.attempt, delay, outcome, reason, error, True)
 
     def _timeout_error(self) -> str:

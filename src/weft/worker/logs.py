@@ -26,7 +26,7 @@ from weft.worker.threads import Threads
 logger = logging.getLogger("weft.worker")
 
 # What stands above the text of each attempt but the first, in the one file of a task.
-_HEADING = re.compile(rb"(?:\A|\n)\[weft: attempt (\d+)\]\n")
+_HEADING = re.compile(rb"(?:\A|\n)\[weft: attempt (\d{1,10})\]\n")
 
 
 def log_dir(settings: Settings) -> Path:
@@ -44,12 +44,19 @@ def log_path(folder: Path, task_id: int) -> Path:
 
 
 def part_of(log: bytes, attempt: int) -> bytes | None:
-    """Return what one attempt has written to a task's log; None when that is nothing."""
-    parts = _HEADING.split(log)
-    if attempt == 1:
-        return parts[0] or None
-    numbers = [int(number) for number in parts[1::2]]
-    return parts[2::2][numbers.index(attempt)] if attempt in numbers else None
+    """Return what one attempt has written to a task's log; None when that is nothing.
+
+    A line of the handler's own that looks like a heading is one only when its number is higher than those before.
+    """
+    number, begin, end = 1, 0, len(log)
+    for heading in _HEADING.finditer(log):
+        if int(heading[1]) <= number:
+            continue
+        if number == attempt:
+            end = heading.start()
+            break
+        number, begin = int(heading[1]), heading.end()
+    return log[begin:end] or None if number == attempt else None
 
 
 async def local_log(settings: Settings, task_id: int, offset: int = 0) -> bytes | None:
@@ -116,7 +123,7 @@ class TaskLog:
                     # Without a buffer: closing one writes what is left in it, and a full disk would refuse that too.
                     self._file = open(self.path, "ab", buffering=0, opener=_open_own)  # noqa: SIM115  (closed at the end)
                     self._written = self.begins_at = self._file.tell()
-                    data = self._heading() + data
+                    self._written += self._file.write(self._heading())
                 if self._written + len(data) > self._limit:
                     data = data[: max(0, self._limit - self._written)]
                     data += f"\n[weft: log cut at {self._limit} bytes]\n".encode()

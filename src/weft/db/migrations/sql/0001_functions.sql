@@ -770,7 +770,7 @@ end $$;
 create function weft.enqueue(
   handler text, params json default '{}', queue text default 'default', priority int default 0,
   idempotency_key text default null, run_at timestamptz default null, delay interval default null,
-  max_attempts int default 3, retry json default null, timeout interval default null,
+  max_attempts int default null, retry json default null, timeout interval default null,
   heartbeat_timeout interval default null, concurrency_key text default null,
   org text default 'default', actor text default session_user
 ) returns table (id bigint, created boolean) language plpgsql volatile security definer
@@ -781,8 +781,11 @@ begin
   if retry is not null then
     perform weft.check_retry(retry);
   end if;
+  if max_attempts is not null and retry is null then
+    retry := '{"backoff": "exponential"}';  -- said, so that the handler's own policy is not used
+  end if;
   return query select t.id, t.created from weft.put_task(handler, params, queue, priority, idempotency_key, run_at, delay,
-    max_attempts, retry, timeout, heartbeat_timeout, concurrency_key, org, actor, true) t;
+    coalesce(max_attempts, 3), retry, timeout, heartbeat_timeout, concurrency_key, org, actor, true) t;
 end $$;
 
 -- name: add_effect
