@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+import asyncpg
 import pytest
 from engine_scene import Clock, MakeClient
 
@@ -241,3 +242,20 @@ async def test_whatever_a_handler_raises_ends_its_attempt(
                 await client.wait(handle.id, timeout=10)
     for handle in handles:
         assert (await client.get_task(handle.id)).state == "dead"
+
+
+async def test_a_task_that_is_enqueued_by_name_is_retried_as_its_handler_says_unless_it_was_said(
+    client: weft.Client, registry: Registry, conn: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    @registry.task(name="once", retry=0)
+    async def once() -> None:
+        raise ValueError("never again")
+
+    by_name = await client.enqueue("once")
+    by_sql = await conn.fetchval("select id from weft.enqueue('once')")
+    said = await client.enqueue("once", max_attempts=3)
+    said_in_sql = await conn.fetchval("select id from weft.enqueue('once', max_attempts => 3)")
+    policy = await client.enqueue("once", retry=weft.Retry(max_attempts=3))
+    await weft.Worker(client=client, registry=registry).run_until_idle()
+    ids = (by_name.id, by_sql, said.id, said_in_sql, policy.id)
+    assert [(await client.get_task(id)).state for id in ids] == ["dead", "dead", "scheduled", "scheduled", "scheduled"]

@@ -63,7 +63,7 @@ async def ensure_partitions(conn: type_Connection) -> int:
 
 
 @asynccontextmanager
-async def _transaction(conn: type_Connection) -> AsyncIterator[None]:
+async def in_transaction(conn: type_Connection) -> AsyncIterator[None]:
     """A transaction that is left without a word when its statement was broken off.
 
     A ROLLBACK would first wait for that statement, for ever on a connection that is dead in the network, and what it
@@ -208,7 +208,7 @@ class Database:
     async def one_session(self, conn: type_Connection) -> AsyncIterator[type_Connection]:
         """Keep ``conn`` on one session of the server, behind a transaction pooler by a transaction."""
         if self.through_pooler:
-            async with _transaction(conn):
+            async with in_transaction(conn):
                 yield conn
             return
         try:
@@ -223,7 +223,7 @@ class Database:
             if self.through_pooler:
                 yield conn
             else:
-                async with _transaction(conn):
+                async with in_transaction(conn):
                     yield conn
 
     def expire(self) -> None:

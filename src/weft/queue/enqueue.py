@@ -12,6 +12,7 @@ import asyncpg
 from weft.core.errors import InvalidInput, UnknownQueue
 from weft.core.json import BLOB_MARK
 from weft.db.copying import copy_rows
+from weft.db.database import in_transaction
 from weft.db.statements import Statements
 from weft.queue import blobs
 from weft.queue.model import TaskHandle
@@ -167,7 +168,7 @@ async def _claim_keys(
     # In one order everywhere, so that two callers with the same keys never wait for each other.
     rows = sorted((handler, key, id) for (handler, key), id in first.items())
     try:
-        async with conn.transaction():
+        async with in_transaction(conn):
             columns = ("org_id", "handler", "key", "task_id")
             await copy_rows(conn, "idempotency_key", columns, ((org_id, *row) for row in rows), len(rows))
     except asyncpg.UniqueViolationError:
