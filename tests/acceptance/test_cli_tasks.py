@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -134,6 +135,11 @@ def test_all_tasks_that_have_not_ended_are_cancelled_or_those_that_the_options_n
     assert "'dead' is an end" in cli("tasks", "cancel", "--all", "--state", "dead", code=2)
     assert "give either ids, or --all" in cli("tasks", "cancel", there, "--queue", "other", code=2)
     assert cli.json("tasks", "cancel", "--all") == {"cancelled": 1, "found": 1}
+    assert cli("tasks", "replay", "--all", "--state", "cancelled", "--dry-run").strip() == "would replay 6"
+    assert cli.json("tasks", "replay", "--all", "--queue", "other") == {"replayed": 1, "found": 1}
+    assert cli("tasks", "replay", "--all").strip() == "replayed 5"
+    assert cli.task(later).state == "ready"
+    assert "'ready' is not one of" in cli("tasks", "replay", "--all", "--state", "ready", code=2)
 
 
 def test_a_terminal_shows_how_far_a_long_command_is(cli: Cli) -> None:
@@ -150,6 +156,15 @@ def test_a_terminal_shows_how_far_a_long_command_is(cli: Cli) -> None:
         os.close(theirs)
     assert done.stdout == "cancelled 1200\n"
     assert shown == "\rcancelled 500 …\rcancelled 1,000 …\rcancelled 1,200 …\r\x1b[K"
+
+
+def test_what_was_enqueued_is_told_although_whoever_waits_is_interrupted(cli: Cli) -> None:
+    with cli.start("tasks", "enqueue", "cli:add", "--wait", "--json") as waiting:
+        waiting.line("waits: ")
+        waiting.signal(signal.SIGINT)
+        assert waiting.code() == 130
+    answer = json.loads(waiting.lines[-1])
+    assert cli.task(answer["id"]).state == "ready"
 
 
 def test_what_was_enqueued_is_told_although_nobody_has_worked_it_in_time(cli: Cli) -> None:

@@ -17,6 +17,7 @@ from engine_scene import Clock, MakeClient, until
 
 import weft
 from weft.queue.services import Pruner
+from weft.worker.logs import part_of
 from weft.worker.registry import Registry
 
 
@@ -321,6 +322,34 @@ async def test_attempts_append_to_the_log_of_their_task(client: weft.Client, reg
     assert await client.read_log(handle.id, attempt=2) == b"attempt 2\n"
     assert await client.read_log(handle.id, 8, attempt=2) == b"2\n"
     assert await client.read_log(handle.id, attempt=3) is None
+
+
+def test_a_line_that_looks_like_a_heading_counts_only_with_a_higher_number() -> None:
+    log = (
+        b"one\n[weft: attempt 1]\nmore\n\n[weft: attempt 3]\nthree\n[weft: attempt 2]\nfake\n[weft: attempt "
+        + b"9" * 5000
+    )
+    assert part_of(log, 1) == b"one\n[weft: attempt 1]\nmore\n"
+    assert part_of(log, 2) is None
+    assert (part_of(log, 3) or b"").startswith(b"three\n[weft: attempt 2]\nfake\n[weft: attempt 999")
+
+
+async def test_an_attempt_after_the_limit_is_told_from_those_before(
+    make_client: MakeClient, registry: Registry
+) -> None:
+    @registry.task(name="flood", retry=weft.Retry(2, initial_delay=0))
+    async def flood(ctx: weft.Context) -> None:
+        print("x" * 100)
+        if ctx.attempt == 1:
+            raise ValueError
+
+    client = await make_client(log_limit=90)
+    handle = await client.enqueue(flood)
+    async with weft.Worker(client=client, registry=registry):
+        await client.wait(handle.id, timeout=20)
+    marker = b"\n[weft: log cut at 90 bytes]\n"
+    assert await client.read_log(handle.id, attempt=1) == b"x" * 90 + marker
+    assert await client.read_log(handle.id, attempt=2) == marker
 
 
 async def test_a_silent_first_attempt_leaves_the_log_to_the_second(client: weft.Client, registry: Registry) -> None:

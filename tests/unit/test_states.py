@@ -4,7 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from weft.core.states import BY_VERB, DESCRIPTIONS, FINAL, HELD, LIVE, TRANSITIONS, TaskState, sources_of
+from weft.core.checks import check_name, check_queue, check_word, check_words
+from weft.core.errors import InvalidInput
+from weft.core.states import (
+    BY_VERB,
+    DESCRIPTIONS,
+    FINAL,
+    HELD,
+    LIVE,
+    SPELLINGS,
+    TRANSITIONS,
+    TaskState,
+    WorkerState,
+    sources_of,
+)
 
 # The table of the design, written out once more so that a change must be made twice.
 TABLE = {
@@ -73,3 +86,24 @@ def test_each_state_is_final_or_live_and_described() -> None:
     assert HELD < LIVE
     assert set(DESCRIPTIONS) == set(TaskState)
     assert {state for state in TaskState if state.is_final} == FINAL
+
+
+def test_a_state_is_found_by_the_spellings_of_the_specs() -> None:
+    assert check_words(["dead_letter", "queued", "canceled"], "state", TaskState) == {"dead", "ready", "cancelled"}
+    assert {TaskState(word) for word in SPELLINGS.values()} <= set(TaskState)
+    with pytest.raises(InvalidInput, match="at least one"):
+        check_words([], "state", TaskState)
+    with pytest.raises(InvalidInput, match="'queued' is not one of"):
+        check_word("queued", "state", WorkerState)
+
+
+@pytest.mark.parametrize("name", ["a\nb", "\x1b[31m", "a\x7f", "a\x9bb"])
+def test_names_with_control_characters_are_refused(name: str) -> None:
+    with pytest.raises(InvalidInput, match=r"handler: .* has a control character"):
+        check_name(name, "handler")
+
+
+def test_a_queue_has_no_comma_in_its_name() -> None:
+    with pytest.raises(InvalidInput, match="queue: 'a,b' has a comma"):
+        check_queue("a,b")
+    assert check_name("a,b", "handler") == "a,b"

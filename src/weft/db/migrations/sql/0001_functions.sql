@@ -452,6 +452,8 @@ create function weft.check_task(
 begin
   if handler is null or handler = '' or length(handler) > 200 then
     raise exception 'handler: must have 1 to 200 characters' using errcode = 'WF002';
+  elsif handler ~ '[\x01-\x1f\x7f-\x9f]' then
+    raise exception 'handler: has a control character' using errcode = 'WF002';
   elsif params is null or json_typeof(params) <> 'object' then
     raise exception 'params: must be a JSON object whose keys are the arguments of the handler' using errcode = 'WF002';
   elsif position('\u0000' in params::text) > 0 and params::text ~ '(^|[^\\])(\\\\)*\\u0000' then
