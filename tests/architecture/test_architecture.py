@@ -72,6 +72,11 @@ def test_every_verb_of_the_client_and_the_worker_is_documented() -> None:
                 assert (member.__doc__ or "").strip(), f"{kind.__name__}.{name}"
 
 
+def test_every_verb_of_the_client_has_an_example() -> None:
+    verbs = [member for member in inspect.getmembers(weft.Client, inspect.iscoroutinefunction) if member[0][0] != "_"]
+    assert [name for name, verb in verbs if "Example::" not in (verb.__doc__ or "")] == ["org_id"]
+
+
 @pytest.mark.parametrize("path", MODULES, ids=_name)
 def test_each_module_begins_with_one_sentence(path: Path) -> None:
     doc = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))

@@ -107,6 +107,10 @@ class Enqueuing(Session):
 
         ``connection`` adds it inside the caller's own transaction. The payload of ``enqueue_task``, the kind that
         workers carry out, holds ``handler`` and other arguments of `enqueue` but for ``run_at`` and ``retry``.
+
+        Example::
+
+            await client.add_effect("enqueue_task", {"handler": "email:send", "params": {"to": "ada@example.com"}})
         """
         arguments = (kind, payload, ordering_key, self.settings.org, self.actor)
         if connection is not None:

@@ -26,14 +26,23 @@ class Looking(Session):
     async def get_task(self, task_id: int) -> Task:
         """Return one task with its attempts; raises `NotFound`.
 
-        A value whose blob is missing or damaged is None, and ``unavailable`` says why.
+        A value whose blob is missing or damaged is None, and ``unavailable`` says why. Example::
+
+            task = await client.get_task(handle.id)
+            print(task.state, task.output, [attempt.error for attempt in task.attempts])
         """
         task_id, org_id = check_id(task_id), await self.org_id()
         task, params, output = await self.database.read(lambda conn: look.show(conn, org_id, task_id))
         return await with_values(task, params, output, self.blobs)
 
     async def why(self, task_id: int) -> Why:
-        """Return why a task does not run, and what to do about it: paused, no worker, a limit, others first, …."""
+        """Return why a task does not run, and what to do about it: paused, no worker, a limit, others first, ….
+
+        Example::
+
+            found = await client.why(handle.id)
+            print(found.text, found.advice)
+        """
         task_id, org_id = check_id(task_id), await self.org_id()
         return await self.database.read(lambda conn: why(conn, org_id, task_id))
 
@@ -43,7 +52,10 @@ class Looking(Session):
     ) -> Page:  # fmt: skip
         """Return a page of tasks, newest first; pass ``page.next_before`` as ``before`` for the next one.
 
-        ``state="failed"`` covers failed and dead.
+        ``state="failed"`` covers failed and dead. Example::
+
+            page = await client.list_tasks(state="failed", queue="mail")
+            for task in page.tasks: ...
         """
         check_number(limit, "limit", 1, 1000)
         states = _states(state)
@@ -59,14 +71,21 @@ class Looking(Session):
     async def dead_letters(
         self, *, queue: str | None = None, handler: str | None = None, before: int | None = None, limit: int = 50
     ) -> Page:
-        """Return a page of tasks that ended failed or dead, newest first."""
+        """Return a page of tasks that ended failed or dead, newest first.
+
+        Example::
+
+            for task in (await client.dead_letters(handler="email:send")).tasks: ...
+        """
         return await self.list_tasks(state="failed", queue=queue, handler=handler, before=before, limit=limit)
 
     async def wait(self, task_id: int, timeout: float | timedelta | None = None) -> Any:
         """Wait until a task has ended and return its output.
 
         Raises `WaitTimeout` after ``timeout`` seconds, `TaskFailed` when it ended without success. A restart of
-        PostgreSQL does not end it. All waits of a client share one poll.
+        PostgreSQL does not end it. All waits of a client share one poll. Example::
+
+            total = await client.wait(handle.id, timeout=30)
         """
         task_id = check_id(task_id)
         if timeout is not None:
@@ -83,7 +102,9 @@ class Looking(Session):
         """Return what a task has printed from ``offset`` on; None when there is no log.
 
         It is read from the folder of logs, or from the copies in the blob storage when there is none here. All
-        attempts stand in it, one after the other, or one ``attempt`` alone.
+        attempts stand in it, one after the other, or one ``attempt`` alone. Example::
+
+            text = await client.read_log(handle.id, attempt=2)
         """
         task_id = check_id(task_id)
         check_number(offset, "offset", 0, MAX_ID)
@@ -115,12 +136,23 @@ class Looking(Session):
         return org_id
 
     async def queues(self) -> list[QueueInfo]:
-        """Return all queues with depth, age of the oldest task, rate and limits, also those of single keys."""
+        """Return all queues with depth, age of the oldest task, rate and limits, also those of single keys.
+
+        Example::
+
+            for queue in await client.queues():
+                print(queue.name, queue.depth, queue.oldest_at, queue.rate, queue.paused)
+        """
         org_id = await self.org_id()
         return await self.database.read(lambda conn: queues.list_queues(conn, org_id))
 
     async def workers(self, *, state: str | None = None) -> list[WorkerInfo]:
-        """Return the workers, newest first."""
+        """Return the workers, newest first.
+
+        Example::
+
+            alive = await client.workers(state="active")
+        """
         states = None if state is None else [str(check_word(state, "state", WorkerState))]
         org_id = await self.org_id()
         return await self.database.read(lambda conn: workers.list_workers(conn, org_id, states))
@@ -129,7 +161,12 @@ class Looking(Session):
         self, *, verb: str | None = None, task: int | None = None, queue: str | None = None, before: int | None = None,
         limit: int = 50,
     ) -> list[AuditEntry]:  # fmt: skip
-        """Return what operators did, newest first; pass the last entry's id as ``before`` for the next page."""
+        """Return what operators did, newest first; pass the last entry's id as ``before`` for the next page.
+
+        Example::
+
+            for entry in await client.audit(queue="mail"): ...
+        """
         check_number(limit, "limit", 1, 1000)
         word = None if verb is None else str(check_word(verb, "verb", AuditVerb))
         task_id = None if task is None else check_id(task, "task")
@@ -147,7 +184,12 @@ class Looking(Session):
     async def outbox(
         self, *, state: str | None = None, kind: str | None = None, before: int | None = None, limit: int = 50
     ) -> list[outbox.OutboxRow]:
-        """Return effects of the outbox, newest first."""
+        """Return effects of the outbox, newest first.
+
+        Example::
+
+            stuck = await client.outbox(state="failed")
+        """
         check_number(limit, "limit", 1, 1000)
         word = None if state is None else str(check_word(state, "state", OutboxState))
         name = None if kind is None else str(check_word(kind, "kind", OutboxKind))

@@ -21,7 +21,12 @@ class Operating(Looking):
     """What acts on work that is there; each act is kept in the audit trail."""
 
     async def cancel(self, task_id: int, *, reason: str = "cancelled") -> None:
-        """Cancel a task that has not ended; a running attempt is told, and whatever it writes is refused."""
+        """Cancel a task that has not ended; a running attempt is told, and whatever it writes is refused.
+
+        Example::
+
+            await client.cancel(handle.id, reason="ordered twice")
+        """
         task_id = check_id(task_id)
         check_text(reason, "reason", 500)
         org_id = await self.org_id()
@@ -58,7 +63,12 @@ class Operating(Looking):
         return await self.database.run(lambda conn: operate.cancel(conn, org_id, batch, reason, self.actor))
 
     async def replay(self, task_id: int) -> None:
-        """Send a failed, dead or cancelled task round again, with its attempts kept and counted anew."""
+        """Send a failed, dead or cancelled task round again, with its attempts kept and counted anew.
+
+        Example::
+
+            await client.replay(handle.id)
+        """
         task_id, org_id = check_id(task_id), await self.org_id()
 
         async def write(conn: Any) -> int:
@@ -73,7 +83,12 @@ class Operating(Looking):
         self, *, queue: str | None = None, handler: str | None = None, dry_run: bool = False,
         on_progress: Progress | None = None,
     ) -> int:  # fmt: skip
-        """Send all dead letters round again: `replay_all` of those that ended failed or dead."""
+        """Send all dead letters round again: `replay_all` of those that ended failed or dead.
+
+        Example::
+
+            await client.replay_dead(handler="email:send", dry_run=True)
+        """
         return await self.replay_all(
             queue=queue, handler=handler, state=TaskState.FAILED, dry_run=dry_run, on_progress=on_progress
         )
@@ -122,7 +137,9 @@ class Operating(Looking):
     ) -> int:  # fmt: skip
         """Remove dead letters for good, with their params, attempts and logs; return how many.
 
-        ``on_progress`` is called with the count after each batch.
+        ``on_progress`` is called with the count after each batch. Example::
+
+            await client.purge(older_than=timedelta(days=90), queue="mail")
         """
         org_id = await self.org_id()
         age = check_span(older_than, "older_than", zero=True)
@@ -141,7 +158,12 @@ class Operating(Looking):
                 return count
 
     async def count_dead(self, *, older_than: float | timedelta = 0, queue: str | None = None) -> int:
-        """Return how many dead letters `purge` would remove."""
+        """Return how many dead letters `purge` would remove.
+
+        Example::
+
+            await client.count_dead(older_than=timedelta(days=90))
+        """
         org_id = await self.org_id()
         age = check_span(older_than, "older_than", zero=True)
         queue_id = await self._queue_id(queue)
@@ -149,12 +171,22 @@ class Operating(Looking):
             return await operate.count_purgeable(conn, org_id, age, queue_id)
 
     async def pause_queue(self, name: str) -> None:
-        """Stop claims from a queue; what runs goes on."""
+        """Stop claims from a queue; what runs goes on.
+
+        Example::
+
+            await client.pause_queue("mail")
+        """
         org_id = await self.org_id()
         await self.database.run(lambda conn: queues.pause(conn, org_id, name, self.actor))
 
     async def resume_queue(self, name: str) -> None:
-        """Let claims from a queue go on."""
+        """Let claims from a queue go on.
+
+        Example::
+
+            await client.resume_queue("mail")
+        """
         org_id = await self.org_id()
         self._hints.send_ids({await self.database.run(lambda conn: queues.resume(conn, org_id, name, self.actor))})
 
@@ -164,6 +196,11 @@ class Operating(Looking):
         """Set how many tasks of a queue run at once; None lifts the limit.
 
         It counts all tasks of the queue, with ``per_key`` those of each concurrency key, with ``key`` those of one.
+
+        Example::
+
+            await client.limit_queue("mail", 10)
+            await client.limit_queue("mail", 2, per_key=True)
         """
         org_id = await self.org_id()
         changed = await self.database.run(
@@ -172,7 +209,12 @@ class Operating(Looking):
         self._hints.send_ids({changed})
 
     async def replay_outbox(self, ids: Sequence[int] | None = None) -> int:
-        """Send failed effects round again; return how many."""
+        """Send failed effects round again; return how many.
+
+        Example::
+
+            await client.replay_outbox([effect_id])
+        """
         org_id = await self.org_id()
         chosen = None if ids is None else check_ids(ids)
         return await self.database.run(lambda conn: outbox.replay(conn, org_id, chosen, self.actor))

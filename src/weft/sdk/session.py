@@ -101,7 +101,12 @@ class Session:
         return known[name]
 
     async def create_queue(self, name: str) -> bool:
-        """Make a queue; False when there is one of that name."""
+        """Make a queue; False when there is one of that name.
+
+        Example::
+
+            await client.create_queue("mail")
+        """
         org_id = await self.org_id()
         created = await self.database.run(lambda conn: queues.create(conn, org_id, name, self.actor))
         self._queues = {}
