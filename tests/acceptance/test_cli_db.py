@@ -32,6 +32,9 @@ def test_the_embedded_database_is_started_backed_up_reset_restored_and_stopped(o
     assert cli("db", "url").startswith("postgresql://postgres@/weft?host=")
     file = tmp_path / "weft.dump"
     assert cli("db", "backup", str(file)).startswith(f"wrote {file}")
+    cli.enqueue("cli:add", a="x" * 300_000)
+    said = cli("db", "backup", str(tmp_path / "other.dump"))
+    assert said.endswith(f"; large values are in {own_home / 'blobs'}, not in it: copy that folder too\n")
     assert "run it again with --yes" in cli("db", "reset", code=2)
     assert cli("db", "reset", "--yes").strip() == "reset"
     assert cli("tasks", "list").strip() == "no tasks"

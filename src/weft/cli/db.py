@@ -176,15 +176,19 @@ def backup(file: File, as_json: JsonFlag = False) -> None:
     """
     from weft.cli.output import size_text, tell
     from weft.db import embedded_backup
+    from weft.db.blobs import blob_folder
+
+    settings = _embedded_settings("back up")
 
     async def main() -> None:
         if file.exists():
             await embedded_backup.require_backup(file)
-        await embedded_backup.backup(_embedded_settings("back up"), file)
+        await embedded_backup.backup(settings, file)
 
     asyncio.run(main())
-    size = file.stat().st_size
-    tell({"file": file, "size": size}, f"wrote {file}, {size_text(size)}", as_json=as_json)
+    size, blobs = file.stat().st_size, blob_folder(settings)
+    beside = f"; large values are in {blobs}, not in it: copy that folder too" if blobs.exists() else ""
+    tell({"file": file, "size": size}, f"wrote {file}, {size_text(size)}{beside}", as_json=as_json)
 
 
 @app.command()
