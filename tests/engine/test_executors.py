@@ -76,7 +76,7 @@ async def test_a_timeout_ends_an_async_attempt(client: weft.Client, registry: Re
     task = await client.get_task(handle.id)
     assert (task.state, task.reason, ended) == ("dead", "timeout", [True])
     assert task.error is not None
-    assert (task.error["type"], "0:00:00.05" in task.error["message"]) == ("TimeoutError", True)
+    assert (task.error["type"], "0.05 s" in task.error["message"]) == ("TimeoutError", True)
 
 
 async def test_a_timeout_is_an_attempt_like_any_other(client: weft.Client, registry: Registry) -> None:

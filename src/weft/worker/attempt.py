@@ -268,7 +268,7 @@ class Attempt:
 
     def _timeout_error(self) -> str:
         limit = self.timeout or self.env.settings.worker_task_timeout
-        return describe_error(TimeoutError(f"ran longer than its timeout of {limit}"))
+        return describe_error(TimeoutError(f"ran longer than its timeout of {limit.total_seconds():g} s"))
 
     async def _written(self, text: str) -> str:
         """Return the output as it stands in the database: itself, or a reference when it is large."""

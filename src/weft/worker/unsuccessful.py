@@ -63,7 +63,7 @@ async def decline(
     if not (is_missing and await work.has_been_declined_for(conn, claim, patience)):
         await work.decline(conn, worker_id, claim, DECLINE_DELAY, patience)
         return True
-    message = f"no live worker has known the handler {claim.handler!r} for {patience}.{advice}"
+    message = f"no live worker has known the handler {claim.handler!r} for {patience.total_seconds():g} s.{advice}"
     error = orjson.dumps({"type": "NoHandler", "message": message, "traceback": ""}).decode()
     ended = Ended(claim.id, claim.attempt, "failed", "failed", "no_handler", error)
     await work.end_unsuccessfully(conn, worker_id, [ended])
