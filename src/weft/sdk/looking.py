@@ -55,7 +55,7 @@ class Looking(Session):
         ``state="failed"`` covers failed and dead. Example::
 
             page = await client.list_tasks(state="failed", queue="mail")
-            for task in page.tasks: ...
+            print([task.id for task in page.tasks], page.next_before)
         """
         check_number(limit, "limit", 1, 1000)
         states = _states(state)
@@ -75,7 +75,7 @@ class Looking(Session):
 
         Example::
 
-            for task in (await client.dead_letters(handler="email:send")).tasks: ...
+            letters = (await client.dead_letters(handler="email:send")).tasks
         """
         return await self.list_tasks(state="failed", queue=queue, handler=handler, before=before, limit=limit)
 
@@ -165,7 +165,7 @@ class Looking(Session):
 
         Example::
 
-            for entry in await client.audit(queue="mail"): ...
+            entries = await client.audit(queue="mail")
         """
         check_number(limit, "limit", 1, 1000)
         word = None if verb is None else str(check_word(verb, "verb", AuditVerb))
