@@ -21,7 +21,12 @@ verb that writes raises one of the [errors](errors.md) when it did not land.
 """
 
 # What the engine alone calls.
-_HIDDEN = {"Retry": {"to_json", "from_json"}, "Context": {"cancel"}, "Client": {"database", "blobs"}}
+_HIDDEN = {
+    "Retry": {"to_json", "from_json"},
+    "Context": {"cancel"},
+    "Client": {"database", "blobs"},
+    "Registry": {"add", "get", "names", "suggest"},
+}
 
 _CONTEXT = """\
 | attribute | meaning |
