@@ -26,6 +26,19 @@ def call(work: Callable[[Client], Awaitable[T]]) -> T:
     return asyncio.run(main())
 
 
+def call_all(
+    verb: str, done: str, work: Callable[[Client, Callable[[int], None] | None], Awaitable[int]], *, dry_run: bool,
+    as_json: bool,
+) -> None:  # fmt: skip
+    """Do ``work`` on all that a command means, show how far it is, and tell how many there were."""
+    from weft.cli.output import counted, tell
+
+    with counted("found" if dry_run else done) as show:
+        count = call(lambda client: work(client, show))
+    text = f"would {verb} {count}" if dry_run else f"{done} {count}"
+    tell({done: 0 if dry_run else count, "found": count}, text, as_json=as_json)
+
+
 def call_each(verb: str, ids: Sequence[str], work: Callable[[Client, Any], Awaitable[None]], *, as_json: bool) -> None:
     """Do ``work`` on each id, go on after one that is refused, and end with the code of the first refusal."""
     from weft.cli.output import complain, print_json

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from weft.cli.apps import JsonFlag, YesFlag, new_app
-from weft.cli.calls import call, call_each
+from weft.cli.calls import call, call_all, call_each
 from weft.cli.inputs import read_duration, read_id, require_yes, wants_all
 from weft.cli.tasks import Before, DryRun, Limit, OfHandler, Queue
 
@@ -37,17 +37,14 @@ def replay(
     as_json: JsonFlag = False,
 ) -> None:
     """Send dead letters round again: those named, or all."""
-    from weft.cli.output import counted, tell
-
     if not wants_all(task_ids, every=every, narrowed=queue or handler or dry_run):
         call_each("replayed", task_ids or [], lambda client, key: client.replay(key), as_json=as_json)
         return
-    with counted("found" if dry_run else "replayed") as show:
-        count = call(lambda client: client.replay_dead(queue=queue, handler=handler, dry_run=dry_run, on_progress=show))
-    if dry_run:
-        tell({"replayed": 0, "found": count}, f"would replay {count}", as_json=as_json)
-    else:
-        tell({"replayed": count, "found": count}, f"replayed {count}", as_json=as_json)
+    call_all(
+        "replay", "replayed",
+        lambda client, show: client.replay_dead(queue=queue, handler=handler, dry_run=dry_run, on_progress=show),
+        dry_run=dry_run, as_json=as_json,
+    )  # fmt: skip
 
 
 @app.command()

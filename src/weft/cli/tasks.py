@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from weft.cli.apps import JsonFlag, new_app
-from weft.cli.calls import call, call_each
+from weft.cli.calls import call, call_all, call_each
 from weft.cli.completion import complete_queue, complete_state
 from weft.cli.inputs import read_duration, read_id, read_moment, read_params, read_retry, wants_all
 
@@ -180,20 +180,16 @@ def cancel(
     as_json: JsonFlag = False,
 ) -> None:
     """Cancel tasks that have not ended. A running attempt is told, and its outcome is refused."""
-    from weft.cli.output import counted, tell
-
     if not wants_all(task_ids, every=every, narrowed=queue or handler or state or dry_run):
         call_each("cancelled", task_ids or [], lambda client, key: client.cancel(key, reason=reason), as_json=as_json)
         return
-    with counted("found" if dry_run else "cancelled") as show:
-        count = call(
-            lambda client: client.cancel_all(
-                queue=queue, handler=handler, state=state or None, reason=reason, dry_run=dry_run, on_progress=show
-            )
-        )
-    done = 0 if dry_run else count
-    text = f"would cancel {count}" if dry_run else f"cancelled {count}"
-    tell({"cancelled": done, "found": count}, text, as_json=as_json)
+    call_all(
+        "cancel", "cancelled",
+        lambda client, show: client.cancel_all(
+            queue=queue, handler=handler, state=state or None, reason=reason, dry_run=dry_run, on_progress=show
+        ),
+        dry_run=dry_run, as_json=as_json,
+    )  # fmt: skip
 
 
 @app.command()
@@ -209,20 +205,16 @@ def replay(
     as_json: JsonFlag = False,
 ) -> None:
     """Send failed, dead or cancelled tasks round again."""
-    from weft.cli.output import counted, tell
-
     if not wants_all(task_ids, every=every, narrowed=queue or handler or state or dry_run):
         call_each("replayed", task_ids or [], lambda client, key: client.replay(key), as_json=as_json)
         return
-    with counted("found" if dry_run else "replayed") as show:
-        count = call(
-            lambda client: client.replay_all(
-                queue=queue, handler=handler, state=state or None, dry_run=dry_run, on_progress=show
-            )
-        )
-    done = 0 if dry_run else count
-    text = f"would replay {count}" if dry_run else f"replayed {count}"
-    tell({"replayed": done, "found": count}, text, as_json=as_json)
+    call_all(
+        "replay", "replayed",
+        lambda client, show: client.replay_all(
+            queue=queue, handler=handler, state=state or None, dry_run=dry_run, on_progress=show
+        ),
+        dry_run=dry_run, as_json=as_json,
+    )  # fmt: skip
 
 
 @app.command()
