@@ -144,6 +144,19 @@ async def test_a_task_of_a_worker_that_is_lost_waits_for_somebody_to_take_it_ove
     assert (await client.why(task.id)).advice is None
 
 
+async def test_a_row_that_was_made_by_hand_is_explained_as_far_as_it_can_be(
+    client: weft.Client, conn: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    task = await client.enqueue("known")
+    for columns in (
+        "'running', null, null, null", "'running', 7, null, null", "'scheduled', null, null, null",
+        "'scheduled', null, 'infinity', null", "'pending', null, null, null",
+        "'pending', null, null, 'concurrency_key'", "'waiting', null, null, null",
+    ):  # fmt: skip
+        await conn.execute(f"update weft.task set (state, worker_id, due_at, reason) = row ({columns})")
+        assert (await client.why(task.id)).text
+
+
 async def test_a_task_that_waits_for_others(client: weft.Client, conn: asyncpg.Connection[asyncpg.Record]) -> None:
     task = await client.enqueue("known")
     await conn.execute("update weft.task set state = 'pending', reason = 'dependencies', waiting_on = 2")

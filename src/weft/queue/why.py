@@ -70,7 +70,8 @@ def _explained(row: Record) -> Why:
 
 
 def _held(row: Record) -> Why:
-    told = f"worker {row['worker_id']} has run attempt {row['attempt']} since {_moment(row)}"
+    since = f" since {row['claimed_at']:%Y-%m-%d %H:%M:%S %Z}" if row["claimed_at"] is not None else ""
+    told = f"worker {row['worker_id']} has run attempt {row['attempt']}{since}"
     if not row["is_worker_lost"]:
         return Why(Cause.RUNNING, told)
     if row["workers"]:
@@ -78,10 +79,6 @@ def _held(row: Record) -> Why:
     return Why(
         Cause.WORKER_LOST, f"{told}, and is lost; no worker is alive to take the task over", "start one: `weft worker`"
     )
-
-
-def _moment(row: Record) -> str:
-    return f"{row['claimed_at']:%Y-%m-%d %H:%M:%S %Z}"
 
 
 def _pending(row: Record) -> Why:
