@@ -1,0 +1,337 @@
+"""Expressions: Jinja's language, read by Jinja, evaluated over JSON alone.
+
+Jinja's own parser reads the text, so that the language is the one that people know. What it read is not turned into
+Python code, as Jinja does, but into closures that know values of JSON, the filters of `weft.flow.filters` and nothing
+else: there are no attributes, no calls and no names to escape by, and all that can grow is counted before it does.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, NoReturn
+
+from jinja2 import Environment, nodes
+from jinja2.exceptions import TemplateSyntaxError
+
+from weft.core.errors import did_you_mean
+from weft.flow.budget import Budget, ExpressionError
+from weft.flow.filters import find_filter, find_test
+from weft.flow.operators import BINARY, COMPARISONS, joined, ranged
+from weft.flow.values import Json, Missing, field_of, holds, listed, number, present, written
+
+MAX_TEXT = 10_000
+NAMES = ("inputs", "nodes", "item", "index", "job")
+_PLAIN = re.compile(r"\{\{\s*([a-z]+(?:\.[A-Za-z_][A-Za-z0-9_]*)*)\s*\}\}")
+_ENVIRONMENT = Environment(keep_trailing_newline=True, autoescape=False)  # noqa: S701  nothing is rendered by it
+
+Values = Mapping[str, Json]
+Evaluate = Callable[[Values, Budget], Json]
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A name that an expression uses, and the fields that it takes of it: ``nodes``, ``a``, ``output``."""
+
+    name: str
+    fields: tuple[str | int | None, ...]
+
+    def __str__(self) -> str:
+        return ".".join((self.name, *(str(each) for each in self.fields)))
+
+
+@dataclass(frozen=True)
+class Expression:
+    """A text that was read once and can be evaluated often."""
+
+    source: str
+    references: tuple[Reference, ...]
+    _evaluate: Evaluate
+
+    def evaluate(self, values: Values, budget: Budget | None = None) -> Json:
+        """Return the value with these names; raises `ExpressionError`."""
+        try:
+            return present(self._evaluate(values, budget or Budget()))
+        except RecursionError:
+            raise ExpressionError("the expression is nested too deep") from None
+
+
+@lru_cache(maxsize=20_000)
+def read_template(text: str, names: tuple[str, ...] = NAMES) -> Expression:
+    """Return the expression of a text with ``{{ … }}`` in it; raises `ExpressionError` for what is none.
+
+    A text that is exactly one ``{{ … }}`` keeps the type of its value; anything else becomes text. Example::
+
+        read_template("{{ nodes.fetch.output.rows }}").evaluate({"nodes": {"fetch": {"output": {"rows": [1]}}}})
+    """
+    if (plain := _PLAIN.fullmatch(text)) is not None:
+        # By far the most are only a path: a hundred times quicker than by way of a syntax tree.
+        name, *fields = plain[1].split(".")
+        if name in names:
+            return Expression(text, (Reference(name, tuple(fields)),), _path(name, fields))
+    compiler = _Compiler(names)
+    parts = [compiler.compile(node) for node in _read(text)]
+    if len(parts) == 1 and text.strip().startswith("{{") and text.strip().endswith("}}") and not text[0].isspace():
+        return Expression(text, tuple(compiler.references), parts[0])
+
+    def join(values: Values, budget: Budget) -> str:
+        return "".join([written(part(values, budget), budget) for part in parts])
+
+    return Expression(text, tuple(compiler.references), join)
+
+
+@lru_cache(maxsize=5_000)
+def read_expression(text: str, names: tuple[str, ...] = NAMES) -> Expression:
+    """Return the expression of a text without ``{{ }}`` around it."""
+    compiler = _Compiler(names)
+    parts = _read("{{" + text + "}}")
+    if len(parts) != 1:
+        raise ExpressionError("more than one expression")
+    return Expression(text, tuple(compiler.references), compiler.compile(parts[0]))
+
+
+def has_expression(text: str) -> bool:
+    """Whether a text has something to evaluate or to leave out."""
+    return "{{" in text or "{%" in text or "{#" in text
+
+
+def _read(text: str) -> list[nodes.Expr]:
+    if len(text) > MAX_TEXT:
+        raise ExpressionError(f"the text has {len(text):,} characters, and with an expression in it may have {MAX_TEXT:,}")
+    try:
+        template = _ENVIRONMENT.parse(text)
+    except TemplateSyntaxError as problem:
+        raise ExpressionError(str(problem.message)) from None
+    except RecursionError:
+        raise ExpressionError("the expression is nested too deep") from None
+    found: list[nodes.Expr] = []
+    for statement in template.body:
+        if not isinstance(statement, nodes.Output):
+            raise ExpressionError("statements `{% … %}` are not for definitions: use a conditional or a fan_out node")
+        found += statement.nodes
+    return found
+
+
+def _path(name: str, fields: list[str]) -> Evaluate:
+    steps = [(field, ".".join((name, *fields[: place + 1]))) for place, field in enumerate(fields)]
+
+    def evaluate(values: Values, budget: Budget) -> Json:
+        value = _named(values, name)
+        for field, known_as in steps:
+            value = field_of(value, field, known_as)
+        return value
+
+    return evaluate
+
+
+class _Compiler:
+    """Makes closures of a syntax tree, and notes what they refer to."""
+
+    def __init__(self, names: tuple[str, ...]) -> None:
+        self.references: list[Reference] = []
+        self._names = names
+
+    def compile(self, node: nodes.Node) -> Evaluate:
+        try:
+            made = getattr(self, f"_{type(node).__name__.lower()}", None)
+            if made is not None:
+                return made(node)  # type: ignore[no-any-return]
+            if type(node) in BINARY:
+                return self._binary(node)
+        except RecursionError:
+            raise ExpressionError("the expression is nested too deep") from None
+        raise ExpressionError(f"{type(node).__name__} is not for expressions here")
+
+    def _templatedata(self, node: nodes.TemplateData) -> Evaluate:
+        return lambda values, budget: node.data
+
+    def _const(self, node: nodes.Const) -> Evaluate:
+        value = number(node.value) if type(node.value) in (int, float) else node.value
+        return lambda values, budget: value
+
+    def _name(self, node: nodes.Name) -> Evaluate:
+        return self._access(node)
+
+    def _getattr(self, node: nodes.Getattr) -> Evaluate:
+        return self._access(node)
+
+    def _getitem(self, node: nodes.Getitem) -> Evaluate:
+        if isinstance(node.arg, nodes.Slice):
+            return self._slice(node.node, node.arg)
+        return self._access(node)
+
+    def _access(self, node: nodes.Expr) -> Evaluate:
+        """A name, and the fields that are taken of it one after the other."""
+        keys: list[nodes.Expr | str] = []
+        while isinstance(node, (nodes.Getattr, nodes.Getitem)) and not (
+            isinstance(node, nodes.Getitem) and isinstance(node.arg, nodes.Slice)
+        ):
+            keys.insert(0, node.attr if isinstance(node, nodes.Getattr) else node.arg)
+            node = node.node
+        if not isinstance(node, nodes.Name):
+            return self._take(self.compile(node), "the value", keys)
+        if node.name not in self._names:
+            self._refuse_name(node.name)
+        self.references.append(Reference(node.name, tuple(_constants(keys))))
+        name = node.name
+        return self._take(lambda values, budget: _named(values, name), name, keys)
+
+    def _take(self, of: Evaluate, name: str, keys: list[nodes.Expr | str]) -> Evaluate:
+        for key in keys:
+            if isinstance(key, str) or (isinstance(key, nodes.Const) and type(key.value) in (str, int)):
+                constant = key if isinstance(key, str) else key.value
+                name = f"{name}.{constant}" if type(constant) is str else f"{name}[{constant}]"
+                of = _entry(of, constant, name)
+            else:
+                name = f"{name}[…]"
+                of = _computed_entry(of, self.compile(key), name)
+        return of
+
+    def _refuse_name(self, name: str) -> NoReturn:
+        hint = did_you_mean(name, self._names) or f" There are {', '.join(self._names)}."
+        raise ExpressionError(f"there is no name {name!r} here.{hint}")
+
+    def _slice(self, of: nodes.Expr, part: nodes.Slice) -> Evaluate:
+        whole = self.compile(of)
+        bounds = [None if each is None else self.compile(each) for each in (part.start, part.stop, part.step)]
+
+        def evaluate(values: Values, budget: Budget) -> Json:
+            start, stop, step = (None if each is None else int(number(each(values, budget))) for each in bounds)
+            if step == 0:
+                raise ExpressionError("a step of a slice must not be 0")
+            value = present(whole(values, budget))
+            return value[start:stop:step] if type(value) is str else listed(value, budget)[start:stop:step]
+
+        return evaluate
+
+    def _filter(self, node: nodes.Filter) -> Evaluate:
+        if node.node is None:
+            raise ExpressionError("a filter needs a value")
+        return self._applied(find_filter(node.name), node)
+
+    def _test(self, node: nodes.Test) -> Evaluate:
+        return self._applied(find_test(node.name), node)
+
+    def _applied(self, apply: Callable[..., Json], node: nodes.Filter | nodes.Test) -> Evaluate:
+        if node.dyn_args is not None or node.dyn_kwargs is not None:
+            raise ExpressionError("`*` and `**` are not for expressions here")
+        assert node.node is not None
+        value = self.compile(node.node)
+        args = [self.compile(each) for each in node.args]
+        named = {each.key: self.compile(each.value) for each in node.kwargs}
+
+        def evaluate(values: Values, budget: Budget) -> Json:
+            try:
+                return apply(
+                    budget,
+                    value(values, budget),
+                    *[present(each(values, budget)) for each in args],
+                    **{key: present(each(values, budget)) for key, each in named.items()},
+                )
+            except TypeError:
+                raise ExpressionError(f"{node.name} does not take such arguments") from None
+
+        return evaluate
+
+    def _call(self, node: nodes.Call) -> Evaluate:
+        if isinstance(node.node, nodes.Name) and node.node.name == "range" and not node.kwargs:
+            args = [self.compile(each) for each in node.args]
+            return lambda values, budget: ranged([each(values, budget) for each in args], budget)
+        raise ExpressionError("calls are not for expressions here: use a filter, as in `value | split(',')`")
+
+    def _compare(self, node: nodes.Compare) -> Evaluate:
+        first = self.compile(node.expr)
+        rest = [(COMPARISONS[each.op], self.compile(each.expr)) for each in node.ops]
+
+        def evaluate(values: Values, budget: Budget) -> bool:
+            left = first(values, budget)
+            for compare, operand in rest:
+                right = operand(values, budget)
+                if not compare(left, right, budget):
+                    return False
+                left = right
+            return True
+
+        return evaluate
+
+    def _and(self, node: nodes.And) -> Evaluate:
+        left, right = self.compile(node.left), self.compile(node.right)
+
+        def evaluate(values: Values, budget: Budget) -> Json:
+            value = left(values, budget)
+            return right(values, budget) if holds(value) else value
+
+        return evaluate
+
+    def _or(self, node: nodes.Or) -> Evaluate:
+        left, right = self.compile(node.left), self.compile(node.right)
+
+        def evaluate(values: Values, budget: Budget) -> Json:
+            value = left(values, budget)
+            return value if holds(value) else right(values, budget)
+
+        return evaluate
+
+    def _not(self, node: nodes.Not) -> Evaluate:
+        value = self.compile(node.node)
+        return lambda values, budget: not holds(value(values, budget))
+
+    def _condexpr(self, node: nodes.CondExpr) -> Evaluate:
+        test, yes = self.compile(node.test), self.compile(node.expr1)
+        no = self.compile(node.expr2) if node.expr2 is not None else lambda values, budget: ""
+        return lambda values, budget: yes(values, budget) if holds(test(values, budget)) else no(values, budget)
+
+    def _binary(self, node: Any) -> Evaluate:
+        left, right, operate = self.compile(node.left), self.compile(node.right), BINARY[type(node)]
+        return lambda values, budget: operate(present(left(values, budget)), present(right(values, budget)), budget)
+
+    def _neg(self, node: nodes.Neg) -> Evaluate:
+        value = self.compile(node.node)
+        return lambda values, budget: number(-number(value(values, budget)))
+
+    def _pos(self, node: nodes.Pos) -> Evaluate:
+        value = self.compile(node.node)
+        return lambda values, budget: number(value(values, budget))
+
+    def _concat(self, node: nodes.Concat) -> Evaluate:
+        parts = [self.compile(each) for each in node.nodes]
+        return lambda values, budget: joined([part(values, budget) for part in parts], budget)
+
+    def _list(self, node: nodes.List | nodes.Tuple) -> Evaluate:
+        items = [self.compile(each) for each in node.items]
+        return lambda values, budget: [present(each(values, budget)) for each in items]
+
+    _tuple = _list
+
+    def _dict(self, node: nodes.Dict) -> Evaluate:
+        pairs = [(self.compile(pair.key), self.compile(pair.value)) for pair in node.items]
+
+        def evaluate(values: Values, budget: Budget) -> dict[str, Json]:
+            return {written(key(values, budget), budget): present(value(values, budget)) for key, value in pairs}
+
+        return evaluate
+
+
+def _named(values: Values, name: str) -> Json:
+    return values[name] if name in values else Missing(name)
+
+
+def _entry(of: Evaluate, key: str | int, name: str) -> Evaluate:
+    return lambda values, budget: field_of(of(values, budget), key, name)
+
+
+def _computed_entry(of: Evaluate, key: Evaluate, name: str) -> Evaluate:
+    return lambda values, budget: field_of(of(values, budget), present(key(values, budget)), name)
+
+
+def _constants(keys: list[nodes.Expr | str]) -> Iterator[str | int | None]:
+    """The fields as far as they are known without evaluating; None for one that is computed."""
+    for key in keys:
+        if isinstance(key, str):
+            yield key
+        elif isinstance(key, nodes.Const) and type(key.value) in (str, int):
+            yield key.value
+        else:
+            yield None

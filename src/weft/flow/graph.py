@@ -1,0 +1,170 @@
+"""The graph of a definition: what leads to what, groups resolved to their members."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from weft.flow.problems import Path
+
+
+@dataclass(frozen=True)
+class Link:
+    """A ``next`` as it is written: from a node or a group, by a branch or not, to the name of a node or a group."""
+
+    source: str
+    target: str
+    path: Path
+    branch: int | None = None
+    from_group: bool = False
+
+
+def links_of(data: Mapping[str, Any]) -> Iterator[Link]:
+    """Yield every ``next`` of a document, whatever else is wrong with it."""
+    for name, node in _mappings(data.get("nodes")):
+        yield from _links(name, node, ("nodes", name), None, from_group=False)
+        branches = node.get("branches")
+        for place, branch in enumerate(branches if isinstance(branches, list) else ()):
+            if isinstance(branch, dict):
+                yield from _links(name, branch, ("nodes", name, "branches", place), place, from_group=False)
+    for name, group in _mappings(data.get("groups")):
+        yield from _links(name, group, ("groups", name), None, from_group=True)
+
+
+def _mappings(value: object) -> Iterator[tuple[str, dict[str, Any]]]:
+    for name, entry in value.items() if isinstance(value, dict) else ():
+        if isinstance(entry, dict):
+            yield name, entry
+
+
+def _links(source: str, holder: dict[str, Any], path: Path, branch: int | None, *, from_group: bool) -> Iterator[Link]:
+    target = holder.get("next")
+    if isinstance(target, str):
+        yield Link(source, target, (*path, "next"), branch, from_group)
+    elif isinstance(target, list):
+        for place, each in enumerate(target):
+            if isinstance(each, str):
+                yield Link(source, each, (*path, "next", place), branch, from_group)
+
+
+def groups_of(data: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Return the nodes of each group, those of the groups in it too, in the order of the document."""
+    found: dict[str, list[str]] = {name: [] for name, _ in _mappings(data.get("groups"))}
+    for name, node in _mappings(data.get("nodes")):
+        group = node.get("group")
+        if isinstance(group, str) and group:
+            parts = group.split("/")
+            for length in range(1, len(parts) + 1):
+                found.setdefault("/".join(parts[:length]), []).append(name)
+    return found
+
+
+class Graph:
+    """Which node leads to which; a ``next`` that names a group leads to those of it that wait for none of it."""
+
+    def __init__(self, names: Iterable[str], links: Iterable[Link], groups: Mapping[str, list[str]]) -> None:
+        self.names = list(names)
+        self.next: dict[str, list[str]] = {name: [] for name in self.names}
+        self.previous: dict[str, list[str]] = {name: [] for name in self.names}
+        self.groups = groups
+        of_groups = []
+        for link in links:
+            if link.from_group or link.target not in self.next:
+                of_groups.append(link)
+            elif link.source in self.next:
+                self._add(link.source, link.target)
+        # From what is written between nodes follows which of a group come first and last.
+        for source, target in [
+            (source, target)
+            for link in of_groups
+            for source in (self._lasts(link.source) if link.from_group else [link.source])
+            for target in ([link.target] if link.target in self.next else self._firsts(link.target))
+        ]:
+            if source in self.next:
+                self._add(source, target)
+
+    @classmethod
+    def of(cls, data: Mapping[str, Any]) -> Graph:
+        """Return the graph of a document."""
+        return cls((name for name, _ in _mappings(data.get("nodes"))), links_of(data), groups_of(data))
+
+    def _add(self, source: str, target: str) -> None:
+        if target not in self.next[source]:
+            self.next[source].append(target)
+            self.previous[target].append(source)
+
+    def _firsts(self, group: str) -> list[str]:
+        members = set(self.groups.get(group, ()))
+        return [name for name in self.groups.get(group, ()) if not members.intersection(self.previous[name])]
+
+    def _lasts(self, group: str) -> list[str]:
+        members = set(self.groups.get(group, ()))
+        return [name for name in self.groups.get(group, ()) if not members.intersection(self.next[name])]
+
+    @cached_property
+    def order(self) -> list[str]:
+        """The nodes, each after all that lead to it; those on a circle, and behind one, are left out."""
+        waiting = {name: len(before) for name, before in self.previous.items()}
+        found = [name for name, count in waiting.items() if count == 0]
+        for name in found:
+            for target in self.next[name]:
+                waiting[target] -= 1
+                if waiting[target] == 0:
+                    found.append(target)
+        return found
+
+    def circle(self) -> list[str] | None:
+        """Return the nodes of one circle, the first again at the end; None when there is none."""
+        left = set(self.names).difference(self.order)
+        if not left:
+            return None
+        # Walked backwards: what is left has something before it that is left too, what is behind a circle as well.
+        name, seen = next(each for each in self.names if each in left), dict[str, int]()
+        walked: list[str] = []
+        while name not in seen:
+            seen[name] = len(walked)
+            walked.append(name)
+            name = next(before for before in self.previous[name] if before in left)
+        circle = [*reversed(walked[seen[name] :])]
+        first = min(range(len(circle)), key=lambda place: self.names.index(circle[place]))
+        return [*circle[first:], *circle[:first], circle[first]]
+
+    def reached(self, start: str) -> set[str]:
+        """Return what can be reached from a node, and the node."""
+        return _walk(start, self.next)
+
+    def upstream(self, name: str) -> set[str]:
+        """Return all that lead to a node, over any number of others."""
+        return _walk(name, self.previous) - {name}
+
+    @cached_property
+    def _ancestors(self) -> tuple[dict[str, int], dict[str, int]]:
+        places = {name: place for place, name in enumerate(self.order)}
+        above: dict[str, int] = {}
+        for name in self.order:
+            bits = 0
+            for before in self.previous[name]:
+                bits |= above[before] | 1 << places[before]
+            above[name] = bits
+        return places, above
+
+    def comes_before(self, earlier: str, later: str) -> bool:
+        """Whether one node leads to another, over any number of others."""
+        if earlier in self.previous[later]:
+            return True
+        places, above = self._ancestors
+        if later not in above or earlier not in places:
+            return earlier in self.upstream(later)  # on a circle or behind one: there is no order to ask
+        return bool(above[later] >> places[earlier] & 1)
+
+
+def _walk(start: str, steps: Mapping[str, list[str]]) -> set[str]:
+    seen, open_ = {start}, [start]
+    while open_:
+        for name in steps[open_.pop()]:
+            if name not in seen:
+                seen.add(name)
+                open_.append(name)
+    return seen

@@ -1,0 +1,123 @@
+"""What a definition means, apart from how it is written, and the hashes of that.
+
+Two definitions have one hash when no job could tell them apart: key order, quoting, the order of nodes, names for
+people, labels and descriptions make no difference, nor does it matter whether a task says something itself or by
+``defaults``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from typing import Any
+
+import orjson
+from pydantic import BaseModel
+
+from weft.flow.graph import Graph, links_of
+from weft.flow.model import AnyNode, ConditionalNode, Defaults, Described, FanOutNode, TaskNode, WorkflowDefinition
+
+_FOR_PEOPLE = frozenset(Described.model_fields)
+_EXECUTION = tuple(Defaults.model_fields)
+# What decides the output of a node; the rest says where, when and how often it is tried.
+_DECISIVE = {
+    "task": ("handler", "params"),
+    "conditional": ("condition_field",),
+    "fan_out": ("items",),
+    "fan_in": (),
+    "start": (),
+    "end": ("output",),
+    "wait": ("for_", "event", "match", "form", "on_timeout"),
+    "workflow": ("workflow", "inputs"),
+}
+
+
+def meaning(definition: WorkflowDefinition) -> dict[str, Any]:
+    """Return what a definition means as plain data: nothing in it can be changed without changing what jobs do."""
+    found = _plain(definition, leave=("version", "defaults", "nodes", "groups"))
+    found["nodes"] = {name: _node_meaning(node, definition.defaults) for name, node in definition.nodes.items()}
+    if groups := {name: {"next": sorted(set(group.next))} for name, group in definition.groups.items() if group.next}:
+        found["groups"] = groups
+    return found
+
+
+def version_hash(definition: WorkflowDefinition) -> str:
+    """Return the hash of what a definition means."""
+    return digest_of(meaning(definition))
+
+
+def node_hashes(definition: WorkflowDefinition) -> dict[str, str]:
+    """Return for each node the hash of what decides its output: its own definition, and those of all before it.
+
+    Where a node is executed, how often and how long it is tried does not count: a longer timeout makes no output stale.
+    """
+    data = definition.model_dump(by_alias=True, exclude_unset=True)
+    graph = Graph.of(data)
+    branches: dict[tuple[str, str], set[int]] = {}
+    for link in links_of(data):
+        if link.branch is not None:
+            for target in graph.groups.get(link.target, [link.target]):
+                branches.setdefault((link.source, target), set()).add(link.branch)
+    found: dict[str, str] = {}
+    for name in graph.order:
+        before = [[found[each], sorted(branches.get((each, name), ()))] for each in graph.previous[name]]
+        found[name] = digest_of({"node": _decisive(definition.nodes[name]), "after": sorted(before)})
+    return found
+
+
+def digest_of(value: Any) -> str:
+    """Return the SHA-256 of a value's canonical JSON, as hexadecimal digits."""
+    return hashlib.sha256(canonical_json(value)).hexdigest()
+
+
+def canonical_json(value: Any) -> bytes:
+    """Return the one form of a value as JSON: keys sorted, no blanks."""
+    return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+
+
+def _node_meaning(node: AnyNode, defaults: Defaults) -> dict[str, Any]:
+    found = {"type": node.type, **_plain(node, leave=("type",))}
+    if isinstance(node, TaskNode):
+        found |= _with_defaults(found, defaults)
+    elif isinstance(node, FanOutNode):
+        found["task"] = {**found["task"], **_with_defaults(found["task"], defaults)}
+    return found
+
+
+def _with_defaults(task: dict[str, Any], defaults: Defaults) -> dict[str, Any]:
+    """Return how a task is executed: what it says, and what the workflow says where it is silent."""
+    general = _plain(defaults)
+    found = {field: task.get(field, general.get(field)) for field in _EXECUTION}
+    if "retry" in task and "retry" in general:
+        found["retry"] = general["retry"] | task["retry"]
+    return {field: value for field, value in found.items() if value is not None and value is not False}
+
+
+def _decisive(node: AnyNode) -> dict[str, Any]:
+    found: dict[str, Any] = {field: getattr(node, field) for field in _DECISIVE[node.type]}
+    if isinstance(node, FanOutNode):
+        found |= {"handler": node.task.handler, "params": node.task.params}
+    if isinstance(node, ConditionalNode):
+        found["conditions"] = [branch.condition for branch in node.branches]
+    return {"type": node.type, **{key: _value(value) for key, value in found.items()}}
+
+
+def _plain(part: BaseModel, leave: tuple[str, ...] = ()) -> dict[str, Any]:
+    """Return the fields of a part that say something: not what is for people, nor what is so anyway."""
+    return dict(_fields(part, leave))
+
+
+def _fields(part: BaseModel, leave: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
+    for name, field in type(part).model_fields.items():
+        value = getattr(part, name)
+        if name in leave or name in _FOR_PEOPLE or value == field.default or value is None:
+            continue
+        yield field.alias or name, sorted(set(value)) if name == "next" else _value(value)
+
+
+def _value(value: Any) -> Any:
+    if isinstance(value, BaseModel):
+        return _plain(value)
+    if isinstance(value, dict):
+        return {key: _value(entry) for key, entry in value.items()}
+    return [_value(item) for item in value] if isinstance(value, list) else value

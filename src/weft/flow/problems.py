@@ -1,0 +1,91 @@
+"""What is wrong with a definition, and where it stands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Protocol
+
+from weft.core.errors import did_you_mean
+
+Path = tuple[str | int, ...]
+
+
+class Severity(StrEnum):
+    """Whether a problem keeps a definition from being used."""
+
+    ERROR = "error"
+    WARNING = "warning"
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing that is wrong with a definition.
+
+    ``code`` is stable, for programs; ``path`` leads to the place in the document, ``line`` and ``column`` (from 1) to
+    the place in the file, where there is one.
+    """
+
+    code: str
+    path: Path
+    message: str
+    severity: Severity = Severity.ERROR
+    file: str | None = None
+    line: int | None = None
+    column: int | None = None
+    is_about_key: bool = False
+
+    @property
+    def where(self) -> str:
+        """Return the place as compilers write it: ``flow.yaml:12:5``, as far as it is known."""
+        return ":".join(str(part) for part in (self.file or "<definition>", self.line, self.column) if part is not None)
+
+    def __str__(self) -> str:
+        place = f"{dotted(self.path)}: " if self.path else ""
+        return f"{self.where}: {self.severity}: {place}{self.message} [{self.code}]"
+
+    def to_json(self) -> dict[str, object]:
+        """Return the problem for programs."""
+        return {
+            "code": self.code,
+            "severity": self.severity.value,
+            "message": self.message,
+            "path": list(self.path),
+            "file": self.file,
+            "line": self.line,
+            "column": self.column,
+        }
+
+
+def dotted(path: Path) -> str:
+    """Return a path as people write it: ``nodes.a.branches[0].next``."""
+    text = ""
+    for part in path:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
+    return text
+
+
+def unknown(kind: str, name: str, known: Iterable[str]) -> str:
+    """Return the sentence for a name that stands for nothing, with the one that was meant if there is one."""
+    return f"there is no {kind} {name!r}.{did_you_mean(name, known)}"
+
+
+class Locates(Protocol):
+    """What knows the place of each part of a document."""
+
+    file: str | None
+
+    def locate(self, path: Path, *, key: bool) -> tuple[int, int] | None:
+        """Return line and column, from 1, of the value at ``path``, or of its key."""
+        ...
+
+
+def placed(problems: Sequence[Problem], source: Locates) -> list[Problem]:
+    """Return the problems with their places in a file, in the order of the file, errors of one line together."""
+    found = []
+    for problem in problems:
+        place = (problem.line, problem.column) if problem.line else source.locate(problem.path, key=problem.is_about_key)
+        line, column = place or (None, None)
+        found.append(replace(problem, file=source.file, line=line, column=column))
+    return sorted(found, key=lambda each: (each.line or 0, each.column or 0, each.code))
