@@ -18,7 +18,6 @@ from weft.flow.graph import Graph, links_of
 from weft.flow.model import AnyNode, ConditionalNode, Defaults, Described, FanOutNode, TaskNode, WorkflowDefinition
 
 _FOR_PEOPLE = frozenset(Described.model_fields)
-_EXECUTION = tuple(Defaults.model_fields)
 # What decides the output of a node; the rest says where, when and how often it is tried.
 _DECISIVE = {
     "task": ("handler", "params"),
@@ -78,19 +77,21 @@ def canonical_json(value: Any) -> bytes:
 def _node_meaning(node: AnyNode, defaults: Defaults) -> dict[str, Any]:
     found = {"type": node.type, **_plain(node, leave=("type",))}
     if isinstance(node, TaskNode):
-        found |= _with_defaults(found, defaults)
+        found = _with_defaults(found, defaults)
     elif isinstance(node, FanOutNode):
-        found["task"] = {**found["task"], **_with_defaults(found["task"], defaults)}
+        found["task"] = _with_defaults(found["task"], defaults)
     return found
 
 
 def _with_defaults(task: dict[str, Any], defaults: Defaults) -> dict[str, Any]:
-    """Return how a task is executed: what it says, and what the workflow says where it is silent."""
+    """Return a task with what the workflow says where the task itself is silent."""
     general = _plain(defaults)
-    found = {field: task.get(field, general.get(field)) for field in _EXECUTION}
+    found = general | task
     if "retry" in task and "retry" in general:
         found["retry"] = general["retry"] | task["retry"]
-    return {field: value for field, value in found.items() if value is not None and value is not False}
+    if not found.get("allow_failure"):
+        found.pop("allow_failure", None)  # nobody else allows it
+    return found
 
 
 def _decisive(node: AnyNode) -> dict[str, Any]:

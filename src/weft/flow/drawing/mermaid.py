@@ -1,0 +1,59 @@
+"""A definition as a Mermaid flowchart, which many sites and editors draw."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from weft.flow.drawing.picture import Box, Picture
+
+_SHAPES = {"start": ("([", "])"), "end": ("([", "])"), "conditional": ("{", "}"), "fan_out": ("[[", "]]"),
+           "fan_in": ("[[", "]]"), "wait": ("{{", "}}"), "workflow": ("[/", "/]")}  # fmt: skip
+
+
+def draw_mermaid(picture: Picture) -> str:
+    """Return the text of a flowchart."""
+    return "\n".join(["flowchart TD", *_boxes(picture), *_arrows(picture)]) + "\n"
+
+
+def _boxes(picture: Picture) -> Iterator[str]:
+    ids = _ids(picture)
+    open_: list[str] = []
+    for box in sorted(picture.boxes.values(), key=lambda each: each.group or ""):
+        parts = box.group.split("/") if box.group else []
+        while open_ != parts[: len(open_)]:
+            open_.pop()
+            yield "  " * (len(open_) + 1) + "end"
+        for part in parts[len(open_) :]:
+            path = "_".join([*open_, part])
+            yield "  " * (len(open_) + 1) + f'subgraph g_{_safe(path)}["{_text(part)}"]'
+            open_.append(part)
+        left, right = _SHAPES.get(box.kind, ("[", "]"))
+        yield "  " * (len(open_) + 1) + f'{ids[box.name]}{left}"{_label(box)}"{right}'
+    for depth in range(len(open_), 0, -1):
+        yield "  " * depth + "end"
+
+
+def _arrows(picture: Picture) -> Iterator[str]:
+    ids = _ids(picture)
+    for source, targets in picture.next.items():
+        for target in targets:
+            label = picture.labels.get((source, target))
+            way = f'|"{_text(label)}"|' if label else ""
+            yield f"  {ids[source]} -->{way} {ids[target]}"
+
+
+def _ids(picture: Picture) -> dict[str, str]:
+    return {name: f"n{place}" for place, name in enumerate(picture.boxes)}
+
+
+def _label(box: Box) -> str:
+    return _text(box.name) + (f"<br/>{_text(box.caption)}" if box.caption else "")
+
+
+def _text(text: str) -> str:
+    """Mermaid knows HTML's entities, by number with a # in front."""
+    return "".join(f"#{ord(char)};" if char in '"<>&#;{}|`' else char for char in text)
+
+
+def _safe(text: str) -> str:
+    return "".join(char if char.isalnum() else "_" for char in text)

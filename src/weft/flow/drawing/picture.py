@@ -1,0 +1,69 @@
+"""What a drawing shows of a definition: boxes with a caption, and arrows with a label."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from weft.flow.graph import Graph, links_of
+
+_MARKS = {"start": "●", "end": "■", "conditional": "◇", "fan_out": "⇉", "fan_in": "⇇", "wait": "⏸", "workflow": "▣"}
+
+
+@dataclass(frozen=True)
+class Box:
+    """A node: its name, its type, and what it does in a few words."""
+
+    name: str
+    kind: str
+    caption: str
+    group: str | None = None
+
+    @property
+    def mark(self) -> str:
+        """Return the sign of its type."""
+        return _MARKS.get(self.kind, "○")
+
+
+@dataclass(frozen=True)
+class Picture:
+    """The boxes of a definition in an order in which each comes after those that lead to it, and the arrows."""
+
+    boxes: dict[str, Box]
+    next: dict[str, list[str]]
+    previous: dict[str, list[str]]
+    labels: dict[tuple[str, str], str] = field(default_factory=dict)
+
+
+def picture_of(data: Mapping[str, Any]) -> Picture:
+    """Return what to draw of a document; one with circles is drawn too, as far as it goes."""
+    nodes: dict[str, Any] = {name: node for name, node in (data.get("nodes") or {}).items() if isinstance(node, dict)}
+    graph = Graph.of(data)
+    placed = set(graph.order)
+    order = [*graph.order, *(name for name in graph.names if name not in placed)]
+    labels: dict[tuple[str, str], list[str]] = {}
+    for link in links_of(data):
+        if link.branch is not None:
+            branch = nodes[link.source]["branches"][link.branch]
+            for target in [link.target] if link.target in nodes else graph.groups.get(link.target, ()):
+                labels.setdefault((link.source, target), []).append(str(branch.get("condition") or "otherwise"))
+    boxes = {name: Box(name, str(nodes[name].get("type", "task")), _caption(nodes[name]), nodes[name].get("group")) for name in order}
+    return Picture(boxes, graph.next, graph.previous, {ends: " or ".join(found) for ends, found in labels.items()})
+
+
+def _caption(node: Mapping[str, Any]) -> str:
+    match node.get("type", "task"):
+        case "task":
+            return str(node.get("handler", ""))
+        case "fan_out":
+            task = node.get("task")
+            most = f", at most {node['max_parallel']}" if "max_parallel" in node else ""
+            return f"{task.get('handler', '') if isinstance(task, dict) else ''} for each{most}"
+        case "conditional":
+            return str(node.get("condition_field", "")).strip("{} ")
+        case "wait":
+            return f"for {node.get('event') or node.get('for', '')}"
+        case "workflow":
+            return str(node.get("workflow", ""))
+    return ""

@@ -1,0 +1,51 @@
+"""A definition as lines of text: what follows a node stands below it, indented; what joins is drawn once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from weft.flow.drawing.picture import Box, Picture
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of a drawing: what leads to it, the label of the way, and the box, or the one that is drawn elsewhere."""
+
+    lead: str
+    label: str
+    box: Box
+    is_elsewhere: bool = False
+
+    def __str__(self) -> str:
+        label = f"{self.label} → " if self.label else ""
+        if self.is_elsewhere:
+            return f"{self.lead}{label}↴ {self.box.name}"
+        caption = f"  {self.box.caption}" if self.box.caption else ""
+        return f"{self.lead}{label}{self.box.mark} {self.box.name}{caption}"
+
+
+def draw_tree(picture: Picture) -> Iterator[Line]:
+    """Yield the lines of a drawing. A node that several lead to is drawn under the last of them; before, an arrow."""
+    heads = [name for name, before in picture.previous.items() if not before] or list(picture.boxes)[:1]
+    waits = {name: len(before) for name, before in picture.previous.items()}
+    drawn: set[str] = set()
+    # For each line that is still to come: the node, what leads to it, the lead of what follows it, and its label.
+    open_ = [(name, "", "", "") for name in reversed(heads)]
+    while open_:
+        name, lead, below, label = open_.pop()
+        waits[name] -= 1
+        if name in drawn or waits[name] > 0:
+            yield Line(lead, label, picture.boxes[name], is_elsewhere=True)
+            continue
+        drawn.add(name)
+        yield Line(lead, label, picture.boxes[name])
+        targets = picture.next[name]
+        # A single way on needs no indentation, so that a long chain does not wander off to the right.
+        for place, target in reversed(list(enumerate(targets))):
+            is_last = place == len(targets) - 1
+            if len(targets) == 1:
+                corner, under = "", ""
+            else:
+                corner, under = ("└─ ", "   ") if is_last else ("├─ ", "│  ")
+            open_.append((target, below + corner, below + under, picture.labels.get((name, target), "")))

@@ -1,0 +1,131 @@
+"""Patches of definitions: JSON Patch (RFC 6902), applied whole or not at all, and made from two documents."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import jsonpatch
+import jsonpointer
+import orjson
+
+from weft.core.errors import InvalidInput, did_you_mean
+from weft.core.json import Json
+from weft.flow.identity import canonical_json
+from weft.flow.problems import Path, dotted
+
+MAX_OPS = 10_000
+MAX_BYTES = 1024 * 1024
+_KINDS = ("add", "remove", "replace", "move", "copy", "test")
+
+Op = dict[str, Json]
+
+
+def check_ops(ops: object) -> list[Op]:
+    """Return operations that have the form of a JSON Patch; raises `InvalidInput` that names the one that has not."""
+    if not isinstance(ops, list) or not ops:
+        raise InvalidInput("ops", "must be a list of at least one operation, as in RFC 6902")
+    if len(ops) > MAX_OPS:
+        raise InvalidInput("ops", f"has {len(ops):,} operations, and may have {MAX_OPS:,}")
+    for place, op in enumerate(ops):
+        _check_op(op, f"ops[{place}]")
+    if (size := len(canonical_json(ops))) > MAX_BYTES:
+        raise InvalidInput("ops", f"has {size:,} bytes, and may have {MAX_BYTES:,}: push a new version instead")
+    return ops
+
+
+def _check_op(op: object, field: str) -> None:
+    if not isinstance(op, dict):
+        raise InvalidInput(field, f"must be a mapping with op and path, not {type(op).__name__}")
+    kind = op.get("op")
+    if kind not in _KINDS:
+        raise InvalidInput(f"{field}.op", f"must be one of {', '.join(_KINDS)}, not {kind!r}.{did_you_mean(str(kind), _KINDS)}")
+    needed = {"path", "from"} if kind in ("move", "copy") else {"path"}
+    for name in sorted(needed):
+        if not isinstance(op.get(name), str) or (op[name] and not op[name].startswith("/")):
+            raise InvalidInput(f"{field}.{name}", 'must be a JSON Pointer such as "/nodes/a/params/size"')
+    if kind in ("add", "replace", "test") and "value" not in op:
+        raise InvalidInput(f"{field}.value", f"is missing: what to {kind}")
+
+
+def apply_ops(data: Json, ops: Sequence[Op]) -> Json:
+    """Return the document with the operations applied; ``data`` itself is changed on the way and must not be used again.
+
+    Raises `InvalidInput` that names the operation that cannot be applied: a path that is not there, a ``test`` that
+    fails.
+    """
+    # A copy: what one operation adds, the next may change, and the operations are kept as they are.
+    for place, op in enumerate(orjson.loads(orjson.dumps(list(ops)))):
+        try:
+            data = jsonpatch.JsonPatch([op]).apply(data, in_place=True)
+        except jsonpatch.JsonPatchTestFailed:
+            raise InvalidInput(f"ops[{place}]", f"the test of {op['path']} fails: it is {_found(data, op['path'])}") from None
+        except (jsonpatch.JsonPatchException, jsonpointer.JsonPointerException, TypeError, KeyError, IndexError) as problem:
+            where = op.get("from", op["path"]) if op["op"] in ("move", "copy") else op["path"]
+            raise InvalidInput(f"ops[{place}]", f"cannot {op['op']} {where}: {str(problem)[:150]}") from None
+    return data
+
+
+def _found(data: Json, pointer: str) -> str:
+    try:
+        return repr(jsonpointer.resolve_pointer(data, pointer))[:100]
+    except jsonpointer.JsonPointerException:
+        return "not there"
+
+
+def ops_between(old: Json, new: Json) -> list[Op]:
+    """Return the operations that make one document of another: field by field, lists as a whole."""
+    return list(_ops(old, new, ()))
+
+
+def _ops(old: Json, new: Json, path: Path) -> Iterator[Op]:
+    if isinstance(old, dict) and isinstance(new, dict):
+        for key in old:
+            if key not in new:
+                yield {"op": "remove", "path": pointer_of((*path, key))}
+        for key, value in new.items():
+            if key not in old:
+                yield {"op": "add", "path": pointer_of((*path, key)), "value": value}
+            else:
+                yield from _ops(old[key], value, (*path, key))
+    elif not same(old, new):
+        yield {"op": "replace", "path": pointer_of(path), "value": new}
+
+
+def same(one: Json, other: Json) -> bool:
+    """Whether two values are the same JSON: 1 is neither 1.0 nor true."""
+    return one is other or canonical_json(one) == canonical_json(other)
+
+
+def pointer_of(path: Path) -> str:
+    """Return a path as a JSON Pointer."""
+    return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in path)
+
+
+def path_of(pointer: str) -> tuple[str, ...]:
+    """Return the parts of a JSON Pointer."""
+    return tuple(part.replace("~1", "/").replace("~0", "~") for part in pointer.split("/")[1:])
+
+
+def op_for(data: Mapping[str, Json], assignment: str, value: Json) -> Op:
+    """Return the operation that sets a field named as people do: ``nodes.resize.params.size``.
+
+    Raises `InvalidInput` where what should hold the field is not there.
+    """
+    parts = assignment.split(".")
+    holder: Any = data
+    path: Path = ()
+    for part in parts[:-1]:
+        step = int(part) if isinstance(holder, list) and part.isdecimal() else part
+        try:
+            holder = holder[step]
+        except (KeyError, IndexError, TypeError):
+            known = list(holder) if isinstance(holder, dict) else []
+            raise InvalidInput(
+                "set", f"there is no {dotted((*path, step))!r} in the definition.{did_you_mean(part, known)}"
+            ) from None
+        path = (*path, step)
+    if not isinstance(holder, (dict, list)):
+        raise InvalidInput("set", f"{dotted(path)!r} is a value, and has no fields")
+    is_there = parts[-1] in holder if isinstance(holder, dict) else True
+    return {"op": "replace" if is_there else "add", "path": pointer_of((*path, parts[-1])), "value": value}
