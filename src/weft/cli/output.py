@@ -117,6 +117,11 @@ def console() -> Console:
     return Console(highlight=False, markup=False, emoji=False, soft_wrap=False, width=wide)
 
 
+def print_line(text: Text | str) -> None:
+    """Print one line, however long, with its styles where there is a terminal."""
+    console().print(text if not isinstance(text, str) else clean(text), soft_wrap=True, markup=False, highlight=False)
+
+
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, empty: str) -> None:
     """Print a table without lines.
 

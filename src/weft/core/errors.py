@@ -3,6 +3,7 @@
     WeftError
     ├── CallerError                 whoever called sent something wrong: change the call
     │   ├── InvalidInput            a field has a value that is refused
+    │   ├── InvalidDefinition       a workflow definition has errors
     │   ├── UnknownQueue            no such queue
     │   ├── NotFound                no such thing in this org
     │   └── StateConflict           the thing is in a state that does not allow the verb
@@ -28,7 +29,7 @@ from __future__ import annotations
 
 import difflib
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 
 def did_you_mean(wrong: str, known: Iterable[str]) -> str:
@@ -68,6 +69,18 @@ class InvalidInput(CallerError):
         self.field = field
         self.problem = problem
         super().__init__(f"{field}: {problem}")
+
+
+class InvalidDefinition(CallerError):
+    """A workflow definition has errors; ``problems`` are all of them, each with its place."""
+
+    code = "invalid_definition"
+    http_status = 422
+
+    def __init__(self, problems: Sequence[object]) -> None:
+        self.problems = problems
+        more = f" (and {len(problems) - 1} more; see `weft validate`)" if len(problems) > 1 else ""
+        super().__init__(f"{problems[0]}{more}")
 
 
 class UnknownQueue(CallerError):

@@ -23,7 +23,7 @@ def read_condition(condition: str) -> Expression:
         return read_template(condition.strip())
     if _COMPARISON.match(condition) is None:
         raise ExpressionError(
-            f"{condition[:60]!r} is no condition: write a comparison such as \"< 100\", \"== 'tif'\" or \"in ['a', 'b']\", "
-            "or a whole expression in {{ }}"
+            f'{condition[:60]!r} is no condition: write a comparison such as "< 100", "== \'tif\'" or '
+            "\"in ['a', 'b']\", or a whole expression in {{ }}"
         )
     return read_expression(f"value {condition}", COMPARED)

@@ -30,6 +30,7 @@ _FIRST = frozenset("-+.0123456789~tTfFnN")
 _INT = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _NOT_FINITE = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
+_OF_VALUES: Any = (yaml.ScalarEvent, yaml.AliasEvent, yaml.CollectionStartEvent)
 _PLAIN_TAGS = {None, "!", "tag:yaml.org,2002:str", "tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"}
 
 
@@ -125,7 +126,9 @@ class _Reader:
         value = self._read_value()
         self._parser.get_event()  # the end of the document
         if isinstance(event := self._parser.get_event(), yaml.DocumentStartEvent):
-            raise Unreadable("syntax", "a file has one definition: put the second into a file of its own", event.start_mark)
+            raise Unreadable(
+                "syntax", "a file has one definition: put the second into a file of its own", event.start_mark
+            )
         return value
 
     def _read_value(self) -> Any:
@@ -144,7 +147,9 @@ class _Reader:
                     self._anchors[event.anchor] = value, 1
             elif kind is yaml.MappingStartEvent or kind is yaml.SequenceStartEvent:
                 if len(frames) >= MAX_DEPTH:
-                    raise Unreadable("too_deep", f"the document is nested deeper than {MAX_DEPTH} levels", event.start_mark)
+                    raise Unreadable(
+                        "too_deep", f"the document is nested deeper than {MAX_DEPTH} levels", event.start_mark
+                    )
                 self._refuse_tag(event)
                 if frame is not None:
                     self._refuse_as_key(frame, event)
@@ -226,7 +231,9 @@ class _Reader:
 
     def _refuse_tag(self, event: Any) -> None:
         if event.tag not in _PLAIN_TAGS:
-            self._note("syntax", f"tags such as {event.tag.replace('tag:yaml.org,2002:', '!!')} are not used here", event)
+            self._note(
+                "syntax", f"tags such as {event.tag.replace('tag:yaml.org,2002:', '!!')} are not used here", event
+            )
 
     def _refuse_as_key(self, frame: _Frame, event: Any) -> None:
         if frame.key is None and type(frame.container) is dict:
@@ -251,14 +258,18 @@ def _places_in(text: str) -> dict[Path, Place]:
     places: dict[Path, Place] = {}
     # For each open mapping or list: its path, and the key that waits for its value with its place, or the next index.
     frames: list[tuple[Path, list[Any]]] = []
-    while not isinstance(event := parser.get_event(), yaml.StreamEndEvent):
+    while True:
+        event: Any = parser.get_event()
+        if isinstance(event, yaml.StreamEndEvent):
+            return places
         if isinstance(event, (yaml.MappingEndEvent, yaml.SequenceEndEvent)):
             frames.pop()
             continue
-        if not isinstance(event, (yaml.ScalarEvent, yaml.AliasEvent, yaml.CollectionStartEvent)):
+        if not isinstance(event, _OF_VALUES):
             continue
         here = event.start_mark.line + 1, event.start_mark.column + 1
-        path, key = (), here
+        path: Path = ()
+        key = here
         if frames:
             above, state = frames[-1]
             if state[0] is None:
@@ -273,4 +284,3 @@ def _places_in(text: str) -> dict[Path, Place]:
         places.setdefault(path, Place(key, here))
         if isinstance(event, yaml.CollectionStartEvent):
             frames.append((path, [None if isinstance(event, yaml.MappingStartEvent) else 0, here]))
-    return places

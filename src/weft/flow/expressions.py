@@ -25,7 +25,7 @@ from weft.flow.values import Json, Missing, field_of, holds, listed, number, pre
 MAX_TEXT = 10_000
 NAMES = ("inputs", "nodes", "item", "index", "job")
 _PLAIN = re.compile(r"\{\{\s*([a-z]+(?:\.[A-Za-z_][A-Za-z0-9_]*)*)\s*\}\}")
-_ENVIRONMENT = Environment(keep_trailing_newline=True, autoescape=False)  # noqa: S701  nothing is rendered by it
+_ENVIRONMENT = Environment(keep_trailing_newline=True, autoescape=False)
 
 Values = Mapping[str, Json]
 Evaluate = Callable[[Values, Budget], Json]
@@ -99,7 +99,9 @@ def has_expression(text: str) -> bool:
 
 def _read(text: str) -> list[nodes.Expr]:
     if len(text) > MAX_TEXT:
-        raise ExpressionError(f"the text has {len(text):,} characters, and with an expression in it may have {MAX_TEXT:,}")
+        raise ExpressionError(
+            f"the text has {len(text):,} characters, and with an expression in it may have {MAX_TEXT:,}"
+        )
     try:
         template = _ENVIRONMENT.parse(text)
     except TemplateSyntaxError as problem:
@@ -220,7 +222,7 @@ class _Compiler:
         assert node.node is not None
         value = self.compile(node.node)
         args = [self.compile(each) for each in node.args]
-        named = {each.key: self.compile(each.value) for each in node.kwargs}
+        named = {str(each.key): self.compile(each.value) for each in node.kwargs}
 
         def evaluate(values: Values, budget: Budget) -> Json:
             try:

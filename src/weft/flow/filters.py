@@ -28,6 +28,7 @@ from weft.flow.values import (
 
 Filter = Callable[..., Json]
 Test = Callable[..., bool]
+_NONE = Missing("no default")
 
 
 def _default(budget: Budget, value: Json, other: Json = "", boolean: bool = False) -> Json:
@@ -41,10 +42,10 @@ def _length(budget: Budget, value: Json) -> int:
 
 
 def _replace(budget: Budget, value: Json, old: Json, new: Json, count: int = -1) -> str:
-    value, old, new = text(value), text(old), text(new)
-    times = value.count(old) if count < 0 else min(count, value.count(old))
-    budget.fill(len(value) + times * max(0, len(new) - len(old)))
-    return value.replace(old, new, count)
+    whole, part, other = text(value), text(old), text(new)
+    times = whole.count(part) if count < 0 else min(count, whole.count(part))
+    budget.fill(len(whole) + times * max(0, len(other) - len(part)))
+    return whole.replace(part, other, count)
 
 
 def _split(budget: Budget, value: Json, separator: Json = None, most: int = -1) -> list[str]:
@@ -112,17 +113,25 @@ def _attribute(item: Json, attribute: Json) -> Json:
     if attribute is None:
         return item
     for part in text(attribute).split(".") if type(attribute) is str else [attribute]:
-        item = field_of(item, int(part) if type(part) is str and part.isdecimal() and len(part) < 9 else part, f"the field {part!r}")
+        item = field_of(
+            item, int(part) if type(part) is str and part.isdecimal() and len(part) < 9 else part, f"the field {part!r}"
+        )
     return item
 
 
-def _map(budget: Budget, value: Json, name: Json = None, *args: Json, attribute: Json = None, default: Json = None) -> list[Json]:
+def _map(
+    budget: Budget, value: Json, name: Json = None, *args: Json, attribute: Json = None, default: Json = None
+) -> list[Json]:
     items = listed(value, budget)
     if name is not None:
         apply = find_filter(text(name))
         return [apply(budget, item, *args) for item in items]
     found = [_attribute(item, attribute) for item in items]
-    return [default if type(item) is Missing else item for item in found] if default is not None else [present(item) for item in found]
+    return (
+        [default if type(item) is Missing else item for item in found]
+        if default is not None
+        else [present(item) for item in found]
+    )
 
 
 def _select(budget: Budget, value: Json, name: Json = None, *args: Json) -> list[Json]:
@@ -184,7 +193,7 @@ def _round(budget: Budget, value: Json, precision: int = 0) -> float:
     return number(round(float(number(value)), precision))
 
 
-def _int(budget: Budget, value: Json, default: Json = Missing("a whole number")) -> Json:
+def _int(budget: Budget, value: Json, default: Json = _NONE) -> Json:
     value = present(value)
     try:
         if type(value) is str and len(value) < 25:
@@ -193,12 +202,12 @@ def _int(budget: Budget, value: Json, default: Json = Missing("a whole number"))
             return number(int(value))
     except (ValueError, OverflowError):
         pass
-    if type(default) is Missing:
+    if default is _NONE:
         raise ExpressionError(f"{str(value)[:40]!r} is no whole number")
     return default
 
 
-def _float(budget: Budget, value: Json, default: Json = Missing("a number")) -> Json:
+def _float(budget: Budget, value: Json, default: Json = _NONE) -> Json:
     value = present(value)
     try:
         if type(value) is str and len(value) < 400 and "n" not in value.lower():
@@ -207,16 +216,16 @@ def _float(budget: Budget, value: Json, default: Json = Missing("a number")) -> 
             return number(float(value))
     except (ValueError, OverflowError):
         pass
-    if type(default) is Missing:
+    if default is _NONE:
         raise ExpressionError(f"{str(value)[:40]!r} is no number")
     return default
 
 
 def _truncate(budget: Budget, value: Json, length: int = 255, end: Json = "...") -> str:
-    value, end = text(value), text(end)
-    if type(length) is not int or length < len(end):
+    whole, tail = text(value), text(end)
+    if type(length) is not int or length < len(tail):
         raise ExpressionError("truncate needs a length of at least that of its end")
-    return value if len(value) <= length else value[: length - len(end)] + end
+    return whole if len(whole) <= length else whole[: length - len(tail)] + tail
 
 
 def _fromjson(budget: Budget, value: Json) -> Json:
@@ -340,5 +349,3 @@ def find_test(name: str) -> Test:
     if name not in TESTS:
         raise ExpressionError(f"there is no test {name!r}.{did_you_mean(name, TESTS)}")
     return TESTS[name]
-
-

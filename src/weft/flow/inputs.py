@@ -20,8 +20,14 @@ _TYPES: dict[str, tuple[type, ...]] = {
     "object": (dict,),
     "array": (list,),
 }
-_SIZED = {"string", "array", "object", "any"}
-_ORDERED = {"integer", "number", "any"}
+# The types that each bound says something about.
+_ABOUT = {
+    "minimum": {"integer", "number", "any"},
+    "maximum": {"integer", "number", "any"},
+    "min_length": {"string", "array", "object", "any"},
+    "max_length": {"string", "array", "object", "any"},
+    "pattern": {"string", "any"},
+}
 
 
 def input_problems(inputs: object) -> Iterator[Problem]:
@@ -35,20 +41,25 @@ def input_problems(inputs: object) -> Iterator[Problem]:
         if declared.pattern is not None and not is_pattern(declared.pattern):
             yield Problem("bad_value", (*path, "pattern"), f"{declared.pattern!r} is no regular expression")
             continue
-        for field, kinds in (("minimum", _ORDERED), ("maximum", _ORDERED), ("min_length", _SIZED), ("max_length", _SIZED),
-                             ("pattern", {"string", "any"})):  # fmt: skip
+        for field, kinds in _ABOUT.items():
             if getattr(declared, field) is not None and declared.type not in kinds:
-                yield Problem("bad_value", (*path, field), f"`{field}` says nothing about an input of type {declared.type}")
+                yield Problem(
+                    "bad_value", (*path, field), f"`{field}` says nothing about an input of type {declared.type}"
+                )
         if "default" in declared.model_fields_set:
             if declared.required:
-                yield Problem("bad_default", path, "an input that is required has no use for a default", Severity.WARNING)
+                yield Problem(
+                    "bad_default", path, "an input that is required has no use for a default", Severity.WARNING
+                )
             if declared.default is not None and (flaw := value_problem(declared, declared.default)):
                 yield Problem("bad_default", (*path, "default"), flaw)
 
 
 def check_inputs(declared: Mapping[str, Input], given: Mapping[str, Any]) -> tuple[dict[str, Any], list[Problem]]:
     """Return the inputs of a job with the defaults filled in, and everything that is wrong with what was given."""
-    problems = [Problem("unknown_input", (name,), unknown("input", name, declared)) for name in given if name not in declared]
+    problems = [
+        Problem("unknown_input", (name,), unknown("input", name, declared)) for name in given if name not in declared
+    ]
     values: dict[str, Any] = {}
     for name, entry in declared.items():
         if name not in given:

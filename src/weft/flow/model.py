@@ -32,14 +32,18 @@ def _cache(value: object) -> bool | float:
     return value if isinstance(value, bool) else _seconds(value)
 
 
-_SPAN: dict[str, Any] = {"anyOf": [{"type": "number", "exclusiveMinimum": 0}, {"type": "string", "pattern": durations.PATTERN}]}
+_SPAN: dict[str, Any] = {
+    "anyOf": [{"type": "number", "exclusiveMinimum": 0}, {"type": "string", "pattern": durations.PATTERN}]
+}
 Seconds = Annotated[
     float,
     BeforeValidator(_seconds),
     WithJsonSchema(_SPAN),
 ]
 # Whether an output serves the same params of the same code again, or for how long.
-Cache = Annotated[bool | float, BeforeValidator(_cache), WithJsonSchema({"anyOf": [{"type": "boolean"}, *_SPAN["anyOf"]]})]
+Cache = Annotated[
+    bool | float, BeforeValidator(_cache), WithJsonSchema({"anyOf": [{"type": "boolean"}, *_SPAN["anyOf"]]})
+]
 Next = Annotated[
     list[str],
     BeforeValidator(_names),
@@ -89,7 +93,7 @@ class RetryPolicy(Part):
 
 
 class Execution(Part):
-    """How a task is executed: what a node leaves out comes from ``defaults``, the handler, the settings, in this order."""
+    """How a task is executed. What a node leaves out comes from ``defaults``, then the handler, then the settings."""
 
     queue: Annotated[str, Field(min_length=1, max_length=MAX_NAME)] | None = None
     priority: Annotated[int, Field(ge=-32767, le=32767)] | None = None

@@ -75,7 +75,7 @@ COMPARISONS: dict[str, Callable[[Json, Json, Budget], bool]] = {
     "gt": lambda left, right, budget: before(right, left),
     "lteq": lambda left, right, budget: not before(right, left),
     "gteq": lambda left, right, budget: not before(left, right),
-    "in": lambda left, right, budget: within(left, right, budget),
+    "in": within,
     "notin": lambda left, right, budget: not within(left, right, budget),
 }
 

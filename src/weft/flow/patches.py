@@ -39,7 +39,9 @@ def _check_op(op: object, field: str) -> None:
         raise InvalidInput(field, f"must be a mapping with op and path, not {type(op).__name__}")
     kind = op.get("op")
     if kind not in _KINDS:
-        raise InvalidInput(f"{field}.op", f"must be one of {', '.join(_KINDS)}, not {kind!r}.{did_you_mean(str(kind), _KINDS)}")
+        raise InvalidInput(
+            f"{field}.op", f"must be one of {', '.join(_KINDS)}, not {kind!r}.{did_you_mean(str(kind), _KINDS)}"
+        )
     needed = {"path", "from"} if kind in ("move", "copy") else {"path"}
     for name in sorted(needed):
         if not isinstance(op.get(name), str) or (op[name] and not op[name].startswith("/")):
@@ -49,7 +51,7 @@ def _check_op(op: object, field: str) -> None:
 
 
 def apply_ops(data: Json, ops: Sequence[Op]) -> Json:
-    """Return the document with the operations applied; ``data`` itself is changed on the way and must not be used again.
+    """Return the document with the operations applied; ``data`` is changed on the way and must not be used again.
 
     Raises `InvalidInput` that names the operation that cannot be applied: a path that is not there, a ``test`` that
     fails.
@@ -59,8 +61,16 @@ def apply_ops(data: Json, ops: Sequence[Op]) -> Json:
         try:
             data = jsonpatch.JsonPatch([op]).apply(data, in_place=True)
         except jsonpatch.JsonPatchTestFailed:
-            raise InvalidInput(f"ops[{place}]", f"the test of {op['path']} fails: it is {_found(data, op['path'])}") from None
-        except (jsonpatch.JsonPatchException, jsonpointer.JsonPointerException, TypeError, KeyError, IndexError) as problem:
+            raise InvalidInput(
+                f"ops[{place}]", f"the test of {op['path']} fails: it is {_found(data, op['path'])}"
+            ) from None
+        except (
+            jsonpatch.JsonPatchException,
+            jsonpointer.JsonPointerException,
+            TypeError,
+            KeyError,
+            IndexError,
+        ) as problem:
             where = op.get("from", op["path"]) if op["op"] in ("move", "copy") else op["path"]
             raise InvalidInput(f"ops[{place}]", f"cannot {op['op']} {where}: {str(problem)[:150]}") from None
     return data

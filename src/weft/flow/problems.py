@@ -85,7 +85,9 @@ def placed(problems: Sequence[Problem], source: Locates) -> list[Problem]:
     """Return the problems with their places in a file, in the order of the file, errors of one line together."""
     found = []
     for problem in problems:
-        place = (problem.line, problem.column) if problem.line else source.locate(problem.path, key=problem.is_about_key)
+        place = (
+            (problem.line, problem.column) if problem.line else source.locate(problem.path, key=problem.is_about_key)
+        )
         line, column = place or (None, None)
         found.append(replace(problem, file=source.file, line=line, column=column))
     return sorted(found, key=lambda each: (each.line or 0, each.column or 0, each.code))

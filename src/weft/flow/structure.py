@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -38,11 +39,14 @@ def read_structure(data: object) -> tuple[WorkflowDefinition | None, list[Proble
     """
     problems: list[Problem] = []
     if not isinstance(data, dict):
-        return None, [Problem("bad_value", (), f"a definition is a mapping with workflow_id and nodes, not {kind_of(data)}")]
+        return None, [
+            Problem("bad_value", (), f"a definition is a mapping with workflow_id and nodes, not {kind_of(data)}")
+        ]
     data = {key: value for key, value in data.items() if not key.startswith("x-")}
     found: dict[str, Any] = {}
     for name, model in _PARTS.items():
-        found[name] = _each(data.get(name, {}), (name,), lambda entry, path, model=model: _one(model, entry, path, problems), problems)
+        read = partial(_one, model)
+        found[name] = _each(data.get(name, {}), (name,), read, problems)
     found["defaults"] = _one(Defaults, data.get("defaults", {}), ("defaults",), problems)
     found["nodes"] = _nodes(data, problems)
     head = {key: value for key, value in data.items() if key not in found}
@@ -55,13 +59,17 @@ def read_structure(data: object) -> tuple[WorkflowDefinition | None, list[Proble
 
 def _nodes(data: Mapping[str, Any], problems: list[Problem]) -> dict[str, AnyNode]:
     if "nodes" not in data:
-        problems.append(Problem("missing", ("nodes",), "`nodes` is missing: a workflow has at least a start and an end"))
+        problems.append(
+            Problem("missing", ("nodes",), "`nodes` is missing: a workflow has at least a start and an end")
+        )
         return {}
     nodes = data["nodes"]
     if isinstance(nodes, dict) and len(nodes) > MAX_NODES:
-        problems.append(Problem("too_large", ("nodes",), f"a workflow has at most {MAX_NODES:,} nodes, not {len(nodes):,}"))
+        problems.append(
+            Problem("too_large", ("nodes",), f"a workflow has at most {MAX_NODES:,} nodes, not {len(nodes):,}")
+        )
         return {}
-    return _each(nodes, ("nodes",), lambda entry, path: _node(entry, path, problems), problems)
+    return _each(nodes, ("nodes",), _node, problems)
 
 
 def _node(entry: object, path: Path, problems: list[Problem]) -> AnyNode | None:
@@ -75,7 +83,10 @@ def _node(entry: object, path: Path, problems: list[Problem]) -> AnyNode | None:
 
 
 def _each(
-    entries: object, path: Path, read: Callable[[object, Path], Model | None], problems: list[Problem]
+    entries: object,
+    path: Path,
+    read: Callable[[object, Path, list[Problem]], BaseModel | None],
+    problems: list[Problem],
 ) -> dict[str, Any]:
     if not isinstance(entries, dict):
         problems.append(Problem("bad_value", path, f"must be a mapping, not {kind_of(entries)}"))
@@ -85,9 +96,14 @@ def _each(
         place = (*path, name)
         if path != ("groups",) and (_NAME.match(name) is None or len(name) > 200):
             problems.append(
-                Problem("bad_name", place, f"{name[:60]!r} is no name: letters, digits, _ and -, up to 200", is_about_key=True)
+                Problem(
+                    "bad_name",
+                    place,
+                    f"{name[:60]!r} is no name: letters, digits, _ and -, up to 200",
+                    is_about_key=True,
+                )
             )
-        found[name] = read(entry, place)
+        found[name] = read(entry, place, problems)
     return found
 
 
@@ -113,7 +129,11 @@ def _problem(model: type[BaseModel], error: ErrorDetails, path: Path) -> Problem
             hint = did_you_mean(str(error["input"]), re.findall(r"'([^']+)'", error["ctx"]["expected"]))
             return Problem("bad_value", place, f"must be {error['ctx']['expected']}, not {error['input']!r}.{hint}")
         case "string_pattern_mismatch":
-            return Problem("bad_name", place, f"{str(error['input'])[:60]!r} is no name: letters, digits, _, - and .; / between parts")
+            return Problem(
+                "bad_name",
+                place,
+                f"{str(error['input'])[:60]!r} is no name: letters, digits, _, - and .; / between parts",
+            )
         case kind if kind in _EXPECTED:
             return Problem("bad_value", place, f"must be {_EXPECTED[kind]}, not {kind_of(error['input'])}")
     return Problem("bad_value", place, error["msg"].replace("Input should", "must").replace("String should", "must"))

@@ -66,5 +66,3 @@ def _made(
             item if make is None else present(make(values, budget)) for item, make in zip(value, items, strict=True)
         ]
     return None
-
-

@@ -46,9 +46,7 @@ def check_text(text: str | bytes, file: str | None = None, **options: Any) -> Ch
     return check_document(document, **options)
 
 
-def check_document(
-    document: Document, *, handlers: Collection[str] | None = None, strict: bool = False
-) -> Checked:
+def check_document(document: Document, *, handlers: Collection[str] | None = None, strict: bool = False) -> Checked:
     """Return the definition in a document, and everything that is wrong with it.
 
     ``handlers`` are those that are known: a task of another is warned about, and refused when ``strict``.
@@ -91,15 +89,21 @@ def _link_problems(nodes: Data, links: list[Link], groups: Mapping[str, list[str
             yield Problem("unknown_node", link.path, unknown("node", link.target, [*nodes, *groups]))
     for name, members in groups.items():
         if name in nodes:
-            yield Problem("bad_name", ("nodes", name), f"{name!r} is a group too: name one of them otherwise", is_about_key=True)
+            yield Problem(
+                "bad_name", ("nodes", name), f"{name!r} is a group too: name one of them otherwise", is_about_key=True
+            )
         if not members:
-            yield Problem("empty_group", ("groups", name), "no node is in this group", Severity.WARNING, is_about_key=True)
+            yield Problem(
+                "empty_group", ("groups", name), "no node is in this group", Severity.WARNING, is_about_key=True
+            )
 
 
 def _end_problems(nodes: Data) -> Iterator[Problem]:
     starts = [name for name, node in nodes.items() if _kind(node) == "start"]
     if not starts:
-        yield Problem("no_start", ("nodes",), "there is no start: add a node `START: {type: start, next: …}`", is_about_key=True)
+        yield Problem(
+            "no_start", ("nodes",), "there is no start: add a node `START: {type: start, next: …}`", is_about_key=True
+        )
     for name in starts[1:]:
         yield Problem("two_starts", ("nodes", name), f"there is a start already, {starts[0]!r}", is_about_key=True)
     if not any(_kind(node) == "end" for node in nodes.values()):
@@ -110,19 +114,22 @@ def _path_problems(nodes: Data, graph: Graph) -> Iterator[Problem]:
     circle = graph.circle()
     if circle is not None:
         shown = circle if len(circle) <= _SHOWN else [*circle[: _SHOWN - 2], "…", circle[-1]]
-        yield Problem("cycle", ("nodes", circle[0]), f"nodes wait for each other: {' -> '.join(shown)}", is_about_key=True)
+        yield Problem(
+            "cycle", ("nodes", circle[0]), f"nodes wait for each other: {' -> '.join(shown)}", is_about_key=True
+        )
     starts = [name for name, node in nodes.items() if _kind(node) == "start"]
     reached = set().union(*(graph.reached(name) for name in starts)) if starts else set(nodes)
     for name, node in nodes.items():
         if _kind(node) == "fan_in" and not graph.previous[name]:
             yield Problem("fan_in_alone", ("nodes", name), "nothing leads to this fan_in", is_about_key=True)
         elif name not in reached:
-            yield Problem("unreachable", ("nodes", name), f"no way leads from {starts[0]!r} to this node", is_about_key=True)
-        if _kind(node) not in ("end", "start", "conditional") and not graph.next[name]:
-            # What `next` says that stands for nothing is told there.
-            if not node.get("next"):
-                yield Problem("leads_nowhere", ("nodes", name), "nothing comes after this node: add `next`",
-                              Severity.WARNING, is_about_key=True)  # fmt: skip
+            yield Problem(
+                "unreachable", ("nodes", name), f"no way leads from {starts[0]!r} to this node", is_about_key=True
+            )
+        # A `next` that stands for nothing is told where it stands.
+        if _kind(node) not in ("end", "start", "conditional") and not graph.next[name] and not node.get("next"):
+            message = "nothing comes after this node: add `next`"
+            yield Problem("leads_nowhere", ("nodes", name), message, Severity.WARNING, is_about_key=True)
 
 
 def _conditional_problems(nodes: Data) -> Iterator[Problem]:
@@ -131,11 +138,17 @@ def _conditional_problems(nodes: Data) -> Iterator[Problem]:
         if _kind(node) != "conditional" or not isinstance(branches, list):
             continue
         path: Path = ("nodes", name, "branches")
-        defaults = [place for place, branch in enumerate(branches) if isinstance(branch, dict) and branch.get("default")]
+        defaults = [
+            place for place, branch in enumerate(branches) if isinstance(branch, dict) and branch.get("default")
+        ]
         if not defaults:
-            yield Problem("no_default", path, "no branch is taken when no condition holds: add `- {default: true, next: …}`")
+            yield Problem(
+                "no_default", path, "no branch is taken when no condition holds: add `- {default: true, next: …}`"
+            )
         elif defaults[0] != len(branches) - 1:
-            yield Problem("no_default", (*path, defaults[0]), "the default must come last: no branch after it is ever taken")
+            yield Problem(
+                "no_default", (*path, defaults[0]), "the default must come last: no branch after it is ever taken"
+            )
         for place, branch in enumerate(branches):
             if isinstance(branch, dict):
                 yield from _branch_problems(node, branch, (*path, place))
@@ -148,7 +161,9 @@ def _branch_problems(node: Data, branch: Data, path: Path) -> Iterator[Problem]:
     if not isinstance(condition, str):
         return
     if not is_whole(condition) and "condition_field" not in node:
-        yield Problem("bad_condition", (*path, "condition"), "a comparison needs `condition_field`, the value that it is about")
+        yield Problem(
+            "bad_condition", (*path, "condition"), "a comparison needs `condition_field`, the value that it is about"
+        )
     try:
         read_condition(condition)
     except ExpressionError as problem:
@@ -160,10 +175,14 @@ def _wait_problems(nodes: Data) -> Iterator[Problem]:
         if _kind(node) != "wait":
             continue
         if node.get("for") == "event" and "event" not in node:
-            yield Problem("missing", ("nodes", name, "event"), "`event` is missing: the name of the event that is waited for")
+            yield Problem(
+                "missing", ("nodes", name, "event"), "`event` is missing: the name of the event that is waited for"
+            )
         for field, kind in (("event", "event"), ("match", "event"), ("form", "approval")):
             if field in node and node.get("for") != kind:
-                yield Problem("unknown_field", ("nodes", name, field), f"`{field}` goes with `for: {kind}`", is_about_key=True)
+                yield Problem(
+                    "unknown_field", ("nodes", name, field), f"`{field}` goes with `for: {kind}`", is_about_key=True
+                )
 
 
 def _expression_problems(data: Data, nodes: Data, graph: Graph) -> Iterator[Problem]:
@@ -181,7 +200,9 @@ def _expression_problems(data: Data, nodes: Data, graph: Graph) -> Iterator[Prob
                 yield from _reference_problems(reference, place, name, nodes, inputs or {}, graph)
         for path, value in _constants_of(name, node):
             if isinstance(value, str) and has_expression(value):
-                yield Problem("bad_expression", path, "no expression is evaluated here: it must be the same for every job")
+                yield Problem(
+                    "bad_expression", path, "no expression is evaluated here: it must be the same for every job"
+                )
         if _kind(node) == "conditional":
             yield from _condition_references(name, node, nodes, inputs or {}, graph)
 
@@ -263,5 +284,3 @@ def _handler_problems(data: Data, handlers: Collection[str] | None, *, strict: b
         for path, value in _constants_of(name, node) if isinstance(node, dict) else ():
             if path[-1] == "handler" and isinstance(value, str) and value not in handlers:
                 yield Problem("unknown_handler", path, unknown("handler", value, handlers), severity)
-
-

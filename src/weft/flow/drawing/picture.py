@@ -48,7 +48,10 @@ def picture_of(data: Mapping[str, Any]) -> Picture:
             branch = nodes[link.source]["branches"][link.branch]
             for target in [link.target] if link.target in nodes else graph.groups.get(link.target, ()):
                 labels.setdefault((link.source, target), []).append(str(branch.get("condition") or "otherwise"))
-    boxes = {name: Box(name, str(nodes[name].get("type", "task")), _caption(nodes[name]), nodes[name].get("group")) for name in order}
+    boxes = {
+        name: Box(name, str(nodes[name].get("type", "task")), _caption(nodes[name]), nodes[name].get("group"))
+        for name in order
+    }
     return Picture(boxes, graph.next, graph.previous, {ends: " or ".join(found) for ends, found in labels.items()})
 
 

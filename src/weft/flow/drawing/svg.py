@@ -75,7 +75,7 @@ def _boxes(picture: Picture, places: dict[str, _Place]) -> Iterator[str]:
         place, middle = places[name], places[name].x + _WIDTH / 2
         radius = _HEIGHT / 2 if box.kind in ("start", "end") else 6
         yield (
-            f'<g><title>{escape(f"{name}: {box.kind} {box.caption}".strip())}</title>'
+            f"<g><title>{escape(f'{name}: {box.kind} {box.caption}'.strip())}</title>"
             f'<rect x="{place.x:.0f}" y="{place.y:.0f}" width="{_WIDTH}" height="{_HEIGHT}" rx="{radius:.0f}" '
             f'fill="{_FILLS.get(box.kind, "#ffffff")}" stroke="#555"/>'
             f'<text x="{middle:.0f}" y="{place.y + (20 if box.caption else 28):.0f}" text-anchor="middle" '

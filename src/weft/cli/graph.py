@@ -1,0 +1,39 @@
+"""``weft graph``: draws a workflow definition."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from weft.cli.apps import new_app
+
+app = new_app()
+
+Which = Annotated[str, typer.Argument(metavar="FILE|TAG", help="A YAML or JSON file, or a tag.")]
+Svg = Annotated[bool, typer.Option("--svg", help="As an SVG picture.")]
+Mermaid = Annotated[bool, typer.Option("--mermaid", help="As a Mermaid flowchart.")]
+
+
+@app.command()
+def graph(which: Which, svg: Svg = False, mermaid: Mermaid = False) -> None:
+    """Draw a workflow definition: as text, or as a picture to be written to a file."""
+    from weft.cli.definitions import find_document
+    from weft.cli.output import print_line, styled
+    from weft.core.errors import InvalidInput
+    from weft.flow.drawing import draw_mermaid, draw_svg, draw_tree, picture_of
+
+    if svg and mermaid:
+        raise InvalidInput("--svg", "give either --svg or --mermaid")
+    picture = picture_of(find_document(which))
+    if svg or mermaid:
+        print((draw_svg if svg else draw_mermaid)(picture), end="")
+        return
+    for line in draw_tree(picture):
+        way = styled(line.lead, "dim") + styled(f"{line.label} → " if line.label else "", "yellow")
+        if line.is_elsewhere:
+            print_line(way + styled(f"↴ {line.box.name}", "dim"))
+        else:
+            print_line(
+                way + styled(f"{line.box.mark} {line.box.name}", "bold") + styled(f"  {line.box.caption}", "dim")
+            )

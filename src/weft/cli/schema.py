@@ -1,0 +1,16 @@
+"""``weft schema``: prints the JSON Schema of workflow definitions."""
+
+from __future__ import annotations
+
+from weft.cli.apps import new_app
+
+app = new_app()
+
+
+@app.command()
+def schema() -> None:
+    """Print the JSON Schema of workflow definitions, by which editors complete and check them."""
+    from weft.cli.output import print_json
+    from weft.flow.published import json_schema
+
+    print_json(json_schema())

@@ -1,0 +1,112 @@
+"""``weft validate``: checks workflow definitions, and says all that is wrong with them, like a compiler."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from weft.cli.apps import JsonFlag, new_app
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+    from weft.flow.problems import Problem
+    from weft.flow.validation import Checked
+
+app = new_app()
+
+Files = Annotated[list[Path], typer.Argument(metavar="FILE...", help="YAML or JSON files; folders are searched.")]
+Apps = Annotated[
+    list[str] | None,
+    typer.Option("--app", metavar="MODULE", help="A module whose handlers are known; may be repeated."),
+]
+Strict = Annotated[bool, typer.Option("--strict", help="Take warnings for errors.")]
+
+
+@app.command()
+def validate(files: Files, apps: Apps = None, strict: Strict = False, as_json: JsonFlag = False) -> None:
+    """Check workflow definitions. Ends with 0 when all can be used, with 2 when one cannot."""
+    from weft.cli.output import print_json
+
+    handlers = _handlers(apps) if apps else None
+    checked = [_check(path, handlers, strict) for path in _found(files)]
+    problems = [problem for each in checked for problem in each.problems]
+    errors = sum(_is_fatal(problem, strict) for problem in problems)
+    if as_json:
+        print_json({"files": len(checked), "errors": errors, "problems": [problem.to_json() for problem in problems]})
+    else:
+        _print(checked, errors, len(problems) - errors)
+    raise typer.Exit(2 if errors else 0)
+
+
+def _check(path: Path, handlers: list[str] | None, strict: bool) -> Checked:
+    from weft.flow.reading import check_file
+
+    return check_file(path, handlers=handlers, strict=strict)
+
+
+def _is_fatal(problem: Problem, strict: bool) -> bool:
+    return strict or problem.severity == "error"
+
+
+def _found(files: list[Path]) -> list[Path]:
+    """Return the files that were named, and those of the folders."""
+    from weft.core.errors import InvalidInput
+
+    found: list[Path] = []
+    for path in files:
+        inside = (
+            sorted(each for each in path.rglob("*") if each.suffix in (".yaml", ".yml", ".json"))
+            if path.is_dir()
+            else [path]
+        )
+        if not inside:
+            raise InvalidInput("file", f"there is no .yaml, .yml or .json file in {path}")
+        found += inside
+    return found
+
+
+def _handlers(apps: list[str]) -> list[str]:
+    from weft.cli.worker_process import import_apps
+    from weft.worker.registry import REGISTRY
+
+    import_apps(apps)
+    return REGISTRY.names()
+
+
+def _print(checked: list[Checked], errors: int, warnings: int) -> None:
+    from weft.cli.output import print_line
+
+    for each in checked:
+        for problem in each.problems:
+            print_line(_headline(problem))
+            _print_excerpt(each.document.text, problem)
+    files = f"{len(checked)} file{'s' if len(checked) != 1 else ''}"
+    found = [
+        f"{count} {noun}{'s' if count != 1 else ''}"
+        for count, noun in ((errors, "error"), (warnings, "warning"))
+        if count
+    ]
+    print_line(f"{', '.join(found)} in {files}" if found else f"{files} without a problem")
+
+
+def _headline(problem: Problem) -> Text:
+    from weft.cli.output import styled
+
+    place, _, rest = str(problem).partition(f": {problem.severity}: ")
+    severity = styled(f"{problem.severity}: ", "bold red" if problem.severity == "error" else "bold yellow")
+    return styled(f"{place}: ", "bold") + severity + styled(rest, "")
+
+
+def _print_excerpt(text: str, problem: Problem) -> None:
+    """Show the line that a problem is on, and where on it."""
+    from weft.cli.output import print_line, styled
+
+    lines = text.splitlines()
+    if problem.line is None or problem.column is None or problem.line > len(lines):
+        return
+    number = str(problem.line)
+    print_line(styled(f"  {number} | ", "dim") + styled(lines[problem.line - 1][:160], ""))
+    print_line(styled(f"  {' ' * len(number)} | ", "dim") + styled(" " * (problem.column - 1) + "^", "bold"))
