@@ -96,12 +96,13 @@ class Place(NamedTuple):
 class _Frame:
     """A mapping or a list that is being read."""
 
-    __slots__ = ("anchor", "began", "container", "is_merge", "key", "merges")
+    __slots__ = ("anchor", "began", "container", "height", "is_merge", "key", "merges")
 
     def __init__(self, container: Any, anchor: str | None, began: int) -> None:
         self.container = container
         self.anchor = anchor
         self.began = began
+        self.height = 1
         self.key: str | None = None
         self.is_merge = False
         self.merges: list[Any] = []
@@ -115,7 +116,8 @@ class _Reader:
         self._parser = Parser(text)
         self._count = 0
         self._repeated = 0
-        self._anchors: dict[str, tuple[Any, int]] = {}
+        # Of each anchor: what it stands for, how many values that is, and how deep they are nested.
+        self._anchors: dict[str, tuple[Any, int, int]] = {}
 
     def read(self) -> Any:
         """Return the one document of the text."""
@@ -138,29 +140,28 @@ class _Reader:
         while True:
             event = next_event()
             kind = type(event)
+            height = 0
             if kind is yaml.ScalarEvent:
                 if frame is not None and frame.key is None and type(frame.container) is dict:
                     self._begin_entry(frame, event)
                     continue
                 value = self._scalar(event)
                 if event.anchor:
-                    self._anchors[event.anchor] = value, 1
+                    self._anchors[event.anchor] = value, 1, 0
             elif kind is yaml.MappingStartEvent or kind is yaml.SequenceStartEvent:
-                if len(frames) >= MAX_DEPTH:
-                    raise Unreadable(
-                        "too_deep", f"the document is nested deeper than {MAX_DEPTH} levels", event.start_mark
-                    )
                 self._refuse_tag(event)
                 if frame is not None:
                     self._refuse_as_key(frame, event)
                     frames.append(frame)
+                _refuse_depth(len(frames) + 1, event)
                 frame = _Frame({} if kind is yaml.MappingStartEvent else [], event.anchor, self._count)
                 self._count_one(event)
                 continue
             elif kind is yaml.AliasEvent:
                 if frame is not None:
                     self._refuse_as_key(frame, event)
-                value = self._repeat(event)
+                value, height = self._repeat(event)
+                _refuse_depth(len(frames) + (frame is not None) + height, event)
             else:
                 assert frame is not None
                 value = frame.container
@@ -168,16 +169,20 @@ class _Reader:
                     for key, entry in merged.items():
                         value.setdefault(key, entry)
                 if frame.anchor:
-                    self._anchors[frame.anchor] = value, self._count - frame.began
+                    self._anchors[frame.anchor] = value, self._count - frame.began, frame.height
+                height = frame.height
                 frame = frames.pop() if frames else None
             if frame is None:
                 return value
+            frame.height = max(frame.height, height + 1)
             if type(frame.container) is list:
                 frame.container.append(value)
             else:
                 self._end_entry(frame, value, event)
 
     def _begin_entry(self, frame: _Frame, event: Any) -> None:
+        if event.tag is not None:
+            self._refuse_tag(event)
         frame.key = event.value
         frame.is_merge = event.value == "<<" and event.implicit[0]
         if event.value in frame.container:
@@ -219,15 +224,15 @@ class _Reader:
             self._note("bad_value", f"{text} is no number that JSON has", event)
         return text
 
-    def _repeat(self, event: Any) -> Any:
+    def _repeat(self, event: Any) -> tuple[Any, int]:
         if event.anchor not in self._anchors:
             raise Unreadable("syntax", f"*{event.anchor} stands for nothing that was read before it", event.start_mark)
-        value, size = self._anchors[event.anchor]
+        value, size, height = self._anchors[event.anchor]
         self._repeated += size
         if self._repeated > MAX_REPEATED:
             raise Unreadable("too_large", f"aliases repeat more than {MAX_REPEATED:,} values", event.start_mark)
         self._count += size
-        return value
+        return value, height
 
     def _refuse_tag(self, event: Any) -> None:
         if event.tag not in _PLAIN_TAGS:
@@ -246,6 +251,11 @@ class _Reader:
 
     def _note(self, code: str, message: str, event: Any) -> None:
         self.problems.append(_problem_at(event.start_mark, code, message))
+
+
+def _refuse_depth(depth: int, event: Any) -> None:
+    if depth > MAX_DEPTH:
+        raise Unreadable("too_deep", f"the document is nested deeper than {MAX_DEPTH} levels", event.start_mark)
 
 
 def _problem_at(mark: Any, code: str, message: str) -> Problem:
