@@ -25,6 +25,10 @@ class Budget:
         if self._steps < 0:
             raise ExpressionError(f"the expression goes through more than {MAX_STEPS:,} values")
 
+    def read(self, size: int) -> None:
+        """Take the reading of ``size`` characters off: a hundred of them count as one value."""
+        self.spend(size // 100)
+
     def fill(self, size: int) -> None:
         """Take ``size`` characters off; asked before they are made."""
         self._size -= size

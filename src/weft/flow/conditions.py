@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 
 from weft.flow.budget import ExpressionError
-from weft.flow.expressions import NAMES, Expression, read_expression, read_template
+from weft.flow.expressions import OUTSIDE, Expression, read_expression
 
 # A comparison with the value of ``condition_field``; what else a condition is must stand in {{ }}.
 _COMPARISON = re.compile(r"\s*(==|!=|<=|>=|<|>|not\s+in\b|in\b|is\b)")
-COMPARED = (*NAMES, "value")
+COMPARED = (*OUTSIDE, "value")
 
 
 def is_whole(condition: str) -> bool:
@@ -20,7 +20,10 @@ def is_whole(condition: str) -> bool:
 def read_condition(condition: str) -> Expression:
     """Return the expression of a condition; ``value`` is that of the ``condition_field``."""
     if is_whole(condition):
-        return read_template(condition.strip())
+        if not condition.rstrip().endswith("}}"):
+            raise ExpressionError("a condition that begins with {{ must end with }}")
+        # Exactly one: `{{ a }} or {{ b }}` would be a text, which always holds.
+        return read_expression(condition.strip()[2:-2], OUTSIDE)
     if _COMPARISON.match(condition) is None:
         raise ExpressionError(
             f'{condition[:60]!r} is no condition: write a comparison such as "< 100", "== \'tif\'" or '

@@ -17,14 +17,18 @@ from jinja2 import Environment, nodes
 from jinja2.exceptions import TemplateSyntaxError
 
 from weft.core.errors import did_you_mean
+from weft.core.json import text_problem
 from weft.flow.budget import Budget, ExpressionError
 from weft.flow.filters import find_filter, find_test
 from weft.flow.operators import BINARY, COMPARISONS, joined, ranged
-from weft.flow.values import Json, Missing, field_of, holds, listed, number, present, written
+from weft.flow.values import Json, Missing, field_of, holds, listed, number, present, weigh, written
 
 MAX_TEXT = 10_000
+MAX_FIELDS = 200
 NAMES = ("inputs", "nodes", "item", "index", "job")
-_PLAIN = re.compile(r"\{\{\s*([a-z]+(?:\.[A-Za-z_][A-Za-z0-9_]*)*)\s*\}\}")
+# What is visible outside of the task of a fan_out.
+OUTSIDE = ("inputs", "nodes", "job")
+_PLAIN = re.compile(r"\{\{\s*([a-z]+(?:\.[A-Za-z_][A-Za-z0-9_]*){0,50})\s*\}\}")
 _ENVIRONMENT = Environment(keep_trailing_newline=True, autoescape=False)
 
 Values = Mapping[str, Json]
@@ -72,9 +76,10 @@ def read_template(text: str, names: tuple[str, ...] = NAMES) -> Expression:
         if name in names:
             return Expression(text, (Reference(name, tuple(fields)),), _path(name, fields))
     compiler = _Compiler(names)
-    parts = [compiler.compile(node) for node in _read(text)]
+    read = _read(text)
+    parts = [compiler.compile(node) for node in read]
     if len(parts) == 1 and text.strip().startswith("{{") and text.strip().endswith("}}") and not text[0].isspace():
-        return Expression(text, tuple(compiler.references), parts[0])
+        return Expression(text, tuple(compiler.references), _bounded(read[0], parts[0]))
 
     def join(values: Values, budget: Budget) -> str:
         return "".join([written(part(values, budget), budget) for part in parts])
@@ -89,7 +94,8 @@ def read_expression(text: str, names: tuple[str, ...] = NAMES) -> Expression:
     parts = _read("{{" + text + "}}")
     if len(parts) != 1:
         raise ExpressionError("more than one expression")
-    return Expression(text, tuple(compiler.references), compiler.compile(parts[0]))
+    evaluate = _bounded(parts[0], compiler.compile(parts[0]))
+    return Expression(text, tuple(compiler.references), evaluate)
 
 
 def has_expression(text: str) -> bool:
@@ -106,6 +112,8 @@ def _read(text: str) -> list[nodes.Expr]:
         template = _ENVIRONMENT.parse(text)
     except TemplateSyntaxError as problem:
         raise ExpressionError(str(problem.message)) from None
+    except ValueError:
+        raise ExpressionError("a number beyond 64 bits") from None  # so many digits that Python does not read it
     except RecursionError:
         raise ExpressionError("the expression is nested too deep") from None
     found: list[nodes.Expr] = []
@@ -126,6 +134,22 @@ def _path(name: str, fields: list[str]) -> Evaluate:
         return value
 
     return evaluate
+
+
+def _bounded(node: nodes.Expr, evaluate: Evaluate) -> Evaluate:
+    """Return what evaluates to no more than may come out of an expression."""
+    while isinstance(node, (nodes.Getattr, nodes.Getitem)):
+        node = node.node
+    if isinstance(node, nodes.Name):
+        return evaluate  # was there before, however large
+
+    def weighed(values: Values, budget: Budget) -> Json:
+        value = evaluate(values, budget)
+        if type(value) in (list, dict):
+            budget.fill(weigh(value))
+        return value
+
+    return weighed
 
 
 class _Compiler:
@@ -151,6 +175,8 @@ class _Compiler:
 
     def _const(self, node: nodes.Const) -> Evaluate:
         value = number(node.value) if type(node.value) in (int, float) else node.value
+        if type(value) is str and (flaw := text_problem(value)) is not None:
+            raise ExpressionError(f"a text {flaw}")
         return lambda values, budget: value
 
     def _name(self, node: nodes.Name) -> Evaluate:
@@ -161,7 +187,7 @@ class _Compiler:
 
     def _getitem(self, node: nodes.Getitem) -> Evaluate:
         if isinstance(node.arg, nodes.Slice):
-            return self._slice(node.node, node.arg)
+            return self._sliced(node.node, node.arg)
         return self._access(node)
 
     def _access(self, node: nodes.Expr) -> Evaluate:
@@ -170,8 +196,11 @@ class _Compiler:
         while isinstance(node, (nodes.Getattr, nodes.Getitem)) and not (
             isinstance(node, nodes.Getitem) and isinstance(node.arg, nodes.Slice)
         ):
-            keys.insert(0, node.attr if isinstance(node, nodes.Getattr) else node.arg)
+            keys.append(node.attr if isinstance(node, nodes.Getattr) else node.arg)
             node = node.node
+        keys.reverse()
+        if len(keys) > MAX_FIELDS:
+            raise ExpressionError(f"more than {MAX_FIELDS} fields are taken one of the other")
         if not isinstance(node, nodes.Name):
             return self._take(self.compile(node), "the value", keys)
         if node.name not in self._names:
@@ -183,6 +212,8 @@ class _Compiler:
     def _take(self, of: Evaluate, name: str, keys: list[nodes.Expr | str]) -> Evaluate:
         for key in keys:
             if isinstance(key, str) or (isinstance(key, nodes.Const) and type(key.value) in (str, int)):
+                if isinstance(key, nodes.Const):
+                    self._const(key)  # refuses what is no value
                 constant = key if isinstance(key, str) else key.value
                 name = f"{name}.{constant}" if type(constant) is str else f"{name}[{constant}]"
                 of = _entry(of, constant, name)
@@ -195,7 +226,7 @@ class _Compiler:
         hint = did_you_mean(name, self._names) or f" There are {', '.join(self._names)}."
         raise ExpressionError(f"there is no name {name!r} here.{hint}")
 
-    def _slice(self, of: nodes.Expr, part: nodes.Slice) -> Evaluate:
+    def _sliced(self, of: nodes.Expr, part: nodes.Slice) -> Evaluate:
         whole = self.compile(of)
         bounds = [None if each is None else self.compile(each) for each in (part.start, part.stop, part.step)]
 
@@ -204,7 +235,10 @@ class _Compiler:
             if step == 0:
                 raise ExpressionError("a step of a slice must not be 0")
             value = present(whole(values, budget))
-            return value[start:stop:step] if type(value) is str else listed(value, budget)[start:stop:step]
+            if type(value) is str:
+                budget.fill(len(value))
+                return value[start:stop:step]
+            return listed(value, budget)[start:stop:step]
 
         return evaluate
 
@@ -238,7 +272,11 @@ class _Compiler:
         return evaluate
 
     def _call(self, node: nodes.Call) -> Evaluate:
-        if isinstance(node.node, nodes.Name) and node.node.name == "range" and not node.kwargs:
+        if (
+            isinstance(node.node, nodes.Name)
+            and node.node.name == "range"
+            and not (node.kwargs or node.dyn_args or node.dyn_kwargs)
+        ):
             args = [self.compile(each) for each in node.args]
             return lambda values, budget: ranged([each(values, budget) for each in args], budget)
         raise ExpressionError("calls are not for expressions here: use a filter, as in `value | split(',')`")

@@ -13,14 +13,15 @@ from weft.flow.budget import Budget, ExpressionError
 from weft.flow.values import (
     Json,
     Missing,
+    as_json,
     before,
-    equal,
     field_of,
     holds,
     kind_of,
     listed,
     number,
     present,
+    same,
     text,
     within,
     written,
@@ -74,12 +75,12 @@ def _last(budget: Budget, value: Json) -> Json:
 def _sort(budget: Budget, value: Json, reverse: bool = False, attribute: Json = None) -> list[Json]:
     items = listed(value, budget)
     budget.spend(len(items) * max(1, len(items).bit_length()))
+    marked = [(_attribute(item, attribute, budget), item) for item in items]
 
-    def compare(left: Json, right: Json) -> int:
-        left, right = _attribute(left, attribute), _attribute(right, attribute)
-        return -1 if before(left, right) else int(before(right, left))
+    def compare(left: tuple[Json, Json], right: tuple[Json, Json]) -> int:
+        return -1 if before(left[0], right[0], budget) else int(before(right[0], left[0], budget))
 
-    return sorted(items, key=cmp_to_key(compare), reverse=holds(reverse))
+    return [item for _, item in sorted(marked, key=cmp_to_key(compare), reverse=holds(reverse))]
 
 
 def _least(budget: Budget, value: Json, attribute: Json = None) -> Json:
@@ -101,18 +102,22 @@ def _unique(budget: Budget, value: Json, attribute: Json = None) -> list[Json]:
     seen: set[bytes] = set()
     found = []
     for item in listed(value, budget):
-        mark = orjson.dumps(present(_attribute(item, attribute)), option=orjson.OPT_SORT_KEYS)
-        budget.fill(len(mark))
+        mark = as_json(_attribute(item, attribute, budget), budget, orjson.OPT_SORT_KEYS)
         if mark not in seen:
             seen.add(mark)
             found.append(item)
     return found
 
 
-def _attribute(item: Json, attribute: Json) -> Json:
+def _attribute(item: Json, attribute: Json, budget: Budget) -> Json:
     if attribute is None:
         return item
-    for part in text(attribute).split(".") if type(attribute) is str else [attribute]:
+    parts = [attribute]
+    if type(attribute) is str:
+        budget.spend(attribute.count("."))
+        budget.read(len(attribute))
+        parts = attribute.split(".")
+    for part in parts:
         item = field_of(
             item, int(part) if type(part) is str and part.isdecimal() and len(part) < 9 else part, f"the field {part!r}"
         )
@@ -126,7 +131,7 @@ def _map(
     if name is not None:
         apply = find_filter(text(name))
         return [apply(budget, item, *args) for item in items]
-    found = [_attribute(item, attribute) for item in items]
+    found = [_attribute(item, attribute, budget) for item in items]
     return (
         [default if type(item) is Missing else item for item in found]
         if default is not None
@@ -143,11 +148,12 @@ def _reject(budget: Budget, value: Json, name: Json = None, *args: Json) -> list
 
 
 def _selectattr(budget: Budget, value: Json, attribute: Json, name: Json = None, *args: Json) -> list[Json]:
-    return [item for item in listed(value, budget) if _passes(budget, _attribute(item, attribute), name, args)]
+    return [item for item in listed(value, budget) if _passes(budget, _attribute(item, attribute, budget), name, args)]
 
 
 def _rejectattr(budget: Budget, value: Json, attribute: Json, name: Json = None, *args: Json) -> list[Json]:
-    return [item for item in listed(value, budget) if not _passes(budget, _attribute(item, attribute), name, args)]
+    items = listed(value, budget)
+    return [item for item in items if not _passes(budget, _attribute(item, attribute, budget), name, args)]
 
 
 def _passes(budget: Budget, item: Json, name: Json, args: tuple[Json, ...]) -> bool:
@@ -157,8 +163,8 @@ def _passes(budget: Budget, item: Json, name: Json, args: tuple[Json, ...]) -> b
 def _groupby(budget: Budget, value: Json, attribute: Json) -> list[list[Json]]:
     groups: dict[bytes, list[Json]] = {}
     for item in listed(value, budget):
-        mark = present(_attribute(item, attribute))
-        groups.setdefault(orjson.dumps(mark, option=orjson.OPT_SORT_KEYS), [mark, []])[1].append(item)
+        mark = _attribute(item, attribute, budget)
+        groups.setdefault(as_json(mark, budget, orjson.OPT_SORT_KEYS), [mark, []])[1].append(item)
     return list(groups.values())
 
 
@@ -203,7 +209,7 @@ def _int(budget: Budget, value: Json, default: Json = _NONE) -> Json:
     except (ValueError, OverflowError):
         pass
     if default is _NONE:
-        raise ExpressionError(f"{str(value)[:40]!r} is no whole number")
+        raise ExpressionError(f"{_shown(value)} is no whole number")
     return default
 
 
@@ -217,14 +223,19 @@ def _float(budget: Budget, value: Json, default: Json = _NONE) -> Json:
     except (ValueError, OverflowError):
         pass
     if default is _NONE:
-        raise ExpressionError(f"{str(value)[:40]!r} is no number")
+        raise ExpressionError(f"{_shown(value)} is no number")
     return default
+
+
+def _shown(value: Json) -> str:
+    return repr(value[:40]) if type(value) is str else kind_of(value)
 
 
 def _truncate(budget: Budget, value: Json, length: int = 255, end: Json = "...") -> str:
     whole, tail = text(value), text(end)
     if type(length) is not int or length < len(tail):
         raise ExpressionError("truncate needs a length of at least that of its end")
+    budget.fill(min(length, len(whole)))
     return whole if len(whole) <= length else whole[: length - len(tail)] + tail
 
 
@@ -237,7 +248,10 @@ def _fromjson(budget: Budget, value: Json) -> Json:
 
 
 def _reverse(budget: Budget, value: Json) -> Json:
-    return text(value)[::-1] if type(value) is str else listed(value, budget)[::-1]
+    if type(value) is str:
+        budget.fill(len(value))
+        return value[::-1]
+    return listed(value, budget)[::-1]
 
 
 def _of_text(make: Callable[[str], str]) -> Filter:
@@ -285,7 +299,7 @@ FILTERS: dict[str, Filter] = {
     "string": lambda budget, value: written(value, budget),
     "sum": _sum,
     "title": _of_text(str.title),
-    "tojson": lambda budget, value: _json(value, budget),
+    "tojson": lambda budget, value: as_json(value, budget).decode(),
     "trim": _of_text(str.strip),
     "truncate": _truncate,
     "unique": _unique,
@@ -295,10 +309,9 @@ FILTERS: dict[str, Filter] = {
 }
 
 
-def _json(value: Json, budget: Budget) -> str:
-    made = orjson.dumps(present(value)).decode()
-    budget.fill(len(made))
-    return made
+def _compared(part: Json, budget: Budget) -> str:
+    budget.read(len(text(part)))
+    return text(part)
 
 
 TESTS: dict[str, Test] = {
@@ -306,24 +319,24 @@ TESTS: dict[str, Test] = {
     "containing": lambda budget, value, item: within(item, value, budget),
     "defined": lambda budget, value: type(value) is not Missing,
     "divisibleby": lambda budget, value, by: number(value) % (number(by) or _no_zero()) == 0,
-    "endingwith": lambda budget, value, end: text(value).endswith(text(end)),
-    "eq": lambda budget, value, other: equal(value, other),
+    "endingwith": lambda budget, value, end: text(value).endswith(_compared(end, budget)),
+    "eq": lambda budget, value, other: same(value, other, budget),
     "even": lambda budget, value: number(value) % 2 == 0,
     "false": lambda budget, value: present(value) is False,
     "float": lambda budget, value: type(present(value)) is float,
-    "ge": lambda budget, value, other: not before(value, other),
-    "gt": lambda budget, value, other: before(other, value),
+    "ge": lambda budget, value, other: not before(value, other, budget),
+    "gt": lambda budget, value, other: before(other, value, budget),
     "in": lambda budget, value, container: within(value, container, budget),
     "integer": lambda budget, value: type(present(value)) is int,
-    "le": lambda budget, value, other: not before(other, value),
-    "lt": lambda budget, value, other: before(value, other),
+    "le": lambda budget, value, other: not before(other, value, budget),
+    "lt": lambda budget, value, other: before(value, other, budget),
     "mapping": lambda budget, value: type(present(value)) is dict,
-    "ne": lambda budget, value, other: not equal(value, other),
+    "ne": lambda budget, value, other: not same(value, other, budget),
     "none": lambda budget, value: present(value) is None,
     "number": lambda budget, value: type(present(value)) in (int, float),
     "odd": lambda budget, value: number(value) % 2 == 1,
     "sequence": lambda budget, value: type(present(value)) in (list, str),
-    "startingwith": lambda budget, value, start: text(value).startswith(text(start)),
+    "startingwith": lambda budget, value, start: text(value).startswith(_compared(start, budget)),
     "string": lambda budget, value: type(present(value)) is str,
     "true": lambda budget, value: present(value) is True,
     "undefined": lambda budget, value: type(value) is Missing,
@@ -340,12 +353,12 @@ def _no_zero() -> int:
 def find_filter(name: str) -> Filter:
     """Return a filter by its name."""
     if name not in FILTERS:
-        raise ExpressionError(f"there is no filter {name!r}.{did_you_mean(name, FILTERS)}")
+        raise ExpressionError(f"there is no filter {name[:60]!r}.{did_you_mean(name[:60], FILTERS)}")
     return FILTERS[name]
 
 
 def find_test(name: str) -> Test:
     """Return a test by its name."""
     if name not in TESTS:
-        raise ExpressionError(f"there is no test {name!r}.{did_you_mean(name, TESTS)}")
+        raise ExpressionError(f"there is no test {name[:60]!r}.{did_you_mean(name[:60], TESTS)}")
     return TESTS[name]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from jinja2 import nodes
 
 from weft.flow.budget import Budget, ExpressionError
-from weft.flow.values import Json, before, equal, kind_of, number, present, within, written
+from weft.flow.values import Json, before, kind_of, number, present, same, within, written
 
 Operate = Callable[[Json, Json, Budget], Json]
 _MAX_EXPONENT = 1024
@@ -69,12 +69,12 @@ BINARY: dict[type[nodes.BinExpr], Operate] = {
 }
 
 COMPARISONS: dict[str, Callable[[Json, Json, Budget], bool]] = {
-    "eq": lambda left, right, budget: equal(left, right),
-    "ne": lambda left, right, budget: not equal(left, right),
-    "lt": lambda left, right, budget: before(left, right),
-    "gt": lambda left, right, budget: before(right, left),
-    "lteq": lambda left, right, budget: not before(right, left),
-    "gteq": lambda left, right, budget: not before(left, right),
+    "eq": same,
+    "ne": lambda left, right, budget: not same(left, right, budget),
+    "lt": before,
+    "gt": lambda left, right, budget: before(right, left, budget),
+    "lteq": lambda left, right, budget: not before(right, left, budget),
+    "gteq": lambda left, right, budget: not before(left, right, budget),
     "in": within,
     "notin": lambda left, right, budget: not within(left, right, budget),
 }

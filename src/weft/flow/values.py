@@ -10,6 +10,8 @@ import orjson
 from weft.flow.budget import Budget, ExpressionError
 
 Json = Any
+# As deep as values may be that are kept.
+MAX_DEPTH = 200
 _INT_MIN, _INT_MAX = -(2**63), 2**63 - 1
 _KINDS = {bool: "true or false", int: "a number", float: "a number", str: "text", list: "a list", dict: "a mapping"}
 
@@ -81,9 +83,46 @@ def written(value: Json, budget: Budget) -> str:
     if type(present(value)) is str:
         budget.fill(len(value))
         return str(value)
-    made = orjson.dumps(value).decode()
-    budget.fill(len(made))
+    return as_json(value, budget).decode()
+
+
+def as_json(value: Json, budget: Budget, option: int = 0) -> bytes:
+    """Return the JSON of a value, weighed before it is made."""
+    weight = weigh(present(value))
+    budget.fill(weight)
+    made = orjson.dumps(value, option=option)
+    budget.fill(max(0, len(made) - weight))
     return made
+
+
+def weigh(value: Json) -> int:
+    """Return about how many characters a value has as JSON; raises when it is nested too deep.
+
+    A list can hold another a thousand times at no cost, and that one a third: each is looked at once, and counts as
+    often as it would be written.
+    """
+    return _weighed(value, {})[0]
+
+
+def _weighed(value: Json, known: dict[int, tuple[int, int]]) -> tuple[int, int]:
+    kind = type(value)
+    if kind is str:
+        return len(value) + 2, 0
+    if kind is not list and kind is not dict:
+        return 5, 0
+    if (found := known.get(id(value))) is not None:
+        return found
+    weight, height = 2, 0
+    for part in value if kind is list else value.values():
+        size, depth = _weighed(part, known)
+        weight += size + 1
+        height = max(height, depth)
+    if kind is dict:
+        weight += sum(len(key) + 3 for key in value)
+    if height >= MAX_DEPTH:
+        raise ExpressionError(f"a value came out that is nested deeper than {MAX_DEPTH} levels")
+    known[id(value)] = weight, height + 1
+    return weight, height + 1
 
 
 def equal(left: Json, right: Json) -> bool:
@@ -92,9 +131,16 @@ def equal(left: Json, right: Json) -> bool:
     return (type(left) is bool) == (type(right) is bool) and bool(left == right)
 
 
-def before(left: Json, right: Json) -> bool:
+def same(left: Json, right: Json, budget: Budget) -> bool:
+    """Whether two values are equal, what has to be read for it counted."""
+    _read(left, right, budget)
+    return equal(left, right)
+
+
+def before(left: Json, right: Json, budget: Budget) -> bool:
     """Whether one value comes before another of its kind."""
     left, right = present(left), present(right)
+    _read(left, right, budget)
     for kind in ((int, float), (str,), (list,)):
         if type(left) in kind and type(right) in kind:
             try:
@@ -102,6 +148,13 @@ def before(left: Json, right: Json) -> bool:
             except TypeError:
                 break
     raise ExpressionError(f"{kind_of(left)} cannot be compared with {kind_of(right)}")
+
+
+def _read(left: Json, right: Json, budget: Budget) -> None:
+    if type(left) is str and type(right) is str:
+        budget.read(min(len(left), len(right)))
+    elif type(left) is type(right) and type(left) in (list, dict):
+        budget.read(weigh(left) + weigh(right))
 
 
 def holds(value: Json) -> bool:
@@ -113,7 +166,8 @@ def within(item: Json, container: Json, budget: Budget) -> bool:
     """Whether a list, a mapping or a text contains something."""
     container = present(container)
     if type(container) is str:
+        budget.read(len(container))
         return text(item) in container
     if type(container) is dict:
         return type(present(item)) is str and item in container
-    return any(equal(item, each) for each in listed(container, budget))
+    return any(same(item, each, budget) for each in listed(container, budget))
