@@ -128,7 +128,8 @@ class Graph:
             walked.append(name)
             name = next(before for before in self.previous[name] if before in left)
         circle = [*reversed(walked[seen[name] :])]
-        first = min(range(len(circle)), key=lambda place: self.names.index(circle[place]))
+        places = {name: place for place, name in enumerate(self.names)}
+        first = min(range(len(circle)), key=lambda place: places[circle[place]])
         return [*circle[first:], *circle[:first], circle[first]]
 
     def reached(self, start: str) -> set[str]:
@@ -141,22 +142,32 @@ class Graph:
 
     @cached_property
     def _ancestors(self) -> tuple[dict[str, int], dict[str, int]]:
-        places = {name: place for place, name in enumerate(self.order)}
-        above: dict[str, int] = {}
-        for name in self.order:
-            bits = 0
-            for before in self.previous[name]:
-                bits |= above[before] | 1 << places[before]
-            above[name] = bits
+        places = {name: place for place, name in enumerate(self.names)}
+        above = dict.fromkeys(self.names, 0)
+
+        def gather(names: list[str]) -> bool:
+            is_new = False
+            for name in names:
+                bits = above[name]
+                for before in self.previous[name]:
+                    bits |= above[before] | 1 << places[before]
+                is_new = is_new or bits != above[name]
+                above[name] = bits
+            return is_new
+
+        gather(self.order)
+        # What is on a circle or behind one has no order: it is gone through until nothing new comes.
+        ordered = set(self.order)
+        circling = [name for name in self.names if name not in ordered]
+        while gather(circling):
+            pass
         return places, above
 
     def comes_before(self, earlier: str, later: str) -> bool:
         """Whether one node leads to another, over any number of others."""
-        if earlier in self.previous[later]:
-            return True
+        if earlier == later or earlier in self.previous[later]:
+            return earlier != later
         places, above = self._ancestors
-        if later not in above or earlier not in places:
-            return earlier in self.upstream(later)  # on a circle or behind one: there is no order to ask
         return bool(above[later] >> places[earlier] & 1)
 
 

@@ -28,6 +28,18 @@ def _names(value: object) -> list[str]:
     return names
 
 
+def _version(value: object) -> object:
+    if value is None or type(value) in (int, str):
+        return value
+    raise PydanticCustomError("bad_version", "must be a whole number or text")
+
+
+def _items(value: object) -> object:
+    if isinstance(value, (str, list)):
+        return value
+    raise PydanticCustomError("bad_items", "must be a list, or an expression that gives one")
+
+
 def _cache(value: object) -> bool | float:
     return value if isinstance(value, bool) else _seconds(value)
 
@@ -164,7 +176,7 @@ class FanOutNode(Node):
     """The same task for each item of a list, in parallel."""
 
     type: Literal["fan_out"]
-    items: str | list[Any]
+    items: Annotated[str | list[Any], BeforeValidator(_items)]
     task: TaskSpec
     max_parallel: Annotated[int, Field(ge=1)] | None = None
     next: Next | None = None
@@ -230,7 +242,7 @@ class WorkflowDefinition(Described):
     """
 
     workflow_id: Annotated[str, Field(max_length=MAX_NAME, pattern=PATH)]
-    version: int | str | None = None
+    version: Annotated[int | str | None, BeforeValidator(_version)] = None
     inputs: dict[str, Input] = {}
     defaults: Defaults = Defaults()
     on_failure: Literal["fail_fast", "finish_independent"] = "fail_fast"

@@ -68,7 +68,19 @@ def dotted(path: Path) -> str:
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> str:
     """Return the sentence for a name that stands for nothing, with the one that was meant if there is one."""
-    return f"there is no {kind} {name!r}.{did_you_mean(name, known)}"
+    return f"there is no {kind} {name[:200]!r}.{did_you_mean(name[:200], known)}"
+
+
+class Hints:
+    """Sentences for names that stand for nothing. Only so many are compared with all that are known: it takes long."""
+
+    def __init__(self, count: int = 100) -> None:
+        self._left = count
+
+    def unknown(self, kind: str, name: str, known: Iterable[str]) -> str:
+        """Return the sentence for a name, with the one that was meant if there is one."""
+        self._left -= 1
+        return unknown(kind, name, known if self._left >= 0 else ())
 
 
 class Locates(Protocol):

@@ -94,7 +94,7 @@ def _each(
     found = {}
     for name, entry in entries.items():
         place = (*path, name)
-        if path != ("groups",) and (_NAME.match(name) is None or len(name) > 200):
+        if path != ("groups",) and (_NAME.fullmatch(name) is None or len(name) > 200):
             problems.append(
                 Problem(
                     "bad_name",

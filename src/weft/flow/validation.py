@@ -9,16 +9,15 @@ from typing import Any
 from weft.flow.budget import ExpressionError
 from weft.flow.conditions import is_whole, read_condition
 from weft.flow.document import Document, Unreadable, read_document
-from weft.flow.expressions import NAMES, Reference, has_expression
+from weft.flow.expressions import NAMES, OUTSIDE, Reference, has_expression
 from weft.flow.graph import Graph, Link, groups_of, links_of
 from weft.flow.inputs import input_problems
 from weft.flow.model import WorkflowDefinition
-from weft.flow.problems import Path, Problem, Severity, placed, unknown
+from weft.flow.problems import Hints, Path, Problem, Severity, placed
 from weft.flow.structure import read_structure
 from weft.flow.templates import read_value
 
 Data = Mapping[str, Any]
-_OUTSIDE = tuple(name for name in NAMES if name not in ("item", "index"))
 _SHOWN = 12
 
 
@@ -54,14 +53,15 @@ def check_document(document: Document, *, handlers: Collection[str] | None = Non
     definition, problems = read_structure(document.data)
     problems = [*document.problems, *problems]
     if isinstance(document.data, dict):
-        problems += _meaning(document.data)
-        problems += _handler_problems(document.data, handlers, strict=strict)
+        hints = Hints()
+        problems += _meaning(document.data, hints)
+        problems += _handler_problems(document.data, handlers, hints, strict=strict)
     if any(problem.severity is Severity.ERROR for problem in problems):
         definition = None
     return Checked(definition, document, placed(problems, document) if problems else [])
 
 
-def _meaning(data: Data) -> Iterator[Problem]:
+def _meaning(data: Data, hints: Hints) -> Iterator[Problem]:
     nodes = data.get("nodes")
     if not isinstance(nodes, dict):
         return
@@ -69,13 +69,13 @@ def _meaning(data: Data) -> Iterator[Problem]:
     groups = groups_of(data)
     links = list(links_of(data))
     graph = Graph(nodes, links, groups)
-    yield from _link_problems(nodes, links, groups)
+    yield from _link_problems(nodes, links, groups, hints)
     yield from _end_problems(nodes)
     yield from _path_problems(nodes, graph)
     yield from _conditional_problems(nodes)
     yield from _wait_problems(nodes)
     yield from input_problems(data.get("inputs"))
-    yield from _expression_problems(data, nodes, graph)
+    yield from _expression_problems(data, nodes, graph, hints)
 
 
 def _kind(node: Data) -> str:
@@ -83,10 +83,10 @@ def _kind(node: Data) -> str:
     return kind if isinstance(kind, str) else ""
 
 
-def _link_problems(nodes: Data, links: list[Link], groups: Mapping[str, list[str]]) -> Iterator[Problem]:
+def _link_problems(nodes: Data, links: list[Link], groups: Mapping[str, list[str]], hints: Hints) -> Iterator[Problem]:
     for link in links:
         if link.target not in nodes and not groups.get(link.target):
-            yield Problem("unknown_node", link.path, unknown("node", link.target, [*nodes, *groups]))
+            yield Problem("unknown_node", link.path, hints.unknown("node", link.target, [*nodes, *groups]))
     for name, members in groups.items():
         if name in nodes:
             yield Problem(
@@ -185,7 +185,7 @@ def _wait_problems(nodes: Data) -> Iterator[Problem]:
                 )
 
 
-def _expression_problems(data: Data, nodes: Data, graph: Graph) -> Iterator[Problem]:
+def _expression_problems(data: Data, nodes: Data, graph: Graph, hints: Hints) -> Iterator[Problem]:
     inputs = data.get("inputs") if isinstance(data.get("inputs"), dict) else {}
     for name, node in nodes.items():
         for path, value, names in templates_of(name, node):
@@ -197,17 +197,19 @@ def _expression_problems(data: Data, nodes: Data, graph: Graph) -> Iterator[Prob
             template = read_value(value, path, names, note)
             yield from broken
             for place, reference in template.references:
-                yield from _reference_problems(reference, place, name, nodes, inputs or {}, graph)
+                yield from _reference_problems(reference, place, name, nodes, inputs or {}, graph, hints)
         for path, value in _constants_of(name, node):
             if isinstance(value, str) and has_expression(value):
                 yield Problem(
                     "bad_expression", path, "no expression is evaluated here: it must be the same for every job"
                 )
         if _kind(node) == "conditional":
-            yield from _condition_references(name, node, nodes, inputs or {}, graph)
+            yield from _condition_references(name, node, nodes, inputs or {}, graph, hints)
 
 
-def _condition_references(name: str, node: Data, nodes: Data, inputs: Data, graph: Graph) -> Iterator[Problem]:
+def _condition_references(
+    name: str, node: Data, nodes: Data, inputs: Data, graph: Graph, hints: Hints
+) -> Iterator[Problem]:
     branches = node.get("branches")
     for place, branch in enumerate(branches if isinstance(branches, list) else ()):
         condition = branch.get("condition") if isinstance(branch, dict) else None
@@ -218,7 +220,7 @@ def _condition_references(name: str, node: Data, nodes: Data, inputs: Data, grap
                 continue
             for reference in references:
                 path = ("nodes", name, "branches", place, "condition")
-                yield from _reference_problems(reference, path, name, nodes, inputs, graph)
+                yield from _reference_problems(reference, path, name, nodes, inputs, graph, hints)
 
 
 def templates_of(name: str, node: Data) -> Iterator[tuple[Path, Any, tuple[str, ...]]]:
@@ -234,7 +236,7 @@ def templates_of(name: str, node: Data) -> Iterator[tuple[Path, Any, tuple[str, 
     }
     for field in fields.get(_kind(node), ()):
         if field in node:
-            yield (*path, field), node[field], _OUTSIDE
+            yield (*path, field), node[field], OUTSIDE
     task = node.get("task")
     if _kind(node) == "fan_out" and isinstance(task, dict):
         for field in fields["task"]:
@@ -253,12 +255,12 @@ def _constants_of(name: str, node: Data) -> Iterator[tuple[Path, object]]:
 
 
 def _reference_problems(
-    reference: Reference, path: Path, name: str, nodes: Data, inputs: Data, graph: Graph
+    reference: Reference, path: Path, name: str, nodes: Data, inputs: Data, graph: Graph, hints: Hints
 ) -> Iterator[Problem]:
     field = reference.fields[0] if reference.fields else None
     if reference.name == "inputs":
         if isinstance(field, str) and field not in inputs:
-            yield Problem("unknown_input", path, unknown("input", field, inputs))
+            yield Problem("unknown_input", path, hints.unknown("input", field, inputs))
         return
     if reference.name != "nodes":
         return
@@ -267,7 +269,7 @@ def _reference_problems(
     elif field not in nodes:
         dashed = [each for each in nodes if each.startswith(f"{field}-")]
         hint = f" Write nodes['{dashed[0]}'].output." if dashed else ""
-        yield Problem("unknown_node", path, unknown("node", field, nodes) + hint)
+        yield Problem("unknown_node", path, hints.unknown("node", field, nodes) + hint)
     elif not graph.comes_before(field, name):
         reason = "is this node itself" if field == name else f"does not come before {name!r}"
         yield Problem("not_upstream", path, f"{field!r} {reason}: its output is not there yet")
@@ -275,7 +277,7 @@ def _reference_problems(
         yield Problem("bad_expression", path, f"of a node only its output is visible: write nodes.{field}.output")
 
 
-def _handler_problems(data: Data, handlers: Collection[str] | None, *, strict: bool) -> Iterator[Problem]:
+def _handler_problems(data: Data, handlers: Collection[str] | None, hints: Hints, *, strict: bool) -> Iterator[Problem]:
     nodes = data.get("nodes")
     if handlers is None or not isinstance(nodes, dict):
         return
@@ -283,4 +285,4 @@ def _handler_problems(data: Data, handlers: Collection[str] | None, *, strict: b
     for name, node in nodes.items():
         for path, value in _constants_of(name, node) if isinstance(node, dict) else ():
             if path[-1] == "handler" and isinstance(value, str) and value not in handlers:
-                yield Problem("unknown_handler", path, unknown("handler", value, handlers), severity)
+                yield Problem("unknown_handler", path, hints.unknown("handler", value, handlers), severity)
