@@ -223,8 +223,8 @@ class _Compiler:
         return of
 
     def _refuse_name(self, name: str) -> NoReturn:
-        hint = did_you_mean(name, self._names) or f" There are {', '.join(self._names)}."
-        raise ExpressionError(f"there is no name {name!r} here.{hint}")
+        hint = did_you_mean(name[:60], self._names) or f" There are {', '.join(self._names)}."
+        raise ExpressionError(f"there is no name {name[:60]!r} here.{hint}")
 
     def _sliced(self, of: nodes.Expr, part: nodes.Slice) -> Evaluate:
         whole = self.compile(of)
