@@ -59,7 +59,8 @@ def node_hashes(definition: WorkflowDefinition) -> dict[str, str]:
                 branches.setdefault((link.source, target), set()).add(link.branch)
     found: dict[str, str] = {}
     for name in graph.order:
-        before = [[found[each], sorted(branches.get((each, name), ()))] for each in graph.previous[name]]
+        # With its name, by which expressions take its output: two nodes that change places are a change.
+        before = [[each, found[each], sorted(branches.get((each, name), ()))] for each in graph.previous[name]]
         found[name] = digest_of({"node": _decisive(definition.nodes[name]), "after": sorted(before)})
     return found
 
