@@ -67,7 +67,7 @@ def diff(old: Mapping[str, Json], new: Mapping[str, Json]) -> Diff:
         found = diff(old.data, new.data)
         print(sorted(found.added), sorted(found.changed))
     """
-    before, after = dict(old.get("nodes") or {}), dict(new.get("nodes") or {})
+    before, after = _nodes(old), _nodes(new)
     changed = {name: list(_changes(before[name], after[name], ())) for name in before if name in after}
     rest_before = {key: value for key, value in old.items() if key != "nodes"}
     rest_after = {key: value for key, value in new.items() if key != "nodes"}
@@ -78,6 +78,11 @@ def diff(old: Mapping[str, Json], new: Mapping[str, Json]) -> Diff:
         outside=list(_changes(rest_before, rest_after, ())),
         ops=ops_between(dict(old), dict(new)),
     )
+
+
+def _nodes(data: Mapping[str, Json]) -> dict[str, Json]:
+    nodes = data.get("nodes")
+    return nodes if isinstance(nodes, dict) else {}
 
 
 def _changes(old: Json, new: Json, path: Path) -> Iterator[Change]:

@@ -16,6 +16,8 @@ from weft.flow.problems import Path, dotted
 
 MAX_OPS = 10_000
 MAX_BYTES = 1024 * 1024
+# So much may one patch copy: what is copied into itself doubles each time.
+MAX_COPIED = 4 * 1024 * 1024
 _KINDS = ("add", "remove", "replace", "move", "copy", "test")
 
 Op = dict[str, Json]
@@ -29,7 +31,11 @@ def check_ops(ops: object) -> list[Op]:
         raise InvalidInput("ops", f"has {len(ops):,} operations, and may have {MAX_OPS:,}")
     for place, op in enumerate(ops):
         _check_op(op, f"ops[{place}]")
-    if (size := len(canonical_json(ops))) > MAX_BYTES:
+    try:
+        size = len(canonical_json(ops))
+    except TypeError as problem:
+        raise InvalidInput("ops", f"are no JSON: {problem}") from None
+    if size > MAX_BYTES:
         raise InvalidInput("ops", f"has {size:,} bytes, and may have {MAX_BYTES:,}: push a new version instead")
     return ops
 
@@ -56,9 +62,14 @@ def apply_ops(data: Json, ops: Sequence[Op]) -> Json:
     Raises `InvalidInput` that names the operation that cannot be applied: a path that is not there, a ``test`` that
     fails.
     """
+    copied = 0
     # A copy: what one operation adds, the next may change, and the operations are kept as they are.
     for place, op in enumerate(orjson.loads(orjson.dumps(list(ops)))):
         try:
+            if op["op"] == "copy":
+                copied += len(orjson.dumps(jsonpointer.resolve_pointer(data, op["from"])))
+                if copied > MAX_COPIED:
+                    raise InvalidInput(f"ops[{place}]", f"copies with those before it more than {MAX_COPIED:,} bytes")
             data = jsonpatch.JsonPatch([op]).apply(data, in_place=True)
         except jsonpatch.JsonPatchTestFailed:
             raise InvalidInput(
@@ -70,9 +81,14 @@ def apply_ops(data: Json, ops: Sequence[Op]) -> Json:
             TypeError,
             KeyError,
             IndexError,
+            ValueError,
         ) as problem:
             where = op.get("from", op["path"]) if op["op"] in ("move", "copy") else op["path"]
             raise InvalidInput(f"ops[{place}]", f"cannot {op['op']} {where}: {str(problem)[:150]}") from None
+    try:
+        orjson.dumps(data)
+    except TypeError:
+        raise InvalidInput("ops", "make a document that is nested too deep") from None
     return data
 
 
@@ -137,5 +153,5 @@ def op_for(data: Mapping[str, Json], assignment: str, value: Json) -> Op:
         path = (*path, step)
     if not isinstance(holder, (dict, list)):
         raise InvalidInput("set", f"{dotted(path)!r} is a value, and has no fields")
-    is_there = parts[-1] in holder if isinstance(holder, dict) else True
+    is_there = parts[-1] in holder if isinstance(holder, dict) else parts[-1] != "-"
     return {"op": "replace" if is_there else "add", "path": pointer_of((*path, parts[-1])), "value": value}

@@ -18,15 +18,16 @@ def draw_mermaid(picture: Picture) -> str:
 def _boxes(picture: Picture) -> Iterator[str]:
     ids = _ids(picture)
     open_: list[str] = []
-    for box in sorted(picture.boxes.values(), key=lambda each: each.group or ""):
-        parts = box.group.split("/") if box.group else []
+    count = 0
+    for box in sorted(picture.boxes.values(), key=_way_in):
+        parts = _way_in(box)
         while open_ != parts[: len(open_)]:
             open_.pop()
             yield "  " * (len(open_) + 1) + "end"
         for part in parts[len(open_) :]:
-            path = "_".join([*open_, part])
-            yield "  " * (len(open_) + 1) + f'subgraph g_{_safe(path)}["{_text(part)}"]'
+            yield "  " * (len(open_) + 1) + f'subgraph g{count}["{_text(part)}"]'
             open_.append(part)
+            count += 1
         left, right = _SHAPES.get(box.kind, ("[", "]"))
         yield "  " * (len(open_) + 1) + f'{ids[box.name]}{left}"{_label(box)}"{right}'
     for depth in range(len(open_), 0, -1):
@@ -52,8 +53,8 @@ def _label(box: Box) -> str:
 
 def _text(text: str) -> str:
     """Mermaid knows HTML's entities, by number with a # in front."""
-    return "".join(f"#{ord(char)};" if char in '"<>&#;{}|`' else char for char in text)
+    return "".join(f"#{ord(char)};" if char in '"<>&#;{}|`' else char if char.isprintable() else " " for char in text)
 
 
-def _safe(text: str) -> str:
-    return "".join(char if char.isalnum() else "_" for char in text)
+def _way_in(box: Box) -> list[str]:
+    return box.group.split("/") if box.group else []

@@ -38,8 +38,8 @@ class Picture:
 
 def picture_of(data: Mapping[str, Any]) -> Picture:
     """Return what to draw of a document; one with circles is drawn too, as far as it goes."""
-    nodes: dict[str, Any] = {name: node for name, node in (data.get("nodes") or {}).items() if isinstance(node, dict)}
     graph = Graph.of(data)
+    nodes: dict[str, Any] = {name: data["nodes"][name] for name in graph.names}
     placed = set(graph.order)
     order = [*graph.order, *(name for name in graph.names if name not in placed)]
     labels: dict[tuple[str, str], list[str]] = {}
@@ -49,10 +49,15 @@ def picture_of(data: Mapping[str, Any]) -> Picture:
             for target in [link.target] if link.target in nodes else graph.groups.get(link.target, ()):
                 labels.setdefault((link.source, target), []).append(str(branch.get("condition") or "otherwise"))
     boxes = {
-        name: Box(name, str(nodes[name].get("type", "task")), _caption(nodes[name]), nodes[name].get("group"))
+        name: Box(name, str(nodes[name].get("type", "task")), _caption(nodes[name]), _group(nodes[name]))
         for name in order
     }
     return Picture(boxes, graph.next, graph.previous, {ends: " or ".join(found) for ends, found in labels.items()})
+
+
+def _group(node: Mapping[str, Any]) -> str | None:
+    group = node.get("group")
+    return group if isinstance(group, str) else None
 
 
 def _caption(node: Mapping[str, Any]) -> str:

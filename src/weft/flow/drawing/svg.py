@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from html import escape
+from html import escape as escape_html
 
 from weft.flow.drawing.picture import Picture
 
@@ -47,12 +47,13 @@ def _layers(picture: Picture) -> list[list[str]]:
     layers: list[list[str]] = [[] for _ in range(max(depth.values(), default=-1) + 1)]
     for name, level in depth.items():
         layers[level].append(name)
+    places = {name: place for layer in layers for place, name in enumerate(layer)}
     for sweep in range(_SWEEPS):
         is_down = sweep % 2 == 0
+        near = picture.previous if is_down else picture.next
         for layer in layers if is_down else reversed(layers):
-            places = {name: place for each in layers for place, name in enumerate(each)}
-            near = picture.previous if is_down else picture.next
             layer.sort(key=lambda name: _mean([places[each] for each in near[name]], places[name]))
+            places |= {name: place for place, name in enumerate(layer)}
     return layers
 
 
@@ -75,14 +76,14 @@ def _boxes(picture: Picture, places: dict[str, _Place]) -> Iterator[str]:
         place, middle = places[name], places[name].x + _WIDTH / 2
         radius = _HEIGHT / 2 if box.kind in ("start", "end") else 6
         yield (
-            f"<g><title>{escape(f'{name}: {box.kind} {box.caption}'.strip())}</title>"
+            f"<g><title>{_escape(f'{name}: {box.kind} {box.caption}'.strip())}</title>"
             f'<rect x="{place.x:.0f}" y="{place.y:.0f}" width="{_WIDTH}" height="{_HEIGHT}" rx="{radius:.0f}" '
             f'fill="{_FILLS.get(box.kind, "#ffffff")}" stroke="#555"/>'
             f'<text x="{middle:.0f}" y="{place.y + (20 if box.caption else 28):.0f}" text-anchor="middle" '
-            f'font-weight="bold">{escape(_short(name))}</text>'
+            f'font-weight="bold">{_escape(_short(name))}</text>'
             + (
                 f'<text x="{middle:.0f}" y="{place.y + 36:.0f}" text-anchor="middle" fill="#555" font-size="10">'
-                f"{escape(_short(box.caption, 32))}</text>"
+                f"{_escape(_short(box.caption, 32))}</text>"
                 if box.caption
                 else ""
             )
@@ -103,8 +104,13 @@ def _arrows(picture: Picture, places: dict[str, _Place]) -> Iterator[str]:
             if label := picture.labels.get((source, target)):
                 yield (
                     f'<text x="{(x1 + x2) / 2:.0f}" y="{(y1 + y2) / 2:.0f}" text-anchor="middle" font-size="10" '
-                    f'fill="#555">{escape(_short(label, 40))}</text>'
+                    f'fill="#555">{_escape(_short(label, 40))}</text>'
                 )
+
+
+def _escape(text: str) -> str:
+    """Return a text as it stands in XML, which has no place for signs that cannot be seen."""
+    return escape_html("".join(char if char.isprintable() else " " for char in text))
 
 
 def _short(text: str, length: int = 24) -> str:
