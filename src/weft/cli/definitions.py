@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ def find_document(which: str) -> dict[str, Any]:
     try:
         data = read_document(path.read_bytes(), which).data
     except Unreadable as problem:
-        raise InvalidDefinition([problem.problem]) from None
+        raise InvalidDefinition([replace(problem.problem, file=which)]) from None
     if not isinstance(data, dict):
         raise InvalidInput("file", f"{which} is no definition: it has no mapping with nodes")
     return data

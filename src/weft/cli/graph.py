@@ -34,6 +34,5 @@ def graph(which: Which, svg: Svg = False, mermaid: Mermaid = False) -> None:
         if line.is_elsewhere:
             print_line(way + styled(f"↴ {line.box.name}", "dim"))
         else:
-            print_line(
-                way + styled(f"{line.box.mark} {line.box.name}", "bold") + styled(f"  {line.box.caption}", "dim")
-            )
+            caption = f"  {line.box.caption}" if line.box.caption else ""
+            print_line(way + styled(f"{line.box.mark} {line.box.name}", "bold") + styled(caption, "dim"))

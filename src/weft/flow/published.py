@@ -11,6 +11,7 @@ def json_schema() -> dict[str, Any]:
     """Return the JSON Schema of a workflow definition, draft 2020-12."""
     schema = WorkflowDefinition.model_json_schema(by_alias=True)
     _drop_null(schema)
+    schema["properties"]["defaults"]["default"] = {}
     # The author's own, for anchors.
     schema["patternProperties"] = {"^x-": {}}
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "Weft workflow definition"}

@@ -41,7 +41,10 @@ def check_text(text: str | bytes, file: str | None = None, **options: Any) -> Ch
         document = read_document(text, file)
     except Unreadable as problem:
         document = Document(None, "", file)
-        return Checked(None, document, placed([problem.problem], document))
+        problems = placed([problem.problem], document)
+        # Only now: a text that cannot be read has lines to show, and no places to look up.
+        document.text = text if isinstance(text, str) else text.decode("utf-8-sig", "replace")
+        return Checked(None, document, problems)
     return check_document(document, **options)
 
 

@@ -13,7 +13,10 @@ from weft.flow.document import read_document
 from weft.flow.drawing import draw_mermaid, draw_svg, draw_tree, picture_of
 
 SVG = "{http://www.w3.org/2000/svg}"
-HOSTILE = '"]; click n0 "javascript:alert(1)" <script>alert(\'&\')</script> -->|x| #35; `a` {b}\n  end\n%% \x01\x1b[31m\u2028\ufffe'
+HOSTILE = (
+    '"]; click n0 "javascript:alert(1)" <script>alert(\'&\')</script> -->|x| #35; `a` {b}\n  end\n'
+    "%% \x01\x1b[31m\u2028\ufffe"
+)
 
 
 def _tree(text: str) -> list[str]:
