@@ -134,11 +134,13 @@ class Graph:
 
     def reached(self, start: str) -> set[str]:
         """Return what can be reached from a node, and the node."""
-        return _walk(start, self.next)
-
-    def upstream(self, name: str) -> set[str]:
-        """Return all that lead to a node, over any number of others."""
-        return _walk(name, self.previous) - {name}
+        seen, open_ = {start}, [start]
+        while open_:
+            for name in self.next[open_.pop()]:
+                if name not in seen:
+                    seen.add(name)
+                    open_.append(name)
+        return seen
 
     @cached_property
     def _ancestors(self) -> tuple[dict[str, int], dict[str, int]]:
@@ -169,13 +171,3 @@ class Graph:
             return earlier != later
         places, above = self._ancestors
         return bool(above[later] >> places[earlier] & 1)
-
-
-def _walk(start: str, steps: Mapping[str, list[str]]) -> set[str]:
-    seen, open_ = {start}, [start]
-    while open_:
-        for name in steps[open_.pop()]:
-            if name not in seen:
-                seen.add(name)
-                open_.append(name)
-    return seen

@@ -15,7 +15,16 @@ import orjson
 from pydantic import BaseModel
 
 from weft.flow.graph import Graph, links_of
-from weft.flow.model import AnyNode, ConditionalNode, Defaults, Described, FanOutNode, TaskNode, WorkflowDefinition
+from weft.flow.model import (
+    AnyNode,
+    ConditionalNode,
+    Defaults,
+    Described,
+    FanOutNode,
+    TaskNode,
+    WorkflowDefinition,
+    WorkflowNode,
+)
 
 _FOR_PEOPLE = frozenset(Described.model_fields)
 # What decides the output of a node; the rest says where, when and how often it is tried.
@@ -81,6 +90,8 @@ def _node_meaning(node: AnyNode, defaults: Defaults) -> dict[str, Any]:
         found = _with_defaults(found, defaults)
     elif isinstance(node, FanOutNode):
         found["task"] = _with_defaults(found["task"], defaults)
+    elif isinstance(node, WorkflowNode):
+        found = _with_defaults(found, Defaults())
     return found
 
 
@@ -113,6 +124,8 @@ def _fields(part: BaseModel, leave: tuple[str, ...]) -> Iterator[tuple[str, Any]
     for name, field in type(part).model_fields.items():
         value = getattr(part, name)
         if name in leave or name in _FOR_PEOPLE or value == field.default or value is None:
+            continue
+        if isinstance(value, BaseModel) and not _plain(value):
             continue
         yield field.alias or name, sorted(set(value)) if name == "next" else _value(value)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from jinja2 import nodes
 
 from weft.flow.budget import Budget, ExpressionError
-from weft.flow.values import Json, before, kind_of, number, present, same, within, written
+from weft.flow.values import Json, are_equal, before, kind_of, number, present, within, written
 
 Operate = Callable[[Json, Json, Budget], Json]
 _MAX_EXPONENT = 1024
@@ -69,8 +69,8 @@ BINARY: dict[type[nodes.BinExpr], Operate] = {
 }
 
 COMPARISONS: dict[str, Callable[[Json, Json, Budget], bool]] = {
-    "eq": same,
-    "ne": lambda left, right, budget: not same(left, right, budget),
+    "eq": are_equal,
+    "ne": lambda left, right, budget: not are_equal(left, right, budget),
     "lt": before,
     "gt": lambda left, right, budget: before(right, left, budget),
     "lteq": lambda left, right, budget: not before(right, left, budget),

@@ -131,7 +131,7 @@ def equal(left: Json, right: Json) -> bool:
     return (type(left) is bool) == (type(right) is bool) and bool(left == right)
 
 
-def same(left: Json, right: Json, budget: Budget) -> bool:
+def are_equal(left: Json, right: Json, budget: Budget) -> bool:
     """Whether two values are equal, what has to be read for it counted."""
     _read(left, right, budget)
     return equal(left, right)
@@ -170,4 +170,4 @@ def within(item: Json, container: Json, budget: Budget) -> bool:
         return text(item) in container
     if type(container) is dict:
         return type(present(item)) is str and item in container
-    return any(same(item, each, budget) for each in listed(container, budget))
+    return any(are_equal(item, each, budget) for each in listed(container, budget))
