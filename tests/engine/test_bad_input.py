@@ -131,10 +131,8 @@ async def _not_refused(cases: Iterable[tuple[str, Verb, tuple[Any, ...], dict[st
             await verb(*arguments, **options)
         except BaseException as raised:
             problem = raised
-        # A queue that does not exist is told by its own name, whichever of many tasks asked for it.
-        named = "queue" if isinstance(problem, weft.UnknownQueue) and field.endswith("queue") else field
         is_refusal = isinstance(problem, (weft.InvalidInput, weft.UnknownQueue))
-        fits = is_refusal and str(problem).startswith((f"{named}: ", f"{named}."))
+        fits = is_refusal and str(problem).startswith((f"{field}: ", f"{field}."))
         if not fits:
             call = f"{verb.__name__}{reprlib.repr(arguments)} {reprlib.repr(options)}"
             wrong.append(f"{call} → {type(problem).__name__}: {str(problem)[:120]}")

@@ -33,7 +33,7 @@ async def test_from_no_worker_to_a_worker_that_knows_it(
     task = await client.enqueue("known")
     nobody = await client.why(task.id)
     assert (nobody.cause, nobody.text) == ("no_worker", "no live worker serves queue 'default'")
-    assert nobody.advice == "start one: `weft worker --queues default`"
+    assert nobody.advice == "start one: `weft worker --app MODULE --queues default`"
     await client.create_queue("other")
     await _register(conn, "known", queue="other")
     assert (await client.why(task.id)).text == "no live worker serves queue 'default'; 1 serve other queues"
@@ -98,7 +98,7 @@ async def test_advice_can_be_pasted_into_a_shell_and_names_what_is_close(
 ) -> None:
     await client.create_queue("a b; $(id)")
     task = await client.enqueue("plain", queue="a b; $(id)")
-    assert (await client.why(task.id)).advice == "start one: `weft worker --queues 'a b; $(id)'`"
+    assert (await client.why(task.id)).advice == "start one: `weft worker --app MODULE --queues 'a b; $(id)'`"
     await _register(conn, "app.plain", queue="a b; $(id)")
     assert (await client.why(task.id)).advice.endswith("Did you mean 'app.plain'?")  # type: ignore[union-attr]
 
@@ -139,7 +139,7 @@ async def test_a_task_of_a_worker_that_is_lost_waits_for_somebody_to_take_it_ove
     assert await _cause(client, task.id) == "running"
     await conn.execute("update weft.worker set until = weft.now() - interval '1 second' where id = $1", ghost)
     alone = await client.why(task.id)
-    assert (alone.cause, alone.advice) == ("worker_lost", "start one: `weft worker`")
+    assert (alone.cause, alone.advice) == ("worker_lost", "start one: `weft worker --app MODULE --queues default`")
     await _register(conn, "known")
     assert (await client.why(task.id)).advice is None
 

@@ -194,7 +194,7 @@ GUARDS: list[Guard] = [
     *_of("task.held_by", "test_claims test_fences", ("t.worker_id = $1 and", "")),
     # --- operators ---
     *_of("task.cancel", "test_operators", "and t.org_id = $1", ("where worker_id is not null", "")),
-    *_of("task.replay", "test_operators test_graph", "and d.org_id = $1", "and d.state in ('failed', 'dead', 'cancelled')",
+    *_of("task.replay", "test_operators test_graph", "and d.org_id = $1", ("and d.state = any ($3)", "and $3::weft.task_state[] is not null"),
          ("w.n = 0 and", ""), ("and p.state <> 'completed'", ""),
          ("case when waiting_on = 0 then concurrency_key end", "concurrency_key")),
     *_of("task.lock_predecessors", "test_graph", ("for share", "")),

@@ -16,6 +16,7 @@ from weft.cli.leash import Leash
 from weft.cli.stopping import StopSignals
 from weft.core.errors import HandlerImportFailed
 from weft.core.settings import Settings
+from weft.queue import workers
 from weft.sdk.client import Client
 from weft.sdk.worker import Worker
 from weft.worker.context import RUNNING
@@ -114,7 +115,12 @@ class WorkerProcess:
                 await asyncio.wait([working, stopping], return_when=asyncio.FIRST_COMPLETED)
             finally:
                 stopping.cancel()
-                await worker.stop(None if self._signals.stop.is_set() else 0)
+                if self._signals.stop.is_set():
+                    await worker.stop()
+                else:
+                    # A task has ended the event loop, or cancelled all that runs on it. Handed back as not begun, it
+                    # would do so again and again: what is running counts as lost.
+                    await client.database.run(lambda conn: workers.abandon(conn, worker.process.id))
             await working
 
     async def _announce(self, worker: Worker) -> None:
