@@ -250,3 +250,11 @@ def test_whoever_waits_is_told_why_nothing_happens(cli: Cli) -> None:
             assert waiting.code() == 0
         assert waiting.lines[-1] == "42"
     assert "why " not in cli("tasks", "show", key)
+
+
+def test_only_a_dead_letter_is_replayed_as_one(cli: Cli) -> None:
+    task_id = cli("tasks", "enqueue", "cli:add", "--delay", "1h").strip()
+    cli("tasks", "cancel", task_id)
+    assert cli("dead", "replay", task_id, code=5).endswith("it is cancelled, and must be dead or failed")
+    assert cli.task(task_id).state == "cancelled"
+    assert cli("tasks", "replay", task_id).strip() == f"replayed {task_id}"
