@@ -72,7 +72,7 @@ COLUMNS = {
     (
         "tasks",
         "failures",
-    ): "how many attempts of this generation failed; at `max_attempts`, or where that is null at the handler's, it is dead",
+    ): "how many attempts of this generation failed; at `max_attempts`, or at the handler's, it is dead",
     ("tasks", "crashes"): "how often it was running when its worker died; counted apart from failures",
     (
         "tasks",
