@@ -241,7 +241,10 @@ def test_whoever_waits_is_told_why_nothing_happens(cli: Cli) -> None:
     with cli.start("tasks", "enqueue", "cli:add", "--params", '{"a": 41}', "--wait") as waiting:
         key = waiting.line(r"^\d+$")
         said = waiting.line("waits: ")
-        assert said == "waits: no live worker serves queue 'default'; start one: `weft worker --queues default`"
+        assert (
+            said
+            == "waits: no live worker serves queue 'default'; start one: `weft worker --app MODULE --queues default`"
+        )
         assert cli("tasks", "why", key).startswith("no live worker serves queue 'default'; start one")
         assert cli.json("tasks", "why", key)["cause"] == "no_worker"
         assert cli.json("tasks", "show", key)["why"]["cause"] == "no_worker"
