@@ -307,7 +307,7 @@ GUARDS: list[Guard] = [
     *_of("queue.depths", "test_orgs", ("q.org_id = $1 and", "")),
     *_of("queue.key_limits", "test_orgs", ("q.org_id = $1 and", "")),
     *_of("queue.lock_crowded_keys", "test_key_slots", ("and s.held > coalesce(s.max_running, q.max_running_per_key)", "and false")),
-    *_of("queue.park_surplus", "test_key_slots", ("r.place <= c.surplus", "true"), ("t.state = 'ready' and t.queue_id = $1", "t.queue_id = $1"),
+    *_of("queue.park_surplus", "test_key_slots", ("t.state = 'ready' and t.queue_id = $1", "t.queue_id = $1"),
          ("skip locked", "")),
     *_of("queue.rates", "test_orgs", ("where q.org_id = $1", "")),
     # --- ids ---
@@ -319,6 +319,10 @@ GUARDS: list[Guard] = [
 ]  # fmt: skip
 
 REDUNDANT: list[tuple[Guard, str]] = [
+    (
+        Guard("queue.park_surplus", "r.place <= c.surplus", "true"),
+        "it bounds the work: what is parked beyond the surplus is admitted again in the same transaction",
+    ),
     (
         Guard("function.first_in_line", "limit room"),
         "it bounds the work: what lies beyond gets a place beyond the room anyway",
