@@ -27,7 +27,8 @@ LARGE = {"x": "a1b2c3d4" * 123}  # about 1,000 bytes
 CONCURRENCY = 1000
 _WARM_UP = 20
 _TASK = Statements("weft.queue", "sql/task.sql")
-_LIMIT, _KEYS = 800, 100
+_LIMIT = 800
+_KEYS = (20, 100)
 
 
 async def raw_rate(url: str, tasks: int, params: dict[str, str], batch: int = 500) -> float:
@@ -331,33 +332,31 @@ async def measure_limits(server: str, tasks: int, repeat: int) -> list[Figure]:
     The worker takes as many at once as the limits let through, so that only their keeping makes a difference.
     """
     plain: list[float] = []
-    limited: list[float] = []
-    keyed: list[float] = []
+    limited: dict[str, list[float]] = {f"a limit of {_LIMIT}": []}
+    limited |= {f"{keys} concurrency keys of {_LIMIT // keys}": [] for keys in _KEYS}
+    queues = dict(zip(("plain", "limited", *_KEYS), (plain, *limited.values()), strict=True))
     async with fresh_database(server) as url, weft.Client(url) as client:
-        for name in ("plain", "limited", "keyed"):
-            await client.create_queue(name)
+        for queue in queues:
+            await client.create_queue(str(queue))
         await client.limit_queue("limited", _LIMIT)
-        await client.limit_queue("keyed", _LIMIT // _KEYS, per_key=True)
+        for keys in _KEYS:
+            await client.limit_queue(str(keys), _LIMIT // keys, per_key=True)
         for _ in range(2 * repeat):
-            for name, rates in (("plain", plain), ("limited", limited), ("keyed", keyed)):
+            for queue, rates in queues.items():
                 await empty(url)
                 await client.enqueue_many(
-                    [
-                        weft.NewTask(
-                            "bench:noop",
-                            SMALL,
-                            queue=name,
-                            concurrency_key=f"k{n % _KEYS}" if name == "keyed" else None,
-                        )
-                        for n in range(tasks)
-                    ]
+                    weft.NewTask(
+                        "bench:noop",
+                        SMALL,
+                        queue=str(queue),
+                        concurrency_key=f"k{n % queue}" if isinstance(queue, int) else None,
+                    )
+                    for n in range(tasks)
                 )
-                rates.append(await drain_rate(url, tasks, queue=name, concurrency=_LIMIT))
+                rates.append(await drain_rate(url, tasks, queue=str(queue), concurrency=_LIMIT))
     base = statistics.median(plain)
     return [
         Figure(f"work in a queue with {name}", statistics.median(rates), "tasks/s", ">= 90 % of a queue without",
                statistics.median(rates) >= 0.9 * base, f"{statistics.median(rates) / base:.0%} of {base:,.0f}/s", rates)
-        for name, rates in (
-            (f"a limit of {_LIMIT}", limited), (f"{_KEYS} concurrency keys of {_LIMIT // _KEYS}", keyed)
-        )
+        for name, rates in limited.items()
     ]  # fmt: skip

@@ -131,10 +131,8 @@ async def _not_refused(cases: Iterable[tuple[str, Verb, tuple[Any, ...], dict[st
             await verb(*arguments, **options)
         except BaseException as raised:
             problem = raised
-        # A queue that does not exist is told by its own name, whichever of many tasks asked for it.
-        named = "queue" if isinstance(problem, weft.UnknownQueue) and field.endswith("queue") else field
         is_refusal = isinstance(problem, (weft.InvalidInput, weft.UnknownQueue))
-        fits = is_refusal and str(problem).startswith((f"{named}: ", f"{named}."))
+        fits = is_refusal and str(problem).startswith((f"{field}: ", f"{field}."))
         if not fits:
             call = f"{verb.__name__}{reprlib.repr(arguments)} {reprlib.repr(options)}"
             wrong.append(f"{call} → {type(problem).__name__}: {str(problem)[:120]}")
@@ -329,3 +327,10 @@ async def test_a_function_that_was_not_decorated_is_not_enqueued(client: weft.Cl
 
     with pytest.raises(weft.InvalidInput, match=r"handler: .*send is no handler: decorate it with @weft.task"):
         await client.enqueue(send)  # type: ignore[arg-type]
+
+
+async def test_an_actor_has_a_bounded_name(conn: asyncpg.Connection[asyncpg.Record]) -> None:
+    with pytest.raises(asyncpg.PostgresError, match="actor: must have at most 200 characters"):
+        await conn.execute("select weft.enqueue('h', actor => repeat('x', 201))")
+    with pytest.raises(asyncpg.PostgresError, match="actor: must have at most 200 characters"):
+        await conn.execute("""select weft.add_effect('enqueue_task', '{"handler": "h"}', actor => repeat('x', 201))""")

@@ -92,7 +92,7 @@ async def test_the_default_is_three_attempts(client: weft.Client, registry: Regi
         raise ValueError("never")
 
     handle = await client.enqueue("fail", retry=weft.Retry(initial_delay=0))
-    assert (await client.get_task((await client.enqueue("fail", delay=3600)).id)).max_attempts == 3
+    assert (await client.get_task((await client.enqueue(fail, delay=3600)).id)).max_attempts == 3
     async with weft.Worker(client=client, registry=registry):
         with pytest.raises(weft.TaskFailed):
             await client.wait(handle.id, timeout=20)
@@ -111,7 +111,55 @@ async def test_the_setting_decides_about_attempts_where_neither_task_nor_handler
     client = await make_client(worker_max_attempts=7)
     cases = [(plain, {}), ("unknown", {}), (decided, {}), (plain, {"max_attempts": 4}), (plain, {"retry": 0})]
     handles = [await client.enqueue(handler, **options) for handler, options in cases]  # type: ignore[arg-type]
-    assert [(await client.get_task(handle.id)).max_attempts for handle in handles] == [7, 7, 2, 4, 1]
+    assert [(await client.get_task(handle.id)).max_attempts for handle in handles] == [7, None, 2, 4, 1]
+
+
+async def test_the_setting_of_the_worker_decides_about_a_task_by_name_whose_handler_says_nothing(
+    client: weft.Client, make_client: MakeClient, registry: Registry
+) -> None:
+    @registry.task(name="plain")
+    async def plain() -> None:
+        raise ValueError("no")
+
+    handle = await client.enqueue("plain")
+    worker = weft.Worker(client=await make_client(worker_max_attempts=1), registry=registry)
+    await worker.run_until_idle()
+    assert (await client.get_task(handle.id)).state == "dead"
+
+
+async def test_a_policy_that_was_known_where_it_was_enqueued_holds_whatever_the_worker_says(
+    client: weft.Client, registry: Registry
+) -> None:
+    """A rolling deploy: those who enqueue and those who work have different releases of a handler."""
+
+    @Registry().task(name="moody", retry=0)
+    async def known() -> None: ...
+
+    @registry.task(name="moody", retry=5)
+    async def moody() -> None:
+        raise ValueError("no")
+
+    handle = await client.enqueue(known)
+    await weft.Worker(client=client, registry=registry).run_until_idle()
+    task = await client.get_task(handle.id)
+    assert (task.state, task.failures, task.max_attempts) == ("dead", 1, 1)
+
+
+async def test_a_missed_heartbeat_counts_against_the_policy_of_a_handler_that_only_its_worker_knows(
+    client: weft.Client, registry: Registry, conn: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    calls = []
+
+    @registry.task(name="once", retry=0)
+    async def once() -> None:
+        calls.append(1)
+
+    handle = await client.enqueue("once")
+    # As if an attempt had been given up by the leader, which knows no handlers.
+    await conn.execute("update weft.task set failures = 1, attempt = 1 where id = $1", handle.id)
+    await weft.Worker(client=client, registry=registry).run_until_idle()
+    task = await client.get_task(handle.id)
+    assert (task.state, task.reason, calls) == ("dead", "heartbeat_timeout", [])
 
 
 async def test_the_handlers_policy_holds_unless_the_task_has_its_own(client: weft.Client, registry: Registry) -> None:

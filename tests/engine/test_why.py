@@ -7,6 +7,7 @@ import pytest
 from engine_scene import Clock, claimed_by_a_ghost
 
 import weft
+from weft.queue.services import Admitter
 from weft.worker.registry import Registry
 
 
@@ -33,7 +34,7 @@ async def test_from_no_worker_to_a_worker_that_knows_it(
     task = await client.enqueue("known")
     nobody = await client.why(task.id)
     assert (nobody.cause, nobody.text) == ("no_worker", "no live worker serves queue 'default'")
-    assert nobody.advice == "start one: `weft worker --queues default`"
+    assert nobody.advice == "start one: `weft worker --app MODULE --queues default`"
     await client.create_queue("other")
     await _register(conn, "known", queue="other")
     assert (await client.why(task.id)).text == "no live worker serves queue 'default'; 1 serve other queues"
@@ -98,7 +99,7 @@ async def test_advice_can_be_pasted_into_a_shell_and_names_what_is_close(
 ) -> None:
     await client.create_queue("a b; $(id)")
     task = await client.enqueue("plain", queue="a b; $(id)")
-    assert (await client.why(task.id)).advice == "start one: `weft worker --queues 'a b; $(id)'`"
+    assert (await client.why(task.id)).advice == "start one: `weft worker --app MODULE --queues 'a b; $(id)'`"
     await _register(conn, "app.plain", queue="a b; $(id)")
     assert (await client.why(task.id)).advice.endswith("Did you mean 'app.plain'?")  # type: ignore[union-attr]
 
@@ -139,7 +140,7 @@ async def test_a_task_of_a_worker_that_is_lost_waits_for_somebody_to_take_it_ove
     assert await _cause(client, task.id) == "running"
     await conn.execute("update weft.worker set until = weft.now() - interval '1 second' where id = $1", ghost)
     alone = await client.why(task.id)
-    assert (alone.cause, alone.advice) == ("worker_lost", "start one: `weft worker`")
+    assert (alone.cause, alone.advice) == ("worker_lost", "start one: `weft worker --app MODULE --queues default`")
     await _register(conn, "known")
     assert (await client.why(task.id)).advice is None
 
@@ -175,3 +176,33 @@ async def test_one_that_has_ended_one_that_never_was_and_one_of_another_org(
     await conn.execute("update weft.task set org_id = 2")
     with pytest.raises(weft.NotFound):
         await client.why(other.id)
+
+
+async def test_a_key_with_room_is_not_told_as_full(
+    client: weft.Client, conn: asyncpg.Connection[asyncpg.Record], url: str
+) -> None:
+    """The limit is raised while an enqueue is open: what that parks finds its slot soon after."""
+    await client.limit_queue("default", 1, per_key=True)
+    await client.enqueue("known", concurrency_key="k")
+    other = await asyncpg.connect(url)
+    try:
+        async with other.transaction():
+            task_id = await other.fetchval("select id from weft.enqueue('known', concurrency_key => 'k')")
+            await client.limit_queue("default", 5, per_key=True)
+    finally:
+        await other.close()
+    await conn.execute(
+        """insert into weft.worker (org_id, until, concurrency, pid, hostname, version, queues, handlers)
+           values (1, weft.now() + interval '1 hour', 1, 1, 'here', '0', '{1}', '{known}')"""
+    )
+    assert "has a free slot" in (await client.why(task_id)).text
+    assert await Admitter(client.database).run_once() == 1
+    assert (await client.get_task(task_id)).state == "ready"
+
+
+async def test_a_task_whose_outcome_was_refused_says_so(
+    client: weft.Client, conn: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    task = await client.enqueue("known")
+    await conn.execute("update weft.task set state = 'pending', reason = 'outcome_refused'")
+    assert (await client.why(task.id)).cause == "outcome_refused"

@@ -64,6 +64,9 @@ begin
   elsif position('\u0000' in payload::text) > 0 and payload::text ~ '(^|[^\\])(\\\\)*\\u0000' then
     raise exception 'payload: has a NUL character, which PostgreSQL cannot store' using errcode = 'WF002';
   end if;
+  if length(actor) > 200 then
+    raise exception 'actor: must have at most 200 characters' using errcode = 'WF002';
+  end if;
   perform weft.check_json(payload, 'payload');
   if payload is null or json_typeof(payload) <> 'object' or json_typeof(payload -> 'handler') is distinct from 'string' then
     raise exception 'payload: must be a JSON object with the handler to enqueue' using errcode = 'WF002';
@@ -89,7 +92,7 @@ begin
     perform weft.check_task(payload ->> 'handler',
       case when json_typeof(payload -> 'params') = 'object' then payload -> 'params' else '{}' end, queue,
       coalesce((payload ->> 'priority')::int, 0), payload ->> 'idempotency_key', null,
-      make_interval(secs => (payload ->> 'delay')::float8), coalesce((payload ->> 'max_attempts')::int, 1),
+      make_interval(secs => (payload ->> 'delay')::float8), (payload ->> 'max_attempts')::int,
       make_interval(secs => (payload ->> 'timeout')::float8), make_interval(secs => (payload ->> 'heartbeat_timeout')::float8),
       payload ->> 'concurrency_key');
   exception
@@ -252,7 +255,7 @@ begin
     raise exception 'params: the key $blob is reserved for values in the blob storage' using errcode = 'WF002';
   elsif priority is null or priority not between -32767 and 32767 then
     raise exception 'priority: must lie between -32767 and 32767' using errcode = 'WF002';
-  elsif max_attempts is null or max_attempts not between 1 and 32767 then
+  elsif max_attempts not between 1 and 32767 then
     raise exception 'max_attempts: must lie between 1 and 32767' using errcode = 'WF002';
   elsif delay not between interval '0' and interval '20000 days' then
     raise exception 'delay: must lie between 0 and 20,000 days' using errcode = 'WF002';
@@ -342,11 +345,12 @@ begin
   if retry is not null then
     perform weft.check_retry(retry);
   end if;
-  if max_attempts is not null and retry is null then
-    retry := '{"backoff": "exponential"}';  -- said, so that the handler's own policy is not used
+  if length(actor) > 200 then
+    raise exception 'actor: must have at most 200 characters' using errcode = 'WF002';
   end if;
+  -- Without either, the policy is that of the handler, which only the worker knows.
   return query select t.id, t.created from weft.put_task(handler, params, queue, priority, idempotency_key, run_at, delay,
-    coalesce(max_attempts, 3), retry, timeout, heartbeat_timeout, concurrency_key, org, actor, true) t;
+    coalesce(max_attempts, case when retry is not null then 3 end), retry, timeout, heartbeat_timeout, concurrency_key, org, actor, true) t;
 end $$;
 
 COMMENT ON FUNCTION weft.enqueue(handler text, params json, queue text, priority integer, idempotency_key text, run_at timestamp with time zone, delay interval, max_attempts integer, retry json, timeout interval, heartbeat_timeout interval, concurrency_key text, org text, actor text) IS 'Puts a task into a queue, inside the caller''s transaction. Returns its id, and whether it was created: a known idempotency key creates nothing and returns the existing task''s id.';
@@ -720,17 +724,21 @@ begin
 
   new_id := weft.id_at(at);
   if idempotency_key is not null then
-    -- Whoever inserts the key makes the task; a concurrent caller waits here until that is decided. The update changes
-    -- nothing but locks the key, so that it cannot expire between a look and the answer.
-    insert into weft.idempotency_key as k (org_id, handler, key, task_id)
-    values (lane.org_id, handler, idempotency_key, new_id)
-    on conflict on constraint idempotency_key_pkey do update set task_id = k.task_id
-    returning k.task_id into id;
-    if id <> new_id then
-      created := false;
-      return next;
-      return;
-    end if;
+    loop
+      -- Whoever inserts the key makes the task; a concurrent caller waits here until that is decided. Ids cannot tell who
+      -- did: two callers may draw the same one.
+      insert into weft.idempotency_key (org_id, handler, key, task_id)
+      values (lane.org_id, handler, idempotency_key, new_id) on conflict do nothing;
+      exit when found;
+      -- The lock keeps it from expiring between this look and the answer.
+      select k.task_id into id from weft.idempotency_key k
+      where k.org_id = lane.org_id and k.handler = put_task.handler and k.key = put_task.idempotency_key for update;
+      if found then
+        created := false;
+        return next;
+        return;
+      end if;
+    end loop;
   end if;
 
   due := coalesce(run_at, at + delay);
@@ -1075,7 +1083,7 @@ CREATE TABLE weft.task (
     waiting_on weft.waiting_count DEFAULT 0 NOT NULL,
     attempt weft.attempt_number DEFAULT 0 NOT NULL,
     rank weft.rank_number DEFAULT 0 NOT NULL,
-    max_attempts smallint DEFAULT 3 NOT NULL,
+    max_attempts smallint,
     failures weft.failure_count DEFAULT 0 NOT NULL,
     crashes smallint DEFAULT 0 NOT NULL,
     generation smallint DEFAULT 0 NOT NULL,
@@ -1111,7 +1119,7 @@ CREATE TABLE weft.task_done (
     state weft.task_state NOT NULL,
     attempt integer NOT NULL,
     rank smallint NOT NULL,
-    max_attempts smallint NOT NULL,
+    max_attempts smallint,
     failures smallint NOT NULL,
     crashes smallint NOT NULL,
     generation smallint NOT NULL,

@@ -187,6 +187,8 @@ GUARDS: list[Guard] = [
     *_of("task.has_been_declined_for", "test_declines", ("a.task_id = $1 and", ""), "and a.attempt = $2::int - 1",
          "and a.outcome = 'declined'", "and a.started_at <= (select weft.now() - $3::interval)",
          "and a.ended_at > (select weft.now() - $3::interval)"),
+    *_of("task.set_aside", "test_set_aside", "and coalesce(t.worker_id, 0) = $1", "and t.attempt = $3",
+         "and t.state in ('running', 'dispatched')"),
     *_of("task.hand_back", "test_fences", *HELD, "and t.state in ('claimed', 'running')"),
     *_of("task.hand_back_all", "test_fences", ("t.worker_id = $1 and", ""), "and t.state in ('claimed', 'running')"),
     *_of("task.hand_back_all", "test_fences", ("skip locked", "")),
@@ -195,6 +197,7 @@ GUARDS: list[Guard] = [
     # --- operators ---
     *_of("task.cancel", "test_operators", "and t.org_id = $1", ("where worker_id is not null", "")),
     *_of("task.replay", "test_operators test_graph", "and d.org_id = $1", "and d.state in ('failed', 'dead', 'cancelled')",
+         ("and d.state = any ($3)", "and $3::weft.task_state[] is not null"),
          ("w.n = 0 and", ""), ("and p.state <> 'completed'", ""),
          ("case when waiting_on = 0 then concurrency_key end", "concurrency_key")),
     *_of("task.lock_predecessors", "test_graph", ("for share", "")),
@@ -237,7 +240,8 @@ GUARDS: list[Guard] = [
          "and d.ended_at > (select weft.now() - $1::interval))",
          "and (k.ended_at is null or k.ended_at <= (select weft.now() - $1::interval))"),
     *_of("upkeep.old_partitions", "test_partitions",
-         ("f.high <= bound.id and", ""), ("f.high > bound.open_id", "false"),
+         ("f.high <= bound.id and", ""), ("f.high > bound.open_job_id", "false"),
+         ("exists (select 1 from weft.task t where t.id >= f.low and t.id < f.high)", "false"),
          ("when f.is_pending or not f.is_attached then true", ""),
          ("not exists (select 1 from found d where d.parent = 'task_done' and d.day = f.day and d.is_attached)", "true")),
     *_of("upkeep.ended_within", "test_partitions", ("weft.ended_after($1, weft.now() - $2::interval)", "$1::text = '' and $2::interval is null")),
@@ -302,16 +306,23 @@ GUARDS: list[Guard] = [
     *_of("queue.set_limit_of_key", "test_orgs", ("q.org_id = $1 and", "")),
     *_of("queue.depths", "test_orgs", ("q.org_id = $1 and", "")),
     *_of("queue.key_limits", "test_orgs", ("q.org_id = $1 and", "")),
+    *_of("queue.lock_crowded_keys", "test_key_slots", ("and s.held > coalesce(s.max_running, q.max_running_per_key)", "and false")),
+    *_of("queue.park_surplus", "test_key_slots", ("t.state = 'ready' and t.queue_id = $1", "t.queue_id = $1"),
+         ("skip locked", "")),
     *_of("queue.rates", "test_orgs", ("where q.org_id = $1", "")),
     # --- ids ---
     *_of("machine.lease", "test_machine_numbers", ("for update skip locked", ""), ("where f.until < weft.now()", "")),
     *_of("machine.release", "test_machine_numbers", "and m.holder = $2"),
     # --- idempotency ---
     *_of("function.put_task", "test_idempotency test_sql_contract",
-         ("if id <> new_id then", "if false then")),
+         ("exit when found;\n      -- The lock", "exit;\n      -- The lock")),
 ]  # fmt: skip
 
 REDUNDANT: list[tuple[Guard, str]] = [
+    (
+        Guard("queue.park_surplus", "r.place <= c.surplus", "true"),
+        "it bounds the work: what is parked beyond the surplus is admitted again in the same transaction",
+    ),
     (
         Guard("function.first_in_line", "limit room"),
         "it bounds the work: what lies beyond gets a place beyond the room anyway",

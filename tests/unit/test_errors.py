@@ -63,7 +63,8 @@ def test_the_tree_at_the_top_of_the_module_is_the_tree() -> None:
         (
             errors.UnknownQueue("emial", ["email", "default"]),
             "queue: there is no queue 'emial'. Did you mean 'email'? "
-            "Make it with `weft queues create emial`, or start a worker with `--queues emial`.",
+            "Make it with `weft queues create emial`, or start a worker for it: "
+            "`weft worker --app MODULE --queues emial`.",
         ),
         (
             errors.StateConflict("cancel", 5, "dead", ["running", "ready"]),

@@ -38,7 +38,7 @@ def replay(
 ) -> None:
     """Send dead letters round again: those named, or all."""
     if not wants_all(task_ids, every=every, narrowed=queue or handler or dry_run):
-        call_each("replayed", task_ids or [], lambda client, key: client.replay(key), as_json=as_json)
+        call_each("replayed", task_ids or [], lambda client, key: client.replay(key, state="failed"), as_json=as_json)
         return
     call_all(
         "replay", "replayed",

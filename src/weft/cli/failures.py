@@ -75,14 +75,19 @@ def is_debugging() -> bool:
         return True
 
 
-def drop_standard_output() -> None:
-    """Let what could not be printed go: Python would try once more when it ends, and complain in its own words."""
+def drop_standard_output() -> bool:
+    """Let what could not be printed go, and say whether there was any.
+
+    Python would try once more when it ends, and complain in its own words.
+    """
     try:
         sys.stdout.flush()
+        return False
     except (OSError, ValueError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, 1)
         os.close(nowhere)
+        return True
 
 
 def _of_system(problem: OSError) -> str:

@@ -74,7 +74,8 @@ def _fail_by(problem: Exception) -> NoReturn:
         import traceback
 
         traceback.print_exception(problem)
-    drop_standard_output()
+    if drop_standard_output() and isinstance(problem, BrokenPipeError):
+        sys.exit(1)  # whoever read the output has seen enough
     _fail(failure_of(problem))
 
 

@@ -60,7 +60,7 @@ def _beginning(task: TaskSummary) -> tuple[Any, ...]:
 
 def _failures(task: TaskSummary) -> str:
     # Not the number of the attempt: a snooze, a decline, a crash of the worker count for nothing against the limit.
-    return f"{task.failures} of {task.max_attempts}"
+    return str(task.failures) if task.max_attempts is None else f"{task.failures} of {task.max_attempts}"
 
 
 def _time(task: TaskSummary) -> str:

@@ -90,14 +90,15 @@ class UnknownQueue(CallerError):
     http_status = 404
     exit_code = 4
 
-    field = "queue"
-
-    def __init__(self, name: str, known: Iterable[str] = ()) -> None:
+    def __init__(self, name: str, known: Iterable[str] = (), field: str = "queue") -> None:
         self.name = name
+        self.known = tuple(known)
+        self.field = field
         typed = shlex.quote(name) if name.isprintable() else "NAME"
         super().__init__(
-            f"queue: there is no queue {name!r}.{did_you_mean(name, known)} "
-            f"Make it with `weft queues create {typed}`, or start a worker with `--queues {typed}`."
+            f"{field}: there is no queue {name!r}.{did_you_mean(name, self.known)} "
+            f"Make it with `weft queues create {typed}`, or start a worker for it: "
+            f"`weft worker --app MODULE --queues {typed}`."
         )
 
 

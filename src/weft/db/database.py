@@ -69,7 +69,8 @@ async def in_transaction(conn: type_Connection) -> AsyncIterator[None]:
     A ROLLBACK would first wait for that statement, for ever on a connection that is dead in the network, and what it
     raised would hide the cancellation. The server rolls back by itself when the session ends.
     """
-    transaction = conn.transaction()
+    # What is decided under a lock must be read after it was taken, whatever the database's default is.
+    transaction = conn.transaction(isolation="read_committed")
     await transaction.start()
     try:
         yield
@@ -176,6 +177,8 @@ class Database:
         # A session whose client is cut off must not hold its locks: the server gives it up too.
         patience = str(int(1000 * max(5.0, self.settings.lease_time.total_seconds())))
         session = {"idle_in_transaction_session_timeout": patience, "tcp_user_timeout": patience}
+        # Nor is a statement alone what it is meant to be under another default.
+        session |= {"default_transaction_isolation": "read committed", "standard_conforming_strings": "on"}
         if "application_name" not in parse_qs(urlsplit(self.url).query):
             session["application_name"] = "weft"
         return {"server_settings": session}

@@ -37,7 +37,7 @@ class Form:
     priority: int
     run_at: datetime | None
     delay: timedelta | None
-    max_attempts: int
+    max_attempts: int | None
     retry: str | None
     timeout: timedelta | None
     heartbeat_timeout: timedelta | None

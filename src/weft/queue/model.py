@@ -69,7 +69,7 @@ class TaskSummary:
     priority: int
     attempt: int
     failures: int
-    max_attempts: int
+    max_attempts: int | None
     worker_id: int | None
     created_at: datetime
     due_at: datetime | None

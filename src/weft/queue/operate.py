@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from weft.db.database import type_Connection
 
 SQL = Statements("weft.queue", "sql/task.sql")
+REPLAYABLE = frozenset(sources_of("replay"))
 
 
 async def cancel(
@@ -36,12 +37,14 @@ async def cancel(
     return landed
 
 
-async def replay(conn: type_Connection, org_id: int, task_ids: Sequence[int], actor: str | None) -> dict[int, int]:
+async def replay(
+    conn: type_Connection, org_id: int, task_ids: Sequence[int], actor: str | None, states: Iterable[str] = REPLAYABLE
+) -> dict[int, int]:
     """Send tasks round again in a new generation; return those for which it landed, each with its queue."""
     await conn.fetch(SQL.lock_predecessors, list(task_ids))
     await conn.fetch(SQL.lock_ended_predecessors, list(task_ids))
     await conn.fetch(SQL.lock_done, list(task_ids))
-    rows = await conn.fetch(SQL.replay, org_id, list(task_ids))
+    rows = await conn.fetch(SQL.replay, org_id, list(task_ids), sorted(REPLAYABLE.intersection(states)))
     keyed = [row["id"] for row in rows if row["concurrency_key"] is not None]
     if keyed:
         await conn.execute(SQL.take_slots, sorted(keyed))
@@ -49,10 +52,12 @@ async def replay(conn: type_Connection, org_id: int, task_ids: Sequence[int], ac
     return {row["id"]: row["queue_id"] for row in rows}
 
 
-async def explain_refusal(conn: type_Connection, org_id: int, verb: str, task_id: int) -> Exception:
+async def explain_refusal(
+    conn: type_Connection, org_id: int, verb: str, task_id: int, allowed: Iterable[str] | None = None
+) -> Exception:
     """Return the error that says why ``verb`` did not land on a task."""
     for _, state in await conn.fetch(SQL.states_of, org_id, [task_id]):
-        return StateConflict(verb, task_id, state, sources_of(verb))
+        return StateConflict(verb, task_id, state, allowed or sources_of(verb))
     return NotFound("task", task_id)
 
 

@@ -103,6 +103,9 @@ async def limit(
     else:
         queue_id = await _change(conn, SQL.set_limit, org_id, name, most)
     await audit.record_queue(conn, org_id, actor, AuditVerb.LIMIT, name, detail)
+    crowded = [row[0] for row in await conn.fetch(SQL.lock_crowded_keys, queue_id)]
+    if crowded:
+        await conn.execute(SQL.park_surplus, queue_id, crowded)
     await admit(conn, queue_id)
     return queue_id
 

@@ -83,8 +83,3 @@ class Retry:
             return cls(max_attempts, **{key: found[key] for key in _STORED if key in found})
         except (ValueError, TypeError, InvalidInput):
             return cls(max_attempts=max_attempts)
-
-
-DEFAULT_RETRY = Retry()
-# Stored with a task of which only was said how often it is attempted: the policy of its handler is not used.
-AS_SAID = '{"backoff": "exponential"}'

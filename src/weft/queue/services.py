@@ -109,6 +109,25 @@ class Drainer(Service):
             await self._database.run(lambda conn: outbox.give_back(conn, self._worker_id))
 
 
+class Admitter(Service):
+    """Admits tasks that were parked while the limit of their key was being raised."""
+
+    name = "admitter"
+    interval = 5.0
+
+    def __init__(self, database: Database) -> None:
+        super().__init__()
+        self._database = database
+
+    async def run_once(self) -> int:
+        """Admit what has room, and wake somebody for it."""
+        woken = await self._database.run(queues.admit)
+        if woken:
+            async with self._database.acquire() as conn:
+                await queues.hint(conn, woken)
+        return len(woken)
+
+
 class Pruner(Service):
     """Makes partitions ahead of time, drops those past the retention, and forgets what nobody needs."""
 
@@ -144,10 +163,6 @@ class Pruner(Service):
         ]
         gone += sum(pages)
         self._has_more = after is not None or max(pages) >= upkeep.PAGE
-        woken = await database.run(queues.admit)
-        if woken:
-            async with database.acquire() as conn:
-                await queues.hint(conn, woken)
         if self._rounds % 10 == 0:
             gone += await self._renew_partitions()
         self._rounds += 1
@@ -188,7 +203,7 @@ class Upkeep:
         self._rescuer = Rescuer(database, settings, has_settled)
         self._drainer = Drainer(database, worker_id, sinks)
         self._services: tuple[Service, ...] = (
-            self.stager, self._rescuer, self._drainer, Pruner(database, settings),
+            self.stager, self._rescuer, self._drainer, Admitter(database), Pruner(database, settings),
             Collector(database, open_blobs(settings)),
         )  # fmt: skip
         self.leads = False

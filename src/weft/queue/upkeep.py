@@ -83,15 +83,22 @@ async def expire(conn: type_Connection) -> int:
     """End attempts that missed their heartbeat timeout, as failures; return how many."""
     count = 0
     for row in await conn.fetch(WORKER.expired):
-        policy = Retry.from_json(row["retry"], row["max_attempts"])
-        error = orjson.dumps({"type": "HeartbeatTimeout", "message": "no heartbeat in time", "traceback": ""}).decode()
+        # Where only the handler's worker knows how often it is tried, that worker counts before the next attempt.
+        most = row["max_attempts"]
+        policy = Retry() if most is None else Retry.from_json(row["retry"], most)
         failures = row["failures"] + 1
-        if failures >= row["max_attempts"]:
-            ended = work.Ended(row["id"], row["attempt"], "dead", "failed", "heartbeat_timeout", error)
+        if most is not None and failures >= most:
+            ended = work.Ended(row["id"], row["attempt"], "dead", "failed", "heartbeat_timeout", work.NO_HEARTBEAT)
             count += len(await work.end_unsuccessfully(conn, row["worker_id"], [ended]))
         else:
             again = work.Postponed(
-                row["id"], row["attempt"], policy.delay(failures), "failed", "heartbeat_timeout", error, True
+                row["id"],
+                row["attempt"],
+                policy.delay(failures),
+                "failed",
+                "heartbeat_timeout",
+                work.NO_HEARTBEAT,
+                True,
             )
             count += len(await work.postpone(conn, row["worker_id"], [again]))
         await conn.execute(TASK.tell_cancelled, row["worker_id"], row["id"], row["attempt"])

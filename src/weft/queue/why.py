@@ -33,6 +33,7 @@ class Cause(StrEnum):
     NO_WORKER = "no_worker"
     NO_HANDLER = "no_handler"
     DEPENDENCIES = "dependencies"
+    OUTCOME_REFUSED = "outcome_refused"
     CONCURRENCY_KEY = "concurrency_key"
     PAUSED = "paused"
     LIMIT = "limit"
@@ -77,11 +78,24 @@ def _held(row: Record) -> Why:
     if row["workers"]:
         return Why(Cause.WORKER_LOST, f"{told}, and is lost: others take the task over in a moment")
     return Why(
-        Cause.WORKER_LOST, f"{told}, and is lost; no worker is alive to take the task over", "start one: `weft worker`"
+        Cause.WORKER_LOST,
+        f"{told}, and is lost; no worker is alive to take the task over",
+        f"start one: `weft worker --app MODULE --queues {quote(row['queue'])}`",
     )
 
 
 def _pending(row: Record) -> Why:
+    if row["reason"] == "outcome_refused":
+        return Why(
+            Cause.OUTCOME_REFUSED,
+            f"PostgreSQL refused every outcome of attempt {row['attempt']}, as if another task had the same id",
+            "see the log of the worker that ran it; enqueue it anew when what it did is not enough",
+        )
+    if row["reason"] == "concurrency_key" and row["key_limit"] is not None and row["key_held"] < row["key_limit"]:
+        return _nobody(row) or Why(
+            Cause.CONCURRENCY_KEY,
+            f"its concurrency key {row['concurrency_key']!r} has a free slot, which it gets in a moment",
+        )
     if row["reason"] == "concurrency_key":
         # Whoever has the slots may wait for the same.
         return _nobody(row) or Why(
@@ -115,7 +129,7 @@ def _nobody(row: Record) -> Why | None:
     return Why(
         Cause.NO_WORKER,
         f"no live worker serves queue {queue!r}{others}",
-        f"start one: `weft worker --queues {quote(queue)}`",
+        f"start one: `weft worker --app MODULE --queues {quote(queue)}`",
     )
 
 

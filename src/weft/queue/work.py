@@ -20,6 +20,8 @@ HEAD = (-32768, 0, 0)
 UNLIMITED = -1
 # Stands for params that are gone; not JSON, so that no task can have them.
 MISSING_PARAMS = "missing"
+# The error of an attempt that did not say in time that it goes on.
+NO_HEARTBEAT = '{"type":"HeartbeatTimeout","message":"no heartbeat in time","traceback":""}'
 
 
 class Claim(NamedTuple):
@@ -32,7 +34,7 @@ class Claim(NamedTuple):
     order_id: int
     handler: str
     params: str | None
-    max_attempts: int
+    max_attempts: int | None
     failures: int
     crashes: int
     timeout: timedelta | None
@@ -155,6 +157,11 @@ async def postpone(conn: type_Connection, worker_id: int, outcomes: Sequence[Pos
         [o.counted for o in outcomes],
     )
     return await _free(conn, rows)
+
+
+async def set_aside(conn: type_Connection, worker_id: int, task_id: int, attempt: int) -> set[int]:
+    """Set an attempt aside whose outcome PostgreSQL refuses in every form; return the task if that landed."""
+    return await _free(conn, await conn.fetch(SQL.set_aside, worker_id, task_id, attempt))
 
 
 async def decline(

@@ -82,6 +82,11 @@ async def open_transactions(conn: type_Connection) -> tuple[int, int]:
     return row["oldest"], row["next"]
 
 
+async def abandon(conn: type_Connection, worker_id: int) -> None:
+    """Let the lease lapse of a worker that something has ended unasked: what it ran is lost, as after any crash."""
+    await conn.execute(SQL.abandon, worker_id)
+
+
 async def deregister(conn: type_Connection, worker_id: int, *, completed: int = 0, failed: int = 0) -> bool:
     """Give up the lease, the lead and all slots; False when the worker was lost already."""
     await conn.execute(SQL.give_up_lead, worker_id)

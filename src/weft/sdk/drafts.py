@@ -16,7 +16,7 @@ from weft.core.settings import Settings
 from weft.db.blobs import Blobs
 from weft.queue.enqueue import Draft, Form
 from weft.queue.model import NewTask
-from weft.queue.retry import AS_SAID, DEFAULT_RETRY, MAX_ATTEMPTS, Retry
+from weft.queue.retry import MAX_ATTEMPTS, Retry
 from weft.worker.registry import REGISTRY, AnyHandler, Handler, retry_policy
 
 SQL_LIMIT = 256 * 1024
@@ -58,9 +58,9 @@ def _form(new: NewTask, settings: Settings) -> Form:
     known = _known(new.handler)
     if new.delay is not None and new.run_at is not None:
         raise InvalidInput("delay", "give either run_at or delay, not both")
-    own = known.retry if known else DEFAULT_RETRY
+    own = known.retry if known else None
     policy = own if new.retry is None else retry_policy(new.retry)
-    if policy.non_retryable and policy.non_retryable != own.non_retryable:
+    if policy and policy.non_retryable and policy.non_retryable != (own and own.non_retryable):
         raise InvalidInput(
             "retry.non_retryable", "belongs to the handler, not to one task: give it in @weft.task(retry=…)"
         )
@@ -73,8 +73,8 @@ def _form(new: NewTask, settings: Settings) -> Form:
         priority=check_priority(new.priority),
         run_at=None if new.run_at is None else check_moment(new.run_at),
         delay=None if new.delay is None else check_span(new.delay, "delay", zero=True),
-        max_attempts=_max_attempts(new.max_attempts, policy, settings),
-        retry=policy.to_json() or (None if new.retry is None and new.max_attempts is None else AS_SAID),
+        max_attempts=_max_attempts(new, known, policy, settings),
+        retry=None if policy is None else policy.to_json(),
         timeout=None if timeout is None else check_span(timeout, "timeout"),
         heartbeat_timeout=None if beat is None else check_span(beat, "heartbeat_timeout"),
     )
@@ -202,7 +202,10 @@ def _known(handler: object) -> AnyHandler | None:
     return REGISTRY.get(handler) if isinstance(handler, str) else None
 
 
-def _max_attempts(wanted: object, policy: Retry, settings: Settings) -> int:
-    if wanted is not None:
-        return check_number(wanted, "max_attempts", 1, MAX_ATTEMPTS)
-    return settings.worker_max_attempts if policy is DEFAULT_RETRY else policy.max_attempts
+def _max_attempts(new: NewTask, known: AnyHandler | None, policy: Retry | None, settings: Settings) -> int | None:
+    """How often it is attempted; None when only the worker that knows the handler can say."""
+    if new.max_attempts is not None:
+        return check_number(new.max_attempts, "max_attempts", 1, MAX_ATTEMPTS)
+    if policy is not None:
+        return policy.max_attempts
+    return settings.worker_max_attempts if known else None

@@ -14,7 +14,6 @@ from weft.sdk.looking import Looking
 from weft.worker.logs import remove_logs
 
 Progress = Callable[[int], object]
-_REPLAYED = frozenset({TaskState.FAILED, TaskState.DEAD, TaskState.CANCELLED})
 
 
 class Operating(Looking):
@@ -62,19 +61,19 @@ class Operating(Looking):
     async def _cancel_batch(self, org_id: int, batch: list[int], reason: str) -> set[int]:
         return await self.database.run(lambda conn: operate.cancel(conn, org_id, batch, reason, self.actor))
 
-    async def replay(self, task_id: int) -> None:
+    async def replay(self, task_id: int, *, state: str | Iterable[str] | None = None) -> None:
         """Send a failed, dead or cancelled task round again, with its attempts kept and counted anew.
 
-        Example::
+        With ``state`` only from there: ``failed`` means a dead letter, failed or dead. Example::
 
             await client.replay(handle.id)
         """
-        task_id, org_id = check_id(task_id), await self.org_id()
+        task_id, states, org_id = check_id(task_id), _replayed(state), await self.org_id()
 
         async def write(conn: Any) -> int:
-            landed = await operate.replay(conn, org_id, [task_id], self.actor)
+            landed = await operate.replay(conn, org_id, [task_id], self.actor, states)
             if not landed:
-                raise await operate.explain_refusal(conn, org_id, "replay", task_id)
+                raise await operate.explain_refusal(conn, org_id, "replay", task_id, states)
             return landed[task_id]
 
         self._hints.send_ids({await self.database.run(write)})
@@ -104,18 +103,15 @@ class Operating(Looking):
 
             await client.replay_all(state="cancelled", queue="mail")
         """
-        states = _REPLAYED if state is None else check_words(state, "state", TaskState)
-        if wrong := sorted(states - _REPLAYED):
-            raise InvalidInput("state", f"'{wrong[0]}' is not one of {', '.join(sorted(_REPLAYED))}")
-        org_id, count = await self.org_id(), 0
+        states, org_id, count = _replayed(state), await self.org_id(), 0
         async for batch in self._pages(queue, handler, states):
-            count += len(batch if dry_run else await self._replay_batch(org_id, batch))
+            count += len(batch if dry_run else await self._replay_batch(org_id, batch, states))
             if on_progress is not None:
                 on_progress(count)
         return count
 
-    async def _replay_batch(self, org_id: int, batch: list[int]) -> dict[int, int]:
-        landed = await self.database.run(lambda conn: operate.replay(conn, org_id, batch, self.actor))
+    async def _replay_batch(self, org_id: int, batch: list[int], states: Collection[str]) -> dict[int, int]:
+        landed = await self.database.run(lambda conn: operate.replay(conn, org_id, batch, self.actor, states))
         self._hints.send_ids(set(landed.values()))
         return landed
 
@@ -218,3 +214,11 @@ class Operating(Looking):
         org_id = await self.org_id()
         chosen = None if ids is None else check_ids(ids)
         return await self.database.run(lambda conn: outbox.replay(conn, org_id, chosen, self.actor))
+
+
+def _replayed(state: str | Iterable[str] | None) -> Collection[TaskState]:
+    """Return the states from which to replay; raises for one that is no end or no failure."""
+    states = operate.REPLAYABLE if state is None else check_words(state, "state", TaskState)
+    if wrong := sorted(states - operate.REPLAYABLE):
+        raise InvalidInput("state", f"'{wrong[0]}' is not one of {', '.join(sorted(operate.REPLAYABLE))}")
+    return states | {TaskState.DEAD} if TaskState.FAILED in states else states

@@ -17,6 +17,7 @@ from weft.sdk.actor import default_actor
 from weft.sdk.hints import Hints
 from weft.sdk.waiting import Waiter
 from weft.worker.registry import REGISTRY
+from weft.worker.surroundings import refuse_while_loading
 
 
 class Session:
@@ -34,6 +35,7 @@ class Session:
 
     async def __aenter__(self) -> Self:
         """Reach the database; the embedded one is started when it does not run."""
+        refuse_while_loading("client")
         self._database = await Database.open(self.settings)
         self._ids = IdSource(self._database)
         self._hints = Hints(self._database)

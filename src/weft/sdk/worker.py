@@ -17,6 +17,7 @@ from weft.sdk.drafts import Drafting
 from weft.sdk.joined import enqueue_on
 from weft.version import __version__
 from weft.worker.registry import REGISTRY, Registry
+from weft.worker.surroundings import refuse_while_loading
 from weft.worker.worker import Worker as WorkerProcess
 
 
@@ -56,6 +57,7 @@ class Worker:
 
     async def start(self) -> Self:
         """Begin to work; returns when the worker is registered and claims. One that works already goes on."""
+        refuse_while_loading("worker")
         async with self._starting:
             if self._worker is None or self._worker.has_stopped:
                 await self._start()

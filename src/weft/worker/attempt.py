@@ -23,8 +23,8 @@ from weft.core.signals import NonRetryable, Snooze
 from weft.db.blobs import Blobs
 from weft.db.database import Database
 from weft.queue import look
-from weft.queue.retry import DEFAULT_RETRY, Retry
-from weft.queue.work import MISSING_PARAMS, Claim, Completed, Ended, Postponed
+from weft.queue.retry import Retry
+from weft.queue.work import MISSING_PARAMS, NO_HEARTBEAT, Claim, Completed, Ended, Postponed
 from weft.worker.context import RUNNING, Context, beat_interval, describe_error
 from weft.worker.logs import TaskLog
 from weft.worker.processes import ChildDied, Processes
@@ -116,11 +116,11 @@ class Attempt:
 
     @property
     def policy(self) -> Retry:
-        """How the task is retried: as its caller said, else as its handler says."""
+        """How the task is retried: as whoever enqueued it said or knew, else as its handler says."""
         claim = self.claim
-        if claim.retry is None and self.handler.retry is not DEFAULT_RETRY:
-            return self.handler.retry
-        return Retry.from_json(claim.retry, claim.max_attempts)
+        if claim.max_attempts is not None:
+            return Retry.from_json(claim.retry, claim.max_attempts)
+        return self.handler.retry or Retry(max_attempts=self.env.settings.worker_max_attempts)
 
     @property
     def timeout(self) -> timedelta | None:
@@ -191,6 +191,10 @@ class Attempt:
         claim, handler = self.claim, self.handler
         RUNNING.set(self)
         outcome: Outcome | None = None
+        if claim.max_attempts is None and claim.failures >= self.policy.max_attempts:
+            # Its heartbeats were missed, and whoever noticed did not know how often its handler may be tried.
+            self._over(Ended(claim.id, claim.attempt, "dead", "failed", "heartbeat_timeout", NO_HEARTBEAT))
+            return
         try:
             params = claim.params or "{}"
             if handler.executor == "process" or claim.crashes or params.startswith((BLOB_MARK, MISSING_PARAMS)):
@@ -253,7 +257,7 @@ class Attempt:
         if isinstance(problem, Snooze):
             return Postponed(claim.id, claim.attempt, problem.delay, "snoozed", "snooze", None, False)
         error = describe_error(problem)
-        if isinstance(problem, (NonRetryable, InvalidInput)) or self.handler.retry.gives_up_on(problem):
+        if isinstance(problem, (NonRetryable, InvalidInput)) or self.handler.gives_up_on(problem):
             return Ended(claim.id, claim.attempt, "failed", "failed", "non_retryable", error)
         return self._failed(error, "error")
 

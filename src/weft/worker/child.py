@@ -26,6 +26,7 @@ from weft.core.json import check_size, size_of
 from weft.core.signals import NonRetryable, Snooze
 from weft.worker.context import RUNNING, Context, describe_error
 from weft.worker.registry import REGISTRY, AnyHandler
+from weft.worker.surroundings import Surroundings, loading
 
 MAIN_NAME = "__weft_main__"
 
@@ -43,6 +44,7 @@ def main() -> None:
     logging.getLogger().addHandler(streams.log)
     logging.getLogger("weft.task").setLevel(logging.INFO)
     problem = _load(setup["modules"], setup["main"])
+    surroundings = Surroundings()
     requests: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
     threading.Thread(target=_read, args=(source, requests), daemon=True).start()
     answers.send({"outcome": "ready"})
@@ -53,8 +55,11 @@ def main() -> None:
             # The handler forked, and this is the copy: the answer is its parent's to give.
             os._exit(0)
         streams.restore()
+        surroundings.restore()
         os.write(streams.output, marker)
-        answers.send({**answer, "id": request["id"], "attempt": request["attempt"]})
+        answers.send(
+            {**answer, "id": request["id"], "attempt": request["attempt"], "is_last": not surroundings.is_whole}
+        )
 
 
 class _Streams:
@@ -75,7 +80,7 @@ class _Streams:
     def restore(self) -> None:
         """Send on what is left in the streams, and undo what a task has done to them."""
         for stream in (sys.stdout, sys.stderr):
-            with contextlib.suppress(Exception):
+            with contextlib.suppress(BaseException):  # somebody else's stream, perhaps
                 stream.flush()
         for descriptor in (1, 2):
             os.dup2(self.output, descriptor)
@@ -111,10 +116,11 @@ def _read(source: Any, requests: queue.SimpleQueue[dict[str, Any]]) -> None:
 
 def _load(modules: list[str], main_file: str | None) -> dict[str, Any] | None:
     try:
-        if main_file is not None:
-            runpy.run_path(main_file, run_name=MAIN_NAME)
-        for module in modules:
-            importlib.import_module(module)
+        with loading():
+            if main_file is not None:
+                runpy.run_path(main_file, run_name=MAIN_NAME)
+            for module in modules:
+                importlib.import_module(module)
     except BaseException as problem:  # noqa: BLE001  the boundary to user code: told to the parent
         return {"outcome": "error", "error": describe_error(problem), "retryable": True}
     return None
@@ -165,7 +171,7 @@ def _run(request: dict[str, Any], answers: _Answers) -> dict[str, Any]:
     except Snooze as wish:
         return {"outcome": "snooze", "delay": wish.delay.total_seconds()}
     except BaseException as problem:  # noqa: BLE001  the boundary to user code: recorded with the attempt
-        retryable = not (isinstance(problem, (NonRetryable, InvalidInput)) or handler.retry.gives_up_on(problem))
+        retryable = not (isinstance(problem, (NonRetryable, InvalidInput)) or handler.gives_up_on(problem))
         return {"outcome": "error", "error": describe_error(problem), "retryable": retryable}
 
 

@@ -8,7 +8,7 @@ import logging
 import os
 import time
 import traceback
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
 from datetime import timedelta
 from typing import Any, Protocol
 
@@ -75,7 +75,7 @@ class Context:
             self._next_beat = now + self._beat_interval
             self._beat()
 
-    def complete_in(self, connection: Any, output: Any = None) -> Awaitable[None] | None:
+    def complete_in(self, connection: Any, output: Any = None) -> Awaitable[None]:
         """Complete this task inside the caller's own transaction: both are committed, or neither is.
 
         Await it when the connection is an async one. Raises `LeaseLost` when another worker has the task by now:
@@ -97,7 +97,7 @@ class Context:
         )
         if isinstance(answer, tuple):
             self._landed(answer)
-            return None
+            return _Landed()
         return self._await_landed(answer)
 
     async def _await_landed(self, answer: Awaitable[Row]) -> None:
@@ -110,6 +110,14 @@ class Context:
     def cancel(self) -> None:
         """Tell the handler that it should end; called by the worker."""
         self._is_cancelled = True
+
+
+class _Landed:
+    """What is there already, for whoever awaits it none the less."""
+
+    def __await__(self) -> Generator[None, None, None]:
+        return
+        yield
 
 
 def beat_interval(timeout: timedelta | None) -> float | None:

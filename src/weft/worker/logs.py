@@ -63,7 +63,8 @@ async def local_log(settings: Settings, task_id: int, offset: int = 0) -> bytes 
     """Return a task's log from ``offset`` on, when there is one on this machine."""
 
     def read() -> bytes | None:
-        with contextlib.suppress(FileNotFoundError), log_path(log_dir(settings), task_id).open("rb") as file:
+        path = log_path(log_dir(settings), task_id)
+        with contextlib.suppress(FileNotFoundError), open(path, "rb", opener=_open_own) as file:
             file.seek(offset)
             return file.read()
         return None
@@ -140,7 +141,7 @@ class TaskLog:
 
     def read(self) -> bytes:
         """Return what this attempt has written; those before it stand above in the same file, those after it below."""
-        with self.path.open("rb") as file:
+        with open(self.path, "rb", opener=_open_own) as file:
             file.seek(self.begins_at)
             return file.read(-1 if self._ends_at is None else self._ends_at - self.begins_at)
 

@@ -238,7 +238,7 @@ class Processes:
         reusable = False
         try:
             answer = await child.run(claim, params, worker_id, log, beat, settings)
-            reusable = not alone
+            reusable = not (alone or answer.get("is_last"))
             return answer
         finally:
             self._busy.discard(child)

@@ -139,9 +139,15 @@ class Recovery:
                 self._on_room()
                 return
         failed = [outcome]
-        self._on_unsuccessful(
-            failed,
-            await self._database.run(
+        try:
+            landed = await self._database.run(
                 lambda conn: unsuccessful.settle(conn, self._worker_id, failed, patience=_PATIENCE)
-            ),
-        )
+            )
+        except unsuccessful.REFUSALS as refusal:
+            if lacks_partition(refusal):
+                raise
+            logger.error("no outcome of task %s can be written, so it is set aside: %s", outcome.id, refusal)
+            landed = await self._database.run(
+                lambda conn: work.set_aside(conn, self._worker_id, outcome.id, outcome.attempt)
+            )
+        self._on_unsuccessful(failed, landed)

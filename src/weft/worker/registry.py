@@ -11,7 +11,7 @@ from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 from weft.core.checks import check_name, check_queue, check_span
 from weft.core.errors import InvalidInput, did_you_mean
-from weft.queue.retry import DEFAULT_RETRY, MAX_ATTEMPTS, Retry
+from weft.queue.retry import MAX_ATTEMPTS, Retry
 from weft.worker.arguments import Arguments
 
 P = ParamSpec("P")
@@ -27,7 +27,7 @@ class Handler(Generic[P, R]):
     name: str
     function: Callable[P, R]
     queue: str = "default"
-    retry: Retry = DEFAULT_RETRY
+    retry: Retry | None = None
     timeout: timedelta | None = None
     heartbeat_timeout: timedelta | None = None
     executor: str = "async"
@@ -40,6 +40,10 @@ class Handler(Generic[P, R]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function itself, here and now, without the queue."""
         return self.function(*args, **kwargs)
+
+    def gives_up_on(self, problem: BaseException) -> bool:
+        """Whether an error is one that no further attempt can mend."""
+        return self.retry is not None and self.retry.gives_up_on(problem)
 
 
 AnyHandler = Handler[..., Any]
@@ -115,7 +119,7 @@ class Registry:
             raise InvalidInput("executor", f"{function.__qualname__} is not async: use thread or process")
         if chosen == "thread" and is_async:
             raise InvalidInput("executor", f"{function.__qualname__} is async: use async or process")
-        policy = DEFAULT_RETRY if retry is None else retry_policy(retry)
+        policy = None if retry is None else retry_policy(retry)
         return self.add(
             Handler(
                 name=check_name(f"{function.__module__}.{function.__qualname__}" if name is None else name, "name"),

@@ -43,6 +43,31 @@ where ($1::bigint is null or s.queue_id = $1)
               and t.queue_id = s.queue_id and t.concurrency_key = s.key)
 order by 1, 2 limit 1000;
 
+-- name: lock_crowded_keys
+-- Keys of a queue of which more tasks are ready or running than may be; whoever puts one in is waited for.
+select s.key from weft.key_slot s join weft.queue q on q.id = s.queue_id
+where s.queue_id = $1 and s.held > coalesce(s.max_running, q.max_running_per_key)
+order by s.key for update of s;
+
+-- name: park_surplus
+-- ready, and more than their key may have → pending, the last in line first; what runs goes on. The keys are locked.
+with crowded as (
+  select s.key, s.held - coalesce(s.max_running, q.max_running_per_key) as surplus
+  from weft.key_slot s join weft.queue q on q.id = s.queue_id where s.queue_id = $1 and s.key = any ($2)
+), ranked as (
+  select t.id, t.concurrency_key as key,
+    row_number() over (partition by t.concurrency_key order by t.rank desc, t.order_id desc, t.id desc) as place
+  from weft.task t where t.state = 'ready' and t.queue_id = $1 and t.concurrency_key = any ($2)
+), chosen as (
+  select t.id from weft.task t join ranked r on r.id = t.id join crowded c on c.key = r.key
+  where r.place <= c.surplus order by t.id for update of t skip locked
+), parked as (
+  update weft.task t set state = 'pending', reason = 'concurrency_key' from chosen
+  where t.id = chosen.id and t.state = 'ready' returning t.concurrency_key as key
+)
+update weft.key_slot s set held = s.held - p.n from (select key, count(*)::int as n from parked group by 1) p
+where s.queue_id = $1 and s.key = p.key;
+
 -- name: admit
 -- Frees no slot, but looks again who may have one.
 select weft.free_slots($1, $2, 0);

@@ -44,6 +44,7 @@ with moved as (
 ), recorded as (
   insert into weft.attempt (task_id, attempt, org_id, worker_id, outcome, reason, started_at, ended_at, error)
   select id, attempt, org_id, $1, outcome, reason, claimed_at, weft.now(), error from moved
+  on conflict do nothing
 )
 select id, queue_id, concurrency_key from moved;
 
@@ -69,6 +70,7 @@ with moved as (
   insert into weft.attempt (task_id, attempt, org_id, worker_id, outcome, reason, started_at, ended_at)
   select id, attempt, org_id, $1, 'declined', 'no_handler', claimed_at, weft.now() from moved
   where not exists (select 1 from again)
+  on conflict do nothing
 )
 select id, queue_id, concurrency_key from moved;
 
@@ -101,8 +103,16 @@ with moved as (
 ), recorded as (
   insert into weft.attempt (task_id, attempt, org_id, worker_id, outcome, reason, started_at, ended_at, error)
   select id, attempt, org_id, $1, outcome, new_reason, claimed_at, weft.now(), error from moved
+  on conflict do nothing
 )
 select id, queue_id, concurrency_key from moved;
+
+-- name: set_aside
+-- running or dispatched, by its worker and attempt → pending, where it stays until an operator acts: no outcome of it can
+-- be written.
+update weft.task t set state = 'pending', reason = 'outcome_refused', worker_id = null, expires_at = null
+where t.id = $2 and coalesce(t.worker_id, 0) = $1 and t.attempt = $3 and t.state in ('running', 'dispatched')
+returning t.id, t.queue_id, t.concurrency_key;
 
 -- name: hand_back
 -- claimed or running, by its worker and attempt → ready; not counted.
@@ -161,6 +171,7 @@ with moved as (
 ), recorded as (
   insert into weft.attempt (task_id, attempt, org_id, worker_id, outcome, reason, started_at, ended_at)
   select id, attempt, org_id, worker_id, 'cancelled', $3, claimed_at, weft.now() from moved where worker_id is not null
+  on conflict do nothing
 )
 select id, attempt, state::text as state, worker_id, queue_id, concurrency_key from moved;
 
@@ -168,9 +179,11 @@ select id, attempt, state::text as state, worker_id, queue_id, concurrency_key f
 select pg_notify('weft_worker_' || $1::bigint, format('cancel %s %s', $2::bigint, $3::int));
 
 -- name: replay
--- failed, dead or cancelled → ready (pending when it has a concurrency key, until a slot is taken), in a new generation.
+-- failed, dead or cancelled, of these the given ones → ready (pending when it has a concurrency key, until a slot is
+-- taken), in a new generation.
 with moved as (
   delete from weft.task_done d where d.id = any ($2) and d.org_id = $1 and d.state in ('failed', 'dead', 'cancelled')
+    and d.state = any ($3)
   returning d.*
 )
 insert into weft.task (

@@ -13,14 +13,16 @@ returning t.id, t.queue_id, t.concurrency_key;
 select min(t.due_at) as due_at, weft.now() as now from weft.task t where t.state = 'scheduled';
 
 -- name: old_partitions
--- Days whose whole range lies below the retention and the oldest open task: first what has ended, if nothing of it ended
--- within the retention; when that is gone, params and attempts. Also what somebody detached, or began to, and did not come
+-- Days below the retention of which no task is open, nor a job of them or of days before: first what has ended, if
+-- nothing of it ended within the retention; when that is gone, params and attempts. Also what somebody detached, or began to, and did not come
 -- to drop: nobody sees it any more.
 with bound as (
-  select weft.first_id_at(weft.now() - $1::interval) as id, (select min(t.id) from weft.task t) as open_id
+  select weft.first_id_at(weft.now() - $1::interval) as id,
+    (select min(t.job_id) from weft.task t where t.job_id is not null) as open_job_id
 ), found as (
   select c.relname as child, regexp_replace(c.relname, '_[0-9]{8}$', '') as parent, right(c.relname, 8) as day,
     i.inhrelid is not null as is_attached, coalesce(i.inhdetachpending, false) as is_pending,
+    weft.first_id_at(to_date(right(c.relname, 8), 'YYYYMMDD')::timestamp at time zone 'UTC') as low,
     weft.first_id_at(to_date(right(c.relname, 8), 'YYYYMMDD')::timestamp at time zone 'UTC' + interval '24 hours') as high
   from pg_class c left join pg_inherits i on i.inhrelid = c.oid
   where c.relnamespace = 'weft'::regnamespace and c.relkind = 'r'
@@ -29,7 +31,8 @@ with bound as (
 select f.child, f.parent, f.is_attached, f.is_pending from found f, bound
 where f.high <= bound.id and case
   when f.is_pending or not f.is_attached then true
-  when f.high > bound.open_id then false
+  when f.high > bound.open_job_id then false
+  when exists (select 1 from weft.task t where t.id >= f.low and t.id < f.high) then false
   when f.parent = 'task_done' then true
   else not exists (select 1 from found d where d.parent = 'task_done' and d.day = f.day and d.is_attached)
 end

@@ -2,7 +2,7 @@
 -- All that decides whether a task that has not ended can be claimed. Those ahead are counted up to a thousand.
 select t.state::text as state, t.reason, t.handler, t.attempt, t.due_at, t.due_at > weft.now() as is_early,
   t.waiting_on, t.concurrency_key, t.worker_id, t.claimed_at, q.name as queue, q.paused_at, q.max_running,
-  coalesce(s.max_running, q.max_running_per_key) as key_limit,
+  coalesce(s.max_running, q.max_running_per_key) as key_limit, coalesce(s.held, 0) as key_held,
   coalesce((select w.state not in ('active', 'idle') or w.until < weft.now()
             from weft.worker w where w.id = t.worker_id), true) as is_worker_lost,
   (select count(*) from weft.task r where r.worker_id is not null and r.queue_id = t.queue_id) as running,

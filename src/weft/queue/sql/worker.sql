@@ -60,6 +60,7 @@ with moved as (
 ), recorded as (
   insert into weft.attempt (task_id, attempt, org_id, worker_id, outcome, reason, started_at, ended_at)
   select id, attempt, org_id, $1, 'lost', 'lease_expired', claimed_at, weft.now() from moved
+  on conflict do nothing
 )
 select id, queue_id from moved;
 
@@ -80,8 +81,13 @@ with moved as (
 ), recorded as (
   insert into weft.attempt (task_id, attempt, org_id, worker_id, outcome, reason, started_at, ended_at, error)
   select id, attempt, org_id, $1, 'lost', 'crashed', claimed_at, weft.now(), $3 from moved
+  on conflict do nothing
 )
 select id, queue_id, concurrency_key from moved;
+
+-- name: abandon
+-- active or idle: its lease lapses now, and others take over what it held.
+update weft.worker w set until = weft.now() where w.id = $1 and w.state in ('active', 'idle') and w.until > weft.now();
 
 -- name: rescued
 -- lost, and holds nothing any more.
