@@ -45,6 +45,7 @@ _ADVICE = {
     "error": "Read the message: it is an error that has no code of its own.",
     "caller_error": "Change the call.",
     "invalid_input": "Change the field that the message names. Nothing was written.",
+    "invalid_definition": "Mend what `weft validate FILE` shows, each with its line. Nothing was written.",
     "unknown_queue": "Make the queue with `weft queues create`, start a worker with `--queues`, or mend the name.",
     "not_found": "Check the id and the org. A task that ended is kept for `WEFT_RETENTION`.",
     "state_conflict": "Look at the task: it has moved on. The message names the states from which the verb is allowed.",

@@ -14,7 +14,7 @@ import textwrap
 from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parent.parent.parent / "examples" / "docs"
-LANGUAGES = {".py": "python", ".sql": "sql", ".sh": "sh", ".toml": "toml", ".service": "ini"}
+LANGUAGES = {".py": "python", ".sql": "sql", ".sh": "sh", ".toml": "toml", ".service": "ini", ".yaml": "yaml"}
 MARK = re.compile(r"<!-- example: (?P<name>[\w./-]+?)(?:#(?P<part>\w+))? -->\n```\w*\n(?P<text>.*?)```\n", re.DOTALL)
 _REGION_LINE = re.compile(r"^\s*(?:#|--) docs: (begin|end) \w+\n", re.MULTILINE)
 

@@ -42,13 +42,14 @@ _CONTEXT = """\
 _GROUPS = {
     "Enqueue and operate": ["Client", "NewTask", "TaskHandle", "Retry"],
     "Run": ["task", "Context", "Worker", "Registry", "Snooze", "NonRetryable"],
+    "Define": ["WorkflowDefinition", "read_definition"],
     "Look": [
         *("Task", "TaskSummary", "TaskState", "Attempt", "AuditEntry", "Page", "Why"),
         *("QueueInfo", "KeyLimit", "WorkerInfo", "OutboxRow"),
     ],
     "Settings": ["Settings", "__version__"],
     "Errors": [
-        *("WeftError", "InvalidInput", "UnknownQueue", "NotFound", "StateConflict"),
+        *("WeftError", "InvalidInput", "InvalidDefinition", "UnknownQueue", "NotFound", "StateConflict"),
         *("LeaseLost", "WaitTimeout", "TaskFailed", "BlobUnavailable"),
         *("DatabaseUnavailable", "PermissionDenied", "SchemaOutdated"),
     ],

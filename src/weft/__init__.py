@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from weft.core.errors import (
         BlobUnavailable,
         DatabaseUnavailable,
+        InvalidDefinition,
         InvalidInput,
         LeaseLost,
         NotFound,
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from weft.core.settings import Settings
     from weft.core.signals import NonRetryable, Snooze
     from weft.core.states import TaskState
+    from weft.flow.model import WorkflowDefinition
+    from weft.flow.reading import read_definition
     from weft.queue.audit import AuditEntry
     from weft.queue.model import Attempt, NewTask, Page, Task, TaskHandle, TaskSummary
     from weft.queue.outbox import OutboxRow
@@ -45,6 +48,7 @@ _HOMES = {
     "Client": "weft.sdk.client",
     "Context": "weft.worker.context",
     "DatabaseUnavailable": "weft.core.errors",
+    "InvalidDefinition": "weft.core.errors",
     "InvalidInput": "weft.core.errors",
     "KeyLimit": "weft.queue.queues",
     "LeaseLost": "weft.core.errors",
@@ -72,6 +76,8 @@ _HOMES = {
     "Why": "weft.queue.why",
     "Worker": "weft.sdk.worker",
     "WorkerInfo": "weft.queue.workers",
+    "WorkflowDefinition": "weft.flow.model",
+    "read_definition": "weft.flow.reading",
     "task": "weft.worker.registry",
 }
 
@@ -82,6 +88,7 @@ __all__ = [
     "Client",
     "Context",
     "DatabaseUnavailable",
+    "InvalidDefinition",
     "InvalidInput",
     "KeyLimit",
     "LeaseLost",
@@ -109,7 +116,9 @@ __all__ = [
     "Why",
     "Worker",
     "WorkerInfo",
+    "WorkflowDefinition",
     "__version__",
+    "read_definition",
     "task",
 ]
 

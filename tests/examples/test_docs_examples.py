@@ -65,10 +65,14 @@ COMMANDS = {
         "5 at once for the key acme",
         "5 at once for the key acme, 0 ready or running",
     ],
+    "definitions.sh": [
+        *("1 file without a problem", "⇉ tiles  raster.process_tile_batch for each, at most 8"),
+        *("max_parallel: 8 → 16", "they differ", '"path":"/nodes/tiles/max_parallel"'),
+    ],
     "backup.sh": ["wrote weft.dump", "restored weft.dump", "(1 row)"],
 }
 STATEMENTS = {"enqueue.sql", "grants.sql"}
-OTHERS = {"reports.py", "run_worker.py", "weft.toml", "weft-worker.service"}
+OTHERS = {"tile_raster.yaml", "reports.py", "run_worker.py", "weft.toml", "weft-worker.service"}
 
 
 def environment(**settings: object) -> dict[str, str]:

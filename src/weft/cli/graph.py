@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from weft.cli.apps import new_app
+from weft.cli.apps import JsonFlag, new_app
 
 app = new_app()
 
@@ -16,16 +16,19 @@ Mermaid = Annotated[bool, typer.Option("--mermaid", help="As a Mermaid flowchart
 
 
 @app.command()
-def graph(which: Which, svg: Svg = False, mermaid: Mermaid = False) -> None:
+def graph(which: Which, svg: Svg = False, mermaid: Mermaid = False, as_json: JsonFlag = False) -> None:
     """Draw a workflow definition: as text, or as a picture to be written to a file."""
     from weft.cli.definitions import find_document
-    from weft.cli.output import print_line, styled
+    from weft.cli.output import print_json, print_line, styled
     from weft.core.errors import InvalidInput
     from weft.flow.drawing import draw_mermaid, draw_svg, draw_tree, picture_of
 
-    if svg and mermaid:
-        raise InvalidInput("--svg", "give either --svg or --mermaid")
+    if svg + mermaid + as_json > 1:
+        raise InvalidInput("--svg", "give one of --svg, --mermaid and --json")
     picture = picture_of(find_document(which))
+    if as_json:
+        print_json(picture.to_json())
+        return
     if svg or mermaid:
         print((draw_svg if svg else draw_mermaid)(picture), end="")
         return

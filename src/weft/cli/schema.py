@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from weft.cli.apps import new_app
+from weft.cli.apps import JsonFlag, new_app
 
 app = new_app()
 
 
 @app.command()
-def schema() -> None:
+def schema(as_json: JsonFlag = False) -> None:  # noqa: ARG001  there is nothing but JSON
     """Print the JSON Schema of workflow definitions, by which editors complete and check them."""
     from weft.cli.output import print_json
     from weft.flow.published import json_schema

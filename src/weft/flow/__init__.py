@@ -1,1 +1,1 @@
-"""Definitions: what a workflow is, how it is written, checked, compared and drawn. Pure: no database, no clock."""
+"""Definitions: what a workflow is, how it is written, checked, compared and drawn, without a database or a clock."""

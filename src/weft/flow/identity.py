@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 import orjson
@@ -27,6 +28,8 @@ from weft.flow.model import (
 )
 
 _FOR_PEOPLE = frozenset(Described.model_fields)
+# The fields that hold parts of a definition, and not only values.
+_HOLDERS = frozenset({"inputs", "form", "branches", "task", "retry"})
 # What decides the output of a node; the rest says where, when and how often it is tried.
 _DECISIVE = {
     "task": ("handler", "params"),
@@ -98,7 +101,7 @@ def _node_meaning(node: AnyNode, defaults: Defaults) -> dict[str, Any]:
 def _with_defaults(task: dict[str, Any], defaults: Defaults) -> dict[str, Any]:
     """Return a task with what the workflow says where the task itself is silent."""
     general = _plain(defaults)
-    found = general | task
+    found = general | task if general else task
     if "retry" in task and "retry" in general:
         found["retry"] = general["retry"] | task["retry"]
     if not found.get("allow_failure"):
@@ -120,14 +123,27 @@ def _plain(part: BaseModel, leave: tuple[str, ...] = ()) -> dict[str, Any]:
     return dict(_fields(part, leave))
 
 
+@cache
+def _declared(kind: type[BaseModel]) -> dict[str, tuple[str, Any]]:
+    """Return for each field that says something how it is written, and what is so anyway."""
+    fields = {name: field for name, field in kind.model_fields.items() if name not in _FOR_PEOPLE}
+    return {name: (field.alias or name, field.default) for name, field in fields.items()}
+
+
 def _fields(part: BaseModel, leave: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
-    for name, field in type(part).model_fields.items():
-        value = getattr(part, name)
-        if name in leave or name in _FOR_PEOPLE or value == field.default or value is None:
+    declared = _declared(type(part))
+    for name in part.model_fields_set:
+        if name in leave or name not in declared:
             continue
-        if isinstance(value, BaseModel) and not _plain(value):
+        value, (written, usual) = getattr(part, name), declared[name]
+        if value is None or value == usual:
             continue
-        yield field.alias or name, sorted(set(value)) if name == "next" else _value(value)
+        if name == "next":
+            yield written, sorted(set(value))
+        elif name not in _HOLDERS:
+            yield written, value
+        elif not isinstance(value, BaseModel) or _plain(value):
+            yield written, _value(value)
 
 
 def _value(value: Any) -> Any:

@@ -35,6 +35,18 @@ class Picture:
     previous: dict[str, list[str]]
     labels: dict[tuple[str, str], str] = field(default_factory=dict)
 
+    def to_json(self) -> dict[str, Any]:
+        """Return the picture for programs."""
+        boxes = self.boxes.values()
+        return {
+            "nodes": [{"name": b.name, "type": b.kind, "caption": b.caption, "group": b.group} for b in boxes],
+            "edges": [
+                {"from": source, "to": target, "label": self.labels.get((source, target))}
+                for source, targets in self.next.items()
+                for target in targets
+            ],
+        }
+
 
 def picture_of(data: Mapping[str, Any]) -> Picture:
     """Return what to draw of a document; one with circles is drawn too, as far as it goes."""
