@@ -187,6 +187,8 @@ GUARDS: list[Guard] = [
     *_of("task.has_been_declined_for", "test_declines", ("a.task_id = $1 and", ""), "and a.attempt = $2::int - 1",
          "and a.outcome = 'declined'", "and a.started_at <= (select weft.now() - $3::interval)",
          "and a.ended_at > (select weft.now() - $3::interval)"),
+    *_of("task.park", "test_set_aside", "and coalesce(t.worker_id, 0) = $1", "and t.attempt = $3",
+         "and t.state in ('running', 'dispatched')"),
     *_of("task.hand_back", "test_fences", *HELD, "and t.state in ('claimed', 'running')"),
     *_of("task.hand_back_all", "test_fences", ("t.worker_id = $1 and", ""), "and t.state in ('claimed', 'running')"),
     *_of("task.hand_back_all", "test_fences", ("skip locked", "")),
@@ -219,6 +221,8 @@ GUARDS: list[Guard] = [
     *_of("worker.rescued", "test_rescue", "and w.state = 'lost'",
          "and not exists (select 1 from weft.task t where t.worker_id = $1)"),
     *_of("worker.expired", "test_rescue", ("for update skip locked", ""), ("t.expires_at < (select weft.now()) and", "")),
+    *_of("worker.abandon", "test_set_aside", ("w.id = $1 and", ""), "and w.state in ('active', 'idle')",
+         "and w.until > weft.now()"),
     *_of("worker.deregister", "test_rescue", "and w.state in ('active', 'idle')"),
     *_of("worker.give_up_lead", "test_lead", ("where l.holder = $1", "")),
     *_of("worker.give_up_slots", "test_queue_slots", ("where s.worker_id = $1", "")),
@@ -237,7 +241,8 @@ GUARDS: list[Guard] = [
          "and d.ended_at > (select weft.now() - $1::interval))",
          "and (k.ended_at is null or k.ended_at <= (select weft.now() - $1::interval))"),
     *_of("upkeep.old_partitions", "test_partitions",
-         ("f.high <= bound.id and", ""), ("f.high > bound.open_id", "false"),
+         ("f.high <= bound.id and", ""), ("f.high > bound.open_job_id", "false"),
+         ("exists (select 1 from weft.task t where t.id >= f.low and t.id < f.high)", "false"),
          ("when f.is_pending or not f.is_attached then true", ""),
          ("not exists (select 1 from found d where d.parent = 'task_done' and d.day = f.day and d.is_attached)", "true")),
     *_of("upkeep.ended_within", "test_partitions", ("weft.ended_after($1, weft.now() - $2::interval)", "$1::text = '' and $2::interval is null")),
@@ -265,6 +270,9 @@ GUARDS: list[Guard] = [
     *_of("queue.forget_idle_keys", "test_key_slots", "and i.max_running is null"),
     *_of("queue.forget_slots", "test_queue_slots", "and w.state in ('active', 'idle')",
          "and not exists (select 1 from weft.task t where t.worker_id = s.worker_id)"),
+    *_of("queue.lock_crowded_keys", "test_set_aside", ("for update of s", "")),
+    *_of("queue.park_surplus", "test_key_slots", ("t.state = 'ready' and", ""), ("r.place <= c.surplus", "true"),
+         ("t.rank desc, t.order_id desc, t.id desc", "t.rank, t.order_id, t.id"), ("s.held - p.n", "s.held")),
     *_of("queue.waiting_keys", "test_key_slots",
          "and s.held < coalesce(s.max_running, q.max_running_per_key, 2147483647)"),
     # --- outbox ---
@@ -308,7 +316,7 @@ GUARDS: list[Guard] = [
     *_of("machine.release", "test_machine_numbers", "and m.holder = $2"),
     # --- idempotency ---
     *_of("function.put_task", "test_idempotency test_sql_contract",
-         ("if id <> new_id then", "if false then")),
+         ("exit when found;", "exit;")),
 ]  # fmt: skip
 
 REDUNDANT: list[tuple[Guard, str]] = [
@@ -317,7 +325,11 @@ REDUNDANT: list[tuple[Guard, str]] = [
         "it bounds the work: what lies beyond gets a place beyond the room anyway",
     ),
     (
-        Guard("function.release_next", "and t.state = 'pending' then 'ready'::weft.task_state", ""),
+        Guard(
+            "function.release_next",
+            "and t.state = 'pending' then 'ready'::weft.task_state",
+            "then 'ready'::weft.task_state",
+        ),
         "a task that still waited for one that ends now was pending: only a pending task takes an edge, and nothing but "
         "cancel moves it while it waits",
     ),
