@@ -271,7 +271,7 @@ GUARDS: list[Guard] = [
     *_of("queue.forget_slots", "test_queue_slots", "and w.state in ('active', 'idle')",
          "and not exists (select 1 from weft.task t where t.worker_id = s.worker_id)"),
     *_of("queue.lock_crowded_keys", "test_set_aside", ("for update of s", "")),
-    *_of("queue.park_surplus", "test_key_slots", ("t.state = 'ready' and", ""), ("r.place <= c.surplus", "true"),
+    *_of("queue.park_surplus", "test_key_slots", ("t.state = 'ready' and", ""),
          ("t.rank desc, t.order_id desc, t.id desc", "t.rank, t.order_id, t.id"), ("s.held - p.n", "s.held")),
     *_of("queue.waiting_keys", "test_key_slots",
          "and s.held < coalesce(s.max_running, q.max_running_per_key, 2147483647)"),
@@ -332,6 +332,10 @@ REDUNDANT: list[tuple[Guard, str]] = [
         ),
         "a task that still waited for one that ends now was pending: only a pending task takes an edge, and nothing but "
         "cancel moves it while it waits",
+    ),
+    (
+        Guard("queue.park_surplus", "r.place <= c.surplus", "true"),
+        "what is parked beyond the surplus is admitted again by the same call, the first in line first",
     ),
     (
         Guard("function.release_next", "and t.concurrency_key is not null"),
