@@ -97,7 +97,7 @@ async def measure_idle(server: str, seconds: float) -> list[Figure]:
     return [
         Figure("idle worker: transactions", rate, "/s", "<= 2 statements/s", rate <= 2,
                f"the server by itself {alone:.2f}/s, taken off"),
-        Figure("idle worker: processor", share * 100, "% of a core", "not measurable", share < 0.01),
+        Figure("idle worker: processor", share * 100, "% of a core", "< 1 %", share < 0.01),
         Figure("idle worker: memory (PSS)", memory, "MB", "<= 60 MB", memory <= 60,
                f"a bare listener {bare:.0f} MB"),
     ]  # fmt: skip

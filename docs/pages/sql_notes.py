@@ -29,7 +29,10 @@ PARAMETERS = {
         "an object with any of `backoff` (exponential, linear, fixed), `initial_delay` and `max_delay` (seconds), "
         "`jitter` (0 to 1)"
     ),
-    ("enqueue", "timeout"): "an attempt is ended after this time; by default `WEFT_WORKER_TASK_TIMEOUT`",
+    (
+        "enqueue",
+        "timeout",
+    ): "an attempt is ended after this time; by default as its handler says, else `WEFT_WORKER_TASK_TIMEOUT`",
     ("enqueue", "heartbeat_timeout"): "an attempt fails when its handler says nothing for this time",
     ("enqueue", "concurrency_key"): "tasks of one key share the limit of that key in their queue",
     ("enqueue", "org"): "the org that the queue belongs to",
@@ -66,9 +69,15 @@ COLUMNS = {
     ("tasks", "priority"): "higher comes first",
     ("tasks", "job_id"): "the job that it belongs to; null for a task that stands alone",
     ("tasks", "attempt"): "the number of its latest attempt; never goes back, also after a replay",
-    ("tasks", "failures"): "how many attempts of this generation failed; at `max_attempts` it is dead",
+    (
+        "tasks",
+        "failures",
+    ): "how many attempts of this generation failed; at `max_attempts`, or at the handler's, it is dead",
     ("tasks", "crashes"): "how often it was running when its worker died; counted apart from failures",
-    ("tasks", "max_attempts"): "how often it is attempted in a generation",
+    (
+        "tasks",
+        "max_attempts",
+    ): "how often it is attempted in a generation; null: as its handler says, which the worker knows",
     ("tasks", "generation"): "how often it was replayed",
     ("tasks", "params"): "its params, or a reference to the blob storage under the key `$blob`",
     ("tasks", "output"): "what its handler returned, or a reference to the blob storage; null while it lives",
@@ -81,9 +90,9 @@ COLUMNS = {
     ("tasks", "claimed_at"): "when its latest attempt began",
     ("tasks", "ended_at"): "when it ended; null while it lives",
     ("tasks", "queue_id"): "the id of its queue",
-    ("tasks", "timeout"): "how long an attempt may take; null: the worker's setting",
+    ("tasks", "timeout"): "how long an attempt may take; null: as its handler says, else the worker's setting",
     ("tasks", "heartbeat_timeout"): "how long its handler may be silent",
-    ("tasks", "retry"): "its retry policy; null: the default",
+    ("tasks", "retry"): "its retry policy; null: the default, or where `max_attempts` is null too that of its handler",
     ("attempts", "task_id"): "the task",
     ("attempts", "attempt"): "the number of the attempt",
     ("attempts", "worker_id"): "the worker that ran it",

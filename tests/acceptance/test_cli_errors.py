@@ -205,3 +205,15 @@ def test_a_statement_that_postgresql_ends_is_told_with_what_to_do(cli: Cli) -> N
     assert cli("queues", "create", "mail", code=3).endswith(
         "the schema is not what this release needs, see `weft migrate current`"
     )
+
+
+def test_a_reader_that_has_seen_enough_is_no_error(cli: Cli) -> None:
+    """More than a pipe holds is printed to one that nobody reads."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        [sys.executable, "-m", "weft", "migrate", "upgrade", "--sql"],
+        stdout=writing, stderr=subprocess.PIPE, text=True, env=cli.environment, check=False,
+    )  # fmt: skip
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (1, "")

@@ -241,7 +241,10 @@ def test_whoever_waits_is_told_why_nothing_happens(cli: Cli) -> None:
     with cli.start("tasks", "enqueue", "cli:add", "--params", '{"a": 41}', "--wait") as waiting:
         key = waiting.line(r"^\d+$")
         said = waiting.line("waits: ")
-        assert said == "waits: no live worker serves queue 'default'; start one: `weft worker --queues default`"
+        assert (
+            said
+            == "waits: no live worker serves queue 'default'; start one: `weft worker --app MODULE --queues default`"
+        )
         assert cli("tasks", "why", key).startswith("no live worker serves queue 'default'; start one")
         assert cli.json("tasks", "why", key)["cause"] == "no_worker"
         assert cli.json("tasks", "show", key)["why"]["cause"] == "no_worker"
@@ -250,3 +253,11 @@ def test_whoever_waits_is_told_why_nothing_happens(cli: Cli) -> None:
             assert waiting.code() == 0
         assert waiting.lines[-1] == "42"
     assert "why " not in cli("tasks", "show", key)
+
+
+def test_only_a_dead_letter_is_replayed_as_one(cli: Cli) -> None:
+    task_id = cli("tasks", "enqueue", "cli:add", "--delay", "1h").strip()
+    cli("tasks", "cancel", task_id)
+    assert cli("dead", "replay", task_id, code=5).endswith("it is cancelled, and must be dead or failed")
+    assert cli.task(task_id).state == "cancelled"
+    assert cli("tasks", "replay", task_id).strip() == f"replayed {task_id}"

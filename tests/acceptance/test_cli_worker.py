@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
-from apps.cli_scene import Cli, until
+from apps.cli_scene import APPS, Cli, until
 
 
 @pytest.fixture
@@ -152,3 +154,24 @@ def test_a_worker_is_stopped_while_it_waits_for_the_database(home: Path) -> None
             with connection:
                 worker.signal(signal.SIGTERM)
                 assert worker.code() == 0
+
+
+@pytest.mark.parametrize("how", ["exit", "stop", "cancel"])
+def test_a_task_that_ends_its_worker_in_an_orderly_way_is_lost_with_it_and_does_so_once(cli: Cli, how: str) -> None:
+    with cli.worker("--app", "cli_leaving", "--processes", "2") as worker:
+        task_id = cli.enqueue(f"leaving:{how}")
+        worker.line("ended by one of its tasks")
+        until(lambda: cli.task(task_id).state == "dead")
+        assert cli.json("tasks", "enqueue", "cli:add", "--params", '{"a": 1}', "--wait")["state"] == "completed"
+    task = cli.task(task_id)
+    # The worker once; from then on it is tried in a process of its own, where it fails like any other.
+    assert ([attempt.outcome for attempt in task.attempts], task.attempt) == (["lost", "failed", "failed"], 3)
+
+
+def test_a_program_without_a_guard_is_not_run_again_in_the_processes_of_its_tasks(cli: Cli) -> None:
+    done = subprocess.run(
+        [sys.executable, "cli_unguarded.py"], cwd=APPS, env=cli.environment, capture_output=True, text=True, timeout=60
+    )
+    assert "put what the program does under `if __name__" in done.stderr
+    assert done.returncode == 1
+    assert len(cli.json("tasks", "list")["tasks"]) == 1

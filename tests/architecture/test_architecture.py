@@ -165,6 +165,7 @@ def test_verbs_that_write_states_are_named_in_the_table() -> None:
         "end_unsuccessfully": (task["end_unsuccessfully"], "bury"),
         "hand_back": (task["hand_back"], "hand_back"),
         "replay": (task["replay"], "replay"),
+        "set_aside": (task["set_aside"], "set_aside"),
         "rescue": (worker["rescue"], "rescue"),
         "bury_crashed": (worker["bury_crashed"], "bury_crashed"),
     }

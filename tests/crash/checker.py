@@ -53,6 +53,8 @@ INVARIANTS = {
                  count(*) filter (where outcome in ('lost', 'crashed')) as crashes
           from weft.attempt where task_id = t.id) a
         where t.generation = 0 and (t.failures <> a.failures or t.crashes <> a.crashes)""",
+    "S8: nothing fails more often than it may": """
+        select id, failures, max_attempts from weft.task_done where failures > max_attempts""",
     "S8: a key's slots equal the tasks that it admitted": """
         select coalesce(s.queue_id, n.queue_id) as queue_id, coalesce(s.key, n.key) as key, s.held, n.tasks
         from weft.key_slot s full join (

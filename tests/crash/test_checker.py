@@ -35,6 +35,10 @@ BREACHES = {
     "S4: whoever holds": ["update weft.worker set state = 'stopped' where id = {worker}"],
     "S5: a task that ended": [DONE.format(state="'dead'", id="{id}"), GONE],
     "S8: failures and crashes": ["update weft.task set crashes = 1 where id = {id}"],
+    "S8: nothing fails": [
+        DONE.format(state="'dead'", id="{id}"),
+        "update weft.task_done set failures = 4, max_attempts = 3 where id = {id}",
+    ],
     "S8: a key's slots": ["update weft.key_slot set held = held + 1"],
     "S8: no key has more": ["update weft.queue set max_running_per_key = 1", "update weft.key_slot set held = 2"],
     "S8: no more slots": [

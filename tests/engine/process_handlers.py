@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ctypes
+import io
 import logging
 import multiprocessing
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -172,7 +174,45 @@ def meddle(how: str) -> str:
             sys.stderr.close()
         case "forget the streams":
             sys.stdout = sys.stderr = None  # type: ignore[assignment]
+        case "put a stream that leaves":
+            sys.stdout = _Leaving()  # type: ignore[assignment]
+        case "set an alarm":
+            signal.alarm(1)
+        case "set a timer with a handler":
+            signal.signal(signal.SIGALRM, _interrupt)
+            signal.setitimer(signal.ITIMER_REAL, 0.2)
+        case "leave no descriptors":
+            resource.setrlimit(resource.RLIMIT_NOFILE, (20, 20))
+        case "go elsewhere":
+            os.chdir("/")
+            os.umask(0)
+            os.environ["WEFT_TEST_MARK"] = "here"
     return "parent"
+
+
+class _Leaving(io.StringIO):
+    def flush(self) -> None:
+        raise SystemExit(3)
+
+
+def _interrupt(number: int, frame: object) -> None:
+    raise RuntimeError("interrupted")
+
+
+@weft.task(name="process:surroundings", executor="process")
+def surroundings() -> dict[str, Any]:
+    """What is around a task; it takes so long that an alarm of another would be heard."""
+    time.sleep(0.5)
+    mask = os.umask(0)
+    os.umask(mask)
+    handler = signal.getsignal(signal.SIGALRM)
+    return {
+        "folder": os.getcwd(),
+        "mask": mask,
+        "marks": [name for name in os.environ if name.startswith("WEFT_TEST_MARK")],
+        "alarm": getattr(handler, "name", str(handler)),
+        "files": resource.getrlimit(resource.RLIMIT_NOFILE),
+    }
 
 
 @weft.task(name="test:last_words", executor="process")

@@ -327,3 +327,10 @@ async def test_a_function_that_was_not_decorated_is_not_enqueued(client: weft.Cl
 
     with pytest.raises(weft.InvalidInput, match=r"handler: .*send is no handler: decorate it with @weft.task"):
         await client.enqueue(send)  # type: ignore[arg-type]
+
+
+async def test_an_actor_has_a_bounded_name(conn: asyncpg.Connection[asyncpg.Record]) -> None:
+    with pytest.raises(asyncpg.PostgresError, match="actor: must have at most 200 characters"):
+        await conn.execute("select weft.enqueue('h', actor => repeat('x', 201))")
+    with pytest.raises(asyncpg.PostgresError, match="actor: must have at most 200 characters"):
+        await conn.execute("""select weft.add_effect('enqueue_task', '{"handler": "h"}', actor => repeat('x', 201))""")

@@ -565,7 +565,8 @@ async def test_an_answer_of_a_process_is_whole_and_only_its_own_beats_count(tmp_
 MEDDLING = {
     "fork and return twice": "parent", "fork by multiprocessing": "parent", "read the standard input": "",
     "close the descriptors": "parent", "send the output elsewhere": "parent", "close the streams": "parent",
-    "forget the streams": "parent",
+    "forget the streams": "parent", "set an alarm": "parent", "set a timer with a handler": "parent",
+    "leave no descriptors": "parent", "go elsewhere": "parent", "put a stream that leaves": "parent",
 }  # fmt: skip
 
 
@@ -584,3 +585,12 @@ async def test_what_a_task_does_to_its_process_concerns_no_other_task(
             echo = await client.enqueue(process_handlers.echo, {"text": text})
             assert await client.wait(echo.id, timeout=60) == text
             assert [(await client.get_task(task.id)).attempt for task in (said, echo)] == [1, 1]
+
+
+async def test_a_task_finds_the_surroundings_of_its_process_as_the_first_did(client: weft.Client) -> None:
+    async with weft.Worker(client=client, concurrency=1):
+        first = await client.wait((await client.enqueue(process_handlers.surroundings)).id, timeout=60)
+        for how in ("go elsewhere", "leave no descriptors", "set a timer with a handler"):
+            await client.wait((await client.enqueue(process_handlers.meddle, {"how": how})).id, timeout=60)
+            found = await client.wait((await client.enqueue(process_handlers.surroundings)).id, timeout=60)
+            assert found == first, how

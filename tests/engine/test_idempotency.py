@@ -172,3 +172,20 @@ async def test_known_keys_of_many_tasks_are_those_of_their_org_and_handler(
     assert len({*made[0], *made[1]}) == 4
     for task, id in zip(new, made[0], strict=True):
         assert await ours.enqueue_many([task]) == [weft.TaskHandle(id, False)]
+
+
+async def test_who_made_the_key_is_not_told_by_ids_of_which_two_callers_may_draw_the_same(
+    conn: asyncpg.Connection[asyncpg.Record],
+) -> None:
+    """The clock stands still: of five ids two are the same."""
+    await conn.execute(
+        "create or replace function weft.now() returns timestamptz language sql volatile parallel safe "
+        "return '2030-01-01 00:00:00Z'::timestamptz"
+    )
+    found = [
+        tuple(await conn.fetchrow("select id, created from weft.enqueue('h', idempotency_key => 'k')") or ())
+        for _ in range(9)
+    ]
+    assert [created for _, created in found] == [True] + [False] * 8
+    assert len({id for id, _ in found}) == 1
+    assert await conn.fetchval(COUNT) == 1

@@ -463,3 +463,17 @@ async def test_copied_logs_expire_with_the_retention_from_the_end_of_their_attem
         await clock.advance(days=days)
         await Pruner(client.database, client.settings).run_once()
         assert await conn.fetchval("select count(*) from weft.task_log where task_id = $1", handle.id) == left
+
+
+@pytest.mark.parametrize("what", ["link", "pipe"])
+async def test_a_log_is_read_only_where_it_is_a_plain_file(client: weft.Client, home: Path, what: str) -> None:
+    task = await client.enqueue("h")
+    path = home / "logs" / f"{task.id}.log"
+    path.parent.mkdir(parents=True)
+    if what == "link":
+        (home / "secret").write_text("secret", encoding="utf-8")
+        path.symlink_to(home / "secret")
+    else:
+        os.mkfifo(path)
+    with pytest.raises(OSError, match=r"symbolic|plain file"):
+        await client.read_log(task.id)

@@ -101,3 +101,47 @@ async def test_an_absurd_snooze_is_an_error_of_its_own_attempt(
         task = await until(lambda: client.get_task(absurd.id), lambda task: task.state == "dead")
     assert task.error is not None
     assert task.error["type"] in ("ValueError", "OverflowError")
+
+
+@pytest.mark.parametrize("fails", [False, True], ids=["completed", "failed"])
+async def test_a_task_of_which_no_outcome_can_be_written_is_set_aside_and_holds_up_no_other(
+    client: weft.Client, registry: Registry, conn: asyncpg.Connection[asyncpg.Record], fails: bool
+) -> None:
+    """Its id is that of a task that has ended, as after a clock that was set back."""
+
+    @registry.task(name="h", retry=0)
+    async def handler(fails: bool = False) -> None:
+        if fails:
+            raise ValueError("no")
+
+    first = await client.enqueue("h")
+    await weft.Worker(client=client, registry=registry).run_until_idle()
+    await conn.execute(
+        """insert into weft.task (id, org_id, queue_id, order_id, state, handler, params, concurrency_key)
+           values ($1, 1, 1, $1, 'pending', 'h', $2, 'k')""",
+        first.id,
+        '{"fails": true}' if fails else "{}",
+    )
+    await conn.execute("select weft.take_slots(array[$1::bigint])", first.id)
+    async with weft.Worker(client=client, registry=registry):
+        await client.wait((await client.enqueue("h")).id, timeout=20)
+        reason = "select reason from weft.task where id = $1 and state = 'pending' and worker_id is null"
+        await until(lambda: conn.fetchval(reason, first.id), lambda found: found == "outcome_refused")
+        await client.wait((await client.enqueue("h")).id, timeout=20)
+    assert await conn.fetchval("select held from weft.key_slot where key = 'k'") in (0, None)
+    assert await conn.fetchval("select state::text from weft.task_done where id = $1", first.id) == "completed"
+
+
+async def test_an_attempt_whose_number_is_taken_ends_all_the_same(
+    client: weft.Client, registry: Registry, conn: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    @registry.task(name="h", retry=weft.Retry(5, initial_delay=0))
+    async def handler() -> None:
+        raise ValueError("no")
+
+    task = await client.enqueue("h")
+    await weft.Worker(client=client, registry=registry).run_until_idle()
+    await conn.execute("update weft.task set attempt = 0, state = 'ready', due_at = null")
+    async with weft.Worker(client=client, registry=registry):
+        with pytest.raises(weft.TaskFailed):
+            await client.wait(task.id, timeout=20)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import uuid
 from collections.abc import AsyncIterator
@@ -10,6 +11,7 @@ from urllib.parse import urlsplit
 
 import asyncpg
 import pytest
+from engine_scene import MakeClient
 
 import weft
 
@@ -86,3 +88,21 @@ async def test_somebody_who_never_answers(tmp_path: Path, monkeypatch: pytest.Mo
     with socket.create_server(("127.0.0.1", 0)) as silent:
         said = await refusal(f"postgresql://ann@127.0.0.1:{silent.getsockname()[1]}/db", tmp_path)
     assert said.endswith("check the host and the port, and that no firewall is between")
+
+
+@pytest.mark.parametrize("level", ["repeatable read", "serializable"])
+async def test_another_default_isolation_of_the_database_changes_nothing(
+    url: str, make_client: MakeClient, conn: asyncpg.Connection[asyncpg.Record], level: str
+) -> None:
+    name = urlsplit(url).path[1:]
+    await conn.execute(f"alter database \"{name}\" set default_transaction_isolation = '{level}'")
+    try:
+        client = await make_client()
+        handles = await asyncio.gather(*(client.enqueue("h", idempotency_key=f"k{n % 5}") for n in range(60)))
+        assert sum(handle.created for handle in handles) == 5
+        shown = "select current_setting('transaction_isolation')"
+        assert await client.database.run(lambda mine: mine.fetchval(shown)) == "read committed"
+        async with client.database.acquire() as mine:
+            assert await mine.fetchval(shown) == "read committed"
+    finally:
+        await conn.execute(f'alter database "{name}" reset default_transaction_isolation')

@@ -7,6 +7,7 @@ import pytest
 from engine_scene import Clock, claimed_by_a_ghost
 
 import weft
+from weft.queue.services import Admitter
 from weft.worker.registry import Registry
 
 
@@ -175,3 +176,33 @@ async def test_one_that_has_ended_one_that_never_was_and_one_of_another_org(
     await conn.execute("update weft.task set org_id = 2")
     with pytest.raises(weft.NotFound):
         await client.why(other.id)
+
+
+async def test_a_key_with_room_is_not_told_as_full(
+    client: weft.Client, conn: asyncpg.Connection[asyncpg.Record], url: str
+) -> None:
+    """The limit is raised while an enqueue is open: what that parks finds its slot soon after."""
+    await client.limit_queue("default", 1, per_key=True)
+    await client.enqueue("known", concurrency_key="k")
+    other = await asyncpg.connect(url)
+    try:
+        async with other.transaction():
+            task_id = await other.fetchval("select id from weft.enqueue('known', concurrency_key => 'k')")
+            await client.limit_queue("default", 5, per_key=True)
+    finally:
+        await other.close()
+    await conn.execute(
+        """insert into weft.worker (org_id, until, concurrency, pid, hostname, version, queues, handlers)
+           values (1, weft.now() + interval '1 hour', 1, 1, 'here', '0', '{1}', '{known}')"""
+    )
+    assert "has a free slot" in (await client.why(task_id)).text
+    assert await Admitter(client.database).run_once() == 1
+    assert (await client.get_task(task_id)).state == "ready"
+
+
+async def test_a_task_whose_outcome_was_refused_says_so(
+    client: weft.Client, conn: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    task = await client.enqueue("known")
+    await conn.execute("update weft.task set state = 'pending', reason = 'outcome_refused'")
+    assert (await client.why(task.id)).cause == "outcome_refused"

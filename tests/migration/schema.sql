@@ -64,6 +64,9 @@ begin
   elsif position('\u0000' in payload::text) > 0 and payload::text ~ '(^|[^\\])(\\\\)*\\u0000' then
     raise exception 'payload: has a NUL character, which PostgreSQL cannot store' using errcode = 'WF002';
   end if;
+  if length(actor) > 200 then
+    raise exception 'actor: must have at most 200 characters' using errcode = 'WF002';
+  end if;
   perform weft.check_json(payload, 'payload');
   if payload is null or json_typeof(payload) <> 'object' or json_typeof(payload -> 'handler') is distinct from 'string' then
     raise exception 'payload: must be a JSON object with the handler to enqueue' using errcode = 'WF002';
@@ -341,6 +344,9 @@ begin
   perform weft.check_json(params, 'params');
   if retry is not null then
     perform weft.check_retry(retry);
+  end if;
+  if length(actor) > 200 then
+    raise exception 'actor: must have at most 200 characters' using errcode = 'WF002';
   end if;
   -- Without either, the policy is that of the handler, which only the worker knows.
   return query select t.id, t.created from weft.put_task(handler, params, queue, priority, idempotency_key, run_at, delay,
@@ -718,17 +724,21 @@ begin
 
   new_id := weft.id_at(at);
   if idempotency_key is not null then
-    -- Whoever inserts the key makes the task; a concurrent caller waits here until that is decided. The update changes
-    -- nothing but locks the key, so that it cannot expire between a look and the answer.
-    insert into weft.idempotency_key as k (org_id, handler, key, task_id)
-    values (lane.org_id, handler, idempotency_key, new_id)
-    on conflict on constraint idempotency_key_pkey do update set task_id = k.task_id
-    returning k.task_id into id;
-    if id <> new_id then
-      created := false;
-      return next;
-      return;
-    end if;
+    loop
+      -- Whoever inserts the key makes the task; a concurrent caller waits here until that is decided. Ids cannot tell who
+      -- did: two callers may draw the same one.
+      insert into weft.idempotency_key (org_id, handler, key, task_id)
+      values (lane.org_id, handler, idempotency_key, new_id) on conflict do nothing;
+      exit when found;
+      -- The lock keeps it from expiring between this look and the answer.
+      select k.task_id into id from weft.idempotency_key k
+      where k.org_id = lane.org_id and k.handler = put_task.handler and k.key = put_task.idempotency_key for update;
+      if found then
+        created := false;
+        return next;
+        return;
+      end if;
+    end loop;
   end if;
 
   due := coalesce(run_at, at + delay);

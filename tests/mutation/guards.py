@@ -187,7 +187,7 @@ GUARDS: list[Guard] = [
     *_of("task.has_been_declined_for", "test_declines", ("a.task_id = $1 and", ""), "and a.attempt = $2::int - 1",
          "and a.outcome = 'declined'", "and a.started_at <= (select weft.now() - $3::interval)",
          "and a.ended_at > (select weft.now() - $3::interval)"),
-    *_of("task.park", "test_set_aside", "and coalesce(t.worker_id, 0) = $1", "and t.attempt = $3",
+    *_of("task.set_aside", "test_set_aside", "and coalesce(t.worker_id, 0) = $1", "and t.attempt = $3",
          "and t.state in ('running', 'dispatched')"),
     *_of("task.hand_back", "test_fences", *HELD, "and t.state in ('claimed', 'running')"),
     *_of("task.hand_back_all", "test_fences", ("t.worker_id = $1 and", ""), "and t.state in ('claimed', 'running')"),
@@ -196,7 +196,8 @@ GUARDS: list[Guard] = [
     *_of("task.held_by", "test_claims test_fences", ("t.worker_id = $1 and", "")),
     # --- operators ---
     *_of("task.cancel", "test_operators", "and t.org_id = $1", ("where worker_id is not null", "")),
-    *_of("task.replay", "test_operators test_graph", "and d.org_id = $1", ("and d.state = any ($3)", "and $3::weft.task_state[] is not null"),
+    *_of("task.replay", "test_operators test_graph", "and d.org_id = $1", "and d.state in ('failed', 'dead', 'cancelled')",
+         ("and d.state = any ($3)", "and $3::weft.task_state[] is not null"),
          ("w.n = 0 and", ""), ("and p.state <> 'completed'", ""),
          ("case when waiting_on = 0 then concurrency_key end", "concurrency_key")),
     *_of("task.lock_predecessors", "test_graph", ("for share", "")),
@@ -271,7 +272,8 @@ GUARDS: list[Guard] = [
     *_of("queue.forget_slots", "test_queue_slots", "and w.state in ('active', 'idle')",
          "and not exists (select 1 from weft.task t where t.worker_id = s.worker_id)"),
     *_of("queue.lock_crowded_keys", "test_set_aside", ("for update of s", "")),
-    *_of("queue.park_surplus", "test_key_slots", ("t.state = 'ready' and", ""),
+    *_of("queue.lock_crowded_keys", "test_key_slots", ("and s.held > coalesce(s.max_running, q.max_running_per_key)", "and false")),
+    *_of("queue.park_surplus", "test_key_slots", ("t.state = 'ready' and t.queue_id = $1", "t.queue_id = $1"), ("skip locked", ""),
          ("t.rank desc, t.order_id desc, t.id desc", "t.rank, t.order_id, t.id"), ("s.held - p.n", "s.held")),
     *_of("queue.waiting_keys", "test_key_slots",
          "and s.held < coalesce(s.max_running, q.max_running_per_key, 2147483647)"),
@@ -316,7 +318,7 @@ GUARDS: list[Guard] = [
     *_of("machine.release", "test_machine_numbers", "and m.holder = $2"),
     # --- idempotency ---
     *_of("function.put_task", "test_idempotency test_sql_contract",
-         ("exit when found;", "exit;")),
+         ("exit when found;\n      -- The lock", "exit;\n      -- The lock")),
 ]  # fmt: skip
 
 REDUNDANT: list[tuple[Guard, str]] = [

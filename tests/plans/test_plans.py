@@ -131,7 +131,7 @@ def _others(held: list[int], dead: list[int]) -> list[Guard]:
         Guard("cancel", TASK.cancel, (1, held[:1], "why"), 40, {"task_pkey": 2}, 1),
         Guard("lock before cancel", TASK.lock_live, (held[:1],), 20, {"task_pkey": 2}, 1),
         Guard("lock before replay", TASK.lock_done, (dead,), 1000, {}, len(dead)),
-        Guard("replay", TASK.replay, (1, dead), 3000, {"edge_next": 50}, len(dead)),
+        Guard("replay", TASK.replay, (1, dead, ["failed", "dead"]), 3000, {"edge_next": 50}, len(dead)),
         Guard("show what waits", TASK.show, (1, held[0]), 40, {"task_pkey": 2}, 1),
         Guard("show what ended", TASK.show, (1, dead[0]), 40, {}, 1),
         Guard("attempts", TASK.attempts, (1, dead[0]), 40, {}, 1),

@@ -116,6 +116,14 @@ class Model:
             else:
                 task.state, task.reason = "pending", "concurrency_key"
 
+    def park_surplus(self, queue: int, key: str) -> None:
+        """Let those wait again that are ready and beyond the limit, the last in line first."""
+        most = self.key_limit(queue, key)
+        surplus = 0 if most is None else max(0, self.held(queue, key) - most)
+        ready = [task for task in self.tasks.values() if (task.queue, task.key, task.state) == (queue, key, "ready")]
+        for task in sorted(ready, key=lambda task: task.place, reverse=True)[:surplus]:
+            task.state, task.reason = "pending", "concurrency_key"
+
     def admit(self, queue: int, key: str) -> None:
         """Give free slots to those that wait for them."""
         waiting = [

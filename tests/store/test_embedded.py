@@ -298,6 +298,7 @@ async def test_a_data_folder_of_another_major_version_is_refused_and_untouched(s
     ):
         await ensure_running(settings)
     assert tree(layout.data_dir) == before
+    assert (await status(settings)).version == "16"
 
 
 async def test_a_folder_that_is_no_data_folder_is_refused_and_untouched(settings: Settings) -> None:

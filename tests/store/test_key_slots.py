@@ -132,9 +132,9 @@ async def test_a_limit_may_be_raised_lowered_and_lifted(store: Store) -> None:
     ids = [await store.enqueue(concurrency_key="k") for _ in range(6)]
     await store.limit(3, per_key=True)
     assert (await _states(store, ids)).count("ready") == 3
-    await store.limit(1, per_key=True)
     claims = await store.claim(worker, 10)
     assert len(claims) == 3
+    await store.limit(1, per_key=True)
     await store.complete(worker, claims[0])
     await store.complete(worker, claims[1])
     assert (await _states(store, ids)).count("ready") == 0
@@ -402,3 +402,36 @@ async def test_keys_without_a_free_slot_are_not_looked_at(store: Store) -> None:
     await store.conn.execute("update weft.key_slot set max_running = 2 where key = 'open'")
     rows = await store.conn.fetch(queues.SQL.waiting_keys, None)
     assert [row["key"] for row in rows] == ["open"]
+
+
+async def test_a_limit_that_is_set_or_lowered_holds_for_what_is_ready_and_leaves_what_runs(store: Store) -> None:
+    worker = await store.worker()
+    ids = [await store.enqueue(concurrency_key="k", priority=priority) for priority in (0, 5, 0, 0, 0)]
+    others = [await store.enqueue(concurrency_key="other") for _ in range(2)]
+    plain = await store.enqueue()
+    (running,) = await store.claim(worker, 1)
+    assert running.id == ids[1]
+    await store.limit(3, per_key=True)
+    assert await _states(store, ids) == ["ready", "running", "ready", "pending", "pending"]
+    await store.limit(1, key="k")
+    assert await _states(store, [*ids, *others, plain]) == [
+        "pending", "running", "pending", "pending", "pending", "ready", "ready", "ready",
+    ]  # fmt: skip
+    assert await _counts_are_right(store)
+    await store.complete(worker, running)
+    assert await _states(store, [ids[0], *ids[2:]]) == ["ready", "pending", "pending", "pending"]
+    await store.limit(None, key="k")
+    assert await _states(store, [ids[0], *ids[2:]]) == ["ready", "ready", "ready", "pending"]
+    await store.limit(None, per_key=True)
+    assert await _states(store, [ids[0], *ids[2:]]) == ["ready"] * 4
+    assert await _counts_are_right(store)
+
+
+async def test_what_is_being_claimed_is_not_parked_by_a_lower_limit(store: Store, other: Store) -> None:
+    ids = [await store.enqueue(concurrency_key="k") for _ in range(3)]
+    worker = await store.worker()
+    async with other.conn.transaction():
+        await other.claim(worker, 2)
+        await store.limit(1, per_key=True)
+    assert await _states(store, ids) == ["running", "running", "pending"]
+    assert await _counts_are_right(store)

@@ -418,6 +418,7 @@ class Queue(RuleBasedStateMachine):
                 if most is not None:
                     self.model.key_limits[lane.id, key] = most
         for key in KEYS:
+            self.model.park_surplus(lane.id, key)
             self.model.admit(lane.id, key)
         # What changes nothing that anybody could see.
         self.verb(upkeep.prune_idle_keys)

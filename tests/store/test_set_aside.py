@@ -11,8 +11,8 @@ from weft.queue import queues, upkeep, work, workers
 from weft.queue.work import Claim
 
 
-async def _park(store: Store, worker: int, claim: Claim) -> set[int]:
-    return await store.run(work.park, worker, claim.id, claim.attempt)
+async def _set_aside(store: Store, worker: int, claim: Claim) -> set[int]:
+    return await store.run(work.set_aside, worker, claim.id, claim.attempt)
 
 
 # --- tasks ---
@@ -21,7 +21,7 @@ async def _park(store: Store, worker: int, claim: Claim) -> set[int]:
 async def test_a_task_that_is_set_aside_is_held_by_nobody_and_says_why(store: Store) -> None:
     worker, id = await store.worker(), await store.enqueue(heartbeat_timeout=timedelta(minutes=1))
     claim = await store.claim_one(worker)
-    assert await _park(store, worker, claim) == {id}
+    assert await _set_aside(store, worker, claim) == {id}
     row = await store.task(id)
     assert (row["state"], row["reason"], row["worker_id"]) == ("pending", "outcome_refused", None)
     assert await store.attempts(id) == []
@@ -32,7 +32,7 @@ async def test_a_task_that_is_set_aside_is_held_by_nobody_and_says_why(store: St
 async def test_only_the_worker_that_holds_a_task_sets_it_aside(store: Store) -> None:
     worker, thief, id = await store.worker(), await store.worker(), await store.enqueue()
     claim = await store.claim_one(worker)
-    assert await _park(store, thief, claim) == set()
+    assert await _set_aside(store, thief, claim) == set()
     assert (await store.state(id), (await store.task(id))["worker_id"]) == ("running", worker)
 
 
@@ -41,9 +41,9 @@ async def test_an_earlier_attempt_of_the_same_worker_sets_nothing_aside(store: S
     early = await store.claim_one(worker)
     await store.hand_back(worker, early)
     late = await store.claim_one(worker)
-    assert await _park(store, worker, early) == set()
+    assert await _set_aside(store, worker, early) == set()
     assert await store.state(id) == "running"
-    assert await _park(store, worker, late) == {id}
+    assert await _set_aside(store, worker, late) == {id}
 
 
 async def test_only_a_task_that_runs_is_set_aside(store: Store) -> None:
@@ -53,17 +53,17 @@ async def test_only_a_task_that_runs_is_set_aside(store: Store) -> None:
     move = "update weft.task set state = $1::text::weft.task_state where id = $2"
     for state in ("pending", "scheduled", "ready", "claimed", "waiting"):
         await store.conn.execute(move, state, id)
-        assert await _park(store, worker, claim) == set(), state
+        assert await _set_aside(store, worker, claim) == set(), state
         assert await store.state(id) == state
     await store.conn.execute(move, "dispatched", id)
-    assert await _park(store, worker, claim) == {id}
+    assert await _set_aside(store, worker, claim) == {id}
 
 
 async def test_a_task_that_is_set_aside_gives_its_slot_to_the_next_of_its_key(store: Store) -> None:
     await store.limit(1, per_key=True)
     worker = await store.worker()
     first, second = [await store.enqueue(concurrency_key="k") for _ in range(2)]
-    await _park(store, worker, await store.claim_one(worker))
+    await _set_aside(store, worker, await store.claim_one(worker))
     assert (await store.state(first), await store.state(second)) == ("pending", "ready")
     assert await store.held_slots("k") == 1
 
@@ -72,7 +72,7 @@ async def test_nobody_but_an_operator_moves_what_is_set_aside(store: Store) -> N
     worker = await store.worker()
     ids = [await store.enqueue(concurrency_key=key) for key in (None, "k")]
     for claim in await store.claim(worker, 2):
-        await _park(store, worker, claim)
+        await _set_aside(store, worker, claim)
     await store.advance(days=1)
     await store.stage()
     await store.lose()

@@ -7,8 +7,10 @@ import os
 import signal
 import sys
 import threading
+from contextlib import suppress
 from datetime import timedelta
 from types import FrameType
+from typing import NoReturn
 
 # How long the second signal leaves to give tasks back before the process ends come what may.
 LAST_MOMENT = 2.0
@@ -54,8 +56,9 @@ class StopSignals:
         else:
             os._exit(self.exit_code)
 
-    def end_process(self) -> None:
-        """End this process now, without waiting for threads; never returns."""
+    def end_process(self, code: int | None = None) -> NoReturn:
+        """End this process now, without waiting for threads."""
         for stream in (sys.stdout, sys.stderr):
-            stream.flush()
-        os._exit(self.exit_code)
+            with suppress(OSError, ValueError):
+                stream.flush()
+        os._exit(self.exit_code if code is None else code)

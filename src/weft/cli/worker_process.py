@@ -11,9 +11,10 @@ import threading
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from typing import NoReturn
 
 from weft.cli.leash import Leash
-from weft.cli.stopping import StopSignals
+from weft.cli.stopping import LAST_MOMENT, StopSignals
 from weft.core.errors import HandlerImportFailed
 from weft.core.settings import Settings
 from weft.queue import workers
@@ -109,19 +110,32 @@ class WorkerProcess:
                 client=client, queues=self._queues, concurrency=self._concurrency, app_modules=self._modules
             )
             self._worker = await worker.start()
-            working, stopping = asyncio.create_task(worker.run()), asyncio.create_task(self._signals.stop.wait())
+            # Not `run`, which gives everything back when it is cancelled, whoever did that.
+            working = asyncio.create_task(worker.process.wait())
+            stopping = asyncio.create_task(self._signals.stop.wait())
             try:
                 await self._announce(worker)
                 await asyncio.wait([working, stopping], return_when=asyncio.FIRST_COMPLETED)
             finally:
                 stopping.cancel()
-                if self._signals.stop.is_set():
-                    await worker.stop()
-                else:
-                    # A task has ended the event loop, or cancelled all that runs on it. Handed back as not begun, it
-                    # would do so again and again: what is running counts as lost.
-                    await client.database.run(lambda conn: workers.abandon(conn, worker.process.id))
+                if not self._signals.stop.is_set():
+                    await self._abandon(client, worker)
+                await worker.stop()
             await working
+
+    async def _abandon(self, client: Client, worker: Worker) -> NoReturn:
+        """End this process: a task has ended the event loop, or cancelled all that runs on it.
+
+        Handed back as not begun, it would do so again and again: what is running counts as lost, as after any crash.
+        """
+        logging.getLogger("weft.worker").error("ended by one of its tasks: what it was running counts as lost")
+        saying = asyncio.ensure_future(client.database.run(lambda conn: workers.abandon(conn, worker.process.id)))
+        for _ in range(3):
+            # Whoever closes an event loop cancels what runs on it, perhaps more than once.
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait([saying], timeout=LAST_MOMENT)  # if not, its lease lapses by itself
+                break
+        self._signals.end_process(1)
 
     async def _announce(self, worker: Worker) -> None:
         count = len(REGISTRY.names())

@@ -161,7 +161,7 @@ class Settings:
         timedelta(hours=1), parse_interval, "an attempt of a task without a timeout of its own is ended after this time"
     )
     worker_max_attempts: int = _setting(
-        3, parse_count, "how often a task without `max_attempts` is attempted; read where it is enqueued, and 3 in SQL"
+        3, parse_count, "how often a task is attempted of which neither its caller nor its handler says so"
     )
     worker_crash_limit: int = _setting(
         3, parse_count, "a task is dead when its own process dies and it has been in this many crashes"

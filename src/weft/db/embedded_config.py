@@ -83,11 +83,14 @@ def noted_version(layout: Layout) -> str:
     """Return the version that was last started, or the data's major version when it was another, or none was noted."""
     try:
         major = (layout.data_dir / "PG_VERSION").read_text(encoding="ascii", errors="replace").strip()
-        with open(layout.config_file, encoding="utf-8") as file:
-            match = re.match(r"# PostgreSQL ([\w.]+)", file.readline())
-        return match[1] if match and match[1].partition(".")[0] == major else major
     except FileNotFoundError:
         return "unknown"
+    try:
+        with open(layout.config_file, encoding="utf-8") as file:
+            match = re.match(r"# PostgreSQL ([\w.]+)", file.readline())
+    except FileNotFoundError:
+        return major
+    return match[1] if match and match[1].partition(".")[0] == major else major
 
 
 def _memory() -> int:

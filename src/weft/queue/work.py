@@ -159,9 +159,9 @@ async def postpone(conn: type_Connection, worker_id: int, outcomes: Sequence[Pos
     return await _free(conn, rows)
 
 
-async def park(conn: type_Connection, worker_id: int, task_id: int, attempt: int) -> set[int]:
+async def set_aside(conn: type_Connection, worker_id: int, task_id: int, attempt: int) -> set[int]:
     """Set an attempt aside whose outcome PostgreSQL refuses in every form; return the task if that landed."""
-    return await _free(conn, await conn.fetch(SQL.park, worker_id, task_id, attempt))
+    return await _free(conn, await conn.fetch(SQL.set_aside, worker_id, task_id, attempt))
 
 
 async def decline(

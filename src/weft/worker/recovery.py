@@ -148,6 +148,6 @@ class Recovery:
                 raise
             logger.error("no outcome of task %s can be written, so it is set aside: %s", outcome.id, refusal)
             landed = await self._database.run(
-                lambda conn: work.park(conn, self._worker_id, outcome.id, outcome.attempt)
+                lambda conn: work.set_aside(conn, self._worker_id, outcome.id, outcome.attempt)
             )
         self._on_unsuccessful(failed, landed)

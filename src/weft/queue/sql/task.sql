@@ -107,7 +107,7 @@ with moved as (
 )
 select id, queue_id, concurrency_key from moved;
 
--- name: park
+-- name: set_aside
 -- running or dispatched, by its worker and attempt → pending, where it stays until an operator acts: no outcome of it can
 -- be written.
 update weft.task t set state = 'pending', reason = 'outcome_refused', worker_id = null, expires_at = null
@@ -179,10 +179,11 @@ select id, attempt, state::text as state, worker_id, queue_id, concurrency_key f
 select pg_notify('weft_worker_' || $1::bigint, format('cancel %s %s', $2::bigint, $3::int));
 
 -- name: replay
--- One of the given states, all of them ends → ready (pending when it has a concurrency key, until a slot is taken), in a
--- new generation.
+-- failed, dead or cancelled, of these the given ones → ready (pending when it has a concurrency key, until a slot is
+-- taken), in a new generation.
 with moved as (
-  delete from weft.task_done d where d.id = any ($2) and d.org_id = $1 and d.state = any ($3)
+  delete from weft.task_done d where d.id = any ($2) and d.org_id = $1 and d.state in ('failed', 'dead', 'cancelled')
+    and d.state = any ($3)
   returning d.*
 )
 insert into weft.task (
