@@ -36,7 +36,7 @@ async def with_asyncpg(client: weft.Client) -> weft.TaskHandle:
 async def with_psycopg(client: weft.Client) -> weft.TaskHandle:
     async with await psycopg.AsyncConnection.connect(URL) as conn:  # commits when the block ends well
         cursor = await conn.execute("insert into purchase (item) values (%s) returning id", ["tea"])
-        (order,) = await cursor.fetchone()
+        [(order,)] = await cursor.fetchall()
         return await client.enqueue(confirm, {"order": order}, connection=conn)
 
 
@@ -60,7 +60,7 @@ async def with_sqlalchemy(client: weft.Client) -> weft.TaskHandle:
 # docs: begin sync
 async def with_a_sync_connection(client: weft.Client) -> weft.TaskHandle:
     with psycopg.connect(URL) as conn:  # the statement blocks the event loop for one round trip
-        (order,) = conn.execute("insert into purchase (item) values ('tea') returning id").fetchone()
+        [(order,)] = conn.execute("insert into purchase (item) values ('tea') returning id").fetchall()
         return await client.enqueue(confirm, {"order": order}, connection=conn)
 
 

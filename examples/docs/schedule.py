@@ -28,8 +28,10 @@ async def main() -> None:
         # docs: end many
 
         await weft.Worker(client=client, concurrency=1).run_until_idle()
-        done = [await client.get_task(handle.id) for handle in (low, high)]
-        print(done[1].claimed_at < done[0].claimed_at, len(handles))
+        low_at, high_at = [(await client.get_task(handle.id)).claimed_at for handle in (low, high)]
+        assert low_at is not None
+        assert high_at is not None
+        print(high_at < low_at, len(handles))
         print(sorted((await client.queues())[0].tasks.items()))  # [('scheduled', 2)]
 
 

@@ -123,12 +123,15 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        value = getattr(importlib.import_module(_HOMES[name]), name)
-        globals()[name] = value
-        return value
-    raise AttributeError(f"module 'weft' has no attribute {name!r}")
+# Not for type checkers, which would take any name for one that is there.
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        if name in _HOMES:
+            value = getattr(importlib.import_module(_HOMES[name]), name)
+            globals()[name] = value
+            return value
+        raise AttributeError(f"module 'weft' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

@@ -48,6 +48,25 @@ def test_the_public_names_are_these_and_sorted() -> None:
     assert dir(weft) == PUBLIC
 
 
+def test_type_checkers_and_programs_find_the_public_names_in_the_same_places() -> None:
+    """They stand three times in the file: as imports for type checkers, with their modules, and as a list."""
+    text = (SOURCE / "__init__.py").read_text(encoding="utf-8")
+    imported, places, public = dict[str, str](), dict[str, str](), list[str]()
+    for statement in ast.parse(text).body:
+        match statement:
+            case ast.If(test=ast.Name("TYPE_CHECKING"), body=body):
+                for line in body:
+                    assert isinstance(line, ast.ImportFrom)
+                    imported |= {name.asname or name.name: str(line.module) for name in line.names}
+            case ast.Assign(targets=[ast.Name("_HOMES")], value=value):
+                places = ast.literal_eval(value)
+            case ast.Assign(targets=[ast.Name("__all__")], value=value):
+                public = ast.literal_eval(value)
+    assert imported == places
+    assert sorted([*places, "__version__"]) == public
+    assert list(places) == sorted(places)
+
+
 @pytest.mark.parametrize("name", PUBLIC)
 def test_each_public_name_can_be_imported_and_tells_what_it_is(name: str) -> None:
     found = getattr(weft, name)

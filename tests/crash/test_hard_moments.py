@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import asyncpg
 import pytest
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 STILL = {"worker_heartbeat_interval": 600, "worker_timeout": 1800, "worker_poll_interval": NEVER}
 LIMITS = "select q.id, q.max_running from weft.queue"
 HELD_BY = "t.worker_id = $1 and t.state = 'running' order by t.id"
+FINISHED_BY = "d.worker_id = $1 and d.attempt = r.attempt and d.state = 'completed'"
 
 
 @pytest.fixture
@@ -253,7 +254,7 @@ async def test_an_outcome_settled_apart_while_the_worker_asks_what_it_holds_is_n
                 await until(lambda: _is_true("settled later" in caplog.text), "it is put aside")
                 held = proxy.hold(HELD_BY)
                 await held.fired.wait()
-            await asyncio.sleep(2.5)  # enough for what waits for nothing to be settled
+            await until(lambda: _waits_or_is_settled(client, first), "it is tried to settle it")
             assert held.gate is not None
             held.gate.set()
         assert await client.wait(first, timeout=LIVENESS) == 1
@@ -261,44 +262,66 @@ async def test_an_outcome_settled_apart_while_the_worker_asks_what_it_holds_is_n
     assert scene.started.count((first, 1)) == 1
 
 
+async def _waits_or_is_settled(client: weft.Client, task_id: int) -> bool:
+    """Whether somebody waits for a lock of this event loop, or has settled the task without one."""
+    for task in asyncio.all_tasks():
+        call: Any = task.get_coro()
+        while call is not None:
+            if getattr(call, "__qualname__", "") == asyncio.Lock.acquire.__qualname__:
+                return True
+            call = getattr(call, "cr_await", None)
+    return await _is(client, task_id, "completed")
+
+
 async def test_a_claim_that_is_cancelled_before_it_begins_does_not_begin(scene: Scene, client: weft.Client) -> None:
     """It waits for the next call, and that for slots of its queue: the worker has more room than one claim takes."""
+    await client.create_queue("aside")
     await client.limit_queue("default", 600)
-    ids = [handle.id for handle in await client.enqueue_many([weft.NewTask("held")] * 600)]
     async with proxy_to(scene.url) as proxy:
         leases = proxy.hold("insert into weft.queue_slot", lambda exchange: exchange.integer(2) > 500)
-        async with scene.worker(proxy.url, concurrency=600, **STILL):
+        async with scene.worker(proxy.url, concurrency=601, queues=("default", "aside"), **STILL):
+            witness = (await client.enqueue("held", queue="aside")).id
+            await scene.until_started(witness)
+            ids = [handle.id for handle in await client.enqueue_many([weft.NewTask("held")] * 600)]
             await leases.fired.wait()
-            await client.cancel(ids[0])
-            await asyncio.sleep(0.2)  # the word is sent after the commit
+            await _cancel_and_be_heard(scene, client, ids[0], witness)
             assert leases.gate is not None
             leases.gate.set()
             await scene.until_started(*ids[1:])
     assert (ids[0], 1) not in scene.started
 
 
+async def _cancel_and_be_heard(scene: Scene, client: weft.Client, task_id: int, witness: int) -> None:
+    """Cancel a task, and return when its worker has heard of it: of a held one that it runs it hears after that."""
+    await client.cancel(task_id)
+    await client.cancel(witness)
+    await until(lambda: _is_true(witness not in scene.running), "the worker has heard of both")
+
+
 async def test_an_outcome_that_is_noted_while_others_are_settled_is_not_lost_with_one_that_is_cancelled(
     scene: Scene, client: weft.Client, url: str
 ) -> None:
     leaves = {name: asyncio.Event() for name in ("low", "high", "third")}
+    began: list[str] = []
 
     @scene.registry.task(name="fails", retry=weft.Retry(2, initial_delay=3600))
     async def fails(name: str) -> None:
-        scene.running.add(len(scene.running))
+        began.append(name)
         await leaves[name].wait()
         raise ValueError(name)
 
     async with scene.worker(**STILL), sessions(url, 1) as (blocker,):
+        witness = (await client.enqueue("held")).id
+        await scene.until_started(witness)
         ids = {name: (await client.enqueue("fails", {"name": name}, max_attempts=2)).id for name in leaves}
-        await until(lambda: _is_true(len(scene.running) == 3), "all of them run")
+        await until(lambda: _is_true(len(began) == 3), "all of them run")
         async with blocker.conn.transaction():
             await blocker.conn.execute("select 1 from weft.task where id = $1 for update", ids["low"])
             leaves["low"].set()
             leaves["high"].set()
             await until(lambda: _waits_for_a_lock(blocker.conn), "both are being settled")
             leaves["third"].set()
-            await client.cancel(ids["high"])
-            await asyncio.sleep(0.2)  # the word is sent after the commit
+            await _cancel_and_be_heard(scene, client, ids["high"], witness)
         await until(lambda: _is(client, ids["third"], "scheduled"), "the third is settled")
         await until(lambda: _is(client, ids["low"], "scheduled"), "the first is settled")
 
@@ -335,12 +358,13 @@ async def test_a_handler_that_completed_in_its_own_transaction_is_not_ended_by_i
             ended.append("cancelled")
             raise
 
-    async with scene.worker(**STILL) as worker:
+    async with proxy_to(url) as proxy, scene.worker(proxy.url, **STILL) as worker:
+        looked = proxy.rule(FINISHED_BY, Fault.PASS)
         handle = await client.enqueue("book", heartbeat_timeout=60)
         assert await client.wait(handle.id, timeout=LIVENESS) == "booked"
-        # Each is a look at what the worker holds, should it look at all.
+        await asyncio.wait_for(looked.fired.wait(), LIVENESS)
+        # Claimed after the answer to that look was heard.
         assert await client.wait((await client.enqueue("step")).id, timeout=LIVENESS) == 1
-        await asyncio.sleep(0.3)
         go.set()
         await worker.process.wait_until_idle()
     assert ended == ["by itself"]

@@ -264,7 +264,8 @@ async def test_workers_survive_a_server_that_is_read_only_for_a_while(
         return crew.log().count("read-only") >= 4
 
     await until(is_refused, "the workers' writes are refused")
-    await asyncio.sleep(2.5)  # longer than a lease
+    lapsed = "select bool_and(until < weft.now()) from weft.worker where state in ('active', 'idle')"
+    await until(lambda: conn.fetchval(lapsed), "every lease has lapsed")
     await conn.execute(f'alter database "{name}" reset default_transaction_read_only')
     await end_sessions(conn)
     await until_settled(conn)

@@ -330,18 +330,23 @@ async def test_a_task_that_was_in_a_crash_runs_next_in_a_process_of_its_own(
 
 @pytest.mark.parametrize("limit", ["timeout", "heartbeat_timeout"])
 async def test_to_wait_for_a_process_is_not_the_attempts_own_time(
-    client: weft.Client, conn: asyncpg.Connection[asyncpg.Record], limit: str
-) -> None:
-    """As when all tasks of a lost worker want a process each, and most have to wait for longer than they run."""
-    handle = await client.enqueue(process_handlers.pid, **{limit: 3}, max_attempts=1)
-    async with weft.Worker(client=client) as worker:
-        turn = worker.process._processes._turn
-        for _ in range(os.cpu_count() or 1):
-            await turn.acquire()
-        await until(lambda: conn.fetchval("select claimed_at < weft.now() - interval '6 s' from weft.task"))
-        for _ in range(os.cpu_count() or 1):
-            turn.release()
-        assert await client.wait(handle.id, timeout=60) > 0
+    client: weft.Client, conn: asyncpg.Connection[asyncpg.Record], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    limit: str,
+) -> None:  # fmt: skip
+    """As when all tasks of a lost worker want a process each: one starts for long, the other waits for its turn."""
+    (tmp_path / "slow_to_load.py").write_text(
+        "import pathlib, time\nwhile not pathlib.Path(__file__).with_name('go').exists():\n    time.sleep(0.02)\n",
+        encoding="utf-8",
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(os, "cpu_count", lambda: 1)
+    handles = [await client.enqueue(process_handlers.pid, **{limit: 3}, max_attempts=1) for _ in range(2)]
+    async with weft.Worker(client=client, app_modules=["slow_to_load"]):
+        both = "select count(*) = 2 from weft.task where claimed_at < weft.now() - interval '6 s' and state = 'running'"
+        await until(lambda: conn.fetchval(both))
+        (tmp_path / "go").touch()
+        for handle in handles:
+            assert await client.wait(handle.id, timeout=60) > 0
 
 
 @pytest.mark.parametrize(("crashes", "end"), [(8, ("completed", None, 9)), (9, ("dead", "crashed", 10))])

@@ -6,9 +6,10 @@ import asyncio
 
 import asyncpg
 import pytest
-from engine_scene import MakeClient
+from engine_scene import MakeClient, until
 
 import weft
+from weft.queue import look
 from weft.worker.registry import Registry
 
 
@@ -126,11 +127,13 @@ async def test_a_wait_ends_when_its_task_is_gone(client: weft.Client, conn: asyn
         await asyncio.wait_for(wait, 20)
 
 
-async def test_a_wait_ends_when_its_client_is_closed(settings: weft.Settings) -> None:
+async def test_a_wait_ends_when_its_client_is_closed(
+    settings: weft.Settings, conn: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    asked = "select exists (select 1 from pg_stat_activity where datname = current_database() and query = $1)"
     async with weft.Client(settings=settings) as client:
         handle = await client.enqueue("nobody")
         waiting = asyncio.create_task(client.wait(handle.id))
-        while not client._waiter._waits:  # noqa: ASYNC110  nobody else is told
-            await asyncio.sleep(0.01)
+        await until(lambda: conn.fetchval(asked, look.SQL.ended_among))
     with pytest.raises(weft.InvalidInput, match="client: was closed while it waited"):
         await waiting

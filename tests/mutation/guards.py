@@ -222,6 +222,8 @@ GUARDS: list[Guard] = [
     *_of("worker.rescued", "test_rescue", "and w.state = 'lost'",
          "and not exists (select 1 from weft.task t where t.worker_id = $1)"),
     *_of("worker.expired", "test_rescue", ("for update skip locked", ""), ("t.expires_at < (select weft.now()) and", "")),
+    *_of("worker.abandon", "test_set_aside", ("w.id = $1 and", ""), "and w.state in ('active', 'idle')",
+         "and w.until > weft.now()"),
     *_of("worker.deregister", "test_rescue", "and w.state in ('active', 'idle')"),
     *_of("worker.give_up_lead", "test_lead", ("where l.holder = $1", "")),
     *_of("worker.give_up_slots", "test_queue_slots", ("where s.worker_id = $1", "")),
@@ -269,6 +271,11 @@ GUARDS: list[Guard] = [
     *_of("queue.forget_idle_keys", "test_key_slots", "and i.max_running is null"),
     *_of("queue.forget_slots", "test_queue_slots", "and w.state in ('active', 'idle')",
          "and not exists (select 1 from weft.task t where t.worker_id = s.worker_id)"),
+    *_of("queue.lock_keys", "test_set_aside", ("for update", "")),
+    *_of("queue.crowded_keys", "test_set_aside", ("skip locked", "")),
+    *_of("queue.crowded_keys", "test_key_slots", ("and s.held > coalesce(s.max_running, q.max_running_per_key)", "and false")),
+    *_of("queue.park_surplus", "test_key_slots", ("t.state = 'ready' and t.queue_id = $1", "t.queue_id = $1"), ("skip locked", ""),
+         ("t.rank desc, t.order_id desc, t.id desc", "t.rank, t.order_id, t.id"), ("s.held - p.n", "s.held")),
     *_of("queue.waiting_keys", "test_key_slots",
          "and s.held < coalesce(s.max_running, q.max_running_per_key, 2147483647)"),
     # --- outbox ---
@@ -306,9 +313,6 @@ GUARDS: list[Guard] = [
     *_of("queue.set_limit_of_key", "test_orgs", ("q.org_id = $1 and", "")),
     *_of("queue.depths", "test_orgs", ("q.org_id = $1 and", "")),
     *_of("queue.key_limits", "test_orgs", ("q.org_id = $1 and", "")),
-    *_of("queue.lock_crowded_keys", "test_key_slots", ("and s.held > coalesce(s.max_running, q.max_running_per_key)", "and false")),
-    *_of("queue.park_surplus", "test_key_slots", ("t.state = 'ready' and t.queue_id = $1", "t.queue_id = $1"),
-         ("skip locked", "")),
     *_of("queue.rates", "test_orgs", ("where q.org_id = $1", "")),
     # --- ids ---
     *_of("machine.lease", "test_machine_numbers", ("for update skip locked", ""), ("where f.until < weft.now()", "")),
@@ -328,9 +332,17 @@ REDUNDANT: list[tuple[Guard, str]] = [
         "it bounds the work: what lies beyond gets a place beyond the room anyway",
     ),
     (
-        Guard("function.release_next", "and t.state = 'pending' then 'ready'::weft.task_state", ""),
+        Guard(
+            "function.release_next",
+            "and t.state = 'pending' then 'ready'::weft.task_state",
+            "then 'ready'::weft.task_state",
+        ),
         "a task that still waited for one that ends now was pending: only a pending task takes an edge, and nothing but "
         "cancel moves it while it waits",
+    ),
+    (
+        Guard("queue.park_surplus", "r.place <= c.surplus", "true"),
+        "what is parked beyond the surplus is admitted again by the same call, the first in line first",
     ),
     (
         Guard("function.release_next", "and t.concurrency_key is not null"),

@@ -153,3 +153,23 @@ class Store:
         return int(
             await self.conn.fetchval("select held from weft.key_slot where queue_id = $1 and key = $2", queue, key) or 0
         )
+
+
+class Ears:
+    """Hears on another connection what workers are told."""
+
+    def __init__(self, conn_of: Store) -> None:
+        self._conn = conn_of.conn
+        self._heard: list[int] = []
+
+    async def lend(self, *worker_ids: int) -> None:
+        for worker_id in worker_ids:
+            await self._conn.add_listener(
+                f"weft_worker_{worker_id}", lambda _, __, channel, ___: self._heard.append(int(channel.split("_")[2]))
+            )
+
+    async def told(self) -> list[int]:
+        """Return who was told since the last look: whatever was committed before comes before this answer."""
+        await self._conn.execute("select 1")
+        heard, self._heard = self._heard, []
+        return heard

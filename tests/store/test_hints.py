@@ -5,36 +5,11 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
-from store_scene import DEFAULT_QUEUE, Store
+from store_scene import DEFAULT_QUEUE, Ears, Store
 
 from weft.queue import queues, workers
 
 LONG = timedelta(hours=1)
-
-
-class Ears:
-    """Hears on another connection what workers are told."""
-
-    def __init__(self, conn_of: Store) -> None:
-        self._conn = conn_of.conn
-        self._heard: list[int] = []
-
-    async def lend(self, *worker_ids: int) -> None:
-        for worker_id in worker_ids:
-            await self._conn.add_listener(
-                f"weft_worker_{worker_id}", lambda _, __, channel, ___: self._heard.append(int(channel.split("_")[2]))
-            )
-
-    async def told(self) -> list[int]:
-        """Return who was told since the last look: whatever was committed before comes before this answer."""
-        await self._conn.execute("select 1")
-        heard, self._heard = self._heard, []
-        return heard
-
-
-@pytest.fixture
-def ears(other: Store) -> Ears:
-    return Ears(other)
 
 
 async def test_one_worker_of_the_queue_is_told(store: Store, ears: Ears) -> None:

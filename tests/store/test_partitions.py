@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
-from urllib.parse import urlsplit
 
 import asyncpg
 import pytest
@@ -24,14 +22,8 @@ LONG = '{"text": "' + "x" * 300 + '"}'
 
 
 @pytest.fixture
-async def url(server_url: str) -> AsyncIterator[str]:
-    """A database of its own: partitions outlive what empties the shared one."""
-    admin = await asyncpg.connect(server_url)
-    await admin.execute("drop database if exists partition_tests with (force)")
-    await admin.execute("create database partition_tests template weft_template")
-    yield urlsplit(server_url)._replace(path="/partition_tests").geturl()
-    await admin.execute("drop database partition_tests with (force)")
-    await admin.close()
+def url(unshared_url: str) -> str:
+    return unshared_url
 
 
 async def _days(store: Store, parent: str) -> list[str]:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING
+
+import asyncpg
 
 from weft.core.checks import MAX_RUNNING, check_key, check_name, check_number, check_queue
 from weft.core.errors import InvalidInput, NotFound, UnknownQueue
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
     from weft.db.database import type_Connection
 
 SQL = Statements("weft.queue", "sql/queue.sql")
+PATIENCE = "1s"
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,11 +107,25 @@ async def limit(
     else:
         queue_id = await _change(conn, SQL.set_limit, org_id, name, most)
     await audit.record_queue(conn, org_id, actor, AuditVerb.LIMIT, name, detail)
-    crowded = [row[0] for row in await conn.fetch(SQL.lock_crowded_keys, queue_id)]
-    if crowded:
-        await conn.execute(SQL.park_surplus, queue_id, crowded)
+    if per_key or key is not None:
+        await _park_surplus(conn, queue_id, key)
     await admit(conn, queue_id)
     return queue_id
+
+
+async def _park_surplus(conn: type_Connection, queue_id: int, key: str | None) -> None:
+    """Let tasks wait again that are ready and beyond the limit of their key.
+
+    Whoever is putting tasks of it in is waited for, but not for long: a transaction may stay open for hours, and what
+    it puts in was admitted under the limit that it found.
+    """
+    with suppress(asyncpg.LockNotAvailableError):
+        async with conn.transaction():
+            await conn.execute(SQL.wait_for_locks, PATIENCE)
+            await conn.execute(SQL.lock_keys, queue_id, key)
+    crowded = [row[0] for row in await conn.fetch(SQL.crowded_keys, queue_id)]
+    if crowded:
+        await conn.execute(SQL.park_surplus, queue_id, crowded)
 
 
 async def admit(conn: type_Connection, queue_id: int | None = None) -> set[int]:

@@ -120,12 +120,8 @@ class Admitter(Service):
         self._database = database
 
     async def run_once(self) -> int:
-        """Admit what has room, and wake somebody for it."""
-        woken = await self._database.run(queues.admit)
-        if woken:
-            async with self._database.acquire() as conn:
-                await queues.hint(conn, woken)
-        return len(woken)
+        """Admit what has room; somebody is woken for it."""
+        return len(await self._database.run(queues.admit))
 
 
 class Pruner(Service):

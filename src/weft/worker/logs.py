@@ -167,7 +167,8 @@ def remove_old_logs(folder: Path, older_than: timedelta) -> int:
     with os.scandir(folder) as entries:
         for entry in entries:
             with contextlib.suppress(OSError):
-                if entry.name.endswith(".log") and entry.name[:-4].isdigit() and entry.stat().st_mtime < oldest:
+                age = entry.stat(follow_symlinks=False).st_mtime
+                if entry.name.endswith(".log") and entry.name[:-4].isdigit() and age < oldest:
                     os.unlink(entry.path)
                     count += 1
     return count

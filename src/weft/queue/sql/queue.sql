@@ -43,11 +43,19 @@ where ($1::bigint is null or s.queue_id = $1)
               and t.queue_id = s.queue_id and t.concurrency_key = s.key)
 order by 1, 2 limit 1000;
 
--- name: lock_crowded_keys
--- Keys of a queue of which more tasks are ready or running than may be; whoever puts one in is waited for.
+-- name: wait_for_locks
+-- For the rest of a transaction.
+select set_config('lock_timeout', $1, true);
+
+-- name: lock_keys
+-- All keys of a queue, or one: whoever is putting a task of one in is waited for.
+select s.key from weft.key_slot s where s.queue_id = $1 and ($2::text is null or s.key = $2) order by s.key for update;
+
+-- name: crowded_keys
+-- Of which more tasks are ready or running than may be; but for those that somebody else has locked for long.
 select s.key from weft.key_slot s join weft.queue q on q.id = s.queue_id
 where s.queue_id = $1 and s.held > coalesce(s.max_running, q.max_running_per_key)
-order by s.key for update of s;
+order by s.key for update of s skip locked;
 
 -- name: park_surplus
 -- ready, and more than their key may have → pending, the last in line first; what runs goes on. The keys are locked.
