@@ -8,12 +8,12 @@ import time
 from dataclasses import asdict
 from pathlib import Path
 
-from bench import process, queue
+from bench import definitions, process, queue
 from bench.place import own_server
 from bench.report import Figure, print_table, write_json
 
 QUOTED = Path("bench/figures.json")
-PARTS = ("work", "enqueue", "pick-up", "history", "horizon", "limits", "idle", "start")
+PARTS = ("work", "enqueue", "pick-up", "history", "horizon", "limits", "idle", "start", "definitions")
 
 
 def main() -> None:
@@ -41,8 +41,13 @@ def main() -> None:
         }
         for part in options.only:
             print(f"… {part}", flush=True)
-            found = process.measure_start(repeat) if part == "start" else asyncio.run(steps[part]())
-            figures += found
+            match part:
+                case "start":
+                    figures += process.measure_start(repeat)
+                case "definitions":
+                    figures += definitions.measure_definitions(10_000 // scale, repeat)
+                case _:
+                    figures += asyncio.run(steps[part]())
         if options.peers:
             figures += compare_with_peers(server, figures, repeat, extra)
     print_table(figures)

@@ -145,7 +145,7 @@ def _entry(name: str) -> str:
     if isinstance(value, type):
         is_plain = (dataclasses.is_dataclass(value) or issubclass(value, tuple)) and value is not weft.Settings
         parts = [head]
-        if not is_plain and value not in (weft.Settings, weft.Context):
+        if not is_plain and value not in (weft.Settings, weft.Context, weft.WorkflowDefinition):
             parts.append(_block(_signature(f"weft.{name}", value)))
         parts.append(from_docstring(value.__doc__ or "") + "\n")
         if is_plain:
@@ -154,6 +154,9 @@ def _entry(name: str) -> str:
             parts.append("Its fields are the [settings](settings.md).\n\n")
         if value is weft.Context:
             parts.append(_CONTEXT)
+        if value is weft.WorkflowDefinition:
+            fields = ", ".join(code(field) for field in sorted(weft.WorkflowDefinition.model_fields))
+            parts.append(f"Its fields are {fields}; see [define workflows](../how-to/define-workflows.md).\n\n")
         parts.append(_members(value, name))
         return "".join(parts)
     return head + _block(_signature(f"weft.{name}", value)) + from_docstring(value.__doc__ or "") + "\n"

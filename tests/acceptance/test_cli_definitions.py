@@ -129,7 +129,7 @@ def test_a_text_that_cannot_be_read_is_a_problem_like_any_other(weft: Definition
         (["diff", "nowhere.yaml", "{sound}"], "weft: file: there is no file nowhere.yaml"),
         (["diff", "{sound}", "{list}"], "weft: file: {list} is no definition: it has no mapping with nodes"),
         (["graph", "nowhere"], "weft: file: there is no file nowhere"),
-        (["graph", "{sound}", "--svg", "--mermaid"], "weft: --svg: give either --svg or --mermaid"),
+        (["graph", "{sound}", "--svg", "--mermaid"], "weft: --svg: give one of --svg, --mermaid and --json"),
     ],
 )
 def test_what_cannot_be_done_is_told_in_one_line(weft: Definitions, arguments: list[str], words: str) -> None:

@@ -23,11 +23,12 @@ LONGEST = 450
 
 # The whole public interface; a change here is a change for users.
 PUBLIC = [
-    "Attempt", "AuditEntry", "BlobUnavailable", "Client", "Context", "DatabaseUnavailable", "InvalidInput",
-    "KeyLimit", "LeaseLost", "NewTask", "NonRetryable", "NotFound", "OutboxRow", "Page", "PermissionDenied",
+    "Attempt", "AuditEntry", "BlobUnavailable", "Client", "Context", "DatabaseUnavailable", "InvalidDefinition",
+    "InvalidInput", "KeyLimit",
+    "LeaseLost", "NewTask", "NonRetryable", "NotFound", "OutboxRow", "Page", "PermissionDenied",
     "QueueInfo", "Registry", "Retry", "SchemaOutdated", "Settings", "Snooze", "StateConflict", "Task", "TaskFailed",
     "TaskHandle", "TaskState", "TaskSummary", "UnknownQueue", "WaitTimeout", "WeftError", "Why", "Worker",
-    "WorkerInfo", "__version__", "task",
+    "WorkerInfo", "WorkflowDefinition", "__version__", "read_definition", "task",
 ]  # fmt: skip
 
 CLIENT = [

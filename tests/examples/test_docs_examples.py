@@ -118,7 +118,8 @@ async def test_a_script_of_the_docs_prints_what_its_page_says(name: str, url: st
 async def test_the_commands_of_a_page_work(
     name: str, url: str, home: Path, tmp_path: Path, server_home: Path, server_url: str
 ) -> None:
-    shutil.copy(FOLDER / "reports.py", tmp_path)
+    for needed in ("reports.py", "tile_raster.yaml"):
+        shutil.copy(FOLDER / needed, tmp_path)
     # Backups are of the embedded database; everything else is tried on a database of the test's own.
     is_embedded = name == "backup.sh"
     env = environment(WEFT_HOME=server_home) if is_embedded else environment(WEFT_DATABASE_URL=url, WEFT_HOME=home)

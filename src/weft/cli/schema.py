@@ -8,7 +8,7 @@ app = new_app()
 
 
 @app.command()
-def schema(as_json: JsonFlag = False) -> None:  # noqa: ARG001  there is nothing but JSON
+def schema(as_json: JsonFlag = False) -> None:
     """Print the JSON Schema of workflow definitions, by which editors complete and check them."""
     from weft.cli.output import print_json
     from weft.flow.published import json_schema
