@@ -49,6 +49,8 @@ _ADVICE = {
     "unknown_queue": "Make the queue with `weft queues create`, start a worker with `--queues`, or mend the name.",
     "not_found": "Check the id and the org. A task that ended is kept for `WEFT_RETENTION`.",
     "state_conflict": "Look at the task: it has moved on. The message names the states from which the verb is allowed.",
+    "tag_conflict": "Look at what the tag is now, and make your change on that; the message says who moved it.",
+    "merge_conflict": "Decide the fields that the message names, by `prefer` or a patch of one side, and merge again.",
     "operator_error": "Read the message: the installation needs attention.",
     "invalid_setting": "Mend the setting that the message names; `weft config` shows all that are in force.",
     "database_unavailable": "Check that PostgreSQL runs and the address is right. Workers try again by themselves.",

@@ -57,7 +57,7 @@ COMMANDS = {
         "42.5",
         "leader",
     ],
-    "migrate.sh": ["0001 (head)", "downgraded from 0001 to nothing"],
+    "migrate.sh": ["0002 (head)", "downgraded from 0002 to nothing"],
     "operate.sh": ["default", "created mail", "paused mail", "resumed mail", "replayed 0", "purged 0"],
     "limits.sh": [
         "mail: 20 at once",

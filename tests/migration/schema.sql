@@ -1,5 +1,11 @@
 CREATE SCHEMA weft;
 
+CREATE TYPE weft.artifact_kind AS ENUM (
+    'version',
+    'patch',
+    'snapshot'
+);
+
 CREATE DOMAIN weft.attempt_number AS integer
 	CONSTRAINT attempt_number_check CHECK (((VALUE >= 0) AND (VALUE <= 1000000000)));
 
@@ -21,6 +27,19 @@ CREATE DOMAIN weft.rank_number AS smallint
 
 CREATE DOMAIN weft.span AS interval
 	CONSTRAINT span_check CHECK (((VALUE >= '00:00:00'::interval) AND (VALUE <= '20000 days'::interval)));
+
+CREATE TYPE weft.tag_verb AS ENUM (
+    'push',
+    'patch',
+    'move',
+    'merge',
+    'revert',
+    'undo',
+    'redo',
+    'compact',
+    'delete',
+    'undelete'
+);
 
 CREATE TYPE weft.task_state AS ENUM (
     'pending',
@@ -114,6 +133,36 @@ begin
 end $_$;
 
 COMMENT ON FUNCTION weft.add_effect(kind text, payload json, ordering_key text, org text, actor text) IS 'Adds an effect to the outbox, inside the caller''s transaction. Returns its id.';
+
+CREATE TABLE weft.tag (
+    org_id bigint NOT NULL,
+    name text NOT NULL,
+    workflow_id text NOT NULL,
+    target_id bigint NOT NULL,
+    version bigint NOT NULL,
+    "position" bigint NOT NULL,
+    is_protected boolean DEFAULT false NOT NULL,
+    moved_at timestamp with time zone NOT NULL,
+    moved_by text NOT NULL,
+    deleted_at timestamp with time zone,
+    CONSTRAINT tag_name_check CHECK (((octet_length(name) >= 1) AND (octet_length(name) <= 800)))
+);
+
+CREATE FUNCTION weft.add_move(t weft.tag, verb weft.tag_verb, target bigint, new_position bigint, actor text, message text, expected_hash bytea) RETURNS weft.tag
+    LANGUAGE plpgsql
+    AS $$
+declare at timestamptz := greatest(weft.now(), t.moved_at); came_from bigint := case when t.deleted_at is null then t.target_id end;
+begin
+  insert into weft.tag_move (org_id, tag, version, verb, from_id, to_id, position, back_to, moved_at, moved_by, message, expected_hash)
+  values (t.org_id, t.name, t.version + 1, verb, came_from, case when verb <> 'delete' then target end,
+    coalesce(new_position, t.version + 1),
+    case when new_position is null and t.deleted_at is null then t.position end, at, actor, message, expected_hash);
+  update weft.tag g set target_id = target, version = t.version + 1, position = coalesce(new_position, t.version + 1),
+    moved_at = at, moved_by = actor, deleted_at = case when verb = 'delete' then at end
+  where g.org_id = t.org_id and g.name = t.name
+  returning * into t;
+  return t;
+end $$;
 
 CREATE FUNCTION weft.admit_waiting(queues bigint[], keys text[], freed integer) RETURNS bigint[]
     LANGUAGE plpgsql
@@ -277,6 +326,18 @@ begin
   return true;
 end $_$;
 
+CREATE FUNCTION weft.compact_tag(org bigint, tag_name text, target bigint, expected_version bigint, actor text) RETURNS weft.tag
+    LANGUAGE plpgsql
+    AS $$
+declare t weft.tag := weft.lock_tag(org, tag_name, expected_version, null, true);
+begin
+  if not exists (select 1 from weft.artifact a join weft.artifact b on b.version_hash = a.version_hash
+                 where a.id = t.target_id and b.id = target) then
+    raise exception 'version % means something else than tag %', target, tag_name using errcode = 'WF004';
+  end if;
+  return weft.add_move(t, 'compact', target, t.position, actor, null, null);
+end $$;
+
 CREATE FUNCTION weft.complete(worker_id bigint, task_id bigint, attempt integer, output json) RETURNS boolean
     LANGUAGE sql
     AS $_$
@@ -285,6 +346,17 @@ CREATE FUNCTION weft.complete(worker_id bigint, task_id bigint, attempt integer,
     select 1 from weft.finish_and_claim($1, array[$2], array[$3], array[$4], '{}', '{}', '{}', '{}', '{}', 0, false, null)
   )
 $_$;
+
+CREATE FUNCTION weft.delete_tag(org bigint, tag_name text, expected_version bigint, force boolean, actor text, message text) RETURNS weft.tag
+    LANGUAGE plpgsql
+    AS $$
+declare t weft.tag := weft.lock_tag(org, tag_name, expected_version, null, force);
+begin
+  if t.name is null or t.deleted_at is not null then
+    return null;
+  end if;
+  return weft.add_move(t, 'delete', t.target_id, t.position, actor, message, null);
+end $$;
 
 CREATE FUNCTION weft.ended_after(child text, moment timestamp with time zone) RETURNS boolean
     LANGUAGE plpgsql STABLE
@@ -660,6 +732,58 @@ CREATE FUNCTION weft.keep_blob(task_id bigint, org_id bigint, reference json) RE
   insert into weft.task_blob (task_id, digest, org_id) values (task_id, reference ->> '$blob', org_id) on conflict do nothing;
 $_$;
 
+CREATE FUNCTION weft.lock_tag(org bigint, tag_name text, expected_version bigint, expected_hash bytea, force boolean) RETURNS weft.tag
+    LANGUAGE plpgsql
+    AS $$
+declare t weft.tag;
+begin
+  select * into t from weft.tag g where g.org_id = org and g.name = tag_name for update;
+  if t.name is null then
+    return null;
+  elsif t.version <> expected_version and not (expected_version = 0 and t.deleted_at is not null) then
+    perform weft.refuse_move('moved', t);
+  elsif expected_hash is not null
+    and not exists (select 1 from weft.artifact a where a.id = t.target_id and a.version_hash = expected_hash) then
+    perform weft.refuse_move('moved', t);
+  elsif t.is_protected and not force then
+    perform weft.refuse_move('protected', t);
+  end if;
+  return t;
+end $$;
+
+CREATE FUNCTION weft.move_tag(org bigint, tag_name text, verb weft.tag_verb, target bigint, expected_version bigint, expected_hash bytea, force boolean, actor text, message text) RETURNS weft.tag
+    LANGUAGE plpgsql
+    AS $$
+declare t weft.tag; workflow text; at timestamptz := weft.now();
+begin
+  select a.workflow_id into workflow from weft.artifact a where a.id = target and a.org_id = org and a.kind <> 'snapshot';
+  if workflow is null then
+    raise exception 'there is no version %', target using errcode = 'WF004';
+  end if;
+  t := weft.lock_tag(org, tag_name, expected_version, expected_hash, force);
+  if t.name is null then
+    if expected_version > 0 or expected_hash is not null then
+      raise exception 'there is no tag %', tag_name using errcode = 'WF005';
+    end if;
+    insert into weft.tag as g (org_id, name, workflow_id, target_id, version, position, moved_at, moved_by)
+    values (org, tag_name, workflow, target, 1, 1, at, actor) on conflict do nothing returning * into t;
+    if t.name is not null then
+      insert into weft.tag_move (org_id, tag, version, verb, to_id, position, moved_at, moved_by, message)
+      values (org, tag_name, 1, verb, target, 1, at, actor, message);
+      return t;
+    end if;
+    -- Somebody else made it meanwhile.
+    t := weft.lock_tag(org, tag_name, expected_version, expected_hash, force);
+  end if;
+  if t.workflow_id <> workflow then
+    if not force and t.deleted_at is null then
+      perform weft.refuse_move('of another workflow', t);
+    end if;
+    update weft.tag g set workflow_id = workflow where g.org_id = org and g.name = tag_name;
+  end if;
+  return weft.add_move(t, verb, target, null, actor, message, expected_hash);
+end $$;
+
 CREATE FUNCTION weft.next_id() RETURNS bigint
     LANGUAGE plpgsql
     AS $$
@@ -701,6 +825,32 @@ begin
   return query select p.id, p.params from unnest(ids) as u (id)
     cross join lateral (select t.id, t.params from weft.task_params t where t.id = u.id) p;
 end $$;
+
+CREATE FUNCTION weft.put_artifact(org bigint, kind weft.artifact_kind, workflow text, parent bigint, merged bigint, base bigint, depth integer, digest text, bytes bigint, content bytea, version_hash bytea, plan_hash bytea, actor text, message text) RETURNS bigint
+    LANGUAGE plpgsql
+    AS $$
+#variable_conflict use_variable
+declare new_id bigint := weft.next_id();
+begin
+  perform weft.put_blob(digest, bytes, case when kind = 'patch' then 'application/json-patch+json' else 'application/json' end, content);
+  insert into weft.artifact (id, org_id, kind, workflow_id, parent_id, merged_id, base_id, depth, digest, version_hash,
+                             plan_hash, actor, message)
+  values (new_id, org, kind, workflow, parent, merged, base, depth, digest, version_hash, plan_hash, actor, message);
+  if kind = 'patch' then
+    insert into weft.patch_chain_member (org_id, head_id, seq, member_id)
+    select org, new_id, m.seq, m.member_id from weft.patch_chain_member m where m.head_id = parent
+    union all select org, new_id, depth, new_id;
+  end if;
+  return new_id;
+end $$;
+
+CREATE FUNCTION weft.put_blob(digest text, bytes bigint, media_type text, content bytea) RETURNS void
+    LANGUAGE sql
+    AS $$
+  insert into weft.blob as b (digest, bytes, media_type, content) values (digest, bytes, media_type, content)
+  on conflict on constraint blob_pkey do update
+    set put_at = weft.now(), content = coalesce(b.content, excluded.content), media_type = coalesce(b.media_type, excluded.media_type);
+$$;
 
 CREATE FUNCTION weft.put_task(handler text, params json, queue text, priority integer, idempotency_key text, run_at timestamp with time zone, delay interval, max_attempts integer, retry json, timeout interval, heartbeat_timeout interval, concurrency_key text, org text, actor text, tell boolean) RETURNS TABLE(id bigint, created boolean)
     LANGUAGE plpgsql
@@ -788,11 +938,47 @@ begin
   return next;
 end $_$;
 
+CREATE FUNCTION weft.redo_tag(org bigint, tag_name text, steps integer, expected_version bigint, force boolean, actor text, message text) RETURNS weft.tag
+    LANGUAGE plpgsql
+    AS $$
+declare t weft.tag := weft.lock_tag(org, tag_name, expected_version, null, force); forth record;
+begin
+  if t.name is null or t.deleted_at is not null then
+    raise exception 'there is no tag %', tag_name using errcode = 'WF005';
+  end if;
+  for step in 1 .. steps loop
+    select m.version, m.to_id into forth from weft.tag_move m
+    where m.org_id = org and m.tag = tag_name and m.back_to = t.position and m.position = m.version
+    order by m.version desc limit 1;
+    if forth.version is null then
+      if step = 1 then
+        raise exception 'nothing to redo' using errcode = 'WF006';
+      end if;
+      exit;
+    end if;
+    t := weft.add_move(t, 'redo', forth.to_id, forth.version, actor, message, null);
+  end loop;
+  return t;
+end $$;
+
 CREATE FUNCTION weft.refuse_change() RETURNS trigger
     LANGUAGE plpgsql
     AS $$
 begin
   raise exception 'what weft.% holds is never changed', tg_table_name using errcode = '55000';
+end $$;
+
+CREATE FUNCTION weft.refuse_move(why text, t weft.tag) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+begin
+  raise exception 'tag %: %', t.name, why using errcode = 'WF003', detail = (
+    select json_build_object('why', why, 'version', t.version, 'moved_by', t.moved_by, 'moved_at', t.moved_at,
+      'target', t.target_id::text, 'hash', encode(a.version_hash, 'hex'), 'workflow_id', t.workflow_id,
+      'message', m.message, 'verb', m.verb)::text
+    from weft.artifact a
+    left join weft.tag_move m on m.org_id = t.org_id and m.tag = t.name and m.version = t.version
+    where a.id = t.target_id);
 end $$;
 
 CREATE FUNCTION weft.refuse_write(name text) RETURNS void
@@ -890,6 +1076,63 @@ begin
   return cardinality(ready);
 end $$;
 
+CREATE FUNCTION weft.time_of_id(id bigint) RETURNS timestamp with time zone
+    LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+    RETURN to_timestamp((((((id >> 22) + '1704067200000'::bigint))::numeric / 1000.0))::double precision);
+
+CREATE FUNCTION weft.undelete_tag(org bigint, tag_name text, actor text, message text) RETURNS weft.tag
+    LANGUAGE plpgsql
+    AS $$
+declare t weft.tag := weft.lock_tag(org, tag_name, null, null, true);
+begin
+  if t.name is null or t.deleted_at is null then
+    return null;
+  end if;
+  return weft.add_move(t, 'undelete', t.target_id, t.position, actor, message, null);
+end $$;
+
+CREATE FUNCTION weft.undo_tag(org bigint, tag_name text, steps integer, expected_version bigint, force boolean, actor text, message text) RETURNS weft.tag
+    LANGUAGE plpgsql
+    AS $$
+declare t weft.tag := weft.lock_tag(org, tag_name, expected_version, null, force); back bigint; target bigint;
+begin
+  if t.name is null or t.deleted_at is not null then
+    raise exception 'there is no tag %', tag_name using errcode = 'WF005';
+  end if;
+  for step in 1 .. steps loop
+    select m.back_to into back from weft.tag_move m where m.org_id = org and m.tag = tag_name and m.version = t.position;
+    if back is null then
+      if step = 1 then
+        raise exception 'nothing to undo' using errcode = 'WF006';
+      end if;
+      exit;
+    end if;
+    select m.to_id into target from weft.tag_move m where m.org_id = org and m.tag = tag_name and m.version = back;
+    t := weft.add_move(t, 'undo', target, back, actor, message, null);
+  end loop;
+  return t;
+end $$;
+
+CREATE TABLE weft.artifact (
+    id bigint NOT NULL,
+    org_id bigint NOT NULL,
+    parent_id bigint,
+    merged_id bigint,
+    base_id bigint,
+    depth smallint DEFAULT 0 NOT NULL,
+    kind weft.artifact_kind NOT NULL,
+    workflow_id text NOT NULL,
+    digest text NOT NULL,
+    version_hash bytea NOT NULL,
+    plan_hash bytea,
+    actor text NOT NULL,
+    message text,
+    meta json,
+    CONSTRAINT artifact_check CHECK (((octet_length(version_hash) = 32) AND (octet_length(plan_hash) = 32))),
+    CONSTRAINT artifact_check1 CHECK (((kind = 'patch'::weft.artifact_kind) = ((base_id IS NOT NULL) AND (parent_id IS NOT NULL) AND (depth > 0)))),
+    CONSTRAINT artifact_check2 CHECK (((kind = 'version'::weft.artifact_kind) = (plan_hash IS NULL)))
+);
+
 CREATE TABLE weft.attempt (
     task_id bigint NOT NULL,
     attempt integer NOT NULL,
@@ -946,8 +1189,11 @@ COMMENT ON VIEW weft.audits IS 'What operators did: a row for each cancel, repla
 CREATE TABLE weft.blob (
     digest text NOT NULL,
     bytes bigint NOT NULL,
-    put_at timestamp with time zone DEFAULT weft.now() NOT NULL
+    put_at timestamp with time zone DEFAULT weft.now() NOT NULL,
+    media_type text,
+    content bytea
 );
+ALTER TABLE ONLY weft.blob ALTER COLUMN content SET STORAGE EXTERNAL;
 
 CREATE TABLE weft.edge (
     prev bigint NOT NULL,
@@ -1031,6 +1277,13 @@ CREATE TABLE weft.outbox (
 )
 WITH (fillfactor='70');
 
+CREATE TABLE weft.patch_chain_member (
+    org_id bigint NOT NULL,
+    head_id bigint NOT NULL,
+    member_id bigint NOT NULL,
+    seq smallint NOT NULL
+);
+
 CREATE TABLE weft.queue (
     id bigint DEFAULT weft.next_id() NOT NULL,
     org_id bigint NOT NULL,
@@ -1071,6 +1324,21 @@ COMMENT ON VIEW weft.queues IS 'Every queue, with its limits and whether it is p
 
 CREATE TABLE weft.schema_revision (
     version_num character varying(32) NOT NULL
+);
+
+CREATE TABLE weft.tag_move (
+    org_id bigint NOT NULL,
+    version bigint NOT NULL,
+    "position" bigint NOT NULL,
+    back_to bigint,
+    from_id bigint,
+    to_id bigint,
+    moved_at timestamp with time zone NOT NULL,
+    verb weft.tag_verb NOT NULL,
+    tag text NOT NULL,
+    moved_by text NOT NULL,
+    expected_hash bytea,
+    message text
 );
 
 CREATE TABLE weft.task (
@@ -1269,6 +1537,9 @@ CREATE VIEW weft.workers AS
 
 COMMENT ON VIEW weft.workers IS 'Every worker process that the registry knows, with its lease.';
 
+ALTER TABLE ONLY weft.artifact
+    ADD CONSTRAINT artifact_pkey PRIMARY KEY (id);
+
 ALTER TABLE ONLY weft.attempt
     ADD CONSTRAINT attempt_pkey PRIMARY KEY (task_id, attempt);
 
@@ -1305,6 +1576,9 @@ ALTER TABLE ONLY weft.org
 ALTER TABLE ONLY weft.outbox
     ADD CONSTRAINT outbox_pkey PRIMARY KEY (id);
 
+ALTER TABLE ONLY weft.patch_chain_member
+    ADD CONSTRAINT patch_chain_member_pkey PRIMARY KEY (head_id, seq);
+
 ALTER TABLE ONLY weft.queue
     ADD CONSTRAINT queue_org_id_name_key UNIQUE (org_id, name);
 
@@ -1316,6 +1590,12 @@ ALTER TABLE ONLY weft.queue_slot
 
 ALTER TABLE ONLY weft.schema_revision
     ADD CONSTRAINT schema_revision_pkc PRIMARY KEY (version_num);
+
+ALTER TABLE ONLY weft.tag_move
+    ADD CONSTRAINT tag_move_pkey PRIMARY KEY (org_id, tag, version);
+
+ALTER TABLE ONLY weft.tag
+    ADD CONSTRAINT tag_pkey PRIMARY KEY (org_id, name);
 
 ALTER TABLE ONLY weft.task_blob
     ADD CONSTRAINT task_blob_pkey PRIMARY KEY (task_id, digest);
@@ -1335,6 +1615,10 @@ ALTER TABLE ONLY weft.task
 ALTER TABLE ONLY weft.worker
     ADD CONSTRAINT worker_pkey PRIMARY KEY (id);
 
+CREATE INDEX artifact_digest ON weft.artifact USING btree (digest);
+
+CREATE UNIQUE INDEX artifact_plan ON weft.artifact USING btree (org_id, plan_hash) WHERE (kind = 'snapshot'::weft.artifact_kind);
+
 CREATE INDEX audit_name ON weft.audit USING btree (org_id, subject_name, id) WHERE (subject_name IS NOT NULL);
 
 CREATE INDEX audit_subject ON weft.audit USING gin (subject_ids) WITH (gin_pending_list_limit='64');
@@ -1350,6 +1634,12 @@ CREATE INDEX outbox_due ON weft.outbox USING btree (available_at, id) WHERE (sta
 CREATE INDEX outbox_order ON weft.outbox USING btree (org_id, ordering_key, id) WHERE ((state <> 'done'::weft.outbox_state) AND (ordering_key IS NOT NULL));
 
 CREATE INDEX outbox_processing ON weft.outbox USING btree (worker_id) WHERE (state = 'processing'::weft.outbox_state);
+
+CREATE INDEX tag_move_back ON weft.tag_move USING btree (org_id, tag, back_to, version) WHERE ("position" = version);
+
+CREATE INDEX tag_move_time ON weft.tag_move USING btree (org_id, tag, moved_at);
+
+CREATE INDEX tag_workflow ON weft.tag USING btree (org_id, workflow_id);
 
 CREATE INDEX task_blob_digest ON weft.task_blob USING btree (digest);
 
@@ -1431,17 +1721,55 @@ CREATE RULE refuse_update AS
 
 CREATE TRIGGER audit_is_kept BEFORE UPDATE ON weft.audit FOR EACH STATEMENT EXECUTE FUNCTION weft.refuse_change();
 
+CREATE TRIGGER tag_move_is_kept BEFORE DELETE OR UPDATE OR TRUNCATE ON weft.tag_move FOR EACH STATEMENT EXECUTE FUNCTION weft.refuse_change();
+
+ALTER TABLE ONLY weft.artifact
+    ADD CONSTRAINT artifact_base_id_fkey FOREIGN KEY (base_id) REFERENCES weft.artifact(id);
+
+ALTER TABLE ONLY weft.artifact
+    ADD CONSTRAINT artifact_digest_fkey FOREIGN KEY (digest) REFERENCES weft.blob(digest);
+
+ALTER TABLE ONLY weft.artifact
+    ADD CONSTRAINT artifact_merged_id_fkey FOREIGN KEY (merged_id) REFERENCES weft.artifact(id);
+
+ALTER TABLE ONLY weft.artifact
+    ADD CONSTRAINT artifact_org_id_fkey FOREIGN KEY (org_id) REFERENCES weft.org(id);
+
+ALTER TABLE ONLY weft.artifact
+    ADD CONSTRAINT artifact_parent_id_fkey FOREIGN KEY (parent_id) REFERENCES weft.artifact(id);
+
 ALTER TABLE ONLY weft.audit
     ADD CONSTRAINT audit_org_id_fkey FOREIGN KEY (org_id) REFERENCES weft.org(id);
 
 ALTER TABLE ONLY weft.key_slot
     ADD CONSTRAINT key_slot_queue_id_fkey FOREIGN KEY (queue_id) REFERENCES weft.queue(id) ON DELETE CASCADE;
 
+ALTER TABLE ONLY weft.patch_chain_member
+    ADD CONSTRAINT patch_chain_member_head_id_fkey FOREIGN KEY (head_id) REFERENCES weft.artifact(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY weft.patch_chain_member
+    ADD CONSTRAINT patch_chain_member_member_id_fkey FOREIGN KEY (member_id) REFERENCES weft.artifact(id);
+
 ALTER TABLE ONLY weft.queue
     ADD CONSTRAINT queue_org_id_fkey FOREIGN KEY (org_id) REFERENCES weft.org(id);
 
 ALTER TABLE ONLY weft.queue_slot
     ADD CONSTRAINT queue_slot_queue_id_fkey FOREIGN KEY (queue_id) REFERENCES weft.queue(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY weft.tag_move
+    ADD CONSTRAINT tag_move_from_id_fkey FOREIGN KEY (from_id) REFERENCES weft.artifact(id);
+
+ALTER TABLE ONLY weft.tag_move
+    ADD CONSTRAINT tag_move_org_id_fkey FOREIGN KEY (org_id) REFERENCES weft.org(id);
+
+ALTER TABLE ONLY weft.tag_move
+    ADD CONSTRAINT tag_move_to_id_fkey FOREIGN KEY (to_id) REFERENCES weft.artifact(id);
+
+ALTER TABLE ONLY weft.tag
+    ADD CONSTRAINT tag_org_id_fkey FOREIGN KEY (org_id) REFERENCES weft.org(id);
+
+ALTER TABLE ONLY weft.tag
+    ADD CONSTRAINT tag_target_id_fkey FOREIGN KEY (target_id) REFERENCES weft.artifact(id);
 
 ALTER TABLE ONLY weft.task_blob
     ADD CONSTRAINT task_blob_digest_fkey FOREIGN KEY (digest) REFERENCES weft.blob(digest);

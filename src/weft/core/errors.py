@@ -6,7 +6,9 @@
     │   ├── InvalidDefinition       a workflow definition has errors
     │   ├── UnknownQueue            no such queue
     │   ├── NotFound                no such thing in this org
-    │   └── StateConflict           the thing is in a state that does not allow the verb
+    │   ├── StateConflict           the thing is in a state that does not allow the verb
+    │   ├── TagConflict             somebody else has moved the tag, or it may not be moved so
+    │   └── MergeConflict           both sides changed the same fields
     ├── OperatorError               the installation needs attention: change the machine or its settings
     │   ├── InvalidSetting          a setting is unknown or has a value that is refused
     │   ├── DatabaseUnavailable     PostgreSQL cannot be reached
@@ -129,6 +131,43 @@ class StateConflict(CallerError):
         self.key = key
         self.state = state
         super().__init__(f"cannot {verb} {kind} {key}: it is {state}, and must be {' or '.join(sorted(allowed))}")
+
+
+class TagConflict(CallerError):
+    """Somebody else has moved the tag, or it may not be moved so; ``now`` is where it stands and who moved it there."""
+
+    code = "tag_conflict"
+    http_status = 409
+    exit_code = 5
+
+    def __init__(self, tag: str, why: str, now: Mapping[str, object]) -> None:
+        self.tag = tag
+        self.why = why
+        self.now = now
+        said = f" ({now['message']})" if now.get("message") else ""
+        place = f"version {now.get('target')}, {str(now.get('hash'))[:12]}"
+        moved = f"{now.get('moved_by')} moved it at {now.get('moved_at')} to {place}{said}"
+        advice = {
+            "moved": f"tag {tag!r} is not where it was expected: {moved}; look at it and try again",
+            "protected": f"tag {tag!r} is protected: move it with force, or take the protection away; {moved}",
+            "of another workflow": f"tag {tag!r} belongs to workflow {now.get('workflow_id')!r}: choose another tag, "
+            "or move it with force",
+        }
+        super().__init__(advice.get(why, f"tag {tag!r}: {why}"))
+
+
+class MergeConflict(CallerError):
+    """Both sides changed the same fields; nothing was merged. ``conflicts`` are all of them."""
+
+    code = "merge_conflict"
+    http_status = 409
+    exit_code = 5
+
+    def __init__(self, what: str, conflicts: Sequence[object]) -> None:
+        self.conflicts = conflicts
+        shown = "; ".join(str(conflict) for conflict in conflicts[:5])
+        more = f"; and {len(conflicts) - 5} more" if len(conflicts) > 5 else ""
+        super().__init__(f"{what} has {len(conflicts)} conflict{'s' if len(conflicts) > 1 else ''}: {shown}{more}")
 
 
 class OperatorError(WeftError):

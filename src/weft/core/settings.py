@@ -160,6 +160,9 @@ class Settings:
     worker_task_timeout: timedelta = _setting(
         timedelta(hours=1), parse_interval, "an attempt of a task without a timeout of its own is ended after this time"
     )
+    compaction_depth: int = _setting(
+        10, parse_count, "after so many patches on a version of a workflow a new version is made of them"
+    )
     worker_max_attempts: int = _setting(
         3, parse_count, "how often a task is attempted of which neither its caller nor its handler says so"
     )

@@ -30,13 +30,15 @@ select b.digest from weft.blob b
 where b.put_at < (select weft.now() - $1::interval)
   and not exists (select 1 from weft.task_blob r where r.digest = b.digest)
   and not exists (select 1 from weft.task_log l where l.digest = b.digest)
+  and not exists (select 1 from weft.artifact a where a.digest = b.digest)
 order by b.put_at limit 100 for update of b skip locked;
 
 -- name: still_unused
 -- The second look, under the lock: what was referred to before that was taken is seen only now.
 select u.digest from unnest($1::text[]) as u (digest)
 where not exists (select 1 from weft.task_blob r where r.digest = u.digest)
-  and not exists (select 1 from weft.task_log l where l.digest = u.digest);
+  and not exists (select 1 from weft.task_log l where l.digest = u.digest)
+  and not exists (select 1 from weft.artifact a where a.digest = u.digest);
 
 -- name: forget
 -- Refused by the references themselves when there are any.

@@ -1,0 +1,204 @@
+-- name: time_of_id
+-- The moment at which an id was made.
+create function weft.time_of_id(id bigint) returns timestamptz language sql immutable strict parallel safe
+return to_timestamp(((id >> 22) + 1704067200000) / 1000.0);
+
+-- name: put_blob
+-- Keeps a document, once, and keeps it from being collected from now on. Without content it is in the blob storage.
+create function weft.put_blob(digest text, bytes bigint, media_type text, content bytea) returns void language sql volatile as $$
+  insert into weft.blob as b (digest, bytes, media_type, content) values (digest, bytes, media_type, content)
+  on conflict on constraint blob_pkey do update
+    set put_at = weft.now(), content = coalesce(b.content, excluded.content), media_type = coalesce(b.media_type, excluded.media_type);
+$$;
+
+-- name: put_artifact
+-- Adds a version or a patch with its content and its chain: that of its parent, and itself.
+create function weft.put_artifact(
+  org bigint, kind weft.artifact_kind, workflow text, parent bigint, merged bigint, base bigint, depth int,
+  digest text, bytes bigint, content bytea, version_hash bytea, plan_hash bytea, actor text, message text
+) returns bigint language plpgsql as $$
+#variable_conflict use_variable
+declare new_id bigint := weft.next_id();
+begin
+  perform weft.put_blob(digest, bytes, case when kind = 'patch' then 'application/json-patch+json' else 'application/json' end, content);
+  insert into weft.artifact (id, org_id, kind, workflow_id, parent_id, merged_id, base_id, depth, digest, version_hash,
+                             plan_hash, actor, message)
+  values (new_id, org, kind, workflow, parent, merged, base, depth, digest, version_hash, plan_hash, actor, message);
+  if kind = 'patch' then
+    insert into weft.patch_chain_member (org_id, head_id, seq, member_id)
+    select org, new_id, m.seq, m.member_id from weft.patch_chain_member m where m.head_id = parent
+    union all select org, new_id, depth, new_id;
+  end if;
+  return new_id;
+end $$;
+
+-- name: refuse_move
+-- Ends a move that came too late, or may not be made; the detail is what the tag is now.
+create function weft.refuse_move(why text, t weft.tag) returns void language plpgsql as $$
+begin
+  raise exception 'tag %: %', t.name, why using errcode = 'WF003', detail = (
+    select json_build_object('why', why, 'version', t.version, 'moved_by', t.moved_by, 'moved_at', t.moved_at,
+      'target', t.target_id::text, 'hash', encode(a.version_hash, 'hex'), 'workflow_id', t.workflow_id,
+      'message', m.message, 'verb', m.verb)::text
+    from weft.artifact a
+    left join weft.tag_move m on m.org_id = t.org_id and m.tag = t.name and m.version = t.version
+    where a.id = t.target_id);
+end $$;
+
+-- name: lock_tag
+-- Holds a tag for a move, when it is as the caller expects it; 0 is one that is not there, or not any more.
+create function weft.lock_tag(
+  org bigint, tag_name text, expected_version bigint, expected_hash bytea, force boolean
+) returns weft.tag language plpgsql as $$
+declare t weft.tag;
+begin
+  select * into t from weft.tag g where g.org_id = org and g.name = tag_name for update;
+  if t.name is null then
+    return null;
+  elsif t.version <> expected_version and not (expected_version = 0 and t.deleted_at is not null) then
+    perform weft.refuse_move('moved', t);
+  elsif expected_hash is not null
+    and not exists (select 1 from weft.artifact a where a.id = t.target_id and a.version_hash = expected_hash) then
+    perform weft.refuse_move('moved', t);
+  elsif t.is_protected and not force then
+    perform weft.refuse_move('protected', t);
+  end if;
+  return t;
+end $$;
+
+-- name: add_move
+-- Notes a move of a tag that is held, and makes it. `new_position` is null for a move that is an undo step itself.
+create function weft.add_move(
+  t weft.tag, verb weft.tag_verb, target bigint, new_position bigint, actor text, message text, expected_hash bytea
+) returns weft.tag language plpgsql as $$
+declare at timestamptz := greatest(weft.now(), t.moved_at); came_from bigint := case when t.deleted_at is null then t.target_id end;
+begin
+  insert into weft.tag_move (org_id, tag, version, verb, from_id, to_id, position, back_to, moved_at, moved_by, message, expected_hash)
+  values (t.org_id, t.name, t.version + 1, verb, came_from, case when verb <> 'delete' then target end,
+    coalesce(new_position, t.version + 1),
+    case when new_position is null and t.deleted_at is null then t.position end, at, actor, message, expected_hash);
+  update weft.tag g set target_id = target, version = t.version + 1, position = coalesce(new_position, t.version + 1),
+    moved_at = at, moved_by = actor, deleted_at = case when verb = 'delete' then at end
+  where g.org_id = t.org_id and g.name = t.name
+  returning * into t;
+  return t;
+end $$;
+
+-- name: move_tag
+-- Moves a tag to an artifact, and makes it when it is not there. A tag stays with its workflow unless forced.
+create function weft.move_tag(
+  org bigint, tag_name text, verb weft.tag_verb, target bigint, expected_version bigint, expected_hash bytea, force boolean,
+  actor text, message text
+) returns weft.tag language plpgsql as $$
+declare t weft.tag; workflow text; at timestamptz := weft.now();
+begin
+  select a.workflow_id into workflow from weft.artifact a where a.id = target and a.org_id = org and a.kind <> 'snapshot';
+  if workflow is null then
+    raise exception 'there is no version %', target using errcode = 'WF004';
+  end if;
+  t := weft.lock_tag(org, tag_name, expected_version, expected_hash, force);
+  if t.name is null then
+    if expected_version > 0 or expected_hash is not null then
+      raise exception 'there is no tag %', tag_name using errcode = 'WF005';
+    end if;
+    insert into weft.tag as g (org_id, name, workflow_id, target_id, version, position, moved_at, moved_by)
+    values (org, tag_name, workflow, target, 1, 1, at, actor) on conflict do nothing returning * into t;
+    if t.name is not null then
+      insert into weft.tag_move (org_id, tag, version, verb, to_id, position, moved_at, moved_by, message)
+      values (org, tag_name, 1, verb, target, 1, at, actor, message);
+      return t;
+    end if;
+    -- Somebody else made it meanwhile.
+    t := weft.lock_tag(org, tag_name, expected_version, expected_hash, force);
+  end if;
+  if t.workflow_id <> workflow then
+    if not force and t.deleted_at is null then
+      perform weft.refuse_move('of another workflow', t);
+    end if;
+    update weft.tag g set workflow_id = workflow where g.org_id = org and g.name = tag_name;
+  end if;
+  return weft.add_move(t, verb, target, null, actor, message, expected_hash);
+end $$;
+
+-- name: compact_tag
+-- Moves a tag to a version that means the same: no step that undo would take back.
+create function weft.compact_tag(org bigint, tag_name text, target bigint, expected_version bigint, actor text) returns weft.tag
+language plpgsql as $$
+declare t weft.tag := weft.lock_tag(org, tag_name, expected_version, null, true);
+begin
+  if not exists (select 1 from weft.artifact a join weft.artifact b on b.version_hash = a.version_hash
+                 where a.id = t.target_id and b.id = target) then
+    raise exception 'version % means something else than tag %', target, tag_name using errcode = 'WF004';
+  end if;
+  return weft.add_move(t, 'compact', target, t.position, actor, null, null);
+end $$;
+
+-- name: undo_tag
+-- Takes back moves of a tag, one row a step, as an editor does: back through the moves that set it.
+create function weft.undo_tag(org bigint, tag_name text, steps int, expected_version bigint, force boolean, actor text, message text)
+returns weft.tag language plpgsql as $$
+declare t weft.tag := weft.lock_tag(org, tag_name, expected_version, null, force); back bigint; target bigint;
+begin
+  if t.name is null or t.deleted_at is not null then
+    raise exception 'there is no tag %', tag_name using errcode = 'WF005';
+  end if;
+  for step in 1 .. steps loop
+    select m.back_to into back from weft.tag_move m where m.org_id = org and m.tag = tag_name and m.version = t.position;
+    if back is null then
+      if step = 1 then
+        raise exception 'nothing to undo' using errcode = 'WF006';
+      end if;
+      exit;
+    end if;
+    select m.to_id into target from weft.tag_move m where m.org_id = org and m.tag = tag_name and m.version = back;
+    t := weft.add_move(t, 'undo', target, back, actor, message, null);
+  end loop;
+  return t;
+end $$;
+
+-- name: redo_tag
+-- Makes moves again that were taken back, one row a step: forward by the newest move that went on from here.
+create function weft.redo_tag(org bigint, tag_name text, steps int, expected_version bigint, force boolean, actor text, message text)
+returns weft.tag language plpgsql as $$
+declare t weft.tag := weft.lock_tag(org, tag_name, expected_version, null, force); forth record;
+begin
+  if t.name is null or t.deleted_at is not null then
+    raise exception 'there is no tag %', tag_name using errcode = 'WF005';
+  end if;
+  for step in 1 .. steps loop
+    select m.version, m.to_id into forth from weft.tag_move m
+    where m.org_id = org and m.tag = tag_name and m.back_to = t.position and m.position = m.version
+    order by m.version desc limit 1;
+    if forth.version is null then
+      if step = 1 then
+        raise exception 'nothing to redo' using errcode = 'WF006';
+      end if;
+      exit;
+    end if;
+    t := weft.add_move(t, 'redo', forth.to_id, forth.version, actor, message, null);
+  end loop;
+  return t;
+end $$;
+
+-- name: delete_tag
+-- Takes a tag away; its moves stay, and it can be brought back.
+create function weft.delete_tag(org bigint, tag_name text, expected_version bigint, force boolean, actor text, message text)
+returns weft.tag language plpgsql as $$
+declare t weft.tag := weft.lock_tag(org, tag_name, expected_version, null, force);
+begin
+  if t.name is null or t.deleted_at is not null then
+    return null;
+  end if;
+  return weft.add_move(t, 'delete', t.target_id, t.position, actor, message, null);
+end $$;
+
+-- name: undelete_tag
+-- Brings a tag back to where it was when it was deleted.
+create function weft.undelete_tag(org bigint, tag_name text, actor text, message text) returns weft.tag language plpgsql as $$
+declare t weft.tag := weft.lock_tag(org, tag_name, null, null, true);
+begin
+  if t.name is null or t.deleted_at is null then
+    return null;
+  end if;
+  return weft.add_move(t, 'undelete', t.target_id, t.position, actor, message, null);
+end $$;

@@ -1,0 +1,1 @@
+"""The history of workflow definitions: versions, patches, tags and where they have been."""

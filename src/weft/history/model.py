@@ -1,0 +1,93 @@
+"""What the history consists of, as callers see it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from weft.flow.model import WorkflowDefinition
+
+
+@dataclass(frozen=True, slots=True)
+class Artifact:
+    """A version, a patch or a snapshot; ``version_hash`` is of what its document means."""
+
+    id: int
+    kind: str
+    workflow_id: str
+    parent_id: int | None
+    merged_id: int | None
+    base_id: int | None
+    depth: int
+    digest: str
+    version_hash: str
+    actor: str
+    message: str | None
+    created_at: datetime
+    tags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Tag:
+    """Where a name stands; ``version`` counts its moves."""
+
+    name: str
+    workflow_id: str
+    target_id: int
+    version: int
+    moved_at: datetime
+    moved_by: str
+    is_protected: bool
+    target_kind: str | None = None
+    target_hash: str | None = None
+    deleted_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TagMove:
+    """One move of a tag; an undo or redo says by ``position`` which move is in effect after it."""
+
+    version: int
+    verb: str
+    from_id: int | None
+    to_id: int | None
+    position: int
+    moved_at: datetime
+    moved_by: str
+    message: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Materialized:
+    """A whole document: what an artifact and all that it is made of give."""
+
+    artifact_id: int
+    kind: str
+    depth: int
+    version_hash: str
+    data: Mapping[str, Any]
+    tag: str | None = None
+    tag_version: int | None = None
+
+    @property
+    def definition(self) -> WorkflowDefinition:
+        """The document as a definition."""
+        from weft.flow.document import Document
+        from weft.flow.reading import sound
+        from weft.flow.validation import check_document
+
+        return sound(check_document(Document(self.data)))
+
+
+@dataclass(frozen=True, slots=True)
+class Pushed:
+    """What became of a push, a patch, a merge or a revert; ``created`` is False when there was nothing to change."""
+
+    artifact_id: int
+    version_hash: str
+    tag: str
+    tag_version: int
+    created: bool = True
+    compacted: bool = False
