@@ -42,7 +42,16 @@ _CONTEXT = """\
 _GROUPS = {
     "Enqueue and operate": ["Client", "NewTask", "TaskHandle", "Retry"],
     "Run": ["task", "Context", "Worker", "Registry", "Snooze", "NonRetryable"],
-    "Define": ["WorkflowDefinition", "read_definition"],
+    "Define": [
+        "WorkflowDefinition",
+        "read_definition",
+        "Workflows",
+        "Pushed",
+        "Tag",
+        "TagMove",
+        "Artifact",
+        "Materialized",
+    ],
     "Look": [
         *("Task", "TaskSummary", "TaskState", "Attempt", "AuditEntry", "Page", "Why"),
         *("QueueInfo", "KeyLimit", "WorkerInfo", "OutboxRow"),
@@ -50,7 +59,7 @@ _GROUPS = {
     "Settings": ["Settings", "__version__"],
     "Errors": [
         *("WeftError", "InvalidInput", "InvalidDefinition", "UnknownQueue", "NotFound", "StateConflict"),
-        *("LeaseLost", "WaitTimeout", "TaskFailed", "BlobUnavailable"),
+        *("TagConflict", "MergeConflict", "LeaseLost", "WaitTimeout", "TaskFailed", "BlobUnavailable"),
         *("DatabaseUnavailable", "PermissionDenied", "SchemaOutdated"),
     ],
 }

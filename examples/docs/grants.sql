@@ -34,4 +34,5 @@ grant select, update on weft.machine to shop_worker;
 grant select, insert, update on weft.queue, weft.handler, weft.lease to shop_worker;
 grant select, insert, update, delete on weft.task, weft.task_done, weft.idempotency_key, weft.worker, weft.queue_slot,
   weft.key_slot, weft.outbox, weft.task_log, weft.blob, weft.task_blob to shop_worker;
+grant select on weft.artifact to shop_worker;
 -- docs: end work

@@ -14,10 +14,12 @@ if TYPE_CHECKING:
         InvalidDefinition,
         InvalidInput,
         LeaseLost,
+        MergeConflict,
         NotFound,
         PermissionDenied,
         SchemaOutdated,
         StateConflict,
+        TagConflict,
         TaskFailed,
         UnknownQueue,
         WaitTimeout,
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from weft.core.states import TaskState
     from weft.flow.model import WorkflowDefinition
     from weft.flow.reading import read_definition
+    from weft.history.model import Artifact, Materialized, Pushed, Tag, TagMove
     from weft.queue.audit import AuditEntry
     from weft.queue.model import Attempt, NewTask, Page, Task, TaskHandle, TaskSummary
     from weft.queue.outbox import OutboxRow
@@ -37,11 +40,13 @@ if TYPE_CHECKING:
     from weft.queue.workers import WorkerInfo
     from weft.sdk.client import Client
     from weft.sdk.worker import Worker
+    from weft.sdk.workflows import Workflows
     from weft.worker.context import Context
     from weft.worker.registry import Registry, task
 
 # Each public name and the module it lives in; loaded when first used, so that `import weft` is quick.
 _HOMES = {
+    "Artifact": "weft.history.model",
     "Attempt": "weft.queue.model",
     "AuditEntry": "weft.queue.audit",
     "BlobUnavailable": "weft.core.errors",
@@ -52,12 +57,15 @@ _HOMES = {
     "InvalidInput": "weft.core.errors",
     "KeyLimit": "weft.queue.queues",
     "LeaseLost": "weft.core.errors",
+    "Materialized": "weft.history.model",
+    "MergeConflict": "weft.core.errors",
     "NewTask": "weft.queue.model",
     "NonRetryable": "weft.core.signals",
     "NotFound": "weft.core.errors",
     "OutboxRow": "weft.queue.outbox",
     "Page": "weft.queue.model",
     "PermissionDenied": "weft.core.errors",
+    "Pushed": "weft.history.model",
     "QueueInfo": "weft.queue.queues",
     "Registry": "weft.worker.registry",
     "Retry": "weft.queue.retry",
@@ -65,6 +73,9 @@ _HOMES = {
     "Settings": "weft.core.settings",
     "Snooze": "weft.core.signals",
     "StateConflict": "weft.core.errors",
+    "Tag": "weft.history.model",
+    "TagConflict": "weft.core.errors",
+    "TagMove": "weft.history.model",
     "Task": "weft.queue.model",
     "TaskFailed": "weft.core.errors",
     "TaskHandle": "weft.queue.model",
@@ -77,11 +88,13 @@ _HOMES = {
     "Worker": "weft.sdk.worker",
     "WorkerInfo": "weft.queue.workers",
     "WorkflowDefinition": "weft.flow.model",
+    "Workflows": "weft.sdk.workflows",
     "read_definition": "weft.flow.reading",
     "task": "weft.worker.registry",
 }
 
 __all__ = [
+    "Artifact",
     "Attempt",
     "AuditEntry",
     "BlobUnavailable",
@@ -92,12 +105,15 @@ __all__ = [
     "InvalidInput",
     "KeyLimit",
     "LeaseLost",
+    "Materialized",
+    "MergeConflict",
     "NewTask",
     "NonRetryable",
     "NotFound",
     "OutboxRow",
     "Page",
     "PermissionDenied",
+    "Pushed",
     "QueueInfo",
     "Registry",
     "Retry",
@@ -105,6 +121,9 @@ __all__ = [
     "Settings",
     "Snooze",
     "StateConflict",
+    "Tag",
+    "TagConflict",
+    "TagMove",
     "Task",
     "TaskFailed",
     "TaskHandle",
@@ -117,6 +136,7 @@ __all__ = [
     "Worker",
     "WorkerInfo",
     "WorkflowDefinition",
+    "Workflows",
     "__version__",
     "read_definition",
     "task",

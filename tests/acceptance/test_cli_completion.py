@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -41,7 +42,7 @@ def _asked(cli: Cli, line: str) -> list[str]:
     ("line", "offered"),
     [
         ("weft ", list(COMMANDS)),
-        ("weft wor", ["worker", "workers"]),
+        ("weft wor", ["worker", "workers", "workflows"]),
         ("weft nonsense", []),
         ("weft queues ", ["list", "create", "pause", "resume", "limit"]),
         ("weft tasks re", ["replay"]),
@@ -102,7 +103,7 @@ def test_other_shells_are_answered_in_their_own_form(tmp_path: Path, shell: str,
 @pytest.mark.skipif(shutil.which("bash") is None, reason="there is no Bash here")
 def test_a_bash_that_has_read_the_script_of_the_command_completes_its_line(tmp_path: Path) -> None:
     program = tmp_path / "weft"
-    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m weft "$@"\n', encoding="utf-8")
+    program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m weft "$@"\n', encoding="utf-8")
     program.chmod(0o755)
     typed = """
       eval "$(weft --show-completion)"

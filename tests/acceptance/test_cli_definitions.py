@@ -128,7 +128,7 @@ def test_a_text_that_cannot_be_read_is_a_problem_like_any_other(weft: Definition
         (["validate"], "weft: Missing argument 'FILE...'. See `weft validate --help`."),
         (["diff", "nowhere.yaml", "{sound}"], "weft: file: there is no file nowhere.yaml"),
         (["diff", "{sound}", "{list}"], "weft: file: {list} is no definition: it has no mapping with nodes"),
-        (["graph", "nowhere"], "weft: file: there is no file nowhere"),
+        (["graph", "nowhere.yaml"], "weft: file: there is no file nowhere.yaml"),
         (["graph", "{sound}", "--svg", "--mermaid"], "weft: --svg: give one of --svg, --mermaid and --json"),
     ],
 )

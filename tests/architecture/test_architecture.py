@@ -23,19 +23,19 @@ LONGEST = 450
 
 # The whole public interface; a change here is a change for users.
 PUBLIC = [
-    "Attempt", "AuditEntry", "BlobUnavailable", "Client", "Context", "DatabaseUnavailable", "InvalidDefinition",
-    "InvalidInput", "KeyLimit",
-    "LeaseLost", "NewTask", "NonRetryable", "NotFound", "OutboxRow", "Page", "PermissionDenied",
-    "QueueInfo", "Registry", "Retry", "SchemaOutdated", "Settings", "Snooze", "StateConflict", "Task", "TaskFailed",
-    "TaskHandle", "TaskState", "TaskSummary", "UnknownQueue", "WaitTimeout", "WeftError", "Why", "Worker",
-    "WorkerInfo", "WorkflowDefinition", "__version__", "read_definition", "task",
+    "Artifact", "Attempt", "AuditEntry", "BlobUnavailable", "Client", "Context", "DatabaseUnavailable",
+    "InvalidDefinition", "InvalidInput", "KeyLimit", "LeaseLost", "Materialized", "MergeConflict", "NewTask",
+    "NonRetryable", "NotFound", "OutboxRow", "Page", "PermissionDenied", "Pushed", "QueueInfo", "Registry",
+    "Retry", "SchemaOutdated", "Settings", "Snooze", "StateConflict", "Tag", "TagConflict", "TagMove", "Task",
+    "TaskFailed", "TaskHandle", "TaskState", "TaskSummary", "UnknownQueue", "WaitTimeout", "WeftError", "Why",
+    "Worker", "WorkerInfo", "WorkflowDefinition", "Workflows", "__version__", "read_definition", "task",
 ]  # fmt: skip
 
 CLIENT = [
     "add_effect", "audit", "blobs", "cancel", "cancel_all", "count_dead", "create_queue", "database",
     "dead_letters", "enqueue", "enqueue_many", "get_task", "limit_queue", "list_tasks", "org_id", "outbox",
     "pause_queue", "purge", "queues", "read_log", "replay", "replay_all", "replay_dead", "replay_outbox",
-    "resume_queue", "wait", "why", "workers",
+    "resume_queue", "wait", "why", "workers", "workflows",
 ]  # fmt: skip
 
 

@@ -415,8 +415,11 @@ async def test_a_task_that_ends_between_two_looks_is_listed_once(scene: Scene, c
 async def test_a_task_that_is_replayed_when_it_has_just_ended_is_waited_for(scene: Scene, client: weft.Client) -> None:
     async with proxy_to(scene.url) as proxy, weft.Client(settings=scene.settings(proxy.url)) as own:
         task_id = (await client.enqueue("step")).id
-        ends = proxy.hold("where not exists (select 1 from weft.task t where t.id = u.id)", lambda e: e.rows > 0)
+        look = "where not exists (select 1 from weft.task t where t.id = u.id)"
+        goes_on = proxy.rule(look, Fault.PASS, lambda e: e.rows == 0)
+        ends = proxy.hold(look, lambda e: e.rows > 0)
         waiting = asyncio.create_task(own.wait(task_id, timeout=LIVENESS))
+        await goes_on.fired.wait()
         await client.cancel(task_id)
         await ends.fired.wait()
         await client.replay(task_id)

@@ -46,6 +46,7 @@ SCRIPTS = {
     "long_tasks.py": ["dead timeout", "dead timeout", "3", "cancelled"],
     "schedule.py": ["True 1000", "[('scheduled', 2)]"],
     "testing.py": ["ok"],
+    "keep_workflows.py": ["nightly/main {'size': 1}", "nodes.fetch.next: there is no node 'nowhere'"],
     "operate.py": ["it is due at", "no live worker serves", "is paused", "it has ended: completed"],
 }
 COMMANDS = {
@@ -64,6 +65,10 @@ COMMANDS = {
         "20 at once, 2 per key",
         "5 at once for the key acme",
         "5 at once for the key acme, 0 ready or running",
+    ],
+    "keep_workflows.sh": [
+        *("pushed ", "tile_raster/main", "patched ", "undone: ", "redone: ", "branched: ", "merged ", "its own queue"),
+        *("nodes.scheme.queue", "is protected", "no difference", "workflow_id: tile_raster"),
     ],
     "definitions.sh": [
         *("1 file without a problem", "⇉ tiles  raster.process_tile_batch for each, at most 8"),

@@ -16,6 +16,7 @@ COMMANDS = {
     "dead": ("dead", "Look at the dead letters, replay or purge them."),
     "queues": ("queues", "Look at queues, make, pause and limit them."),
     "workers": ("workers", "Look at the workers."),
+    "workflows": ("workflows", "Keep workflow definitions, change them, and look back."),
     "validate": ("validate", "Check workflow definitions, and say all that is wrong with them."),
     "diff": ("diff", "Show what differs between two workflow definitions, node by node."),
     "graph": ("graph", "Draw a workflow definition."),

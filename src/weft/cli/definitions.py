@@ -1,24 +1,98 @@
-"""Finds the definition that an argument names: a file, or what the history keeps under a tag."""
+"""Finds the definitions and changes that arguments name: in files, in an editor, or in the history."""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 
 def find_document(which: str) -> dict[str, Any]:
-    """Return the document that an argument names; it need not be sound, but must be readable."""
+    """Return the document that an argument names, a file or a tag; it need not be sound, but must be readable."""
+    from weft.core.errors import InvalidInput, NotFound
+
+    path = Path(which)
+    if path.is_file():
+        return _read(path)
+    if path.suffix in (".yaml", ".yml", ".json"):
+        raise InvalidInput("file", f"there is no file {which}")
+    from weft.cli.calls import call
+
+    try:
+        return dict(call(lambda client: client.workflows.show(which)).data)
+    except NotFound:
+        raise InvalidInput("file", f"there is no file {which}, nor a tag or version of that name") from None
+
+
+def _read(path: Path) -> dict[str, Any]:
     from weft.core.errors import InvalidDefinition, InvalidInput
     from weft.flow.document import Unreadable, read_document
 
-    path = Path(which)
-    if not path.is_file():
-        raise InvalidInput("file", f"there is no file {which}")
     try:
-        data = read_document(path.read_bytes(), which).data
+        data = read_document(path.read_bytes(), str(path)).data
     except Unreadable as problem:
-        raise InvalidDefinition([replace(problem.problem, file=which)]) from None
+        raise InvalidDefinition([replace(problem.problem, file=str(path))]) from None
+    except OSError as problem:
+        raise InvalidInput("file", f"cannot read {path}: {problem.strerror or problem}") from None
     if not isinstance(data, dict):
-        raise InvalidInput("file", f"{which} is no definition: it has no mapping with nodes")
+        raise InvalidInput("file", f"{path} is no definition: it has no mapping with nodes")
     return data
+
+
+def read_ops(path: Path) -> list[Any]:
+    """Return the JSON Patch in a file; ``-`` is the standard input."""
+    import orjson
+
+    from weft.core.errors import InvalidInput
+
+    try:
+        text = sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
+        found = orjson.loads(text)
+    except OSError as problem:
+        raise InvalidInput("file", f"cannot read {path}: {problem.strerror or problem}") from None
+    except ValueError as problem:
+        raise InvalidInput("file", f"{path} is no JSON: {problem}") from None
+    if not isinstance(found, list):
+        raise InvalidInput("file", f"{path} is no JSON Patch: it must be a list of operations")
+    return found
+
+
+def read_assignments(assignments: list[str]) -> dict[str, Any]:
+    """Return fields and their values; what is no JSON is text."""
+    import orjson
+
+    from weft.core.errors import InvalidInput
+
+    found: dict[str, Any] = {}
+    for assignment in assignments:
+        field, equals, text = assignment.partition("=")
+        if not equals or not field:
+            raise InvalidInput("set", f"{assignment!r} is no assignment: write nodes.x.params.y=3")
+        try:
+            found[field] = orjson.loads(text)
+        except ValueError:
+            found[field] = text
+    return found
+
+
+def edited(data: Mapping[str, Any]) -> list[Any]:
+    """Open a document in $EDITOR, and return the operations that make it what was saved."""
+    import os
+    import shlex
+    import subprocess
+    import tempfile
+
+    import yaml
+
+    from weft.core.errors import InvalidInput
+    from weft.flow.patches import ops_between
+
+    editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
+    with tempfile.TemporaryDirectory(prefix="weft-") as folder:
+        path = Path(folder) / "definition.yaml"
+        path.write_text(yaml.safe_dump(dict(data), sort_keys=False, allow_unicode=True), encoding="utf-8")
+        if subprocess.run([*shlex.split(editor), str(path)], check=False).returncode != 0:
+            raise InvalidInput("edit", f"{editor} ended with an error: nothing was changed")
+        return ops_between(dict(data), _read(path))

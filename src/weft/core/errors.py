@@ -114,8 +114,11 @@ class NotFound(CallerError):
     def __init__(self, kind: str, key: object) -> None:
         self.kind = kind
         self.key = key
-        lost = "it may have been removed by retention, or never committed"
-        reason = "name one that exists by WEFT_ORG" if kind == "org" else lost
+        reason = {
+            "org": "name one that exists by WEFT_ORG",
+            "tag": "see `weft workflows list`",
+            "version": "see `weft workflows log TAG`",
+        }.get(kind, "it may have been removed by retention, or never committed")
         super().__init__(f"there is no {kind} {key}; {reason}")
 
 

@@ -60,6 +60,11 @@ async def list_tags(
     return [_tag(row) for row in await conn.fetch(SQL.list, org_id, workflow_id, after, limit, with_deleted)]
 
 
+async def known(conn: type_Connection, org_id: int, wanted: list[str], *, with_deleted: bool = False) -> list[str]:
+    """Return those of some names that are tags."""
+    return [row[0] for row in await conn.fetch(SQL.known, org_id, wanted, with_deleted)]
+
+
 async def names(conn: type_Connection, org_id: int) -> list[str]:
     """Return the names of the tags, the first thousand."""
     return [row[0] for row in await conn.fetch(SQL.names, org_id)]

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from weft.sdk.enqueuing import Enqueuing
 from weft.sdk.operating import Operating
+
+if TYPE_CHECKING:
+    from weft.sdk.workflows import Workflows
 
 
 class Client(Enqueuing, Operating):
@@ -15,3 +20,15 @@ class Client(Enqueuing, Operating):
             task = await client.enqueue("email:send", {"to": "ada@example.com"})
             print(await client.wait(task.id, timeout=10))
     """
+
+    @property
+    def workflows(self) -> Workflows:
+        """What is done with workflow definitions.
+
+        Example::
+
+            await client.workflows.push(Path("flow.yaml"))
+        """
+        from weft.sdk.workflows import Workflows
+
+        return Workflows(self)

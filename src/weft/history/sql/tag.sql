@@ -11,6 +11,9 @@ from weft.tag t join weft.artifact a on a.id = t.target_id
 where t.org_id = $1 and ($2::text is null or t.workflow_id = $2) and t.name > $3 and (t.deleted_at is null or $5)
 order by t.name limit $4;
 
+-- name: known
+select t.name from weft.tag t where t.org_id = $1 and t.name = any ($2) and (t.deleted_at is null or $3);
+
 -- name: names
 select t.name from weft.tag t where t.org_id = $1 and t.deleted_at is null order by t.name limit 1000;
 

@@ -1,0 +1,323 @@
+"""``weft workflows``: keeps workflow definitions, changes them, and looks back."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from weft.cli.apps import JsonFlag, new_app
+from weft.cli.calls import call
+
+if TYPE_CHECKING:
+    from weft.history.model import Artifact, Pushed, Tag
+    from weft.sdk.workflows import Workflows
+
+app = new_app("Keep workflow definitions, change them, and look back.")
+
+TagName = Annotated[str, typer.Argument(metavar="TAG", help="A tag; `etl` means `etl/main`.")]
+Which = Annotated[str, typer.Argument(metavar="TAG|VERSION", help="A tag, or the id or hash of a version.")]
+Message = Annotated[str | None, typer.Option("--message", "-m", help="Why.")]
+Expect = Annotated[
+    str | None, typer.Option(metavar="VERSION", help="Refuse when the tag's version number or hash is another.")
+]
+Force = Annotated[bool, typer.Option("--force", help="Also when the tag is protected, or of another workflow.")]
+Limit = Annotated[int, typer.Option(help="How many at most.")]
+Steps = Annotated[int, typer.Argument(metavar="STEPS", help="How many moves.")]
+Prefer = Annotated[str | None, typer.Option(metavar="ours|theirs", help="Whose value to take where both changed one.")]
+
+
+def _workflows(work: Callable[[Workflows], Awaitable[Any]]) -> Any:
+    return call(lambda client: work(client.workflows))
+
+
+@app.command()
+def push(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A YAML or JSON file.")],
+    tag: Annotated[str | None, typer.Option(help="The tag to move; `<workflow_id>/main` by default.")] = None,
+    message: Message = None,
+    expect: Expect = None,
+    force: Force = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Keep a definition, and move a tag to it."""
+    done = _workflows(lambda w: w.push(file, tag=tag, message=message, expect=_expected(expect), force=force))
+    _tell_pushed(done, "pushed", as_json=as_json)
+
+
+@app.command("list")
+def list_tags(
+    workflow: Annotated[str | None, typer.Option(help="Of this workflow only.")] = None,
+    deleted: Annotated[bool, typer.Option("--deleted", help="Those that were deleted too.")] = False,
+    after: Annotated[str, typer.Option(metavar="TAG", help="Go on after this name: the next page.")] = "",
+    limit: Limit = 100,
+    as_json: JsonFlag = False,
+) -> None:
+    """List tags by name, with what they are at."""
+    from weft.cli.output import as_record, print_json, print_table
+
+    found = _workflows(lambda w: w.list(workflow_id=workflow, after=after, limit=limit, with_deleted=deleted))
+    if as_json:
+        print_json({"tags": [as_record(tag) for tag in found]})
+    else:
+        columns = ("TAG~", "WORKFLOW~", "VERSION>", "AT", "HASH", "MOVED", "BY~", "")
+        print_table(columns, map(_tag_row, found), empty="no tags: push a definition")
+
+
+def _tag_row(tag: Tag) -> tuple[Any, ...]:
+    from weft.cli.output import when
+
+    mark = "deleted" if tag.deleted_at else "protected" if tag.is_protected else ""
+    return (
+        tag.name, tag.workflow_id, tag.version, tag.target_id, (tag.target_hash or "")[:12], when(tag.moved_at),
+        tag.moved_by, mark,
+    )  # fmt: skip
+
+
+@app.command()
+def show(
+    which: Which,
+    at: Annotated[str | None, typer.Option(metavar="TIME", help="As the tag was then: 2026-11-15T10:00.")] = None,
+    materialize: Annotated[bool, typer.Option("--materialize", help="Print the whole document, as YAML.")] = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Show what a tag or a version is at; with --materialize the document itself."""
+    from weft.cli.inputs import read_moment
+    from weft.cli.output import as_record, print_facts, print_json
+
+    moment = None if at is None else read_moment("at", at)
+    found = _workflows(lambda w: w.show(which, at=moment))
+    if as_json:
+        print_json(as_record(found))
+    elif materialize:
+        import yaml
+
+        print(yaml.safe_dump(dict(found.data), sort_keys=False, allow_unicode=True), end="")
+    else:
+        nodes = found.data.get("nodes") or {}
+        print_facts({
+            "workflow": found.data.get("workflow_id"), "tag": found.tag, "tag version": found.tag_version,
+            "version": found.artifact_id, "kind": found.kind, "depth": found.depth, "hash": found.version_hash,
+            "nodes": f"{len(nodes)}: {', '.join(list(nodes)[:12])}{', …' if len(nodes) > 12 else ''}",
+        })  # fmt: skip
+
+
+@app.command()
+def patch(
+    tag: TagName,
+    file: Annotated[Path | None, typer.Option("--file", help="A JSON Patch (RFC 6902), or - for the input.")] = None,
+    assignments: Annotated[
+        list[str] | None, typer.Option("--set", metavar="FIELD=JSON", help="nodes.x.params.y=3; may be repeated.")
+    ] = None,
+    edit: Annotated[bool, typer.Option("--edit", help="Open the document in $EDITOR.")] = False,
+    message: Message = None,
+    expect: Expect = None,
+    force: Force = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Change a definition: by a JSON Patch, by fields to set, or in an editor. The result must be sound."""
+    from weft.cli.definitions import edited, read_assignments, read_ops
+    from weft.core.errors import InvalidInput
+
+    if (file is not None) + bool(assignments) + edit != 1:
+        raise InvalidInput("patch", "give one of --file, --set and --edit")
+    options: dict[str, Any] = {"message": message, "expect": _expected(expect), "force": force}
+    if file is not None:
+        ops = read_ops(file)
+        done = _workflows(lambda w: w.patch(tag, ops, **options))
+    elif assignments:
+        wanted = read_assignments(assignments)
+        done = _workflows(lambda w: w.patch(tag, set=wanted, **options))
+    else:
+        shown = _workflows(lambda w: w.show(tag))
+        ops = edited(shown.data)
+        if not ops:
+            print("nothing was changed")
+            return
+        # On what was shown: whoever moved the tag meanwhile is not overruled.
+        options["expect"] = options["expect"] or shown.tag_version
+        done = _workflows(lambda w: w.patch(tag, ops, **options))
+    _tell_pushed(done, "patched", as_json=as_json)
+
+
+@app.command()
+def log(
+    which: Which,
+    graph: Annotated[bool, typer.Option("--graph", help="Draw where lines part and come together.")] = False,
+    limit: Limit = 50,
+    before: Annotated[str | None, typer.Option(metavar="ID", help="Go on below this id: the next page.")] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """List the versions and patches that led to a version, newest first."""
+    from weft.cli.inputs import read_id
+    from weft.cli.output import as_record, print_json, print_line, styled, when
+
+    key = read_id("before", before)
+    found = _workflows(lambda w: w.log(which, before=key, limit=limit))
+    if as_json:
+        print_json({"log": [as_record(artifact) for artifact in found]})
+        return
+    for lead, artifact in _lanes(found) if graph else (("", artifact) for artifact in found):
+        tags = styled(f" ({', '.join(artifact.tags)})" if artifact.tags else "", "yellow")
+        who = f"  {artifact.actor}, {when(artifact.created_at)}"
+        line = styled(lead, "dim") + styled(f"{artifact.id} {artifact.kind} {artifact.version_hash[:12]}", "bold")
+        print_line(line + tags + styled(who, "dim") + styled(f"  {artifact.message or ''}", ""))
+
+
+def _lanes(found: list[Artifact]) -> list[tuple[str, Artifact]]:
+    """Return each artifact with a lane for each line that is open at it."""
+    lanes: list[int | None] = []
+    drawn = []
+    for artifact in found:
+        if artifact.id not in lanes:
+            lanes.append(artifact.id)
+        place = lanes.index(artifact.id)
+        drawn.append(("".join("* " if lane == place else "| " for lane in range(len(lanes))), artifact))
+        lanes = [lane for n, lane in enumerate(lanes) if lane != artifact.id or n == place]
+        lanes[place] = artifact.parent_id
+        if artifact.merged_id is not None and artifact.merged_id not in lanes:
+            lanes.append(artifact.merged_id)
+        lanes = [lane for n, lane in enumerate(lanes) if lane is not None and lane not in lanes[:n]]
+    return drawn
+
+
+@app.command()
+def moves(tag: TagName, limit: Limit = 50, as_json: JsonFlag = False) -> None:
+    """List where a tag has been: who moved it, when, why."""
+    from weft.cli.output import as_record, print_json, print_table, when
+
+    found = _workflows(lambda w: w.moves(tag, limit=limit))
+    if as_json:
+        print_json({"moves": [as_record(move) for move in found]})
+    else:
+        rows = ((m.version, m.verb, m.from_id, m.to_id, when(m.moved_at), m.moved_by, m.message or "") for m in found)
+        print_table(("VERSION>", "VERB", "FROM", "TO", "MOVED", "BY~", "MESSAGE~"), rows, empty="no moves")
+
+
+@app.command()
+def blame(which: Which, as_json: JsonFlag = False) -> None:
+    """Say of each field which change last touched it."""
+    from weft.cli.output import print_json, print_table, when
+    from weft.flow.problems import dotted
+
+    found = _workflows(lambda w: w.blame(which))
+    if as_json:
+        print_json({"fields": [
+            {"path": dotted(path), "id": str(a.id), "actor": a.actor, "created_at": a.created_at, "message": a.message}
+            for path, a in found.items()
+        ]})  # fmt: skip
+    else:
+        rows = ((dotted(path), a.id, a.actor, when(a.created_at), a.message or "") for path, a in found.items())
+        print_table(("FIELD~", "CHANGE", "BY~", "WHEN", "MESSAGE~"), rows, empty="no fields")
+
+
+@app.command()
+def undo(
+    tag: TagName, steps: Steps = 1, message: Message = None, force: Force = False, as_json: JsonFlag = False
+) -> None:
+    """Take back the last moves of a tag."""
+    _tell_tag(_workflows(lambda w: w.undo(tag, steps, message=message, force=force)), "undone", as_json=as_json)
+
+
+@app.command()
+def redo(
+    tag: TagName, steps: Steps = 1, message: Message = None, force: Force = False, as_json: JsonFlag = False
+) -> None:
+    """Make moves again that were taken back."""
+    _tell_tag(_workflows(lambda w: w.redo(tag, steps, message=message, force=force)), "redone", as_json=as_json)
+
+
+@app.command()
+def tag(
+    name: TagName, to: Which, message: Message = None, expect: Expect = None, force: Force = False,
+    as_json: JsonFlag = False,
+) -> None:  # fmt: skip
+    """Move a tag to what another tag, an id or a hash names; it is made when it is not there."""
+    done = _workflows(lambda w: w.move(name, to, message=message, expect=_expected(expect), force=force))
+    _tell_tag(done, "moved", as_json=as_json)
+
+
+@app.command()
+def branch(new: TagName, source: Which, message: Message = None, as_json: JsonFlag = False) -> None:
+    """Make a new tag at what another tag, an id or a hash names."""
+    _tell_tag(_workflows(lambda w: w.branch(new, source, message=message)), "branched", as_json=as_json)
+
+
+@app.command()
+def merge(
+    source: Which,
+    into: Annotated[str, typer.Option(metavar="TAG", help="The tag that takes it over.")],
+    prefer: Prefer = None,
+    message: Message = None,
+    force: Force = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Take over what another line has changed since both parted; nothing when both changed a field differently."""
+    done = _workflows(lambda w: w.merge(source, into, prefer=prefer, message=message, force=force))
+    _tell_pushed(done, "merged", as_json=as_json)
+
+
+@app.command()
+def revert(
+    tag: TagName,
+    change: Annotated[str, typer.Argument(metavar="ID", help="The change to take back, as `log` shows it.")],
+    prefer: Prefer = None,
+    message: Message = None,
+    force: Force = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Take back one change, and keep what came after it."""
+    done = _workflows(lambda w: w.revert(tag, change, prefer=prefer, message=message, force=force))
+    _tell_pushed(done, "reverted", as_json=as_json)
+
+
+@app.command()
+def delete(tag: TagName, message: Message = None, force: Force = False, as_json: JsonFlag = False) -> None:
+    """Take a tag away; `undelete` brings it back."""
+    _tell_tag(_workflows(lambda w: w.delete(tag, message=message, force=force)), "deleted", as_json=as_json)
+
+
+@app.command()
+def undelete(tag: TagName, message: Message = None, as_json: JsonFlag = False) -> None:
+    """Bring back a tag that was deleted."""
+    _tell_tag(_workflows(lambda w: w.undelete(tag, message=message)), "undeleted", as_json=as_json)
+
+
+@app.command()
+def protect(
+    tag: TagName,
+    off: Annotated[bool, typer.Option("--off", help="Take the protection away.")] = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Let a tag be moved only by --force."""
+    from weft.cli.output import tell
+
+    _workflows(lambda w: w.protect(tag, not off))
+    tell({"tag": tag, "protected": not off}, f"{tag} is {'free' if off else 'protected'}", as_json=as_json)
+
+
+@app.command()
+def compact(tag: TagName, as_json: JsonFlag = False) -> None:
+    """Make one version of a tag's patches; it means the same."""
+    _tell_pushed(_workflows(lambda w: w.compact(tag)), "compacted", as_json=as_json)
+
+
+def _expected(text: str | None) -> int | str | None:
+    return int(text) if text is not None and text.isdecimal() and len(text) < 12 else text
+
+
+def _tell_pushed(done: Pushed, verb: str, *, as_json: bool) -> None:
+    from weft.cli.output import as_record, tell
+
+    what = f"{verb} {done.artifact_id}" if done.created else "nothing to change"
+    tell(
+        as_record(done), f"{what}: {done.tag} is at {done.version_hash[:12]}, move {done.tag_version}", as_json=as_json
+    )
+
+
+def _tell_tag(done: Tag, verb: str, *, as_json: bool) -> None:
+    from weft.cli.output import as_record, tell
+
+    tell(as_record(done), f"{verb}: {done.name} is at {done.target_id}, move {done.version}", as_json=as_json)

@@ -1,0 +1,135 @@
+"""Workflows kept from the command line: pushed, changed, looked back at, merged, taken back."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from apps.cli_scene import Cli
+
+FLOW = """\
+workflow_id: etl
+nodes:
+  START: {type: start, next: fetch}
+  fetch: {handler: fetch, params: {size: 1, url: 'https://example.com'}, next: load}
+  load: {handler: load, queue: db, next: END}
+  END: {type: end}
+"""
+
+
+@pytest.fixture
+def url(emptied_url: str) -> str:
+    return emptied_url
+
+
+@pytest.fixture
+def cli(url: str, home: Path) -> Cli:
+    return Cli(url, home)
+
+
+@pytest.fixture
+def flow(tmp_path: Path) -> str:
+    path = tmp_path / "flow.yaml"
+    path.write_text(FLOW, encoding="utf-8")
+    return str(path)
+
+
+def test_a_definition_is_pushed_patched_undone_and_shown(cli: Cli, flow: str) -> None:
+    pushed = cli.json("workflows", "push", flow, "-m", "first")
+    assert (pushed["tag"], pushed["tag_version"], pushed["created"]) == ("etl/main", 1, True)
+    assert cli("workflows", "push", flow).startswith("nothing to change: etl/main is at ")
+    cli("workflows", "patch", "etl", "--set", "nodes.fetch.params.size=2", "-m", "larger")
+    shown = cli.json("workflows", "show", "etl")
+    assert (shown["tag"], shown["data"]["nodes"]["fetch"]["params"]["size"]) == ("etl/main", 2)
+    assert "size: 2" in cli("workflows", "show", "etl", "--materialize")
+    assert cli.json("workflows", "undo", "etl")["version"] == 3
+    assert "    params.size: 1 → 2 " not in cli("diff", flow, "etl")
+    cli("workflows", "redo", "etl")
+    differs = cli.json("diff", flow, "etl", code=1)
+    assert differs["patch"] == [{"op": "replace", "path": "/nodes/fetch/params/size", "value": 2}]
+    assert [move["verb"] for move in cli.json("workflows", "moves", "etl")["moves"]] == [
+        "redo",
+        "undo",
+        "patch",
+        "push",
+    ]
+    assert cli("graph", "etl").splitlines()[0] == "● START"
+    assert cli("workflows", "redo", "etl", code=5).startswith("weft: cannot redo tag etl/main")
+
+
+def test_two_lines_part_and_come_together(cli: Cli, flow: str) -> None:
+    cli("workflows", "push", flow)
+    cli("workflows", "branch", "etl/faster", "etl")
+    cli("workflows", "patch", "etl/faster", "--set", "nodes.load.queue=fast", "-m", "fast")
+    cli("workflows", "patch", "etl", "--set", "nodes.fetch.params.size=5", "-m", "larger")
+    cli("workflows", "merge", "etl/faster", "--into", "etl")
+    data = cli.json("workflows", "show", "etl")["data"]["nodes"]
+    assert (data["load"]["queue"], data["fetch"]["params"]["size"]) == ("fast", 5)
+    log = cli.json("workflows", "log", "etl")["log"]
+    assert [entry["message"] for entry in log] == ["merge etl/faster", "larger", "fast", None]
+    assert [line.split()[0] for line in cli("workflows", "log", "etl", "--graph").splitlines()] == ["*", "*", "|", "*"]
+    blamed = {field["path"]: field["message"] for field in cli.json("workflows", "blame", "etl")["fields"]}
+    assert (blamed["nodes.load.queue"], blamed["nodes.fetch.params.size"]) == ("fast", "larger")
+    assert blamed["nodes.fetch.handler"] is None
+    cli("workflows", "revert", "etl", log[1]["id"])
+    assert cli.json("workflows", "show", "etl")["data"]["nodes"]["fetch"]["params"]["size"] == 1
+    cli("workflows", "patch", "etl/faster", "--set", "nodes.load.queue=faster")
+    cli("workflows", "patch", "etl", "--set", "nodes.load.queue=slow")
+    complaint = cli("workflows", "merge", "etl/faster", "--into", "etl", code=5)
+    assert complaint.endswith("nodes.load.queue: ours 'slow', theirs 'faster'")
+    cli("workflows", "merge", "etl/faster", "--into", "etl", "--prefer", "theirs")
+    assert cli.json("workflows", "show", "etl")["data"]["nodes"]["load"]["queue"] == "faster"
+
+
+def test_tags_are_moved_protected_deleted_and_brought_back(cli: Cli, flow: str) -> None:
+    cli("workflows", "push", flow)
+    cli("workflows", "patch", "etl", "--set", "nodes.fetch.params.size=2")
+    cli("workflows", "tag", "etl/prod", "etl", "-m", "release")
+    cli("workflows", "protect", "etl/prod")
+    assert "is protected" in cli("workflows", "tag", "etl/prod", "etl", code=5)
+    cli("workflows", "tag", "etl/prod", "etl", "--force")
+    cli("workflows", "protect", "etl/prod", "--off")
+    assert "is not where it was expected" in cli("workflows", "tag", "etl/prod", "etl", "--expect", "1", code=5)
+    cli("workflows", "delete", "etl/prod")
+    assert [tag["name"] for tag in cli.json("workflows", "list")["tags"]] == ["etl/main"]
+    assert "there is no tag 'etl/prod'" in cli("workflows", "show", "etl/prod", code=4)
+    cli("workflows", "undelete", "etl/prod")
+    assert cli("workflows", "compact", "etl").startswith("compacted ")
+    kinds = {tag["name"]: tag["target_kind"] for tag in cli.json("workflows", "list")["tags"]}
+    assert kinds == {"etl/main": "version", "etl/prod": "patch"}
+    first = cli.json("workflows", "log", "etl")["log"][-1]
+    assert cli.json("workflows", "show", first["version_hash"][:12])["artifact_id"] == first["id"]
+
+
+def test_what_is_wrong_with_a_change_is_told_and_nothing_is_changed(cli: Cli, flow: str, tmp_path: Path) -> None:
+    cli("workflows", "push", flow)
+    ops = tmp_path / "ops.json"
+    for text, words in (
+        ('[{"op": "remove", "path": "/nodes/nothing"}]', "cannot remove /nodes/nothing"),
+        ('[{"op": "replace", "path": "/nodes/load/next", "value": "fetch"}]', "nodes wait for each other"),
+        ('{"op": "remove"}', "it must be a list of operations"),
+        ("[", "is no JSON"),
+    ):
+        ops.write_text(text, encoding="utf-8")
+        assert words in cli("workflows", "patch", "etl", "--file", str(ops), code=2)
+    assert "Did you mean 'fetch'?" in cli("workflows", "patch", "etl", "--set", "nodes.fetsh.queue=x", code=2)
+    assert "give one of --file, --set and --edit" in cli("workflows", "patch", "etl", code=2)
+    assert "there is no tag 'elt'" in cli("workflows", "undo", "elt", code=4)
+    assert "is no name" in cli("workflows", "tag", "a b", "etl", code=2)
+    bad = tmp_path / "bad.yaml"
+    bad.write_text("workflow_id: etl\nnodes: {}\n", encoding="utf-8")
+    assert f"{bad}:2" in cli("workflows", "push", str(bad), code=2)
+    assert cli.json("workflows", "list")["tags"][0]["version"] == 1
+
+
+def test_a_definition_is_changed_in_an_editor(cli: Cli, flow: str, tmp_path: Path) -> None:
+    cli("workflows", "push", flow)
+    cli.environment["EDITOR"] = "sed -i 's/size: 1/size: 9/'"
+    cli("workflows", "patch", "etl", "--edit", "-m", "by hand")
+    assert cli.json("workflows", "show", "etl")["data"]["nodes"]["fetch"]["params"]["size"] == 9
+    assert cli("workflows", "patch", "etl", "--edit").strip() == "nothing was changed"
+    (tmp_path / "ops.json").write_text(json.dumps([{"op": "test", "path": "/nodes/load/queue", "value": "db"}, {
+        "op": "replace", "path": "/nodes/load/queue", "value": "other"}]), encoding="utf-8")  # fmt: skip
+    cli("workflows", "patch", "etl", "--file", str(tmp_path / "ops.json"))
+    assert cli.json("workflows", "show", "etl")["data"]["nodes"]["load"]["queue"] == "other"
