@@ -118,9 +118,11 @@ class WorkerProcess:
                 await asyncio.wait([working, stopping], return_when=asyncio.FIRST_COMPLETED)
             finally:
                 stopping.cancel()
-                if not self._signals.stop.is_set():
+                # What the worker itself raised is told; anything else that ends it unasked is the doing of a task.
+                has_failed = working.done() and not working.cancelled() and working.exception() is not None
+                if not self._signals.stop.is_set() and not has_failed:
                     await self._abandon(client, worker)
-                await worker.stop()
+                await worker.stop(0 if has_failed else None)
             await working
 
     async def _abandon(self, client: Client, worker: Worker) -> NoReturn:

@@ -12,7 +12,7 @@ from weft.core.errors import InvalidInput, NotFound
 from weft.db.blobs import Blobs
 from weft.db.statements import Statements
 from weft.flow.patches import apply_ops
-from weft.history.contents import Content, load
+from weft.history.contents import load
 from weft.history.model import Artifact, Materialized
 
 if TYPE_CHECKING:
@@ -72,21 +72,6 @@ def plan_of_version(digest: str) -> bytes:
 def plan_with(plan: bytes, digest: str) -> bytes:
     """Return the plan of a document to which a patch is applied."""
     return hashlib.sha256(plan + digest.encode()).digest()
-
-
-async def put_snapshot(conn: type_Connection, org_id: int, row: Record, content: Content, actor: str) -> None:
-    """Keep the document of a plan, so that it is not made again."""
-    await conn.execute(SQL.put_blob, content.digest, content.bytes, "application/json", content.stored)
-    await conn.execute(
-        SQL.put_snapshot,
-        org_id,
-        row["workflow_id"],
-        row["id"],
-        content.digest,
-        row["version_hash"],
-        row["plan_hash"],
-        actor,
-    )
 
 
 async def show(conn: type_Connection, org_id: int, artifact_id: int) -> Artifact:

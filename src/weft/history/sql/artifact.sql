@@ -29,14 +29,6 @@ select * from weft.move_tag($1, $2, $3, weft.put_artifact($1, $4, $5, $6, $7, $8
 -- A version that means what the patch does, and the tag's move to it, or neither.
 select * from weft.compact_tag($1, $2, weft.put_artifact($1, 'version', $3, $4, null, null, 0, $5, $6, $7, $8, null, $9, $10), $11, $9);
 
--- name: put_snapshot
--- The document of a plan, once.
-insert into weft.artifact (id, org_id, kind, workflow_id, parent_id, digest, version_hash, plan_hash, actor)
-values (weft.next_id(), $1, 'snapshot', $2, $3, $4, $5, $6, $7) on conflict do nothing;
-
--- name: put_blob
-select weft.put_blob($1, $2, $3, $4);
-
 -- name: show
 select a.id, a.kind::text as kind, a.workflow_id, a.parent_id, a.merged_id, a.base_id, a.depth, a.digest, a.version_hash,
   a.plan_hash, a.actor, a.message, weft.time_of_id(a.id) as created_at

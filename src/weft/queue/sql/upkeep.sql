@@ -14,8 +14,8 @@ select min(t.due_at) as due_at, weft.now() as now from weft.task t where t.state
 
 -- name: old_partitions
 -- Days below the retention of which no task is open, nor a job of them or of days before: first what has ended, if
--- nothing of it ended within the retention; when that is gone, params and attempts. Also what somebody detached, or began to, and did not come
--- to drop: nobody sees it any more.
+-- nothing of it ended within the retention; when that is gone, params and attempts. Also what somebody detached, or
+-- began to, and did not come to drop: nobody sees it any more.
 with bound as (
   select weft.first_id_at(weft.now() - $1::interval) as id,
     (select min(t.job_id) from weft.task t where t.job_id is not null) as open_job_id
