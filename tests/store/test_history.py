@@ -360,3 +360,13 @@ async def test_what_the_history_keeps_is_not_collected_and_what_nobody_needs_is(
     store = open_blobs(history.database.settings)
     assert await history.database.run(lambda mine: collect(mine, store)) == 1
     assert await history.document() == FLOW
+
+
+async def test_a_tag_is_not_compacted_into_what_means_something_else(
+    history: History, conn: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    other = await history.on("etl/other").push({**FLOW, "on_failure": "finish_independent"})
+    await history.push()
+    with pytest.raises(asyncpg.PostgresError, match="means something else"):
+        await conn.execute("select weft.compact_tag(1, $1, $2, null, 'eve')", history.tag, other.artifact_id)
+    assert (await history.show()).version == 1
