@@ -97,28 +97,27 @@ class Changes:
     async def merge(self, wish: Wish, other_id: int, base_id: int, prefer: str | None = None) -> Pushed:
         """Take over what another line has changed since both parted; raises `MergeConflict`, and merges nothing."""
         base, theirs = await self._documents(base_id, other_id)
+        return await self._three_way(wish, "merge", f"the merge into {wish.tag!r}", base, theirs, prefer, other_id)
+
+    async def revert(self, wish: Wish, artifact_id: int, parent_id: int, prefer: str | None = None) -> Pushed:
+        """Take back what one patch has changed, and keep what came after it."""
+        after, before = await self._documents(artifact_id, parent_id)
+        what = f"the revert of {artifact_id} in {wish.tag!r}"
+        return await self._three_way(wish, "revert", what, after, before, prefer)
+
+    async def _three_way(
+        self, wish: Wish, verb: str, what: str, base: dict[str, Any], theirs: dict[str, Any], prefer: str | None,
+        merged_id: int | None = None,
+    ) -> Pushed:  # fmt: skip
+        """Patch what the tag is at by what ``theirs`` has changed of ``base``."""
 
         async def make(head: Materials | None) -> _New | None:
             ours = await self._document(head, wish)
             merged, conflicts = merge(base, ours, theirs, prefer)
             if conflicts:
-                raise MergeConflict(f"the merge into {wish.tag!r}", conflicts)
+                raise MergeConflict(what, conflicts)
             ops = ops_between(ours, merged)
-            return _New("merge", merged, ops, other_id) if ops else None
-
-        return await self._change(wish, make)
-
-    async def revert(self, wish: Wish, artifact_id: int, parent_id: int, prefer: str | None = None) -> Pushed:
-        """Take back what one patch has changed, and keep what came after it."""
-        after, before = await self._documents(artifact_id, parent_id)
-
-        async def make(head: Materials | None) -> _New | None:
-            ours = await self._document(head, wish)
-            merged, conflicts = merge(after, ours, before, prefer)
-            if conflicts:
-                raise MergeConflict(f"the revert of {artifact_id} in {wish.tag!r}", conflicts)
-            ops = ops_between(ours, merged)
-            return _New("revert", merged, ops) if ops else None
+            return _New(verb, merged, ops, merged_id) if ops else None
 
         return await self._change(wish, make)
 
