@@ -35,6 +35,10 @@ def test_the_embedded_database_is_started_backed_up_reset_restored_and_stopped(o
     cli.enqueue("cli:add", a="x" * 300_000)
     said = cli("db", "backup", str(tmp_path / "other.dump"))
     assert said.endswith(f"; large values are in {own_home / 'blobs'}, not in it: copy that folder too\n")
+    cli.environment["WEFT_BLOB_URL"] = "s3://bucket/prefix"
+    said = cli("db", "backup", str(tmp_path / "other.dump"))
+    assert said.endswith("; large values are in s3://bucket/prefix, not in it: keep a copy of that bucket too\n")
+    del cli.environment["WEFT_BLOB_URL"]
     assert "run it again with --yes" in cli("db", "reset", code=2)
     assert cli("db", "reset", "--yes").strip() == "reset"
     assert cli("tasks", "list").strip() == "no tasks"

@@ -1,67 +1,115 @@
-"""The storage of large values."""
+"""The storage of large values: what holds for a folder and for a bucket."""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
 import os
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
+from storages import Storage
 from weft.core.errors import BlobUnavailable, InvalidSetting
 from weft.core.settings import Settings
-from weft.db.blobs import FolderBlobs, open_blobs
+from weft.db.blob_folder import FolderBlobs
+from weft.db.blobs import BlobStore, open_blobs
+
+DAY = timedelta(days=1)
 
 
 @pytest.fixture
-def blobs(tmp_path: Path) -> FolderBlobs:
-    return FolderBlobs(tmp_path / "blobs")
+def blobs(storage: Storage) -> BlobStore:
+    return storage.open()
 
 
-def _files(tmp_path: Path) -> list[Path]:
-    return [path for path in (tmp_path / "blobs").rglob("*") if path.is_file()]
-
-
-async def test_what_is_put_comes_back_by_its_hash(blobs: FolderBlobs, tmp_path: Path) -> None:
+async def test_what_is_put_comes_back_by_its_hash(blobs: BlobStore, storage: Storage) -> None:
     for data in (b"", b"x", os.urandom(100_000)):
         digest = await blobs.put(data)
         assert digest == hashlib.sha256(data).hexdigest()
         assert await blobs.get(digest) == data
-    assert len(_files(tmp_path)) == 3
+    assert len(storage.digests()) == 3
 
 
-async def test_the_same_is_kept_once_also_when_put_at_once(blobs: FolderBlobs, tmp_path: Path) -> None:
+async def test_the_same_is_kept_once_also_when_put_at_once(blobs: BlobStore, storage: Storage) -> None:
     digests = await asyncio.gather(*(blobs.put(b"same" * 1000) for _ in range(20)))
     assert len(set(digests)) == 1
-    assert [path.name for path in _files(tmp_path)] == [digests[0]]
+    assert storage.digests() == [digests[0]]
 
 
-async def test_a_damaged_or_missing_blob_is_an_error_that_names_it(blobs: FolderBlobs, tmp_path: Path) -> None:
+async def test_what_is_put_where_nothing_can_be_awaited_is_the_same(blobs: BlobStore, storage: Storage) -> None:
+    digest = blobs.put_now(b"precious")
+    assert await blobs.put(b"precious") == digest
+    assert await blobs.get(digest) == b"precious"
+    assert storage.digests() == [digest]
+
+
+async def test_the_same_on_another_day_is_kept_once(blobs: BlobStore, storage: Storage) -> None:
+    for _ in range(3):
+        digest = await blobs.put(b"precious")
+        assert storage.digests() == [digest]
+        storage.age(2)
+
+
+async def test_a_damaged_or_missing_blob_is_an_error_that_names_it(blobs: BlobStore, storage: Storage) -> None:
     digest = await blobs.put(b"precious")
-    (file,) = _files(tmp_path)
-    file.write_bytes(b"precioux")
-    with pytest.raises(BlobUnavailable, match=f"blob {digest} is damaged"):
+    storage.write(digest, b"precioux")
+    with pytest.raises(BlobUnavailable, match=f"blob {digest} is damaged.* bring it back"):
         await blobs.get(digest)
-    file.unlink()
-    with pytest.raises(BlobUnavailable, match=f"blob {digest} is missing in .*WEFT_BLOB_URL") as caught:
+    storage.delete(digest)
+    with pytest.raises(BlobUnavailable, match=f"blob {digest} is missing in {storage.url}.*WEFT_BLOB_URL") as caught:
         await blobs.get(digest)
     assert caught.value.digest == digest
 
 
-async def test_a_damaged_blob_is_mended_when_the_value_is_put_again(blobs: FolderBlobs, tmp_path: Path) -> None:
+async def test_a_damaged_blob_is_mended_when_the_value_is_put_again(blobs: BlobStore, storage: Storage) -> None:
     digest = await blobs.put(b"precious")
-    (file,) = _files(tmp_path)
-    for damage in (b"", b"prec", b"precioux"):
-        file.write_bytes(damage)
-        assert await blobs.put(b"precious") == digest
-        assert await blobs.get(digest) == b"precious"
+    for age in (0, 2):
+        for damage in (b"", b"prec", b"precioux"):
+            storage.age(age)
+            storage.write(digest, damage)
+            assert await blobs.put(b"precious") == digest
+            assert await blobs.get(digest) == b"precious"
+            assert storage.digests() == [digest]
 
 
 @pytest.mark.parametrize("digest", ["", "../../etc/passwd", "a" * 63, "A" * 64, "a" * 62 + "/.", "é" * 64])
-async def test_what_is_no_hash_is_no_blob(blobs: FolderBlobs, digest: str) -> None:
+async def test_what_is_no_hash_is_no_blob(blobs: BlobStore, digest: str) -> None:
     with pytest.raises(BlobUnavailable, match="is not the name of a blob"):
         await blobs.get(digest)
+
+
+async def test_a_blob_is_removed_when_nobody_has_put_it_for_the_grace(blobs: BlobStore, storage: Storage) -> None:
+    digest, other = await blobs.put(b"precious"), await blobs.put(b"other")
+    assert not blobs.remove(digest, DAY)
+    storage.age(0.9)
+    assert not blobs.remove(digest, DAY)
+    storage.age(0.2)
+    assert blobs.remove(digest, DAY)
+    with pytest.raises(BlobUnavailable, match="is missing"):
+        await blobs.get(digest)
+    assert storage.digests() == [other]
+    # It need not be there to be gone.
+    assert blobs.remove(digest, DAY)
+
+
+async def test_a_blob_that_was_put_again_is_young(blobs: BlobStore, storage: Storage) -> None:
+    digest = await blobs.put(b"precious")
+    storage.age(5)
+    assert blobs.put_now(b"precious") == digest
+    assert not blobs.remove(digest, DAY)
+    assert await blobs.get(digest) == b"precious"
+
+
+def test_each_database_leaves_its_name(blobs: BlobStore, storage: Storage) -> None:
+    assert blobs.users() == set()
+    for user in ("7-weft", "7-Ümläute & more/than that%20", "7-weft"):
+        blobs.mark(user)
+    assert blobs.users() == {"7-weft", "7-Ümläute & more/than that%20"}
+    storage.forget_user("7-Ümläute & more/than that%20")
+    assert blobs.users() == {"7-weft"}
+    assert storage.digests() == []
 
 
 async def test_a_blob_that_cannot_be_written_leaves_nothing_behind(tmp_path: Path) -> None:
@@ -70,14 +118,42 @@ async def test_a_blob_that_cannot_be_written_leaves_nothing_behind(tmp_path: Pat
         await FolderBlobs(tmp_path / "blobs").put(b"x")
 
 
-def test_the_storage_is_a_folder_by_default_or_by_address(tmp_path: Path) -> None:
-    for url in (None, str(tmp_path / "elsewhere"), f"file://{tmp_path}/with%20blank"):
-        assert open_blobs(Settings.load(environ={}, home=tmp_path, blob_url=url)) is not None
-    with pytest.raises(InvalidSetting, match=r"WEFT_BLOB_URL: s3:// is not supported"):
-        open_blobs(Settings.load(environ={}, home=tmp_path, blob_url="s3://bucket/x"))
+async def test_the_storage_is_the_one_of_the_settings(storage: Storage, tmp_path: Path) -> None:
+    digest = await open_blobs(Settings.load(environ={}, home=tmp_path, blob_url=storage.url)).put(b"x")
+    assert storage.digests() == [digest]
+    assert await storage.open().get(digest) == b"x"
+
+
+async def test_the_storage_is_a_folder_by_default(tmp_path: Path) -> None:
+    digest = await open_blobs(Settings.load(environ={}, home=tmp_path)).put(b"x")
+    assert (tmp_path / "blobs" / digest[:2] / digest).read_bytes() == b"x"
 
 
 async def test_an_address_with_a_blank_is_a_folder_with_a_blank(tmp_path: Path) -> None:
     store = open_blobs(Settings.load(environ={}, blob_url=f"file://{tmp_path}/with%20blank"))
     digest = await store.put(b"x")
     assert (tmp_path / "with blank" / digest[:2] / digest).read_bytes() == b"x"
+
+
+@pytest.mark.parametrize(
+    ("url", "problem"),
+    [
+        ("gs://bucket/x", "is not supported: give a folder, or an address with file:// or s3://"),
+        ("https://secret@host/x", "is not supported"),
+        ("s3:", "has no bucket: write it like s3://bucket/prefix"),
+        ("s3://", "has no bucket"),
+        ("s3:///prefix", "has no bucket"),
+        ("s3://a secret/x", "has a bucket whose name S3 does not allow"),
+        ("s3://[::1]/x", "has a bucket whose name S3 does not allow"),
+        ("s3://key:secret@bucket/x", "credentials, region and endpoint are read from AWS_ACCESS_KEY_ID"),
+        ("s3://bucket/x?secret=1", "credentials, region and endpoint are read from AWS_ACCESS_KEY_ID"),
+        ("s3://bucket/a secret", "has a prefix of other characters than"),
+        ("s3://bucket/a//b", "has a prefix of other characters than"),
+        ("s3://bucket/../b", "has a prefix of other characters than"),
+    ],
+)
+def test_an_address_that_cannot_be_one_is_refused_without_repeating_it(url: str, problem: str) -> None:
+    with pytest.raises(InvalidSetting, match="setting WEFT_BLOB_URL: ") as caught:
+        open_blobs(Settings.load(environ={}, blob_url=url))
+    assert problem in str(caught.value)
+    assert "secret" not in str(caught.value)

@@ -50,6 +50,7 @@ def _text(field: Field[Any], value: Any) -> str:
 def _in_force(settings: Settings) -> dict[str, Any]:
     """Return all values, with those that follow from others when they are not set."""
     from weft.db.address import redacted
+    from weft.db.blob_address import shown_blob_url
     from weft.db.embedded_layout import home_dir
     from weft.worker.logs import log_dir
 
@@ -57,8 +58,8 @@ def _in_force(settings: Settings) -> dict[str, Any]:
     for name in ("database_url", "listen_url"):
         if values[name] is not None:
             values[name] = redacted(values[name])
-    if "://" in (values["blob_url"] or ""):
-        values["blob_url"] = redacted(values["blob_url"])
+    if values["blob_url"] is not None:
+        values["blob_url"] = shown_blob_url(values["blob_url"])
     home = home_dir(settings)
     return values | {
         "home": home,

@@ -176,9 +176,10 @@ def backup(file: File, as_json: JsonFlag = False) -> None:
     """
     from weft.cli.output import size_text, tell
     from weft.db import embedded_backup
-    from weft.db.blobs import blob_folder
+    from weft.db.blob_address import blob_address
 
     settings = _embedded_settings("back up")
+    blobs = blob_address(settings)
 
     async def main() -> None:
         if file.exists():
@@ -186,8 +187,14 @@ def backup(file: File, as_json: JsonFlag = False) -> None:
         await embedded_backup.backup(settings, file)
 
     asyncio.run(main())
-    size, blobs = file.stat().st_size, blob_folder(settings)
-    beside = f"; large values are in {blobs}, not in it: copy that folder too" if blobs.exists() else ""
+    size = file.stat().st_size
+    beside = f"; large values are in {blobs}, not in it: "
+    if not isinstance(blobs, Path):
+        beside += "keep a copy of that bucket too"
+    elif blobs.exists():
+        beside += "copy that folder too"
+    else:
+        beside = ""
     tell({"file": file, "size": size}, f"wrote {file}, {size_text(size)}{beside}", as_json=as_json)
 
 

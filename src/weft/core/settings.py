@@ -60,6 +60,15 @@ def parse_count(text: object) -> int:
     return int(str(text))
 
 
+def _at_most(highest: int) -> Callable[[object], int]:
+    def parse(text: object) -> int:
+        if (count := parse_count(text)) > highest:
+            raise ValueError(f"{count} is more than {highest}")
+        return count
+
+    return parse
+
+
 def _choice(*words: str) -> Callable[[object], str]:
     def parse(text: object) -> str:
         if text not in words:
@@ -121,7 +130,9 @@ class Settings:
     actor: str | None = _setting(
         None, _name, "who acts, as recorded with tasks and in the audit; by default `user@host` of the process"
     )
-    blob_url: str | None = _setting(None, str, "where large values are kept: a folder; by default WEFT_HOME/blobs")
+    blob_url: str | None = _setting(
+        None, str, "where large values are kept: a folder, or `s3://bucket/prefix`; by default WEFT_HOME/blobs"
+    )
     inline_limit: int = _setting(
         256 * 1024, parse_size, "params and outputs above this size go to the blob storage and are fetched by reference"
     )
@@ -161,7 +172,7 @@ class Settings:
         timedelta(hours=1), parse_interval, "an attempt of a task without a timeout of its own is ended after this time"
     )
     compaction_depth: int = _setting(
-        10, parse_count, "after so many patches on a version of a workflow a new version is made of them"
+        10, _at_most(1000), "after so many patches on a version of a workflow a new version is made of them"
     )
     worker_max_attempts: int = _setting(
         3, parse_count, "how often a task is attempted of which neither its caller nor its handler says so"

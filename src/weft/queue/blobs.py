@@ -73,22 +73,25 @@ async def forget_references(conn: type_Connection, after: int) -> tuple[int, int
     return row["gone"], row["last"] if row["seen"] == 1000 else None
 
 
-async def has_unused(conn: type_Connection) -> bool:
+async def has_unused(conn: type_Connection, grace: timedelta = GRACE) -> bool:
     """Whether there is anything to collect."""
-    return await conn.fetchval(SQL.unused, GRACE) is not None
+    return await conn.fetchval(SQL.unused, grace) is not None
 
 
-async def collect(conn: type_Connection, store: BlobStore) -> int:
+async def collect(conn: type_Connection, store: BlobStore, grace: timedelta = GRACE) -> int:
     """Remove at most `BATCH` blobs that nothing refers to, in a transaction; return how many there were.
 
-    The rows stay locked until the files are gone: whoever puts one of them again waits, and writes it anew.
+    The rows stay locked until the blobs are gone: whoever puts one of them again waits, and writes it anew. Each row is
+    forgotten at once: a server gives up a transaction that says nothing for long, and a bucket may be slow.
     """
-    found = [row[0] for row in await conn.fetch(SQL.unused, GRACE)]
+    found = [row[0] for row in await conn.fetch(SQL.unused, grace)]
     unused = [row[0] for row in await conn.fetch(SQL.still_unused, found)] if found else []
-    gone = [digest for digest in unused if await asyncio.to_thread(store.remove, digest, GRACE)]
-    if gone:
-        await conn.execute(SQL.forget, gone)
-    return len(gone)
+    gone = 0
+    for digest in unused:
+        if await asyncio.to_thread(store.remove, digest, grace):
+            await conn.execute(SQL.forget, digest)
+            gone += 1
+    return gone
 
 
 class Collector(Service):
@@ -97,19 +100,25 @@ class Collector(Service):
     name = "collector"
     interval = 3600.0
 
-    def __init__(self, database: Database, store: BlobStore) -> None:
+    def __init__(self, database: Database, store: BlobStore, grace: timedelta = GRACE) -> None:
         super().__init__()
         self._database = database
         self._store = store
+        self._grace = grace
         self._after = 0
         self._has_warned = False
+
+    @property
+    def has_more(self) -> bool:
+        """Whether the last page of references was not the last there is."""
+        return self._after > 0
 
     async def run_once(self) -> int:
         """Forget one page of references, and remove one batch of blobs."""
         gone, after = await self._database.run(lambda conn: forget_references(conn, self._after))
         self._after = after or 0
-        if await self._database.read(has_unused) and await self._is_ours_alone():
-            gone += await self._database.run(lambda conn: collect(conn, self._store))
+        if await self._database.read(lambda conn: has_unused(conn, self._grace)) and await self._is_ours_alone():
+            gone += await self._database.run(lambda conn: collect(conn, self._store, self._grace))
         return gone
 
     async def _is_ours_alone(self) -> bool:
@@ -121,10 +130,10 @@ class Collector(Service):
             self._has_warned = True
             logger.warning(
                 "no blob is removed: the storage is also used by %s. Give each database its own WEFT_BLOB_URL; "
-                "if one is gone, remove its file in the folder used-by there", ", ".join(sorted(others)),
+                "if one is gone, remove its name under used-by there", ", ".join(sorted(others)),
             )  # fmt: skip
         return not others
 
     def pause_before_next(self, done: int) -> float:
         """Go on at once while there are further pages or full batches."""
-        return 0.0 if self._after or done >= BATCH else super().pause_before_next(0)
+        return 0.0 if self.has_more or done >= BATCH else super().pause_before_next(0)

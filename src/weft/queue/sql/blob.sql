@@ -1,9 +1,9 @@
 -- name: put
--- Comes before the file: from now on, and for the grace, it is not collected.
+-- Comes before the bytes: from now on, and for the grace, it is not collected.
 insert into weft.blob (digest, bytes) values ($1, $2) on conflict (digest) do update set put_at = excluded.put_at;
 
 -- name: database
--- Tells this database from others that use the same folder.
+-- Tells this database from others that use the same storage.
 select format('%s-%s', s.system_identifier, current_database()) from pg_control_system() s;
 
 -- name: keep
@@ -28,18 +28,14 @@ select max(page.task_id) as last, count(*)::int as seen, (select count(*)::int f
 -- Put longer ago than the grace and referred to by nothing. The lock keeps away who would refer to it now.
 select b.digest from weft.blob b
 where b.put_at < (select weft.now() - $1::interval)
-  and not exists (select 1 from weft.task_blob r where r.digest = b.digest)
-  and not exists (select 1 from weft.task_log l where l.digest = b.digest)
-  and not exists (select 1 from weft.artifact a where a.digest = b.digest)
+  and not exists (select 1 from weft.blob_use u where u.digest = b.digest)
 order by b.put_at limit 100 for update of b skip locked;
 
 -- name: still_unused
 -- The second look, under the lock: what was referred to before that was taken is seen only now.
 select u.digest from unnest($1::text[]) as u (digest)
-where not exists (select 1 from weft.task_blob r where r.digest = u.digest)
-  and not exists (select 1 from weft.task_log l where l.digest = u.digest)
-  and not exists (select 1 from weft.artifact a where a.digest = u.digest);
+where not exists (select 1 from weft.blob_use r where r.digest = u.digest);
 
 -- name: forget
 -- Refused by the references themselves when there are any.
-delete from weft.blob b where b.digest = any ($1);
+delete from weft.blob b where b.digest = $1;

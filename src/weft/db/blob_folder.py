@@ -1,0 +1,102 @@
+"""Blobs as files in a folder."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import tempfile
+import time
+from datetime import timedelta
+from pathlib import Path
+from urllib.parse import quote, unquote
+
+from weft.db.blobs import USERS, damaged, digest_of, missing, place_of
+
+
+class FolderBlobs:
+    """Blobs as files in a folder, two levels deep, each written once and renamed into place."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    async def put(self, data: bytes) -> str:
+        """Keep ``data`` durably and return its digest."""
+        return await asyncio.to_thread(self.put_now, data)
+
+    async def get(self, digest: str) -> bytes:
+        """Return the bytes of ``digest``; raises `BlobUnavailable` when they are missing or damaged."""
+        return await asyncio.to_thread(self._get, digest)
+
+    def _path(self, digest: str) -> Path:
+        return self._folder / place_of(digest)
+
+    def put_now(self, data: bytes) -> str:
+        """Like `put`, where nothing can be awaited."""
+        digest = digest_of(data)
+        path = self._path(digest)
+        with contextlib.suppress(OSError):
+            # Touched first, so that it is not removed as an old one; looked into, not only looked at: putting a value
+            # again is how a damaged one is mended. Where either is not possible, it is written anew.
+            os.utime(path)
+            if digest_of(path.read_bytes()) == digest:
+                return digest
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=".new-")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(name, path)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+        return digest
+
+    def _get(self, digest: str) -> bytes:
+        try:
+            data = self._path(digest).read_bytes()
+        except FileNotFoundError:
+            raise missing(digest, self._folder) from None
+        if digest_of(data) != digest:
+            raise damaged(digest)
+        return data
+
+    def remove(self, digest: str, grace: timedelta) -> bool:
+        """Remove a blob, unless somebody has put it within ``grace``; return whether it is gone."""
+        path = self._path(digest)
+        aside = path.with_name(f".old-{digest}")
+        try:
+            if _is_young(path, grace):
+                return False
+            os.replace(path, aside)
+        except FileNotFoundError:
+            return True
+        if _is_young(aside, grace):
+            # It was put again between the look and the move.
+            os.replace(aside, path)
+            return False
+        aside.unlink()
+        return True
+
+    def mark(self, user: str) -> None:
+        """Note that a database uses this storage, by a file of its name."""
+        path = self._folder / USERS / quote(user, safe="")
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            path.touch()
+
+    def users(self) -> set[str]:
+        """Return the databases that use this storage."""
+        folder = self._folder / USERS
+        return {unquote(path.name) for path in folder.iterdir()} if folder.is_dir() else set()
+
+
+def _is_young(path: Path, grace: timedelta) -> bool:
+    return time.time() - path.stat().st_mtime < grace.total_seconds()

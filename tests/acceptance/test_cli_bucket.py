@@ -1,0 +1,72 @@
+"""Large values in a bucket of S3, through real processes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from apps.cli_scene import Cli
+
+from buckets import SECRET, S3Bucket
+
+# Above the inline limit of 256 KiB.
+TEXT = "x" * 300_000
+
+
+@pytest.fixture
+def url(emptied_url: str) -> str:
+    return emptied_url
+
+
+@pytest.fixture
+def cli(url: str, home: Path, s3_bucket: S3Bucket) -> Cli:
+    return Cli(url, home, WEFT_BLOB_URL=s3_bucket.url)
+
+
+@pytest.fixture
+def large(tmp_path: Path) -> str:
+    path = tmp_path / "large.json"
+    path.write_text(json.dumps({"text": TEXT}))
+    return f"@{path}"
+
+
+def test_a_worker_takes_large_params_from_the_bucket_and_leaves_its_output_there(
+    cli: Cli, s3_bucket: S3Bucket, home: Path, large: str
+) -> None:
+    with cli.start("worker", "--app", "cli_large", "--fast") as worker:
+        worker.line("ready")
+        done = cli.json("tasks", "enqueue", "cli:double", "--params", large, "--wait")
+    assert (done["state"], done["output"]) == ("completed", TEXT + TEXT)
+    assert cli.json("tasks", "show", done["id"])["params"] == {"text": TEXT}
+    assert sorted(len(data) for data in s3_bucket.objects().values()) == [300_011, 600_002]
+    assert [name for name in s3_bucket.names() if name.startswith("used-by/")]
+    assert not (home / "blobs").exists()
+
+
+def test_what_is_wrong_with_the_bucket_is_told_in_one_line_without_secrets(
+    cli: Cli, s3_bucket: S3Bucket, large: str
+) -> None:
+    with s3_bucket.server.answering("403 Forbidden", "AccessDenied"):
+        complaint = cli("tasks", "enqueue", "h", "--params", large, code=3)
+    assert complaint.startswith("weft: blob ")
+    assert f"{s3_bucket.url}: access is denied: allow s3:GetObject" in complaint
+    assert "\n" not in complaint
+    assert SECRET not in complaint
+    cli.environment["WEFT_BLOB_URL"] = "s3://"
+    complaint = cli("worker", "--app", "cli_large", code=3)
+    assert "WEFT_BLOB_URL: has no bucket: write it like s3://bucket/prefix" in complaint
+
+
+def test_the_address_is_shown_and_a_secret_in_it_is_not(cli: Cli, s3_bucket: S3Bucket) -> None:
+    assert cli.json("config")["blob_url"] == s3_bucket.url
+    cli.environment["WEFT_BLOB_URL"] = f"s3://key:{SECRET}@bucket/x"
+    assert cli.json("config")["blob_url"] == "***"
+    cli.environment["WEFT_BLOB_URL"] = "file:///srv/with%20blank"
+    assert cli.json("config")["blob_url"] == "/srv/with blank"
+
+
+def test_a_folder_that_cannot_be_used_is_told_with_its_setting_also_beside_a_bucket(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    complaint = Cli(None, tmp_path / "file" / "home", WEFT_BLOB_URL="s3://bucket/prefix")("db", "start", code=3)
+    assert complaint.endswith("or set WEFT_HOME to another folder")
