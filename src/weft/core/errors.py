@@ -18,7 +18,7 @@
     │   ├── EmbeddedServerFailed    the embedded PostgreSQL cannot be started or used
     │   ├── IdsExhausted            all machine numbers are leased
     │   ├── HandlerImportFailed     a module given by --app cannot be imported
-    │   └── BlobUnavailable         a value in the blob storage is missing or damaged
+    │   └── BlobUnavailable         a value in the blob storage is missing, damaged or out of reach
     ├── LeaseLost                   another worker holds the task now: drop what you were doing
     ├── WaitTimeout                 the task did not end in the time given: wait longer or look at it
     └── TaskFailed                  the awaited task ended without success: look at its error
@@ -150,11 +150,13 @@ class TagConflict(CallerError):
         said = f" ({now['message']})" if now.get("message") else ""
         place = f"version {now.get('target')}, {str(now.get('hash'))[:12]}"
         moved = f"{now.get('moved_by')} moved it at {now.get('moved_at')} to {place}{said}"
+        if not now.get("moved_by"):
+            moved = "there is no such tag, or not any more"
         advice = {
             "moved": f"tag {tag!r} is not where it was expected: {moved}; look at it and try again",
-            "protected": f"tag {tag!r} is protected: move it with force, or take the protection away; {moved}",
+            "protected": f"tag {tag!r} is protected: move it by force (`--force`), or take that away; {moved}",
             "of another workflow": f"tag {tag!r} belongs to workflow {now.get('workflow_id')!r}: choose another tag, "
-            "or move it with force",
+            "or move it by force (`--force`)",
         }
         super().__init__(advice.get(why, f"tag {tag!r}: {why}"))
 
@@ -278,7 +280,7 @@ class HandlerImportFailed(OperatorError):
 
 
 class BlobUnavailable(OperatorError):
-    """A value in the blob storage is missing or damaged."""
+    """A value in the blob storage is missing, damaged or out of reach."""
 
     code = "blob_unavailable"
 

@@ -52,14 +52,42 @@ def encode_plain(value: Json, field: str) -> str:
     return _sound(text, value, field)
 
 
+def plain(value: Json, field: str) -> Json:
+    """Return a copy of ``value`` in JSON's own types; raises like `encode`, but for the depth: that is the caller's."""
+    try:
+        text = orjson.dumps(value, default=_plain, option=orjson.OPT_PASSTHROUGH_DATACLASS)
+    except (TypeError, orjson.JSONEncodeError, RecursionError):
+        return decode(encode(value, field))
+    if b"null" in text or b"\\u0000" in text:
+        _explain(value, field)
+    return orjson.loads(text)
+
+
 def _sound(text: str, value: Json, field: str) -> str:
     """Return the text that orjson made of a value; refuse what it let through and should not have."""
     # orjson writes NaN as null and NUL as an escape, so what it let through is looked at only when it could hide one.
-    if "null" in text or "\\u0000" in text or (len(text) > MAX_DEPTH and text.count("[") + text.count("{") > MAX_DEPTH):
+    if "null" in text or "\\u0000" in text or _may_be_deep(text):
         _explain(value, field)
     if text.startswith(BLOB_MARK):
         raise InvalidInput(field, "the key '$blob' is reserved for values in the blob storage")
     return text
+
+
+def _may_be_deep(text: str) -> bool:
+    """Whether JSON is nested deeper than it may be, as far as can be told without looking at each value."""
+    if len(text) <= MAX_DEPTH or text.count("[") + text.count("{") <= MAX_DEPTH:
+        return False
+    return depth_of(orjson.loads(text)) > MAX_DEPTH
+
+
+def depth_of(value: Json) -> int:
+    """Return how deep mappings and lists are nested in plain data."""
+    level, depth = [value] if type(value) in (dict, list) else [], 0
+    while level:
+        depth += 1
+        inner = (item.values() if type(item) is dict else item for item in level)
+        level = [each for items in inner for each in items if type(each) in (dict, list)]
+    return depth
 
 
 def _encode_with_any_text_as_key(value: Json, field: str) -> str:

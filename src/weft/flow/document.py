@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+import orjson
 import yaml
 
 from weft.core.json import text_problem
@@ -30,6 +31,7 @@ _FIRST = frozenset("-+.0123456789~tTfFnN")
 _INT = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _NOT_FINITE = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
+_PAIR = re.compile(r"(?<!\\)((?:\\\\)*)(\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})")
 _OF_VALUES: Any = (yaml.ScalarEvent, yaml.AliasEvent, yaml.CollectionStartEvent)
 _PLAIN_TAGS = {None, "!", "tag:yaml.org,2002:str", "tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"}
 
@@ -76,6 +78,9 @@ def read_document(text: str | bytes, file: str | None = None) -> Document:
             raise Unreadable("syntax", f"the document is not UTF-8: {problem.reason} at byte {problem.start}") from None
     if (flaw := text_problem(text)) is not None:
         raise Unreadable("syntax", f"the document {flaw}")
+    if _PAIR.search(text) is not None and _is_json(text):
+        # JSON writes what is beyond 16 bits as two escapes, and YAML does not know them.
+        text = _PAIR.sub(lambda found: found[1] + orjson.loads(f'"{found[2]}"'), text)
     try:
         reader = _Reader(text)
         return Document(reader.read(), text, file, reader.problems)
@@ -84,6 +89,14 @@ def read_document(text: str | bytes, file: str | None = None) -> Document:
         raise Unreadable("syntax", what, problem.problem_mark or problem.context_mark) from None
     except yaml.reader.ReaderError as problem:
         raise Unreadable("syntax", f"the document has a character that YAML does not allow: {problem.reason}") from None
+
+
+def _is_json(text: str) -> bool:
+    try:
+        orjson.loads(text)
+    except ValueError:
+        return False
+    return True
 
 
 class Place(NamedTuple):
@@ -206,23 +219,11 @@ class _Reader:
             if event.tag is not None:
                 self._refuse_tag(event)
             return text
-        if text in _WORDS:
-            return _WORDS[text]
-        if text[0] not in _FIRST:
+        try:
+            return scalar_of(text)
+        except ValueError as problem:
+            self._note("bad_value", str(problem), event)
             return text
-        if _INT.fullmatch(text):
-            number = int(text, 0) if text[:2] in ("0o", "0x") else int(text) if len(text) < 25 else 2**64
-            if -(2**63) <= number < 2**63:
-                return number
-            self._note("bad_value", f"{text[:30]} is an integer beyond 64 bits; put it into quotes", event)
-        elif _FLOAT.fullmatch(text):
-            real = float(text)
-            if math.isfinite(real):
-                return real
-            self._note("bad_value", f"{text[:30]} is too large for a number; put it into quotes", event)
-        elif _NOT_FINITE.fullmatch(text):
-            self._note("bad_value", f"{text} is no number that JSON has", event)
-        return text
 
     def _repeat(self, event: Any) -> tuple[Any, int]:
         if event.anchor not in self._anchors:
@@ -251,6 +252,27 @@ class _Reader:
 
     def _note(self, code: str, message: str, event: Any) -> None:
         self.problems.append(_problem_at(event.start_mark, code, message))
+
+
+def scalar_of(text: str) -> str | int | float | bool | None:
+    """Return what a text without quotes stands for; raises `ValueError` for a number that JSON does not have."""
+    if text in _WORDS:
+        return _WORDS[text]
+    if text[0] not in _FIRST:
+        return text
+    if _INT.fullmatch(text):
+        number = int(text, 0) if text[:2] in ("0o", "0x") else int(text) if len(text) < 25 else 2**64
+        if -(2**63) <= number < 2**63:
+            return number
+        raise ValueError(f"{text[:30]} is an integer beyond 64 bits; put it into quotes")
+    if _FLOAT.fullmatch(text):
+        real = float(text)
+        if math.isfinite(real):
+            return real
+        raise ValueError(f"{text[:30]} is too large for a number; put it into quotes")
+    if _NOT_FINITE.fullmatch(text):
+        raise ValueError(f"{text} is no number that JSON has")
+    return text
 
 
 def _refuse_depth(depth: int, event: Any) -> None:

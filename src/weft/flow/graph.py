@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from weft.flow.problems import Path
 
 
-@dataclass(frozen=True)
-class Link:
+class Link(NamedTuple):
     """A ``next`` as it is written: from a node or a group, by a branch or not, to the name of a node or a group."""
 
     source: str
@@ -24,11 +22,21 @@ class Link:
 def links_of(data: Mapping[str, Any]) -> Iterator[Link]:
     """Yield every ``next`` of a document, whatever else is wrong with it."""
     for name, node in _mappings(data.get("nodes")):
-        yield from _links(name, node, ("nodes", name), None, from_group=False)
-        branches = node.get("branches")
-        for place, branch in enumerate(branches if isinstance(branches, list) else ()):
-            if isinstance(branch, dict):
-                yield from _links(name, branch, ("nodes", name, "branches", place), place, from_group=False)
+        yield from links_of_node(name, node)
+    yield from links_of_groups(data)
+
+
+def links_of_node(name: str, node: dict[str, Any]) -> Iterator[Link]:
+    """Yield every ``next`` of a node, those of its branches too."""
+    yield from _links(name, node, ("nodes", name), None, from_group=False)
+    branches = node.get("branches")
+    for place, branch in enumerate(branches if isinstance(branches, list) else ()):
+        if isinstance(branch, dict):
+            yield from _links(name, branch, ("nodes", name, "branches", place), place, from_group=False)
+
+
+def links_of_groups(data: Mapping[str, Any]) -> Iterator[Link]:
+    """Yield every ``next`` of the groups of a document."""
     for name, group in _mappings(data.get("groups")):
         yield from _links(name, group, ("groups", name), None, from_group=True)
 

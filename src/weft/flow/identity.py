@@ -8,7 +8,7 @@ people, labels and descriptions make no difference, nor does it matter whether a
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
 
@@ -19,12 +19,9 @@ from weft.flow.graph import Graph, links_of
 from weft.flow.model import (
     AnyNode,
     ConditionalNode,
-    Defaults,
     Described,
     FanOutNode,
-    TaskNode,
     WorkflowDefinition,
-    WorkflowNode,
 )
 
 _FOR_PEOPLE = frozenset(Described.model_fields)
@@ -45,16 +42,45 @@ _DECISIVE = {
 
 def meaning(definition: WorkflowDefinition) -> dict[str, Any]:
     """Return what a definition means as plain data: nothing in it can be changed without changing what jobs do."""
+    general = _plain(definition.defaults)
+    nodes = {name: _with_general(own_meaning(node), general) for name, node in definition.nodes.items()}
+    return _without_nodes(definition) | {"nodes": nodes}
+
+
+def version_hash(definition: WorkflowDefinition, known: Mapping[str, NodeMeaning] | None = None) -> str:
+    """Return the hash of what a definition means; ``known`` is what is remembered of its nodes."""
+    nodes = known or {name: NodeMeaning(node) for name, node in definition.nodes.items()}
+    general = _plain(definition.defaults)
+    digests = {name: node.digest_with(general) for name, node in nodes.items()}
+    return digest_of(_without_nodes(definition) | {"nodes": digests})
+
+
+class NodeMeaning:
+    """What a node means by itself, worked out once."""
+
+    __slots__ = ("_digest", "_node", "_own")
+
+    def __init__(self, node: AnyNode) -> None:
+        self._node = node
+        self._own: dict[str, Any] | None = None
+        self._digest: str | None = None
+
+    def digest_with(self, general: dict[str, Any]) -> str:
+        """Return the hash of what the node means where the workflow says ``general`` for what its tasks leave out."""
+        if self._own is None:
+            self._own = own_meaning(self._node)
+        if general:
+            return digest_of(_with_general(self._own, general))
+        if self._digest is None:
+            self._digest = digest_of(_with_general(self._own, general))
+        return self._digest
+
+
+def _without_nodes(definition: WorkflowDefinition) -> dict[str, Any]:
     found = _plain(definition, leave=("version", "defaults", "nodes", "groups"))
-    found["nodes"] = {name: _node_meaning(node, definition.defaults) for name, node in definition.nodes.items()}
     if groups := {name: {"next": sorted(set(group.next))} for name, group in definition.groups.items() if group.next}:
         found["groups"] = groups
     return found
-
-
-def version_hash(definition: WorkflowDefinition) -> str:
-    """Return the hash of what a definition means."""
-    return digest_of(meaning(definition))
 
 
 def node_hashes(definition: WorkflowDefinition) -> dict[str, str]:
@@ -87,25 +113,31 @@ def canonical_json(value: Any) -> bytes:
     return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
 
 
-def _node_meaning(node: AnyNode, defaults: Defaults) -> dict[str, Any]:
-    found = {"type": node.type, **_plain(node, leave=("type",))}
-    if isinstance(node, TaskNode):
-        found = _with_defaults(found, defaults)
-    elif isinstance(node, FanOutNode):
-        found["task"] = _with_defaults(found["task"], defaults)
-    elif isinstance(node, WorkflowNode):
-        found = _with_defaults(found, Defaults())
-    return found
+def own_meaning(node: AnyNode) -> dict[str, Any]:
+    """Return what a node says, the workflow's defaults left out."""
+    return {"type": node.type, **_plain(node, leave=("type",))}
 
 
-def _with_defaults(task: dict[str, Any], defaults: Defaults) -> dict[str, Any]:
+def _with_general(node: dict[str, Any], general: dict[str, Any]) -> dict[str, Any]:
+    """Return what a node means where the workflow says ``general`` for what its tasks leave out."""
+    match node["type"]:
+        case "task":
+            return _with_defaults(node, general)
+        case "fan_out":
+            return node | {"task": _with_defaults(node["task"], general)}
+        case "workflow":
+            return _with_defaults(node, {})
+    return node
+
+
+def _with_defaults(task: dict[str, Any], general: dict[str, Any]) -> dict[str, Any]:
     """Return a task with what the workflow says where the task itself is silent."""
-    general = _plain(defaults)
     found = general | task if general else task
     if "retry" in task and "retry" in general:
         found["retry"] = general["retry"] | task["retry"]
-    if not found.get("allow_failure"):
-        found.pop("allow_failure", None)  # nobody else allows it
+    if "allow_failure" in found and not found["allow_failure"]:
+        # Nobody else allows it.
+        found = {key: value for key, value in found.items() if key != "allow_failure"}
     return found
 
 
@@ -127,7 +159,7 @@ def _plain(part: BaseModel, leave: tuple[str, ...] = ()) -> dict[str, Any]:
 def _declared(kind: type[BaseModel]) -> dict[str, tuple[str, Any]]:
     """Return for each field that says something how it is written, and what is so anyway."""
     fields = {name: field for name, field in kind.model_fields.items() if name not in _FOR_PEOPLE}
-    return {name: (field.alias or name, field.default) for name, field in fields.items()}
+    return {name: (field.alias or name, field.get_default(call_default_factory=True)) for name, field in fields.items()}
 
 
 def _fields(part: BaseModel, leave: tuple[str, ...]) -> Iterator[tuple[str, Any]]:

@@ -77,7 +77,7 @@ class Described(Part):
 
     name: Text | None = None
     description: Text | None = None
-    labels: dict[str, str] = {}
+    labels: dict[str, str] = Field(default_factory=dict)
 
 
 class Input(Described):
@@ -125,7 +125,7 @@ class TaskSpec(Execution):
     """A task: the handler that it runs and the params that it is given."""
 
     handler: HandlerName
-    params: dict[str, Any] = {}
+    params: dict[str, Any] = Field(default_factory=dict)
     concurrency_key: Annotated[str, Field(min_length=1, max_length=500)] | None = None
 
 
@@ -207,7 +207,7 @@ class WorkflowNode(Node):
 
     type: Literal["workflow"]
     workflow: Annotated[str, Field(max_length=MAX_NAME, pattern=PATH)]
-    inputs: dict[str, Any] = {}
+    inputs: dict[str, Any] = Field(default_factory=dict)
     timeout_seconds: Seconds | None = None
     allow_failure: bool | None = None
     next: Next | None = None
@@ -243,9 +243,9 @@ class WorkflowDefinition(Described):
 
     workflow_id: Annotated[str, Field(max_length=MAX_NAME, pattern=PATH)]
     version: Annotated[int | str | None, BeforeValidator(_version)] = None
-    inputs: dict[str, Input] = {}
+    inputs: dict[str, Input] = Field(default_factory=dict)
     defaults: Defaults = Defaults()
     on_failure: Literal["fail_fast", "finish_independent"] = "fail_fast"
     timeout_seconds: Seconds | None = None
-    groups: dict[str, Group] = {}
+    groups: dict[str, Group] = Field(default_factory=dict)
     nodes: dict[str, AnyNode]

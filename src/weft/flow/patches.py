@@ -10,7 +10,7 @@ import jsonpointer
 import orjson
 
 from weft.core.errors import InvalidInput, did_you_mean
-from weft.core.json import Json
+from weft.core.json import Json, decode, encode, size_of
 from weft.flow.identity import canonical_json
 from weft.flow.problems import Path, dotted
 
@@ -31,13 +31,10 @@ def check_ops(ops: object) -> list[Op]:
         raise InvalidInput("ops", f"has {len(ops):,} operations, and may have {MAX_OPS:,}")
     for place, op in enumerate(ops):
         _check_op(op, f"ops[{place}]")
-    try:
-        size = len(canonical_json(ops))
-    except TypeError as problem:
-        raise InvalidInput("ops", f"are no JSON: {problem}") from None
-    if size > MAX_BYTES:
+    text = encode(ops, "ops")
+    if (size := size_of(text)) > MAX_BYTES:
         raise InvalidInput("ops", f"has {size:,} bytes, and may have {MAX_BYTES:,}: push a new version instead")
-    return ops
+    return list(decode(text))
 
 
 def _check_op(op: object, field: str) -> None:
@@ -63,6 +60,8 @@ def apply_ops(data: Json, ops: Sequence[Op]) -> Json:
     fails.
     """
     copied = 0
+    if not isinstance(ops, list) or not all(isinstance(op, dict) for op in ops):
+        raise InvalidInput("ops", "are no list of operations, as in RFC 6902")
     # A copy: what one operation adds, the next may change, and the operations are kept as they are.
     for place, op in enumerate(orjson.loads(orjson.dumps(list(ops)))):
         try:
@@ -90,6 +89,19 @@ def apply_ops(data: Json, ops: Sequence[Op]) -> Json:
     except TypeError:
         raise InvalidInput("ops", "make a document that is nested too deep") from None
     return data
+
+
+def touched_nodes(ops: Sequence[Op]) -> set[str] | None:
+    """Return the nodes of a definition that operations may change; None: any of them."""
+    found = set()
+    for op in ops:
+        for pointer in (op["path"], op.get("from", "")):
+            first, *rest = path_of(pointer) or ("",)
+            if (first == "nodes" and not rest) or pointer == op["path"] == "":
+                return None
+            if first == "nodes":
+                found.add(rest[0])
+    return found
 
 
 def _found(data: Json, pointer: str) -> str:

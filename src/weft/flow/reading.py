@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from weft.core.errors import InvalidDefinition, InvalidInput
+from weft.flow.document import Document, Unreadable, read_document
 from weft.flow.model import WorkflowDefinition
 from weft.flow.problems import Severity
 from weft.flow.validation import Checked, check_text
@@ -19,16 +20,34 @@ def read_definition(source: str | bytes | Path) -> WorkflowDefinition:
         print(definition.workflow_id, len(definition.nodes))
     """
     checked = check_file(source) if isinstance(source, Path) else check_text(source)
-    return sound(checked)
+    # A copy: what was read of a node is remembered, and a caller may change what it gets.
+    return sound(checked).model_copy(deep=True)
 
 
 def check_file(path: Path, **options: object) -> Checked:
     """Return the definition in a file, and everything that is wrong with it."""
+    return check_text(_bytes_of(path), str(path), **options)
+
+
+def read_file(path: Path) -> Document:
+    """Return the document in a file, which need not be a definition; raises `InvalidDefinition` where it is none."""
+    return read_text(_bytes_of(path), str(path))
+
+
+def read_text(text: str | bytes, file: str | None = None) -> Document:
+    """Return the document in a text of YAML or JSON; raises `InvalidDefinition` where it is none."""
     try:
-        text = path.read_bytes()
+        return read_document(text, file)
+    except Unreadable:
+        checked = check_text(text, file)  # with the place
+        raise InvalidDefinition(checked.problems) from None
+
+
+def _bytes_of(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
     except OSError as problem:
         raise InvalidInput("file", f"cannot read {path}: {problem.strerror or problem}") from None
-    return check_text(text, str(path), **options)
 
 
 def sound(checked: Checked) -> WorkflowDefinition:

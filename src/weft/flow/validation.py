@@ -3,22 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
-from weft.flow.budget import ExpressionError
-from weft.flow.conditions import is_whole, read_condition
+import orjson
+
 from weft.flow.document import Document, Unreadable, read_document
-from weft.flow.expressions import NAMES, OUTSIDE, Reference, has_expression
-from weft.flow.graph import Graph, Link, groups_of, links_of
+from weft.flow.expressions import Reference
+from weft.flow.graph import Graph, Link, groups_of, links_of_groups
+from weft.flow.identity import version_hash
 from weft.flow.inputs import input_problems
 from weft.flow.model import WorkflowDefinition
+from weft.flow.nodes import NodeFacts
 from weft.flow.problems import Hints, Path, Problem, Severity, placed
 from weft.flow.structure import read_structure
-from weft.flow.templates import read_value
 
 Data = Mapping[str, Any]
+Nodes = Mapping[str, NodeFacts]
 _SHOWN = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The nodes of a sound document, and what else decides whether they hang together."""
+
+    nodes: Nodes
+    frame: bytes
+
+    def is_of(self, nodes: Nodes, data: Data) -> bool:
+        """Whether a document's nodes hang together as these do: each has the same place among the same others."""
+        return (
+            self.frame == _frame(data)
+            and self.nodes.keys() == nodes.keys()
+            and all(facts.stands_like(self.nodes[name]) for name, facts in nodes.items())
+        )
+
+
+def _frame(data: Data) -> bytes:
+    return orjson.dumps([data.get("inputs"), data.get("groups")])
 
 
 @dataclass(frozen=True)
@@ -28,11 +51,25 @@ class Checked:
     definition: WorkflowDefinition | None
     document: Document
     problems: list[Problem]
+    nodes: Nodes = field(default_factory=dict, repr=False)
 
     @property
     def is_sound(self) -> bool:
         """Whether no problem is an error."""
         return self.definition is not None
+
+    @property
+    def shape(self) -> Shape:
+        """How the nodes hang together, for documents that are like it; there is none of a document with errors."""
+        assert self.definition is not None
+        return Shape(self.nodes, _frame(self.document.data))
+
+    @cached_property
+    def version_hash(self) -> str:
+        """The hash of what the definition means; there is none of a document with errors."""
+        assert self.definition is not None
+        known = {name: facts.meaning for name, facts in self.nodes.items() if facts.meaning is not None}
+        return version_hash(self.definition, known)
 
 
 def check_text(text: str | bytes, file: str | None = None, **options: Any) -> Checked:
@@ -48,45 +85,60 @@ def check_text(text: str | bytes, file: str | None = None, **options: Any) -> Ch
     return check_document(document, **options)
 
 
-def check_document(document: Document, *, handlers: Collection[str] | None = None, strict: bool = False) -> Checked:
+def check_document(
+    document: Document, *, handlers: Collection[str] | None = None, strict: bool = False, like: Shape | None = None,
+    changed: Collection[str] | None = None,
+) -> Checked:  # fmt: skip
     """Return the definition in a document, and everything that is wrong with it.
 
-    ``handlers`` are those that are known: a task of another is warned about, and refused when ``strict``.
+    ``handlers`` are those that are known: a task of another is warned about, and refused when ``strict``. ``like`` is
+    the shape of a sound document that is nearly the same, of which only the nodes ``changed`` may differ, if that is
+    known: what cannot be wrong again is not looked at again, and not warned about.
     """
-    definition, problems = read_structure(document.data)
-    problems = [*document.problems, *problems]
+    known = {}
+    if like is not None and changed is not None:
+        known = {name: facts for name, facts in like.nodes.items() if name not in changed}
+    structure = read_structure(document.data, known)
+    problems = [*document.problems, *structure.problems]
     if isinstance(document.data, dict):
         hints = Hints()
-        problems += _meaning(document.data, hints)
-        problems += _handler_problems(document.data, handlers, hints, strict=strict)
+        if like is None or problems or not like.is_of(structure.nodes, document.data):
+            problems += _meaning(document.data, structure.nodes, hints)
+        if handlers is not None:
+            problems += _handler_problems(structure.nodes, handlers, hints, strict=strict)
+    definition = structure.definition
     if any(problem.severity is Severity.ERROR for problem in problems):
         definition = None
-    return Checked(definition, document, placed(problems, document) if problems else [])
+    return Checked(definition, document, placed(problems, document) if problems else [], structure.nodes)
 
 
-def _meaning(data: Data, hints: Hints) -> Iterator[Problem]:
-    nodes = data.get("nodes")
-    if not isinstance(nodes, dict):
-        return
-    nodes = {name: node for name, node in nodes.items() if isinstance(node, dict)}
+def _meaning(data: Data, all_nodes: Nodes, hints: Hints) -> Iterator[Problem]:
+    if not isinstance(data.get("nodes"), dict) or len(all_nodes) < len(data["nodes"]):
+        return  # too many to look at, which is told
+    nodes = {name: facts for name, facts in all_nodes.items() if isinstance(data["nodes"][name], dict)}
     groups = groups_of(data)
-    links = list(links_of(data))
+    links = [link for facts in nodes.values() for link in facts.links]
+    links += links_of_groups(data)
     graph = Graph(nodes, links, groups)
     yield from _link_problems(nodes, links, groups, hints)
     yield from _end_problems(nodes)
-    yield from _path_problems(nodes, graph)
-    yield from _conditional_problems(nodes)
-    yield from _wait_problems(nodes)
+    yield from _path_problems(data["nodes"], nodes, graph)
     yield from input_problems(data.get("inputs"))
-    yield from _expression_problems(data, nodes, graph, hints)
+    inputs = data.get("inputs")
+    inputs = inputs if isinstance(inputs, dict) else {}
+    for name, facts in nodes.items():
+        before = graph.previous[name]
+        for place, reference in facts.references:
+            match reference.name, reference.fields:
+                case "inputs", (str(field), *_) if field in inputs:
+                    pass
+                case "nodes", (str(field), "output", *_) if field in before:
+                    pass
+                case _:
+                    yield from _reference_problems(reference, place, name, nodes, inputs, graph, hints)
 
 
-def _kind(node: Data) -> str:
-    kind = node.get("type", "task")
-    return kind if isinstance(kind, str) else ""
-
-
-def _link_problems(nodes: Data, links: list[Link], groups: Mapping[str, list[str]], hints: Hints) -> Iterator[Problem]:
+def _link_problems(nodes: Nodes, links: list[Link], groups: Mapping[str, list[str]], hints: Hints) -> Iterator[Problem]:
     for link in links:
         if link.target not in nodes and not groups.get(link.target):
             yield Problem("unknown_node", link.path, hints.unknown("node", link.target, [*nodes, *groups]))
@@ -101,164 +153,43 @@ def _link_problems(nodes: Data, links: list[Link], groups: Mapping[str, list[str
             )
 
 
-def _end_problems(nodes: Data) -> Iterator[Problem]:
-    starts = [name for name, node in nodes.items() if _kind(node) == "start"]
+def _end_problems(nodes: Nodes) -> Iterator[Problem]:
+    starts = [name for name, facts in nodes.items() if facts.kind == "start"]
     if not starts:
         yield Problem(
             "no_start", ("nodes",), "there is no start: add a node `START: {type: start, next: …}`", is_about_key=True
         )
     for name in starts[1:]:
         yield Problem("two_starts", ("nodes", name), f"there is a start already, {starts[0]!r}", is_about_key=True)
-    if not any(_kind(node) == "end" for node in nodes.values()):
+    if not any(facts.kind == "end" for facts in nodes.values()):
         yield Problem("no_end", ("nodes",), "there is no end: add a node `END: {type: end}`", is_about_key=True)
 
 
-def _path_problems(nodes: Data, graph: Graph) -> Iterator[Problem]:
+def _path_problems(written: Data, nodes: Nodes, graph: Graph) -> Iterator[Problem]:
     circle = graph.circle()
     if circle is not None:
         shown = circle if len(circle) <= _SHOWN else [*circle[: _SHOWN - 2], "…", circle[-1]]
         yield Problem(
             "cycle", ("nodes", circle[0]), f"nodes wait for each other: {' -> '.join(shown)}", is_about_key=True
         )
-    starts = [name for name, node in nodes.items() if _kind(node) == "start"]
+    starts = [name for name, facts in nodes.items() if facts.kind == "start"]
     reached = set().union(*(graph.reached(name) for name in starts)) if starts else set(nodes)
-    for name, node in nodes.items():
-        if _kind(node) == "fan_in" and not graph.previous[name]:
+    for name, facts in nodes.items():
+        if facts.kind == "fan_in" and not graph.previous[name]:
             yield Problem("fan_in_alone", ("nodes", name), "nothing leads to this fan_in", is_about_key=True)
         elif name not in reached:
             yield Problem(
                 "unreachable", ("nodes", name), f"no way leads from {starts[0]!r} to this node", is_about_key=True
             )
         # A `next` that stands for nothing is told where it stands.
-        if _kind(node) not in ("end", "start", "conditional") and not graph.next[name] and not node.get("next"):
+        leads_on = graph.next[name] or written[name].get("next")
+        if not leads_on and facts.kind not in ("end", "start", "conditional"):
             message = "nothing comes after this node: add `next`"
             yield Problem("leads_nowhere", ("nodes", name), message, Severity.WARNING, is_about_key=True)
 
 
-def _conditional_problems(nodes: Data) -> Iterator[Problem]:
-    for name, node in nodes.items():
-        branches = node.get("branches")
-        if _kind(node) != "conditional" or not isinstance(branches, list):
-            continue
-        path: Path = ("nodes", name, "branches")
-        defaults = [
-            place for place, branch in enumerate(branches) if isinstance(branch, dict) and branch.get("default")
-        ]
-        if not defaults:
-            yield Problem(
-                "no_default", path, "no branch is taken when no condition holds: add `- {default: true, next: …}`"
-            )
-        elif defaults[0] != len(branches) - 1:
-            yield Problem(
-                "no_default", (*path, defaults[0]), "the default must come last: no branch after it is ever taken"
-            )
-        for place, branch in enumerate(branches):
-            if isinstance(branch, dict):
-                yield from _branch_problems(node, branch, (*path, place))
-
-
-def _branch_problems(node: Data, branch: Data, path: Path) -> Iterator[Problem]:
-    condition = branch.get("condition")
-    if (condition is None) == (not branch.get("default")):
-        yield Problem("bad_condition", path, "a branch has either a condition or `default: true`")
-    if not isinstance(condition, str):
-        return
-    if not is_whole(condition) and "condition_field" not in node:
-        yield Problem(
-            "bad_condition", (*path, "condition"), "a comparison needs `condition_field`, the value that it is about"
-        )
-    try:
-        read_condition(condition)
-    except ExpressionError as problem:
-        yield Problem("bad_condition", (*path, "condition"), str(problem))
-
-
-def _wait_problems(nodes: Data) -> Iterator[Problem]:
-    for name, node in nodes.items():
-        if _kind(node) != "wait":
-            continue
-        if node.get("for") == "event" and "event" not in node:
-            yield Problem(
-                "missing", ("nodes", name, "event"), "`event` is missing: the name of the event that is waited for"
-            )
-        for field, kind in (("event", "event"), ("match", "event"), ("form", "approval")):
-            if field in node and node.get("for") != kind:
-                yield Problem(
-                    "unknown_field", ("nodes", name, field), f"`{field}` goes with `for: {kind}`", is_about_key=True
-                )
-
-
-def _expression_problems(data: Data, nodes: Data, graph: Graph, hints: Hints) -> Iterator[Problem]:
-    inputs = data.get("inputs") if isinstance(data.get("inputs"), dict) else {}
-    for name, node in nodes.items():
-        for path, value, names in templates_of(name, node):
-            broken: list[Problem] = []
-
-            def note(place: Path, message: str, broken: list[Problem] = broken) -> None:
-                broken.append(Problem("bad_expression", place, message))
-
-            template = read_value(value, path, names, note)
-            yield from broken
-            for place, reference in template.references:
-                yield from _reference_problems(reference, place, name, nodes, inputs or {}, graph, hints)
-        for path, value in _constants_of(name, node):
-            if isinstance(value, str) and has_expression(value):
-                yield Problem(
-                    "bad_expression", path, "no expression is evaluated here: it must be the same for every job"
-                )
-        if _kind(node) == "conditional":
-            yield from _condition_references(name, node, nodes, inputs or {}, graph, hints)
-
-
-def _condition_references(
-    name: str, node: Data, nodes: Data, inputs: Data, graph: Graph, hints: Hints
-) -> Iterator[Problem]:
-    branches = node.get("branches")
-    for place, branch in enumerate(branches if isinstance(branches, list) else ()):
-        condition = branch.get("condition") if isinstance(branch, dict) else None
-        if isinstance(condition, str):
-            try:
-                references = read_condition(condition).references
-            except ExpressionError:
-                continue
-            for reference in references:
-                path = ("nodes", name, "branches", place, "condition")
-                yield from _reference_problems(reference, path, name, nodes, inputs, graph, hints)
-
-
-def templates_of(name: str, node: Data) -> Iterator[tuple[Path, Any, tuple[str, ...]]]:
-    """Yield the values of a node in which expressions are evaluated, with their place and the names they may use."""
-    path: Path = ("nodes", name)
-    fields = {
-        "task": ("params", "concurrency_key"),
-        "conditional": ("condition_field",),
-        "fan_out": ("items",),
-        "end": ("output",),
-        "wait": ("match",),
-        "workflow": ("inputs",),
-    }
-    for field in fields.get(_kind(node), ()):
-        if field in node:
-            yield (*path, field), node[field], OUTSIDE
-    task = node.get("task")
-    if _kind(node) == "fan_out" and isinstance(task, dict):
-        for field in fields["task"]:
-            if field in task:
-                yield (*path, "task", field), task[field], NAMES
-
-
-def _constants_of(name: str, node: Data) -> Iterator[tuple[Path, object]]:
-    for field in ("handler", "queue", "workflow", "event", "group"):
-        if field in node:
-            yield ("nodes", name, field), node[field]
-    task = node.get("task")
-    for field in ("handler", "queue"):
-        if isinstance(task, dict) and field in task:
-            yield ("nodes", name, "task", field), task[field]
-
-
 def _reference_problems(
-    reference: Reference, path: Path, name: str, nodes: Data, inputs: Data, graph: Graph, hints: Hints
+    reference: Reference, path: Path, name: str, nodes: Nodes, inputs: Data, graph: Graph, hints: Hints
 ) -> Iterator[Problem]:
     field = reference.fields[0] if reference.fields else None
     if reference.name == "inputs":
@@ -280,12 +211,9 @@ def _reference_problems(
         yield Problem("bad_expression", path, f"of a node only its output is visible: write nodes.{field}.output")
 
 
-def _handler_problems(data: Data, handlers: Collection[str] | None, hints: Hints, *, strict: bool) -> Iterator[Problem]:
-    nodes = data.get("nodes")
-    if handlers is None or not isinstance(nodes, dict):
-        return
+def _handler_problems(nodes: Nodes, handlers: Collection[str], hints: Hints, *, strict: bool) -> Iterator[Problem]:
     severity = Severity.ERROR if strict else Severity.WARNING
-    for name, node in nodes.items():
-        for path, value in _constants_of(name, node) if isinstance(node, dict) else ():
-            if path[-1] == "handler" and isinstance(value, str) and value not in handlers:
-                yield Problem("unknown_handler", path, hints.unknown("handler", value, handlers), severity)
+    for facts in nodes.values():
+        for path, handler in facts.handlers:
+            if handler not in handlers:
+                yield Problem("unknown_handler", path, hints.unknown("handler", handler, handlers), severity)

@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import orjson
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from weft.flow.document import (
     MAX_BYTES,
@@ -17,6 +20,7 @@ from weft.flow.document import (
     read_document,
 )
 from weft.flow.problems import Path
+from weft.flow.writing import write_yaml
 
 
 def _value(text: str) -> Any:
@@ -345,3 +349,28 @@ def test_a_key_that_stands_twice_is_located_where_it_stands_first() -> None:
 
 def test_data_without_a_text_has_no_places() -> None:
     assert Document({"a": 1}).locate(("a",)) is None
+
+
+ODD = """12e03 0o14 1E5 1e-5 +.5e3 yes no 1:30 ~ null 2026-11-16 .nan 0x1F True << = ' " """.split()
+TEXTS = st.text(max_size=8) | st.sampled_from(
+    [*ODD, "", " ", "a: b", "# x", "- x", "9" * 30, "\u0085", "a\nb\n", "{{ inputs.x }}", "\U0001f600", "\t"]
+)
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False, allow_infinity=False)
+    | TEXTS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
+    max_leaves=10,
+)  # fmt: skip
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.dictionaries(TEXTS, VALUES, max_size=4))
+def test_what_is_written_as_yaml_reads_back_as_what_it_was(data: dict[str, Any]) -> None:
+    read = read_document(write_yaml(data) if data else "{}")
+    assert read.problems == []
+    assert orjson.dumps(read.data) == orjson.dumps(data)
+
+
+def test_json_as_python_writes_it_is_read_whatever_it_holds() -> None:
+    data = {"a": "\U0001f600 \\ud83d\\ude00", "b\U0001f600": "\\\U0001f600"}
+    assert read_document(json.dumps(data)).data == data

@@ -169,8 +169,8 @@ def test_an_operation_that_cannot_be_applied_is_named_with_its_place(op: dict[st
         ([{"op": "test", "path": "/a"}], "ops[0].value"),
         ([{"op": "remove", "path": "/a"}] * (MAX_OPS + 1), "ops"),
         ([{"op": "add", "path": "/a", "value": "x" * MAX_BYTES}], "ops"),
-        ([{"op": "add", "path": "/a", "value": 2**70}], "ops"),
-        ([{"op": "add", "path": "/a", "value": {1, 2}}], "ops"),
+        ([{"op": "add", "path": "/a", "value": 2**70}], "ops[0].value"),
+        ([{"op": "add", "path": "/a", "value": {1, 2}}], "ops[0].value"),
     ],
 )
 def test_what_is_no_patch_is_refused_before_anything_is_changed(ops: Any, field: str) -> None:

@@ -1,0 +1,236 @@
+"""One node by itself: what it is, what is wrong with it, what it leads to, what it takes from others."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from weft.core.errors import did_you_mean
+from weft.core.json import depth_of
+from weft.flow.budget import ExpressionError
+from weft.flow.conditions import is_whole, read_condition
+from weft.flow.document import MAX_DEPTH
+from weft.flow.expressions import NAMES, OUTSIDE, Reference, has_expression, read_template
+from weft.flow.fields import read_part
+from weft.flow.graph import Link, links_of_node
+from weft.flow.identity import NodeMeaning
+from weft.flow.model import MAX_NAME, NAME, NODE_TYPES, AnyNode
+from weft.flow.problems import Path, Problem
+from weft.flow.values import Json
+
+Data = Mapping[str, Any]
+_NAME = re.compile(NAME)
+# In so many generations of so many nodes each what was read is remembered: most of a changed workflow is as it was.
+_REMEMBERED = 5_000
+_LONGEST = 10_000
+# The fields in which expressions are evaluated, by type of node.
+_EVALUATED = {
+    "task": ("params", "concurrency_key"),
+    "conditional": ("condition_field",),
+    "fan_out": ("items",),
+    "end": ("output",),
+    "wait": ("match",),
+    "workflow": ("inputs",),
+}
+_WITH_EXPRESSIONS = (str, dict, list)
+_CONSTANT = ("handler", "queue", "workflow", "event", "group")
+
+
+@dataclass(slots=True)
+class NodeFacts:
+    """What can be said of a node without looking at others; ``node`` is None when a field of it is wrong."""
+
+    kind: str
+    group: str | None
+    node: AnyNode | None
+    meaning: NodeMeaning | None
+    problems: tuple[Problem, ...]
+    links: tuple[Link, ...]
+    references: tuple[tuple[Path, Reference], ...]
+    handlers: tuple[tuple[Path, str], ...]
+
+    def stands_like(self, other: NodeFacts) -> bool:
+        """Whether another node has the same place among others: it leads to the same, and takes from the same."""
+        return self is other or (
+            (self.kind, self.group, self.links, self.references)
+            == (other.kind, other.group, other.links, other.references)
+        )  # fmt: skip
+
+
+class _Memory:
+    """Facts by the name and the text of a node; what was not asked for in two generations is forgotten."""
+
+    def __init__(self) -> None:
+        self._young: dict[tuple[str, bytes], NodeFacts] = {}
+        self._old: dict[tuple[str, bytes], NodeFacts] = {}
+
+    def get(self, key: tuple[str, bytes]) -> NodeFacts | None:
+        found = self._young.get(key)
+        if found is None and (found := self._old.get(key)) is not None:
+            self.put(key, found)
+        return found
+
+    def put(self, key: tuple[str, bytes], facts: NodeFacts) -> None:
+        if len(self._young) >= _REMEMBERED:
+            self._old, self._young = self._young, {}
+        self._young[key] = facts
+
+
+_memory = _Memory()
+
+
+def read_node(name: str, entry: Json) -> NodeFacts:
+    """Return the facts of a node; paths in them begin at the document."""
+    try:
+        text = orjson.dumps(entry)
+    except TypeError:
+        return _facts(name, entry)  # no JSON, which is told elsewhere
+    if len(text) > _LONGEST:
+        return _facts(name, entry)
+    key = name, text
+    found = _memory.get(key)
+    if found is None:
+        # Of what was written, not of the caller's own, which may change.
+        found = _facts(name, orjson.loads(text))
+        _memory.put(key, found)
+    return found
+
+
+def too_deep(path: Path) -> Problem:
+    """Return the problem of what is nested deeper than a document may be."""
+    return Problem("too_deep", path, f"the document is nested deeper than {MAX_DEPTH} levels")
+
+
+def name_problems(name: str, path: Path) -> Iterator[Problem]:
+    """Yield what is wrong with the name of a node or an input."""
+    if _NAME.fullmatch(name) is None or len(name) > MAX_NAME:
+        what = f"{name[:60]!r} is no name: letters, digits, _ and -, up to {MAX_NAME}"
+        yield Problem("bad_name", path, what, is_about_key=True)
+
+
+def _facts(name: str, entry: Json) -> NodeFacts:
+    path: Path = ("nodes", name)
+    problems = list(name_problems(name, path))
+    if depth_of(entry) > MAX_DEPTH - len(path):
+        problems.append(too_deep(path))
+    node = _model(entry, path, problems)
+    if not isinstance(entry, dict):
+        return NodeFacts("", None, None, None, tuple(problems), (), (), ())
+    kind = entry.get("type", "task")
+    kind = kind if isinstance(kind, str) else ""
+    references: list[tuple[Path, Reference]] = []
+    for place, value, names in _evaluated(kind, entry, path):
+        _gather(value, place, names, references, problems)
+    constants = list(_constants(entry, path))
+    for place, value in constants:
+        if isinstance(value, str) and has_expression(value):
+            problems.append(
+                Problem("bad_expression", place, "no expression is evaluated here: it must be the same for every job")
+            )
+    if kind == "conditional":
+        problems += _conditional_problems(entry, path, references)
+    elif kind == "wait":
+        problems += _wait_problems(entry, path)
+    handlers = ((place, value) for place, value in constants if place[-1] == "handler" and isinstance(value, str))
+    meaning = None if node is None else NodeMeaning(node)
+    links = tuple(links_of_node(name, entry))
+    group = entry.get("group")
+    group = group if isinstance(group, str) else None
+    return NodeFacts(kind, group, node, meaning, tuple(problems), links, tuple(references), tuple(handlers))
+
+
+def _model(entry: Json, path: Path, problems: list[Problem]) -> AnyNode | None:
+    kind = entry.get("type", "task") if isinstance(entry, dict) else "task"
+    if not isinstance(kind, str) or kind not in NODE_TYPES:
+        hint = did_you_mean(str(kind), NODE_TYPES) or f" There are {', '.join(NODE_TYPES)}."
+        problems.append(Problem("unknown_type", (*path, "type"), f"there is no type of node {kind!r}.{hint}"))
+        return None
+    return read_part(NODE_TYPES[kind], entry, path, problems)
+
+
+def _evaluated(kind: str, node: Data, path: Path) -> Iterator[tuple[Path, Json, tuple[str, ...]]]:
+    """Yield the values in which expressions are evaluated, with their place and the names they may use."""
+    for field in _EVALUATED.get(kind, ()):
+        if field in node:
+            yield (*path, field), node[field], OUTSIDE
+    task = node.get("task")
+    if kind == "fan_out" and isinstance(task, dict):
+        for field in _EVALUATED["task"]:
+            if field in task:
+                yield (*path, "task", field), task[field], NAMES
+
+
+def _gather(
+    value: Json, path: Path, names: tuple[str, ...], references: list[tuple[Path, Reference]], problems: list[Problem]
+) -> None:
+    """Add what the expressions in a value of any depth refer to, and what is wrong with them."""
+    kind = type(value)
+    if kind is str:
+        if has_expression(value):
+            try:
+                references += [(path, reference) for reference in read_template(value, names).references]
+            except ExpressionError as problem:
+                problems.append(Problem("bad_expression", path, str(problem)))
+    elif kind is dict or kind is list:
+        for key, entry in value.items() if kind is dict else enumerate(value):
+            if type(entry) in _WITH_EXPRESSIONS and (type(entry) is not str or "{" in entry):
+                _gather(entry, (*path, key), names, references, problems)
+
+
+def _constants(node: Data, path: Path) -> Iterator[tuple[Path, object]]:
+    for field in _CONSTANT:
+        if field in node:
+            yield (*path, field), node[field]
+    task = node.get("task")
+    for field in ("handler", "queue"):
+        if isinstance(task, dict) and field in task:
+            yield (*path, "task", field), task[field]
+
+
+def _conditional_problems(node: Data, path: Path, references: list[tuple[Path, Reference]]) -> Iterator[Problem]:
+    """Yield what is wrong with the branches, and add what their conditions refer to."""
+    branches = node.get("branches")
+    if not isinstance(branches, list):
+        return
+    path = (*path, "branches")
+    defaults = [place for place, branch in enumerate(branches) if isinstance(branch, dict) and branch.get("default")]
+    if not defaults:
+        yield Problem(
+            "no_default", path, "no branch is taken when no condition holds: add `- {default: true, next: …}`"
+        )
+    elif defaults[0] != len(branches) - 1:
+        yield Problem(
+            "no_default", (*path, defaults[0]), "the default must come last: no branch after it is ever taken"
+        )
+    for place, branch in enumerate(branches):
+        if isinstance(branch, dict):
+            yield from _branch_problems(node, branch, (*path, place), references)
+
+
+def _branch_problems(
+    node: Data, branch: Data, path: Path, references: list[tuple[Path, Reference]]
+) -> Iterator[Problem]:
+    condition = branch.get("condition")
+    if (condition is None) == (not branch.get("default")):
+        yield Problem("bad_condition", path, "a branch has either a condition or `default: true`")
+    if not isinstance(condition, str):
+        return
+    path = (*path, "condition")
+    if not is_whole(condition) and "condition_field" not in node:
+        yield Problem("bad_condition", path, "a comparison needs `condition_field`, the value that it is about")
+    try:
+        references += [(path, reference) for reference in read_condition(condition).references]
+    except ExpressionError as problem:
+        yield Problem("bad_condition", path, str(problem))
+
+
+def _wait_problems(node: Data, path: Path) -> Iterator[Problem]:
+    if node.get("for") == "event" and "event" not in node:
+        yield Problem("missing", (*path, "event"), "`event` is missing: the name of the event that is waited for")
+    for field, kind in (("event", "event"), ("match", "event"), ("form", "approval")):
+        if field in node and node.get("for") != kind:
+            yield Problem("unknown_field", (*path, field), f"`{field}` goes with `for: {kind}`", is_about_key=True)
