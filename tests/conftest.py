@@ -10,6 +10,7 @@ import tempfile
 import uuid
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import asyncpg
 import hypothesis
@@ -19,10 +20,14 @@ import servers
 import weft
 from pooler import Pooler, pooler_to
 from reset import RESET
+from storages import BucketStorage, FolderStorage, Storage
 from weft.core.settings import Settings
 from weft.db import embedded, migrate
 from weft.db.database import Database
 from weft.worker.registry import Registry
+
+if TYPE_CHECKING:
+    from buckets import S3Bucket, S3Server
 
 # Read before the fixture below takes it away: no program that a test starts knows such a setting.
 TEST_BIN = os.environ.get("WEFT_TEST_BIN")
@@ -61,7 +66,7 @@ def campaign(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(scope="session", autouse=True)
 def _clean_environment() -> Iterator[None]:
     """No setting of the machine reaches a test."""
-    kept = {name: value for name, value in os.environ.items() if name.startswith(("WEFT_", "POSTGRES_", "PG"))}
+    kept = {name: value for name, value in os.environ.items() if name.startswith(("WEFT_", "POSTGRES_", "PG", "AWS_"))}
     for name in kept:
         del os.environ[name]
     yield
@@ -148,6 +153,32 @@ def pooler(url: str) -> Iterator[Pooler]:
 def home(tmp_path: Path) -> Path:
     """A folder for the blobs and logs of one test."""
     return tmp_path / "home"
+
+
+@pytest.fixture(scope="session")
+def s3_server() -> Iterator[S3Server]:
+    """An S3 on a port of this machine."""
+    from buckets import S3Server
+
+    server = S3Server()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def s3_bucket(s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> S3Bucket:
+    """An empty bucket of the test's own, and an environment in which it is found."""
+    for name, value in s3_server.environment.items():
+        monkeypatch.setenv(name, value)
+    return s3_server.make_bucket()
+
+
+@pytest.fixture(params=["folder", "bucket"])
+def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
+    """An empty storage of blobs, of each kind in turn."""
+    if request.param == "folder":
+        return FolderStorage(tmp_path / "storage")
+    return BucketStorage(request.getfixturevalue("s3_bucket"))
 
 
 @pytest.fixture

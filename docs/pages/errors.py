@@ -61,7 +61,8 @@ _ADVICE = {
     "embedded_server_failed": "Do what the message says; `postgres.log` in `WEFT_HOME` tells more.",
     "ids_exhausted": "Let fewer processes enqueue in bulk at once; numbers of dead processes come back in ten minutes.",
     "handler_import_failed": "Mend the module, or the name given by `--app`; it must be importable from here.",
-    "blob_unavailable": "Give every process the same `WEFT_BLOB_URL`; restore the file from a backup if it is gone.",
+    "blob_unavailable": "Do what the message says: give every process the same `WEFT_BLOB_URL`, see to the storage "
+    "or the access to it, or bring a blob that is gone back from a copy of the storage.",
     "lease_lost": "Drop the work and roll back: another worker has the task.",
     "wait_timeout": "Nothing: the task goes on. Wait again, or look at it with `weft tasks show`.",
     "task_failed": "Look at the task's attempts with `weft tasks show`; replay it when the cause is mended.",

@@ -51,6 +51,8 @@ _GROUPS = {
         "TagMove",
         "Artifact",
         "Materialized",
+        "Finding",
+        "Collected",
     ],
     "Look": [
         *("Task", "TaskSummary", "TaskState", "Attempt", "AuditEntry", "Page", "Why"),

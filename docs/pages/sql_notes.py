@@ -54,6 +54,9 @@ VIEWS = {
     "queues": "",
     "workers": "Those that stopped or were lost stay for one hour more.",
     "audits": "Rows are never changed, and stay until the retention removes them.",
+    "patch_chain_member": "The patches on a version that give the document of a patch, a row each, in their order.",
+    "blob_use": "Who refers to which blob. A blob that is not listed is removed a day after it was put.",
+    "artifact_use": "Who refers to which version, patch or snapshot. Patches and snapshots not listed are removed.",
     "orgs": "An installation has one, `default`, until there are accounts.",
 }
 
@@ -61,6 +64,15 @@ VIEWS = {
 COLUMNS = {
     ("*", "org_id"): "the org that it belongs to",
     ("*", "created_at"): "when it was made, by the clock of the database",
+    ("patch_chain_member", "head_id"): "the patch whose chain it is",
+    ("patch_chain_member", "seq"): "the place in the chain, from 1",
+    ("patch_chain_member", "member_id"): "the patch at that place; the last is the head itself",
+    ("blob_use", "digest"): "the SHA-256 of the blob",
+    ("blob_use", "used_by"): "`task`, `log` or `artifact`",
+    ("blob_use", "user_id"): "the id of the task or the artifact",
+    ("artifact_use", "artifact_id"): "the version, patch or snapshot",
+    ("artifact_use", "used_by"): "`tag`, or the kind of the artifact that was made from it",
+    ("artifact_use", "user_name"): "the name of the tag, or the id of the artifact",
     ("tasks", "id"): "the task's id, which contains the time at which it was made",
     ("tasks", "queue"): "the name of its queue",
     ("tasks", "handler"): "the name of its handler",

@@ -34,5 +34,18 @@ grant select, update on weft.machine to shop_worker;
 grant select, insert, update on weft.queue, weft.handler, weft.lease to shop_worker;
 grant select, insert, update, delete on weft.task, weft.task_done, weft.idempotency_key, weft.worker, weft.queue_slot,
   weft.key_slot, weft.outbox, weft.task_log, weft.blob, weft.task_blob to shop_worker;
-grant select on weft.artifact to shop_worker;
+grant select on weft.blob_use to shop_worker;
 -- docs: end work
+
+-- docs: begin workflows
+create role shop_flows login;
+grant usage on schema weft to shop_flows;
+grant usage on sequence weft.id_sequence to shop_flows;
+grant select on weft.schema_revision, weft.org, weft.blob_use, weft.artifact_use to shop_flows;
+grant select, insert, update on weft.blob, weft.tag to shop_flows;
+grant select, insert on weft.tag_move to shop_flows;
+grant select, insert, update, delete on weft.artifact to shop_flows;
+grant select, delete on weft.task_blob to shop_flows;
+grant select on weft.task, weft.task_done to shop_flows;
+grant delete on weft.blob to shop_flows;
+-- docs: end workflows

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from weft.core.states import TaskState
     from weft.flow.model import WorkflowDefinition
     from weft.flow.reading import read_definition
-    from weft.history.model import Artifact, Materialized, Pushed, Tag, TagMove
+    from weft.history.model import Artifact, Collected, Finding, Materialized, Pushed, Tag, TagMove
     from weft.queue.audit import AuditEntry
     from weft.queue.model import Attempt, NewTask, Page, Task, TaskHandle, TaskSummary
     from weft.queue.outbox import OutboxRow
@@ -51,8 +51,10 @@ _HOMES = {
     "AuditEntry": "weft.queue.audit",
     "BlobUnavailable": "weft.core.errors",
     "Client": "weft.sdk.client",
+    "Collected": "weft.history.model",
     "Context": "weft.worker.context",
     "DatabaseUnavailable": "weft.core.errors",
+    "Finding": "weft.history.model",
     "InvalidDefinition": "weft.core.errors",
     "InvalidInput": "weft.core.errors",
     "KeyLimit": "weft.queue.queues",
@@ -99,8 +101,10 @@ __all__ = [
     "AuditEntry",
     "BlobUnavailable",
     "Client",
+    "Collected",
     "Context",
     "DatabaseUnavailable",
+    "Finding",
     "InvalidDefinition",
     "InvalidInput",
     "KeyLimit",

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 
+import asyncpg
 import pytest
 from apps.cli_scene import Cli
 
@@ -133,3 +135,42 @@ def test_a_definition_is_changed_in_an_editor(cli: Cli, flow: str, tmp_path: Pat
         "op": "replace", "path": "/nodes/load/queue", "value": "other"}]), encoding="utf-8")  # fmt: skip
     cli("workflows", "patch", "etl", "--file", str(tmp_path / "ops.json"))
     assert cli.json("workflows", "show", "etl")["data"]["nodes"]["load"]["queue"] == "other"
+
+
+def test_a_document_is_kept_whole_the_history_is_looked_through_and_what_nobody_needs_goes(
+    cli: Cli, flow: str, tmp_path: Path
+) -> None:
+    cli("workflows", "push", flow)
+    cli("workflows", "patch", "etl", "--set", "nodes.fetch.params.size=2")
+    kept = cli.json("workflows", "snapshot", "etl", "--set", "nodes.fetch.params.size=7")
+    assert (kept["kind"], kept["data"]["nodes"]["fetch"]["params"]["size"]) == ("snapshot", 7)
+    ops = tmp_path / "ops.json"
+    ops.write_text('[{"op":"replace","path":"/nodes/fetch/params/size","value":7}]', encoding="utf-8")
+    again = cli("workflows", "snapshot", "etl", "--file", str(ops))
+    assert again == f"{kept['snapshot_id']} has it whole: {kept['version_hash'][:12]}\n"
+    assert cli("workflows", "fsck") == "the history is whole\n"
+    assert cli.json("workflows", "fsck", "--quick") == {"findings": []}
+    assert cli("workflows", "gc", "--dry-run").startswith("would remove 0 snapshots")
+    assert cli.json("workflows", "gc")["blobs"] == 0
+    assert "one hour at least" in cli("workflows", "gc", "--grace", "5m", code=2)
+    assert cli.json("workflows", "diff", flow, "etl", code=1)["patch"][0]["value"] == 2
+
+
+def test_damage_ends_with_1_until_it_is_mended(cli: Cli, flow: str, url: str) -> None:
+    cli("workflows", "push", flow)
+    cli("workflows", "patch", "etl", "--set", "nodes.fetch.params.size=2")
+    _execute(url, "update weft.artifact set version_hash = sha256('x') where kind = 'patch'")
+    (found,) = cli.json("workflows", "fsck", code=1)["findings"]
+    assert (found["code"], found["mended"]) == ("wrong_hash", None)
+    (mended,) = cli.json("workflows", "fsck", "--repair")["findings"]
+    assert (mended["code"], mended["mended"]) == ("wrong_hash", "written anew from its parents and its document")
+    assert cli("workflows", "fsck") == "the history is whole\n"
+
+
+def _execute(url: str, statement: str) -> None:
+    async def execute() -> None:
+        conn = await asyncpg.connect(url)
+        await conn.execute(statement)
+        await conn.close()
+
+    asyncio.run(execute())

@@ -25,7 +25,7 @@ from weft.queue.services import Drainer, Pruner, Rescuer, Stager
 from weft.worker.registry import Registry
 
 GRANTS = (Path(__file__).resolve().parents[2] / "examples" / "docs" / "grants.sql").read_text(encoding="utf-8")
-ROLES = "shop_web, shop_report, shop_worker"
+ROLES = "shop_web, shop_report, shop_worker, shop_flows"
 
 
 def as_role(url: str, role: str) -> str:
@@ -221,3 +221,37 @@ def test_a_role_that_may_only_enqueue_does_so_by_the_client_and_is_told_what_els
         assert complaint.endswith(": grant that to the role, or use the role that owns the schema weft")
         assert "\n" not in complaint
     assert Cli(as_role(granted_url, "shop_report"), home)("tasks", "list", code=3).startswith("weft: permission denied")
+
+
+def test_the_grants_of_the_docs_let_a_role_keep_workflows_and_nothing_else(granted_url: str, home: Path) -> None:
+    nodes = {
+        "START": {"type": "start", "next": "fetch"},
+        "fetch": {"handler": "fetch", "params": {"size": 1, "text": "x" * 300_000}, "next": "END"},
+        "END": {"type": "end"},
+    }
+
+    async def run() -> None:
+        async with client_of(granted_url, "shop_flows", home) as client:
+            w = client.workflows
+            await w.push({"workflow_id": "etl", "nodes": nodes})
+            for size in range(2, 14):
+                await w.patch("etl", set={"nodes.fetch.params.size": size})
+            await w.undo("etl", 2)
+            await w.redo("etl")
+            await w.branch("etl/other", "etl")
+            await w.patch("etl/other", set={"nodes.fetch.queue": "fast"})
+            merged = await w.merge("etl/other", into="etl")
+            await w.revert("etl", merged.artifact_id)
+            await w.snapshot("etl", set={"nodes.fetch.params.size": 99})
+            await w.compact("etl")
+            await w.protect("etl")
+            await w.delete("etl/other")
+            await w.undelete("etl/other")
+            assert await w.blame("etl")
+            assert await w.log("etl")
+            assert await w.fsck(repair=True) == []
+            assert (await w.gc()).blobs == 0
+            with pytest.raises(weft.PermissionDenied):
+                await client.enqueue("double", {"n": 1})
+
+    asyncio.run(run())

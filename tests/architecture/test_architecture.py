@@ -23,8 +23,8 @@ LONGEST = 450
 
 # The whole public interface; a change here is a change for users.
 PUBLIC = [
-    "Artifact", "Attempt", "AuditEntry", "BlobUnavailable", "Client", "Context", "DatabaseUnavailable",
-    "InvalidDefinition", "InvalidInput", "KeyLimit", "LeaseLost", "Materialized", "MergeConflict", "NewTask",
+    "Artifact", "Attempt", "AuditEntry", "BlobUnavailable", "Client", "Collected", "Context", "DatabaseUnavailable",
+    "Finding", "InvalidDefinition", "InvalidInput", "KeyLimit", "LeaseLost", "Materialized", "MergeConflict", "NewTask",
     "NonRetryable", "NotFound", "OutboxRow", "Page", "PermissionDenied", "Pushed", "QueueInfo", "Registry",
     "Retry", "SchemaOutdated", "Settings", "Snooze", "StateConflict", "Tag", "TagConflict", "TagMove", "Task",
     "TaskFailed", "TaskHandle", "TaskState", "TaskSummary", "UnknownQueue", "WaitTimeout", "WeftError", "Why",

@@ -150,6 +150,17 @@ class Process:
         """Let a worker write to its log what it waits for."""
         os.kill(self.pid, signal.SIGUSR1)
 
+    def say(self, line: str) -> None:
+        """Write a line to its standard input."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{line}\n".encode())
+
+    async def hear(self) -> str:
+        """Return the next line of its standard output; empty when it has ended."""
+        assert self._process.stdout is not None
+        async with asyncio.timeout(LIVENESS):
+            return (await self._process.stdout.readline()).decode().rstrip("\n")
+
     async def finish(self) -> int:
         """Close its standard input, and return how it ended."""
         assert self._process.stdin is not None
@@ -199,6 +210,10 @@ class Crew:
             "queues": queues, "seed": seed, "window": window, "folder": str(self.folder),
             "settings": self._settings({}),
         })  # fmt: skip
+
+    async def history_writer(self, config: dict[str, Any]) -> Process:
+        """Start writers of the history of a workflow, which begin when they are told to."""
+        return await self._start("crash.apps.history_writer", None, config)
 
     def _settings(self, changed: dict[str, Any]) -> dict[str, Any]:
         return {"database_url": self.url, "home": str(self.folder / "home"), "profile": "fast", **changed}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import socket
 import struct
 from collections import deque
@@ -71,6 +72,12 @@ class Rule:
     fired: asyncio.Event = field(default_factory=asyncio.Event)
     seen: list[Exchange] = field(default_factory=list)
     gate: asyncio.Event | None = None
+
+
+def nth(number: int) -> Callable[[Exchange], bool]:
+    """True for one statement only, by its place among all that are answered."""
+    counted = itertools.count(1)
+    return lambda _: next(counted) == number
 
 
 class Proxy:

@@ -175,7 +175,7 @@ async def test_the_grants_of_the_docs_let_a_role_enqueue_and_another_read(
             await conn.fetch("select * from weft.enqueue('note')")
     finally:
         # Roles belong to the whole server, not to the test's database.
-        roles = "shop_web, shop_report, shop_worker"
+        roles = "shop_web, shop_report, shop_worker, shop_flows"
         await conn.execute(f"reset role; drop owned by {roles}; drop role {roles}")
 
 

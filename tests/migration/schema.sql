@@ -157,7 +157,8 @@ begin
   values (t.org_id, t.name, t.version + 1, verb, came_from, case when verb <> 'delete' then target end,
     coalesce(new_position, t.version + 1),
     case when new_position is null and t.deleted_at is null then t.position end, at, actor, message, expected_hash);
-  update weft.tag g set target_id = target, version = t.version + 1, position = coalesce(new_position, t.version + 1),
+  update weft.tag g set target_id = target, workflow_id = (select a.workflow_id from weft.artifact a where a.id = target),
+    version = t.version + 1, position = coalesce(new_position, t.version + 1),
     moved_at = at, moved_by = actor, deleted_at = case when verb = 'delete' then at end
   where g.org_id = t.org_id and g.name = t.name
   returning * into t;
@@ -732,6 +733,25 @@ CREATE FUNCTION weft.keep_blob(task_id bigint, org_id bigint, reference json) RE
   insert into weft.task_blob (task_id, digest, org_id) values (task_id, reference ->> '$blob', org_id) on conflict do nothing;
 $_$;
 
+CREATE FUNCTION weft.line_of(head bigint, below bigint, count integer) RETURNS SETOF bigint
+    LANGUAGE plpgsql STABLE
+    AS $$
+declare open bigint[] := array[head]; last weft.artifact; a weft.artifact;
+begin
+  select * into last from weft.artifact x where x.id = below;
+  while cardinality(open) > 0 and count > 0 loop
+    select * into a from weft.artifact x where x.id = any (open) order by x.generation desc, x.id desc limit 1;
+    exit when a.id is null;
+    -- Only to what is older: damage may have led a line back into itself.
+    open := array(select unnest(open) union select x.id from weft.artifact x
+                  where x.id in (a.parent_id, a.merged_id) and x.generation < a.generation except values (a.id));
+    if below is null or (a.generation, a.id) < (last.generation, last.id) then
+      return next a.id;
+      count := count - 1;
+    end if;
+  end loop;
+end $$;
+
 CREATE FUNCTION weft.lock_tag(org bigint, tag_name text, expected_version bigint, expected_hash bytea, force boolean) RETURNS weft.tag
     LANGUAGE plpgsql
     AS $$
@@ -749,6 +769,40 @@ begin
     perform weft.refuse_move('protected', t);
   end if;
   return t;
+end $$;
+
+CREATE TABLE weft.tag_move (
+    org_id bigint NOT NULL,
+    version bigint NOT NULL,
+    "position" bigint NOT NULL,
+    back_to bigint,
+    from_id bigint,
+    to_id bigint,
+    moved_at timestamp with time zone NOT NULL,
+    verb weft.tag_verb NOT NULL,
+    tag text NOT NULL,
+    moved_by text NOT NULL,
+    expected_hash bytea,
+    message text
+);
+
+CREATE FUNCTION weft.move_at(org bigint, tag_name text, moment timestamp with time zone) RETURNS weft.tag_move
+    LANGUAGE plpgsql STABLE
+    AS $$
+declare low bigint := 0; high bigint; middle bigint; m weft.tag_move; found_move weft.tag_move;
+begin
+  select t.version into high from weft.tag t where t.org_id = org and t.name = tag_name and moment is not null;
+  while low < high loop
+    middle := (low + high + 1) / 2;
+    select * into m from weft.tag_move v where v.org_id = org and v.tag = tag_name and v.version = middle;
+    if m.moved_at <= moment then
+      low := middle;
+      found_move := m;
+    else
+      high := middle - 1;
+    end if;
+  end loop;
+  return found_move;
 end $$;
 
 CREATE FUNCTION weft.move_tag(org bigint, tag_name text, verb weft.tag_verb, target bigint, expected_version bigint, expected_hash bytea, force boolean, actor text, message text) RETURNS weft.tag
@@ -775,11 +829,8 @@ begin
     -- Somebody else made it meanwhile.
     t := weft.lock_tag(org, tag_name, expected_version, expected_hash, force);
   end if;
-  if t.workflow_id <> workflow then
-    if not force and t.deleted_at is null then
-      perform weft.refuse_move('of another workflow', t);
-    end if;
-    update weft.tag g set workflow_id = workflow where g.org_id = org and g.name = tag_name;
+  if t.workflow_id <> workflow and not force and t.deleted_at is null then
+    perform weft.refuse_move('of another workflow', t);
   end if;
   return weft.add_move(t, verb, target, null, actor, message, expected_hash);
 end $$;
@@ -826,21 +877,62 @@ begin
     cross join lateral (select t.id, t.params from weft.task_params t where t.id = u.id) p;
 end $$;
 
-CREATE FUNCTION weft.put_artifact(org bigint, kind weft.artifact_kind, workflow text, parent bigint, merged bigint, base bigint, depth integer, digest text, bytes bigint, content bytea, version_hash bytea, plan_hash bytea, actor text, message text) RETURNS bigint
+CREATE FUNCTION weft.parted_at(one bigint, other bigint) RETURNS bigint
+    LANGUAGE plpgsql STABLE
+    AS $$
+declare ids bigint[] := array[one, other]; sides int[] := array[1, 2]; side int; a weft.artifact; parent bigint;
+begin
+  if one = other then
+    return one;
+  end if;
+  while cardinality(ids) > 0 loop
+    select x.* into a from weft.artifact x where x.id = any (ids) order by x.generation desc, x.id desc limit 1;
+    exit when a.id is null;
+    side := sides[array_position(ids, a.id)];
+    if side = 3 then
+      return a.id;
+    end if;
+    select coalesce(array_agg(u.id), '{}'), coalesce(array_agg(u.side), '{}') into ids, sides
+    from unnest(ids, sides) as u (id, side) where u.id <> a.id;
+    for parent in select x.id from weft.artifact x where x.id in (a.parent_id, a.merged_id) and x.generation < a.generation loop
+      if parent = any (ids) then
+        sides[array_position(ids, parent)] := sides[array_position(ids, parent)] | side;
+      else
+        ids := ids || parent;
+        sides := sides || side;
+      end if;
+    end loop;
+  end loop;
+  return null;
+end $$;
+
+CREATE FUNCTION weft.plan_of(head bigint, patch_digest text) RETURNS bytea
+    LANGUAGE sql STABLE
+    AS $$
+  select sha256(convert_to(concat_ws(',', string_agg(m.digest, ',' order by p.seq), patch_digest), 'UTF8'))
+  from weft.artifact a
+  cross join lateral unnest(coalesce(a.base_id, a.id) || a.chain) with ordinality as p (id, seq)
+  join weft.artifact m on m.id = p.id
+  where a.id = head
+$$;
+
+CREATE FUNCTION weft.put_artifact(org bigint, kind weft.artifact_kind, workflow text, parent bigint, merged bigint, digest text, bytes bigint, content bytea, version_hash bytea, actor text, message text) RETURNS bigint
     LANGUAGE plpgsql
     AS $$
 #variable_conflict use_variable
-declare new_id bigint := weft.next_id();
+declare new_id bigint := weft.next_id(); p weft.artifact; m weft.artifact;
 begin
   perform weft.put_blob(digest, bytes, case when kind = 'patch' then 'application/json-patch+json' else 'application/json' end, content);
-  insert into weft.artifact (id, org_id, kind, workflow_id, parent_id, merged_id, base_id, depth, digest, version_hash,
-                             plan_hash, actor, message)
-  values (new_id, org, kind, workflow, parent, merged, base, depth, digest, version_hash, plan_hash, actor, message);
-  if kind = 'patch' then
-    insert into weft.patch_chain_member (org_id, head_id, seq, member_id)
-    select org, new_id, m.seq, m.member_id from weft.patch_chain_member m where m.head_id = parent
-    union all select org, new_id, depth, new_id;
+  select * into p from weft.artifact a where a.id = parent and a.org_id = org and a.kind <> 'snapshot';
+  select * into m from weft.artifact a where a.id = merged and a.org_id = org and a.kind <> 'snapshot';
+  if p.id is distinct from parent or m.id is distinct from merged then
+    raise exception 'there is no version %', case when m.id is distinct from merged then merged else parent end using errcode = 'WF004';
   end if;
+  insert into weft.artifact (id, org_id, kind, generation, workflow_id, parent_id, merged_id, base_id, chain, digest, version_hash,
+                             actor, message)
+  values (new_id, org, kind, 1 + greatest(coalesce(p.generation, 0), coalesce(m.generation, 0)), workflow, parent, merged,
+          case when kind = 'patch' then coalesce(p.base_id, p.id) end, case when kind = 'patch' then p.chain || new_id end,
+          digest, version_hash, actor, message);
   return new_id;
 end $$;
 
@@ -851,6 +943,33 @@ CREATE FUNCTION weft.put_blob(digest text, bytes bigint, media_type text, conten
   on conflict on constraint blob_pkey do update
     set put_at = weft.now(), content = coalesce(b.content, excluded.content), media_type = coalesce(b.media_type, excluded.media_type);
 $$;
+
+CREATE FUNCTION weft.put_snapshot(org bigint, head bigint, patch_digest text, patch_bytes bigint, patch_content bytea, digest text, bytes bigint, content bytea, version_hash bytea, actor text, message text) RETURNS bigint
+    LANGUAGE plpgsql
+    AS $$
+#variable_conflict use_variable
+declare of_id bigint := head; workflow text; plan bytea := weft.plan_of(head, patch_digest); new_id bigint;
+begin
+  select a.workflow_id into workflow from weft.artifact a where a.id = head and a.org_id = org;
+  if workflow is null then
+    raise exception 'there is no version %', head using errcode = 'WF004';
+  end if;
+  if patch_digest is not null then
+    of_id := weft.put_artifact(org, 'patch', workflow, head, null, patch_digest, patch_bytes, patch_content,
+                               version_hash, actor, message);
+  end if;
+  perform weft.put_blob(digest, bytes, 'application/json', content);
+  insert into weft.artifact (id, org_id, kind, generation, workflow_id, parent_id, digest, version_hash, plan_hash, actor)
+  select weft.next_id(), org, 'snapshot', a.generation + 1, workflow, of_id, digest, version_hash, plan, actor
+  from weft.artifact a where a.id = of_id
+  on conflict do nothing returning id into new_id;
+  if new_id is null then
+    -- Somebody else was quicker: theirs stands, with their patch.
+    delete from weft.artifact a where a.id = of_id and of_id <> head;
+    select a.id into new_id from weft.artifact a where a.org_id = org and a.plan_hash = plan and a.kind = 'snapshot';
+  end if;
+  return new_id;
+end $$;
 
 CREATE FUNCTION weft.put_task(handler text, params json, queue text, priority integer, idempotency_key text, run_at timestamp with time zone, delay interval, max_attempts integer, retry json, timeout interval, heartbeat_timeout interval, concurrency_key text, org text, actor text, tell boolean) RETURNS TABLE(id bigint, created boolean)
     LANGUAGE plpgsql
@@ -938,21 +1057,21 @@ begin
   return next;
 end $_$;
 
-CREATE FUNCTION weft.redo_tag(org bigint, tag_name text, steps integer, expected_version bigint, force boolean, actor text, message text) RETURNS weft.tag
+CREATE FUNCTION weft.redo_tag(org bigint, tag_name text, steps integer, expected_version bigint, expected_hash bytea, force boolean, actor text, message text) RETURNS weft.tag
     LANGUAGE plpgsql
     AS $$
-declare t weft.tag := weft.lock_tag(org, tag_name, expected_version, null, force); forth record;
+declare t weft.tag := weft.lock_tag(org, tag_name, expected_version, expected_hash, force); forth record;
 begin
   if t.name is null or t.deleted_at is not null then
     raise exception 'there is no tag %', tag_name using errcode = 'WF005';
   end if;
   for step in 1 .. steps loop
     select m.version, m.to_id into forth from weft.tag_move m
-    where m.org_id = org and m.tag = tag_name and m.back_to = t.position and m.position = m.version
+    where m.org_id = org and m.tag = tag_name and m.back_to = t.position
     order by m.version desc limit 1;
     if forth.version is null then
       if step = 1 then
-        raise exception 'nothing to redo' using errcode = 'WF006';
+        raise exception 'tag %: nothing to redo', tag_name using errcode = 'WF006';
       end if;
       exit;
     end if;
@@ -1038,6 +1157,16 @@ begin
   return shares;
 end $$;
 
+CREATE FUNCTION weft.tag_named(org bigint, name text, with_deleted boolean DEFAULT false) RETURNS text
+    LANGUAGE plpgsql STABLE
+    AS $$
+begin
+  return coalesce((
+    select t.name from weft.tag t
+    where t.org_id = org and t.name in (tag_named.name, tag_named.name || '/main') and (t.deleted_at is null or with_deleted)
+    order by length(t.name) limit 1), name);
+end $$;
+
 CREATE FUNCTION weft.take_slots(ids bigint[]) RETURNS integer
     LANGUAGE plpgsql
     SET plan_cache_mode TO 'force_generic_plan'
@@ -1091,10 +1220,10 @@ begin
   return weft.add_move(t, 'undelete', t.target_id, t.position, actor, message, null);
 end $$;
 
-CREATE FUNCTION weft.undo_tag(org bigint, tag_name text, steps integer, expected_version bigint, force boolean, actor text, message text) RETURNS weft.tag
+CREATE FUNCTION weft.undo_tag(org bigint, tag_name text, steps integer, expected_version bigint, expected_hash bytea, force boolean, actor text, message text) RETURNS weft.tag
     LANGUAGE plpgsql
     AS $$
-declare t weft.tag := weft.lock_tag(org, tag_name, expected_version, null, force); back bigint; target bigint;
+declare t weft.tag := weft.lock_tag(org, tag_name, expected_version, expected_hash, force); back bigint; target bigint;
 begin
   if t.name is null or t.deleted_at is not null then
     raise exception 'there is no tag %', tag_name using errcode = 'WF005';
@@ -1103,7 +1232,7 @@ begin
     select m.back_to into back from weft.tag_move m where m.org_id = org and m.tag = tag_name and m.version = t.position;
     if back is null then
       if step = 1 then
-        raise exception 'nothing to undo' using errcode = 'WF006';
+        raise exception 'tag %: nothing to undo', tag_name using errcode = 'WF006';
       end if;
       exit;
     end if;
@@ -1119,8 +1248,10 @@ CREATE TABLE weft.artifact (
     parent_id bigint,
     merged_id bigint,
     base_id bigint,
-    depth smallint DEFAULT 0 NOT NULL,
+    chain bigint[],
+    depth smallint GENERATED ALWAYS AS (COALESCE(cardinality(chain), 0)) STORED NOT NULL,
     kind weft.artifact_kind NOT NULL,
+    generation integer NOT NULL,
     workflow_id text NOT NULL,
     digest text NOT NULL,
     version_hash bytea NOT NULL,
@@ -1129,9 +1260,45 @@ CREATE TABLE weft.artifact (
     message text,
     meta json,
     CONSTRAINT artifact_check CHECK (((octet_length(version_hash) = 32) AND (octet_length(plan_hash) = 32))),
-    CONSTRAINT artifact_check1 CHECK (((kind = 'patch'::weft.artifact_kind) = ((base_id IS NOT NULL) AND (parent_id IS NOT NULL) AND (depth > 0)))),
-    CONSTRAINT artifact_check2 CHECK (((kind = 'version'::weft.artifact_kind) = (plan_hash IS NULL)))
+    CONSTRAINT artifact_check1 CHECK (((kind = 'patch'::weft.artifact_kind) = ((base_id IS NOT NULL) AND (parent_id IS NOT NULL) AND (chain IS NOT NULL)))),
+    CONSTRAINT artifact_check2 CHECK ((chain[cardinality(chain)] = id)),
+    CONSTRAINT artifact_check3 CHECK (((kind = 'snapshot'::weft.artifact_kind) = (plan_hash IS NOT NULL)))
 );
+
+CREATE VIEW weft.artifact_use AS
+ SELECT m.to_id AS artifact_id,
+    m.org_id,
+    'tag'::text AS used_by,
+    m.tag AS user_name
+   FROM weft.tag_move m
+  WHERE (m.to_id IS NOT NULL)
+UNION ALL
+ SELECT t.target_id AS artifact_id,
+    t.org_id,
+    'tag'::text AS used_by,
+    t.name AS user_name
+   FROM weft.tag t
+UNION ALL
+ SELECT a.parent_id AS artifact_id,
+    a.org_id,
+    (a.kind)::text AS used_by,
+    (a.id)::text AS user_name
+   FROM weft.artifact a
+  WHERE (a.parent_id IS NOT NULL)
+UNION ALL
+ SELECT a.merged_id AS artifact_id,
+    a.org_id,
+    (a.kind)::text AS used_by,
+    (a.id)::text AS user_name
+   FROM weft.artifact a
+  WHERE (a.merged_id IS NOT NULL)
+UNION ALL
+ SELECT a.base_id AS artifact_id,
+    a.org_id,
+    (a.kind)::text AS used_by,
+    (a.id)::text AS user_name
+   FROM weft.artifact a
+  WHERE (a.base_id IS NOT NULL);
 
 CREATE TABLE weft.attempt (
     task_id bigint NOT NULL,
@@ -1192,8 +1359,43 @@ CREATE TABLE weft.blob (
     put_at timestamp with time zone DEFAULT weft.now() NOT NULL,
     media_type text,
     content bytea
-);
+)
+WITH (toast_tuple_target='8160');
 ALTER TABLE ONLY weft.blob ALTER COLUMN content SET STORAGE EXTERNAL;
+
+CREATE TABLE weft.task_blob (
+    task_id bigint NOT NULL,
+    digest text NOT NULL,
+    org_id bigint NOT NULL
+);
+
+CREATE TABLE weft.task_log (
+    task_id bigint NOT NULL,
+    org_id bigint NOT NULL,
+    attempt integer NOT NULL,
+    digest text NOT NULL,
+    bytes bigint NOT NULL,
+    created_at timestamp with time zone DEFAULT weft.now() NOT NULL
+);
+
+CREATE VIEW weft.blob_use AS
+ SELECT r.digest,
+    r.org_id,
+    'task'::text AS used_by,
+    r.task_id AS user_id
+   FROM weft.task_blob r
+UNION ALL
+ SELECT l.digest,
+    l.org_id,
+    'log'::text AS used_by,
+    l.task_id AS user_id
+   FROM weft.task_log l
+UNION ALL
+ SELECT a.digest,
+    a.org_id,
+    'artifact'::text AS used_by,
+    a.id AS user_id
+   FROM weft.artifact a;
 
 CREATE TABLE weft.edge (
     prev bigint NOT NULL,
@@ -1277,12 +1479,13 @@ CREATE TABLE weft.outbox (
 )
 WITH (fillfactor='70');
 
-CREATE TABLE weft.patch_chain_member (
-    org_id bigint NOT NULL,
-    head_id bigint NOT NULL,
-    member_id bigint NOT NULL,
-    seq smallint NOT NULL
-);
+CREATE VIEW weft.patch_chain_member AS
+ SELECT a.org_id,
+    a.id AS head_id,
+    (m.seq)::smallint AS seq,
+    m.member_id
+   FROM (weft.artifact a
+     CROSS JOIN LATERAL unnest(a.chain) WITH ORDINALITY m(member_id, seq));
 
 CREATE TABLE weft.queue (
     id bigint DEFAULT weft.next_id() NOT NULL,
@@ -1326,21 +1529,6 @@ CREATE TABLE weft.schema_revision (
     version_num character varying(32) NOT NULL
 );
 
-CREATE TABLE weft.tag_move (
-    org_id bigint NOT NULL,
-    version bigint NOT NULL,
-    "position" bigint NOT NULL,
-    back_to bigint,
-    from_id bigint,
-    to_id bigint,
-    moved_at timestamp with time zone NOT NULL,
-    verb weft.tag_verb NOT NULL,
-    tag text NOT NULL,
-    moved_by text NOT NULL,
-    expected_hash bytea,
-    message text
-);
-
 CREATE TABLE weft.task (
     id bigint NOT NULL,
     org_id bigint NOT NULL,
@@ -1371,12 +1559,6 @@ CREATE TABLE weft.task (
 )
 WITH (fillfactor='70', autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='5000', autovacuum_vacuum_cost_delay='0', autovacuum_analyze_scale_factor='0.2');
 
-CREATE TABLE weft.task_blob (
-    task_id bigint NOT NULL,
-    digest text NOT NULL,
-    org_id bigint NOT NULL
-);
-
 CREATE TABLE weft.task_done (
     id bigint NOT NULL,
     org_id bigint NOT NULL,
@@ -1406,15 +1588,6 @@ CREATE TABLE weft.task_done (
     actor text
 )
 PARTITION BY RANGE (id);
-
-CREATE TABLE weft.task_log (
-    task_id bigint NOT NULL,
-    org_id bigint NOT NULL,
-    attempt integer NOT NULL,
-    digest text NOT NULL,
-    bytes bigint NOT NULL,
-    created_at timestamp with time zone DEFAULT weft.now() NOT NULL
-);
 
 CREATE TABLE weft.task_params (
     id bigint NOT NULL,
@@ -1576,9 +1749,6 @@ ALTER TABLE ONLY weft.org
 ALTER TABLE ONLY weft.outbox
     ADD CONSTRAINT outbox_pkey PRIMARY KEY (id);
 
-ALTER TABLE ONLY weft.patch_chain_member
-    ADD CONSTRAINT patch_chain_member_pkey PRIMARY KEY (head_id, seq);
-
 ALTER TABLE ONLY weft.queue
     ADD CONSTRAINT queue_org_id_name_key UNIQUE (org_id, name);
 
@@ -1615,15 +1785,19 @@ ALTER TABLE ONLY weft.task
 ALTER TABLE ONLY weft.worker
     ADD CONSTRAINT worker_pkey PRIMARY KEY (id);
 
-CREATE INDEX artifact_digest ON weft.artifact USING btree (digest);
+CREATE INDEX artifact_digest ON weft.artifact USING hash (digest);
+
+CREATE INDEX artifact_meaning ON weft.artifact USING btree (substr(version_hash, 1, 4));
 
 CREATE UNIQUE INDEX artifact_plan ON weft.artifact USING btree (org_id, plan_hash) WHERE (kind = 'snapshot'::weft.artifact_kind);
+
+CREATE INDEX artifact_snapshot ON weft.artifact USING btree (parent_id) WHERE (kind = 'snapshot'::weft.artifact_kind);
 
 CREATE INDEX audit_name ON weft.audit USING btree (org_id, subject_name, id) WHERE (subject_name IS NOT NULL);
 
 CREATE INDEX audit_subject ON weft.audit USING gin (subject_ids) WITH (gin_pending_list_limit='64');
 
-CREATE INDEX blob_put ON weft.blob USING btree (put_at);
+CREATE INDEX blob_put ON weft.blob USING brin (put_at);
 
 CREATE INDEX edge_next ON weft.edge USING btree (next);
 
@@ -1635,11 +1809,11 @@ CREATE INDEX outbox_order ON weft.outbox USING btree (org_id, ordering_key, id) 
 
 CREATE INDEX outbox_processing ON weft.outbox USING btree (worker_id) WHERE (state = 'processing'::weft.outbox_state);
 
-CREATE INDEX tag_move_back ON weft.tag_move USING btree (org_id, tag, back_to, version) WHERE ("position" = version);
+CREATE INDEX tag_move_back ON weft.tag_move USING btree (org_id, tag, back_to, version) WHERE (back_to IS NOT NULL);
 
-CREATE INDEX tag_move_time ON weft.tag_move USING btree (org_id, tag, moved_at);
+CREATE INDEX tag_target ON weft.tag USING btree (target_id);
 
-CREATE INDEX tag_workflow ON weft.tag USING btree (org_id, workflow_id);
+CREATE INDEX tag_workflow ON weft.tag USING btree (org_id, workflow_id, name);
 
 CREATE INDEX task_blob_digest ON weft.task_blob USING btree (digest);
 
@@ -1743,12 +1917,6 @@ ALTER TABLE ONLY weft.audit
 
 ALTER TABLE ONLY weft.key_slot
     ADD CONSTRAINT key_slot_queue_id_fkey FOREIGN KEY (queue_id) REFERENCES weft.queue(id) ON DELETE CASCADE;
-
-ALTER TABLE ONLY weft.patch_chain_member
-    ADD CONSTRAINT patch_chain_member_head_id_fkey FOREIGN KEY (head_id) REFERENCES weft.artifact(id) ON DELETE CASCADE;
-
-ALTER TABLE ONLY weft.patch_chain_member
-    ADD CONSTRAINT patch_chain_member_member_id_fkey FOREIGN KEY (member_id) REFERENCES weft.artifact(id);
 
 ALTER TABLE ONLY weft.queue
     ADD CONSTRAINT queue_org_id_fkey FOREIGN KEY (org_id) REFERENCES weft.org(id);

@@ -20,6 +20,10 @@ FILES = {
     "audit": "queue/sql/audit.sql",
     "machine": "db/sql/machine.sql",
     "function": "db/migrations/sql/0001_functions.sql",
+    "artifact": "history/sql/artifact.sql",
+    "tag": "history/sql/tag.sql",
+    "history": "history/sql/upkeep.sql",
+    "version": "db/migrations/sql/0002_functions.sql",
 }
 
 
@@ -94,6 +98,8 @@ def _of(statement: str, tests: str, *pieces: str | tuple[str, str] | tuple[str, 
 
 
 HELD = ("and coalesce(t.worker_id, 0) = $1", "and t.attempt = r.attempt")
+
+ORGS = "test_history_orgs"
 
 GUARDS: list[Guard] = [
     # --- the hot path ---
@@ -259,6 +265,58 @@ GUARDS: list[Guard] = [
     *_of("blob.unused", "test_collection", ("b.put_at < (select weft.now() - $1::interval) and", ""),
          ("for update of b skip locked", "")),
     *_of("blob.put", "test_collection", ("do update set put_at = excluded.put_at", "do nothing")),
+    # --- the history: whose it is ---
+    *_of("artifact.materials", ORGS, "a.org_id = $1 and", "t.org_id = $1 and"),
+    *_of("artifact.snapshot_of_plan", ORGS, "s.org_id = $1 and"),
+    *_of("artifact.log", ORGS, ("where a.org_id = $1", "")),
+    *_of("artifact.line", ORGS, ("where a.org_id = $1", "where $1::bigint > 0")),
+    *_of("artifact.find", ORGS, "a.org_id = $1 and"),
+    *_of("tag.show", ORGS, "t.org_id = $1 and"),
+    *_of("tag.now", ORGS, "t.org_id = $1 and"),
+    *_of("tag.list", ORGS, "t.org_id = $1 and"),
+    *_of("tag.list_of_workflow", ORGS, "t.org_id = $1 and"),
+    *_of("tag.moves", ORGS, "m.org_id = $1 and"),
+    *_of("tag.protect", ORGS, "t.org_id = $1 and"),
+    *_of("history.remove_unused", ORGS, "a.org_id = $1 and"),
+    *_of("history.page_of_artifacts", ORGS, "a.org_id = $1 and"),
+    *_of("history.astray_tags", ORGS, "t.org_id = $1 and"),
+    *_of("history.broken_moves", "test_history_orgs test_history_upkeep", ("where m.org_id = $1", "")),
+    *_of("history.mend_tag", ORGS, "t.org_id = $1 and", "m.org_id = $1 and"),
+    *_of("history.last_sound_target", ORGS, "m.org_id = $1 and"),
+    *_of("history.last_move", ORGS, "m.org_id = $1 and"),
+    *_of("history.move_astray_tag", ORGS, "t.org_id = $1 and"),
+    *_of("tag.names", ORGS, "t.org_id = $1 and"),
+    *_of("version.move_tag", ORGS, "and a.org_id = org"),
+    *_of("version.put_artifact", ORGS, "and a.org_id = org"),
+    *_of("version.lock_tag", ORGS, "g.org_id = org and"),
+    *_of("version.add_move", ORGS, "g.org_id = t.org_id and"),
+    # --- the history: what may be done ---
+    *_of("artifact.materials", "test_history", ("and ($4::timestamptz is not null or t.deleted_at is null)", "")),
+    *_of("artifact.materials", "test_history_names", ("order by length(t.name) limit 1", "order by length(t.name) desc limit 1")),
+    *_of("tag.show", "test_history", "and t.deleted_at is null"),
+    *_of("tag.list", "test_history", ("t.deleted_at is null or $4", "true or $4")),
+    *_of("tag.at_artifacts", "test_history_upkeep test_history_orgs test_history_model", "and t.deleted_at is null"),
+    *_of("version.lock_tag", "test_history test_history_writers", ("for update", ""),
+         ("elsif t.version <> expected_version and not (expected_version = 0 and t.deleted_at is not null) then", "elsif false then"),
+         ("and not exists (select 1 from weft.artifact a where a.id = t.target_id and a.version_hash = expected_hash)", "and false"),
+         ("elsif t.is_protected and not force then", "elsif false then")),
+    *_of("version.add_move", "test_history_clock", ("greatest(weft.now(), t.moved_at)", "weft.now()")),
+    *_of("version.add_move", "test_history test_history_model",
+         ("case when t.deleted_at is null then t.target_id end", "t.target_id"),
+         ("case when verb <> 'delete' then target end", "target"),
+         ("case when new_position is null and t.deleted_at is null then t.position end", "t.position")),
+    *_of("version.add_move", "test_history_names",
+         "workflow_id = (select a.workflow_id from weft.artifact a where a.id = target),"),
+    *_of("version.move_tag", "test_history test_history_upkeep", "and a.kind <> 'snapshot'",
+         ("if t.workflow_id <> workflow and not force and t.deleted_at is null then", "if false then"),
+         ("and t.deleted_at is null then", "then")),
+    *_of("version.compact_tag", "test_history", ("on b.version_hash = a.version_hash", "on true")),
+    *_of("version.undo_tag", "test_history", ("or t.deleted_at is not null", "")),
+    *_of("version.redo_tag", "test_history", ("or t.deleted_at is not null", ""), "and m.back_to = t.position"),
+    *_of("version.delete_tag", "test_history", ("or t.deleted_at is not null", "")),
+    *_of("version.undelete_tag", "test_history", ("or t.deleted_at is null", "")),
+    *_of("history.remove_unused", "test_history_upkeep", "and weft.time_of_id(a.id) < weft.now() - $2::interval"),
+    *_of("history.broken_moves", "test_history_upkeep", ("m.version <> coalesce(m.before_version, 0) + 1 or", "")),
     # --- limits ---
     *_of("queue.lock_queue", "test_queue_slots", ("for no key update", "")),
     *_of("queue.lock_worker", "test_queue_slots", "and w.state in ('active', 'idle')"),
@@ -437,17 +495,13 @@ REDUNDANT: list[tuple[Guard, str]] = [
         "the rows are locked by the inner select, which has looked at the state",
     ),
     (
-        Guard("blob.unused", "and not exists (select 1 from weft.task_blob r where r.digest = b.digest)"),
-        "the second look, under the lock, asks the same; here it keeps the batch from being filled with what must stay",
-    ),
-    (
-        Guard("blob.unused", "and not exists (select 1 from weft.task_log l where l.digest = b.digest)"),
+        Guard("blob.unused", "and not exists (select 1 from weft.blob_use u where u.digest = b.digest)"),
         "the second look, under the lock, asks the same; here it keeps the batch from being filled with what must stay",
     ),
     (
         Guard(
             "blob.still_unused",
-            "where not exists (select 1 from weft.task_blob r where r.digest = u.digest)",
+            "where not exists (select 1 from weft.blob_use r where r.digest = u.digest)",
             "where true",
         ),
         "sees only what was committed between the first look and its lock, inside one statement",
@@ -471,5 +525,41 @@ REDUNDANT: list[tuple[Guard, str]] = [
     (
         Guard("machine.lease", "and m.until < weft.now()"),
         "the row is locked by the inner select, which has looked at the time",
+    ),
+    (
+        Guard("artifact.contents", "a.org_id = $1 and"),
+        "the ids come from a line that was asked for by org",
+    ),
+    (
+        Guard("artifact.parted_at", "one.org_id = $1 and"),
+        "that is what the org's own tag is at",
+    ),
+    (
+        Guard("tag.at_artifacts", "t.org_id = $1 and"),
+        "the ids come from the org's own log, and no tag is at another org's artifact",
+    ),
+    (
+        Guard("history.mend_artifact", "a.org_id = $1 and"),
+        "ids are of one org",
+    ),
+    (
+        Guard("history.remove_unused", "for update skip locked"),
+        "the delete waits for the row, and the reference itself refuses it",
+    ),
+    (
+        Guard("artifact.show", "a.org_id = $1 and"),
+        "the documents of what is reverted are read by org after it",
+    ),
+    (
+        Guard("artifact.parted_at", "and other.org_id = $1"),
+        "the document of what is merged is read by org before it",
+    ),
+    (
+        Guard("version.put_blob", "put_at = weft.now(),"),
+        "the artifact that is put in the same statement refers to it",
+    ),
+    (
+        Guard("history.remove_unused", "a.kind <> 'version' and"),
+        "a version is put with the move that leads to it, and moves stay",
     ),
 ]

@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import urlsplit
 
 import asyncpg
 import pytest
+from guard import ONE_PASS, Guard, check
 from million import FILL, HELD_EACH, IDLE_STATISTICS, LIVE, NO_STATISTICS, STATE_STATISTICS, UNLOGGED, cost_of
 
 from weft.db.statements import Statements
@@ -29,44 +29,6 @@ ENDED = """select weft.ended_after(
 RATES = "select queue_id, ended from weft.ended_since(weft.now() - $1::interval)"
 NEWEST = 2**63 - 1
 HOUR = timedelta(hours=1)
-# Tables of which one may read everything: there are few rows in them, however many tasks there are. Those of blobs
-# are read by the collector, once an hour, and have a row for each value of a quarter of a megabyte or more.
-SMALL = {"queue", "worker", "lease", "queue_slot", "key_slot", "handler", "org", "blob", "task_blob"}
-ONE_PASS = 26_000
-
-
-@dataclass
-class Guard:
-    """A statement, and what it may read."""
-
-    name: str
-    statement: str
-    arguments: tuple[Any, ...]
-    pages: int
-    indexes: dict[str, int] = field(default_factory=dict)
-    rows: int | None = None
-
-    async def broken(self, conn: asyncpg.Connection[asyncpg.Record], when: str) -> list[str]:
-        """Return in which ways the statement reads more than it may."""
-        cost = await cost_of(conn, self.statement, *self.arguments)
-        if cost.pages > self.pages:
-            # The first call of a session also reads the catalogue.
-            cost = await cost_of(conn, self.statement, *self.arguments)
-        where = f"{when}, {self.name}"
-        found = []
-        if cost.pages > self.pages:
-            found.append(f"{where}: {cost.pages} pages, may be {self.pages}; indexes {cost.indexes}")
-        for table, read in cost.whole_tables.items():
-            if table not in SMALL and read and self.pages < ONE_PASS:
-                found.append(f"{where}: read all of {table} ({read} rows)")
-        for index, most in self.indexes.items():
-            if not any(name.startswith(index) for name in cost.indexes):
-                found.append(f"{where}: did not use {index} but {cost.indexes}")
-            if (read := cost.index_entries(index)) > most:
-                found.append(f"{where}: {read} entries of {index}, may be {most}")
-        if self.rows is not None and cost.rows != self.rows:
-            found.append(f"{where}: {cost.rows} rows, should be {self.rows}")
-        return found
 
 
 def _claim(
@@ -229,7 +191,7 @@ async def test_no_statement_reads_more_when_there_are_more_tasks(million_url: st
     )
     assert middle is not None
     hot = _hot(held, tuple(middle))
-    broken = await _check(early, hot, "planned on empty tables")
+    broken = await check(early, hot, "planned on empty tables")
     await conn.execute("vacuum weft.task")
     await conn.execute("analyze")
     for when, statistics in [
@@ -242,19 +204,15 @@ async def test_no_statement_reads_more_when_there_are_more_tasks(million_url: st
         if statistics is not None:
             await conn.execute(statistics)
         fresh = await asyncpg.connect(million_url)
-        broken += await _check(fresh, hot, when)
+        broken += await check(fresh, hot, when)
         if statistics is None:
             # Once as first planned, and again after so many calls that a generic plan may have taken over.
             for turn in ("first", "second", "third", "fourth"):
-                broken += await _check(fresh, _others(held, dead) + _lists(), f"{turn} time")
+                broken += await check(fresh, _others(held, dead) + _lists(), f"{turn} time")
         if statistics is IDLE_STATISTICS:
-            broken += await _check(fresh, _others(held, dead), when)
+            broken += await check(fresh, _others(held, dead), when)
         await _lone_calls(fresh, [], 100)
-        broken += await _check(fresh, hot, f"{when}, after 100 lone calls")
+        broken += await check(fresh, hot, f"{when}, after 100 lone calls")
         await fresh.close()
     await asyncio.gather(early.close(), conn.close())
     assert not broken, "\n".join(broken)
-
-
-async def _check(conn: asyncpg.Connection[asyncpg.Record], guards: list[Guard], when: str) -> list[str]:
-    return [line for guard in guards for line in await guard.broken(conn, when)]

@@ -24,10 +24,12 @@ from weft.core.errors import (
 from weft.core.settings import Settings
 from weft.db.blobs import open_blobs
 from weft.db.database import Database
+from weft.flow.document import Document
 from weft.flow.patches import Op
 from weft.history import artifacts, tags
-from weft.history.changes import Changes, Wish
-from weft.history.model import Pushed, Tag
+from weft.history.changes import Changes
+from weft.history.model import Pushed, Tag, Wish
+from weft.history.reading import Reader
 from weft.queue.blobs import KeptBlobs, collect
 
 ORG = 1
@@ -48,7 +50,8 @@ class History:
     def __init__(self, database: Database, tag: str = "etl/main") -> None:
         self.database = database
         self.tag = tag
-        self.changes = Changes(database, ORG, lambda: KeptBlobs.of(database))
+        self.reader = Reader(database, ORG, lambda: KeptBlobs.of(database))
+        self.changes = Changes(self.reader)
 
     def on(self, tag: str) -> History:
         return History(self.database, tag)
@@ -57,7 +60,7 @@ class History:
         return Wish(self.tag, **{"actor": "ann", **options})
 
     async def push(self, data: dict[str, Any] = FLOW, **options: Any) -> Pushed:
-        return await self.changes.push(self.wish(**options), data)
+        return await self.changes.push(self.wish(**options), Document(copy.deepcopy(data)))
 
     async def patch(self, *ops: Op, **options: Any) -> Pushed:
         return await self.changes.patch(self.wish(**options), ops)
@@ -66,13 +69,16 @@ class History:
         return await self.patch({"op": "replace", "path": "/nodes/fetch/params/size", "value": size}, **options)
 
     async def move(self, target: int, **options: Any) -> Tag:
-        return await self.database.run(lambda conn: tags.move(conn, ORG, self.tag, target, "bob", **options))
+        wish = self.wish(**{"actor": "bob", **options})
+        return await self.database.run(lambda conn: tags.move(conn, ORG, wish, target))
 
     async def undo(self, steps: int = 1, **options: Any) -> Tag:
-        return await self.database.run(lambda conn: tags.undo(conn, ORG, self.tag, steps, "bob", **options))
+        wish = self.wish(**{"actor": "bob", **options})
+        return await self.database.run(lambda conn: tags.undo(conn, ORG, wish, steps))
 
     async def redo(self, steps: int = 1, **options: Any) -> Tag:
-        return await self.database.run(lambda conn: tags.redo(conn, ORG, self.tag, steps, "bob", **options))
+        wish = self.wish(**{"actor": "bob", **options})
+        return await self.database.run(lambda conn: tags.redo(conn, ORG, wish, steps))
 
     async def show(self) -> Tag:
         return await self.database.read(lambda conn: tags.show(conn, ORG, self.tag))
@@ -81,9 +87,11 @@ class History:
         return await self.database.read(lambda conn: tags.moves(conn, ORG, self.tag, limit=limit))
 
     async def document(self, **where: Any) -> dict[str, Any]:
-        found = await self.database.read(lambda conn: artifacts.materials(conn, ORG, **(where or {"tag": self.tag})))
+        # By a reader of its own, which remembers nothing: what is in the database counts.
+        reader = Reader(self.database, ORG, lambda: KeptBlobs.of(self.database))
+        found = await reader.find(**(where or {"tag": self.tag}))
         assert found is not None
-        return await found.document(lambda: KeptBlobs.of(self.database))
+        return await reader.document(found)
 
     async def now(self) -> int:
         return int((await self.document())["nodes"]["fetch"]["params"]["size"])
@@ -123,7 +131,7 @@ async def test_each_old_state_is_still_there_by_its_id_and_by_its_time(history: 
             then = await history.document(tag=history.tag, at=move.moved_at)
             assert then == await history.document(artifact_id=move.to_id)
     before = (await history.moves())[-1].moved_at - timedelta(seconds=1)
-    assert await database.read(lambda conn: artifacts.materials(conn, ORG, tag=history.tag, at=before)) is None
+    assert await history.reader.find(tag=history.tag, at=before) is None
 
 
 async def test_undo_and_redo_are_those_of_an_editor(history: History) -> None:
@@ -175,7 +183,7 @@ async def test_a_move_says_who_moved_the_tag_when_it_is_not_where_it_was_expecte
         await history.move(first.artifact_id, expected_version=1)
     assert caught.value.now["version"] == 2
     with pytest.raises(TagConflict):
-        await history.move(first.artifact_id, expected_hash=bytes.fromhex(first.version_hash))
+        await history.move(first.artifact_id, expected_hash=first.version_hash)
     with pytest.raises(TagConflict):
         await history.size(3, expected_version=1)
     assert await history.now() == 2
@@ -201,17 +209,17 @@ async def test_a_protected_tag_moves_by_force_only_and_a_tag_stays_with_its_work
 async def test_a_deleted_tag_can_be_brought_back_and_its_moves_stay(history: History, database: Database) -> None:
     await history.push()
     await history.size(2)
-    await database.run(lambda conn: tags.delete(conn, ORG, history.tag, "ann", message="gone"))
+    await database.run(lambda conn: tags.delete(conn, ORG, history.wish(message="gone")))
     with pytest.raises(NotFound):
         await history.show()
     with pytest.raises(NotFound):
         await history.size(3)
     assert await database.read(lambda conn: tags.list_tags(conn, ORG)) == []
-    await database.run(lambda conn: tags.undelete(conn, ORG, history.tag, "ann"))
+    await database.run(lambda conn: tags.undelete(conn, ORG, history.wish()))
     assert await history.now() == 2
     await history.undo()
     assert await history.now() == 1
-    await database.run(lambda conn: tags.delete(conn, ORG, history.tag, "ann"))
+    await database.run(lambda conn: tags.delete(conn, ORG, history.wish()))
     await history.push({**FLOW, "workflow_id": "anew"})
     assert ((await history.show()).workflow_id, (await history.show()).version) == ("anew", 7)
     with pytest.raises(StateConflict):
@@ -292,15 +300,15 @@ async def test_what_another_line_changed_is_merged_and_what_both_changed_is_told
     await branch.move(base.artifact_id)
     theirs = await branch.patch({"op": "replace", "path": "/nodes/load/queue", "value": "fast"})
     await history.size(2)
-    merged = await history.changes.merge(history.wish(), theirs.artifact_id, base.artifact_id)
+    merged = await history.changes.merge(history.wish(), theirs.artifact_id)
     assert merged.created
     document = await history.document()
     assert (document["nodes"]["load"]["queue"], document["nodes"]["fetch"]["params"]["size"]) == ("fast", 2)
     theirs = await branch.size(7)
     with pytest.raises(MergeConflict, match=r"nodes\.fetch\.params\.size: ours 2, theirs 7"):
-        await history.changes.merge(history.wish(), theirs.artifact_id, base.artifact_id)
+        await history.changes.merge(history.wish(), theirs.artifact_id)
     assert await history.document() == document
-    await history.changes.merge(history.wish(), theirs.artifact_id, base.artifact_id, prefer="theirs")
+    await history.changes.merge(history.wish(), theirs.artifact_id, prefer="theirs")
     assert await history.now() == 7
 
 
@@ -340,13 +348,13 @@ async def test_orgs_do_not_see_each_others_tags(
 ) -> None:
     await history.push()
     await conn.execute("insert into weft.org (id, slug, name) values (2, 'acme', 'Acme')")
-    theirs = Changes(history.database, 2, lambda: KeptBlobs.of(history.database))
+    theirs = Changes(Reader(history.database, 2, lambda: KeptBlobs.of(history.database)))
     with pytest.raises(NotFound):
         await theirs.patch(history.wish(), [{"op": "remove", "path": "/nodes/load/queue"}])
     mine = await history.show()
     with pytest.raises(NotFound):
-        await history.database.run(lambda conn: tags.move(conn, 2, "x", mine.target_id, "eve"))
-    await theirs.push(history.wish(), FLOW)
+        await history.database.run(lambda conn: tags.move(conn, 2, Wish("x", "eve"), mine.target_id))
+    await theirs.push(history.wish(), Document(copy.deepcopy(FLOW)))
     assert await history.database.read(lambda conn: conn.fetchval("select count(*) from weft.tag")) == 2
     assert await history.database.read(lambda conn: conn.fetchval("select count(*) from weft.blob")) == 1
 

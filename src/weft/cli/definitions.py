@@ -29,27 +29,28 @@ def find_document(which: str) -> dict[str, Any]:
 def _read(path: Path) -> dict[str, Any]:
     from weft.core.errors import InvalidDefinition, InvalidInput
     from weft.flow.document import Unreadable, read_document
+    from weft.flow.problems import placed
 
     try:
-        data = read_document(path.read_bytes(), str(path)).data
+        document = read_document(path.read_bytes(), str(path))
     except Unreadable as problem:
         raise InvalidDefinition([replace(problem.problem, file=str(path))]) from None
     except OSError as problem:
         raise InvalidInput("file", f"cannot read {path}: {problem.strerror or problem}") from None
-    if not isinstance(data, dict):
+    if document.problems:
+        raise InvalidDefinition(placed(document.problems, document))
+    if not isinstance(document.data, dict):
         raise InvalidInput("file", f"{path} is no definition: it has no mapping with nodes")
-    return data
+    return document.data
 
 
 def read_ops(path: Path) -> list[Any]:
     """Return the JSON Patch in a file; ``-`` is the standard input."""
-    import orjson
-
     from weft.core.errors import InvalidInput
 
     try:
         text = sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
-        found = orjson.loads(text)
+        found = _exact_json(text)
     except OSError as problem:
         raise InvalidInput("file", f"cannot read {path}: {problem.strerror or problem}") from None
     except ValueError as problem:
@@ -59,10 +60,21 @@ def read_ops(path: Path) -> list[Any]:
     return found
 
 
-def read_assignments(assignments: list[str]) -> dict[str, Any]:
-    """Return fields and their values; what is no JSON is text."""
+def _exact_json(text: str | bytes) -> Any:
+    """Return the value of JSON; raises `ValueError`. orjson tells best what is none, and rounds large integers."""
+    import json
+
     import orjson
 
+    orjson.loads(text)
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("nested too deep") from None
+
+
+def read_assignments(assignments: list[str]) -> dict[str, Any]:
+    """Return fields and their values; what is no JSON is text."""
     from weft.core.errors import InvalidInput
 
     found: dict[str, Any] = {}
@@ -71,7 +83,7 @@ def read_assignments(assignments: list[str]) -> dict[str, Any]:
         if not equals or not field:
             raise InvalidInput("set", f"{assignment!r} is no assignment: write nodes.x.params.y=3")
         try:
-            found[field] = orjson.loads(text)
+            found[field] = _exact_json(text)
         except ValueError:
             found[field] = text
     return found
@@ -84,15 +96,14 @@ def edited(data: Mapping[str, Any]) -> list[Any]:
     import subprocess
     import tempfile
 
-    import yaml
-
     from weft.core.errors import InvalidInput
     from weft.flow.patches import ops_between
+    from weft.flow.writing import write_yaml
 
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
     with tempfile.TemporaryDirectory(prefix="weft-") as folder:
         path = Path(folder) / "definition.yaml"
-        path.write_text(yaml.safe_dump(dict(data), sort_keys=False, allow_unicode=True), encoding="utf-8")
+        path.write_text(write_yaml(data), encoding="utf-8")
         if subprocess.run([*shlex.split(editor), str(path)], check=False).returncode != 0:
             raise InvalidInput("edit", f"{editor} ended with an error: nothing was changed")
         return ops_between(dict(data), _read(path))

@@ -104,17 +104,15 @@ def _of_system(problem: OSError) -> str:
 def _place_of(path: Path) -> tuple[Path, str]:
     """Return the folder of the settings in which ``path`` lies, with the setting that moves it."""
     from weft.core.settings import Settings
-    from weft.db.blobs import blob_folder
+    from weft.db.blob_address import blob_address
     from weft.db.embedded_layout import home_dir
     from weft.worker.logs import log_dir
 
     try:
         settings = Settings.load()
-        places = [
-            (blob_folder(settings), "WEFT_BLOB_URL"),
-            (log_dir(settings), "WEFT_LOG_DIR"),
-            (home_dir(settings), "WEFT_HOME"),
-        ]
+        blobs = blob_address(settings)
+        places = [(blobs, "WEFT_BLOB_URL")] if isinstance(blobs, Path) else []
+        places += [(log_dir(settings), "WEFT_LOG_DIR"), (home_dir(settings), "WEFT_HOME")]
     except (WeftError, OSError):
         return path, "the path"
     # Also what lies above: a folder that is missing on the way is told by the way.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,6 +11,7 @@ import typer
 
 from weft.cli.apps import JsonFlag, new_app
 from weft.cli.calls import call
+from weft.cli.diff import diff
 
 if TYPE_CHECKING:
     from weft.history.model import Artifact, Pushed, Tag
@@ -92,9 +94,9 @@ def show(
     if as_json:
         print_json(as_record(found))
     elif materialize:
-        import yaml
+        from weft.flow.writing import write_yaml
 
-        print(yaml.safe_dump(dict(found.data), sort_keys=False, allow_unicode=True), end="")
+        print(write_yaml(found.data), end="")
     else:
         nodes = found.data.get("nodes") or {}
         print_facts({
@@ -215,18 +217,22 @@ def blame(which: Which, as_json: JsonFlag = False) -> None:
 
 @app.command()
 def undo(
-    tag: TagName, steps: Steps = 1, message: Message = None, force: Force = False, as_json: JsonFlag = False
-) -> None:
+    tag: TagName, steps: Steps = 1, message: Message = None, expect: Expect = None, force: Force = False,
+    as_json: JsonFlag = False,
+) -> None:  # fmt: skip
     """Take back the last moves of a tag."""
-    _tell_tag(_workflows(lambda w: w.undo(tag, steps, message=message, force=force)), "undone", as_json=as_json)
+    done = _workflows(lambda w: w.undo(tag, steps, message=message, expect=_expected(expect), force=force))
+    _tell_tag(done, "undone", as_json=as_json)
 
 
 @app.command()
 def redo(
-    tag: TagName, steps: Steps = 1, message: Message = None, force: Force = False, as_json: JsonFlag = False
-) -> None:
+    tag: TagName, steps: Steps = 1, message: Message = None, expect: Expect = None, force: Force = False,
+    as_json: JsonFlag = False,
+) -> None:  # fmt: skip
     """Make moves again that were taken back."""
-    _tell_tag(_workflows(lambda w: w.redo(tag, steps, message=message, force=force)), "redone", as_json=as_json)
+    done = _workflows(lambda w: w.redo(tag, steps, message=message, expect=_expected(expect), force=force))
+    _tell_tag(done, "redone", as_json=as_json)
 
 
 @app.command()
@@ -294,14 +300,77 @@ def protect(
     """Let a tag be moved only by --force."""
     from weft.cli.output import tell
 
-    _workflows(lambda w: w.protect(tag, not off))
-    tell({"tag": tag, "protected": not off}, f"{tag} is {'free' if off else 'protected'}", as_json=as_json)
+    name = _workflows(lambda w: w.protect(tag, not off))
+    tell({"tag": name, "protected": not off}, f"{name} is {'free' if off else 'protected'}", as_json=as_json)
 
 
 @app.command()
 def compact(tag: TagName, as_json: JsonFlag = False) -> None:
     """Make one version of a tag's patches; it means the same."""
     _tell_pushed(_workflows(lambda w: w.compact(tag)), "compacted", as_json=as_json)
+
+
+@app.command()
+def snapshot(
+    which: Which,
+    file: Annotated[Path | None, typer.Option("--file", help="A JSON Patch to apply, or - for the input.")] = None,
+    assignments: Annotated[
+        list[str] | None, typer.Option("--set", metavar="FIELD=JSON", help="nodes.x.params.y=3; may be repeated.")
+    ] = None,
+    at: Annotated[str | None, typer.Option(metavar="TIME", help="As the tag was then: 2026-11-15T10:00.")] = None,
+    message: Message = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Keep a whole document, or what a patch makes of it, where no tag moves; the same again is found."""
+    from weft.cli.definitions import read_assignments, read_ops
+    from weft.cli.inputs import read_moment
+    from weft.cli.output import as_record, tell
+
+    ops = None if file is None else read_ops(file)
+    wanted = read_assignments(assignments) if assignments else None
+    moment = None if at is None else read_moment("at", at)
+    kept = _workflows(lambda w: w.snapshot(which, ops, set=wanted, at=moment, message=message))
+    tell(as_record(kept), f"{kept.snapshot_id} has it whole: {kept.version_hash[:12]}", as_json=as_json)
+
+
+@app.command()
+def fsck(
+    repair: Annotated[bool, typer.Option("--repair", help="Mend what follows from the rest of the history.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Do not work out anew what each document means.")] = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Look through the whole history; ends with 1 when something is wrong that was not mended."""
+    from weft.cli.output import as_record, counted, print_json, print_table
+
+    with counted("looked at") as show:
+        found = _workflows(lambda w: w.fsck(repair=repair, quick=quick, on_progress=show))
+    if as_json:
+        print_json({"findings": [as_record(finding) for finding in found]})
+    else:
+        rows = ((each.code, each.what, each.problem, each.mended or "") for each in found)
+        print_table(("CODE", "WHAT~", "PROBLEM~", "MENDED~"), rows, empty="the history is whole")
+    # What nobody refers to is no fault: it is removed in its time.
+    raise typer.Exit(1 if any(each.mended is None and each.code != "unreachable_blob" for each in found) else 0)
+
+
+@app.command()
+def gc(
+    grace: Annotated[str, typer.Option(metavar="SPAN", help="Keep what is younger than this: 1d, 6h.")] = "1d",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be removed.")] = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Remove snapshots and blobs that nobody uses; what a tag has ever been at stays."""
+    from weft.cli.inputs import read_duration
+    from weft.cli.output import as_record, tell
+
+    span = read_duration("grace", grace) or timedelta(0)
+    done = _workflows(lambda w: w.gc(span, dry_run=dry_run))
+    verb = "would remove" if dry_run else "removed"
+    what = f"{done.snapshots} snapshots, {done.patches} patches of theirs, {done.blobs} blobs of {done.bytes:,} bytes"
+    tell(as_record(done), f"{verb} {what}", as_json=as_json)
+
+
+app.command("diff")(diff)
 
 
 def _expected(text: str | None) -> int | str | None:

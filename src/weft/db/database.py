@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import parse_qs, urlsplit
@@ -242,15 +242,26 @@ class Database:
             async with self.acquire() as conn:
                 return await look(conn)
 
+    async def run_alone(self, statement: Callable[[type_Connection], Awaitable[T]]) -> T:
+        """Like `run`, for what is one statement, which is a transaction by itself."""
+        return await self._run(self.acquire, statement)
+
     async def run(self, verb: Callable[[type_Connection], Awaitable[T]]) -> T:
         """Run ``verb`` in a transaction, again when PostgreSQL broke a deadlock or a conflict by ending it.
 
         When there is no partition for a row, because nobody has worked for long, they are made and it runs again.
         """
+        return await self._run(self.transaction, verb)
+
+    async def _run(
+        self,
+        lend: Callable[[], AbstractAsyncContextManager[type_Connection]],
+        verb: Callable[[type_Connection], Awaitable[T]],
+    ) -> T:
         has_partitions = False
         for attempt in range(_RETRIES):
             try:
-                async with self.transaction() as conn:
+                async with lend() as conn:
                     return await verb(conn)
             except _RETRIED:
                 if attempt == _RETRIES - 1:

@@ -9,8 +9,10 @@ from typing import Any
 
 from weft.flow.model import WorkflowDefinition
 
+# What comes in lists of thousands is not frozen: that would take five times as long to make.
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(slots=True)
 class Artifact:
     """A version, a patch or a snapshot; ``version_hash`` is of what its document means."""
 
@@ -29,7 +31,7 @@ class Artifact:
     tags: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Tag:
     """Where a name stands; ``version`` counts its moves."""
 
@@ -45,7 +47,7 @@ class Tag:
     deleted_at: datetime | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class TagMove:
     """One move of a tag; an undo or redo says by ``position`` which move is in effect after it."""
 
@@ -61,7 +63,10 @@ class TagMove:
 
 @dataclass(frozen=True, slots=True)
 class Materialized:
-    """A whole document: what an artifact and all that it is made of give."""
+    """A whole document: what an artifact and all that it is made of give.
+
+    ``snapshot_id`` is the artifact that has it whole, when there is one.
+    """
 
     artifact_id: int
     kind: str
@@ -70,6 +75,7 @@ class Materialized:
     data: Mapping[str, Any]
     tag: str | None = None
     tag_version: int | None = None
+    snapshot_id: int | None = None
 
     @property
     def definition(self) -> WorkflowDefinition:
@@ -78,7 +84,19 @@ class Materialized:
         from weft.flow.reading import sound
         from weft.flow.validation import check_document
 
-        return sound(check_document(Document(self.data)))
+        return sound(check_document(Document(self.data))).model_copy(deep=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """Who wants a change, why, of which tag, and what they expect it to be at."""
+
+    tag: str
+    actor: str
+    message: str | None = None
+    expected_version: int | None = None
+    expected_hash: str | None = None
+    force: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,3 +109,24 @@ class Pushed:
     tag_version: int
     created: bool = True
     compacted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing in the history that is not as it should be; ``mended`` says what was done about it."""
+
+    code: str
+    what: str
+    problem: str
+    mended: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """What a collection has removed, or would remove."""
+
+    snapshots: int = 0
+    patches: int = 0
+    blobs: int = 0
+    bytes: int = 0
+    is_dry_run: bool = False

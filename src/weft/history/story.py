@@ -1,11 +1,12 @@
-"""How a document came to be: where two lines parted, and which change last touched each field."""
+"""How a document came to be: which change last touched each field."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from weft.core.errors import InvalidInput, NotFound
+import orjson
+
 from weft.core.json import Json
 from weft.db.blobs import Blobs
 from weft.flow.patches import apply_ops, same
@@ -17,32 +18,12 @@ from weft.history.model import Artifact
 if TYPE_CHECKING:
     from weft.db.database import Database
 
-_ALL = 1_000_000
 _PAGE = 500
-
-
-async def common_ancestor(database: Database, org_id: int, one: int, other: int) -> int:
-    """Return the artifact at which two lines parted; raises `InvalidInput` when they have nothing in common."""
-    found = []
-    for id in (one, other):
-        line = await _line(database, org_id, id)
-        found.append({artifact.id for artifact in line})
-    shared = found[0] & found[1]
-    if not shared:
-        raise InvalidInput("merge", "the two have no version in common: push one onto the other instead")
-    return max(shared)
-
-
-async def _line(database: Database, org_id: int, artifact_id: int) -> list[Artifact]:
-    found = await database.read(lambda conn: artifacts.log(conn, org_id, artifact_id, limit=_ALL))
-    if not found:
-        raise NotFound("version", artifact_id)
-    return found
 
 
 async def blame(database: Database, org_id: int, artifact_id: int, blobs: Callable[[], Blobs]) -> dict[Path, Artifact]:
     """Return for each field of a document the change that last touched it."""
-    line = list(reversed(await _line(database, org_id, artifact_id)))
+    line = await database.read(lambda conn: artifacts.line(conn, org_id, artifact_id))
     documents: dict[int, Json] = {}
     blamed: dict[int, dict[Path, Artifact]] = {}
     for start in range(0, len(line), _PAGE):
@@ -91,6 +72,4 @@ def _leaves(value: Json, path: Path) -> Iterator[tuple[Path, Json]]:
 
 
 def _copied(value: Json) -> Any:
-    import orjson
-
     return orjson.loads(orjson.dumps(value))

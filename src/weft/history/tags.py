@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import fields
 from typing import TYPE_CHECKING
 
 import asyncpg
@@ -12,7 +11,7 @@ import orjson
 
 from weft.core.errors import NotFound, StateConflict, TagConflict
 from weft.db.statements import Statements
-from weft.history.model import Tag, TagMove
+from weft.history.model import Tag, TagMove, Wish
 
 if TYPE_CHECKING:
     from asyncpg import Record
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
 
 SQL = Statements("weft.history", "sql/tag.sql")
 FROM_NEWEST = 2**63 - 1
-_MOVE = [field.name for field in fields(TagMove)]
 
 
 @asynccontextmanager
@@ -29,27 +27,31 @@ async def explained(tag: str, target: int | None = None) -> AsyncIterator[None]:
     """Turn a move that the database refuses into an error that says who moved the tag, when, to what."""
     try:
         yield
+    except asyncpg.ForeignKeyViolationError:
+        raise NotFound("version", target) from None  # removed at that moment
     except asyncpg.PostgresError as problem:
+        # The whole name, where the caller has named a workflow.
+        named = str(problem).removeprefix("tag ").partition(":")[0]
         match problem.sqlstate:
             case "WF003":
                 now = orjson.loads(problem.detail or "{}")
-                raise TagConflict(tag, str(now.get("why")), now) from None
+                raise TagConflict(named, str(now.get("why")), now) from None
             case "WF004":
                 raise NotFound("version", target) from None
             case "WF005":
                 raise NotFound("tag", tag) from None
             case "WF006":
                 verb = str(problem).rpartition(" ")[2]
-                raise StateConflict(verb, tag, "at its end", [f"behind a move to {verb}"], kind="tag") from None
+                raise StateConflict(verb, named, "at its end", [f"behind a move to {verb}"], kind="tag") from None
         raise
 
 
 async def show(conn: type_Connection, org_id: int, name: str) -> Tag:
     """Return a tag; raises `NotFound`."""
     row = await conn.fetchrow(SQL.show, org_id, name)
-    if row is None or row["deleted_at"] is not None:
+    if row is None:
         raise NotFound("tag", name)
-    return _tag(row)
+    return Tag(*row)
 
 
 async def list_tags(
@@ -57,17 +59,15 @@ async def list_tags(
     with_deleted: bool = False,
 ) -> list[Tag]:  # fmt: skip
     """Return the tags of an org by name, or those of one workflow."""
-    return [_tag(row) for row in await conn.fetch(SQL.list, org_id, workflow_id, after, limit, with_deleted)]
+    page = org_id, after, limit, with_deleted
+    if workflow_id is None:
+        return [Tag(*row) for row in await conn.fetch(SQL.list, *page)]
+    return [Tag(*row) for row in await conn.fetch(SQL.list_of_workflow, *page, workflow_id)]
 
 
-async def known(conn: type_Connection, org_id: int, wanted: list[str], *, with_deleted: bool = False) -> list[str]:
-    """Return those of some names that are tags."""
-    return [row[0] for row in await conn.fetch(SQL.known, org_id, wanted, with_deleted)]
-
-
-async def names(conn: type_Connection, org_id: int) -> list[str]:
+async def names(conn: type_Connection, org_id: int, *, with_deleted: bool = False) -> list[str]:
     """Return the names of the tags, the first thousand."""
-    return [row[0] for row in await conn.fetch(SQL.names, org_id)]
+    return [row[0] for row in await conn.fetch(SQL.names, org_id, with_deleted)]
 
 
 async def at_artifacts(conn: type_Connection, org_id: int, ids: list[int]) -> dict[int, list[str]]:
@@ -82,69 +82,70 @@ async def moves(
     conn: type_Connection, org_id: int, name: str, *, before: int = FROM_NEWEST, limit: int = 50
 ) -> list[TagMove]:
     """Return where a tag has been, newest first; that of one that is deleted too."""
-    return [
-        TagMove(**{name: row[name] for name in _MOVE})
-        for row in await conn.fetch(SQL.moves, org_id, name, before, limit)
-    ]
+    return [TagMove(*row) for row in await conn.fetch(SQL.moves, org_id, name, before, limit)]
 
 
-async def move(
-    conn: type_Connection, org_id: int, name: str, target: int, actor: str, *, message: str | None = None,
-    expected_version: int | None = None, expected_hash: bytes | None = None, force: bool = False,
-) -> Tag:  # fmt: skip
+async def move(conn: type_Connection, org_id: int, wish: Wish, target: int) -> Tag:
     """Move a tag to an artifact, and make it when it is not there."""
-    async with explained(name, target):
+    async with explained(wish.tag, target):
         row = await conn.fetchrow(
-            SQL.move, org_id, name, "move", target, expected_version, expected_hash, force, actor, message
+            SQL.move,
+            org_id,
+            wish.tag,
+            "move",
+            target,
+            wish.expected_version,
+            _hash(wish),
+            wish.force,
+            wish.actor,
+            wish.message,
         )
     assert row is not None
     return _tag(row)
 
 
-async def undo(
-    conn: type_Connection, org_id: int, name: str, steps: int, actor: str, *, message: str | None = None,
-    expected_version: int | None = None, force: bool = False,
-) -> Tag:  # fmt: skip
+async def undo(conn: type_Connection, org_id: int, wish: Wish, steps: int = 1) -> Tag:
     """Take back the last moves of a tag; raises `StateConflict` when there is nothing to take back."""
-    return await _step(conn, SQL.undo, org_id, name, steps, actor, message, expected_version, force)
+    return await _step(conn, SQL.undo, org_id, wish, steps)
 
 
-async def redo(
-    conn: type_Connection, org_id: int, name: str, steps: int, actor: str, *, message: str | None = None,
-    expected_version: int | None = None, force: bool = False,
-) -> Tag:  # fmt: skip
+async def redo(conn: type_Connection, org_id: int, wish: Wish, steps: int = 1) -> Tag:
     """Make moves again that were taken back; raises `StateConflict` when there are none."""
-    return await _step(conn, SQL.redo, org_id, name, steps, actor, message, expected_version, force)
+    return await _step(conn, SQL.redo, org_id, wish, steps)
 
 
-async def _step(
-    conn: type_Connection, sql: str, org_id: int, name: str, steps: int, actor: str, message: str | None,
-    expected_version: int | None, force: bool,
-) -> Tag:  # fmt: skip
-    async with explained(name):
-        row = await conn.fetchrow(sql, org_id, name, steps, expected_version, force, actor, message)
-    return _landed(row, name)
+async def _step(conn: type_Connection, sql: str, org_id: int, wish: Wish, steps: int) -> Tag:
+    async with explained(wish.tag):
+        row = await conn.fetchrow(
+            sql, org_id, wish.tag, steps, wish.expected_version, _hash(wish), wish.force, wish.actor, wish.message
+        )
+    return _landed(row, wish.tag)
 
 
-async def delete(
-    conn: type_Connection, org_id: int, name: str, actor: str, *, message: str | None = None,
-    expected_version: int | None = None, force: bool = False,
-) -> Tag:  # fmt: skip
+async def delete(conn: type_Connection, org_id: int, wish: Wish) -> Tag:
     """Take a tag away; its moves stay, and `undelete` brings it back."""
-    async with explained(name):
-        row = await conn.fetchrow(SQL.delete, org_id, name, expected_version, force, actor, message)
-    return _landed(row, name)
+    async with explained(wish.tag):
+        row = await conn.fetchrow(
+            SQL.delete, org_id, wish.tag, wish.expected_version, wish.force, wish.actor, wish.message
+        )
+    return _landed(row, wish.tag)
 
 
-async def undelete(conn: type_Connection, org_id: int, name: str, actor: str, *, message: str | None = None) -> Tag:
+async def undelete(conn: type_Connection, org_id: int, wish: Wish) -> Tag:
     """Bring back a tag that was deleted, to where it was."""
-    return _landed(await conn.fetchrow(SQL.undelete, org_id, name, actor, message), name)
+    return _landed(await conn.fetchrow(SQL.undelete, org_id, wish.tag, wish.actor, wish.message), wish.tag)
 
 
-async def protect(conn: type_Connection, org_id: int, name: str, is_protected: bool) -> None:
-    """Let a tag be moved only by force, or freely again."""
-    if await conn.fetchval(SQL.protect, org_id, name, is_protected) is None:
+async def protect(conn: type_Connection, org_id: int, name: str, is_protected: bool) -> str:
+    """Let a tag be moved only by force, or freely again; return its whole name."""
+    found = await conn.fetchval(SQL.protect, org_id, name, is_protected)
+    if found is None:
         raise NotFound("tag", name)
+    return str(found)
+
+
+def _hash(wish: Wish) -> bytes | None:
+    return None if wish.expected_hash is None else bytes.fromhex(wish.expected_hash)
 
 
 def _landed(row: Record | None, name: str) -> Tag:
@@ -154,10 +155,9 @@ def _landed(row: Record | None, name: str) -> Tag:
 
 
 def _tag(row: Record) -> Tag:
-    hash_ = row.get("target_hash")
+    """Return the tag of a row of its table, which does not tell what it is at."""
     return Tag(
         name=row["name"], workflow_id=row["workflow_id"], target_id=row["target_id"], version=row["version"],
         moved_at=row["moved_at"], moved_by=row["moved_by"], is_protected=row["is_protected"],
-        target_kind=row.get("target_kind"), target_hash=None if hash_ is None else hash_.hex(),
         deleted_at=row["deleted_at"],
     )  # fmt: skip

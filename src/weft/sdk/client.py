@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from weft.sdk.enqueuing import Enqueuing
@@ -21,7 +22,7 @@ class Client(Enqueuing, Operating):
             print(await client.wait(task.id, timeout=10))
     """
 
-    @property
+    @cached_property
     def workflows(self) -> Workflows:
         """What is done with workflow definitions.
 

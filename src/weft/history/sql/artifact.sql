@@ -1,57 +1,80 @@
 -- name: materials
 -- All that an artifact's document is made of, in one read: the snapshot if there is one, else the version and the patches
--- on it. Asked for by its id, or by a tag, now or at a moment.
-select a.id, a.kind::text as kind, a.workflow_id, a.parent_id, a.base_id, a.depth, a.version_hash, a.plan_hash,
-  t.version as tag_version, whole.digest, whole.content, chain.digests, chain.contents, t.name is not null as has_tag
+-- on it. Asked for by its id, or by a tag, now or at a moment; without the contents when it is the one that the caller has.
+with place as materialized (
+  select t.name, case when $4::timestamptz is null then t.version else m.version end as version,
+    case when $4::timestamptz is null then t.target_id else m.to_id end as target_id
+  from weft.tag t
+  left join lateral weft.move_at(t.org_id, t.name, $4) m on $4::timestamptz is not null
+  where t.org_id = $1 and t.name in ($3, $3 || '/main') and ($4::timestamptz is not null or t.deleted_at is null)
+  order by length(t.name) limit 1
+)
+select a.id, a.kind::text as kind, a.workflow_id, a.depth, a.version_hash,
+  (select place.name from place) as tag, (select place.version from place) as tag_version,
+  coalesce(s.id, case when a.kind <> 'patch' then a.id end) as snapshot_id, v.digest, whole.content, chain.digests,
+  chain.contents
 from weft.artifact a
-left join weft.tag t on t.org_id = $1 and t.name = $3
-left join weft.artifact s on s.org_id = a.org_id and s.plan_hash = a.plan_hash and s.kind = 'snapshot' and a.kind = 'patch'
-join weft.artifact v on v.id = coalesce(s.id, a.base_id, a.id)
-join weft.blob whole on whole.digest = v.digest
+left join weft.artifact s on s.parent_id = a.id and s.kind = 'snapshot' and a.kind = 'patch'
+left join weft.artifact v on v.id = coalesce(s.id, a.base_id, a.id) and a.id is distinct from $5::bigint
+left join weft.blob whole on whole.digest = v.digest
 left join lateral (
-  select array_agg(b.digest order by m.seq) as digests, array_agg(b.content order by m.seq) as contents
-  from weft.patch_chain_member m join weft.artifact p on p.id = m.member_id join weft.blob b on b.digest = p.digest
-  where m.head_id = a.id and s.id is null
+  select array_agg(p.digest order by m.seq) as digests, array_agg(b.content order by m.seq) as contents
+  from unnest(case when s.id is null and a.id is distinct from $5::bigint then a.chain end) with ordinality as m (id, seq)
+  left join weft.artifact p on p.id = m.id left join weft.blob b on b.digest = p.digest
 ) chain on true
-where a.org_id = $1 and a.id = coalesce($2::bigint, case
-  when $4::timestamptz is not null then (
-    select m.to_id from weft.tag_move m where m.org_id = $1 and m.tag = $3 and m.moved_at <= $4
-    order by m.moved_at desc, m.version desc limit 1)
-  when t.deleted_at is null then t.target_id
-end);
+where a.org_id = $1 and a.id = coalesce($2::bigint, (select place.target_id from place));
 
 -- name: put_on_tag
 -- A new version or patch, and the tag's move to it, or neither.
-select * from weft.move_tag($1, $2, $3, weft.put_artifact($1, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16),
-  $17, null, $18, $15, $16);
+select * from weft.move_tag($1, $2, $3, weft.put_artifact($1, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13), $14, null, $15, $12,
+  $13);
 
 -- name: compact
 -- A version that means what the patch does, and the tag's move to it, or neither.
-select * from weft.compact_tag($1, $2, weft.put_artifact($1, 'version', $3, $4, null, null, 0, $5, $6, $7, $8, null, $9, $10), $11, $9);
+select * from weft.compact_tag($1, $2, weft.put_artifact($1, 'version', $3, $4, null, $5, $6, $7, $8, $9, null), $10, $9);
+
+-- name: put_snapshot
+select weft.put_snapshot($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11);
+
+-- name: snapshot_of_plan
+-- The snapshot of what an artifact and one more patch are made of, whoever had it taken.
+select s.id from weft.artifact s where s.org_id = $1 and s.plan_hash = weft.plan_of($2, $3) and s.kind = 'snapshot';
 
 -- name: show
-select a.id, a.kind::text as kind, a.workflow_id, a.parent_id, a.merged_id, a.base_id, a.depth, a.digest, a.version_hash,
-  a.plan_hash, a.actor, a.message, weft.time_of_id(a.id) as created_at
+select a.id, a.kind::text as kind, a.workflow_id, a.parent_id, a.merged_id, a.base_id, a.depth,
+  a.digest, encode(a.version_hash, 'hex') as version_hash, a.actor, a.message, weft.time_of_id(a.id) as created_at
 from weft.artifact a where a.org_id = $1 and a.id = $2;
 
 -- name: log
 -- An artifact and those that it was made from, newest first.
+select a.id, a.kind::text as kind, a.workflow_id, a.parent_id, a.merged_id, a.base_id, a.depth,
+  a.digest, encode(a.version_hash, 'hex') as version_hash, a.actor, a.message, weft.time_of_id(a.id) as created_at
+from weft.line_of($2, $3, $4) l (id) join weft.artifact a on a.id = l.id where a.org_id = $1
+order by a.generation desc, a.id desc;
+
+-- name: line
+-- All that an artifact was made from, oldest first.
 with recursive line (id) as (
   select $2::bigint
   union
   select p.id from line join weft.artifact a on a.id = line.id
   cross join lateral (values (a.parent_id), (a.merged_id)) as p (id) where p.id is not null
 )
-select a.id, a.kind::text as kind, a.workflow_id, a.parent_id, a.merged_id, a.base_id, a.depth, a.digest, a.version_hash,
-  a.plan_hash, a.actor, a.message, weft.time_of_id(a.id) as created_at
-from line join weft.artifact a on a.id = line.id where a.org_id = $1 and a.id < $3 order by a.id desc limit $4;
+select a.id, a.kind::text as kind, a.workflow_id, a.parent_id, a.merged_id, a.base_id, a.depth,
+  a.digest, encode(a.version_hash, 'hex') as version_hash, a.actor, a.message, weft.time_of_id(a.id) as created_at
+from line join weft.artifact a on a.id = line.id where a.org_id = $1 order by a.generation, a.id;
+
+-- name: parted_at
+select weft.parted_at(one.id, other.id) from weft.artifact one, weft.artifact other
+where one.org_id = $1 and one.id = $2 and other.org_id = $1 and other.id = $3;
 
 -- name: contents
 -- What artifacts hold, for those who go through many.
-select a.id, b.digest, b.content from weft.artifact a join weft.blob b on b.digest = a.digest
+select a.id, a.digest, b.content from weft.artifact a left join weft.blob b on b.digest = a.digest
 where a.org_id = $1 and a.id = any ($2);
 
 -- name: find
--- Versions and patches by the beginning of what their document means.
-select a.id from weft.artifact a where a.org_id = $1 and a.kind <> 'snapshot'
-  and a.version_hash >= $2 and a.version_hash <= $3 order by a.id desc limit 2;
+-- The newest that means something, for each meaning whose hash begins so.
+select max(a.id) from weft.artifact a where a.org_id = $1 and a.kind <> 'snapshot'
+  and substr(a.version_hash, 1, 4) = substr($2::bytea, 1, 4) and a.version_hash >= $2 and a.version_hash <= $3
+group by a.version_hash limit 2;

@@ -1,44 +1,63 @@
 -- name: show
-select t.name, t.workflow_id, t.target_id, a.kind::text as target_kind, a.version_hash as target_hash, t.version, t.is_protected,
-  t.moved_at, t.moved_by, t.deleted_at
+-- Where a tag stands, asked for by its name or by that of the workflow whose main line it is.
+select t.name, t.workflow_id, t.target_id, t.version, t.moved_at, t.moved_by, t.is_protected, a.kind::text as target_kind,
+  encode(a.version_hash, 'hex') as target_hash, t.deleted_at
 from weft.tag t join weft.artifact a on a.id = t.target_id
-where t.org_id = $1 and t.name = $2;
+where t.org_id = $1 and t.name in ($2, $2 || '/main') and t.deleted_at is null order by length(t.name) limit 1;
+
+-- name: now
+-- What a conflict tells: who moved a tag last, when, to what, why.
+select t.name as tag, t.version, t.moved_by, t.moved_at, t.target_id::text as target, encode(a.version_hash, 'hex') as hash,
+  t.workflow_id, m.message, m.verb::text as verb
+from weft.tag t join weft.artifact a on a.id = t.target_id
+left join weft.tag_move m on m.org_id = t.org_id and m.tag = t.name and m.version = t.version
+where t.org_id = $1 and t.name in ($2, $2 || '/main') and t.deleted_at is null order by length(t.name) limit 1;
 
 -- name: list
-select t.name, t.workflow_id, t.target_id, a.kind::text as target_kind, a.version_hash as target_hash, t.version, t.is_protected,
-  t.moved_at, t.moved_by, t.deleted_at
+select t.name, t.workflow_id, t.target_id, t.version, t.moved_at, t.moved_by, t.is_protected, a.kind::text as target_kind,
+  encode(a.version_hash, 'hex') as target_hash, t.deleted_at
 from weft.tag t join weft.artifact a on a.id = t.target_id
-where t.org_id = $1 and ($2::text is null or t.workflow_id = $2) and t.name > $3 and (t.deleted_at is null or $5)
-order by t.name limit $4;
+where t.org_id = $1 and t.name > $2 and (t.deleted_at is null or $4)
+order by t.name limit $3;
 
--- name: known
-select t.name from weft.tag t where t.org_id = $1 and t.name = any ($2) and (t.deleted_at is null or $3);
+-- name: list_of_workflow
+select t.name, t.workflow_id, t.target_id, t.version, t.moved_at, t.moved_by, t.is_protected, a.kind::text as target_kind,
+  encode(a.version_hash, 'hex') as target_hash, t.deleted_at
+from weft.tag t join weft.artifact a on a.id = t.target_id
+where t.org_id = $1 and t.workflow_id = $5 and t.name > $2 and (t.deleted_at is null or $4)
+order by t.name limit $3;
 
 -- name: names
-select t.name from weft.tag t where t.org_id = $1 and t.deleted_at is null order by t.name limit 1000;
+select t.name from weft.tag t where t.org_id = $1 and (t.deleted_at is null or $2) order by t.name limit 1000;
 
 -- name: at_artifacts
 select t.target_id, t.name from weft.tag t where t.org_id = $1 and t.target_id = any ($2) and t.deleted_at is null order by t.name;
 
 -- name: moves
--- Where a tag has been, newest first.
-select m.version, m.verb::text as verb, m.from_id, m.to_id, m.position, m.back_to, m.moved_at, m.moved_by, m.message
-from weft.tag_move m where m.org_id = $1 and m.tag = $2 and m.version < $3 order by m.version desc limit $4;
+-- Where a tag has been, newest first; that of one that is deleted too.
+select m.version, m.verb::text as verb, m.from_id, m.to_id, m.position, m.moved_at, m.moved_by, m.message
+from weft.tag_move m where m.org_id = $1 and m.tag = (select weft.tag_named($1, $2, true)) and m.version < $3
+order by m.version desc limit $4;
+
+-- name: take_turn
+-- Among those who want to change a tag and were too slow; for as long as the transaction lasts.
+select pg_advisory_xact_lock(hashtextextended($2, $1));
 
 -- name: move
-select * from weft.move_tag($1, $2, $3, $4, $5, $6, $7, $8, $9);
+select * from weft.move_tag($1, weft.tag_named($1, $2), $3, $4, $5, $6, $7, $8, $9);
 
 -- name: undo
-select * from weft.undo_tag($1, $2, $3, $4, $5, $6, $7);
+select * from weft.undo_tag($1, weft.tag_named($1, $2), $3, $4, $5, $6, $7, $8);
 
 -- name: redo
-select * from weft.redo_tag($1, $2, $3, $4, $5, $6, $7);
+select * from weft.redo_tag($1, weft.tag_named($1, $2), $3, $4, $5, $6, $7, $8);
 
 -- name: delete
-select * from weft.delete_tag($1, $2, $3, $4, $5, $6);
+select * from weft.delete_tag($1, weft.tag_named($1, $2), $3, $4, $5, $6);
 
 -- name: undelete
-select * from weft.undelete_tag($1, $2, $3, $4);
+select * from weft.undelete_tag($1, weft.tag_named($1, $2, true), $3, $4);
 
 -- name: protect
-update weft.tag t set is_protected = $3 where t.org_id = $1 and t.name = $2 and t.deleted_at is null returning t.name;
+update weft.tag t set is_protected = $3 where t.org_id = $1 and t.name = weft.tag_named($1, $2) and t.deleted_at is null
+returning t.name;

@@ -11,25 +11,147 @@ create function weft.put_blob(digest text, bytes bigint, media_type text, conten
     set put_at = weft.now(), content = coalesce(b.content, excluded.content), media_type = coalesce(b.media_type, excluded.media_type);
 $$;
 
+-- name: plan_of
+-- What a document is made of: the version, the patches on it, and one more if there is one.
+create function weft.plan_of(head bigint, patch_digest text) returns bytea language sql stable as $$
+  select sha256(convert_to(concat_ws(',', string_agg(m.digest, ',' order by p.seq), patch_digest), 'UTF8'))
+  from weft.artifact a
+  cross join lateral unnest(coalesce(a.base_id, a.id) || a.chain) with ordinality as p (id, seq)
+  join weft.artifact m on m.id = p.id
+  where a.id = head
+$$;
+
 -- name: put_artifact
--- Adds a version or a patch with its content and its chain: that of its parent, and itself.
+-- Adds a version, or a patch of its parent, with its content.
 create function weft.put_artifact(
-  org bigint, kind weft.artifact_kind, workflow text, parent bigint, merged bigint, base bigint, depth int,
-  digest text, bytes bigint, content bytea, version_hash bytea, plan_hash bytea, actor text, message text
+  org bigint, kind weft.artifact_kind, workflow text, parent bigint, merged bigint, digest text, bytes bigint, content bytea,
+  version_hash bytea, actor text, message text
 ) returns bigint language plpgsql as $$
 #variable_conflict use_variable
-declare new_id bigint := weft.next_id();
+declare new_id bigint := weft.next_id(); p weft.artifact; m weft.artifact;
 begin
   perform weft.put_blob(digest, bytes, case when kind = 'patch' then 'application/json-patch+json' else 'application/json' end, content);
-  insert into weft.artifact (id, org_id, kind, workflow_id, parent_id, merged_id, base_id, depth, digest, version_hash,
-                             plan_hash, actor, message)
-  values (new_id, org, kind, workflow, parent, merged, base, depth, digest, version_hash, plan_hash, actor, message);
-  if kind = 'patch' then
-    insert into weft.patch_chain_member (org_id, head_id, seq, member_id)
-    select org, new_id, m.seq, m.member_id from weft.patch_chain_member m where m.head_id = parent
-    union all select org, new_id, depth, new_id;
+  select * into p from weft.artifact a where a.id = parent and a.org_id = org and a.kind <> 'snapshot';
+  select * into m from weft.artifact a where a.id = merged and a.org_id = org and a.kind <> 'snapshot';
+  if p.id is distinct from parent or m.id is distinct from merged then
+    raise exception 'there is no version %', case when m.id is distinct from merged then merged else parent end using errcode = 'WF004';
+  end if;
+  insert into weft.artifact (id, org_id, kind, generation, workflow_id, parent_id, merged_id, base_id, chain, digest, version_hash,
+                             actor, message)
+  values (new_id, org, kind, 1 + greatest(coalesce(p.generation, 0), coalesce(m.generation, 0)), workflow, parent, merged,
+          case when kind = 'patch' then coalesce(p.base_id, p.id) end, case when kind = 'patch' then p.chain || new_id end,
+          digest, version_hash, actor, message);
+  return new_id;
+end $$;
+
+-- name: put_snapshot
+-- Keeps the document that an artifact gives, or the one that a patch on it gives, which is kept with it; once a plan.
+create function weft.put_snapshot(
+  org bigint, head bigint, patch_digest text, patch_bytes bigint, patch_content bytea, digest text, bytes bigint,
+  content bytea, version_hash bytea, actor text, message text
+) returns bigint language plpgsql as $$
+#variable_conflict use_variable
+declare of_id bigint := head; workflow text; plan bytea := weft.plan_of(head, patch_digest); new_id bigint;
+begin
+  select a.workflow_id into workflow from weft.artifact a where a.id = head and a.org_id = org;
+  if workflow is null then
+    raise exception 'there is no version %', head using errcode = 'WF004';
+  end if;
+  if patch_digest is not null then
+    of_id := weft.put_artifact(org, 'patch', workflow, head, null, patch_digest, patch_bytes, patch_content,
+                               version_hash, actor, message);
+  end if;
+  perform weft.put_blob(digest, bytes, 'application/json', content);
+  insert into weft.artifact (id, org_id, kind, generation, workflow_id, parent_id, digest, version_hash, plan_hash, actor)
+  select weft.next_id(), org, 'snapshot', a.generation + 1, workflow, of_id, digest, version_hash, plan, actor
+  from weft.artifact a where a.id = of_id
+  on conflict do nothing returning id into new_id;
+  if new_id is null then
+    -- Somebody else was quicker: theirs stands, with their patch.
+    delete from weft.artifact a where a.id = of_id and of_id <> head;
+    select a.id into new_id from weft.artifact a where a.org_id = org and a.plan_hash = plan and a.kind = 'snapshot';
   end if;
   return new_id;
+end $$;
+
+-- name: line_of
+-- An artifact and those that it was made from, each before its parents; from below another on, if there is one. As far as
+-- is asked for, and no further: a line may be long.
+create function weft.line_of(head bigint, below bigint, count int) returns setof bigint language plpgsql stable as $$
+declare open bigint[] := array[head]; last weft.artifact; a weft.artifact;
+begin
+  select * into last from weft.artifact x where x.id = below;
+  while cardinality(open) > 0 and count > 0 loop
+    select * into a from weft.artifact x where x.id = any (open) order by x.generation desc, x.id desc limit 1;
+    exit when a.id is null;
+    -- Only to what is older: damage may have led a line back into itself.
+    open := array(select unnest(open) union select x.id from weft.artifact x
+                  where x.id in (a.parent_id, a.merged_id) and x.generation < a.generation except values (a.id));
+    if below is null or (a.generation, a.id) < (last.generation, last.id) then
+      return next a.id;
+      count := count - 1;
+    end if;
+  end loop;
+end $$;
+
+-- name: parted_at
+-- The last artifact from which two others came; null when they have none in common. Both lines are walked back side by
+-- side, the youngest first: what has been reached from both sides when its turn comes is it.
+create function weft.parted_at(one bigint, other bigint) returns bigint language plpgsql stable as $$
+declare ids bigint[] := array[one, other]; sides int[] := array[1, 2]; side int; a weft.artifact; parent bigint;
+begin
+  if one = other then
+    return one;
+  end if;
+  while cardinality(ids) > 0 loop
+    select x.* into a from weft.artifact x where x.id = any (ids) order by x.generation desc, x.id desc limit 1;
+    exit when a.id is null;
+    side := sides[array_position(ids, a.id)];
+    if side = 3 then
+      return a.id;
+    end if;
+    select coalesce(array_agg(u.id), '{}'), coalesce(array_agg(u.side), '{}') into ids, sides
+    from unnest(ids, sides) as u (id, side) where u.id <> a.id;
+    for parent in select x.id from weft.artifact x where x.id in (a.parent_id, a.merged_id) and x.generation < a.generation loop
+      if parent = any (ids) then
+        sides[array_position(ids, parent)] := sides[array_position(ids, parent)] | side;
+      else
+        ids := ids || parent;
+        sides := sides || side;
+      end if;
+    end loop;
+  end loop;
+  return null;
+end $$;
+
+-- name: tag_named
+-- The tag that a name means: itself, or that of a workflow's main line; the name itself when there is none.
+create function weft.tag_named(org bigint, name text, with_deleted boolean default false) returns text language plpgsql stable as $$
+begin
+  return coalesce((
+    select t.name from weft.tag t
+    where t.org_id = org and t.name in (tag_named.name, tag_named.name || '/main') and (t.deleted_at is null or with_deleted)
+    order by length(t.name) limit 1), name);
+end $$;
+
+-- name: move_at
+-- The last move of a tag up to a moment. Moves are numbered from 1, and none is earlier than the one before it: so it is
+-- found by halving, and needs no index of its own.
+create function weft.move_at(org bigint, tag_name text, moment timestamptz) returns weft.tag_move language plpgsql stable as $$
+declare low bigint := 0; high bigint; middle bigint; m weft.tag_move; found_move weft.tag_move;
+begin
+  select t.version into high from weft.tag t where t.org_id = org and t.name = tag_name and moment is not null;
+  while low < high loop
+    middle := (low + high + 1) / 2;
+    select * into m from weft.tag_move v where v.org_id = org and v.tag = tag_name and v.version = middle;
+    if m.moved_at <= moment then
+      low := middle;
+      found_move := m;
+    else
+      high := middle - 1;
+    end if;
+  end loop;
+  return found_move;
 end $$;
 
 -- name: refuse_move
@@ -77,7 +199,8 @@ begin
   values (t.org_id, t.name, t.version + 1, verb, came_from, case when verb <> 'delete' then target end,
     coalesce(new_position, t.version + 1),
     case when new_position is null and t.deleted_at is null then t.position end, at, actor, message, expected_hash);
-  update weft.tag g set target_id = target, version = t.version + 1, position = coalesce(new_position, t.version + 1),
+  update weft.tag g set target_id = target, workflow_id = (select a.workflow_id from weft.artifact a where a.id = target),
+    version = t.version + 1, position = coalesce(new_position, t.version + 1),
     moved_at = at, moved_by = actor, deleted_at = case when verb = 'delete' then at end
   where g.org_id = t.org_id and g.name = t.name
   returning * into t;
@@ -111,11 +234,8 @@ begin
     -- Somebody else made it meanwhile.
     t := weft.lock_tag(org, tag_name, expected_version, expected_hash, force);
   end if;
-  if t.workflow_id <> workflow then
-    if not force and t.deleted_at is null then
-      perform weft.refuse_move('of another workflow', t);
-    end if;
-    update weft.tag g set workflow_id = workflow where g.org_id = org and g.name = tag_name;
+  if t.workflow_id <> workflow and not force and t.deleted_at is null then
+    perform weft.refuse_move('of another workflow', t);
   end if;
   return weft.add_move(t, verb, target, null, actor, message, expected_hash);
 end $$;
@@ -135,9 +255,10 @@ end $$;
 
 -- name: undo_tag
 -- Takes back moves of a tag, one row a step, as an editor does: back through the moves that set it.
-create function weft.undo_tag(org bigint, tag_name text, steps int, expected_version bigint, force boolean, actor text, message text)
-returns weft.tag language plpgsql as $$
-declare t weft.tag := weft.lock_tag(org, tag_name, expected_version, null, force); back bigint; target bigint;
+create function weft.undo_tag(
+  org bigint, tag_name text, steps int, expected_version bigint, expected_hash bytea, force boolean, actor text, message text
+) returns weft.tag language plpgsql as $$
+declare t weft.tag := weft.lock_tag(org, tag_name, expected_version, expected_hash, force); back bigint; target bigint;
 begin
   if t.name is null or t.deleted_at is not null then
     raise exception 'there is no tag %', tag_name using errcode = 'WF005';
@@ -146,7 +267,7 @@ begin
     select m.back_to into back from weft.tag_move m where m.org_id = org and m.tag = tag_name and m.version = t.position;
     if back is null then
       if step = 1 then
-        raise exception 'nothing to undo' using errcode = 'WF006';
+        raise exception 'tag %: nothing to undo', tag_name using errcode = 'WF006';
       end if;
       exit;
     end if;
@@ -158,20 +279,21 @@ end $$;
 
 -- name: redo_tag
 -- Makes moves again that were taken back, one row a step: forward by the newest move that went on from here.
-create function weft.redo_tag(org bigint, tag_name text, steps int, expected_version bigint, force boolean, actor text, message text)
-returns weft.tag language plpgsql as $$
-declare t weft.tag := weft.lock_tag(org, tag_name, expected_version, null, force); forth record;
+create function weft.redo_tag(
+  org bigint, tag_name text, steps int, expected_version bigint, expected_hash bytea, force boolean, actor text, message text
+) returns weft.tag language plpgsql as $$
+declare t weft.tag := weft.lock_tag(org, tag_name, expected_version, expected_hash, force); forth record;
 begin
   if t.name is null or t.deleted_at is not null then
     raise exception 'there is no tag %', tag_name using errcode = 'WF005';
   end if;
   for step in 1 .. steps loop
     select m.version, m.to_id into forth from weft.tag_move m
-    where m.org_id = org and m.tag = tag_name and m.back_to = t.position and m.position = m.version
+    where m.org_id = org and m.tag = tag_name and m.back_to = t.position
     order by m.version desc limit 1;
     if forth.version is null then
       if step = 1 then
-        raise exception 'nothing to redo' using errcode = 'WF006';
+        raise exception 'tag %: nothing to redo', tag_name using errcode = 'WF006';
       end if;
       exit;
     end if;

@@ -6,20 +6,35 @@ alter table weft.blob add column media_type text, add column content bytea;
 -- Compressed already: PostgreSQL need not try again.
 alter table weft.blob alter column content set storage external;
 
+-- name: blob_content_inline
+-- What fits into a page is read with it, and patches fill the rest of the page of a document.
+alter table weft.blob set (toast_tuple_target = 8160);
+
+-- name: blob_put_old
+-- There is a blob for each version and patch now: which are old is told by their pages, in a hundredth of the room.
+drop index weft.blob_put;
+
+-- name: blob_put
+create index blob_put on weft.blob using brin (put_at);
+
 -- name: artifact_kind
 create type weft.artifact_kind as enum ('version', 'patch', 'snapshot');
 
 -- name: artifact
 -- What the history consists of: a version is a whole document, a patch the operations that make one of its parent, a
--- snapshot the document that a version and its patches give. `version_hash` is of what the document means.
+-- snapshot the document that its parent gives. `version_hash` is of what the document means, `plan_hash` of what a snapshot
+-- is made of, `chain` of a patch are the patches on its base, in their order, itself the last. `generation` is one more than
+-- that of any parent: what came first is told by it, and not by the clock that is in the ids.
 create table weft.artifact (
   id bigint primary key,
   org_id bigint not null references weft.org,
   parent_id bigint references weft.artifact,
   merged_id bigint references weft.artifact,
   base_id bigint references weft.artifact,
-  depth smallint not null default 0,
+  chain bigint[],
+  depth smallint not null generated always as (coalesce(cardinality(chain), 0)) stored,
   kind weft.artifact_kind not null,
+  generation int not null,
   workflow_id text not null,
   digest text not null references weft.blob,
   version_hash bytea not null,
@@ -28,26 +43,37 @@ create table weft.artifact (
   message text,
   meta json,
   check (octet_length(version_hash) = 32 and octet_length(plan_hash) = 32),
-  check ((kind = 'patch') = (base_id is not null and parent_id is not null and depth > 0)),
-  check ((kind = 'version') = (plan_hash is null))
+  check ((kind = 'patch') = (base_id is not null and parent_id is not null and chain is not null)),
+  check (chain[cardinality(chain)] = id),
+  check ((kind = 'snapshot') = (plan_hash is not null))
 );
 
 -- name: artifact_digest
-create index artifact_digest on weft.artifact (digest);
+create index artifact_digest on weft.artifact using hash (digest);
+
+-- name: artifact_meaning
+-- By the beginning of what a document means, as people name it.
+create index artifact_meaning on weft.artifact (substr(version_hash, 1, 4));
 
 -- name: artifact_plan
 -- One snapshot a plan.
 create unique index artifact_plan on weft.artifact (org_id, plan_hash) where kind = 'snapshot';
 
+-- name: artifact_snapshot
+create index artifact_snapshot on weft.artifact (parent_id) where kind = 'snapshot';
+
 -- name: patch_chain_member
--- The patches that give a patch's document, in their order, in one read.
-create table weft.patch_chain_member (
-  org_id bigint not null,
-  head_id bigint not null references weft.artifact on delete cascade,
-  member_id bigint not null references weft.artifact,
-  seq smallint not null,
-  primary key (head_id, seq)
-);
+-- The patches that give a patch's document, a row each.
+create view weft.patch_chain_member as
+select a.org_id, a.id as head_id, m.seq::smallint as seq, m.member_id
+from weft.artifact a cross join lateral unnest(a.chain) with ordinality as m (member_id, seq);
+
+-- name: blob_use
+-- Who uses which blob: each room adds its own here, and what is listed is never collected.
+create view weft.blob_use as
+select r.digest, r.org_id, 'task' as used_by, r.task_id as user_id from weft.task_blob r
+union all select l.digest, l.org_id, 'log', l.task_id from weft.task_log l
+union all select a.digest, a.org_id, 'artifact', a.id from weft.artifact a;
 
 -- name: tag
 -- Where a name stands now. `version` counts its moves; `position` is the move that undo would take back.
@@ -66,7 +92,10 @@ create table weft.tag (
 );
 
 -- name: tag_workflow
-create index tag_workflow on weft.tag (org_id, workflow_id);
+create index tag_workflow on weft.tag (org_id, workflow_id, name);
+
+-- name: tag_target
+create index tag_target on weft.tag (target_id);
 
 -- name: tag_verb
 create type weft.tag_verb as enum (
@@ -92,12 +121,18 @@ create table weft.tag_move (
   primary key (org_id, tag, version)
 );
 
--- name: tag_move_time
-create index tag_move_time on weft.tag_move (org_id, tag, moved_at);
-
 -- name: tag_move_back
 -- What redo looks for: the newest of the moves that went on from a position.
-create index tag_move_back on weft.tag_move (org_id, tag, back_to, version) where position = version;
+create index tag_move_back on weft.tag_move (org_id, tag, back_to, version) where back_to is not null;
+
+-- name: artifact_use
+-- Who uses which artifact: each room adds its own here, and what is listed is never removed.
+create view weft.artifact_use as
+select m.to_id as artifact_id, m.org_id, 'tag' as used_by, m.tag as user_name from weft.tag_move m where m.to_id is not null
+union all select t.target_id, t.org_id, 'tag', t.name from weft.tag t
+union all select a.parent_id, a.org_id, a.kind::text, a.id::text from weft.artifact a where a.parent_id is not null
+union all select a.merged_id, a.org_id, a.kind::text, a.id::text from weft.artifact a where a.merged_id is not null
+union all select a.base_id, a.org_id, a.kind::text, a.id::text from weft.artifact a where a.base_id is not null;
 
 -- name: tag_move_is_kept
 create trigger tag_move_is_kept before update or delete or truncate on weft.tag_move

@@ -1,0 +1,63 @@
+"""Snapshots: whole documents kept under the hash of what they are made of, for those who need them again and again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import orjson
+
+from weft.core.errors import InvalidInput
+from weft.db.blobs import digest_of
+from weft.flow.document import Document
+from weft.flow.patches import Op, apply_ops, check_ops
+from weft.flow.reading import sound
+from weft.flow.validation import check_document
+from weft.history import tags
+from weft.history.contents import Content, pack
+from weft.history.model import Materialized
+from weft.history.reading import SQL, Materials, Reader
+
+
+async def take(
+    reader: Reader, head: Materials, actor: str, ops: Sequence[Op] | None = None, message: str | None = None
+) -> Materialized:
+    """Return a document as it is kept whole: that of a version or a patch, or what ``ops`` make of it.
+
+    It is made once: the same patch on the same version has the same plan, and finds what is there. The patch is kept
+    as an artifact that no tag is at; its result must be sound.
+    """
+    if ops is None:
+        if head.row["snapshot_id"] is not None:
+            return await reader.materialized(head)
+        return await _taken(reader, head, actor, None, message)
+    if head.row["kind"] == "snapshot":
+        raise InvalidInput("ops", "go on a version or a patch, and not on a snapshot")
+    text = orjson.dumps(check_ops(list(ops)))
+    known = await reader.database.read(
+        lambda conn: conn.fetchval(SQL.snapshot_of_plan, reader.org_id, head.row["id"], digest_of(text))
+    )
+    if known is not None:
+        return await reader.materialized(await reader.of(known))
+    return await _taken(reader, head, actor, text, message)
+
+
+async def _taken(
+    reader: Reader, head: Materials, actor: str, ops: bytes | None, message: str | None
+) -> Materialized:  # fmt: skip
+    data = await reader.document(head)
+    patch: Content | None = None
+    if ops is not None:
+        data = apply_ops(data, orjson.loads(ops))
+        patch = await pack(ops, reader.database.settings, reader.blobs)
+    checked = check_document(Document(data))
+    sound(checked)
+    whole = await pack(orjson.dumps(data), reader.database.settings, reader.blobs)
+    of_patch = (None, None, None) if patch is None else (patch.digest, patch.bytes, patch.stored)
+    async with tags.explained("", head.row["id"]):
+        snapshot_id = await reader.database.run_alone(
+            lambda conn: conn.fetchval(
+                SQL.put_snapshot, reader.org_id, head.row["id"], *of_patch, whole.digest, whole.bytes, whole.stored,
+                bytes.fromhex(checked.version_hash), actor, message,
+            )
+        )  # fmt: skip
+    return await reader.materialized(await reader.of(snapshot_id))

@@ -1,0 +1,130 @@
+"""What the verbs of the history stand on: a reader, and the tags and versions that names stand for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from datetime import datetime
+from typing import TYPE_CHECKING, TypeVar
+
+from weft.core.checks import check_id, check_number, check_text
+from weft.core.errors import InvalidInput, NotFound, did_you_mean
+from weft.flow.model import PATH
+from weft.history import artifacts, tags
+from weft.history.changes import Changes
+from weft.history.model import Tag, Wish
+from weft.history.reading import Materials, Reader
+
+if TYPE_CHECKING:
+    from weft.db.database import type_Connection
+    from weft.sdk.session import Session
+
+T = TypeVar("T")
+TAG = re.compile(PATH)
+_HASH = re.compile(r"[0-9a-f]{8,64}")
+
+
+class WorkflowCalls:
+    """A session, as those see it who keep definitions in it."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._read_by: Reader | None = None
+
+    async def _reader(self) -> Reader:
+        session = self._session
+        if self._read_by is None or self._read_by.database is not session.database:
+            self._read_by = Reader(session.database, await session.org_id(), lambda: session.blobs)
+        return self._read_by
+
+    async def _changes(self) -> Changes:
+        return Changes(await self._reader())
+
+    def _wish(
+        self, tag: str, message: str | None, expect: int | str | None, force: bool, *, whole_hash: bool = False
+    ) -> Wish:
+        version, digest = expected_of(expect)
+        if whole_hash and digest is not None and len(digest) < 64:
+            raise InvalidInput("expect", "give the whole hash, of 64 digits")
+        return Wish(tag, self._session.actor, check_message(message), version, digest, force)
+
+    async def _read(self, look: Callable[[type_Connection], Awaitable[T]]) -> T:
+        return await self._session.database.read(look)
+
+    async def _run(self, statement: Callable[[type_Connection], Awaitable[T]]) -> T:
+        return await self._session.database.run_alone(statement)
+
+    @asynccontextmanager
+    async def _hints(self, name: str) -> AsyncIterator[None]:
+        """Say of a tag that is not there which one may be meant."""
+        try:
+            yield
+        except NotFound as problem:
+            if problem.kind != "tag":
+                raise
+            raise await self._no_tag(name) from None
+
+    async def _no_tag(self, name: str, *, with_deleted: bool = False) -> NotFound:
+        org_id = await self._session.org_id()
+        known = await self._read(lambda conn: tags.names(conn, org_id, with_deleted=with_deleted))
+        return NotFound("tag", f"{name!r}.{did_you_mean(name, known)}".rstrip("."))
+
+    async def _resolve(self, which: str | int) -> tuple[str | None, int]:
+        """Return the tag that something names, if it names one, and the version that is meant."""
+        if isinstance(which, int) or is_id(which):
+            return None, check_id(which, "version")
+        try:
+            tag = await self._tag(which)
+        except NotFound:
+            if _HASH.fullmatch(which) is None:
+                raise
+            org_id = await self._session.org_id()
+            return None, await self._read(lambda conn: artifacts.find(conn, org_id, which))
+        return tag.name, tag.target_id
+
+    async def _tag(self, name: str) -> Tag:
+        known, org_id = check_tag(name), await self._session.org_id()
+        async with self._hints(name):
+            return await self._read(lambda conn: tags.show(conn, org_id, known))
+
+    async def _found(self, which: str | int, at: datetime | None) -> Materials:
+        """Return the document that something names, at a moment if it is a tag."""
+        reader = await self._reader()
+        if isinstance(which, str) and not is_id(which):
+            found = await reader.find(tag=check_tag(which), at=at)
+            if found is not None:
+                return found
+        name, artifact_id = await self._resolve(which)
+        if at is not None:
+            if name is None:
+                raise InvalidInput("at", "goes with a tag")
+            raise NotFound("version", f"of tag {name} at {at}")
+        return await reader.of(artifact_id)
+
+
+def is_id(which: object) -> bool:
+    """Whether a text is the id of a version, and not a name or a hash."""
+    return isinstance(which, str) and which.isdecimal() and len(which) > 12
+
+
+def check_tag(value: object) -> str:
+    """A tag's name: parts of letters, digits, _, - and ., with / between them."""
+    name = check_text(value, "tag", 200)
+    if TAG.fullmatch(name) is None:
+        raise InvalidInput("tag", f"{name!r} is no name: letters, digits, _, - and .; / between parts")
+    return name
+
+
+def check_message(message: object) -> str | None:
+    """Why something is done: a text, or nothing."""
+    return None if message is None else check_text(message, "message", 10_000)
+
+
+def expected_of(expect: int | str | None) -> tuple[int | None, str | None]:
+    """Return which number of a move, or which hash, a caller expects a tag to be at."""
+    if not isinstance(expect, str):
+        return (None if expect is None else check_number(expect, "expect", 0, 2**62)), None
+    if _HASH.fullmatch(expect) is None:
+        raise InvalidInput("expect", f"{expect!r} is neither the number of a version nor a hash")
+    return None, expect

@@ -1,0 +1,84 @@
+"""The upkeep of the history: compaction, snapshots, the look through everything, the removal of what nobody needs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from weft.core.checks import check_moment, check_span
+from weft.core.errors import InvalidInput
+from weft.core.json import Json
+from weft.history.model import Collected, Finding, Materialized, Pushed
+from weft.sdk.workflow_calls import WorkflowCalls, check_message, check_tag
+
+if TYPE_CHECKING:
+    from weft.flow.patches import Op
+
+
+class WorkflowUpkeep(WorkflowCalls):
+    """What keeps the history small and whole."""
+
+    async def compact(self, tag: str) -> Pushed:
+        """Make one version of a tag's patches; it means the same, and is no step to undo.
+
+        Example::
+
+            await client.workflows.compact("etl")
+        """
+        async with self._hints(check_tag(tag)):
+            return await (await self._changes()).compact(tag, self._session.actor)
+
+    async def snapshot(
+        self, which: str | int, ops: Sequence[Op] | None = None, *, set: Mapping[str, Json] | None = None,
+        at: datetime | None = None, message: str | None = None,
+    ) -> Materialized:  # fmt: skip
+        """Keep the whole document of a version, or what a patch makes of it, where no tag moves; made once, then found.
+
+        Example::
+
+            kept = await client.workflows.snapshot("etl", set={"nodes.fetch.params.size": 3})
+            print(kept.snapshot_id, kept.data["nodes"]["fetch"])
+        """
+        from weft.flow.patches import op_for
+        from weft.history import snapshots
+
+        if ops is not None and set is not None:
+            raise InvalidInput("ops", "give either ops or set")
+        moment, reader = None if at is None else check_moment(at, "at"), await self._reader()
+        head = await self._found(which, moment)
+        if set is not None:
+            data = await reader.document(head)
+            ops = [op_for(data, field, value) for field, value in set.items()]
+        return await snapshots.take(reader, head, self._session.actor, ops, check_message(message))
+
+    async def fsck(
+        self, *, repair: bool = False, quick: bool = False, on_progress: Callable[[int], None] | None = None
+    ) -> list[Finding]:
+        """Look through the whole history, and return what does not agree; ``repair`` mends what follows from the rest.
+
+        ``quick`` does not work out anew what each document means; ``on_progress`` is called with how many were looked
+        at. Example::
+
+            for finding in await client.workflows.fsck():
+                print(finding.code, finding.what, finding.problem)
+        """
+        from weft.history.checking import Checker
+
+        checker = Checker(await self._reader(), self._session.actor, repair=repair, quick=quick)
+        return [finding async for finding in checker.run(on_progress)]
+
+    async def gc(self, grace: timedelta | float = timedelta(days=1), *, dry_run: bool = False) -> Collected:
+        """Remove snapshots and blobs that nobody has used for ``grace``; with ``dry_run`` only say what they are.
+
+        Example::
+
+            print((await client.workflows.gc(dry_run=True)).bytes)
+        """
+        from weft.db.blobs import open_blobs
+        from weft.history import collecting
+
+        database, org_id = self._session.database, await self._session.org_id()
+        return await collecting.collect(
+            database, org_id, open_blobs(database.settings), check_span(grace, "grace"), dry_run=dry_run
+        )

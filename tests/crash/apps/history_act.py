@@ -1,0 +1,45 @@
+"""Changes the history of workflows, each change in a process of its own, which a test may kill.
+
+It reads what to do from its standard input, a line each, and makes a copy of itself for it: nothing has to be loaded
+again. It writes the number of that process, and how it ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from typing import Any
+
+import weft
+import weft.db.revisions
+import weft.sdk.workflows  # loaded before copies are made
+from crash.history_acts import ACTS, UPKEEP, settings_for
+
+
+async def perform(act: str, url: str, home: str, actor: str, name: str, prepared: Any) -> None:
+    """Reach the database, do it, and leave."""
+    async with weft.Client(settings=settings_for(url, home, actor)) as client:
+        await (ACTS | UPKEEP)[act].perform(client.workflows, name, prepared)
+
+
+def perform_in_a_copy(order: dict[str, Any]) -> int:
+    """Return how the process ended that did what was ordered."""
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            asyncio.run(perform(**order))
+            code = 0
+        finally:
+            sys.stderr.flush()
+            os._exit(code)
+    print(pid, flush=True)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+if __name__ == "__main__":
+    print("ready", flush=True)
+    for line in sys.stdin:
+        print(perform_in_a_copy(json.loads(line)), flush=True)

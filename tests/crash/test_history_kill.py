@@ -1,0 +1,210 @@
+"""Whoever changes a workflow dies, or loses the server, between any two statements: all of the change, or nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import os
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import asyncpg
+import pytest
+
+import weft
+from crash.harness import Process, until, until_call_waits
+from crash.history_acts import ACTS, DEPTH, Act, seen_of, settings_for
+from crash.proxy import Fault, Proxy, nth, proxy_to
+from crash.sessions import sessions
+from history_laws import broken_laws, everything
+
+if TYPE_CHECKING:
+    Conn = asyncpg.Connection[asyncpg.Record]
+
+# Who acts, and under what name their sessions are known to the server.
+VICTIM = "victim"
+
+
+@pytest.fixture
+def url(emptied_url: str) -> str:
+    return emptied_url
+
+
+class Performance:
+    """One process that performs an act."""
+
+    def __init__(self, copies: Process, pid: int) -> None:
+        self._copies = copies
+        self._pid = pid
+        self.end = asyncio.create_task(copies.hear())
+
+    async def kill(self) -> None:
+        """End it by SIGKILL."""
+        os.kill(self._pid, signal.SIGKILL)
+        assert int(await self.end) == -signal.SIGKILL
+
+    async def is_reached(self, event: asyncio.Event) -> bool:
+        """Return whether something happens before it ends."""
+        waiting = asyncio.create_task(event.wait())
+        await asyncio.wait([waiting, self.end], return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
+        return event.is_set()
+
+
+class Stage:
+    """A database on which an act is prepared again and again, each time on a workflow of its own."""
+
+    def __init__(self, act: str, url: str, home: Path, conn: Conn, client: weft.Client) -> None:
+        self.act = act
+        self.url = url
+        self.home = home
+        self.conn = conn
+        self._client = client
+        self._name = ""
+        self._prepared: Any = None
+        self._before: list[tuple[str, str]] = []
+
+    @property
+    def plan(self) -> Act:
+        return ACTS[self.act]
+
+    @property
+    def tag(self) -> str:
+        return f"{self._name}/main"
+
+    async def prepare(self, number: int) -> None:
+        """Make the next workflow ready."""
+        self._name = f"w{number}"
+        self._prepared = await self.plan.prepare(self._client.workflows, self._name)
+        assert await self.seen() == self.plan.seen[0]
+        self._before = await everything(self.conn)
+
+    async def seen(self) -> Any:
+        return await seen_of(self._client.workflows, self._name)
+
+    async def start(self, copies: Process, url: str, actor: str) -> Performance:
+        """Start a process that performs the act."""
+        copies.say(json.dumps({
+            "act": self.act, "url": url, "home": str(self.home), "actor": actor, "name": self._name,
+            "prepared": self._prepared,
+        }))  # fmt: skip
+        return Performance(copies, int(await copies.hear()))
+
+    async def perform(self, url: str) -> Any:
+        """Perform the act in this process."""
+        async with weft.Client(settings=settings_for(url, self.home, VICTIM)) as client:
+            return await self.plan.perform(client.workflows, self._name, self._prepared)
+
+    async def require_all_or_nothing(self) -> bool:
+        """Return whether the act was done; it must be done as a whole, or have left no trace."""
+        moves = await self.conn.fetchval(
+            "select count(*) from weft.tag_move where moved_by = $1 and tag = $2", VICTIM, self.tag
+        )
+        assert moves in (0, self.plan.moves), f"{moves} of {self.plan.moves} moves"
+        assert await self.seen() == self.plan.seen[1 if moves else 0]
+        if not moves:
+            assert await everything(self.conn) == self._before
+        assert await broken_laws(self.conn, DEPTH) == []
+        return bool(moves)
+
+    async def require_done_again(self, copies: Process, is_done: bool) -> None:
+        """Perform the act in a new process, which must find nothing in its way."""
+        again = await self.start(copies, self.url, "again")
+        assert int(await again.end) == 0
+        assert await self.seen() == self.plan.seen[2 if is_done else 1]
+        assert await broken_laws(self.conn, DEPTH) == []
+
+    async def until_forgotten(self) -> None:
+        """Return when the server has ended the sessions of whoever died."""
+
+        async def is_forgotten() -> bool:
+            return not await self.conn.fetch("select 1 from pg_stat_activity where application_name = $1", VICTIM)
+
+        await until(is_forgotten, "the server ends the sessions of the dead")
+
+
+@pytest.fixture(params=ACTS)
+async def stage(request: pytest.FixtureRequest, url: str, tmp_path: Path, conn: Conn) -> AsyncIterator[Stage]:
+    async with weft.Client(settings=settings_for(url, tmp_path / "home", "setter")) as client:
+        yield Stage(request.param, url, tmp_path / "home", conn, client)
+
+
+@pytest.fixture
+async def copies(tmp_path: Path) -> AsyncIterator[Process]:
+    """A program of which copies are made, one for each act."""
+    process = await Process.start("crash.apps.history_act", {}, tmp_path / "crew")
+    yield process
+    await process.finish()
+
+
+def for_victims(proxy: Proxy) -> str:
+    """The address for whoever is to suffer: by way of the proxy, under a name of their own."""
+    return f"{proxy.url}&application_name={VICTIM}"
+
+
+async def test_a_process_killed_between_any_two_statements_has_done_all_or_nothing(
+    stage: Stage, copies: Process
+) -> None:
+    """Killed when the server has executed the statement, and before the process hears of that."""
+    done = []
+    for number in itertools.count(1):
+        await stage.prepare(number)
+        async with proxy_to(stage.url) as proxy:
+            held = proxy.hold("", nth(number))
+            victim = await stage.start(copies, for_victims(proxy), VICTIM)
+            if not await victim.is_reached(held.fired):
+                break
+            await victim.kill()
+        await stage.until_forgotten()
+        done.append(await stage.require_all_or_nothing())
+        await stage.require_done_again(copies, done[-1])
+    assert int(await victim.end) == 0
+    assert await stage.require_all_or_nothing()
+    # Not done up to some statement, done from there on.
+    assert done == sorted(done)
+    assert (done[0], done[-1]) == (False, True)
+
+
+async def test_a_process_killed_while_its_statement_waits_has_done_all_or_nothing(
+    stage: Stage, copies: Process
+) -> None:
+    """The server goes on with a statement whose caller has died meanwhile: alone it is done, amid others it is not."""
+    await stage.prepare(1)
+    async with sessions(stage.url, 1) as (other,), other.conn.transaction():
+        await other.conn.execute("lock weft.tag_move in share mode")
+        victim = await stage.start(copies, f"{stage.url}&application_name={VICTIM}", VICTIM)
+        await until_call_waits(stage.conn, "weft.")
+        await victim.kill()
+    await stage.until_forgotten()
+    is_done = await stage.require_all_or_nothing()
+    await stage.require_done_again(copies, is_done)
+
+
+@pytest.mark.parametrize("how", ["ended by the server", "cut off"])
+async def test_a_session_lost_between_any_two_statements_has_done_all_or_nothing_and_nothing_twice(
+    stage: Stage, how: str
+) -> None:
+    """The caller gets an error, or it was done once; after an error it was done once, or not at all."""
+    for number in itertools.count(1):
+        await stage.prepare(number)
+        async with proxy_to(stage.url) as proxy:
+            rule = proxy.rule("", Fault.CUT, nth(number)) if how == "cut off" else proxy.hold("", nth(number))
+            act = asyncio.create_task(stage.perform(for_victims(proxy)))
+            lost = asyncio.create_task(rule.fired.wait())
+            await asyncio.wait([act, lost], return_when=asyncio.FIRST_COMPLETED)
+            lost.cancel()
+            if rule.gate is not None and rule.seen:
+                ended = "select pg_terminate_backend(pid, 20000) from pg_stat_activity where application_name = $1"
+                assert {row[0] for row in await stage.conn.fetch(ended, VICTIM)} == {True}
+                rule.gate.set()
+            (problem,) = await asyncio.gather(act, return_exceptions=True)
+        is_told = not isinstance(problem, BaseException)
+        assert is_told or isinstance(problem, weft.DatabaseUnavailable), problem
+        is_done = await stage.require_all_or_nothing()
+        assert is_done or not is_told
+        if not rule.seen:
+            break
+    assert number > 3

@@ -1,0 +1,60 @@
+"""Somebody else moves a tag amid a merge into it: what is merged is merged into what the tag is at by then."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import pytest
+
+import weft
+from crash.harness import until_call_waits
+from crash.history_acts import DEPTH, flow, settings_for
+from crash.proxy import nth, proxy_to
+from history_laws import broken_laws
+
+
+@pytest.fixture
+def url(emptied_url: str) -> str:
+    return emptied_url
+
+
+async def first_of(*tasks: asyncio.Task[Any]) -> None:
+    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+
+
+async def test_a_merge_into_a_tag_that_is_undone_meanwhile_takes_over_the_whole_line(
+    url: str, tmp_path: Path, conn: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    """The other line came of what is undone: all that it has is merged, whenever the undo comes."""
+    async with weft.Client(settings=settings_for(url, tmp_path, "other")) as other:
+        for number in itertools.count(1):
+            name = f"w{number}"
+            main, faster = f"{name}/main", f"{name}/faster"
+            await other.workflows.push(flow(name))
+            await other.workflows.patch(main, set={"nodes.fetch.params.size": 2})
+            await other.workflows.branch(faster, main)
+            await other.workflows.patch(faster, set={"nodes.load.queue": "fast"})
+            async with proxy_to(url) as proxy, weft.Client(settings=settings_for(proxy.url, tmp_path, "me")) as client:
+                held = proxy.hold("", nth(number))
+                merge = asyncio.create_task(client.workflows.merge(faster, into=main))
+                reached = asyncio.create_task(held.fired.wait())
+                await first_of(merge, reached)
+                reached.cancel()
+                undo = asyncio.create_task(other.workflows.undo(main))
+                waits = asyncio.create_task(until_call_waits(conn, "undo_tag"))
+                await first_of(undo, waits)
+                waits.cancel()
+                assert held.gate is not None
+                held.gate.set()
+                await asyncio.gather(merge, undo)
+            last, *_ = await other.workflows.moves(main)
+            if last.verb == "merge":
+                whole = (await other.workflows.show(faster)).data
+                assert (await other.workflows.show(main)).data == whole, f"undone after statement {number}"
+            assert await broken_laws(conn, DEPTH) == []
+            if not held.seen:
+                break

@@ -1,0 +1,75 @@
+"""Which tag a name means, and which workflow a tag is of: the same for every verb."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import asyncpg
+import pytest
+
+import weft
+from history_laws import broken_laws
+
+
+def flow(name: str, size: int = 1) -> dict[str, Any]:
+    return {
+        "workflow_id": name,
+        "nodes": {
+            "START": {"type": "start", "next": "fetch"},
+            "fetch": {"handler": "fetch", "params": {"size": size}, "next": "END"},
+            "END": {"type": "end"},
+        },
+    }
+
+
+@pytest.mark.parametrize("verb", ["move", "push", "undelete"])
+async def test_a_bare_name_means_the_main_line_to_every_verb(client: weft.Client, verb: str) -> None:
+    first = await client.workflows.push(flow("etl"))
+    await client.workflows.push(flow("etl", 2))
+    if verb == "move":
+        await client.workflows.move("etl", first.artifact_id)
+    elif verb == "push":
+        await client.workflows.push(flow("etl", 3), tag="etl")
+    else:
+        await client.workflows.delete("etl")
+        await client.workflows.undelete("etl")
+    assert [tag.name for tag in await client.workflows.list()] == ["etl/main"]
+
+
+@pytest.mark.parametrize("verb", ["undo", "redo"])
+async def test_a_tag_that_comes_back_from_another_workflow_is_of_its_own_again(
+    client: weft.Client, conn: asyncpg.Connection[asyncpg.Record], verb: str
+) -> None:
+    await client.workflows.push(flow("etl"))
+    await client.workflows.push(flow("other"))
+    await client.workflows.move("etl/main", "other/main", force=True)
+    await client.workflows.undo("etl")
+    if verb == "redo":
+        await client.workflows.redo("etl")
+    assert (await client.workflows.tag("etl")).workflow_id == ("etl" if verb == "undo" else "other")
+    assert await broken_laws(conn) == []
+    await client.workflows.patch("etl", set={"nodes.fetch.params.size": 2})
+
+
+async def test_a_tag_of_that_very_name_comes_before_the_main_line(client: weft.Client) -> None:
+    await client.workflows.push(flow("etl"), tag="etl")
+    await client.workflows.branch("etl/main", "etl")
+    await client.workflows.patch("etl/main", set={"nodes.fetch.params.size": 2})
+    assert (await client.workflows.show("etl")).tag == "etl"
+    assert (await client.workflows.tag("etl")).name == "etl"
+    await client.workflows.patch("etl", set={"nodes.fetch.params.size": 3})
+    assert (await client.workflows.show("etl/main")).data["nodes"]["fetch"]["params"]["size"] == 2
+
+
+async def test_a_deleted_tag_stands_at_nothing_and_is_neither_undone_nor_deleted_again(client: weft.Client) -> None:
+    await client.workflows.push(flow("etl"))
+    await client.workflows.push(flow("etl", 2))
+    await client.workflows.branch("etl/other", "etl")
+    assert (await client.workflows.log("etl"))[0].tags == ("etl/main", "etl/other")
+    await client.workflows.delete("etl/other")
+    assert (await client.workflows.log("etl"))[0].tags == ("etl/main",)
+    await client.workflows.delete("etl/main")
+    for act in (client.workflows.undo, client.workflows.redo, client.workflows.delete):
+        with pytest.raises(weft.NotFound):
+            await act("etl/main")
+    assert len(await client.workflows.moves("etl/main")) == 3
