@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import jsonpatch
@@ -59,6 +60,37 @@ def apply_ops(data: Json, ops: Sequence[Op]) -> Json:
     Raises `InvalidInput` that names the operation that cannot be applied: a path that is not there, a ``test`` that
     fails.
     """
+    return _applied(data, ops, lambda document, _op: document)
+
+
+def apply_beside(data: Json, ops: Sequence[Op]) -> Json:
+    """Return the document with the operations applied; ``data`` stays, and what they do not touch is one with it."""
+    own: dict[int, Any] = {}
+
+    def opened(document: Json, op: Op) -> Json:
+        for pointer in (op["path"], op.get("from", "")):
+            document = _opened(document, path_of(pointer)[:-1], own)
+        return document
+
+    return _applied(data, ops, opened)
+
+
+def _opened(value: Json, path: Path, own: dict[int, Any]) -> Json:
+    """Return a value in which the holders along a path are one's own, and may be changed."""
+    if not isinstance(value, (dict, list)):
+        return value
+    if id(value) not in own:
+        value = value.copy()
+        own[id(value)] = value
+    if path:
+        step = int(path[0]) if isinstance(value, list) and str(path[0]).isdecimal() else path[0]
+        with suppress(KeyError, IndexError, TypeError):
+            value[step] = _opened(value[step], path[1:], own)
+    return value
+
+
+def _applied(data: Json, ops: Sequence[Op], ready: Callable[[Json, Op], Json]) -> Json:
+    """Apply operations one by one, each to a document that is made ready for it."""
     copied = 0
     if not isinstance(ops, list) or not all(isinstance(op, dict) for op in ops):
         raise InvalidInput("ops", "are no list of operations, as in RFC 6902")
@@ -69,7 +101,7 @@ def apply_ops(data: Json, ops: Sequence[Op]) -> Json:
                 copied += len(orjson.dumps(jsonpointer.resolve_pointer(data, op["from"])))
                 if copied > MAX_COPIED:
                     raise InvalidInput(f"ops[{place}]", f"copies with those before it more than {MAX_COPIED:,} bytes")
-            data = jsonpatch.JsonPatch([op]).apply(data, in_place=True)
+            data = jsonpatch.JsonPatch([op]).apply(ready(data, op), in_place=True)
         except jsonpatch.JsonPatchTestFailed:
             raise InvalidInput(
                 f"ops[{place}]", f"the test of {op['path']} fails: it is {_found(data, op['path'])}"

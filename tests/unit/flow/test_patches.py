@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from weft.flow.patches import (
     MAX_BYTES,
     MAX_COPIED,
     MAX_OPS,
+    apply_beside,
     apply_ops,
     check_ops,
     op_for,
@@ -31,6 +33,46 @@ values = st.recursive(
 )
 
 
+@st.composite
+def operations_on(draw: st.DrawFn, value: Any) -> list[dict[str, Any]]:
+    """Operations that can be applied: each changes, adds, moves or copies what is there when its turn comes."""
+    ops: list[dict[str, Any]] = []
+    for _ in range(draw(st.integers(1, 5))):
+        now = apply_ops(copy.deepcopy(value), ops) if ops else value
+        places = list(_places(now, ()))
+        kind = draw(st.sampled_from(["add", "replace", "remove", "move", "copy", "test"]))
+        path = draw(st.sampled_from(places))
+        op: dict[str, Any] = {"op": kind, "path": pointer_of(path)}
+        if kind == "add":
+            path = (*path, "-" if isinstance(_at(now, path), list) else draw(keys))
+            op["path"] = pointer_of(path)
+        if kind in ("add", "replace"):
+            op["value"] = draw(values)
+        if kind == "test":
+            op["value"] = _at(now, path)
+        if kind in ("move", "copy"):
+            op["from"] = pointer_of(draw(st.sampled_from(places)))
+        try:
+            apply_ops(copy.deepcopy(now), [op])
+        except InvalidInput:
+            continue
+        ops.append(op)
+    return ops
+
+
+def _places(value: Any, path: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
+    yield path
+    entries = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, entry in entries:
+        yield from _places(entry, (*path, key))
+
+
+def _at(value: Any, path: tuple[Any, ...]) -> Any:
+    for part in path:
+        value = value[part]
+    return value
+
+
 @settings(max_examples=200, deadline=None)
 @given(values, values)
 def test_the_operations_between_two_documents_make_one_of_the_other(old: Any, new: Any) -> None:
@@ -39,6 +81,34 @@ def test_the_operations_between_two_documents_make_one_of_the_other(old: Any, ne
     assert (ops == []) is same(old, new)
     if ops:
         assert check_ops(ops) == ops
+
+
+@settings(max_examples=200, deadline=None)
+@given(values, st.data())
+def test_a_document_that_is_patched_beside_stays_as_it_was(value: Any, data: st.DataObject) -> None:
+    whole, before = value, copy.deepcopy(value)
+    for _ in range(data.draw(st.integers(1, 4))):
+        ops = data.draw(operations_on(whole))
+        expected = apply_ops(copy.deepcopy(whole), ops)
+        patched = apply_beside(whole, ops)
+        assert same(patched, expected)
+        assert same(value, before)
+        whole = patched
+
+
+def test_what_a_patch_beside_does_not_touch_is_one_with_the_document() -> None:
+    document = {"nodes": {"a": {"x": [1, {"y": 2}]}, "b": {}}, "inputs": {}}
+    ops = check_ops(
+        [
+            {"op": "move", "from": "/nodes/a", "path": "/nodes/c"},
+            {"op": "replace", "path": "/nodes/c/x/1/y", "value": 3},
+        ]
+    )
+    patched: Any = apply_beside(document, ops)
+    assert patched["nodes"] == {"b": {}, "c": {"x": [1, {"y": 3}]}}
+    assert document["nodes"]["a"] == {"x": [1, {"y": 2}]}  # type: ignore[index]
+    assert patched["inputs"] is document["inputs"]
+    assert patched["nodes"]["b"] is document["nodes"]["b"]  # type: ignore[index]
 
 
 @given(values)
