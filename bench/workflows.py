@@ -24,7 +24,8 @@ MOVES = 10_000
 TAGS = 1_000
 # Spec 3's typical deployment: so many workflows, changed so often a year, half of the changes made in two of them.
 WORKFLOWS, CHANGES = 50, 520
-_YEAR_NODES = 120
+# What makes a definition of 50 KB, the average of spec 3.
+AVERAGE_NODES = 120
 _WORDS = (
     "orders customers invoices daily hourly raw clean joined partition window schema checksum retries region tenant "
     "source target bucket cursor limit batch format compression encoding timezone currency amount status"
@@ -53,9 +54,9 @@ def node(chance: random.Random, number: int, after: str) -> dict[str, Any]:
 
 
 def _changed(number: int) -> dict[str, Any]:
-    """Return the workflow as somebody pushes it who has changed one node."""
-    found = definition(NODES)
-    found["nodes"][f"n{number % NODES}"]["timeout_seconds"] = 10_000 + number
+    """Return a workflow of average size as somebody pushes it who has changed one node."""
+    found = definition(AVERAGE_NODES, "average")
+    found["nodes"][f"n{number % AVERAGE_NODES}"]["timeout_seconds"] = 10_000 + number
     return found
 
 
@@ -79,14 +80,14 @@ async def _operations(url: str, calls: int, moves: int) -> list[Figure]:
         async with _raw(url) as raw:
             read, commit = await raw("select 1", calls), await raw("insert into raw_commit values (1)", calls)
         beside_read, beside_commit = f"`select 1` {read:.2f} ms", f"one-row commit {commit:.2f} ms"
-        documents = [definition(NODES, f"w{number}", number) for number in range(calls + 1)]
+        documents = [definition(AVERAGE_NODES, f"w{number}", number) for number in range(calls + 1)]
         gc.collect()
         gc.freeze()  # what is pushed is the bench's, and not to be looked through by each collection
         bases, numbers = iter(documents), iter(range(10**6))
         base = await _timed(lambda: flows.push(next(bases)), calls)
-        await flows.push(definition(NODES), tag="etl/main")
         versions = iter([_changed(number) for number in range(calls + 1)])
-        again = await _timed(lambda: flows.push(next(versions), tag="etl/main"), calls)
+        again = await _timed(lambda: flows.push(next(versions)), calls)
+        await flows.push(definition(NODES), tag="etl/main")
         patch = await _timed(lambda: flows.patch("etl/main", one_change(next(numbers))), calls)
         while (await flows.show("etl/main")).depth != DEPTH:
             await flows.patch("etl/main", one_change(next(numbers)))
@@ -108,8 +109,8 @@ async def _operations(url: str, calls: int, moves: int) -> list[Figure]:
         _figure(f"tag history, 50 of {moves:,} moves", history, 1.0, "2-5 ms", beside_read),
         _figure(f"materialize depth {DEPTH}, {NODES} nodes, cold", cold, 5.0, "10-50 ms", beside_read),
         _figure(f"materialize depth {DEPTH}, {NODES} nodes, cached", cached, 1.0, "10-50 ms", beside_read),
-        _figure(f"create a version of {NODES} nodes, one of them new", again, 4.0, "5-10 ms", beside_commit),
-        _figure(f"create a version of {NODES} nodes, all of them new", base, 4.0, "5-10 ms", beside_commit),
+        _figure("create a version of 50 KB, one node of it new", again, 4.0, "5-10 ms", beside_commit),
+        _figure("create a version of 50 KB, every node of it new", base, 4.0, "5-10 ms", beside_commit),
         _figure(f"patch a definition of {NODES} nodes", patch, 5.0, "10-20 ms", beside_commit),
         _figure("move a tag", move, 2.0, "2-5 ms", beside_commit),
         _figure("undo", undo, 2.0, "2-5 ms", beside_commit),
@@ -119,9 +120,11 @@ async def _operations(url: str, calls: int, moves: int) -> list[Figure]:
 
 
 def _figure(workload: str, runs: list[float], goal: float, in_spec: str, beside: str) -> Figure:
-    value = statistics.median(runs)
-    return Figure(workload, value, "ms", f"<= {goal} ms", value <= goal, f"{beside}; spec 3 says {in_spec}",
-                  sorted(runs)[len(runs) // 20 : -len(runs) // 20])  # fmt: skip
+    value, in_order = statistics.median(runs), sorted(runs)
+    slowest = in_order[len(runs) * 95 // 100]
+    told = f"p95 {slowest:.1f} ms; {beside}; spec 3 says {in_spec}"
+    middle = in_order[len(runs) // 20 : -len(runs) // 20]
+    return Figure(workload, value, "ms", f"<= {goal} ms", value <= goal, told, middle)
 
 
 async def _timed(act: Callable[[], Awaitable[object]], calls: int) -> list[float]:
@@ -183,7 +186,7 @@ async def _year(url: str, changes: int) -> Figure:
     async with weft.Client(url) as client:
         flows = client.workflows
         for number in range(WORKFLOWS):
-            await flows.push(definition(_YEAR_NODES, f"flow{number}", number), message="first")
+            await flows.push(definition(AVERAGE_NODES, f"flow{number}", number), message="first")
         for turn in range(changes):
             for number in range(WORKFLOWS):
                 ops = list(_week(turn * WORKFLOWS + number // 2))
@@ -204,5 +207,5 @@ async def _year(url: str, changes: int) -> Figure:
 def _week(seed: int) -> Iterator[Op]:
     """Yield what changes a dozen nodes, about 5 KB of operations."""
     chance = random.Random(seed)
-    for number in sorted(chance.sample(range(_YEAR_NODES - 1), 12)):
+    for number in sorted(chance.sample(range(AVERAGE_NODES - 1), 12)):
         yield {"op": "replace", "path": f"/nodes/n{number}", "value": node(chance, number, f"n{number + 1}")}
