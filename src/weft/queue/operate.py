@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from weft.core.errors import NotFound, StateConflict
 from weft.core.states import HELD, sources_of
 from weft.db.statements import Statements
-from weft.queue import audit
+from weft.queue import audit, work
 from weft.queue.audit import AuditVerb
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ async def cancel(
     for row in rows:
         if row["worker_id"] is not None:
             await conn.execute(SQL.tell_cancelled, row["worker_id"], row["id"], row["attempt"])
+    await work.note_failed(conn, rows)
     landed = {row["id"] for row in rows}
     await audit.record_many(conn, org_id, actor, AuditVerb.CANCEL, "task", list(landed), {"reason": reason})
     return landed

@@ -68,6 +68,7 @@ async def rescue(conn: type_Connection, worker_id: int, loss_limit: int) -> tupl
         message = f"running {loss_limit} times when its worker or process died"
         error = orjson.dumps({"type": "Crashed", "message": message, "traceback": ""}).decode()
         rows = [row for row in await conn.fetch(WORKER.bury_crashed, worker_id, buried, error)]
+        await work.note_failed(conn, rows)
         keyed = [row for row in rows if row["concurrency_key"] is not None]
         if keyed:
             await conn.execute(TASK.free_slots, [r["queue_id"] for r in keyed], [r["concurrency_key"] for r in keyed])

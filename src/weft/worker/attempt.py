@@ -22,6 +22,7 @@ from weft.core.settings import Settings
 from weft.core.signals import NonRetryable, Snooze
 from weft.db.blobs import Blobs
 from weft.db.database import Database
+from weft.jobs.rendering import RENDER_MARK, rendered, unpacked
 from weft.queue import look
 from weft.queue.retry import Retry
 from weft.queue.work import MISSING_PARAMS, NO_HEARTBEAT, Claim, Completed, Ended, Postponed
@@ -197,6 +198,8 @@ class Attempt:
             return
         try:
             params = claim.params or "{}"
+            if params.startswith(RENDER_MARK):
+                params = await self._rendered(params)
             if handler.executor == "process" or claim.crashes or params.startswith((BLOB_MARK, MISSING_PARAMS)):
                 outcome = await self._run_apart(params)
             else:
@@ -221,6 +224,13 @@ class Attempt:
             except BaseException as again:  # noqa: BLE001  an error that breaks what looks at it
                 outcome = self._failed(describe_error(again), "error")
         self._over(outcome)
+
+    async def _rendered(self, params: str) -> str:
+        """Return the params with the outputs of other tasks in them; what the engine carries out gets both apart."""
+        spec, values = await unpacked(params, self.claim.given, lambda: self.env.blobs)
+        if self.claim.handler.startswith("@"):
+            return orjson.dumps({"spec": spec, "values": values}).decode()
+        return rendered(spec, values)
 
     async def _call(self, params: str) -> Any:
         handler = self.handler
