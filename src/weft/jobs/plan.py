@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -40,7 +40,11 @@ _CONTROL = {
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A task as every job of a workflow has it; ``needs`` are the nodes whose outputs its expressions take."""
+    """A task as every job of a workflow has it.
+
+    ``needs`` are the nodes whose outputs its expressions take; ``child`` is what a fan_out makes for each item;
+    ``collects`` are the nodes whose outputs a fan_in gathers.
+    """
 
     node: str | None
     handler: str
@@ -56,6 +60,8 @@ class Step:
     timeout: timedelta | None = None
     heartbeat_timeout: timedelta | None = None
     allow_failure: bool = False
+    child: Step | None = None
+    collects: tuple[str, ...] = ()
 
     @property
     def is_control(self) -> bool:
@@ -84,7 +90,7 @@ class Plan:
             # It is the end of the job itself.
             names = [*(name for name in names if name != ends[0]), ends[0]]
         places = {name: place for place, name in enumerate(names)}
-        steps = [_step(name, definition.nodes[name], definition) for name in names]
+        steps = [_step(name, definition.nodes[name], definition, graph.previous) for name in names]
         if len(ends) == 1:
             steps[-1] = Step(ends[0], END, **_evaluated({"output": steps[-1].spec["output"]}))
         else:
@@ -116,7 +122,7 @@ def _edges(
     return edges
 
 
-def _step(name: str, node: AnyNode, definition: WorkflowDefinition) -> Step:
+def _step(name: str, node: AnyNode, definition: WorkflowDefinition, before: Mapping[str, list[str]]) -> Step:
     match node:
         case TaskNode():
             said = _execution(node, definition.defaults)
@@ -130,6 +136,18 @@ def _step(name: str, node: AnyNode, definition: WorkflowDefinition) -> Step:
             return Step(name, _CONTROL[type(node)], **_evaluated(spec, _conditions(node)))
         case EndNode():
             return Step(name, _CONTROL[type(node)], **_evaluated({"output": node.output}))
+        case FanOutNode():
+            child = Step(name, node.task.handler, node.task.params, **_execution(node.task, definition.defaults))
+            spec = {
+                "items": node.items,
+                "params": node.task.params,
+                "key": node.task.concurrency_key,
+                "max_parallel": node.max_parallel,
+            }
+            return Step(name, _CONTROL[type(node)], child=child, **_evaluated(spec))
+        case FanInNode():
+            collects = tuple(each for each in before[name] if definition.nodes[each].type != "start")
+            return Step(name, _CONTROL[type(node)], {"results": []}, collects=collects)
         case _:
             spec = node.model_dump(by_alias=True, exclude_unset=True, mode="json", exclude={"next", "type", "group"})
             return Step(name, _CONTROL[type(node)], **_evaluated(spec))
@@ -141,7 +159,7 @@ def _conditions(node: ConditionalNode) -> Iterator[Reference]:
             yield from read_condition(branch.condition).references
 
 
-def _evaluated(spec: Json, more: Iterator[Reference] = iter(())) -> dict[str, Any]:
+def _evaluated(spec: Json, more: Iterable[Reference] = ()) -> dict[str, Any]:
     """Return the fields of a step that say what its expressions refer to."""
     template = read_value(spec)
     references = [*(reference for _, reference in template.references), *more]

@@ -24,9 +24,10 @@ def packed(spec: Json, inputs: Mapping[str, Json], nodes: Sequence[str], job: Ma
 async def unpacked(
     text: str, given: Sequence[str | None] | None, blobs: Callable[[], Blobs]
 ) -> tuple[Json, dict[str, Any]]:
-    """Return what is to be rendered, and the values by which: the outputs of other tasks are ``given`` in their order."""
+    """Return what is to be rendered, and the values by which; ``given`` are outputs of other tasks, in their order."""
     kept = orjson.loads(text)
-    outputs = {name: {"output": await _loaded(output, blobs)} for name, output in zip(kept["nodes"], given or (), strict=True)}
+    parts = zip(kept["nodes"], given or (), strict=True)
+    outputs = {name: {"output": await _loaded(output, blobs)} for name, output in parts}
     return kept["$render"], {"inputs": kept["inputs"], "nodes": outputs, "job": kept["job"]}
 
 

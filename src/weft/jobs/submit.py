@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -44,7 +45,6 @@ async def submit(
     """Insert a job with its tasks; False when there is one of its idempotency key. The first id is the job's."""
     job_id, *task_ids = ids
     rows = _Rows.of(plan, new, job_id, task_ids, queues)
-    limit = None if plan.timeout is None else plan.timeout.total_seconds()
     job = {
         "id": job_id, "org_id": org_id, "end_id": task_ids[-1], "state": "pending", "rank": -new.priority,
         "finishes_independent": plan.finishes_independent, "workflow_id": new.workflow_id, "inputs": new.inputs,
@@ -52,7 +52,6 @@ async def submit(
         "version_hash": None if new.version_hash is None else f"\\x{new.version_hash}",
         "labels": new.labels or None, "actor": new.actor,
     }  # fmt: skip
-    assert limit is None or limit > 0
     return bool(
         await conn.fetchval(
             SQL.put, encode(job, "job"), new.idempotency_key, task_ids, *rows.columns(), *_edges(plan, task_ids)
@@ -90,13 +89,14 @@ class _Rows:
     def of(cls, plan: Plan, new: NewJob, job_id: int, ids: Sequence[int], queues: Mapping[str, int]) -> _Rows:
         steps = plan.steps
         by_node = {step.node: id for step, id in zip(steps, ids, strict=True)}
+        fan_outs = {step.node for step in steps if step.child is not None}
         job: dict[str, Json] = {"id": str(job_id), "workflow_id": new.workflow_id}
         return cls(
             [step.node for step in steps],
             [step.handler for step in steps],
             [CONTROL_QUEUE if step.is_control else queues[step.queue or "default"] for step in steps],
             [-(new.priority + step.priority) for step in steps],
-            [_params(step, new.inputs, job) for step in steps],
+            [_params(step, _spec(step, by_node, fan_outs, queues), new.inputs, job) for step in steps],
             list(plan.waits),
             ["{" + ",".join(str(by_node[name]) for name in step.needs) + "}" if step.needs else None for step in steps],
             [step.max_attempts for step in steps],
@@ -114,13 +114,33 @@ class _Rows:
         )  # fmt: skip
 
 
-def _params(step: Step, inputs: Mapping[str, Json], job: Mapping[str, Json]) -> str:
+def _spec(
+    step: Step, ids: Mapping[str | None, int], fan_outs: Collection[str | None], queues: Mapping[str, int]
+) -> Json:
+    """Return what a task goes by, with what only this job knows: the ids of others, and those of queues."""
+    if step.collects:
+        return {"results": [{"each" if name in fan_outs else "of": str(ids[name])} for name in step.collects]}
+    if (child := step.child) is None:
+        return step.spec
+    task = {
+        "handler": child.handler, "queue_id": queues[child.queue or "default"], "priority": child.priority,
+        "max_attempts": child.max_attempts, "retry": child.retry, "timeout": _seconds(child.timeout),
+        "heartbeat_timeout": _seconds(child.heartbeat_timeout), "allow_failure": child.allow_failure,
+    }  # fmt: skip
+    return {**step.spec, "task": task}
+
+
+def _seconds(span: timedelta | None) -> float | None:
+    return None if span is None else span.total_seconds()
+
+
+def _params(step: Step, spec: Json, inputs: Mapping[str, Json], job: Mapping[str, Json]) -> str:
     """Return the params of a task: rendered, unless the outputs of others are asked for."""
     used = inputs if step.inputs is None else {name: inputs[name] for name in step.inputs if name in inputs}
     if step.is_control or step.needs:
-        return packed(step.spec, used, step.needs, job)
+        return packed(spec, used, step.needs, job)
     if step.template is None:
-        return orjson.dumps(step.spec).decode()
+        return orjson.dumps(spec).decode()
     try:
         return encode(step.template.render({"inputs": used, "nodes": {}, "job": job}), "params")
     except ExpressionError as problem:

@@ -77,11 +77,11 @@ class Enqueuing(Session):
         if has_keys or not names <= (await self._known_queues(names)).keys():
             drafts.check()  # before a key is claimed or a queue made
         try:
-            known = await self._queue_ids(names)
+            known = await self.queue_ids(names)
         except UnknownQueue as problem:
             index = next(place for place, draft in enumerate(drafts) if draft.form.queue == problem.name)
             raise UnknownQueue(problem.name, problem.known, f"tasks[{index}].queue") from None
-        ids = await self._ids.take(len(drafts))
+        ids = await self.ids.take(len(drafts))
 
         async def write(conn: Any) -> list[TaskHandle]:
             return await enqueue_many(

@@ -37,19 +37,19 @@ class Session:
         """Reach the database; the embedded one is started when it does not run."""
         refuse_while_loading("client")
         self._database = await Database.open(self.settings)
-        self._ids = IdSource(self._database)
+        self.ids = IdSource(self._database)
         self._hints = Hints(self._database)
-        self._waiter = Waiter(self._database)
+        self.waiter = Waiter(self._database)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Send the last hints and close."""
-        await self._waiter.close()
+        await self.waiter.close()
         await self._hints.close()
         try:
-            await self._ids.close()
+            await self.ids.close()
         finally:
             database, self._database = self.database, None
             await database.close()
@@ -83,7 +83,7 @@ class Session:
             known = self._queues = await self.database.read(lambda conn: queues.ids(conn, org_id))
         return known
 
-    async def _queue_ids(self, names: set[str]) -> dict[str, int]:
+    async def queue_ids(self, names: set[str]) -> dict[str, int]:
         """Like `_known_queues`, with those that a handler declares made; raises `UnknownQueue` for others."""
         known = await self._known_queues(names)
         missing = sorted(names - known.keys())

@@ -29,3 +29,14 @@ select weft.fail_job($1);
 
 -- name: skip
 select weft.skip_tasks($1, $2, 1000, '{}');
+
+-- name: add_children
+-- False when the fan_out is no longer the caller's, or its job does not go on.
+select weft.add_children($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16);
+
+-- name: count_children
+-- Of which items of a fan_out there are tasks: they are made in order.
+select coalesce(max(c.item) + 1, 0) from (
+  select max(t.item) as item from weft.task t join weft.task p on p.id = $1 where t.job_id = p.job_id and t.parent_id = $1
+  union all select max(d.item) from weft.task_done d where d.parent_id = $1
+) c;

@@ -95,10 +95,10 @@ with moved as (
   insert into weft.task_done (
     id, org_id, queue_id, order_id, created_at, ended_at, state, attempt, rank, max_attempts, failures, crashes,
     generation, handler, params, error, worker_id, claimed_at, job_id, timeout, heartbeat_timeout, retry,
-    concurrency_key, reason, actor, node, parent_id, counts_for, needs, allow_failure)
+    concurrency_key, reason, actor, node, parent_id, item, counts_for, needs, allow_failure)
   select id, org_id, queue_id, order_id, created_at, weft.now(), new_state::weft.task_state, attempt, rank, max_attempts,
     failures + 1, crashes + (outcome = 'crashed')::int, generation, handler, params, error, worker_id, claimed_at, job_id,
-    timeout, heartbeat_timeout, retry, concurrency_key, new_reason, actor, node, parent_id, counts_for, needs, allow_failure
+    timeout, heartbeat_timeout, retry, concurrency_key, new_reason, actor, node, parent_id, item, counts_for, needs, allow_failure
   from moved
 ), recorded as (
   insert into weft.attempt (task_id, attempt, org_id, worker_id, outcome, reason, started_at, ended_at, error)
@@ -168,10 +168,10 @@ with moved as (
   insert into weft.task_done (
     id, org_id, queue_id, order_id, created_at, ended_at, state, attempt, rank, max_attempts, failures, crashes,
     generation, handler, params, worker_id, claimed_at, job_id, timeout, heartbeat_timeout, retry, concurrency_key,
-    reason, actor, node, parent_id, counts_for, needs, allow_failure)
+    reason, actor, node, parent_id, item, counts_for, needs, allow_failure)
   select id, org_id, queue_id, order_id, created_at, weft.now(), 'cancelled', attempt, rank, max_attempts, failures,
     crashes, generation, handler, params, worker_id, claimed_at, job_id, timeout, heartbeat_timeout, retry,
-    concurrency_key, $3, actor, node, parent_id, counts_for, needs, allow_failure
+    concurrency_key, $3, actor, node, parent_id, item, counts_for, needs, allow_failure
   from moved
 ), recorded as (
   insert into weft.attempt (task_id, attempt, org_id, worker_id, outcome, reason, started_at, ended_at)
@@ -193,11 +193,11 @@ with moved as (
 )
 insert into weft.task (
   id, org_id, queue_id, order_id, created_at, waiting_on, state, reason, attempt, rank, max_attempts, generation, handler,
-  params, job_id, timeout, heartbeat_timeout, retry, concurrency_key, actor, node, parent_id, counts_for, needs, allow_failure)
+  params, job_id, timeout, heartbeat_timeout, retry, concurrency_key, actor, node, parent_id, item, counts_for, needs, allow_failure)
 select id, org_id, queue_id, order_id, created_at, w.n,
   case when w.n = 0 and concurrency_key is null then 'ready' else 'pending' end::weft.task_state,
   case when w.n > 0 then 'dependencies' end, attempt, rank, max_attempts, generation + 1, handler, params, job_id,
-  timeout, heartbeat_timeout, retry, concurrency_key, actor, node, parent_id, counts_for, needs, allow_failure
+  timeout, heartbeat_timeout, retry, concurrency_key, actor, node, parent_id, item, counts_for, needs, allow_failure
 from moved cross join lateral (
   -- What has completed meanwhile, or is gone altogether, is no longer waited for.
   select count(*)::int as n from weft.edge e where e.next = moved.id and (

@@ -1,6 +1,6 @@
 -- name: drop_jobs
 drop view weft.jobs;
-drop function weft.put_job, weft.sweep_job, weft.fail_job, weft.forget_result, weft.note_failed, weft.end_jobs, weft.outputs_of,
+drop function weft.put_job, weft.add_children, weft.sweep_job, weft.fail_job, weft.forget_result, weft.note_failed, weft.end_jobs, weft.outputs_of, weft.output_of, weft.results_of,
   weft.skip_later, weft.fail_next, weft.skip_tasks, weft.release_next, weft.reach_next, weft.put_control, weft.finish_and_claim;
 drop table weft.job_done, weft.job;
 drop type weft.job_state;
@@ -9,9 +9,9 @@ drop type weft.job_state;
 delete from weft.task where job_id is not null;
 delete from weft.queue where id = 2;
 alter table weft.edge drop column branches;
-alter table weft.task_done drop column node, drop column parent_id, drop column counts_for, drop column needs,
+alter table weft.task_done drop column node, drop column parent_id, drop column item, drop column counts_for, drop column needs,
   drop column allow_failure;
-alter table weft.task drop column node, drop column parent_id, drop column counts_for, drop column reached,
+alter table weft.task drop column node, drop column parent_id, drop column item, drop column counts_for, drop column reached,
   drop column needs, drop column allow_failure;
 
 -- name: ensure_partitions

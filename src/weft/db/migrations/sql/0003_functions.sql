@@ -128,10 +128,10 @@ begin
       insert into weft.task_done (
         id, org_id, queue_id, order_id, created_at, ended_at, state, attempt, rank, max_attempts, failures, crashes,
         generation, handler, params, job_id, timeout, heartbeat_timeout, retry, concurrency_key, reason, actor,
-        node, parent_id, counts_for, needs, allow_failure)
+        node, parent_id, item, counts_for, needs, allow_failure)
       select id, org_id, queue_id, order_id, created_at, at, 'skipped', attempt, rank, max_attempts, failures, crashes,
         generation, handler, params, job_id, timeout, heartbeat_timeout, retry, concurrency_key, why, actor,
-        node, parent_id, counts_for, needs, allow_failure
+        node, parent_id, item, counts_for, needs, allow_failure
       from moved
     )
     select array_agg(id), array_agg(counts_for) filter (where counts_for is not null),
@@ -183,16 +183,33 @@ begin
   end if;
 end $$;
 
--- name: outputs_of
--- The outputs of tasks that have ended, in the order in which they are asked for; null of one that has none.
-create function weft.outputs_of(ids bigint[]) returns json[] language plpgsql stable
+-- name: results_of
+-- What a fan_in stands for, in order: the outputs of the items of a fan_out, or that of another task.
+create function weft.results_of(reference json) returns json language sql stable as $$
+  select json_build_object('results', coalesce(json_agg(r.output order by p.place, r.item), '[]'))
+  from json_array_elements(reference -> '$results') with ordinality as p (part, place)
+  cross join lateral (
+    select d.output, d.item from weft.task_done d where d.parent_id = (p.part ->> 'each')::bigint
+    union all
+    select d.output, 0 from weft.task_done d where d.id = (p.part ->> 'of')::bigint
+  ) r
+$$;
+
+-- name: output_of
+create function weft.output_of(task_id bigint) returns json language plpgsql stable
   set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off
   set enable_mergejoin = off set enable_bitmapscan = off set jit = off as $$
+declare found record;
 begin
-  -- One by one, so that each id is looked for in its own partition only.
-  return array(select (select d.output from weft.task_done d where d.id = u.id) from unnest(ids) with ordinality as u (id, place)
-    order by u.place);
+  select d.output, d.handler into found from weft.task_done d where d.id = task_id;
+  return case when found.handler = '@fan_in' and found.output is not null then weft.results_of(found.output) else found.output end;
 end $$;
+
+-- name: outputs_of
+-- The outputs of tasks that have ended, in the order in which they are asked for; null of one that has none.
+create function weft.outputs_of(ids bigint[]) returns json[] language sql stable as $$
+  select array(select weft.output_of(u.id) from unnest(ids) with ordinality as u (id, place) order by u.place)
+$$;
 
 -- name: end_jobs
 -- Jobs whose end was reached → completed, failed or cancelled, with what the end gave as the result.
@@ -268,10 +285,10 @@ begin
       insert into weft.task_done (
         id, org_id, queue_id, order_id, created_at, ended_at, state, attempt, rank, max_attempts, failures, crashes,
         generation, handler, params, output, worker_id, claimed_at, job_id, timeout, heartbeat_timeout, retry,
-        concurrency_key, actor, node, parent_id, counts_for, needs, allow_failure)
+        concurrency_key, actor, node, parent_id, item, counts_for, needs, allow_failure)
       select id, org_id, queue_id, order_id, created_at, at, 'completed', attempt, rank, max_attempts, failures, crashes,
         generation, handler, params, output, worker_id, claimed_at, job_id, timeout, heartbeat_timeout, retry,
-        concurrency_key, actor, node, parent_id, counts_for, needs, allow_failure
+        concurrency_key, actor, node, parent_id, item, counts_for, needs, allow_failure
       from moved
     )
     -- What ends for another counts there as well. Of a conditional its output names the branch that is taken.
@@ -419,7 +436,6 @@ begin
   end if;
   update weft.job j set failed_id = coalesce(j.failed_id, failed), reason = coalesce(j.reason, 'task_failed')
   where j.id = job.id;
-  perform weft.forget_result(job);
   if not job.finishes_independent then
     update weft.job j set state = 'cancelling' where j.id = job.id and j.state <> 'cancelling';
     return weft.sweep_job(job.id, 1000);
@@ -427,12 +443,14 @@ begin
   perform weft.skip_later(
     weft.skip_tasks(weft.fail_next(array_remove(array[failed, lost.counts_for], null)), 'upstream_failed', 1000, '{}'),
     'upstream_failed');
+  -- Last: whoever finishes a task locks it before the end of its job.
+  perform weft.forget_result(job);
   return false;
 end $$;
 
 -- name: sweep_job
 -- Of a job that is cancelling: what has not begun → skipped, or cancelled when somebody cancelled the job; what runs →
--- cancelled, and told so. At most `room` tasks; returns whether more are left. When none is, the end of the job is ready.
+-- cancelled, and told so. At most `room` tasks; returns whether any are left. When none is, the end of the job is ready.
 create function weft.sweep_job(job_id bigint, room int) returns boolean language plpgsql
   set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off
   set enable_mergejoin = off set enable_bitmapscan = off set jit = off as $$
@@ -446,7 +464,8 @@ begin
   select array_agg(l.id) into batch from (
     select t.id from weft.task t
     where t.job_id = job.id and t.id <> job.end_id and t.handler not in ('@fail', '@skip', '@sweep')
-    order by t.id limit room for update
+    -- Not to wait, in this order, for who waits for what is locked here: the next sweep finds it.
+    order by t.id limit room for update skip locked
   ) l;
   if batch is not null then
     with moved as (
@@ -455,13 +474,13 @@ begin
       insert into weft.task_done (
         id, org_id, queue_id, order_id, created_at, ended_at, state, attempt, rank, max_attempts, failures, crashes,
         generation, handler, params, worker_id, claimed_at, job_id, timeout, heartbeat_timeout, retry, concurrency_key, reason,
-        actor, node, parent_id, counts_for, needs, allow_failure)
+        actor, node, parent_id, item, counts_for, needs, allow_failure)
       select id, org_id, queue_id, order_id, created_at, at,
         case when worker_id is null and job.failed_id is not null then 'skipped' else 'cancelled' end::weft.task_state,
         attempt, rank, max_attempts, failures, crashes, generation, handler, params, worker_id, claimed_at, m.job_id, timeout,
         heartbeat_timeout, retry, concurrency_key,
         case when job.failed_id is not null then 'job_failed' else 'job_cancelled' end,
-        actor, node, parent_id, counts_for, needs, allow_failure
+        actor, node, parent_id, item, counts_for, needs, allow_failure
       from moved m
     ), recorded as (
       insert into weft.attempt (task_id, attempt, org_id, worker_id, outcome, reason, started_at, ended_at)
@@ -477,9 +496,11 @@ begin
     if keys is not null then
       perform weft.free_slots(keyed_queues, keys);
     end if;
-    if cardinality(batch) = room then
-      return true;
-    end if;
+  end if;
+  if exists (
+    select 1 from weft.task t where t.job_id = job.id and t.id <> job.end_id and t.handler not in ('@fail', '@skip', '@sweep')
+  ) then
+    return true;
   end if;
   perform weft.forget_result(job);
   update weft.task t set state = 'ready', reason = null, waiting_on = 0 where t.id = job.end_id and t.state = 'pending';
@@ -525,6 +546,47 @@ begin
   if keyed is not null then
     perform weft.take_slots(keyed);
   end if;
+  return true;
+end $$;
+
+-- name: add_children
+-- Tasks for further items of a fan_out that runs, by its worker and attempt, while its job goes on; each counts for what
+-- comes after it. False when that is not so.
+create function weft.add_children(
+  me bigint, parent bigint, parent_attempt int, ids bigint[], items int[], all_params json[], queue bigint, handler text,
+  priority int, attempts smallint, retry json, timeout interval, heartbeat interval, keys text[], most int, lenient boolean
+) returns boolean language plpgsql
+  set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off
+  set enable_mergejoin = off set enable_bitmapscan = off set jit = off as $$
+declare of weft.task; job_rank smallint;
+begin
+  select * into of from weft.task t where t.id = parent and coalesce(t.worker_id, 0) = me and t.attempt = parent_attempt
+    and t.state = 'running' for no key update;
+  if of.id is null then
+    return false;
+  end if;
+  select j.rank into job_rank from weft.job j where j.id = of.job_id and j.state in ('pending', 'running', 'paused') for share;
+  if not found then
+    return false;
+  end if;
+  perform 1 from weft.task t where t.id in (select e.next from weft.edge e where e.prev = parent) order by t.id for no key update;
+  update weft.task t set waiting_on = t.waiting_on + cardinality(ids)
+  where t.id in (select e.next from weft.edge e where e.prev = parent);
+  insert into weft.task (id, org_id, queue_id, order_id, state, rank, max_attempts, handler, params, job_id, timeout,
+    heartbeat_timeout, retry, concurrency_key, actor, node, parent_id, item, counts_for, allow_failure)
+  select u.id, of.org_id, queue, of.order_id, case when u.key is null then 'ready' else 'pending' end::weft.task_state,
+    job_rank - priority, attempts, add_children.handler, case when length(u.params::text) <= 256 then u.params end, of.job_id,
+    add_children.timeout, heartbeat, add_children.retry, u.key, of.actor, of.node, parent, u.item, parent, lenient
+  from unnest(ids, items, all_params, keys) as u (id, item, params, key);
+  insert into weft.task_params (id, org_id, params)
+  select u.id, of.org_id, u.params from unnest(ids, all_params) as u (id, params) where length(u.params::text) > 256;
+  if most is not null then
+    insert into weft.key_slot (queue_id, key, org_id, max_running) values (queue, keys[1], of.org_id, most) on conflict do nothing;
+  end if;
+  if keys[1] is not null then
+    perform weft.take_slots(ids);
+  end if;
+  perform weft.hint_one(queue);
   return true;
 end $$;
 

@@ -3,11 +3,13 @@
 create type weft.job_state as enum ('pending', 'running', 'paused', 'cancelling', 'completed', 'failed', 'cancelled');
 
 -- name: task_of_job
--- What a task is in its job: its node, the task that made it, the one for which its end counts as well, how many of those
--- that lead to it have reached it, the tasks whose outputs it is given, and whether others go on when it fails.
+-- What a task is in its job: its node, the task that made it and for which of its
+-- items, the one for which its end counts as well, how many of those that
+-- lead to it have reached it, the tasks whose outputs it is given, and whether others go on when it fails.
 alter table weft.task
   add column node text,
   add column parent_id bigint,
+  add column item int,
   add column counts_for bigint,
   add column reached int not null default 0,
   add column needs bigint[],
@@ -17,9 +19,13 @@ alter table weft.task
 alter table weft.task_done
   add column node text,
   add column parent_id bigint,
+  add column item int,
   add column counts_for bigint,
   add column needs bigint[],
   add column allow_failure boolean not null default false;
+
+-- name: task_done_parent
+create index task_done_parent on weft.task_done (parent_id, item) where parent_id is not null;
 
 -- name: edge_branches
 -- Of a conditional: the branches by which `next` is reached; null is reached by whatever completes.

@@ -1,0 +1,172 @@
+"""The part of the client that executes workflows: submit, look, wait, cancel."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from weft.core.checks import check_id, check_number, check_span, check_text
+from weft.core.errors import InvalidInput, NotFound, StateConflict
+from weft.core.job_states import JobState
+from weft.core.json import Json, plain
+from weft.flow.document import Document
+from weft.flow.inputs import check_inputs
+from weft.flow.model import Input, WorkflowDefinition
+from weft.flow.validation import check_document
+from weft.history import keeping, snapshots
+from weft.history.reading import Materials
+from weft.jobs.model import Job, JobHandle
+from weft.jobs.plan import Plan
+from weft.jobs.submit import SQL, NewJob, submit
+from weft.queue import queues
+from weft.sdk.workflow_calls import WorkflowCalls
+from weft.sdk.workflows import document_of
+
+if TYPE_CHECKING:
+    from weft.sdk.session import Session
+
+_REMEMBERED = 500
+Workflow = str | int | Path | Mapping[str, Json] | WorkflowDefinition
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A version that was planned, for the next job of it."""
+
+    workflow_id: str
+    inputs: Mapping[str, Input]
+    plan: Plan
+    snapshot_id: int
+    version_hash: str
+
+
+class Jobs(WorkflowCalls):
+    """What is done with jobs; `Client.jobs`."""
+
+    def __init__(self, session: Session) -> None:
+        super().__init__(session)
+        self._known: OrderedDict[int, _Known] = OrderedDict()
+
+    async def submit(
+        self, workflow: Workflow, inputs: Mapping[str, Any] | None = None, *, priority: int = 0,
+        idempotency_key: str | None = None, labels: Mapping[str, str] | None = None,
+    ) -> JobHandle:  # fmt: skip
+        """Execute a workflow: by the name of its tag, a version's id or hash, a file, or a definition.
+
+        A known ``idempotency_key`` creates nothing and returns the existing job's id. Example::
+
+            job = await client.jobs.submit("etl", {"day": "2026-11-14"})
+            print((await client.jobs.wait(job.id)).result)
+        """
+        given = plain(dict(inputs or {}), "inputs")
+        check_number(priority, "priority", -32767, 32767)
+        if idempotency_key is not None:
+            check_text(idempotency_key, "idempotency_key", 500)
+        found = await self._materials(workflow)
+        known = await self._planned(found)
+        values, problems = check_inputs(known.inputs, given)
+        if problems:
+            raise InvalidInput("inputs", "; ".join(f"{'.'.join(map(str, p.path))}: {p.message}" for p in problems))
+        new = NewJob(
+            known.workflow_id, values, priority, idempotency_key, "tag" if found.row["tag"] else "version",
+            found.row["tag"] or str(found.row["id"]), known.snapshot_id, known.version_hash, dict(labels or {}),
+            self._session.actor,
+        )  # fmt: skip
+        return await self._submit(new, known.plan)
+
+    async def _submit(self, new: NewJob, plan: Plan) -> JobHandle:
+        session = self._session
+        org_id = await session.org_id()
+        wanted = {step.queue or "default" for each in plan.steps for step in (each, each.child) if step is not None}
+        lanes = await session.queue_ids(wanted)
+        ids = await session.ids.take(1 + len(plan.steps))
+        created = await session.database.run(lambda conn: submit(conn, org_id, new, plan, ids, lanes))
+        if not created:
+            known = await self._read(lambda conn: conn.fetchval(SQL.of_key, org_id, new.idempotency_key))
+            return JobHandle(known, False)
+        ready = {
+            lanes[step.queue or "default"] if not step.is_control else 2
+            for step, waits in zip(plan.steps, plan.waits, strict=True)
+            if waits == 0
+        }
+        async with session.database.acquire() as conn:
+            await queues.hint(conn, ready)
+        return JobHandle(ids[0], True)
+
+    async def _materials(self, workflow: Workflow) -> Materials:
+        if isinstance(workflow, (str, int)):
+            return await self._found(workflow, None)
+        return await keeping.keep(await self._reader(), document_of(workflow), self._session.actor)
+
+    async def _planned(self, found: Materials) -> _Known:
+        known = self._known.get(found.row["id"])
+        if known is None:
+            reader = await self._reader()
+            kept = await snapshots.take(reader, found, self._session.actor)
+            definition = check_document(Document(kept.data)).definition
+            assert definition is not None
+            assert kept.snapshot_id is not None
+            known = _Known(
+                definition.workflow_id, definition.inputs, Plan.of(definition), kept.snapshot_id, kept.version_hash
+            )
+            self._known[found.row["id"]] = known
+            if len(self._known) > _REMEMBERED:
+                self._known.popitem(last=False)
+        return known
+
+    async def show(self, job_id: int) -> Job:
+        """Return a job; raises `NotFound`.
+
+        Example::
+
+            print((await client.jobs.show(job.id)).state)
+        """
+        check_id(job_id, "job_id")
+        org_id = await self._session.org_id()
+        row = await self._read(lambda conn: conn.fetchrow(SQL.show, org_id, job_id))
+        if row is None:
+            raise NotFound("job", job_id)
+        told = dict(row)
+        for name in ("inputs", "result", "error", "labels"):
+            told[name] = None if told[name] is None else orjson.loads(told[name])
+        return Job(**{**told, "state": JobState(told["state"]), "labels": told["labels"] or {}})
+
+    async def wait(self, job_id: int, timeout: float | timedelta | None = None) -> Job:
+        """Return a job when it has ended; raises `WaitTimeout` after ``timeout`` seconds.
+
+        Example::
+
+            print((await client.jobs.wait(job.id, timeout=60)).result)
+        """
+        if timeout is not None:
+            timeout = check_span(timeout, "timeout", zero=True).total_seconds()
+        job = await self.show(job_id)
+        return await self._session.waiter.until_ended(job.end_id, timeout, lambda _: self.show(job_id))
+
+    async def cancel(self, job_id: int) -> None:
+        """Cancel a job: nothing of it begins any more, and what runs is told to stop. Raises `StateConflict`.
+
+        Example::
+
+            await client.jobs.cancel(job.id)
+        """
+        check_id(job_id, "job_id")
+        org_id = await self._session.org_id()
+
+        async def cancel(conn: Any) -> bool:
+            rank = await conn.fetchval(SQL.cancel, org_id, job_id)
+            if rank is None:
+                return False
+            if await conn.fetchval(SQL.sweep, job_id, 1000):
+                await conn.execute(SQL.sweep_later, org_id, job_id, rank)
+            return True
+
+        if not await self._session.database.run(cancel):
+            job = await self.show(job_id)
+            raise StateConflict("cancel", job_id, job.state, ["pending", "running", "paused"], "job")
