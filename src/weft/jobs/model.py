@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from weft.core.job_states import JobState
 from weft.core.json import Json
+from weft.core.states import TaskState
 
 
 class JobHandle(NamedTuple):
@@ -19,27 +20,49 @@ class JobHandle(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
-    """All that is known of one execution of a workflow."""
+class JobSummary:
+    """A line of a list of jobs."""
 
     id: int
     workflow_id: str
     state: JobState
     reason: str | None
     priority: int
-    inputs: Mapping[str, Json]
-    result: Json
-    error: Mapping[str, Any] | None
     created_at: datetime
     started_at: datetime | None
     ended_at: datetime | None
     failed_id: int | None
     owner_id: int | None
+    base_ref: str | None
+    actor: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class JobNode:
+    """A node of a job: the state of its task, and of a fan_out how many of its items are in which state."""
+
+    id: int
+    node: str
+    state: TaskState
+    reason: str | None
+    attempt: int
+    handler: str
+    claimed_at: datetime | None
+    ended_at: datetime | None
+    error: Mapping[str, Any] | None
+    items: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Job(JobSummary):
+    """All that is known of one execution of a workflow."""
+
+    inputs: Mapping[str, Json]
+    result: Json
+    error: Mapping[str, Any] | None
     parent_id: int | None
     base_kind: str
-    base_ref: str | None
     snapshot_id: int | None
     version_hash: str | None
     labels: Mapping[str, str]
-    actor: str | None
     end_id: int

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import builtins
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -12,16 +13,17 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from weft.core.checks import check_id, check_number, check_span, check_text
-from weft.core.errors import InvalidInput, NotFound, StateConflict
+from weft.core.errors import InvalidInput, NotFound, StateConflict, did_you_mean
 from weft.core.job_states import JobState
 from weft.core.json import Json, plain
+from weft.core.states import TaskState
 from weft.flow.document import Document
 from weft.flow.inputs import check_inputs
 from weft.flow.model import Input, WorkflowDefinition
 from weft.flow.validation import check_document
 from weft.history import keeping, snapshots
 from weft.history.reading import Materials
-from weft.jobs.model import Job, JobHandle
+from weft.jobs.model import Job, JobHandle, JobNode, JobSummary
 from weft.jobs.plan import Plan
 from weft.jobs.submit import SQL, NewJob, submit
 from weft.queue import queues
@@ -29,6 +31,9 @@ from weft.sdk.workflow_calls import WorkflowCalls
 from weft.sdk.workflows import document_of
 
 if TYPE_CHECKING:
+    from asyncpg import Record
+
+    from weft.db.database import type_Connection
     from weft.sdk.session import Session
 
 _REMEMBERED = 500
@@ -137,6 +142,51 @@ class Jobs(WorkflowCalls):
             told[name] = None if told[name] is None else orjson.loads(told[name])
         return Job(**{**told, "state": JobState(told["state"]), "labels": told["labels"] or {}})
 
+    async def list(
+        self, *, workflow_id: str | None = None, state: str | Sequence[str] | None = None, before: int | None = None,
+        limit: int = 50,
+    ) -> builtins.list[JobSummary]:  # fmt: skip
+        """Return jobs, newest first; pass the last id as ``before`` for the next page.
+
+        Example::
+
+            print([job.id for job in await client.jobs.list(workflow_id="etl", state="failed")])
+        """
+        check_number(limit, "limit", 1, 1000)
+        key = 2**63 - 1 if before is None else check_id(before, "before")
+        states = None if state is None else _states([state] if isinstance(state, str) else state)
+        org_id = await self._session.org_id()
+
+        async def look(conn: type_Connection) -> builtins.list[Record]:
+            live = await conn.fetch(SQL.list_live, org_id, key, workflow_id, states, limit)
+            return [*live, *await conn.fetch(SQL.list_done, org_id, key, workflow_id, states, limit)]
+
+        rows = sorted(await self._read(look), key=lambda row: row["id"], reverse=True)[:limit]
+        return [JobSummary(**{**row, "state": JobState(row["state"])}) for row in rows]
+
+    async def nodes(self, job_id: int) -> builtins.list[JobNode]:
+        """Return the nodes of a job with their states; raises `NotFound`.
+
+        Example::
+
+            for node in await client.jobs.nodes(job.id):
+                print(node.node, node.state)
+        """
+        job = await self.show(job_id)
+        org_id = await self._session.org_id()
+        rows = await self._read(lambda conn: conn.fetch(SQL.nodes, org_id, job.id))
+        return [
+            JobNode(
+                **{
+                    **row,
+                    "state": TaskState(row["state"]),
+                    "error": None if row["error"] is None else orjson.loads(row["error"]),
+                    "items": {} if row["items"] is None else orjson.loads(row["items"]),
+                }
+            )
+            for row in rows
+        ]
+
     async def wait(self, job_id: int, timeout: float | timedelta | None = None) -> Job:
         """Return a job when it has ended; raises `WaitTimeout` after ``timeout`` seconds.
 
@@ -170,3 +220,10 @@ class Jobs(WorkflowCalls):
         if not await self._session.database.run(cancel):
             job = await self.show(job_id)
             raise StateConflict("cancel", job_id, job.state, ["pending", "running", "paused"], "job")
+
+
+def _states(names: Sequence[str]) -> builtins.list[str]:
+    for name in names:
+        if name not in tuple(JobState):
+            raise InvalidInput("state", f"there is no state {name!r}.{did_you_mean(name, tuple(JobState))}")
+    return list(names)

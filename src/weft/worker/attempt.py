@@ -22,6 +22,7 @@ from weft.core.settings import Settings
 from weft.core.signals import NonRetryable, Snooze
 from weft.db.blobs import Blobs
 from weft.db.database import Database
+from weft.flow.budget import ExpressionError
 from weft.jobs.rendering import RENDER_MARK, rendered, unpacked
 from weft.queue import look
 from weft.queue.retry import Retry
@@ -267,6 +268,8 @@ class Attempt:
         if isinstance(problem, Snooze):
             return Postponed(claim.id, claim.attempt, problem.delay, "snoozed", "snooze", None, False)
         error = describe_error(problem)
+        if isinstance(problem, ExpressionError):
+            return Ended(claim.id, claim.attempt, "failed", "failed", "expression", error)
         if isinstance(problem, (NonRetryable, InvalidInput)) or self.handler.gives_up_on(problem):
             return Ended(claim.id, claim.attempt, "failed", "failed", "non_retryable", error)
         return self._failed(error, "error")

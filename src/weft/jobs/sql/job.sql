@@ -40,3 +40,35 @@ select coalesce(max(c.item) + 1, 0) from (
   select max(t.item) as item from weft.task t join weft.task p on p.id = $1 where t.job_id = p.job_id and t.parent_id = $1
   union all select max(d.item) from weft.task_done d where d.parent_id = $1
 ) c;
+
+-- name: list_live
+-- Newest first below a key; filters that are null let everything pass.
+select j.id, j.workflow_id, j.state::text as state, j.reason, -j.rank as priority, j.created_at, j.started_at,
+  null::timestamptz as ended_at, j.failed_id, j.owner_id, j.base_ref, j.actor
+from weft.job j where j.org_id = $1 and j.id < $2 and ($3::text is null or j.workflow_id = $3)
+  and ($4::weft.job_state[] is null or j.state = any ($4))
+order by j.id desc limit $5;
+
+-- name: list_done
+select d.id, d.workflow_id, d.state::text as state, d.reason, -d.rank as priority, d.created_at, d.started_at,
+  d.ended_at, d.failed_id, d.owner_id, d.base_ref, d.actor
+from weft.job_done d where d.org_id = $1 and d.id < $2 and ($3::text is null or d.workflow_id = $3)
+  and ($4::weft.job_state[] is null or d.state = any ($4))
+order by d.id desc limit $5;
+
+-- name: nodes
+-- The nodes of a job, and of a fan_out how many of its items are in which state.
+with tasks as (
+  select t.id, t.node, t.parent_id, t.state::text as state, t.reason, t.attempt, t.handler, t.claimed_at,
+    null::timestamptz as ended_at, null::json as error
+  from weft.task t where t.job_id = $2 and t.org_id = $1 and t.node is not null
+  union all
+  select d.id, d.node, d.parent_id, d.state::text, d.reason, d.attempt, d.handler, d.claimed_at, d.ended_at, d.error
+  from weft.task_done d where d.job_id = $2 and d.org_id = $1 and d.node is not null
+), items as (
+  select s.parent_id, json_object_agg(s.state, s.n) as states from (
+    select c.parent_id, c.state, count(*) as n from tasks c where c.parent_id is not null group by 1, 2
+  ) s group by 1
+)
+select t.id, t.node, t.state, t.reason, t.attempt, t.handler, t.claimed_at, t.ended_at, t.error, i.states as items
+from tasks t left join items i on i.parent_id = t.id where t.parent_id is null order by t.id;
