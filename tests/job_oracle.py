@@ -6,6 +6,10 @@ import random
 from dataclasses import dataclass, field
 from typing import Any
 
+import asyncpg
+
+import weft
+
 COMPLETED, FAILED, MISSED, POISONED = "completed", "dead", "branch_not_taken", "upstream_failed"
 
 _ONCE = {"handler": "act", "retry": {"max_attempts": 1}}
@@ -119,3 +123,27 @@ def _written(node: Drawn, after: dict[str, set[int] | None]) -> dict[str, Any]:
             return {"type": "fan_in", "next": following}
         case _:
             return {**_ONCE, "params": {"ok": node.outcome}, "allow_failure": node.lenient, "next": following}
+
+
+async def misjudged(conn: asyncpg.Connection[asyncpg.Record], scene: Scene, job: weft.Job) -> list[str]:
+    """Return which nodes of a job have not become what was expected."""
+    rows = await conn.fetch(
+        "select node, parent_id, state::text as state, reason from weft.task_done"
+        " where job_id = $1 and node is not null",
+        job.id,
+    )
+    own = {row["node"]: row for row in rows if row["parent_id"] is None}
+    wrong = [] if job.state == ("failed" if scene.fails else "completed") else [f"seed {scene.seed}: job {job.state}"]
+    for name, wanted in scene.expected().items():
+        if name == "START":
+            continue
+        found = own[name]["state"], own[name]["reason"]
+        if scene.nodes[name].kind == "fan_out" and wanted in (COMPLETED, FAILED):
+            items = sorted(row["state"] for row in rows if row["node"] == name and row["parent_id"] is not None)
+            drawn = sorted(COMPLETED if ok else FAILED for ok in scene.nodes[name].outcome)
+            is_right = found[0] == COMPLETED and items == drawn
+        else:
+            is_right = found == ("skipped", wanted) if wanted in (MISSED, POISONED) else found[0] == wanted
+        if not is_right:
+            wrong.append(f"seed {scene.seed}, {name}: {found}, should be {wanted}")
+    return wrong
