@@ -1,4 +1,4 @@
-"""``weft jobs``: looks at jobs, waits for them, cancels them."""
+"""``weft jobs``: looks at jobs, pauses, resumes and cancels them."""
 
 from __future__ import annotations
 
@@ -14,9 +14,11 @@ if TYPE_CHECKING:
     from weft.jobs.model import Job, JobNode
     from weft.sdk.client import Client
 
-app = new_app("Look at jobs, and cancel them.")
+app = new_app("Look at jobs, pause, resume and cancel them.")
 
 JobId = Annotated[str, typer.Argument(metavar="ID", help="The id of a job.")]
+
+JobIds = Annotated[list[str], typer.Argument(metavar="ID", help="Ids of jobs.")]
 
 
 @app.command("list")
@@ -59,9 +61,19 @@ def show(job_id: JobId, as_json: JsonFlag = False) -> None:
 
 
 @app.command()
-def cancel(
-    job_ids: Annotated[list[str], typer.Argument(metavar="ID", help="Ids of jobs.")], as_json: JsonFlag = False
-) -> None:
+def pause(job_ids: JobIds, as_json: JsonFlag = False) -> None:
+    """Let nothing of jobs begin until they are resumed; what runs goes on."""
+    call_each("paused", job_ids, lambda client, key: client.jobs.pause(read_id("id", key) or 0), as_json=as_json)
+
+
+@app.command()
+def resume(job_ids: JobIds, as_json: JsonFlag = False) -> None:
+    """Let paused jobs go on."""
+    call_each("resumed", job_ids, lambda client, key: client.jobs.resume(read_id("id", key) or 0), as_json=as_json)
+
+
+@app.command()
+def cancel(job_ids: JobIds, as_json: JsonFlag = False) -> None:
     """Cancel jobs: nothing of them begins any more, and what runs is told to stop."""
     call_each(
         "cancelled", job_ids, lambda client, key: client.jobs.cancel(read_id("id", key) or 0), as_json=as_json

@@ -40,9 +40,13 @@ class NewJob:
 
 
 async def submit(
-    conn: type_Connection, org_id: int, new: NewJob, plan: Plan, ids: Sequence[int], queues: Mapping[str, int]
-) -> bool:
-    """Insert a job with its tasks; False when there is one of its idempotency key. The first id is the job's."""
+    conn: type_Connection, org_id: int, new: NewJob, plan: Plan, ids: Sequence[int], queues: Mapping[str, int],
+    patience: timedelta,
+) -> bool:  # fmt: skip
+    """Insert a job with its tasks; False when there is one of its idempotency key. The first id is the job's.
+
+    It may take as long as its workflow says, else ``patience``.
+    """
     job_id, *task_ids = ids
     rows = _Rows.of(plan, new, job_id, task_ids, queues)
     job = {
@@ -54,7 +58,13 @@ async def submit(
     }  # fmt: skip
     return bool(
         await conn.fetchval(
-            SQL.put, encode(job, "job"), new.idempotency_key, task_ids, *rows.columns(), *_edges(plan, task_ids)
+            SQL.put,
+            encode(job, "job"),
+            plan.timeout or patience,
+            new.idempotency_key,
+            task_ids,
+            *rows.columns(),
+            *_edges(plan, task_ids),
         )
     )
 

@@ -106,6 +106,11 @@ async def expire(conn: type_Connection) -> int:
     return count
 
 
+async def end_late_jobs(conn: type_Connection) -> int:
+    """Let jobs fail that have run out of time; return how many."""
+    return int(await conn.fetchval(SQL.end_late_jobs))
+
+
 async def refresh_handlers(conn: type_Connection) -> None:
     """Note which handlers live workers know now."""
     await conn.execute(WORKER.refresh_handlers)

@@ -77,7 +77,7 @@ class Jobs(WorkflowCalls):
         known = await self._planned(found)
         values, problems = check_inputs(known.inputs, given)
         if problems:
-            raise InvalidInput("inputs", "; ".join(f"{'.'.join(map(str, p.path))}: {p.message}" for p in problems))
+            raise InvalidInput("inputs", "; ".join(f"{each.path[0]}: {each.message.rstrip('.')}" for each in problems))
         new = NewJob(
             known.workflow_id, values, priority, idempotency_key, "tag" if found.row["tag"] else "version",
             found.row["tag"] or str(found.row["id"]), known.snapshot_id, known.version_hash, dict(labels or {}),
@@ -90,8 +90,9 @@ class Jobs(WorkflowCalls):
         org_id = await session.org_id()
         wanted = {step.queue or "default" for each in plan.steps for step in (each, each.child) if step is not None}
         lanes = await session.queue_ids(wanted)
+        patience = session.settings.job_default_timeout
         ids = await session.ids.take(1 + len(plan.steps))
-        created = await session.database.run(lambda conn: submit(conn, org_id, new, plan, ids, lanes))
+        created = await session.database.run(lambda conn: submit(conn, org_id, new, plan, ids, lanes, patience))
         if not created:
             known = await self._read(lambda conn: conn.fetchval(SQL.of_key, org_id, new.idempotency_key))
             return JobHandle(known, False)
@@ -220,6 +221,30 @@ class Jobs(WorkflowCalls):
         if not await self._session.database.run(cancel):
             job = await self.show(job_id)
             raise StateConflict("cancel", job_id, job.state, ["pending", "running", "paused"], "job")
+
+    async def pause(self, job_id: int) -> None:
+        """Let nothing of a job begin until it is resumed; what runs goes on. Raises `StateConflict`.
+
+        Example::
+
+            await client.jobs.pause(job.id)
+        """
+        check_id(job_id, "job_id")
+        org_id = await self._session.org_id()
+        if await self._run(lambda conn: conn.fetchval(SQL.pause, org_id, job_id)) is None:
+            raise StateConflict("pause", job_id, (await self.show(job_id)).state, ["pending", "running"], "job")
+
+    async def resume(self, job_id: int) -> None:
+        """Let a paused job go on. Raises `StateConflict`.
+
+        Example::
+
+            await client.jobs.resume(job.id)
+        """
+        check_id(job_id, "job_id")
+        org_id = await self._session.org_id()
+        if not await self._session.database.run(lambda conn: conn.fetchval(SQL.resume, org_id, job_id)):
+            raise StateConflict("resume", job_id, (await self.show(job_id)).state, ["paused"], "job")
 
 
 def _states(names: Sequence[str]) -> builtins.list[str]:

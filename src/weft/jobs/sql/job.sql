@@ -1,7 +1,7 @@
 -- name: put
 -- False when there is a job of that idempotency key.
 select weft.put_job(json_populate_record(null::weft.job, $1), $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16,
-  $17, $18, $19);
+  $17, $18, $19, $20);
 
 -- name: of_key
 select coalesce(t.job_id, d.job_id) from weft.idempotency_key k
@@ -15,7 +15,7 @@ from weft.jobs j where j.org_id = $1 and j.id = $2;
 
 -- name: cancel
 -- pending, running or paused → cancelling.
-update weft.job j set state = 'cancelling', reason = 'cancelled'
+update weft.job j set state = 'cancelling', verdict = 'cancelled', reason = 'cancelled'
 where j.org_id = $1 and j.id = $2 and j.state in ('pending', 'running', 'paused') returning j.rank;
 
 -- name: sweep
@@ -72,3 +72,13 @@ with tasks as (
 )
 select t.id, t.node, t.state, t.reason, t.attempt, t.handler, t.claimed_at, t.ended_at, t.error, i.states as items
 from tasks t left join items i on i.parent_id = t.id where t.parent_id is null order by t.id;
+
+-- name: pause
+-- pending or running → paused; what is about to begin is parked by whoever claims it.
+update weft.job j set state = 'paused' where j.org_id = $1 and j.id = $2 and j.state in ('pending', 'running') returning j.id;
+
+-- name: resume
+select weft.resume_job($1, $2);
+
+-- name: end_late
+select weft.end_late_jobs(100);

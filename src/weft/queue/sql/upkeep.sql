@@ -70,3 +70,7 @@ delete from weft.task_log l using (
   select o.task_id, o.attempt from weft.task_log o where o.created_at < (select weft.now() - $1::interval)
   order by o.created_at limit 1000
 ) old where l.task_id = old.task_id and l.attempt = old.attempt returning 1;
+
+-- name: end_late_jobs
+-- pending, running or paused past their time → cancelling, to fail.
+select weft.end_late_jobs(100);

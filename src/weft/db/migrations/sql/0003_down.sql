@@ -1,6 +1,6 @@
 -- name: drop_jobs
 drop view weft.jobs;
-drop function weft.put_job, weft.add_children, weft.sweep_job, weft.fail_job, weft.forget_result, weft.note_failed, weft.end_jobs, weft.outputs_of, weft.output_of, weft.results_of,
+drop function weft.end_late_jobs, weft.resume_job, weft.begin_jobs, weft.put_job, weft.add_children, weft.sweep_job, weft.fail_job, weft.forget_result, weft.note_failed, weft.end_jobs, weft.outputs_of, weft.output_of, weft.results_of,
   weft.skip_later, weft.fail_next, weft.skip_tasks, weft.release_next, weft.reach_next, weft.put_control, weft.finish_and_claim;
 drop table weft.job_done, weft.job;
 drop type weft.job_state;

@@ -227,14 +227,80 @@ begin
     snapshot_id, version_hash, workflow_id, base_kind, base_ref, reason, inputs, result, error, patch, tag_positions,
     labels, callback_url, actor)
   select m.id, m.org_id, m.end_id, m.created_at, weft.now(),
-    case when m.state = 'cancelling' and m.failed_id is null then 'cancelled' when m.failed_id is not null then 'failed'
-         else 'completed' end::weft.job_state,
+    coalesce(m.verdict, 'completed'),
     m.rank, m.finishes_independent, m.started_at, m.failed_id, m.owner_id, m.parent_id, m.snapshot_id, m.version_hash,
     m.workflow_id, m.base_kind, m.base_ref, m.reason, m.inputs,
-    case when m.failed_id is null and m.state <> 'cancelling' then e.output end, f.error, m.patch, m.tag_positions, m.labels, m.callback_url, m.actor
+    case when m.verdict is null then e.output end, f.error, m.patch, m.tag_positions, m.labels, m.callback_url, m.actor
   from moved m
   left join lateral (select d.output from weft.task_done d where d.id = m.end_id) e on true
   left join lateral (select d.error from weft.task_done d where d.id = m.failed_id) f on true;
+end $$;
+
+-- name: begin_jobs
+-- Jobs of which something is about to begin: pending → running. Tasks of a job that is paused wait for it instead; the
+-- lock makes that exact against whoever resumes it. Returns the tasks that may begin.
+create function weft.begin_jobs(tasks bigint[], jobs bigint[]) returns bigint[] language plpgsql as $$
+declare paused bigint[]; parked bigint[]; keyed_queues bigint[]; keys text[];
+begin
+  update weft.job j set state = 'running', started_at = weft.now() where j.id = any (jobs) and j.state = 'pending';
+  select array_agg(l.id) into paused from (
+    select j.id from weft.job j where j.id = any (jobs) and j.state = 'paused' order by j.id for share
+  ) l;
+  if paused is null then
+    return tasks;
+  end if;
+  with held as (
+    update weft.task t set state = 'pending', reason = 'job_paused' where t.id = any (tasks) and t.job_id = any (paused)
+    returning t.id, t.queue_id, t.concurrency_key
+  )
+  select array_agg(h.id), array_agg(h.queue_id) filter (where h.concurrency_key is not null),
+    array_agg(h.concurrency_key) filter (where h.concurrency_key is not null)
+  into parked, keyed_queues, keys from held h;
+  if keys is not null then
+    perform weft.free_slots(keyed_queues, keys);
+  end if;
+  return array(select u.id from unnest(tasks) as u (id) where u.id <> all (parked));
+end $$;
+
+-- name: resume_job
+-- paused → running, and what waited for it goes on.
+create function weft.resume_job(org bigint, job bigint) returns boolean language plpgsql as $$
+declare keyed bigint[];
+begin
+  update weft.job j set state = case when j.started_at is null then 'pending' else 'running' end::weft.job_state
+  where j.org_id = org and j.id = job and j.state = 'paused';
+  if not found then
+    return false;
+  end if;
+  perform 1 from weft.task t where t.job_id = job and t.state = 'pending' and t.reason = 'job_paused' order by t.id for update;
+  with freed as (
+    update weft.task t set reason = null,
+      state = case when t.concurrency_key is null then 'ready' else 'pending' end::weft.task_state
+    where t.job_id = job and t.state = 'pending' and t.reason = 'job_paused'
+    returning t.id, t.queue_id, t.concurrency_key
+  )
+  select array_agg(f.id order by f.id) filter (where f.concurrency_key is not null) into keyed from freed f;
+  if keyed is not null then
+    perform weft.take_slots(keyed);
+  end if;
+  perform weft.hint(array(select distinct t.queue_id from weft.task t where t.job_id = job and t.state = 'ready'));
+  return true;
+end $$;
+
+-- name: end_late_jobs
+-- Jobs that have run out of time → cancelling, to fail; returns how many.
+create function weft.end_late_jobs(room int) returns int language plpgsql as $$
+declare late weft.job; count int := 0;
+begin
+  for late in
+    select * from weft.job j where j.timeout_at < (select weft.now()) and j.state in ('pending', 'running', 'paused')
+    order by j.timeout_at limit room for update skip locked
+  loop
+    update weft.job j set state = 'cancelling', verdict = 'failed', reason = 'timeout', timeout_at = null where j.id = late.id;
+    perform weft.put_control(late.org_id, late.id, late.rank::smallint, '@sweep', '{}');
+    count := count + 1;
+  end loop;
+  return count;
 end $$;
 
 -- name: drop_finish_and_claim
@@ -375,8 +441,8 @@ begin
     if cardinality(got) > 0 then
       at := weft.now();
       select array_agg(distinct t.job_id) into begun from weft.task t where t.id = any (got) and t.job_id is not null;
-      if begun is not null then
-        update weft.job j set state = 'running', started_at = at where j.id = any (begun) and j.state = 'pending';
+      if exists (select 1 from weft.job j where j.id = any (begun) and j.state in ('pending', 'paused')) then
+        got := weft.begin_jobs(got, begun);
       end if;
       return query
         update weft.task t set state = 'running', attempt = t.attempt + 1, worker_id = me, claimed_at = at, reason = null,
@@ -407,7 +473,7 @@ begin
     perform weft.release_next(allowed, null, '{}');
   end if;
   if ends is not null then
-    update weft.job j set failed_id = j.end_id where j.end_id = any (ends) and j.id in (
+    update weft.job j set failed_id = j.end_id, verdict = coalesce(j.verdict, 'failed'), reason = 'task_failed' where j.end_id = any (ends) and j.id in (
       select (select d.job_id from weft.task_done d where d.id = u.id) from unnest(ends) as u (id));
     perform weft.end_jobs(ends);
   end if;
@@ -434,7 +500,8 @@ begin
   if job.id is null then
     return false;
   end if;
-  update weft.job j set failed_id = coalesce(j.failed_id, failed), reason = coalesce(j.reason, 'task_failed')
+  update weft.job j set failed_id = coalesce(j.failed_id, failed), verdict = coalesce(j.verdict, 'failed'),
+    reason = coalesce(j.reason, 'task_failed')
   where j.id = job.id;
   if not job.finishes_independent then
     update weft.job j set state = 'cancelling' where j.id = job.id and j.state <> 'cancelling';
@@ -476,16 +543,16 @@ begin
         generation, handler, params, worker_id, claimed_at, job_id, timeout, heartbeat_timeout, retry, concurrency_key, reason,
         actor, node, parent_id, item, counts_for, needs, allow_failure)
       select id, org_id, queue_id, order_id, created_at, at,
-        case when worker_id is null and job.failed_id is not null then 'skipped' else 'cancelled' end::weft.task_state,
+        case when worker_id is null and job.verdict = 'failed' then 'skipped' else 'cancelled' end::weft.task_state,
         attempt, rank, max_attempts, failures, crashes, generation, handler, params, worker_id, claimed_at, m.job_id, timeout,
         heartbeat_timeout, retry, concurrency_key,
-        case when job.failed_id is not null then 'job_failed' else 'job_cancelled' end,
+        case when job.verdict = 'failed' then 'job_failed' else 'job_cancelled' end,
         actor, node, parent_id, item, counts_for, needs, allow_failure
       from moved m
     ), recorded as (
       insert into weft.attempt (task_id, attempt, org_id, worker_id, outcome, reason, started_at, ended_at)
       select id, attempt, org_id, worker_id, 'cancelled',
-        case when job.failed_id is not null then 'job_failed' else 'job_cancelled' end, claimed_at, at
+        case when job.verdict = 'failed' then 'job_failed' else 'job_cancelled' end, claimed_at, at
       from moved where worker_id is not null on conflict do nothing
     ), told as (
       select pg_notify('weft_worker_' || worker_id, format('cancel %s %s', id, attempt)) from moved where worker_id is not null
@@ -514,7 +581,7 @@ end $$;
 -- A job with its tasks and what leads from one to the next; those that nothing leads to are ready. Returns false, and
 -- writes nothing, when there is a job of that idempotency key.
 create function weft.put_job(
-  job weft.job, key text, ids bigint[], nodes text[], handlers text[], queues bigint[], ranks smallint[], params json[],
+  job weft.job, patience interval, key text, ids bigint[], nodes text[], handlers text[], queues bigint[], ranks smallint[], params json[],
   waits int[], needs text[], attempts smallint[], retries json[], timeouts interval[], heartbeats interval[], keys text[],
   lenient boolean[], prevs bigint[], nexts bigint[], branches text[]
 ) returns boolean language plpgsql as $$
@@ -528,6 +595,7 @@ begin
     end if;
   end if;
   job.created_at := weft.now();
+  job.timeout_at := job.created_at + patience;
   insert into weft.job select (job).*;
   insert into weft.task (id, org_id, queue_id, order_id, created_at, state, waiting_on, rank, max_attempts, handler, params,
     job_id, timeout, heartbeat_timeout, retry, concurrency_key, reason, actor, node, needs, allow_failure)

@@ -32,7 +32,8 @@ create index task_done_parent on weft.task_done (parent_id, item) where parent_i
 alter table weft.edge add column branches smallint[];
 
 -- name: job
--- Only jobs that have not ended. The task `end_id` waits for all that nothing comes after; its end is the end of the job.
+-- Only jobs that have not ended. The task `end_id` waits for all that nothing comes after; its end is the end of the job,
+-- with the verdict if there is one, else completed.
 create table weft.job (
   id bigint primary key,
   org_id bigint not null references weft.org,
@@ -43,6 +44,7 @@ create table weft.job (
   finishes_independent boolean not null default false,
   started_at timestamptz,
   timeout_at timestamptz,
+  verdict weft.job_state,
   failed_id bigint,
   owner_id bigint,
   parent_id bigint,
