@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from weft.flow.model import WorkflowDefinition
     from weft.flow.reading import read_definition
     from weft.history.model import Artifact, Collected, Finding, Materialized, Pushed, Tag, TagMove
-    from weft.jobs.model import Job, JobHandle
+    from weft.jobs.model import Job, JobHandle, JobNode, JobSummary
     from weft.queue.audit import AuditEntry
     from weft.queue.model import Attempt, NewTask, Page, Task, TaskHandle, TaskSummary
     from weft.queue.outbox import OutboxRow
@@ -63,7 +63,9 @@ _HOMES = {
     "InvalidInput": "weft.core.errors",
     "Job": "weft.jobs.model",
     "JobHandle": "weft.jobs.model",
+    "JobNode": "weft.jobs.model",
     "JobState": "weft.core.job_states",
+    "JobSummary": "weft.jobs.model",
     "Jobs": "weft.sdk.jobs",
     "KeyLimit": "weft.queue.queues",
     "LeaseLost": "weft.core.errors",
@@ -118,7 +120,9 @@ __all__ = [
     "InvalidInput",
     "Job",
     "JobHandle",
+    "JobNode",
     "JobState",
+    "JobSummary",
     "Jobs",
     "KeyLimit",
     "LeaseLost",

@@ -77,7 +77,7 @@ class Enqueuing(Session):
         if has_keys or not names <= (await self._known_queues(names)).keys():
             drafts.check()  # before a key is claimed or a queue made
         try:
-            known = await self.queue_ids(names)
+            known = await self._queue_ids(names)
         except UnknownQueue as problem:
             index = next(place for place, draft in enumerate(drafts) if draft.form.queue == problem.name)
             raise UnknownQueue(problem.name, problem.known, f"tasks[{index}].queue") from None

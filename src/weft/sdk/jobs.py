@@ -89,7 +89,7 @@ class Jobs(WorkflowCalls):
         session = self._session
         org_id = await session.org_id()
         wanted = {step.queue or "default" for each in plan.steps for step in (each, each.child) if step is not None}
-        lanes = await session.queue_ids(wanted)
+        lanes = await session._queue_ids(wanted)
         patience = session.settings.job_default_timeout
         ids = await session.ids.take(1 + len(plan.steps))
         created = await session.database.run(lambda conn: submit(conn, org_id, new, plan, ids, lanes, patience))

@@ -83,7 +83,7 @@ class Session:
             known = self._queues = await self.database.read(lambda conn: queues.ids(conn, org_id))
         return known
 
-    async def queue_ids(self, names: set[str]) -> dict[str, int]:
+    async def _queue_ids(self, names: set[str]) -> dict[str, int]:
         """Like `_known_queues`, with those that a handler declares made; raises `UnknownQueue` for others."""
         known = await self._known_queues(names)
         missing = sorted(names - known.keys())

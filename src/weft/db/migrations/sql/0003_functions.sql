@@ -673,5 +673,14 @@ create view weft.jobs as
     d.base_kind, d.base_ref, d.snapshot_id, encode(d.version_hash, 'hex'), d.labels, d.actor, d.end_id
   from weft.job_done d;
 
+-- name: jobs_are_read_only
+do $$
+declare verb text;
+begin
+  foreach verb in array array['insert', 'update', 'delete'] loop
+    execute format('create rule refuse_%s as on %s to weft.jobs do instead select weft.refuse_write(''jobs'')', verb, verb);
+  end loop;
+end $$;
+
 -- name: comment_jobs
 comment on view weft.jobs is 'Every job, live or ended, with its state and, when it has ended, its result or error.';
