@@ -80,7 +80,7 @@ async def test_everything_wrong_with_inputs_is_told_and_nothing_is_written(
     definition = flow(
         {"size": {"type": "integer"}, "name": {"type": "string", "required": True}}, first={"handler": "say"}
     )
-    with pytest.raises(weft.InvalidInput, match="extra.*size.*name") as told:
+    with pytest.raises(weft.InvalidInput, match=r"extra.*size.*name") as told:
         await client.jobs.submit(definition, {"size": "large", "extra": 1})
     assert told.value.field == "inputs"
     assert await conn.fetchval("select count(*) from weft.job") == 0
@@ -195,3 +195,115 @@ async def test_the_items_of_a_fan_out_are_gathered_in_order_and_no_more_run_than
     assert most <= 3
     items = await conn.fetch("select item from weft.task_done where parent_id is not null order by item")
     assert [row["item"] for row in items] == list(range(40))
+
+
+async def test_a_workflow_is_a_node_of_another_by_the_version_it_stood_at(
+    client: weft.Client, handlers: Handlers, conn: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    inner = flow(
+        {"n": {"type": "integer"}},
+        double={"handler": "say", "params": {"value": "{{ inputs.n * 2 }}"}, "next": "END"},
+        END={"type": "end", "output": "{{ nodes.double.output }}"},
+    )
+    await client.workflows.push(inner | {"workflow_id": "inner"})
+    outer = flow(
+        call={"type": "workflow", "workflow": "inner", "inputs": {"n": 21}, "next": "END"},
+        END={"type": "end", "output": "{{ nodes.call.output }}"},
+    )
+    handle = await client.jobs.submit(outer)
+    await client.workflows.patch("inner", set={"nodes.double.params.value": "changed"})
+    async with at_work(client, handlers):
+        job = await client.jobs.wait(handle.id, timeout=30)
+    assert (job.state, job.result) == ("completed", 42)
+    child = await conn.fetchrow("select * from weft.jobs where parent_id is not null")
+    assert child is not None
+    assert (child["workflow_id"], child["state"], child["result"]) == ("inner", "completed", "42")
+
+
+async def test_a_node_fails_with_the_job_that_it_waits_for(client: weft.Client, handlers: Handlers) -> None:
+    inner = flow(bad={"handler": "say", "params": {"value": "{{ inputs.n.nothing }}"}}) | {"workflow_id": "inner"}
+    await client.workflows.push(inner | {"inputs": {"n": {"type": "object", "default": {}}}})
+    outer = flow(call={"type": "workflow", "workflow": "inner", "inputs": {"n": {}}, "next": "END"})
+    async with at_work(client, handlers):
+        with pytest.raises(weft.InvalidInput, match=r"nodes\.bad"):
+            await client.jobs.submit("inner")
+        job = await client.jobs.wait((await client.jobs.submit(outer)).id, timeout=30)
+    assert (job.state, job.reason) == ("failed", "task_failed")
+
+
+async def test_whoever_cancels_a_job_cancels_those_that_it_waits_for(
+    client: weft.Client, handlers: Handlers, conn: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    await client.workflows.push(flow(long={"handler": "hold"}) | {"workflow_id": "inner"})
+    handle = await client.jobs.submit(flow(call={"type": "workflow", "workflow": "inner", "next": "END"}))
+    async with at_work(client, handlers):
+        await handlers.begun.wait()
+        await client.jobs.cancel(handle.id)
+        assert (await client.jobs.wait(handle.id, timeout=30)).state == "cancelled"
+        await until(lambda: conn.fetchval("select not exists (select 1 from weft.job)"))
+    assert [row["state"] for row in await conn.fetch("select state from weft.jobs")] == ["cancelled", "cancelled"]
+
+
+async def test_a_person_answers_what_waits_for_one(client: weft.Client, handlers: Handlers) -> None:
+    definition = flow(
+        review={
+            "type": "wait", "for": "approval", "form": {"limit": {"type": "integer", "required": True}}, "next": "then",
+        },
+        then={"handler": "say", "params": {"value": "{{ nodes.review.output.values.limit }}"}, "next": "END"},
+    )  # fmt: skip
+    handle = await client.jobs.submit(definition)
+    async with at_work(client, handlers):
+        (asked,) = await until(lambda: client.jobs.approvals(handle.id))
+        assert (asked.node, asked.form) == ("review", {"limit": {"type": "integer", "required": True}})
+        with pytest.raises(weft.InvalidInput, match="limit"):
+            await client.jobs.approve(handle.id, "review", {"limit": "much"})
+        await client.jobs.approve(handle.id, "review", {"limit": 7})
+        job = await client.jobs.wait(handle.id, timeout=30)
+        with pytest.raises(weft.NotFound):
+            await client.jobs.approve(handle.id)
+    assert (job.state, handlers.given) == ("completed", [7])
+
+
+async def test_what_is_rejected_or_not_answered_in_time_fails_or_is_skipped(
+    client: weft.Client, handlers: Handlers, clock: Clock
+) -> None:
+    def waiting(**more: Any) -> dict[str, Any]:
+        return flow(review={"type": "wait", "for": "approval", **more, "next": "then"}, then={"handler": "say"})
+
+    async with at_work(client, handlers):
+        rejected = await client.jobs.submit(waiting())
+        await until(lambda: client.jobs.approvals(rejected.id))
+        await client.jobs.approve(rejected.id, reject=True, message="no")
+        failing = await client.jobs.submit(waiting(timeout_seconds=60))
+        skipping = await client.jobs.submit(waiting(timeout_seconds=60, on_timeout="skip"))
+        await until(lambda: client.jobs.approvals(failing.id))
+        await until(lambda: client.jobs.approvals(skipping.id))
+        await clock.advance(seconds=61)
+        await JobTimer(client.database).run_once()
+        states = [(await client.jobs.wait(each.id, timeout=30)).state for each in (rejected, failing, skipping)]
+    assert (states, handlers.given) == (["failed", "failed", "completed"], [])
+    assert {node.node: node.state for node in await client.jobs.nodes(skipping.id)}["then"] == "skipped"
+
+
+async def test_an_event_answers_those_that_it_matches_now_and_later(client: weft.Client, handlers: Handlers) -> None:
+    definition = flow(
+        {"path": {"type": "string"}},
+        first={"handler": "hold", "next": "arrived"},
+        arrived={
+            "type": "wait", "for": "event", "event": "file.arrived", "match": {"path": "{{ inputs.path }}"},
+            "next": "END",
+        },
+        END={"type": "end", "output": "{{ nodes.arrived.output.size }}"},
+    )  # fmt: skip
+    early = await client.jobs.submit(definition, {"path": "a"})
+    late = await client.jobs.submit(definition, {"path": "b"})
+    assert await client.jobs.send_event("file.arrived", {"path": "a", "size": 1}) == 0
+    handlers.leave.set()
+    async with at_work(client, handlers):
+        assert (await client.jobs.wait(early.id, timeout=30)).result == 1
+
+        async def sent() -> int:
+            return await client.jobs.send_event("file.arrived", {"path": "b", "size": 2})
+
+        assert await until(sent) == 1
+        assert (await client.jobs.wait(late.id, timeout=30)).result == 2

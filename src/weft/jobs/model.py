@@ -66,3 +66,15 @@ class Job(JobSummary):
     version_hash: str | None
     labels: Mapping[str, str]
     end_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Approval:
+    """A node that waits for a person; ``form`` says what is asked."""
+
+    task_id: int
+    job_id: int
+    node: str
+    since: datetime
+    form: Mapping[str, Any]
+    expires_at: datetime | None

@@ -28,6 +28,9 @@ from weft.flow.model import (
 from weft.flow.templates import Template, read_value
 from weft.jobs.rendering import END
 
+# The id of the queue of control steps, which every installation has.
+CONTROL_QUEUE = 2
+
 _CONTROL = {
     ConditionalNode: "@conditional",
     FanOutNode: "@fan_out",
@@ -103,6 +106,16 @@ class Plan:
         is_patient = definition.on_failure == "finish_independent"
         return cls(tuple(steps), tuple(edges), tuple(waits), is_patient, limit)
 
+    @property
+    def queues(self) -> set[str]:
+        """The names of the queues in which its tasks wait."""
+        return {step.queue or "default" for each in self.steps for step in (each, each.child) if step is not None}
+
+    def first_queues(self, ids: Mapping[str, int]) -> set[int]:
+        """Return the queues in which something is ready as soon as a job is submitted."""
+        firsts = (step for step, waits in zip(self.steps, self.waits, strict=True) if waits == 0)
+        return {CONTROL_QUEUE if step.is_control else ids[step.queue or "default"] for step in firsts}
+
 
 def _edges(
     data: Mapping[str, Any], graph: Graph, places: Mapping[str, int], end: int
@@ -150,7 +163,8 @@ def _step(name: str, node: AnyNode, definition: WorkflowDefinition, before: Mapp
             return Step(name, _CONTROL[type(node)], {"results": []}, collects=collects)
         case _:
             spec = node.model_dump(by_alias=True, exclude_unset=True, mode="json", exclude={"next", "type", "group"})
-            return Step(name, _CONTROL[type(node)], **_evaluated(spec))
+            is_lenient = isinstance(node, WorkflowNode) and bool(node.allow_failure)
+            return Step(name, _CONTROL[type(node)], allow_failure=is_lenient, **_evaluated(spec))
 
 
 def _conditions(node: ConditionalNode) -> Iterator[Reference]:

@@ -13,14 +13,13 @@ from weft.core.errors import InvalidInput
 from weft.core.json import Json, encode
 from weft.db.statements import Statements
 from weft.flow.budget import ExpressionError
-from weft.jobs.plan import Plan, Step
+from weft.jobs.plan import CONTROL_QUEUE, Plan, Step
 from weft.jobs.rendering import packed
 
 if TYPE_CHECKING:
     from weft.db.database import type_Connection
 
 SQL = Statements("weft.jobs", "sql/job.sql")
-CONTROL_QUEUE = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +36,8 @@ class NewJob:
     version_hash: str | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     actor: str | None = None
+    pins: Mapping[str, int] = field(default_factory=dict)
+    parent_id: int | None = None
 
 
 async def submit(
@@ -54,7 +55,8 @@ async def submit(
         "finishes_independent": plan.finishes_independent, "workflow_id": new.workflow_id, "inputs": new.inputs,
         "base_kind": new.base_kind, "base_ref": new.base_ref, "snapshot_id": new.snapshot_id,
         "version_hash": None if new.version_hash is None else f"\\x{new.version_hash}",
-        "labels": new.labels or None, "actor": new.actor,
+        "labels": new.labels or None, "actor": new.actor, "parent_id": new.parent_id,
+        "tag_positions": {name: str(pinned) for name, pinned in new.pins.items()} or None,
     }  # fmt: skip
     return bool(
         await conn.fetchval(

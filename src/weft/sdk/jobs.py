@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import builtins
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,15 +13,14 @@ import orjson
 from weft.core.checks import check_id, check_number, check_span, check_text
 from weft.core.errors import InvalidInput, NotFound, StateConflict, did_you_mean
 from weft.core.job_states import JobState
-from weft.core.json import Json, plain
+from weft.core.json import Json, encode, plain
 from weft.core.states import TaskState
-from weft.flow.document import Document
-from weft.flow.inputs import check_inputs
+from weft.flow.inputs import check_inputs, told_of
 from weft.flow.model import Input, WorkflowDefinition
-from weft.flow.validation import check_document
-from weft.history import keeping, snapshots
+from weft.history import keeping
 from weft.history.reading import Materials
-from weft.jobs.model import Job, JobHandle, JobNode, JobSummary
+from weft.jobs.library import Library
+from weft.jobs.model import Approval, Job, JobHandle, JobNode, JobSummary
 from weft.jobs.plan import Plan
 from weft.jobs.submit import SQL, NewJob, submit
 from weft.queue import queues
@@ -36,19 +33,7 @@ if TYPE_CHECKING:
     from weft.db.database import type_Connection
     from weft.sdk.session import Session
 
-_REMEMBERED = 500
 Workflow = str | int | Path | Mapping[str, Json] | WorkflowDefinition
-
-
-@dataclass(frozen=True, slots=True)
-class _Known:
-    """A version that was planned, for the next job of it."""
-
-    workflow_id: str
-    inputs: Mapping[str, Input]
-    plan: Plan
-    snapshot_id: int
-    version_hash: str
 
 
 class Jobs(WorkflowCalls):
@@ -56,7 +41,7 @@ class Jobs(WorkflowCalls):
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)
-        self._known: OrderedDict[int, _Known] = OrderedDict()
+        self._library: Library | None = None
 
     async def submit(
         self, workflow: Workflow, inputs: Mapping[str, Any] | None = None, *, priority: int = 0,
@@ -74,57 +59,37 @@ class Jobs(WorkflowCalls):
         if idempotency_key is not None:
             check_text(idempotency_key, "idempotency_key", 500)
         found = await self._materials(workflow)
-        known = await self._planned(found)
+        if self._library is None:
+            self._library = Library(await self._reader(), self._session.actor)
+        known = await self._library.planned(found)
         values, problems = check_inputs(known.inputs, given)
         if problems:
-            raise InvalidInput("inputs", "; ".join(f"{each.path[0]}: {each.message.rstrip('.')}" for each in problems))
+            raise InvalidInput("inputs", told_of(problems))
         new = NewJob(
             known.workflow_id, values, priority, idempotency_key, "tag" if found.row["tag"] else "version",
             found.row["tag"] or str(found.row["id"]), known.snapshot_id, known.version_hash, dict(labels or {}),
-            self._session.actor,
+            self._session.actor, await self._library.pins(known),
         )  # fmt: skip
         return await self._submit(new, known.plan)
 
     async def _submit(self, new: NewJob, plan: Plan) -> JobHandle:
         session = self._session
         org_id = await session.org_id()
-        wanted = {step.queue or "default" for each in plan.steps for step in (each, each.child) if step is not None}
-        lanes = await session._queue_ids(wanted)
+        lanes = await session._queue_ids(plan.queues)
         patience = session.settings.job_default_timeout
         ids = await session.ids.take(1 + len(plan.steps))
         created = await session.database.run(lambda conn: submit(conn, org_id, new, plan, ids, lanes, patience))
         if not created:
             known = await self._read(lambda conn: conn.fetchval(SQL.of_key, org_id, new.idempotency_key))
             return JobHandle(known, False)
-        ready = {
-            lanes[step.queue or "default"] if not step.is_control else 2
-            for step, waits in zip(plan.steps, plan.waits, strict=True)
-            if waits == 0
-        }
         async with session.database.acquire() as conn:
-            await queues.hint(conn, ready)
+            await queues.hint(conn, plan.first_queues(lanes))
         return JobHandle(ids[0], True)
 
     async def _materials(self, workflow: Workflow) -> Materials:
         if isinstance(workflow, (str, int)):
             return await self._found(workflow, None)
         return await keeping.keep(await self._reader(), document_of(workflow), self._session.actor)
-
-    async def _planned(self, found: Materials) -> _Known:
-        known = self._known.get(found.row["id"])
-        if known is None:
-            reader = await self._reader()
-            kept = await snapshots.take(reader, found, self._session.actor)
-            definition = check_document(Document(kept.data)).definition
-            assert definition is not None
-            assert kept.snapshot_id is not None
-            known = _Known(
-                definition.workflow_id, definition.inputs, Plan.of(definition), kept.snapshot_id, kept.version_hash
-            )
-            self._known[found.row["id"]] = known
-            if len(self._known) > _REMEMBERED:
-                self._known.popitem(last=False)
-        return known
 
     async def show(self, job_id: int) -> Job:
         """Return a job; raises `NotFound`.
@@ -221,6 +186,60 @@ class Jobs(WorkflowCalls):
         if not await self._session.database.run(cancel):
             job = await self.show(job_id)
             raise StateConflict("cancel", job_id, job.state, ["pending", "running", "paused"], "job")
+
+    async def approvals(self, job_id: int | None = None, *, limit: int = 100) -> builtins.list[Approval]:
+        """Return what waits for a person, of one job or of all.
+
+        Example::
+
+            for each in await client.jobs.approvals():
+                print(each.job_id, each.node, each.form)
+        """
+        check_number(limit, "limit", 1, 1000)
+        org_id = await self._session.org_id()
+        rows = await self._read(lambda conn: conn.fetch(SQL.approvals, org_id, job_id, limit))
+        return [Approval(**{**row, "form": orjson.loads(row["form"])}) for row in rows]
+
+    async def approve(
+        self, job_id: int, node: str | None = None, values: Mapping[str, Any] | None = None, *,
+        reject: bool = False, message: str | None = None,
+    ) -> None:  # fmt: skip
+        """Answer what waits for a person: its node goes on with the ``values`` of its form, or fails when rejected.
+
+        Example::
+
+            await client.jobs.approve(job.id, "review", {"limit": 100})
+        """
+        check_id(job_id, "job_id")
+        open_ = [each for each in await self.approvals(job_id) if node in (None, each.node)]
+        if not open_:
+            raise NotFound("approval", f"of job {job_id}" + (f", node {node}" if node else ""))
+        if len(open_) > 1:
+            raise InvalidInput("node", f"say which: {', '.join(sorted(each.node for each in open_))}")
+        (chosen,) = open_
+        form = {name: Input.model_validate(entry) for name, entry in chosen.form.items()}
+        found, problems = ({}, []) if reject else check_inputs(form, plain(dict(values or {}), "values"))
+        if problems:
+            raise InvalidInput("values", told_of(problems))
+        actor = self._session.actor
+        output = encode({"approved": not reject, "by": actor, "message": message, "values": found}, "values")
+        error = encode({"type": "Rejected", "message": message or f"rejected by {actor}", "traceback": ""}, "message")
+        ending = ("failed", None, error, "rejected") if reject else ("completed", output, None, None)
+        if not await self._session.database.run(lambda conn: conn.fetchval(SQL.answer, chosen.task_id, *ending)):
+            raise StateConflict("approve", chosen.task_id, "answered", ["waiting"])
+
+    async def send_event(self, name: str, payload: Mapping[str, Any] | None = None) -> int:
+        """Tell jobs of an event; return how many nodes were waiting for one like it.
+
+        Those that begin to wait later, in jobs that were submitted before, find it too. Example::
+
+            await client.jobs.send_event("file.arrived", {"path": "in/orders.csv"})
+        """
+        check_text(name, "name", 200)
+        text, org_id, actor = encode(dict(payload or {}), "payload"), await self._session.org_id(), self._session.actor
+        row = await self._session.database.run(lambda conn: conn.fetchrow(SQL.send_event, org_id, name, text, actor))
+        assert row is not None
+        return int(row["answered"])
 
     async def pause(self, job_id: int) -> None:
         """Let nothing of a job begin until it is resumed; what runs goes on. Raises `StateConflict`.

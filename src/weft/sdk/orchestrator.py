@@ -32,5 +32,5 @@ class Orchestrator(Worker):
         return [CONTROL]
 
     async def _start(self) -> None:
-        self._registry = Steps(self._client.database, self._client.ids).registry
+        self._registry = Steps(self._client.database, self._client.ids, lambda: self._client.blobs).registry
         await super()._start()

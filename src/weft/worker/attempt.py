@@ -19,7 +19,7 @@ import orjson
 from weft.core.errors import InvalidInput, error_line
 from weft.core.json import BLOB_MARK, blob_reference, check_size, referenced_blob, size_of
 from weft.core.settings import Settings
-from weft.core.signals import NonRetryable, Snooze
+from weft.core.signals import NonRetryable, Parked, Snooze
 from weft.db.blobs import Blobs
 from weft.db.database import Database
 from weft.flow.budget import ExpressionError
@@ -219,6 +219,8 @@ class Attempt:
                 outcome = self._failed(describe_error(problem), "error")
         except TimedOut:
             outcome = self._failed(self._timeout_error(), "timeout")
+        except Parked:
+            pass
         except BaseException as problem:  # noqa: BLE001  the boundary to user code: recorded with the attempt
             try:
                 outcome = self._from_exception(problem)

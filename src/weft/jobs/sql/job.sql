@@ -82,3 +82,27 @@ select weft.resume_job($1, $2);
 
 -- name: end_late
 select weft.end_late_jobs(100);
+
+-- name: park
+-- running, by its worker and attempt → waiting.
+select weft.park($1, $2, $3, $4);
+
+-- name: answer
+-- waiting → completed, failed or skipped.
+select weft.answer($1, $2, $3, $4, $5);
+
+-- name: facts
+-- What a job that a task belongs to hands on to the jobs that it makes.
+select j.org_id, j.rank, j.tag_positions, j.actor, j.labels from weft.job j where j.id = $1;
+
+-- name: begin_wait
+-- running, by its worker and attempt → waiting.
+select weft.begin_wait($1, $2, $3, $4, $5, $6, $7, $8, $9);
+
+-- name: send_event
+select id, answered from weft.send_event($1, $2, $3, $4);
+
+-- name: approvals
+-- What waits for a person, of one job or of all.
+select a.task_id, a.job_id, t.node, a.since, a.form, t.expires_at from weft.awaited a join weft.task t on t.id = a.task_id
+where a.org_id = $1 and a.kind = 'approval' and ($2::bigint is null or a.job_id = $2) order by a.task_id limit $3;

@@ -72,5 +72,5 @@ delete from weft.task_log l using (
 ) old where l.task_id = old.task_id and l.attempt = old.attempt returning 1;
 
 -- name: end_late_jobs
--- pending, running or paused past their time → cancelling, to fail.
-select weft.end_late_jobs(100);
+-- Jobs that are pending, running or paused past their time → cancelling, to fail; what waits past its time → failed or skipped.
+select weft.end_late_jobs(100) + weft.end_late_waits(100);

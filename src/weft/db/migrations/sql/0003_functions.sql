@@ -216,12 +216,13 @@ $$;
 create function weft.end_jobs(ends bigint[]) returns void language plpgsql
   set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off
   set enable_mergejoin = off set enable_bitmapscan = off set jit = off as $$
-declare jobs bigint[] := array(
-  select (select d.job_id from weft.task_done d where d.id = u.id) from unnest(ends) as u (id));
+declare
+  jobs bigint[] := array(select (select d.job_id from weft.task_done d where d.id = u.id) from unnest(ends) as u (id));
+  parents bigint[]; child record;
 begin
   with moved as (
     delete from weft.job j where j.id = any (jobs) returning j.*
-  )
+  ), kept as (
   insert into weft.job_done (
     id, org_id, end_id, created_at, ended_at, state, rank, finishes_independent, started_at, failed_id, owner_id, parent_id,
     snapshot_id, version_hash, workflow_id, base_kind, base_ref, reason, inputs, result, error, patch, tag_positions,
@@ -233,7 +234,128 @@ begin
     case when m.verdict is null then e.output end, f.error, m.patch, m.tag_positions, m.labels, m.callback_url, m.actor
   from moved m
   left join lateral (select d.output from weft.task_done d where d.id = m.end_id) e on true
-  left join lateral (select d.error from weft.task_done d where d.id = m.failed_id) f on true;
+  left join lateral (select d.error from weft.task_done d where d.id = m.failed_id) f on true
+  )
+  select array_agg(m.parent_id order by m.parent_id) filter (where m.parent_id is not null) into parents from moved m;
+  for child in
+    select d.parent_id, d.state, d.result, d.error, d.id, d.reason from unnest(jobs) as u (id)
+    cross join lateral (select d.* from weft.job_done d where d.id = u.id) d where parents is not null and d.parent_id is not null
+    order by d.parent_id
+  loop
+    perform weft.answer(child.parent_id, case when child.state = 'completed' then 'completed' else 'failed' end, child.result,
+      coalesce(child.error, json_build_object('type', 'JobFailed', 'message', format('job %s %s: %s', child.id, child.state,
+        child.reason), 'traceback', '')), case when child.state = 'completed' then null else 'job_' || child.state end);
+  end loop;
+end $$;
+
+-- name: park
+-- running, by its worker and attempt → waiting, until it is answered or its time is over; false when it is no longer theirs.
+create function weft.park(me bigint, task_id bigint, in_attempt int, patience interval) returns boolean language plpgsql as $$
+begin
+  update weft.task t set state = 'waiting', worker_id = null, expires_at = weft.now() + patience
+  where t.id = task_id and coalesce(t.worker_id, 0) = me and t.attempt = in_attempt and t.state = 'running';
+  return found;
+end $$;
+
+-- name: answer
+-- waiting → completed, failed or skipped; false when it does not wait.
+create function weft.answer(task_id bigint, ending text, output json, error json, why text) returns boolean language plpgsql as $$
+#variable_conflict use_variable
+declare ended bigint[];
+begin
+  with moved as (
+    delete from weft.task t where t.id = task_id and t.state = 'waiting' returning t.*
+  ), kept as (
+    insert into weft.task_done (
+      id, org_id, queue_id, order_id, created_at, ended_at, state, attempt, rank, max_attempts, failures, crashes,
+      generation, handler, params, output, error, claimed_at, job_id, timeout, heartbeat_timeout, retry, concurrency_key,
+      reason, actor, node, parent_id, item, counts_for, needs, allow_failure)
+    select m.id, m.org_id, m.queue_id, m.order_id, m.created_at, weft.now(), ending::weft.task_state, m.attempt, m.rank,
+      m.max_attempts, m.failures, m.crashes, m.generation, m.handler, m.params,
+      case when ending = 'completed' then output end, case when ending = 'failed' then error end, m.claimed_at, m.job_id,
+      m.timeout, m.heartbeat_timeout, m.retry, m.concurrency_key, why, m.actor, m.node, m.parent_id, m.item, m.counts_for,
+      m.needs, m.allow_failure
+    from moved m
+  )
+  select array_remove(array[m.id, m.counts_for], null) into ended from moved m;
+  if ended is null then
+    return false;
+  end if;
+  delete from weft.awaited a where a.task_id = ended[1];
+  if ending = 'completed' then
+    perform weft.release_next(ended, null, '{}');
+  elsif ending = 'skipped' then
+    perform weft.skip_later(weft.reach_next(ended, null, false, '{}'), 'branch_not_taken');
+  else
+    perform weft.note_failed(array[task_id]);
+  end if;
+  return true;
+end $$;
+
+-- name: lock_event
+-- One after the other: who begins to wait for an event, and who sends it.
+create function weft.lock_event(org bigint, event text) returns void language sql volatile as $$
+  select pg_advisory_xact_lock(hashtextextended('weft.event ' || org || ' ' || event, 0))
+$$;
+
+-- name: begin_wait
+-- Parks a task until a person or an event answers it. An event that came since its job was submitted does so at once.
+create function weft.begin_wait(
+  me bigint, task_id bigint, in_attempt int, patience interval, kind text, skips boolean, event text, match jsonb, form json
+) returns boolean language plpgsql as $$
+#variable_conflict use_variable
+declare of weft.task; found_payload jsonb;
+begin
+  if not weft.park(me, task_id, in_attempt, patience) then
+    return false;
+  end if;
+  select * into of from weft.task t where t.id = task_id;
+  insert into weft.awaited (task_id, org_id, job_id, kind, skips, event, match, form)
+  values (task_id, of.org_id, of.job_id, kind, skips, event, match, form) on conflict do nothing;
+  if event is not null then
+    perform weft.lock_event(of.org_id, event);
+    select e.payload into found_payload from weft.event e
+    where e.org_id = of.org_id and e.name = event and e.payload @> match
+      and e.at >= (select j.created_at from weft.job j where j.id = of.job_id)
+    order by e.id limit 1;
+    if found then
+      perform weft.answer(task_id, 'completed', found_payload::json, null, null);
+    end if;
+  end if;
+  return true;
+end $$;
+
+-- name: send_event
+-- Notes an event, and answers all who wait for one like it; returns its id and how many that were.
+create function weft.send_event(org bigint, event text, payload jsonb, actor text) returns table (id bigint, answered int)
+language plpgsql as $$
+#variable_conflict use_variable
+declare waiting bigint;
+begin
+  perform weft.lock_event(org, event);
+  insert into weft.event as e (org_id, name, payload, actor) values (org, event, payload, actor) returning e.id into id;
+  answered := 0;
+  for waiting in
+    select a.task_id from weft.awaited a where a.org_id = org and a.event = event and payload @> a.match order by a.task_id
+  loop
+    answered := answered + weft.answer(waiting, 'completed', payload::json, null, null)::int;
+  end loop;
+  return next;
+end $$;
+
+-- name: end_late_waits
+-- waiting past its time → failed, or skipped where it may be; returns how many.
+create function weft.end_late_waits(room int) returns int language plpgsql as $$
+declare late record; count int := 0;
+begin
+  for late in
+    select t.id, coalesce(a.skips, false) as skips from weft.task t left join weft.awaited a on a.task_id = t.id
+    where t.expires_at < (select weft.now()) and t.state = 'waiting' order by t.expires_at limit room for update of t skip locked
+  loop
+    count := count + weft.answer(late.id, case when late.skips then 'skipped' else 'failed' end, null,
+      json_build_object('type', 'WaitTimeout', 'message', 'nobody answered in time', 'traceback', ''), 'timeout')::int;
+  end loop;
+  return count;
 end $$;
 
 -- name: begin_jobs
@@ -515,6 +637,20 @@ begin
   return false;
 end $$;
 
+-- name: cancel_children
+-- Jobs that tasks were waiting for → cancelling.
+create function weft.cancel_children(parents bigint[]) returns void language plpgsql as $$
+declare child weft.job;
+begin
+  for child in
+    select * from weft.job j where j.parent_id = any (parents) and j.state in ('pending', 'running', 'paused')
+    order by j.id for update
+  loop
+    update weft.job j set state = 'cancelling', verdict = 'cancelled', reason = 'parent_cancelled' where j.id = child.id;
+    perform weft.put_control(child.org_id, child.id, child.rank::smallint, '@sweep', '{}');
+  end loop;
+end $$;
+
 -- name: sweep_job
 -- Of a job that is cancelling: what has not begun → skipped, or cancelled when somebody cancelled the job; what runs →
 -- cancelled, and told so. At most `room` tasks; returns whether any are left. When none is, the end of the job is ready.
@@ -563,6 +699,7 @@ begin
     if keys is not null then
       perform weft.free_slots(keyed_queues, keys);
     end if;
+    perform weft.cancel_children(batch);
   end if;
   if exists (
     select 1 from weft.task t where t.job_id = job.id and t.id <> job.end_id and t.handler not in ('@fail', '@skip', '@sweep')

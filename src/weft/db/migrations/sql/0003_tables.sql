@@ -65,6 +65,9 @@ create table weft.job (
 -- name: job_owner
 create index job_owner on weft.job (owner_id) where owner_id is not null;
 
+-- name: job_parent
+create index job_parent on weft.job (parent_id) where parent_id is not null;
+
 -- name: job_timeout
 create index job_timeout on weft.job (timeout_at) where timeout_at is not null;
 
@@ -105,6 +108,38 @@ create index job_done_workflow on weft.job_done (org_id, workflow_id, id);
 
 -- name: job_done_unsuccessful
 create index job_done_unsuccessful on weft.job_done (state, id) where state <> 'completed';
+
+-- name: awaited
+-- What a task in the state waiting waits for: a person, or an event that matches; with whether it is skipped when its time
+-- is over, or fails.
+create table weft.awaited (
+  task_id bigint primary key,
+  org_id bigint not null,
+  job_id bigint not null,
+  since timestamptz not null default weft.now(),
+  kind text not null check (kind in ('approval', 'event')),
+  skips boolean not null default false,
+  event text,
+  match jsonb not null default '{}',
+  form json not null default '{}'
+);
+
+-- name: awaited_event
+create index awaited_event on weft.awaited (org_id, event) where event is not null;
+
+-- name: event
+-- What was told from outside, for those who wait for it now or later in their job; the retention prunes it.
+create table weft.event (
+  id bigint primary key default weft.next_id(),
+  org_id bigint not null references weft.org,
+  name text not null check (name <> '' and length(name) <= 200),
+  payload jsonb not null,
+  at timestamptz not null default weft.now(),
+  actor text
+);
+
+-- name: event_name
+create index event_name on weft.event (org_id, name, id);
 
 -- name: control_queue
 -- Where the steps of jobs wait that the engine itself carries out, of every org.
