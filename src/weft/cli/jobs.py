@@ -1,4 +1,4 @@
-"""``weft jobs``: looks at jobs, pauses, resumes and cancels them."""
+"""``weft jobs``: looks at jobs, pauses, resumes, cancels and approves them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from weft.jobs.model import Job, JobNode
     from weft.sdk.client import Client
 
-app = new_app("Look at jobs, pause, resume and cancel them.")
+app = new_app("Look at jobs, pause, resume, cancel and approve them.")
 
 JobId = Annotated[str, typer.Argument(metavar="ID", help="The id of a job.")]
 
@@ -78,3 +78,48 @@ def cancel(job_ids: JobIds, as_json: JsonFlag = False) -> None:
     call_each(
         "cancelled", job_ids, lambda client, key: client.jobs.cancel(read_id("id", key) or 0), as_json=as_json
     )  # fmt: skip
+
+
+@app.command()
+def approvals(
+    job: Annotated[str | None, typer.Option(metavar="ID", help="Of this job only.")] = None,
+    limit: Annotated[int, typer.Option(help="How many at most.")] = 100,
+    as_json: JsonFlag = False,
+) -> None:
+    """List what waits for a person, and what it asks for."""
+    from weft.cli.output import as_record, print_json, print_table, when
+
+    key = read_id("job", job)
+    found = call(lambda client: client.jobs.approvals(key, limit=limit))
+    if as_json:
+        print_json({"approvals": [as_record(each) for each in found]})
+        return
+    rows = [(each.job_id, each.node, when(each.since), ", ".join(each.form), when(each.expires_at)) for each in found]
+    print_table(("JOB", "NODE~", "SINCE", "FORM~", "ENDS"), rows, empty="nothing waits for a person")
+
+
+@app.command()
+def approve(
+    job_id: JobId,
+    node: Annotated[str | None, typer.Argument(metavar="NODE", help="Which node, when several wait.")] = None,
+    values: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A field of its form; may be repeated.")
+    ] = None,
+    reject: Annotated[bool, typer.Option("--reject", help="Let the node fail instead.")] = False,
+    message: Annotated[str | None, typer.Option("--message", "-m", help="Why.")] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Answer a node that waits for a person: it goes on, or fails with --reject."""
+    from weft.cli.output import tell
+    from weft.cli.run import read_inputs
+
+    key = read_id("id", job_id) or 0
+
+    async def main(client: Client) -> None:
+        asked = [each for each in await client.jobs.approvals(key) if node in (None, each.node)]
+        given = read_inputs(values or [], asked[0].form if len(asked) == 1 else {}, "--set")
+        await client.jobs.approve(key, node, given, reject=reject, message=message)
+
+    call(main)
+    verb = "rejected" if reject else "approved"
+    tell({"id": str(key), "node": node, "approved": not reject}, f"{verb} {node or key}", as_json=as_json)

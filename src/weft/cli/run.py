@@ -87,7 +87,7 @@ async def _declared(client: Client, what: Path | str) -> Mapping[str, Any]:
     return declared if isinstance(declared, dict) else {}
 
 
-def read_inputs(given: Sequence[str], declared: Mapping[str, Any]) -> dict[str, Any]:
+def read_inputs(given: Sequence[str], declared: Mapping[str, Any], option: str = "--input") -> dict[str, Any]:
     """Read inputs such as ``size=3``: JSON, or text where that is declared or it is no JSON."""
     import json
 
@@ -97,7 +97,7 @@ def read_inputs(given: Sequence[str], declared: Mapping[str, Any]) -> dict[str, 
     for each in given:
         name, equals, text = each.partition("=")
         if not equals or not name:
-            raise InvalidInput("--input", f"{each!r} must be NAME=VALUE")
+            raise InvalidInput(option, f"{each!r} must be NAME=VALUE")
         entry = declared.get(name)
         if isinstance(entry, dict) and entry.get("type", "string") == "string":
             found[name] = text

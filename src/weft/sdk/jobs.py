@@ -236,6 +236,8 @@ class Jobs(WorkflowCalls):
             await client.jobs.send_event("file.arrived", {"path": "in/orders.csv"})
         """
         check_text(name, "name", 200)
+        if payload is not None and not isinstance(payload, Mapping):
+            raise InvalidInput("payload", f"must be a mapping, not {type(payload).__name__}")
         text, org_id, actor = encode(dict(payload or {}), "payload"), await self._session.org_id(), self._session.actor
         row = await self._session.database.run(lambda conn: conn.fetchrow(SQL.send_event, org_id, name, text, actor))
         assert row is not None
