@@ -68,8 +68,16 @@ async def test_a_deleted_tag_stands_at_nothing_and_is_neither_undone_nor_deleted
     assert (await client.workflows.log("etl"))[0].tags == ("etl/main", "etl/other")
     await client.workflows.delete("etl/other")
     assert (await client.workflows.log("etl"))[0].tags == ("etl/main",)
+    await client.workflows.push(flow("etl", 3))
+    await client.workflows.undo("etl/main")
+    with pytest.raises(weft.NotFound):
+        await client.workflows.undelete("etl/main")
     await client.workflows.delete("etl/main")
+    # There is a move to take back, and one to make again: if the tag were there.
     for act in (client.workflows.undo, client.workflows.redo, client.workflows.delete):
         with pytest.raises(weft.NotFound):
             await act("etl/main")
-    assert len(await client.workflows.moves("etl/main")) == 3
+    await client.workflows.undelete("etl/main")
+    last, before, *others = await client.workflows.moves("etl/main")
+    assert (last.verb, last.from_id, before.verb, before.to_id, len(others)) == ("undelete", None, "delete", None, 4)
+    assert last.to_id == before.from_id
