@@ -34,11 +34,11 @@ async def main() -> None:
             await workflows.merge("nightly/other", into="nightly")
         except weft.MergeConflict as problem:
             for conflict in problem.conflicts:
-                print(conflict.path, conflict.base, conflict.ours, conflict.theirs)
+                print(conflict)
         await workflows.merge("nightly/other", into="nightly", prefer="theirs")
         await workflows.revert("nightly", larger.artifact_id, prefer="theirs")
         for path, change in (await workflows.blame("nightly")).items():
-            print(".".join(path), change.actor, change.message)
+            print(*path, change.actor, change.message)
         before = await workflows.show("nightly", at=then)
         print(before.data["nodes"]["fetch"]["params"], await workflows.fsck())
         # docs: end lines

@@ -71,7 +71,10 @@ def test_a_large_definition_is_kept_in_the_bucket_and_what_is_damaged_there_is_n
         complaint = cli("workflows", *command, code=3)
         assert complaint.startswith(f"weft: blob {digest} is damaged, its bytes have another hash"), command
     found = cli.json("workflows", "fsck", code=1)["findings"]
-    assert [(each["code"], digest in each["problem"]) for each in found] == [("lost_blob", True), ("no_document", False)]
+    assert [(each["code"], digest in each["problem"]) for each in found] == [
+        ("lost_blob", True),
+        ("no_document", False),
+    ]
     s3_bucket.delete(name)
     assert f"weft: blob {digest} is missing in {s3_bucket.url}" in cli("workflows", "show", "etl", code=3)
     s3_bucket.write(name, stored)

@@ -47,7 +47,7 @@ SCRIPTS = {
     "schedule.py": ["True 1000", "[('scheduled', 2)]"],
     "testing.py": ["ok"],
     "keep_workflows.py": [
-        *("nightly/main {'size': 1}", "('nodes', 'fetch', 'params', 'size') 5 6 7", "nodes.fetch.params.size"),
+        *("nightly/main {'size': 1}", "nodes.fetch.params.size: ours 6, theirs 7", "nodes fetch params size"),
         *("{'size': 1} []", "nodes.fetch.next: there is no node 'nowhere'"),
     ],
     "operate.py": ["it is due at", "no live worker serves", "is paused", "it has ended: completed"],
@@ -74,7 +74,13 @@ COMMANDS = {
         *("nodes.scheme.queue", "ended with exit code 5", "merged ", "reverted "),
     ],
     "release_workflows.sh": [
-        *("is protected", "ended with exit code 5", "max_parallel: 8", "max_parallel: 8 → 64", "ended with exit code 1"),
+        *(
+            "is protected",
+            "ended with exit code 5",
+            "max_parallel: 8",
+            "max_parallel: 8 → 64",
+            "ended with exit code 1",
+        ),
         *("deleted: ", "undeleted: ", " has it whole: ", "the history is whole", "would remove 0 snapshots"),
     ],
     "definitions.sh": [

@@ -295,7 +295,7 @@ GUARDS: list[Guard] = [
     *_of("artifact.materials", "test_history_names", ("order by length(t.name) limit 1", "order by length(t.name) desc limit 1")),
     *_of("tag.show", "test_history", "and t.deleted_at is null"),
     *_of("tag.list", "test_history", ("t.deleted_at is null or $4", "true or $4")),
-    *_of("tag.at_artifacts", "test_history_upkeep test_history_orgs test_history_model", "and t.deleted_at is null"),
+    *_of("tag.at_artifacts", "test_history_names", "and t.deleted_at is null"),
     *_of("version.lock_tag", "test_history test_history_writers", ("for update", ""),
          ("elsif t.version <> expected_version and not (expected_version = 0 and t.deleted_at is not null) then", "elsif false then"),
          ("and not exists (select 1 from weft.artifact a where a.id = t.target_id and a.version_hash = expected_hash)", "and false"),

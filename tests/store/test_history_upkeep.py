@@ -278,7 +278,10 @@ async def test_a_large_compacted_version_that_is_damaged_in_its_storage_comes_ba
         assert await _codes(client.workflows) == [("lost_blob", False)]
         assert await _codes(client.workflows, repair=True) == [("lost_blob", True)]
     async with weft.Client(settings=own) as client:
-        assert (await client.workflows.show("etl")).data["nodes"]["fetch"]["params"] == {"size": 2, "text": "x" * 300_000}
+        assert (await client.workflows.show("etl")).data["nodes"]["fetch"]["params"] == {
+            "size": 2,
+            "text": "x" * 300_000,
+        }
         assert await _codes(client.workflows) == []
 
 

@@ -432,3 +432,19 @@ nodes:
 def test_canonical_json_has_sorted_keys_and_keeps_types_apart() -> None:
     assert canonical_json({"b": 1, "a": [1.0, True, None, "é"]}) == '{"a":[1.0,true,null,"é"],"b":1}'.encode()
     assert len({digest_of(value) for value in (1, 1.0, True, "1", None, [], {}, [1])}) == 8
+
+
+def test_the_hash_of_a_meaning_is_the_same_in_every_release() -> None:
+    """It is kept with each version, and people write it down: a release that works it out otherwise breaks both."""
+    nodes = {
+        "START": {"type": "start", "next": ["a"]},
+        "a": {"handler": "h", "params": {"n": "{{ inputs.n }}"}, "retry": {"max_attempts": 3}, "next": "each"},
+        "each": {"type": "fan_out", "items": "{{ nodes.a.output }}", "task": {"handler": "h"}, "next": "all"},
+        "all": {"type": "fan_in", "next": "END"},
+        "END": {"type": "end", "output": "{{ nodes.all.output.results }}"},
+    }
+    text = yaml.safe_dump({"workflow_id": "w", "inputs": {"n": {"type": "integer"}}, "nodes": nodes})
+    assert version_hash(read_definition(text)) == "f2cdb8109d7a204c52630f2a804d5cd9068a28d0cecc5af6dbf36588d0c7d740"
+    assert (
+        node_hashes(read_definition(text))["END"] == "75bf8865ab8b1a1ffe890e09eeb5c5925a0b88fa88355bcbc7bb706d0a831225"
+    )
