@@ -30,8 +30,13 @@ def kept(digest: str, stored: bytes) -> bytes:
 
 @pytest.mark.parametrize("text", KEPT)
 def test_what_an_earlier_release_has_kept_is_read(text: bytes) -> None:
-    """The dictionary can never be another: what was compressed with it is read with it alone."""
     assert kept(digest_of(text), bytes.fromhex(KEPT[text])) == text
+
+
+def test_the_dictionary_is_the_one_of_the_first_release() -> None:
+    """It can never be another: what was compressed with it is read with it alone. This is all of it, by itself."""
+    digest = "c569ce5f1b059e28f83942603ed2b11384ca1cc18d04f9895e38e386ffd9715d"
+    assert len(kept(digest, bytes.fromhex("531a4d92a3497270254900"))) == 659
 
 
 @pytest.mark.parametrize("is_small", [False, True])
