@@ -163,8 +163,8 @@ ACTS: dict[str, Act] = {
         ((3, "db", "patch"), (3, "db", "version"), (3, "db", "version")),
     ),
     "snapshot of a patch": Act(
-        _three, lambda w, name, _: w.snapshot(name, set={"nodes.fetch.params.size": 9}),
-        ((3, "db", "patch"), (3, "db", "patch"), (3, "db", "patch")), 0, 2,
+        _four, lambda w, name, _: w.snapshot(name, set={"nodes.fetch.params.size": 9}),
+        ((4, "db", "patch"), (4, "db", "patch"), (4, "db", "patch")), 0, 2,
     ),
     "delete": Act(_one, _delete, ((1, "db", "version"), None, None)),
     "undelete": Act(_one_deleted, _undelete, (None, (1, "db", "version"), (1, "db", "version"))),
