@@ -52,7 +52,8 @@ async def test_a_tag_that_comes_back_from_another_workflow_is_of_its_own_again(
 
 
 async def test_a_tag_of_that_very_name_comes_before_the_main_line(client: weft.Client) -> None:
-    await client.workflows.push(flow("etl"), tag="etl")
+    await client.workflows.push(flow("etl"), tag="etl/first")
+    await client.workflows.branch("etl", "etl/first")
     await client.workflows.branch("etl/main", "etl")
     await client.workflows.patch("etl/main", set={"nodes.fetch.params.size": 2})
     assert (await client.workflows.show("etl")).tag == "etl"

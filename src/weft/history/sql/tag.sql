@@ -40,8 +40,9 @@ from weft.tag_move m where m.org_id = $1 and m.tag = (select weft.tag_named($1, 
 order by m.version desc limit $4;
 
 -- name: take_turn
--- Among those who want to change a tag and were too slow; for as long as the transaction lasts.
-select pg_advisory_xact_lock(hashtextextended($2, $1));
+-- Among those who want to change a tag and were too slow; for as long as the transaction lasts. Whoever is not served in
+-- time gives up at the server too.
+select set_config('lock_timeout', $3, true), pg_advisory_xact_lock(hashtextextended($2, $1));
 
 -- name: move
 select * from weft.move_tag($1, weft.tag_named($1, $2), $3, $4, $5, $6, $7, $8, $9);
@@ -59,5 +60,4 @@ select * from weft.delete_tag($1, weft.tag_named($1, $2), $3, $4, $5, $6);
 select * from weft.undelete_tag($1, weft.tag_named($1, $2, true), $3, $4);
 
 -- name: protect
-update weft.tag t set is_protected = $3 where t.org_id = $1 and t.name = weft.tag_named($1, $2) and t.deleted_at is null
-returning t.name;
+select weft.protect_tag($1, weft.tag_named($1, $2), $3);
