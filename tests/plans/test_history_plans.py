@@ -60,6 +60,11 @@ FILL = f"""
     where name = 'flow0/main';
   insert into weft.tag_move (org_id, version, position, to_id, moved_at, verb, tag, moved_by)
     select 1, 1, 1, t.target_id, t.moved_at, 'move', t.name, 'ann' from weft.tag t where t.name like '%branch%';
+  insert into weft.tag_move (org_id, version, position, from_id, to_id, moved_at, verb, tag, moved_by)
+    select 1, {EACH + 1}, {EACH - 1}, pg_temp.id_of(6, {EACH - 1}), pg_temp.id_of(6, {EACH - 2}), '2026-04-01', 'undo',
+      'flow6/main', 'ann';
+  update weft.tag set version = {EACH + 1}, position = {EACH - 1}, target_id = pg_temp.id_of(6, {EACH - 2})
+    where name = 'flow6/main';
   set session_replication_role = origin;
 """
 
@@ -101,9 +106,18 @@ def _guards(ids: dict[str, Any]) -> list[Guard]:
             "a patch", ARTIFACT.put_on_tag,
             (1, "flow7/main", "patch", "patch", *put, version, False), 400, {"artifact_pkey": 20}, 1,
         ),
-        Guard("what nobody uses", UPKEEP.remove_unused, (1, DAY), 3 * ONE_PASS, {}),
+        Guard("redo", TAG.redo, (1, "flow6", 1, None, None, False, "ann", None), 250, {"tag_move_back": 4}, 1),
+        Guard("what nobody uses", UPKEEP.unused, (1, DAY), 3 * ONE_PASS, {}, FLOWS * 5),
+        Guard(
+            "a removal", UPKEEP.remove_unused, (1, [ids["snapshot"]]), 60,
+            {"artifact_parent": 2, "artifact_merged": 2, "tag_move_to": 2, "tag_target": 2}, 1,
+        ),
+        Guard("a page to be looked through", UPKEEP.page_of_artifacts, (1, [head, early]), 60, {"artifact_pkey": 2}, 2),
+        Guard("what everything was made from", UPKEEP.lines, (1,), ONE_PASS, {}),
+        Guard("tags that are lost", UPKEEP.lost_tags, (1,), ONE_PASS, {}, 0),
+        Guard("one tag astray", UPKEEP.astray_tags, (1, ["flow7/main"]), 60, {"tag_pkey": 2}, 0),
         Guard("moves that do not follow", UPKEEP.broken_moves, (1,), ONE_PASS, {}, 0),
-        Guard("tags astray", UPKEEP.astray_tags, (1,), ONE_PASS, {}, 0),
+        Guard("tags astray", UPKEEP.astray_tags, (1, None), ONE_PASS, {}, 0),
     ]  # fmt: skip
 
 
@@ -123,7 +137,7 @@ async def test_no_statement_reads_more_when_the_history_is_longer(filled_url: st
     await conn.execute("analyze")
     ids = await conn.fetchrow(
         """select pg_temp.id_of(7, $1) as head, pg_temp.id_of(7, 5) as early, pg_temp.id_of(7, $1 - 20) as young,
-        pg_temp.id_of(7, 111) as kept, timestamptz '2026-03-10' as at""",
+        pg_temp.id_of(7, 111) as kept, pg_temp.id_of(7, 111) + 1 as snapshot, timestamptz '2026-03-10' as at""",
         EACH - 1,
     )
     assert ids is not None

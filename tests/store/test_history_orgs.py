@@ -121,6 +121,7 @@ async def test_moves_of_one_org_leave_the_other_s_tag_where_it_is(ours: weft.Wor
     await ours.push(FLOW)
     await ours.patch("etl", set={"nodes.fetch.params.size": 2})
     await ours.protect("etl")
+    assert not (await theirs.tag("etl")).is_protected
     await ours.undo("etl", force=True)
     await ours.redo("etl", force=True)
     await ours.delete("etl", force=True)
@@ -203,3 +204,29 @@ async def test_no_patch_is_put_on_an_artifact_of_another_org(
     put = "select weft.put_artifact(1, 'patch', 'etl', $1, null, 'x', 1, null, sha256('x'), 'eve', null)"
     with pytest.raises(asyncpg.PostgresError, match="there is no version"):
         await conn.fetchval(put, parent)
+
+
+async def test_a_lost_tag_of_one_org_is_none_in_the_other(
+    ours: weft.Workflows, theirs: weft.Workflows, conn: Conn
+) -> None:
+    await conn.execute("set session_replication_role = replica")
+    await conn.execute("delete from weft.tag where org_id = 2 and name = 'etl/main'")
+    await ours.push(FLOW)
+    assert [(finding.code, finding.mended is not None) for finding in await ours.fsck(repair=True)] == []
+    assert [finding.code for finding in await theirs.fsck(repair=True)] == ["lost_tag"]
+    assert (await theirs.show("etl")).data["nodes"]["fetch"]["params"]["size"] == 30
+
+
+async def test_a_move_from_what_is_only_another_org_s_is_as_one_from_what_is_not_there(
+    ours: weft.Workflows, theirs: weft.Workflows, conn: Conn
+) -> None:
+    await ours.push(FLOW)
+    for size in (2, 3):
+        await ours.patch("etl", set={"nodes.fetch.params.size": size})
+    await conn.execute("set session_replication_role = replica")
+    await conn.execute("alter table weft.tag_move disable trigger all")
+    await conn.execute(
+        "update weft.tag_move set to_id = $1 where org_id = 1 and version = 2", (await theirs.tag("etl")).target_id
+    )
+    await conn.execute("alter table weft.tag_move enable trigger all")
+    assert [finding.code for finding in await ours.fsck()] == []

@@ -259,7 +259,7 @@ class Checker:
     async def _mend_tag(self, name: str) -> str | None:
         async def mend(conn: Any) -> str | None:
             is_there = await conn.fetchval(SQL.lock_tag, self._org_id, name) is not None
-            if is_there and not await conn.fetch(SQL.astray_tags, self._org_id, name):
+            if is_there and not await conn.fetch(SQL.astray_tags, self._org_id, [name]):
                 return "somebody else has moved it meanwhile"
             target = await conn.fetchval(SQL.last_sound_target, self._org_id, name)
             if target is None:

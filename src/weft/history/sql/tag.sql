@@ -42,7 +42,7 @@ order by m.version desc limit $4;
 -- name: take_turn
 -- Among those who want to change a tag and were too slow; for as long as the transaction lasts. Whoever is not served in
 -- time gives up at the server too.
-select set_config('lock_timeout', $3, true), pg_advisory_xact_lock(hashtextextended($2, $1));
+select set_config('lock_timeout', $3, true), pg_advisory_xact_lock(hashtextextended(weft.tag_named($1, $2), $1));
 
 -- name: move
 select * from weft.move_tag($1, weft.tag_named($1, $2), $3, $4, $5, $6, $7, $8, $9);

@@ -31,8 +31,8 @@ where b.put_at < weft.now() - $1::interval and not exists (
 
 -- name: page_of_artifacts
 -- With what they hold, in the order in which they are named.
-select a.id, a.generation, a.merged_id, a.kind::text as kind, a.workflow_id, a.parent_id, a.base_id, a.chain, a.version_hash, a.plan_hash, a.digest,
-  b.digest is not null as has_blob, b.content
+select a.id, a.generation, a.merged_id, a.kind::text as kind, a.workflow_id, a.parent_id, a.base_id, a.chain,
+  a.version_hash, a.plan_hash, a.digest, b.digest is not null as has_blob, b.content
 from unnest($2::bigint[]) with ordinality as n (id, seq)
 join weft.artifact a on a.id = n.id left join weft.blob b on b.digest = a.digest
 where a.org_id = $1 order by n.seq;
@@ -42,7 +42,8 @@ where a.org_id = $1 order by n.seq;
 select a.id, a.parent_id, a.merged_id from weft.artifact a where a.org_id = $1 order by a.generation, a.id;
 
 -- name: astray_tags
--- Tags that are not where their last move put them, or at something that is not there, or of another workflow than that.
+-- Tags that are not where their last move put them, or at something that is not there, or of another workflow than that:
+-- of those that are named, or of all.
 select t.name, t.target_id, t.version, t.workflow_id, a.workflow_id as workflow_of_target, l.version as last_version, l.to_id,
   a.id is not null as has_target, s.is_astray
 from weft.tag t
@@ -54,7 +55,8 @@ cross join lateral (
   select a.id is null or l.version is null or t.version <> l.version or t.position <> l.position
     or (l.verb = 'delete') <> (t.deleted_at is not null) or (l.verb <> 'delete' and t.target_id <> l.to_id) as is_astray
 ) s
-where t.org_id = $1 and ($2::text is null or t.name = $2) and (s.is_astray or t.workflow_id <> a.workflow_id)
+where t.org_id = $1 and (s.is_astray or t.workflow_id <> a.workflow_id)
+  and t.name = any (coalesce($2::text[], array(select g.name from weft.tag g where g.org_id = $1)))
 order by t.name;
 
 -- name: lost_tags

@@ -169,7 +169,8 @@ end $$;
 -- name: refuse_lost
 -- Ends a change of a tag whose row is lost while its moves are there: a new one would begin their numbers again.
 create function weft.refuse_lost(org bigint, tag_name text) returns void language plpgsql as $$
-declare lost text := (select m.tag from weft.tag_move m where m.org_id = org and m.tag in (tag_name, tag_name || '/main') limit 1);
+declare lost text := (
+  select m.tag from weft.tag_move m where m.org_id = org and m.tag in (tag_name, tag_name || '/main') limit 1);
 begin
   if lost is not null then
     raise exception 'tag %: lost', lost using errcode = 'WF003', detail = json_build_object('why', 'lost');
