@@ -143,8 +143,11 @@ async def test_a_tag_whose_row_is_lost_is_told_of_by_every_verb_that_would_make_
 
 
 async def test_a_deleted_tag_whose_row_is_lost_comes_back_deleted(flows: weft.Workflows, conn: Conn) -> None:
-    before = await flows.tag("etl")
+    before = await flows.undo("etl")
     await flows.delete("etl")
+    for verb in (flows.protect, flows.redo, flows.undo):
+        with pytest.raises(NotFound):
+            await verb("etl/main")
     await damage(conn, "delete from weft.tag")
     assert await codes(flows, repair=True) == [("lost_tag", True)]
     assert await flows.list() == []

@@ -152,7 +152,9 @@ async def test_damage_in_one_org_is_none_in_the_other_and_is_mended_there_only(
     await conn.execute("update weft.artifact set version_hash = sha256('x') where org_id = 2 and depth = 1")
     await conn.execute("update weft.tag set version = 77 where org_id = 2 and name = 'etl/main'")
     await conn.execute("delete from weft.tag_move where org_id = 2 and tag = 'etl/theirs'")
-    assert await ours.fsck(repair=True) == []
+    seen: list[int] = []
+    assert await ours.fsck(repair=True, on_progress=seen.append) == []
+    assert seen == [8]
     codes = sorted(finding.code for finding in await theirs.fsck(repair=True))
     assert codes == ["astray_tag", "astray_tag", "wrong_hash"]
     assert [finding.code for finding in await theirs.fsck()] == ["astray_tag"]
@@ -192,6 +194,7 @@ async def test_what_one_org_does_not_use_is_not_removed_by_the_other(
     await conn.execute("set session_replication_role = replica")
     await conn.execute("update weft.artifact set id = id - $1 where kind = 'snapshot'", back)
     await conn.execute("set session_replication_role = origin")
+    assert (await ours.gc(timedelta(days=1), dry_run=True)).snapshots == 0
     assert (await ours.gc(timedelta(days=1))).snapshots == 0
     assert (await theirs.gc(timedelta(days=1))).snapshots == 1
 

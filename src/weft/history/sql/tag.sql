@@ -9,7 +9,7 @@ where t.org_id = $1 and t.name in ($2, $2 || '/main') and t.deleted_at is null o
 -- What a conflict tells: who moved a tag last, when, to what, why.
 select t.name as tag, t.version, t.moved_by, t.moved_at, t.target_id::text as target, encode(a.version_hash, 'hex') as hash,
   t.workflow_id, m.message, m.verb::text as verb
-from weft.tag t join weft.artifact a on a.id = t.target_id
+from weft.tag t left join weft.artifact a on a.id = t.target_id
 left join weft.tag_move m on m.org_id = t.org_id and m.tag = t.name and m.version = t.version
 where t.org_id = $1 and t.name in ($2, $2 || '/main') and t.deleted_at is null order by length(t.name) limit 1;
 
