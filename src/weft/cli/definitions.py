@@ -55,7 +55,8 @@ def read_ops(path: Path) -> list[Any]:
         with nullcontext(sys.stdin.buffer) if str(path) == "-" else path.open("rb") as file:
             text = file.read(MAX_FILE_BYTES + 1)
         if len(text) > MAX_FILE_BYTES:
-            raise InvalidInput("file", f"{path} has more than {MAX_FILE_BYTES:,} bytes, and no patch may have so many")
+            problem = f"{path} has more than {MAX_FILE_BYTES:,} bytes, and no patch may: push a new version instead"
+            raise InvalidInput("file", problem)
         found = _exact_json(text)
     except OSError as problem:
         raise InvalidInput("file", f"cannot read {path}: {problem.strerror or problem}") from None
