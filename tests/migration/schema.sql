@@ -152,12 +152,16 @@ CREATE FUNCTION weft.add_move(t weft.tag, verb weft.tag_verb, target bigint, new
     LANGUAGE plpgsql
     AS $$
 declare at timestamptz := greatest(weft.now(), t.moved_at); came_from bigint := case when t.deleted_at is null then t.target_id end;
+  workflow text := (select a.workflow_id from weft.artifact a where a.id = target and a.org_id = t.org_id);
 begin
+  if workflow is null and verb <> 'delete' then
+    raise exception 'there is no version %', target using errcode = 'WF004';
+  end if;
   insert into weft.tag_move (org_id, tag, version, verb, from_id, to_id, position, back_to, moved_at, moved_by, message, expected_hash)
   values (t.org_id, t.name, t.version + 1, verb, came_from, case when verb <> 'delete' then target end,
     coalesce(new_position, t.version + 1),
     case when new_position is null and t.deleted_at is null then t.position end, at, actor, message, expected_hash);
-  update weft.tag g set target_id = target, workflow_id = (select a.workflow_id from weft.artifact a where a.id = target),
+  update weft.tag g set target_id = target, workflow_id = coalesce(workflow, t.workflow_id),
     version = t.version + 1, position = coalesce(new_position, t.version + 1),
     moved_at = at, moved_by = actor, deleted_at = case when verb = 'delete' then at end
   where g.org_id = t.org_id and g.name = t.name
@@ -329,12 +333,13 @@ end $_$;
 
 CREATE FUNCTION weft.compact_tag(org bigint, tag_name text, target bigint, expected_version bigint, actor text) RETURNS weft.tag
     LANGUAGE plpgsql
+    SET lock_timeout TO '8s'
     AS $$
 declare t weft.tag := weft.lock_tag(org, tag_name, expected_version, null, true);
 begin
   if not exists (select 1 from weft.artifact a join weft.artifact b on b.version_hash = a.version_hash
                  where a.id = t.target_id and b.id = target) then
-    raise exception 'version % means something else than tag %', target, tag_name using errcode = 'WF004';
+    raise exception 'tag % means something else than version %', tag_name, target using errcode = 'WF004';
   end if;
   return weft.add_move(t, 'compact', target, t.position, actor, null, null);
 end $$;
@@ -350,6 +355,7 @@ $_$;
 
 CREATE FUNCTION weft.delete_tag(org bigint, tag_name text, expected_version bigint, force boolean, actor text, message text) RETURNS weft.tag
     LANGUAGE plpgsql
+    SET lock_timeout TO '8s'
     AS $$
 declare t weft.tag := weft.lock_tag(org, tag_name, expected_version, null, force);
 begin
@@ -754,6 +760,7 @@ end $$;
 
 CREATE FUNCTION weft.lock_tag(org bigint, tag_name text, expected_version bigint, expected_hash bytea, force boolean) RETURNS weft.tag
     LANGUAGE plpgsql
+    SET lock_timeout TO '8s'
     AS $$
 declare t weft.tag;
 begin
@@ -807,6 +814,7 @@ end $$;
 
 CREATE FUNCTION weft.move_tag(org bigint, tag_name text, verb weft.tag_verb, target bigint, expected_version bigint, expected_hash bytea, force boolean, actor text, message text) RETURNS weft.tag
     LANGUAGE plpgsql
+    SET lock_timeout TO '8s'
     AS $$
 declare t weft.tag; workflow text; at timestamptz := weft.now();
 begin
@@ -819,6 +827,7 @@ begin
     if expected_version > 0 or expected_hash is not null then
       raise exception 'there is no tag %', tag_name using errcode = 'WF005';
     end if;
+    perform weft.refuse_lost(org, tag_name);
     insert into weft.tag as g (org_id, name, workflow_id, target_id, version, position, moved_at, moved_by)
     values (org, tag_name, workflow, target, 1, 1, at, actor) on conflict do nothing returning * into t;
     if t.name is not null then
@@ -916,8 +925,20 @@ CREATE FUNCTION weft.plan_of(head bigint, patch_digest text) RETURNS bytea
   where a.id = head
 $$;
 
+CREATE FUNCTION weft.protect_tag(org bigint, tag_name text, protected boolean) RETURNS text
+    LANGUAGE plpgsql
+    SET lock_timeout TO '8s'
+    AS $$
+declare t weft.tag := weft.lock_tag(org, tag_name, null, null, true);
+begin
+  update weft.tag g set is_protected = protected where g.org_id = org and g.name = t.name and g.deleted_at is null
+  returning g.name into tag_name;
+  return case when found then tag_name end;
+end $$;
+
 CREATE FUNCTION weft.put_artifact(org bigint, kind weft.artifact_kind, workflow text, parent bigint, merged bigint, digest text, bytes bigint, content bytea, version_hash bytea, actor text, message text) RETURNS bigint
     LANGUAGE plpgsql
+    SET lock_timeout TO '8s'
     AS $$
 #variable_conflict use_variable
 declare new_id bigint := weft.next_id(); p weft.artifact; m weft.artifact;
@@ -944,14 +965,14 @@ CREATE FUNCTION weft.put_blob(digest text, bytes bigint, media_type text, conten
     set put_at = weft.now(), content = coalesce(b.content, excluded.content), media_type = coalesce(b.media_type, excluded.media_type);
 $$;
 
-CREATE FUNCTION weft.put_snapshot(org bigint, head bigint, patch_digest text, patch_bytes bigint, patch_content bytea, digest text, bytes bigint, content bytea, version_hash bytea, actor text, message text) RETURNS bigint
+CREATE FUNCTION weft.put_snapshot(org bigint, head bigint, workflow text, patch_digest text, patch_bytes bigint, patch_content bytea, digest text, bytes bigint, content bytea, version_hash bytea, actor text, message text) RETURNS bigint
     LANGUAGE plpgsql
+    SET lock_timeout TO '8s'
     AS $$
 #variable_conflict use_variable
-declare of_id bigint := head; workflow text; plan bytea := weft.plan_of(head, patch_digest); new_id bigint;
+declare of_id bigint := head; plan bytea := weft.plan_of(head, patch_digest); new_id bigint;
 begin
-  select a.workflow_id into workflow from weft.artifact a where a.id = head and a.org_id = org;
-  if workflow is null then
+  if not exists (select 1 from weft.artifact a where a.id = head and a.org_id = org) then
     raise exception 'there is no version %', head using errcode = 'WF004';
   end if;
   if patch_digest is not null then
@@ -1059,6 +1080,7 @@ end $_$;
 
 CREATE FUNCTION weft.redo_tag(org bigint, tag_name text, steps integer, expected_version bigint, expected_hash bytea, force boolean, actor text, message text) RETURNS weft.tag
     LANGUAGE plpgsql
+    SET lock_timeout TO '8s'
     AS $$
 declare t weft.tag := weft.lock_tag(org, tag_name, expected_version, expected_hash, force); forth record;
 begin
@@ -1067,7 +1089,8 @@ begin
   end if;
   for step in 1 .. steps loop
     select m.version, m.to_id into forth from weft.tag_move m
-    where m.org_id = org and m.tag = tag_name and m.back_to = t.position
+    where hashtextextended(m.tag, m.back_to) = hashtextextended(tag_name, t.position)
+      and m.org_id = org and m.tag = tag_name and m.back_to = t.position
     order by m.version desc limit 1;
     if forth.version is null then
       if step = 1 then
@@ -1087,6 +1110,17 @@ begin
   raise exception 'what weft.% holds is never changed', tg_table_name using errcode = '55000';
 end $$;
 
+CREATE FUNCTION weft.refuse_lost(org bigint, tag_name text) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+declare lost text := (
+  select m.tag from weft.tag_move m where m.org_id = org and m.tag in (tag_name, tag_name || '/main') limit 1);
+begin
+  if lost is not null then
+    raise exception 'tag %: lost', lost using errcode = 'WF003', detail = json_build_object('why', 'lost');
+  end if;
+end $$;
+
 CREATE FUNCTION weft.refuse_move(why text, t weft.tag) RETURNS void
     LANGUAGE plpgsql
     AS $$
@@ -1095,9 +1129,8 @@ begin
     select json_build_object('why', why, 'version', t.version, 'moved_by', t.moved_by, 'moved_at', t.moved_at,
       'target', t.target_id::text, 'hash', encode(a.version_hash, 'hex'), 'workflow_id', t.workflow_id,
       'message', m.message, 'verb', m.verb)::text
-    from weft.artifact a
-    left join weft.tag_move m on m.org_id = t.org_id and m.tag = t.name and m.version = t.version
-    where a.id = t.target_id);
+    from (select t.target_id as id) x left join weft.artifact a on a.id = x.id
+    left join weft.tag_move m on m.org_id = t.org_id and m.tag = t.name and m.version = t.version);
 end $$;
 
 CREATE FUNCTION weft.refuse_write(name text) RETURNS void
@@ -1211,9 +1244,13 @@ CREATE FUNCTION weft.time_of_id(id bigint) RETURNS timestamp with time zone
 
 CREATE FUNCTION weft.undelete_tag(org bigint, tag_name text, actor text, message text) RETURNS weft.tag
     LANGUAGE plpgsql
+    SET lock_timeout TO '8s'
     AS $$
 declare t weft.tag := weft.lock_tag(org, tag_name, null, null, true);
 begin
+  if t.name is null then
+    perform weft.refuse_lost(org, tag_name);
+  end if;
   if t.name is null or t.deleted_at is null then
     return null;
   end if;
@@ -1222,6 +1259,7 @@ end $$;
 
 CREATE FUNCTION weft.undo_tag(org bigint, tag_name text, steps integer, expected_version bigint, expected_hash bytea, force boolean, actor text, message text) RETURNS weft.tag
     LANGUAGE plpgsql
+    SET lock_timeout TO '8s'
     AS $$
 declare t weft.tag := weft.lock_tag(org, tag_name, expected_version, expected_hash, force); back bigint; target bigint;
 begin
@@ -1789,9 +1827,11 @@ CREATE INDEX artifact_digest ON weft.artifact USING hash (digest);
 
 CREATE INDEX artifact_meaning ON weft.artifact USING btree (substr(version_hash, 1, 4));
 
-CREATE UNIQUE INDEX artifact_plan ON weft.artifact USING btree (org_id, plan_hash) WHERE (kind = 'snapshot'::weft.artifact_kind);
+CREATE INDEX artifact_merged ON weft.artifact USING btree (merged_id) WHERE (merged_id IS NOT NULL);
 
-CREATE INDEX artifact_snapshot ON weft.artifact USING btree (parent_id) WHERE (kind = 'snapshot'::weft.artifact_kind);
+CREATE INDEX artifact_parent ON weft.artifact USING btree (parent_id, kind);
+
+CREATE UNIQUE INDEX artifact_plan ON weft.artifact USING btree (org_id, plan_hash) WHERE (kind = 'snapshot'::weft.artifact_kind);
 
 CREATE INDEX audit_name ON weft.audit USING btree (org_id, subject_name, id) WHERE (subject_name IS NOT NULL);
 
@@ -1809,7 +1849,9 @@ CREATE INDEX outbox_order ON weft.outbox USING btree (org_id, ordering_key, id) 
 
 CREATE INDEX outbox_processing ON weft.outbox USING btree (worker_id) WHERE (state = 'processing'::weft.outbox_state);
 
-CREATE INDEX tag_move_back ON weft.tag_move USING btree (org_id, tag, back_to, version) WHERE (back_to IS NOT NULL);
+CREATE INDEX tag_move_back ON weft.tag_move USING btree (hashtextextended(tag, back_to)) WHERE (back_to IS NOT NULL);
+
+CREATE INDEX tag_move_to ON weft.tag_move USING btree (to_id);
 
 CREATE INDEX tag_target ON weft.tag USING btree (target_id);
 
@@ -1898,9 +1940,6 @@ CREATE TRIGGER audit_is_kept BEFORE UPDATE ON weft.audit FOR EACH STATEMENT EXEC
 CREATE TRIGGER tag_move_is_kept BEFORE DELETE OR UPDATE OR TRUNCATE ON weft.tag_move FOR EACH STATEMENT EXECUTE FUNCTION weft.refuse_change();
 
 ALTER TABLE ONLY weft.artifact
-    ADD CONSTRAINT artifact_base_id_fkey FOREIGN KEY (base_id) REFERENCES weft.artifact(id);
-
-ALTER TABLE ONLY weft.artifact
     ADD CONSTRAINT artifact_digest_fkey FOREIGN KEY (digest) REFERENCES weft.blob(digest);
 
 ALTER TABLE ONLY weft.artifact
@@ -1923,9 +1962,6 @@ ALTER TABLE ONLY weft.queue
 
 ALTER TABLE ONLY weft.queue_slot
     ADD CONSTRAINT queue_slot_queue_id_fkey FOREIGN KEY (queue_id) REFERENCES weft.queue(id) ON DELETE CASCADE;
-
-ALTER TABLE ONLY weft.tag_move
-    ADD CONSTRAINT tag_move_from_id_fkey FOREIGN KEY (from_id) REFERENCES weft.artifact(id);
 
 ALTER TABLE ONLY weft.tag_move
     ADD CONSTRAINT tag_move_org_id_fkey FOREIGN KEY (org_id) REFERENCES weft.org(id);

@@ -115,7 +115,7 @@ def _guards(ids: dict[str, Any]) -> list[Guard]:
             "a patch", ARTIFACT.put_on_tag,
             (1, "flow7/main", "patch", "patch", *put, version, False), 400, {"artifact_pkey": 20}, 1,
         ),
-        Guard("redo", TAG.redo, (1, "flow8", 1, None, None, False, "ann", None), 250, {"tag_move_back": 3}, 1),
+        Guard("redo", TAG.redo, (1, "flow8", 1, None, None, False, "ann", None), 250, {"tag_move_back": 4}, 1),
         Guard("a tag that is deleted", TAG.delete, (1, "flow7", None, False, "ann", None), 250, {}, 1),
         Guard("a tag that comes back", TAG.undelete, (1, "flow9", "ann", None), 250, {}, 1),
         Guard(
@@ -123,19 +123,27 @@ def _guards(ids: dict[str, Any]) -> list[Guard]:
             (1, "flow7/main", "flow7", head, _digest("c"), 10, "\\x00", ids["head_hash"], "ann", version), 400,
             {"artifact_pkey": 20}, 1,
         ),
-        Guard("a snapshot", ARTIFACT.put_snapshot, (1, head, None, None, None, *kept), 400, {"artifact_pkey": 30}, 1),
+        Guard("a snapshot", ARTIFACT.put_snapshot, (1, head, "flow7", None, None, None, *kept), 400, {"artifact_pkey": 30}, 1),
         Guard(
-            "a snapshot of a patch", ARTIFACT.put_snapshot, (1, head, _digest("b"), 10, "\\x00", *kept), 500,
+            "a snapshot of a patch", ARTIFACT.put_snapshot, (1, head, "flow7", _digest("b"), 10, "\\x00", *kept), 500,
             {"artifact_pkey": 40}, 1,
         ),
         Guard("all that led to an artifact", ARTIFACT.line, (1, head), 13 * EACH, {"artifact_pkey": 2 * EACH + 10}, EACH),
         Guard("what artifacts hold", ARTIFACT.contents, (1, ids["some"]), 500, {"artifact_pkey": 60, "blob_pkey": 60}, 50),
         # One look for each blob, whose references are few.
-        Guard("how much nobody refers to", UPKEEP.unused_blobs, (DAY,), 3 * BLOBS, {"artifact_digest": BLOBS}, 1),
+        Guard("how much nobody refers to", UPKEEP.unused_blobs, (DAY, []), 3 * BLOBS, {"artifact_digest": BLOBS}, 1),
         Guard("what nobody refers to", BLOB.unused, (DAY,), 3 * BLOBS, {"artifact_digest": BLOBS}, UNUSED),
-        Guard("what nobody uses", UPKEEP.remove_unused, (1, DAY), 3 * ONE_PASS, {}),
+        Guard("what nobody uses", UPKEEP.unused, (1, DAY), 3 * ONE_PASS, {}, FLOWS * 5),
+        Guard(
+            "a removal", UPKEEP.remove_unused, (1, [ids["snapshot"]]), 60,
+            {"artifact_parent": 2, "artifact_merged": 2, "tag_move_to": 2, "tag_target": 2}, 1,
+        ),
+        Guard("a page to be looked through", UPKEEP.page_of_artifacts, (1, [head, early]), 60, {"artifact_pkey": 2}, 2),
+        Guard("what everything was made from", UPKEEP.lines, (1,), ONE_PASS, {}),
+        Guard("tags that are lost", UPKEEP.lost_tags, (1,), ONE_PASS, {}, 0),
+        Guard("one tag astray", UPKEEP.astray_tags, (1, ["flow7/main"]), 60, {"tag_pkey": 2}, 0),
         Guard("moves that do not follow", UPKEEP.broken_moves, (1,), ONE_PASS, {}, 0),
-        Guard("tags astray", UPKEEP.astray_tags, (1,), ONE_PASS, {}, 0),
+        Guard("tags astray", UPKEEP.astray_tags, (1, None), ONE_PASS, {}, 0),
     ]  # fmt: skip
 
 
@@ -155,7 +163,7 @@ async def test_no_statement_reads_more_when_the_history_is_longer(filled_url: st
     await conn.execute("analyze")
     ids = await conn.fetchrow(
         """select pg_temp.id_of(7, $1) as head, pg_temp.id_of(7, 5) as early, pg_temp.id_of(7, $1 - 20) as young,
-        pg_temp.id_of(7, 111) as kept, timestamptz '2026-03-10' as at""",
+        pg_temp.id_of(7, 111) as kept, pg_temp.id_of(7, 111) + 1 as snapshot, timestamptz '2026-03-10' as at""",
         EACH - 1,
     )
     assert ids is not None

@@ -215,6 +215,14 @@ def test_integers_beyond_64_bits_are_not_rounded_and_refused(tmp_path: Path) -> 
         check_ops(read_ops(file))
 
 
+def test_a_patch_that_is_far_too_long_is_not_read_to_its_end(tmp_path: Path) -> None:
+    file = tmp_path / "patch.json"
+    with file.open("wb") as hole:
+        hole.truncate(2**40)
+    with pytest.raises(weft.InvalidInput, match=r"file: .* has more than"):
+        read_ops(file)
+
+
 @pytest.mark.parametrize("line", ["description: second", "x-k: 123456789012345678901234567890", "x-k: !!int 3"])
 def test_what_a_push_would_refuse_is_refused_in_an_editor_too(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, line: str

@@ -36,6 +36,13 @@ async def test_a_bare_name_means_the_main_line_to_every_verb(client: weft.Client
     assert [tag.name for tag in await client.workflows.list()] == ["etl/main"]
 
 
+@pytest.mark.parametrize("name", ["etl", "other"])
+async def test_a_bare_name_that_is_new_becomes_a_main_line(client: weft.Client, name: str) -> None:
+    assert (await client.workflows.push(flow("etl"), tag=name)).tag == f"{name}/main"
+    assert (await client.workflows.push(flow("etl", 2), tag=name)).tag_version == 2
+    assert [tag.name for tag in await client.workflows.list()] == [f"{name}/main"]
+
+
 @pytest.mark.parametrize("verb", ["undo", "redo"])
 async def test_a_tag_that_comes_back_from_another_workflow_is_of_its_own_again(
     client: weft.Client, conn: asyncpg.Connection[asyncpg.Record], verb: str
@@ -52,7 +59,8 @@ async def test_a_tag_that_comes_back_from_another_workflow_is_of_its_own_again(
 
 
 async def test_a_tag_of_that_very_name_comes_before_the_main_line(client: weft.Client) -> None:
-    await client.workflows.push(flow("etl"), tag="etl")
+    await client.workflows.push(flow("etl"), tag="etl/first")
+    await client.workflows.branch("etl", "etl/first")
     await client.workflows.branch("etl/main", "etl")
     await client.workflows.patch("etl/main", set={"nodes.fetch.params.size": 2})
     assert (await client.workflows.show("etl")).tag == "etl"

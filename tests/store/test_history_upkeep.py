@@ -216,6 +216,17 @@ DAMAGE: dict[str, tuple[str, str, bool]] = {
         update weft.tag_move set from_id = (select to_id from weft.tag_move where version = 1) where version = 3""",
         "broken_moves", False,
     ),
+    "an artifact of another workflow": (
+        "update weft.artifact set workflow_id = 'x' where depth = 1", "wrong_workflow", True,
+    ),
+    "a tag of another workflow": ("update weft.tag set workflow_id = 'x'", "wrong_workflow", True),
+    "a merge of what is not there": ("update weft.artifact set merged_id = 5 where depth = 2", "no_merged", False),
+    "a version of nothing": ("update weft.artifact set parent_id = 5 where kind = 'version'", "no_parent", False),
+    "a version of what was made of it": (
+        "update weft.artifact set parent_id = (select id from weft.artifact where depth = 2) where kind = 'version'",
+        "circle", False,
+    ),
+    "a tag that is lost": ("delete from weft.tag", "lost_tag", True),
     "a blob that nothing refers to": (
         "insert into weft.blob (digest, bytes, put_at) values (repeat('0', 64), 7, now() - interval '2 days')",
         "unreachable_blob", False,

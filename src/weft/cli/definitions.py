@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -47,9 +48,15 @@ def _read(path: Path) -> dict[str, Any]:
 def read_ops(path: Path) -> list[Any]:
     """Return the JSON Patch in a file; ``-`` is the standard input."""
     from weft.core.errors import InvalidInput
+    from weft.flow.patches import MAX_FILE_BYTES
 
     try:
-        text = sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
+        # No more than tells that it is too much.
+        with nullcontext(sys.stdin.buffer) if str(path) == "-" else path.open("rb") as file:
+            text = file.read(MAX_FILE_BYTES + 1)
+        if len(text) > MAX_FILE_BYTES:
+            problem = f"{path} has more than {MAX_FILE_BYTES:,} bytes, and no patch may: push a new version instead"
+            raise InvalidInput("file", problem)
         found = _exact_json(text)
     except OSError as problem:
         raise InvalidInput("file", f"cannot read {path}: {problem.strerror or problem}") from None

@@ -157,6 +157,8 @@ class TagConflict(CallerError):
             "protected": f"tag {tag!r} is protected: move it by force (`--force`), or take that away; {moved}",
             "of another workflow": f"tag {tag!r} belongs to workflow {now.get('workflow_id')!r}: choose another tag, "
             "or move it by force (`--force`)",
+            "held": f"{tag!r} is held by another writer for too long: nothing was written; try again",
+            "lost": f"tag {tag!r} has moves, and no place: `weft workflows fsck --repair` puts it back",
         }
         super().__init__(advice.get(why, f"tag {tag!r}: {why}"))
 

@@ -17,6 +17,8 @@ from weft.flow.problems import Path, dotted
 
 MAX_OPS = 10_000
 MAX_BYTES = 1024 * 1024
+# With white space and escapes a file of such a patch may be several times as long.
+MAX_FILE_BYTES = 8 * MAX_BYTES
 # So much may one patch copy: what is copied into itself doubles each time.
 MAX_COPIED = 4 * 1024 * 1024
 _KINDS = ("add", "remove", "replace", "move", "copy", "test")

@@ -73,7 +73,7 @@ class WorkflowCalls:
     async def _resolve(self, which: str | int) -> tuple[str | None, int]:
         """Return the tag that something names, if it names one, and the version that is meant."""
         if isinstance(which, int) or is_id(which):
-            return None, check_id(which, "version")
+            return None, check_version(which, "version")
         try:
             tag = await self._tag(which)
         except NotFound:
@@ -106,6 +106,11 @@ class WorkflowCalls:
 def is_id(which: object) -> bool:
     """Whether a text is the id of a version, and not a name or a hash."""
     return isinstance(which, str) and which.isdecimal() and len(which) > 12
+
+
+def check_version(value: object, field: str) -> int:
+    """The id of a version or a patch."""
+    return check_id(value, field, shown_by="weft workflows log TAG")
 
 
 def check_tag(value: object) -> str:

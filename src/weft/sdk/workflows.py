@@ -9,18 +9,18 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from weft.core.checks import check_id, check_moment, check_number, check_text
+from weft.core.checks import check_moment, check_number, check_text
 from weft.core.errors import InvalidInput
 from weft.core.json import Json, plain
 from weft.flow.diff import Diff, diff
 from weft.flow.document import Document
 from weft.flow.model import WorkflowDefinition
-from weft.flow.patches import Op, op_for
+from weft.flow.patches import Op, check_ops, op_for
 from weft.flow.reading import read_file, read_text, sound
 from weft.flow.validation import check_document
 from weft.history import artifacts, story, tags
 from weft.history.model import Artifact, Materialized, Pushed, Tag, TagMove
-from weft.sdk.workflow_calls import TAG, check_tag
+from weft.sdk.workflow_calls import TAG, check_tag, check_version
 from weft.sdk.workflow_upkeep import WorkflowUpkeep
 
 if TYPE_CHECKING:
@@ -64,8 +64,10 @@ class Workflows(WorkflowUpkeep):
         """
         if (ops is None) == (set is None):
             raise InvalidInput("ops", "give either ops or set")
-        wish, changes = self._wish(check_tag(tag), message, expect, force), await self._changes()
-        wanted = dict(set or {})
+        wish = self._wish(check_tag(tag), message, expect, force)
+        # Copies, before anything is awaited: the caller may go on to change its own.
+        wanted, ops = plain(dict(set or {}), "set"), None if ops is None else check_ops(builtins.list(ops))
+        changes = await self._changes()
         async with self._hints(tag):
             if ops is not None:
                 return await changes.patch(wish, ops)
@@ -126,7 +128,7 @@ class Workflows(WorkflowUpkeep):
         check_number(limit, "limit", 1, 10_000)
         org_id = await self._session.org_id()
         _, artifact_id = await self._resolve(which)
-        below = None if before is None else check_id(before, "before")
+        below = None if before is None else check_version(before, "before")
         found = await self._read(lambda conn: artifacts.log(conn, org_id, artifact_id, before=below, limit=limit))
         at = await self._read(lambda conn: tags.at_artifacts(conn, org_id, [each.id for each in found]))
         return [replace(each, tags=tuple(at.get(each.id, ()))) for each in found]
@@ -259,7 +261,7 @@ class Workflows(WorkflowUpkeep):
 
             await client.workflows.revert("etl", artifact.id)
         """
-        name, org_id, id = check_tag(tag), await self._session.org_id(), check_id(change, "change")
+        name, org_id, id = check_tag(tag), await self._session.org_id(), check_version(change, "change")
         artifact = await self._read(lambda conn: artifacts.show(conn, org_id, id))
         if artifact.parent_id is None:
             await self._tag(name)
