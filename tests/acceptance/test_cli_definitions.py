@@ -92,11 +92,17 @@ def test_json_has_every_problem_with_its_place(weft: Definitions) -> None:
         "errors": 1,
         "problems": [
             {
-                "code": "unknown_node", "severity": "error", "path": ["nodes", "add", "next", 1], "file": path,
-                "line": 5, "column": 77, "message": "there is no node 'tlies'. Did you mean 'tiles'?",
+                "code": "unknown_node",
+                "severity": "error",
+                "path": ["nodes", "add", "next", 1],
+                "file": path,
+                "line": 5,
+                "column": 77,
+                "message": "there is no node 'tlies'. Did you mean 'tiles'?",
+                "hint": "Did you mean 'tiles'?",
             }
         ],
-    }  # fmt: skip
+    }
 
 
 def test_a_folder_is_searched_and_all_its_files_are_checked(weft: Definitions) -> None:
@@ -167,7 +173,19 @@ def test_strict_takes_every_warning_for_an_error(weft: Definitions) -> None:
     path = weft.write("flow.yaml", SOUND + "groups: {empty: {}}\n")
     assert weft("validate", path).splitlines()[-1] == "1 warning in 1 file"
     assert weft.cli.json("validate", path)["errors"] == 0
-    assert weft.cli.json("validate", path, "--strict", code=2)["errors"] == 1
+    assert weft.cli.json("validate", path, "--app", "cli_app", "--strict", code=2)["errors"] == 1
+
+
+def test_a_strict_check_without_an_app_says_that_no_handler_was_checked(weft: Definitions) -> None:
+    path = weft.write("flow.yaml", SOUND)
+    assert weft("validate", path, "--strict", code=2).splitlines() == [
+        f"{path}: error: no handler was checked (cli:add, cli:speak): "
+        "name the modules that have them, each by --app MODULE [unchecked_handlers]",
+        "1 error in 1 file",
+    ]
+    assert weft.cli.json("validate", path, "--strict", code=2)["problems"][0]["code"] == "unchecked_handlers"
+    bare = weft.write("bare.yaml", "workflow_id: w\nnodes: {s: {type: start, next: e}, e: {type: end}}\n")
+    assert weft("validate", bare, "--strict") == "1 file without a problem\n"
 
 
 def test_an_app_that_cannot_be_imported_is_told(weft: Definitions) -> None:

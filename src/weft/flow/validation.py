@@ -166,8 +166,7 @@ def _end_problems(nodes: Nodes) -> Iterator[Problem]:
 
 
 def _path_problems(written: Data, nodes: Nodes, graph: Graph) -> Iterator[Problem]:
-    circle = graph.circle()
-    if circle is not None:
+    for circle in graph.circles():
         shown = circle if len(circle) <= _SHOWN else [*circle[: _SHOWN - 2], "…", circle[-1]]
         yield Problem(
             "cycle", ("nodes", circle[0]), f"nodes wait for each other: {' -> '.join(shown)}", is_about_key=True

@@ -60,17 +60,26 @@ def test_the_order_has_each_node_after_all_that_lead_to_it_and_none_that_waits_f
 
 @settings(max_examples=150, deadline=None)
 @given(documents())
-def test_a_circle_is_found_when_there_is_one_and_is_one(data: dict[str, Any]) -> None:
-    graph = Graph.of(data)
-    circle = graph.circle()
-    if not any(a == b for a, b in _leads(data)):
-        assert circle is None
-        return
-    assert circle is not None
-    assert circle[0] == circle[-1]
-    assert len(set(circle)) == len(circle) - 1
-    assert all(target in data["nodes"][source]["next"] for source, target in pairwise(circle))
-    assert circle[0] == min(circle, key=list(data["nodes"]).index)
+def test_of_all_nodes_that_wait_for_each_other_a_circle_is_found_and_is_one(data: dict[str, Any]) -> None:
+    circles, leads = Graph.of(data).circles(), _leads(data)
+    places = list(data["nodes"])
+    for circle in circles:
+        assert circle[0] == circle[-1]
+        assert all(target in data["nodes"][source]["next"] for source, target in pairwise(circle))
+        assert circle[0] == min(circle, key=places.index)
+    on_circles = [name for circle in circles for name in circle[1:]]
+    assert len(set(on_circles)) == len(on_circles)
+    knots = {frozenset(b for b in places if {(a, b), (b, a)} <= leads) for a in places if (a, a) in leads}
+    assert {knot for knot in knots if not knot.intersection(on_circles)} == set()
+    assert [circle[0] for circle in circles] == sorted((circle[0] for circle in circles), key=places.index)
+
+
+def test_circles_of_one_knot_that_share_no_node_are_all_found() -> None:
+    nexts = {"a": ["b"], "b": ["a", "c"], "c": ["d"], "d": ["c", "a"]}
+    assert Graph.of({"nodes": {name: {"next": to} for name, to in nexts.items()}}).circles() == [
+        ["a", "b", "a"],
+        ["c", "d", "c"],
+    ]
 
 
 def test_every_next_is_a_link_with_its_place() -> None:

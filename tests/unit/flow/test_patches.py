@@ -306,7 +306,16 @@ def test_a_field_named_as_people_do_becomes_an_operation_that_can_be_applied(
         ("nodse.a.next", "there is no 'nodse' in the definition. Did you mean 'nodes'?"),
         ("nodes.b.next", "there is no 'nodes.b' in the definition."),
         ("nodes.a.parms.size", "there is no 'nodes.a.parms' in the definition. Did you mean 'params'?"),
-        ("nodes.a.params.list.7.x", "there is no 'nodes.a.params.list[7]' in the definition."),
+        (
+            "nodes.a.params.list.7.x",
+            "'nodes.a.params.list' has 2 items and no index 7; nodes.a.params.list.- adds one",
+        ),
+        ("nodes.a.params.list.2", "'nodes.a.params.list' has 2 items and no index 2; nodes.a.params.list.- adds one"),
+        (
+            "nodes.a.params.list.x",
+            "'nodes.a.params.list' has 2 items and no index 'x', which is no number from 0; "
+            "nodes.a.params.list.- adds one",
+        ),
         ("name.first", "'name' is a value, and has no fields"),
         ("name.first.second", "there is no 'name.first' in the definition."),
     ],

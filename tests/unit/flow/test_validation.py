@@ -223,6 +223,16 @@ def test_a_circle_is_shown_as_a_path_from_its_first_node() -> None:
     assert _messages(text) == ["nodes wait for each other: a -> b -> c -> a"]
 
 
+def test_each_circle_that_stands_apart_is_told() -> None:
+    first = _behind("a: {handler: h, next: b}") + "  b: {handler: h, next: [a, c, END]}\n"
+    text = first + "  c: {handler: h, next: d}\n  d: {handler: h, next: [c, e]}\n  e: {handler: h, next: e}\n"
+    assert [(each.code, each.line, each.message) for each in check_text(text).problems] == [
+        ("cycle", 6, "nodes wait for each other: a -> b -> a"),
+        ("cycle", 9, "nodes wait for each other: c -> d -> c"),
+        ("cycle", 11, "nodes wait for each other: e -> e"),
+    ]
+
+
 def test_a_long_circle_is_shown_in_short() -> None:
     nodes = "".join(f"  n{n}: {{handler: h, next: [n{(n + 1) % 300}, END]}}\n" for n in range(300))
     (message,) = _messages(f"workflow_id: w\nnodes:\n  S: {{type: start, next: n0}}\n  END: {{type: end}}\n{nodes}")
