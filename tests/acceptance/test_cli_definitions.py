@@ -250,7 +250,8 @@ def test_a_definition_is_drawn_as_a_tree(weft: Definitions) -> None:
 def test_a_definition_is_drawn_as_svg(weft: Definitions) -> None:
     root = ElementTree.fromstring(weft("graph", weft.write("a.yaml", SOUND), "--svg"))
     assert root.tag == "{http://www.w3.org/2000/svg}svg"
-    assert len(list(root.iter("{http://www.w3.org/2000/svg}rect"))) == 6
+    boxes = [part for part in root.iter("{http://www.w3.org/2000/svg}g") if part.get("class", "").startswith("box")]
+    assert len(boxes) == 6
 
 
 def test_a_definition_is_drawn_as_mermaid(weft: Definitions) -> None:
