@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 from pathlib import Path
 
 import asyncpg
 import pytest
-from apps.cli_scene import Cli
+from apps.cli_scene import APPS, Cli
+from apps.warm import WarmCommand
 
 FLOW = """\
 workflow_id: etl
@@ -218,6 +220,21 @@ def test_a_message_of_many_lines_stands_on_one(cli: Cli, flow: str) -> None:
     assert cli("workflows", "log", "etl").endswith("  one two \\x1b[31mthree\\u2028four\n")
     assert len(cli("workflows", "log", "etl").splitlines()) == 1
     assert len(cli("workflows", "moves", "etl").splitlines()) == 2
+
+
+def test_on_a_terminal_a_page_says_how_the_next_is_asked_for(cli: Cli, flow: str) -> None:
+    cli("workflows", "push", flow)
+    cli("workflows", "patch", "etl", "--set", "nodes.fetch.params.size=2")
+    ours, theirs = os.openpty()
+    with open(os.devnull, "rb") as nothing:
+        command = ("workflows", "moves", "etl", "--limit", "1")
+        process = WarmCommand(command, cli.environment, APPS, [nothing.fileno(), theirs, theirs])
+    os.close(theirs)
+    assert process.wait(60) == 0
+    shown = os.read(ours, 10_000).decode()
+    os.close(ours)
+    assert "more: --before 2" in shown
+    assert "more:" not in cli("workflows", "moves", "etl", "--limit", "1")
 
 
 def test_a_document_is_kept_whole_the_history_is_looked_through_and_what_nobody_needs_goes(

@@ -17,12 +17,15 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-_STYLES = {
-    "completed": "green", "done": "green", "active": "green", "running": "cyan", "processing": "cyan",
-    "claimed": "cyan", "dispatched": "cyan", "ready": "blue", "scheduled": "yellow", "waiting": "yellow",
-    "pending": "yellow", "paused": "yellow", "failed": "red", "dead": "red", "lost": "red", "crashed": "red",
-    "cancelled": "magenta", "skipped": "magenta",
-}  # fmt: skip
+_COLOURS = {
+    "green": "completed done active",
+    "cyan": "running processing claimed dispatched",
+    "blue": "ready",
+    "yellow": "scheduled waiting pending paused",
+    "red": "failed dead lost crashed",
+    "magenta": "cancelled skipped",
+}
+_STYLES = {state: colour for colour, states in _COLOURS.items() for state in states.split()}
 _GAP = 2
 _answers: list[str] = []
 _SHORT = 12

@@ -76,9 +76,15 @@ def _tag_row(tag: Tag) -> tuple[Any, ...]:
 
     mark = "deleted" if tag.deleted_at else "protected" if tag.is_protected else ""
     return (
-        tag.name, tag.workflow_id, tag.version, tag.target_id, (tag.target_hash or "")[:12], when(tag.moved_at),
-        tag.moved_by, mark,
-    )  # fmt: skip
+        tag.name,
+        tag.workflow_id,
+        tag.version,
+        tag.target_id,
+        (tag.target_hash or "")[:12],
+        when(tag.moved_at),
+        tag.moved_by,
+        mark,
+    )
 
 
 @app.command()
@@ -102,11 +108,18 @@ def show(
         print(write_yaml(found.data), end="")
     else:
         nodes = found.data.get("nodes") or {}
-        print_facts({
-            "workflow": found.data.get("workflow_id"), "tag": found.tag, "tag version": found.tag_version,
-            "version": found.artifact_id, "kind": found.kind, "depth": found.depth, "hash": found.version_hash,
-            "nodes": f"{len(nodes)}: {', '.join(list(nodes)[:12])}{', …' if len(nodes) > 12 else ''}",
-        })  # fmt: skip
+        print_facts(
+            {
+                "workflow": found.data.get("workflow_id"),
+                "tag": found.tag,
+                "tag version": found.tag_version,
+                "version": found.artifact_id,
+                "kind": found.kind,
+                "depth": found.depth,
+                "hash": found.version_hash,
+                "nodes": f"{len(nodes)}: {', '.join(list(nodes)[:12])}{', …' if len(nodes) > 12 else ''}",
+            }
+        )
 
 
 @app.command()
@@ -200,15 +213,14 @@ def moves(
 @app.command()
 def blame(which: Which, as_json: JsonFlag = False) -> None:
     """Say of each field which change last touched it."""
-    from weft.cli.output import print_json, print_table, when
+    from weft.cli.output import as_record, print_json, print_table, when
     from weft.flow.problems import dotted
 
     found = _workflows(lambda w: w.blame(which))
     if as_json:
-        print_json({"fields": [
-            {"path": dotted(path), "id": str(a.id), "actor": a.actor, "created_at": a.created_at, "message": a.message}
-            for path, a in found.items()
-        ]})  # fmt: skip
+        told = ("id", "actor", "created_at", "message")
+        fields = ((path, as_record(artifact)) for path, artifact in found.items())
+        print_json({"fields": [{"path": dotted(path), **{name: a[name] for name in told}} for path, a in fields]})
     else:
         rows = ((dotted(path), a.id, a.actor, when(a.created_at), a.message or "") for path, a in found.items())
         print_table(("FIELD~", "CHANGE", "BY~", "WHEN", "MESSAGE~"), rows, empty="no fields")
@@ -216,9 +228,13 @@ def blame(which: Which, as_json: JsonFlag = False) -> None:
 
 @app.command()
 def undo(
-    tag: TagName, steps: Steps = 1, message: Message = None, expect: Expect = None, force: Force = False,
+    tag: TagName,
+    steps: Steps = 1,
+    message: Message = None,
+    expect: Expect = None,
+    force: Force = False,
     as_json: JsonFlag = False,
-) -> None:  # fmt: skip
+) -> None:
     """Take back the last moves of a tag."""
     done = _workflows(lambda w: w.undo(tag, steps, message=message, expect=_expected(expect), force=force))
     _tell_tag(done, "undone", as_json=as_json)
@@ -226,9 +242,13 @@ def undo(
 
 @app.command()
 def redo(
-    tag: TagName, steps: Steps = 1, message: Message = None, expect: Expect = None, force: Force = False,
+    tag: TagName,
+    steps: Steps = 1,
+    message: Message = None,
+    expect: Expect = None,
+    force: Force = False,
     as_json: JsonFlag = False,
-) -> None:  # fmt: skip
+) -> None:
     """Make moves again that were taken back."""
     done = _workflows(lambda w: w.redo(tag, steps, message=message, expect=_expected(expect), force=force))
     _tell_tag(done, "redone", as_json=as_json)
@@ -236,9 +256,13 @@ def redo(
 
 @app.command()
 def tag(
-    name: TagName, to: Which, message: Message = None, expect: Expect = None, force: Force = False,
+    name: TagName,
+    to: Which,
+    message: Message = None,
+    expect: Expect = None,
+    force: Force = False,
     as_json: JsonFlag = False,
-) -> None:  # fmt: skip
+) -> None:
     """Move a tag to what another tag, an id or a hash names; it is made when it is not there."""
     done = _workflows(lambda w: w.move(name, to, message=message, expect=_expected(expect), force=force))
     _tell_tag(done, "moved", as_json=as_json)

@@ -86,9 +86,13 @@ def check_text(text: str | bytes, file: str | None = None, **options: Any) -> Ch
 
 
 def check_document(
-    document: Document, *, handlers: Collection[str] | None = None, strict: bool = False, like: Shape | None = None,
+    document: Document,
+    *,
+    handlers: Collection[str] | None = None,
+    strict: bool = False,
+    like: Shape | None = None,
     changed: Collection[str] | None = None,
-) -> Checked:  # fmt: skip
+) -> Checked:
     """Return the definition in a document, and everything that is wrong with it.
 
     ``handlers`` are those that are known: a task of another is warned about, and refused when ``strict``. ``like`` is

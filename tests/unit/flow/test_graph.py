@@ -110,9 +110,13 @@ def test_a_way_to_a_group_leads_to_its_first_and_its_own_next_comes_from_its_las
     data = {
         "groups": {"g": {"next": "z"}},
         "nodes": {
-            "s": {"next": "g"}, "a": {"group": "g", "next": "b"}, "b": {"group": "g"}, "c": {"group": "g"}, "z": {},
+            "s": {"next": "g"},
+            "a": {"group": "g", "next": "b"},
+            "b": {"group": "g"},
+            "c": {"group": "g"},
+            "z": {},
         },
-    }  # fmt: skip
+    }
     graph = Graph.of(data)
     assert graph.next == {"s": ["a", "c"], "a": ["b"], "b": ["z"], "c": ["z"], "z": []}
     assert graph.previous["z"] == ["b", "c"]
@@ -123,7 +127,7 @@ def test_groups_lead_to_groups() -> None:
     data = {
         "groups": {"g": {"next": "k"}},
         "nodes": {"a": {"group": "g"}, "b": {"group": "g"}, "c": {"group": "k"}, "d": {"group": "k", "next": "c"}},
-    }  # fmt: skip
+    }
     assert Graph.of(data).next == {"a": ["d"], "b": ["d"], "c": [], "d": ["c"]}
 
 

@@ -157,7 +157,7 @@ SMALLEST: list[tuple[str, str, int | None, int | None]] = [
     ("bad_expression", _behind("a: {handler: h, params: {x: '{{ item }}'}, next: END}"), 6, 31),
     ("bad_expression", _behind("a: {handler: '{{ inputs.size }}', next: END}"), 6, 16),
     ("bad_expression", _behind("a: {handler: h, queue: '{{ inputs.size }}', next: END}"), 6, 26),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(
@@ -561,11 +561,28 @@ def test_inputs_that_fit_are_taken_and_those_left_out_have_their_defaults() -> N
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("n", 0), ("n", 10), ("n", 1.0), ("n", True), ("n", "1"), ("x", "1"), ("x", True), ("s", "b"), ("s", 1),
-        ("s", None), ("b", 1), ("b", "true"), ("l", []), ("l", [1, 2, 3]), ("l", "a"), ("o", []), ("e", 2),
-        ("e", True), ("e", 1.5), ("d", 5),
+        ("n", 0),
+        ("n", 10),
+        ("n", 1.0),
+        ("n", True),
+        ("n", "1"),
+        ("x", "1"),
+        ("x", True),
+        ("s", "b"),
+        ("s", 1),
+        ("s", None),
+        ("b", 1),
+        ("b", "true"),
+        ("l", []),
+        ("l", [1, 2, 3]),
+        ("l", "a"),
+        ("o", []),
+        ("e", 2),
+        ("e", True),
+        ("e", 1.5),
+        ("d", 5),
     ],
-)  # fmt: skip
+)
 def test_inputs_that_do_not_fit_are_told_by_their_name(name: str, value: Any) -> None:
     _, problems = check_inputs(DECLARED, {"s": "a", name: value})
     assert [(each.code, each.path) for each in problems] == [("bad_value", (name,))]
