@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar
 
@@ -87,6 +87,13 @@ class WorkflowCalls:
         known, org_id = check_tag(name), await self._session.org_id()
         async with self._hints(name):
             return await self._read(lambda conn: tags.show(conn, org_id, known))
+
+    async def _live(self, name: str) -> Tag | None:
+        """Return a tag, unless it is deleted or was never there."""
+        org_id = await self._session.org_id()
+        with suppress(NotFound):
+            return await self._read(lambda conn: tags.show(conn, org_id, name))
+        return None
 
     async def _found(self, which: str | int, at: datetime | None) -> Materials:
         """Return the document that something names, at a moment if it is a tag."""

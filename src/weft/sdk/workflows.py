@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from weft.core.checks import check_moment, check_number, check_text
-from weft.core.errors import InvalidInput
+from weft.core.errors import InvalidInput, NotFound, StateConflict, TagConflict
 from weft.core.json import Json, plain
 from weft.flow.diff import Diff, diff
 from weft.flow.document import Document
@@ -229,7 +229,12 @@ class Workflows(WorkflowUpkeep):
 
             await client.workflows.branch("etl/faster", "etl/main")
         """
-        return await self.move(new, source, message=message, expect=0)
+        try:
+            return await self.move(new, source, message=message, expect=0)
+        except TagConflict as problem:
+            if problem.why != "moved":
+                raise
+            raise TagConflict(problem.tag, "there", problem.now) from None
 
     async def merge(
         self,
@@ -289,7 +294,12 @@ class Workflows(WorkflowUpkeep):
             await client.workflows.undelete("etl/faster")
         """
         wish, org_id = self._wish(check_tag(tag), message, None, force=True), await self._session.org_id()
-        return await self._run(lambda conn: tags.undelete(conn, org_id, wish))
+        try:
+            return await self._run(lambda conn: tags.undelete(conn, org_id, wish))
+        except NotFound:
+            if (live := await self._live(tag)) is not None:
+                raise StateConflict("undelete", live.name, "live", ["deleted"], kind="tag") from None
+            raise await self._no_tag(tag, with_deleted=True) from None
 
     async def protect(self, tag: str, is_protected: bool = True) -> str:
         """Let a tag be moved only by ``force``, or freely again; return its whole name.

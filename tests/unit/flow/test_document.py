@@ -133,8 +133,11 @@ def test_places_in_json_are_those_that_yaml_gives(indent: int | None) -> None:
 
 def test_keys_are_text_whatever_they_look_like() -> None:
     assert read_document("1: a\ntrue: b\nnull: c\n1.5: d\n").data == {
-        "1": "a", "true": "b", "null": "c", "1.5": "d",
-    }  # fmt: skip
+        "1": "a",
+        "true": "b",
+        "null": "c",
+        "1.5": "d",
+    }
 
 
 @pytest.mark.parametrize("key", ["[a]", "{a: b}", "? [a, b]\n", "? {a: 1}\n"])
@@ -394,11 +397,14 @@ TEXTS = st.text(max_size=8) | st.sampled_from(
     [*ODD, "", " ", "a: b", "# x", "- x", "9" * 30, "\u0085", "a\nb\n", "{{ inputs.x }}", "\U0001f600", "\t"]
 )
 VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False, allow_infinity=False)
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**63 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
     | TEXTS,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
     max_leaves=10,
-)  # fmt: skip
+)
 
 
 @settings(max_examples=300, deadline=None)
