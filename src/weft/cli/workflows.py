@@ -39,7 +39,9 @@ def _workflows(work: Callable[[Workflows], Awaitable[Any]]) -> Any:
 @app.command()
 def push(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A YAML or JSON file.")],
-    tag: Annotated[str | None, typer.Option(help="The tag to move; `<workflow_id>/main` by default.")] = None,
+    tag: Annotated[
+        str | None, typer.Option(help="The tag to move; `main` by default, that is `<workflow_id>/main`.")
+    ] = None,
     message: Message = None,
     expect: Expect = None,
     force: Force = False,

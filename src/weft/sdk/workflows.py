@@ -43,14 +43,23 @@ class Workflows(WorkflowUpkeep):
     ) -> Pushed:  # fmt: skip
         """Keep a definition, and move a tag to it: ``<workflow_id>/main`` unless said otherwise.
 
-        Example::
+        A ``tag`` without a slash that is not there yet is the workflow's own: ``next`` is ``etl/next``. Example::
 
             pushed = await client.workflows.push(Path("flow.yaml"), message="first")
             print(pushed.tag, pushed.version_hash)
         """
         document = _document(definition)
-        name = _main_line(document) if tag is None else check_tag(tag)
+        name = await self._line(document, None if tag is None else check_tag(tag))
         return await (await self._changes()).push(self._wish(name, message, expect, force), document)
+
+    async def _line(self, document: Document, tag: str | None) -> str:
+        """Return the tag that a push is meant for: a name without a slash means what is there, or a line of its own."""
+        workflow_id = _workflow_id(document)
+        if tag is None or tag == workflow_id:
+            return tag or f"{workflow_id}/main"
+        if "/" in tag or await (await self._reader()).find(tag=tag) is not None:
+            return tag
+        return f"{workflow_id}/{tag}"
 
     async def patch(
         self, tag: str, ops: Sequence[Op] | None = None, *, set: Mapping[str, Json] | None = None,
@@ -335,8 +344,8 @@ def _document(definition: Definition) -> Document:
     return Document(plain(dict(definition), "definition"))
 
 
-def _main_line(document: Document) -> str:
+def _workflow_id(document: Document) -> str:
     name = document.data.get("workflow_id") if isinstance(document.data, dict) else None
     if not isinstance(name, str) or TAG.fullmatch(name) is None:
         sound(check_document(document))
-    return f"{name}/main"
+    return str(name)
