@@ -58,7 +58,11 @@ LAWS = {
         select coalesce(c.head_id, m.head_id), coalesce(c.seq, m.seq), c.member_id, m.member_id
         from chain c full join weft.patch_chain_member m on m.head_id = c.head_id and m.seq = c.seq
         where c.member_id is distinct from m.member_id""",
-    "no chain is longer than the setting": "select id, depth from weft.artifact where depth > $1",
+    "no chain at which a tag was is longer than the setting": """
+        select a.id, a.depth from weft.artifact a
+        where a.depth > $1 and exists (select 1 from weft.tag_move m where m.to_id = a.id)""",
+    "no chain is longer than the setting by more than the patch of one job": """
+        select id, depth from weft.artifact where depth > $1 + 1""",
 }
 
 BROKEN_LAWS = "\nunion all\n".join(

@@ -20,8 +20,9 @@ _HEAD = """\
 `weft` works on the embedded PostgreSQL, or on the database that `WEFT_DATABASE_URL` names. It prints text for people; a
 command with `--json` among its options prints one document for programs instead, in which ids are strings. An error is
 one line on the standard error with what to do next; with `--json` also a document,
-`{"error": {"code": …, "message": …, "field": …}}`, unless the command has answered before. `weft --install-completion`
-sets up your shell; `--help` stands with every command.
+`{"error": {"code": …, "message": …, "field": …}}`, unless the command has answered before; errors of definitions and of
+the history [tell more](../how-to/keep-workflows.md#what-an-error-tells-programs). `weft --install-completion` sets up
+your shell; `--help` stands with every command.
 
 | exit code | meaning |
 | --- | --- |

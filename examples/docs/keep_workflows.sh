@@ -18,9 +18,15 @@ weft workflows log tile_raster --graph
 weft workflows blame tile_raster
 # docs: end branch
 
-# docs: begin release
-weft workflows tag tile_raster/prod tile_raster -m "release"
-weft workflows protect tile_raster/prod
-weft diff tile_raster/prod tile_raster
-weft workflows show tile_raster/prod --materialize
-# docs: end release
+# docs: begin conflict
+weft workflows patch tile_raster/faster --set nodes.tiles.max_parallel=32 -m "much wider"
+weft workflows patch tile_raster --set nodes.tiles.max_parallel=4 -m "narrower"
+weft workflows merge tile_raster/faster --into tile_raster || echo "ended with exit code $?"
+weft workflows merge tile_raster/faster --into tile_raster --prefer theirs
+# docs: end conflict
+
+# docs: begin revert
+id=$(weft workflows log tile_raster/faster --json |
+  python3 -c 'import json, sys; print(json.load(sys.stdin)["log"][1]["id"])')
+weft workflows revert tile_raster "$id" -m "the common queue after all"
+# docs: end revert

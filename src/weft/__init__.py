@@ -1,4 +1,4 @@
-"""Weft: a durable task queue and workflow engine that lives in PostgreSQL."""
+"""Weft: a durable task queue, its workers, and workflow definitions with their history, in PostgreSQL."""
 
 from __future__ import annotations
 

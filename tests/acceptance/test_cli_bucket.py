@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 
+import asyncpg
 import pytest
+import yaml
 from apps.cli_scene import Cli
 
 from buckets import SECRET, S3Bucket
+from history_laws import make_older
 
 # Above the inline limit of 256 KiB.
 TEXT = "x" * 300_000
@@ -42,6 +46,65 @@ def test_a_worker_takes_large_params_from_the_bucket_and_leaves_its_output_there
     assert sorted(len(data) for data in s3_bucket.objects().values()) == [300_011, 600_002]
     assert [name for name in s3_bucket.names() if name.startswith("used-by/")]
     assert not (home / "blobs").exists()
+
+
+def test_a_large_definition_is_kept_in_the_bucket_and_what_is_damaged_there_is_named_and_never_shown(
+    cli: Cli, s3_bucket: S3Bucket, home: Path, tmp_path: Path
+) -> None:
+    fetch = {"handler": "fetch", "params": {"size": 1, "text": TEXT}, "next": "END"}
+    flow = {"workflow_id": "etl", "nodes": {"START": {"type": "start", "next": "fetch"}, "fetch": fetch,
+                                            "END": {"type": "end"}}}  # fmt: skip
+    (tmp_path / "flow.json").write_text(json.dumps(flow))
+    cli("workflows", "push", str(tmp_path / "flow.json"))
+    ((name, stored),) = s3_bucket.objects().items()
+    assert yaml.safe_load(cli("workflows", "show", "etl", "--materialize")) == json.loads(stored) == flow
+    cli("workflows", "patch", "etl", "--set", "nodes.fetch.params.size=2")
+    fetch["params"] = {"size": 2, "text": TEXT}
+    assert yaml.safe_load(cli("workflows", "show", "etl", "--materialize")) == flow
+    assert list(s3_bucket.objects()) == [name], "the patch is small"
+    s3_bucket.write(name, stored.replace(b'"size":1', b'"size":3'))
+    digest = name.split("/")[1]
+    for command in (
+        ("show", "etl", "--materialize"), ("show", "etl"), ("patch", "etl", "--set", "nodes.fetch.params.size=4"),
+        ("snapshot", "etl"), ("compact", "etl"), ("blame", "etl"),
+    ):  # fmt: skip
+        complaint = cli("workflows", *command, code=3)
+        assert complaint.startswith(f"weft: blob {digest} is damaged, its bytes have another hash"), command
+    found = cli.json("workflows", "fsck", code=1)["findings"]
+    assert [(each["code"], digest in each["problem"]) for each in found] == [
+        ("lost_blob", True),
+        ("no_document", False),
+    ]
+    s3_bucket.delete(name)
+    assert f"weft: blob {digest} is missing in {s3_bucket.url}" in cli("workflows", "show", "etl", code=3)
+    s3_bucket.write(name, stored)
+    assert cli("workflows", "fsck") == "the history is whole\n"
+    assert not (home / "blobs").exists()
+
+
+def test_a_large_snapshot_is_removed_from_the_bucket_after_the_grace_and_the_version_stays(
+    cli: Cli, s3_bucket: S3Bucket, url: str, tmp_path: Path
+) -> None:
+    flow = {"workflow_id": "etl", "nodes": {"START": {"type": "start", "next": "END"},
+                                            "END": {"type": "end", "output": {"text": TEXT}}}}  # fmt: skip
+    (tmp_path / "flow.json").write_text(json.dumps(flow))
+    cli("workflows", "push", str(tmp_path / "flow.json"))
+    (name,) = s3_bucket.objects()
+    cli("workflows", "snapshot", "etl", "--set", "nodes.END.output.size=2")
+    assert len(s3_bucket.objects()) == 2
+    assert cli.json("workflows", "gc")["blobs"] == 0
+
+    async def wait() -> None:
+        conn = await asyncpg.connect(url)
+        await make_older(conn)
+        await conn.close()
+
+    asyncio.run(wait())
+    s3_bucket.age(2)
+    removed = cli.json("workflows", "gc")
+    assert (removed["snapshots"], removed["patches"], removed["blobs"]) == (1, 1, 2)
+    assert [left.split("/")[1] for left in s3_bucket.objects()] == [name.split("/")[1]]
+    assert cli.json("workflows", "show", "etl")["data"] == flow
 
 
 def test_what_is_wrong_with_the_bucket_is_told_in_one_line_without_secrets(

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import re
 from pathlib import Path
 
 import asyncpg
 import pytest
-from apps.cli_scene import Cli
+from apps.cli_scene import APPS, Cli
+from apps.warm import WarmCommand
 
 FLOW = """\
 workflow_id: etl
@@ -57,7 +60,11 @@ def test_a_definition_is_pushed_patched_undone_and_shown(cli: Cli, flow: str) ->
         "push",
     ]
     assert cli("graph", "etl").splitlines()[0] == "● START"
-    assert cli("workflows", "redo", "etl", code=5).startswith("weft: cannot redo tag etl/main")
+    assert cli("workflows", "redo", "etl", code=5) == "weft: nothing to redo: tag etl/main is at its last move"
+    cli("workflows", "undo", "etl", "9")
+    assert cli("workflows", "undo", "etl", code=5) == "weft: nothing to undo: tag etl/main is at its first move"
+    page = cli.json("workflows", "moves", "etl", "--before", "3", "--limit", "1")["moves"]
+    assert [move["version"] for move in page] == [2]
 
 
 def test_two_lines_part_and_come_together(cli: Cli, flow: str) -> None:
@@ -70,7 +77,8 @@ def test_two_lines_part_and_come_together(cli: Cli, flow: str) -> None:
     assert (data["load"]["queue"], data["fetch"]["params"]["size"]) == ("fast", 5)
     log = cli.json("workflows", "log", "etl")["log"]
     assert [entry["message"] for entry in log] == ["merge etl/faster", "larger", "fast", None]
-    assert [line.split()[0] for line in cli("workflows", "log", "etl", "--graph").splitlines()] == ["*", "*", "|", "*"]
+    drawn = re.sub(r"\d{15,} \w+ \w{12}.*", "", cli("workflows", "log", "etl", "--graph"))
+    assert [line.rstrip() for line in drawn.splitlines()] == ["*", "|\\", "* |", "| *", "|/", "*"]
     blamed = {field["path"]: field["message"] for field in cli.json("workflows", "blame", "etl")["fields"]}
     assert (blamed["nodes.load.queue"], blamed["nodes.fetch.params.size"]) == ("fast", "larger")
     assert blamed["nodes.fetch.handler"] is None
@@ -80,6 +88,16 @@ def test_two_lines_part_and_come_together(cli: Cli, flow: str) -> None:
     cli("workflows", "patch", "etl", "--set", "nodes.load.queue=slow")
     complaint = cli("workflows", "merge", "etl/faster", "--into", "etl", code=5)
     assert complaint.endswith("nodes.load.queue: ours 'slow', theirs 'faster'")
+    assert cli.json("workflows", "merge", "etl/faster", "--into", "etl", code=5)["error"]["conflicts"] == [
+        {
+            "path": "nodes.load.queue",
+            "node": "load",
+            "field": "queue",
+            "base": "fast",
+            "ours": "slow",
+            "theirs": "faster",
+        }
+    ]
     cli("workflows", "merge", "etl/faster", "--into", "etl", "--prefer", "theirs")
     assert cli.json("workflows", "show", "etl")["data"]["nodes"]["load"]["queue"] == "faster"
 
@@ -93,6 +111,20 @@ def test_tags_are_moved_protected_deleted_and_brought_back(cli: Cli, flow: str) 
     cli("workflows", "tag", "etl/prod", "etl", "--force")
     cli("workflows", "protect", "etl/prod", "--off")
     assert "is not where it was expected" in cli("workflows", "tag", "etl/prod", "etl", "--expect", "1", code=5)
+    told = cli.json("workflows", "tag", "etl/prod", "etl", "--expect", "1", code=5)["error"]["conflict"]
+    prod = cli.json("workflows", "list")["tags"][1]
+    assert (told["tag"], told["why"], told["version"], told["verb"]) == ("etl/prod", "moved", 2, "move")
+    assert (told["moved_by"], told["target"], told["hash"]) == (
+        prod["moved_by"],
+        prod["target_id"],
+        prod["target_hash"],
+    )
+    assert told["moved_at"][:19] == prod["moved_at"][:19]
+    there = cli("workflows", "branch", "etl/prod", "etl", code=5)
+    assert there.startswith("weft: tag 'etl/prod' is there already: ")
+    assert there.endswith("; choose another name, or move it by `weft workflows tag`")
+    assert cli("workflows", "undelete", "etl/prod", code=5) == "weft: nothing to undelete: tag etl/prod is live"
+    assert "Did you mean 'etl/prod'?" in cli("workflows", "undelete", "etl/prd", code=4)
     cli("workflows", "delete", "etl/prod")
     assert [tag["name"] for tag in cli.json("workflows", "list")["tags"]] == ["etl/main"]
     assert "there is no tag 'etl/prod'" in cli("workflows", "show", "etl/prod", code=4)
@@ -122,6 +154,13 @@ def test_what_is_wrong_with_a_change_is_told_and_nothing_is_changed(cli: Cli, fl
     bad = tmp_path / "bad.yaml"
     bad.write_text("workflow_id: etl\nnodes: {}\n", encoding="utf-8")
     assert f"{bad}:2" in cli("workflows", "push", str(bad), code=2)
+    bad.write_text(FLOW.replace("next: load", "next: lod"), encoding="utf-8")
+    problems = cli.json("workflows", "push", str(bad), code=2)["error"]["problems"]
+    assert [(each["code"], each["file"], each["line"], each["hint"]) for each in problems] == [
+        ("unknown_node", str(bad), 4, "Did you mean 'load'?"),
+        ("unreachable", str(bad), 5, None),
+        ("unreachable", str(bad), 6, None),
+    ]
     assert cli.json("workflows", "list")["tags"][0]["version"] == 1
 
 
@@ -130,11 +169,72 @@ def test_a_definition_is_changed_in_an_editor(cli: Cli, flow: str, tmp_path: Pat
     cli.environment["EDITOR"] = "sed -i 's/size: 1/size: 9/'"
     cli("workflows", "patch", "etl", "--edit", "-m", "by hand")
     assert cli.json("workflows", "show", "etl")["data"]["nodes"]["fetch"]["params"]["size"] == 9
-    assert cli("workflows", "patch", "etl", "--edit").strip() == "nothing was changed"
-    (tmp_path / "ops.json").write_text(json.dumps([{"op": "test", "path": "/nodes/load/queue", "value": "db"}, {
-        "op": "replace", "path": "/nodes/load/queue", "value": "other"}]), encoding="utf-8")  # fmt: skip
+    assert cli("workflows", "patch", "etl", "--edit").startswith("nothing to change: etl/main is at ")
+    unchanged = cli.json("workflows", "patch", "etl", "--edit")
+    assert (unchanged["tag"], unchanged["tag_version"], unchanged["created"]) == ("etl/main", 2, False)
+    queue = "/nodes/load/queue"
+    ops = [{"op": "test", "path": queue, "value": "db"}, {"op": "replace", "path": queue, "value": "other"}]
+    (tmp_path / "ops.json").write_text(json.dumps(ops), encoding="utf-8")
     cli("workflows", "patch", "etl", "--file", str(tmp_path / "ops.json"))
     assert cli.json("workflows", "show", "etl")["data"]["nodes"]["load"]["queue"] == "other"
+
+
+def test_what_was_written_in_an_editor_and_is_not_sound_is_kept_until_it_is(
+    cli: Cli, flow: str, tmp_path: Path
+) -> None:
+    cli("workflows", "push", flow)
+    cli.environment |= {"TMPDIR": str(tmp_path), "EDITOR": "sed -i 's/size: 1/size: 9/; s/next: load/next: lod/'"}
+    *each, last = cli("workflows", "patch", "etl", "--edit", code=2).splitlines()
+    (kept,) = tmp_path.glob("weft-*/definition.yaml")
+    assert [re.sub(r".*/(.*): error: .*\[(.*)\]", r"\1 \2", line) for line in each] == [
+        "definition.yaml:12:11 unknown_node",
+        "definition.yaml:13:3 unreachable",
+        "definition.yaml:17:3 unreachable",
+    ]
+    again = f"weft workflows patch etl/main --edit --file {kept}"
+    assert last.endswith(f"; what you wrote is kept in {kept}; go on with `{again}`")
+    problems = cli.json(*again.split()[1:], code=2)["error"]["problems"]
+    assert [(problem["file"], problem["line"]) for problem in problems] == [(str(kept), n) for n in (12, 13, 17)]
+    # Somebody else changes the definition meanwhile: what was written becomes a patch on that.
+    cli("workflows", "patch", "etl", "--set", "nodes.load.queue=other")
+    cli.environment["EDITOR"] = "sed -i 's/next: lod$/next: load/'"
+    moved = cli(*again.split()[1:], code=5)
+    assert "is not where it was expected" in moved
+    cli(*moved.rpartition("go on with `weft ")[2].rstrip("`").split())
+    nodes = cli.json("workflows", "show", "etl")["data"]["nodes"]
+    assert (nodes["fetch"]["params"]["size"], nodes["load"]["queue"]) == (9, "other")
+
+
+def test_an_editor_that_fails_or_changes_nothing_leaves_nothing_behind(cli: Cli, flow: str, tmp_path: Path) -> None:
+    cli("workflows", "push", flow)
+    for editor, words in (("false", "false ended with 1: nothing was changed"), ("no-such-editor", "cannot start")):
+        cli.environment |= {"TMPDIR": str(tmp_path), "EDITOR": editor}
+        assert words in cli("workflows", "patch", "etl", "--edit", code=2)
+    cli.environment["EDITOR"] = "true"
+    cli("workflows", "patch", "etl", "--edit")
+    assert list(tmp_path.glob("weft-*")) == []
+
+
+def test_a_message_of_many_lines_stands_on_one(cli: Cli, flow: str) -> None:
+    cli("workflows", "push", flow, "-m", "one\n\ttwo\r\n\x1b[31mthree\u2028four\n")
+    assert cli("workflows", "log", "etl").endswith("  one two \\x1b[31mthree\\u2028four\n")
+    assert len(cli("workflows", "log", "etl").splitlines()) == 1
+    assert len(cli("workflows", "moves", "etl").splitlines()) == 2
+
+
+def test_on_a_terminal_a_page_says_how_the_next_is_asked_for(cli: Cli, flow: str) -> None:
+    cli("workflows", "push", flow)
+    cli("workflows", "patch", "etl", "--set", "nodes.fetch.params.size=2")
+    ours, theirs = os.openpty()
+    with open(os.devnull, "rb") as nothing:
+        command = ("workflows", "moves", "etl", "--limit", "1")
+        process = WarmCommand(command, cli.environment, APPS, [nothing.fileno(), theirs, theirs])
+    os.close(theirs)
+    assert process.wait(60) == 0
+    shown = os.read(ours, 10_000).decode()
+    os.close(ours)
+    assert "more: --before 2" in shown
+    assert "more:" not in cli("workflows", "moves", "etl", "--limit", "1")
 
 
 def test_a_document_is_kept_whole_the_history_is_looked_through_and_what_nobody_needs_goes(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import uuid
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,8 @@ from typing import Any
 import weft
 
 DEPTH = 3
+# Longer than what is kept in a row.
+LONG = "x" * 300_000
 # What is seen of a workflow: the size and the queue in its document, and what its tag is at.
 Seen = tuple[int, str, str] | None
 
@@ -22,13 +25,18 @@ class Act:
     prepare: Callable[[weft.Workflows, str], Awaitable[Any]]
     perform: Callable[[weft.Workflows, str, Any], Awaitable[Any]]
     seen: tuple[Seen, Seen, Seen]
-    # The moves that it makes.
+    # The moves that it makes, and the artifacts that no tag is ever at.
     moves: int = 1
+    kept: int = 0
+    # Where it puts what is over the inline limit, a folder or a bucket; nothing is, in most.
+    storage: str | None = None
 
 
-def settings_for(url: str, home: Path | str, actor: str) -> weft.Settings:
+def settings_for(url: str, home: Path | str, actor: str, blob_url: str | None = None) -> weft.Settings:
     """Settings under which patches are compacted soon, of somebody whose moves are known by their name."""
-    return weft.Settings.load(environ={}, database_url=url, home=home, actor=actor, compaction_depth=DEPTH)
+    return weft.Settings.load(
+        environ={}, database_url=url, home=home, actor=actor, blob_url=blob_url, compaction_depth=DEPTH
+    )
 
 
 def flow(name: str, size: int = 1) -> dict[str, Any]:
@@ -44,10 +52,10 @@ def flow(name: str, size: int = 1) -> dict[str, Any]:
     }
 
 
-async def seen_of(workflows: weft.Workflows, name: str) -> Seen:
-    """Look at a workflow's main line; None: it is not there."""
+async def seen_of(workflows: weft.Workflows, name: str, line: str = "main") -> Seen:
+    """Look at a line of a workflow; None: it is not there."""
     try:
-        shown = await workflows.show(f"{name}/main")
+        shown = await workflows.show(f"{name}/{line}")
     except weft.NotFound:
         return None
     nodes = shown.data["nodes"]
@@ -154,9 +162,35 @@ ACTS: dict[str, Act] = {
         _three, lambda w, name, _: w.compact(name),
         ((3, "db", "patch"), (3, "db", "version"), (3, "db", "version")),
     ),
+    "snapshot of a patch": Act(
+        _four, lambda w, name, _: w.snapshot(name, set={"nodes.fetch.params.size": 9}),
+        ((4, "db", "patch"), (4, "db", "patch"), (4, "db", "patch")), 0, 2,
+    ),
     "delete": Act(_one, _delete, ((1, "db", "version"), None, None)),
     "undelete": Act(_one_deleted, _undelete, (None, (1, "db", "version"), (1, "db", "version"))),
 }  # fmt: skip
+
+
+def _push_of_a_large_definition(storage: str) -> Act:
+    """The push of a definition that is over the inline limit."""
+
+    def large(name: str) -> dict[str, Any]:
+        made = flow(name, 9)
+        # Another each time: what somebody has put who died is not what comes to be used.
+        made["nodes"]["fetch"]["params"]["text"] = LONG + uuid.uuid4().hex
+        return made
+
+    return Act(
+        _one, lambda w, name, _: w.push(large(name)),
+        ((1, "db", "version"), (9, "db", "version"), (9, "db", "version")), storage=storage,
+    )  # fmt: skip
+
+
+# What is kept in two places: the storage has it before the database says so.
+LARGE: dict[str, Act] = {
+    f"push of a large definition into a {storage}": _push_of_a_large_definition(storage)
+    for storage in ("folder", "bucket")
+}
 
 
 async def _one_with_snapshots(workflows: weft.Workflows, name: str) -> None:
@@ -166,10 +200,22 @@ async def _one_with_snapshots(workflows: weft.Workflows, name: str) -> None:
         await workflows.snapshot(name, set={"nodes.fetch.params.size": size})
 
 
+async def _two_lines_with_a_snapshot(workflows: weft.Workflows, name: str) -> None:
+    await _three(workflows, name)
+    for line in ("other", "lost"):
+        await workflows.branch(f"{name}/{line}", name)
+    await workflows.patch(f"{name}/lost", set={"nodes.fetch.params.size": 4})
+    await workflows.snapshot(name)
+
+
 # What no tag tells of: it is done in several steps, each whole by itself.
 UPKEEP: dict[str, Act] = {
     "gc": Act(
         _one_with_snapshots, lambda w, name, _: w.gc(),
+        ((3, "db", "patch"), (3, "db", "patch"), (3, "db", "patch")), 0,
+    ),
+    "repair": Act(
+        _two_lines_with_a_snapshot, lambda w, name, _: w.fsck(repair=True),
         ((3, "db", "patch"), (3, "db", "patch"), (3, "db", "patch")), 0,
     ),
 }  # fmt: skip

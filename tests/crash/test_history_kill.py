@@ -8,6 +8,7 @@ import json
 import os
 import signal
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,16 +17,25 @@ import pytest
 
 import weft
 from crash.harness import Process, until, until_call_waits
-from crash.history_acts import ACTS, DEPTH, Act, seen_of, settings_for
+from crash.history_acts import ACTS, DEPTH, LARGE, Act, seen_of, settings_for
 from crash.proxy import Fault, Proxy, nth, proxy_to
 from crash.sessions import sessions
-from history_laws import broken_laws, everything
+from history_laws import broken_laws, everything, make_older
+from storages import BucketStorage, FolderStorage, Storage
 
 if TYPE_CHECKING:
     Conn = asyncpg.Connection[asyncpg.Record]
 
 # Who acts, and under what name their sessions are known to the server.
 VICTIM = "victim"
+MADE = """
+  select (select count(*) from weft.tag_move where moved_by = $1 and tag = $3),
+    (select count(*) from weft.artifact a where a.actor = $1 and a.workflow_id = $2
+       and not exists (select 1 from weft.tag_move m where m.to_id = a.id))"""
+NOTED = """
+  select b::text from weft.blob b
+  where b.content is null and not exists (select 1 from weft.artifact a where a.digest = b.digest)"""
+USED = "select a.digest from weft.artifact a join weft.blob b on b.digest = a.digest where b.content is null"
 
 
 @pytest.fixture
@@ -57,11 +67,12 @@ class Performance:
 class Stage:
     """A database on which an act is prepared again and again, each time on a workflow of its own."""
 
-    def __init__(self, act: str, url: str, home: Path, conn: Conn, client: weft.Client) -> None:
+    def __init__(self, act: str, url: str, home: Path, conn: Conn, client: weft.Client, storage: Storage) -> None:
         self.act = act
         self.url = url
         self.home = home
         self.conn = conn
+        self.storage = storage
         self._client = client
         self._name = ""
         self._prepared: Any = None
@@ -69,7 +80,7 @@ class Stage:
 
     @property
     def plan(self) -> Act:
-        return ACTS[self.act]
+        return (ACTS | LARGE)[self.act]
 
     @property
     def tag(self) -> str:
@@ -80,7 +91,13 @@ class Stage:
         self._name = f"w{number}"
         self._prepared = await self.plan.prepare(self._client.workflows, self._name)
         assert await self.seen() == self.plan.seen[0]
-        self._before = await everything(self.conn)
+        self._before = await self._everything()
+
+    async def _everything(self) -> list[tuple[str, str]]:
+        """Return all rows, but for the account of what lies in the storage until it is used or collected."""
+        noted = {row[0] for row in await self.conn.fetch(NOTED)}
+        assert not noted or self.plan.storage is not None
+        return [row for row in await everything(self.conn) if row[1] not in noted]
 
     async def seen(self) -> Any:
         return await seen_of(self._client.workflows, self._name)
@@ -89,26 +106,26 @@ class Stage:
         """Start a process that performs the act."""
         copies.say(json.dumps({
             "act": self.act, "url": url, "home": str(self.home), "actor": actor, "name": self._name,
-            "prepared": self._prepared,
+            "prepared": self._prepared, "blob_url": self.storage.url,
         }))  # fmt: skip
         return Performance(copies, int(await copies.hear()))
 
     async def perform(self, url: str) -> Any:
         """Perform the act in this process."""
-        async with weft.Client(settings=settings_for(url, self.home, VICTIM)) as client:
+        async with weft.Client(settings=settings_for(url, self.home, VICTIM, self.storage.url)) as client:
             return await self.plan.perform(client.workflows, self._name, self._prepared)
 
     async def require_all_or_nothing(self) -> bool:
         """Return whether the act was done; it must be done as a whole, or have left no trace."""
-        moves = await self.conn.fetchval(
-            "select count(*) from weft.tag_move where moved_by = $1 and tag = $2", VICTIM, self.tag
-        )
-        assert moves in (0, self.plan.moves), f"{moves} of {self.plan.moves} moves"
-        assert await self.seen() == self.plan.seen[1 if moves else 0]
-        if not moves:
-            assert await everything(self.conn) == self._before
+        row = await self.conn.fetchrow(MADE, VICTIM, self._name, self.tag)
+        assert row is not None
+        made = tuple(row)
+        assert made in ((0, 0), (self.plan.moves, self.plan.kept)), f"{made} of its moves, and of what it keeps"
+        assert await self.seen() == self.plan.seen[1 if any(made) else 0]
+        if not any(made):
+            assert await self._everything() == self._before
         assert await broken_laws(self.conn, DEPTH) == []
-        return bool(moves)
+        return any(made)
 
     async def require_done_again(self, copies: Process, is_done: bool) -> None:
         """Perform the act in a new process, which must find nothing in its way."""
@@ -116,6 +133,17 @@ class Stage:
         assert int(await again.end) == 0
         assert await self.seen() == self.plan.seen[2 if is_done else 1]
         assert await broken_laws(self.conn, DEPTH) == []
+
+    async def require_nothing_left_over(self) -> None:
+        """The storage holds what is used, once what the dead had put there was collected; all of it is there whole."""
+        used = {row[0] for row in await self.conn.fetch(USED)}
+        assert used < set(self.storage.digests()) if self.plan.storage else not self.storage.digests()
+        await make_older(self.conn)
+        self.storage.age(2)
+        async with weft.Client(settings=settings_for(self.url, self.home, "keeper", self.storage.url)) as keeper:
+            await keeper.workflows.gc(timedelta(days=1))
+            assert set(self.storage.digests()) == used
+            assert await keeper.workflows.fsck() == []
 
     async def until_forgotten(self) -> None:
         """Return when the server has ended the sessions of whoever died."""
@@ -128,8 +156,11 @@ class Stage:
 
 @pytest.fixture(params=ACTS)
 async def stage(request: pytest.FixtureRequest, url: str, tmp_path: Path, conn: Conn) -> AsyncIterator[Stage]:
-    async with weft.Client(settings=settings_for(url, tmp_path / "home", "setter")) as client:
-        yield Stage(request.param, url, tmp_path / "home", conn, client)
+    storage: Storage = FolderStorage(tmp_path / "storage")
+    if (ACTS | LARGE)[request.param].storage == "bucket":
+        storage = BucketStorage(request.getfixturevalue("s3_bucket"))
+    async with weft.Client(settings=settings_for(url, tmp_path / "home", "setter", storage.url)) as client:
+        yield Stage(request.param, url, tmp_path / "home", conn, client, storage)
 
 
 @pytest.fixture
@@ -145,6 +176,7 @@ def for_victims(proxy: Proxy) -> str:
     return f"{proxy.url}&application_name={VICTIM}"
 
 
+@pytest.mark.parametrize("stage", [*ACTS, *LARGE], indirect=True)
 async def test_a_process_killed_between_any_two_statements_has_done_all_or_nothing(
     stage: Stage, copies: Process
 ) -> None:
@@ -166,6 +198,7 @@ async def test_a_process_killed_between_any_two_statements_has_done_all_or_nothi
     # Not done up to some statement, done from there on.
     assert done == sorted(done)
     assert (done[0], done[-1]) == (False, True)
+    await stage.require_nothing_left_over()
 
 
 async def test_a_process_killed_while_its_statement_waits_has_done_all_or_nothing(
@@ -174,7 +207,7 @@ async def test_a_process_killed_while_its_statement_waits_has_done_all_or_nothin
     """The server goes on with a statement whose caller has died meanwhile: alone it is done, amid others it is not."""
     await stage.prepare(1)
     async with sessions(stage.url, 1) as (other,), other.conn.transaction():
-        await other.conn.execute("lock weft.tag_move in share mode")
+        await other.conn.execute("lock weft.tag_move, weft.artifact in share mode")
         victim = await stage.start(copies, f"{stage.url}&application_name={VICTIM}", VICTIM)
         await until_call_waits(stage.conn, "weft.")
         await victim.kill()

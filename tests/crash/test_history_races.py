@@ -58,3 +58,73 @@ async def test_a_merge_into_a_tag_that_is_undone_meanwhile_takes_over_the_whole_
             assert await broken_laws(conn, DEPTH) == []
             if not held.seen:
                 break
+
+
+async def test_a_compaction_of_a_tag_that_is_moved_meanwhile_is_made_of_what_it_is_at_then(
+    url: str, tmp_path: Path, conn: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    async with weft.Client(settings=settings_for(url, tmp_path, "other")) as other:
+        for number in itertools.count(1):
+            name = f"w{number}"
+            await other.workflows.push(flow(name))
+            await other.workflows.patch(name, set={"nodes.fetch.params.size": 2})
+            async with proxy_to(url) as proxy, weft.Client(settings=settings_for(proxy.url, tmp_path, "me")) as client:
+                held = proxy.hold("", nth(number))
+                compaction = asyncio.create_task(client.workflows.compact(name))
+                reached = asyncio.create_task(held.fired.wait())
+                await first_of(compaction, reached)
+                reached.cancel()
+                await other.workflows.patch(name, set={"nodes.fetch.params.size": 3})
+                assert held.gate is not None
+                held.gate.set()
+                await compaction
+            assert (await other.workflows.show(name)).data["nodes"]["fetch"]["params"]["size"] == 3
+            assert await broken_laws(conn, DEPTH) == []
+            if not held.seen:
+                break
+    assert number > 3
+
+
+async def test_a_snapshot_that_is_removed_before_it_is_read_is_taken_anew(
+    url: str, tmp_path: Path, conn: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    """It is found, or just taken, and a collection takes it away between any two statements."""
+    size = {"nodes.fetch.params.size": 9}
+    async with weft.Client(settings=settings_for(url, tmp_path, "other")) as other:
+        await other.workflows.push(flow("w"))
+        for number in itertools.count(1):
+            if number % 2:
+                await other.workflows.snapshot("w", set=size)
+            async with proxy_to(url) as proxy, weft.Client(settings=settings_for(proxy.url, tmp_path, "me")) as client:
+                held = proxy.hold("", nth(1 + number // 2))
+                taking = asyncio.create_task(client.workflows.snapshot("w", set=size))
+                reached = asyncio.create_task(held.fired.wait())
+                await first_of(taking, reached)
+                reached.cancel()
+                await conn.execute("delete from weft.artifact where kind <> 'version'")
+                assert held.gate is not None
+                held.gate.set()
+                assert (await taking).data["nodes"]["fetch"]["params"]["size"] == 9
+            await conn.execute("delete from weft.artifact where kind <> 'version'")
+            if not held.seen:
+                break
+    assert number > 8
+
+
+async def test_a_tag_that_somebody_moves_while_it_is_to_be_mended_is_left_to_them(
+    url: str, tmp_path: Path, conn: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    mine = "select weft.move_tag(1, 'w/main', 'move', target_id, null, null, false, 'eve', 'mine') from weft.tag"
+    other = await asyncpg.connect(url)
+    async with weft.Client(settings=settings_for(url, tmp_path, "me")) as client:
+        await client.workflows.push(flow("w"))
+        await client.workflows.patch("w", set={"nodes.fetch.params.size": 2})
+        await conn.execute("update weft.tag set target_id = (select min(id) from weft.artifact)")
+        async with other.transaction():
+            await other.execute(mine)
+            mending = asyncio.create_task(client.workflows.fsck(repair=True))
+            await until_call_waits(conn, "weft.")
+        assert [finding.mended for finding in await mending] == ["somebody else has moved it meanwhile"]
+        assert (await client.workflows.moves("w"))[0].message == "mine"
+        assert (await client.workflows.tag("w")).version == 3
+    await other.close()

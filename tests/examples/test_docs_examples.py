@@ -46,7 +46,10 @@ SCRIPTS = {
     "long_tasks.py": ["dead timeout", "dead timeout", "3", "cancelled"],
     "schedule.py": ["True 1000", "[('scheduled', 2)]"],
     "testing.py": ["ok"],
-    "keep_workflows.py": ["nightly/main {'size': 1}", "nodes.fetch.next: there is no node 'nowhere'"],
+    "keep_workflows.py": [
+        *("nightly/main {'size': 1}", "nodes.fetch.params.size: ours 6, theirs 7", "nodes fetch params size"),
+        *("{'size': 1} []", "nodes.fetch.next: there is no node 'nowhere'"),
+    ],
     "operate.py": ["it is due at", "no live worker serves", "is paused", "it has ended: completed"],
 }
 COMMANDS = {
@@ -68,7 +71,17 @@ COMMANDS = {
     ],
     "keep_workflows.sh": [
         *("pushed ", "tile_raster/main", "patched ", "undone: ", "redone: ", "branched: ", "merged ", "its own queue"),
-        *("nodes.scheme.queue", "is protected", "no difference", "workflow_id: tile_raster"),
+        *("nodes.scheme.queue", "ended with exit code 5", "merged ", "reverted "),
+    ],
+    "release_workflows.sh": [
+        *(
+            "is protected",
+            "ended with exit code 5",
+            "max_parallel: 8",
+            "max_parallel: 8 → 64",
+            "ended with exit code 1",
+        ),
+        *("deleted: ", "undeleted: ", " has it whole: ", "the history is whole", "would remove 0 snapshots"),
     ],
     "definitions.sh": [
         *("1 file without a problem", "⇉ tiles  raster.process_tile_batch for each, at most 8"),

@@ -203,12 +203,16 @@ CREATE FUNCTION weft.add_move(t weft.tag, verb weft.tag_verb, target bigint, new
     LANGUAGE plpgsql
     AS $$
 declare at timestamptz := greatest(weft.now(), t.moved_at); came_from bigint := case when t.deleted_at is null then t.target_id end;
+  workflow text := (select a.workflow_id from weft.artifact a where a.id = target and a.org_id = t.org_id);
 begin
+  if workflow is null and verb <> 'delete' then
+    raise exception 'there is no version %', target using errcode = 'WF004';
+  end if;
   insert into weft.tag_move (org_id, tag, version, verb, from_id, to_id, position, back_to, moved_at, moved_by, message, expected_hash)
   values (t.org_id, t.name, t.version + 1, verb, came_from, case when verb <> 'delete' then target end,
     coalesce(new_position, t.version + 1),
     case when new_position is null and t.deleted_at is null then t.position end, at, actor, message, expected_hash);
-  update weft.tag g set target_id = target, workflow_id = (select a.workflow_id from weft.artifact a where a.id = target),
+  update weft.tag g set target_id = target, workflow_id = coalesce(workflow, t.workflow_id),
     version = t.version + 1, position = coalesce(new_position, t.version + 1),
     moved_at = at, moved_by = actor, deleted_at = case when verb = 'delete' then at end
   where g.org_id = t.org_id and g.name = t.name
@@ -266,6 +270,41 @@ begin
   return coalesce(admitted, '{}');
 end $$;
 
+CREATE FUNCTION weft.answer(task_id bigint, ending text, output json, error json, why text) RETURNS boolean
+    LANGUAGE plpgsql
+    AS $$
+#variable_conflict use_variable
+declare ended bigint[];
+begin
+  with moved as (
+    delete from weft.task t where t.id = task_id and t.state = 'waiting' returning t.*
+  ), kept as (
+    insert into weft.task_done (
+      id, org_id, queue_id, order_id, created_at, ended_at, state, attempt, rank, max_attempts, failures, crashes,
+      generation, handler, params, output, error, claimed_at, job_id, timeout, heartbeat_timeout, retry, concurrency_key,
+      reason, actor, node, parent_id, item, counts_for, needs, allow_failure)
+    select m.id, m.org_id, m.queue_id, m.order_id, m.created_at, weft.now(), ending::weft.task_state, m.attempt, m.rank,
+      m.max_attempts, m.failures, m.crashes, m.generation, m.handler, m.params,
+      case when ending = 'completed' then output end, case when ending = 'failed' then error end, m.claimed_at, m.job_id,
+      m.timeout, m.heartbeat_timeout, m.retry, m.concurrency_key, why, m.actor, m.node, m.parent_id, m.item, m.counts_for,
+      m.needs, m.allow_failure
+    from moved m
+  )
+  select array_remove(array[m.id, m.counts_for], null) into ended from moved m;
+  if ended is null then
+    return false;
+  end if;
+  delete from weft.awaited a where a.task_id = ended[1];
+  if ending = 'completed' then
+    perform weft.release_next(ended, null, '{}');
+  elsif ending = 'skipped' then
+    perform weft.skip_later(weft.reach_next(ended, null, false, '{}'), 'branch_not_taken');
+  else
+    perform weft.note_failed(array[task_id]);
+  end if;
+  return true;
+end $$;
+
 CREATE FUNCTION weft.begin_jobs(tasks bigint[], jobs bigint[]) RETURNS bigint[]
     LANGUAGE plpgsql
     AS $$
@@ -289,6 +328,45 @@ begin
     perform weft.free_slots(keyed_queues, keys);
   end if;
   return array(select u.id from unnest(tasks) as u (id) where u.id <> all (parked));
+end $$;
+
+CREATE FUNCTION weft.begin_wait(me bigint, task_id bigint, in_attempt integer, patience interval, kind text, skips boolean, event text, match jsonb, form json) RETURNS boolean
+    LANGUAGE plpgsql
+    AS $$
+#variable_conflict use_variable
+declare of weft.task; found_payload jsonb;
+begin
+  if not weft.park(me, task_id, in_attempt, patience) then
+    return false;
+  end if;
+  select * into of from weft.task t where t.id = task_id;
+  insert into weft.awaited (task_id, org_id, job_id, kind, skips, event, match, form)
+  values (task_id, of.org_id, of.job_id, kind, skips, event, match, form) on conflict do nothing;
+  if event is not null then
+    perform weft.lock_event(of.org_id, event);
+    select e.payload into found_payload from weft.event e
+    where e.org_id = of.org_id and e.name = event and e.payload @> match
+      and e.at >= (select j.created_at from weft.job j where j.id = of.job_id)
+    order by e.id limit 1;
+    if found then
+      perform weft.answer(task_id, 'completed', found_payload::json, null, null);
+    end if;
+  end if;
+  return true;
+end $$;
+
+CREATE FUNCTION weft.cancel_children(parents bigint[]) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+declare child weft.job;
+begin
+  for child in
+    select * from weft.job j where j.parent_id = any (parents) and j.state in ('pending', 'running', 'paused')
+    order by j.id for update
+  loop
+    update weft.job j set state = 'cancelling', verdict = 'cancelled', reason = 'parent_cancelled' where j.id = child.id;
+    perform weft.put_control(child.org_id, child.id, child.rank::smallint, '@sweep', '{}');
+  end loop;
 end $$;
 
 CREATE FUNCTION weft.check_json(value json, field text) RETURNS void
@@ -405,12 +483,13 @@ end $_$;
 
 CREATE FUNCTION weft.compact_tag(org bigint, tag_name text, target bigint, expected_version bigint, actor text) RETURNS weft.tag
     LANGUAGE plpgsql
+    SET lock_timeout TO '8s'
     AS $$
 declare t weft.tag := weft.lock_tag(org, tag_name, expected_version, null, true);
 begin
   if not exists (select 1 from weft.artifact a join weft.artifact b on b.version_hash = a.version_hash
                  where a.id = t.target_id and b.id = target) then
-    raise exception 'version % means something else than tag %', target, tag_name using errcode = 'WF004';
+    raise exception 'tag % means something else than version %', tag_name, target using errcode = 'WF004';
   end if;
   return weft.add_move(t, 'compact', target, t.position, actor, null, null);
 end $$;
@@ -426,6 +505,7 @@ $_$;
 
 CREATE FUNCTION weft.delete_tag(org bigint, tag_name text, expected_version bigint, force boolean, actor text, message text) RETURNS weft.tag
     LANGUAGE plpgsql
+    SET lock_timeout TO '8s'
     AS $$
 declare t weft.tag := weft.lock_tag(org, tag_name, expected_version, null, force);
 begin
@@ -444,12 +524,13 @@ CREATE FUNCTION weft.end_jobs(ends bigint[]) RETURNS void
     SET enable_bitmapscan TO 'off'
     SET jit TO 'off'
     AS $$
-declare jobs bigint[] := array(
-  select (select d.job_id from weft.task_done d where d.id = u.id) from unnest(ends) as u (id));
+declare
+  jobs bigint[] := array(select (select d.job_id from weft.task_done d where d.id = u.id) from unnest(ends) as u (id));
+  parents bigint[]; child record;
 begin
   with moved as (
     delete from weft.job j where j.id = any (jobs) returning j.*
-  )
+  ), kept as (
   insert into weft.job_done (
     id, org_id, end_id, created_at, ended_at, state, rank, finishes_independent, started_at, failed_id, owner_id, parent_id,
     snapshot_id, version_hash, workflow_id, base_kind, base_ref, reason, inputs, result, error, patch, tag_positions,
@@ -461,7 +542,18 @@ begin
     case when m.verdict is null then e.output end, f.error, m.patch, m.tag_positions, m.labels, m.callback_url, m.actor
   from moved m
   left join lateral (select d.output from weft.task_done d where d.id = m.end_id) e on true
-  left join lateral (select d.error from weft.task_done d where d.id = m.failed_id) f on true;
+  left join lateral (select d.error from weft.task_done d where d.id = m.failed_id) f on true
+  )
+  select array_agg(m.parent_id order by m.parent_id) filter (where m.parent_id is not null) into parents from moved m;
+  for child in
+    select d.parent_id, d.state, d.result, d.error, d.id, d.reason from unnest(jobs) as u (id)
+    cross join lateral (select d.* from weft.job_done d where d.id = u.id) d where parents is not null and d.parent_id is not null
+    order by d.parent_id
+  loop
+    perform weft.answer(child.parent_id, case when child.state = 'completed' then 'completed' else 'failed' end, child.result,
+      coalesce(child.error, json_build_object('type', 'JobFailed', 'message', format('job %s %s: %s', child.id, child.state,
+        child.reason), 'traceback', '')), case when child.state = 'completed' then null else 'job_' || child.state end);
+  end loop;
 end $$;
 
 CREATE FUNCTION weft.end_late_jobs(room integer) RETURNS integer
@@ -476,6 +568,21 @@ begin
     update weft.job j set state = 'cancelling', verdict = 'failed', reason = 'timeout', timeout_at = null where j.id = late.id;
     perform weft.put_control(late.org_id, late.id, late.rank::smallint, '@sweep', '{}');
     count := count + 1;
+  end loop;
+  return count;
+end $$;
+
+CREATE FUNCTION weft.end_late_waits(room integer) RETURNS integer
+    LANGUAGE plpgsql
+    AS $$
+declare late record; count int := 0;
+begin
+  for late in
+    select t.id, coalesce(a.skips, false) as skips from weft.task t left join weft.awaited a on a.task_id = t.id
+    where t.expires_at < (select weft.now()) and t.state = 'waiting' order by t.expires_at limit room for update of t skip locked
+  loop
+    count := count + weft.answer(late.id, case when late.skips then 'skipped' else 'failed' end, null,
+      json_build_object('type', 'WaitTimeout', 'message', 'nobody answered in time', 'traceback', ''), 'timeout')::int;
   end loop;
   return count;
 end $$;
@@ -971,8 +1078,15 @@ begin
   end loop;
 end $$;
 
+CREATE FUNCTION weft.lock_event(org bigint, event text) RETURNS void
+    LANGUAGE sql
+    AS $$
+  select pg_advisory_xact_lock(hashtextextended('weft.event ' || org || ' ' || event, 0))
+$$;
+
 CREATE FUNCTION weft.lock_tag(org bigint, tag_name text, expected_version bigint, expected_hash bytea, force boolean) RETURNS weft.tag
     LANGUAGE plpgsql
+    SET lock_timeout TO '8s'
     AS $$
 declare t weft.tag;
 begin
@@ -1026,6 +1140,7 @@ end $$;
 
 CREATE FUNCTION weft.move_tag(org bigint, tag_name text, verb weft.tag_verb, target bigint, expected_version bigint, expected_hash bytea, force boolean, actor text, message text) RETURNS weft.tag
     LANGUAGE plpgsql
+    SET lock_timeout TO '8s'
     AS $$
 declare t weft.tag; workflow text; at timestamptz := weft.now();
 begin
@@ -1038,6 +1153,7 @@ begin
     if expected_version > 0 or expected_hash is not null then
       raise exception 'there is no tag %', tag_name using errcode = 'WF005';
     end if;
+    perform weft.refuse_lost(org, tag_name);
     insert into weft.tag as g (org_id, name, workflow_id, target_id, version, position, moved_at, moved_by)
     values (org, tag_name, workflow, target, 1, 1, at, actor) on conflict do nothing returning * into t;
     if t.name is not null then
@@ -1144,6 +1260,15 @@ begin
     cross join lateral (select t.id, t.params from weft.task_params t where t.id = u.id) p;
 end $$;
 
+CREATE FUNCTION weft.park(me bigint, task_id bigint, in_attempt integer, patience interval) RETURNS boolean
+    LANGUAGE plpgsql
+    AS $$
+begin
+  update weft.task t set state = 'waiting', worker_id = null, expires_at = weft.now() + patience
+  where t.id = task_id and coalesce(t.worker_id, 0) = me and t.attempt = in_attempt and t.state = 'running';
+  return found;
+end $$;
+
 CREATE FUNCTION weft.parted_at(one bigint, other bigint) RETURNS bigint
     LANGUAGE plpgsql STABLE
     AS $$
@@ -1183,8 +1308,20 @@ CREATE FUNCTION weft.plan_of(head bigint, patch_digest text) RETURNS bytea
   where a.id = head
 $$;
 
+CREATE FUNCTION weft.protect_tag(org bigint, tag_name text, protected boolean) RETURNS text
+    LANGUAGE plpgsql
+    SET lock_timeout TO '8s'
+    AS $$
+declare t weft.tag := weft.lock_tag(org, tag_name, null, null, true);
+begin
+  update weft.tag g set is_protected = protected where g.org_id = org and g.name = t.name and g.deleted_at is null
+  returning g.name into tag_name;
+  return case when found then tag_name end;
+end $$;
+
 CREATE FUNCTION weft.put_artifact(org bigint, kind weft.artifact_kind, workflow text, parent bigint, merged bigint, digest text, bytes bigint, content bytea, version_hash bytea, actor text, message text) RETURNS bigint
     LANGUAGE plpgsql
+    SET lock_timeout TO '8s'
     AS $$
 #variable_conflict use_variable
 declare new_id bigint := weft.next_id(); p weft.artifact; m weft.artifact;
@@ -1262,14 +1399,14 @@ begin
   return true;
 end $$;
 
-CREATE FUNCTION weft.put_snapshot(org bigint, head bigint, patch_digest text, patch_bytes bigint, patch_content bytea, digest text, bytes bigint, content bytea, version_hash bytea, actor text, message text) RETURNS bigint
+CREATE FUNCTION weft.put_snapshot(org bigint, head bigint, workflow text, patch_digest text, patch_bytes bigint, patch_content bytea, digest text, bytes bigint, content bytea, version_hash bytea, actor text, message text) RETURNS bigint
     LANGUAGE plpgsql
+    SET lock_timeout TO '8s'
     AS $$
 #variable_conflict use_variable
-declare of_id bigint := head; workflow text; plan bytea := weft.plan_of(head, patch_digest); new_id bigint;
+declare of_id bigint := head; plan bytea := weft.plan_of(head, patch_digest); new_id bigint;
 begin
-  select a.workflow_id into workflow from weft.artifact a where a.id = head and a.org_id = org;
-  if workflow is null then
+  if not exists (select 1 from weft.artifact a where a.id = head and a.org_id = org) then
     raise exception 'there is no version %', head using errcode = 'WF004';
   end if;
   if patch_digest is not null then
@@ -1414,6 +1551,7 @@ end $$;
 
 CREATE FUNCTION weft.redo_tag(org bigint, tag_name text, steps integer, expected_version bigint, expected_hash bytea, force boolean, actor text, message text) RETURNS weft.tag
     LANGUAGE plpgsql
+    SET lock_timeout TO '8s'
     AS $$
 declare t weft.tag := weft.lock_tag(org, tag_name, expected_version, expected_hash, force); forth record;
 begin
@@ -1422,7 +1560,8 @@ begin
   end if;
   for step in 1 .. steps loop
     select m.version, m.to_id into forth from weft.tag_move m
-    where m.org_id = org and m.tag = tag_name and m.back_to = t.position
+    where hashtextextended(m.tag, m.back_to) = hashtextextended(tag_name, t.position)
+      and m.org_id = org and m.tag = tag_name and m.back_to = t.position
     order by m.version desc limit 1;
     if forth.version is null then
       if step = 1 then
@@ -1442,6 +1581,17 @@ begin
   raise exception 'what weft.% holds is never changed', tg_table_name using errcode = '55000';
 end $$;
 
+CREATE FUNCTION weft.refuse_lost(org bigint, tag_name text) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+declare lost text := (
+  select m.tag from weft.tag_move m where m.org_id = org and m.tag in (tag_name, tag_name || '/main') limit 1);
+begin
+  if lost is not null then
+    raise exception 'tag %: lost', lost using errcode = 'WF003', detail = json_build_object('why', 'lost');
+  end if;
+end $$;
+
 CREATE FUNCTION weft.refuse_move(why text, t weft.tag) RETURNS void
     LANGUAGE plpgsql
     AS $$
@@ -1450,9 +1600,8 @@ begin
     select json_build_object('why', why, 'version', t.version, 'moved_by', t.moved_by, 'moved_at', t.moved_at,
       'target', t.target_id::text, 'hash', encode(a.version_hash, 'hex'), 'workflow_id', t.workflow_id,
       'message', m.message, 'verb', m.verb)::text
-    from weft.artifact a
-    left join weft.tag_move m on m.org_id = t.org_id and m.tag = t.name and m.version = t.version
-    where a.id = t.target_id);
+    from (select t.target_id as id) x left join weft.artifact a on a.id = x.id
+    left join weft.tag_move m on m.org_id = t.org_id and m.tag = t.name and m.version = t.version);
 end $$;
 
 CREATE FUNCTION weft.refuse_write(name text) RETURNS void
@@ -1507,6 +1656,23 @@ begin
   end if;
   perform weft.hint(array(select distinct t.queue_id from weft.task t where t.job_id = job and t.state = 'ready'));
   return true;
+end $$;
+
+CREATE FUNCTION weft.send_event(org bigint, event text, payload jsonb, actor text) RETURNS TABLE(id bigint, answered integer)
+    LANGUAGE plpgsql
+    AS $$
+#variable_conflict use_variable
+declare waiting bigint;
+begin
+  perform weft.lock_event(org, event);
+  insert into weft.event as e (org_id, name, payload, actor) values (org, event, payload, actor) returning e.id into id;
+  answered := 0;
+  for waiting in
+    select a.task_id from weft.awaited a where a.org_id = org and a.event = event and payload @> a.match order by a.task_id
+  loop
+    answered := answered + weft.answer(waiting, 'completed', payload::json, null, null)::int;
+  end loop;
+  return next;
 end $$;
 
 CREATE FUNCTION weft.share_out(queues bigint[], rooms integer[], ranks smallint[], orders bigint[], marks bigint[], wanted integer) RETURNS integer[]
@@ -1640,6 +1806,7 @@ begin
     if keys is not null then
       perform weft.free_slots(keyed_queues, keys);
     end if;
+    perform weft.cancel_children(batch);
   end if;
   if exists (
     select 1 from weft.task t where t.job_id = job.id and t.id <> job.end_id and t.handler not in ('@fail', '@skip', '@sweep')
@@ -1708,9 +1875,13 @@ CREATE FUNCTION weft.time_of_id(id bigint) RETURNS timestamp with time zone
 
 CREATE FUNCTION weft.undelete_tag(org bigint, tag_name text, actor text, message text) RETURNS weft.tag
     LANGUAGE plpgsql
+    SET lock_timeout TO '8s'
     AS $$
 declare t weft.tag := weft.lock_tag(org, tag_name, null, null, true);
 begin
+  if t.name is null then
+    perform weft.refuse_lost(org, tag_name);
+  end if;
   if t.name is null or t.deleted_at is null then
     return null;
   end if;
@@ -1719,6 +1890,7 @@ end $$;
 
 CREATE FUNCTION weft.undo_tag(org bigint, tag_name text, steps integer, expected_version bigint, expected_hash bytea, force boolean, actor text, message text) RETURNS weft.tag
     LANGUAGE plpgsql
+    SET lock_timeout TO '8s'
     AS $$
 declare t weft.tag := weft.lock_tag(org, tag_name, expected_version, expected_hash, force); back bigint; target bigint;
 begin
@@ -1850,6 +2022,19 @@ CREATE VIEW weft.audits AS
 
 COMMENT ON VIEW weft.audits IS 'What operators did: a row for each cancel, replay, purge, create, pause, resume and limit.';
 
+CREATE TABLE weft.awaited (
+    task_id bigint NOT NULL,
+    org_id bigint NOT NULL,
+    job_id bigint NOT NULL,
+    since timestamp with time zone DEFAULT weft.now() NOT NULL,
+    kind text NOT NULL,
+    skips boolean DEFAULT false NOT NULL,
+    event text,
+    match jsonb DEFAULT '{}'::jsonb NOT NULL,
+    form json DEFAULT '{}'::json NOT NULL,
+    CONSTRAINT awaited_kind_check CHECK ((kind = ANY (ARRAY['approval'::text, 'event'::text])))
+);
+
 CREATE TABLE weft.blob (
     digest text NOT NULL,
     bytes bigint NOT NULL,
@@ -1899,6 +2084,16 @@ CREATE TABLE weft.edge (
     next bigint NOT NULL,
     org_id bigint NOT NULL,
     branches smallint[]
+);
+
+CREATE TABLE weft.event (
+    id bigint DEFAULT weft.next_id() NOT NULL,
+    org_id bigint NOT NULL,
+    name text NOT NULL,
+    payload jsonb NOT NULL,
+    at timestamp with time zone DEFAULT weft.now() NOT NULL,
+    actor text,
+    CONSTRAINT event_name_check CHECK (((name <> ''::text) AND (length(name) <= 200)))
 );
 
 CREATE TABLE weft.handler (
@@ -2311,11 +2506,17 @@ ALTER TABLE ONLY weft.attempt
 ALTER TABLE ONLY weft.audit
     ADD CONSTRAINT audit_pkey PRIMARY KEY (id);
 
+ALTER TABLE ONLY weft.awaited
+    ADD CONSTRAINT awaited_pkey PRIMARY KEY (task_id);
+
 ALTER TABLE ONLY weft.blob
     ADD CONSTRAINT blob_pkey PRIMARY KEY (digest);
 
 ALTER TABLE ONLY weft.edge
     ADD CONSTRAINT edge_pkey PRIMARY KEY (prev, next);
+
+ALTER TABLE ONLY weft.event
+    ADD CONSTRAINT event_pkey PRIMARY KEY (id);
 
 ALTER TABLE ONLY weft.handler
     ADD CONSTRAINT handler_pkey PRIMARY KEY (org_id, name);
@@ -2387,17 +2588,23 @@ CREATE INDEX artifact_digest ON weft.artifact USING hash (digest);
 
 CREATE INDEX artifact_meaning ON weft.artifact USING btree (substr(version_hash, 1, 4));
 
-CREATE UNIQUE INDEX artifact_plan ON weft.artifact USING btree (org_id, plan_hash) WHERE (kind = 'snapshot'::weft.artifact_kind);
+CREATE INDEX artifact_merged ON weft.artifact USING btree (merged_id) WHERE (merged_id IS NOT NULL);
 
-CREATE INDEX artifact_snapshot ON weft.artifact USING btree (parent_id) WHERE (kind = 'snapshot'::weft.artifact_kind);
+CREATE INDEX artifact_parent ON weft.artifact USING btree (parent_id, kind);
+
+CREATE UNIQUE INDEX artifact_plan ON weft.artifact USING btree (org_id, plan_hash) WHERE (kind = 'snapshot'::weft.artifact_kind);
 
 CREATE INDEX audit_name ON weft.audit USING btree (org_id, subject_name, id) WHERE (subject_name IS NOT NULL);
 
 CREATE INDEX audit_subject ON weft.audit USING gin (subject_ids) WITH (gin_pending_list_limit='64');
 
+CREATE INDEX awaited_event ON weft.awaited USING btree (org_id, event) WHERE (event IS NOT NULL);
+
 CREATE INDEX blob_put ON weft.blob USING brin (put_at);
 
 CREATE INDEX edge_next ON weft.edge USING btree (next);
+
+CREATE INDEX event_name ON weft.event USING btree (org_id, name, id);
 
 CREATE INDEX idempotency_key_task ON weft.idempotency_key USING btree (task_id);
 
@@ -2407,6 +2614,8 @@ CREATE INDEX job_done_workflow ON ONLY weft.job_done USING btree (org_id, workfl
 
 CREATE INDEX job_owner ON weft.job USING btree (owner_id) WHERE (owner_id IS NOT NULL);
 
+CREATE INDEX job_parent ON weft.job USING btree (parent_id) WHERE (parent_id IS NOT NULL);
+
 CREATE INDEX job_timeout ON weft.job USING btree (timeout_at) WHERE (timeout_at IS NOT NULL);
 
 CREATE INDEX outbox_due ON weft.outbox USING btree (available_at, id) WHERE (state = 'pending'::weft.outbox_state);
@@ -2415,7 +2624,9 @@ CREATE INDEX outbox_order ON weft.outbox USING btree (org_id, ordering_key, id) 
 
 CREATE INDEX outbox_processing ON weft.outbox USING btree (worker_id) WHERE (state = 'processing'::weft.outbox_state);
 
-CREATE INDEX tag_move_back ON weft.tag_move USING btree (org_id, tag, back_to, version) WHERE (back_to IS NOT NULL);
+CREATE INDEX tag_move_back ON weft.tag_move USING btree (hashtextextended(tag, back_to)) WHERE (back_to IS NOT NULL);
+
+CREATE INDEX tag_move_to ON weft.tag_move USING btree (to_id);
 
 CREATE INDEX tag_target ON weft.tag USING btree (target_id);
 
@@ -2515,9 +2726,6 @@ CREATE TRIGGER audit_is_kept BEFORE UPDATE ON weft.audit FOR EACH STATEMENT EXEC
 CREATE TRIGGER tag_move_is_kept BEFORE DELETE OR UPDATE OR TRUNCATE ON weft.tag_move FOR EACH STATEMENT EXECUTE FUNCTION weft.refuse_change();
 
 ALTER TABLE ONLY weft.artifact
-    ADD CONSTRAINT artifact_base_id_fkey FOREIGN KEY (base_id) REFERENCES weft.artifact(id);
-
-ALTER TABLE ONLY weft.artifact
     ADD CONSTRAINT artifact_digest_fkey FOREIGN KEY (digest) REFERENCES weft.blob(digest);
 
 ALTER TABLE ONLY weft.artifact
@@ -2532,6 +2740,9 @@ ALTER TABLE ONLY weft.artifact
 ALTER TABLE ONLY weft.audit
     ADD CONSTRAINT audit_org_id_fkey FOREIGN KEY (org_id) REFERENCES weft.org(id);
 
+ALTER TABLE ONLY weft.event
+    ADD CONSTRAINT event_org_id_fkey FOREIGN KEY (org_id) REFERENCES weft.org(id);
+
 ALTER TABLE ONLY weft.job
     ADD CONSTRAINT job_org_id_fkey FOREIGN KEY (org_id) REFERENCES weft.org(id);
 
@@ -2543,9 +2754,6 @@ ALTER TABLE ONLY weft.queue
 
 ALTER TABLE ONLY weft.queue_slot
     ADD CONSTRAINT queue_slot_queue_id_fkey FOREIGN KEY (queue_id) REFERENCES weft.queue(id) ON DELETE CASCADE;
-
-ALTER TABLE ONLY weft.tag_move
-    ADD CONSTRAINT tag_move_from_id_fkey FOREIGN KEY (from_id) REFERENCES weft.artifact(id);
 
 ALTER TABLE ONLY weft.tag_move
     ADD CONSTRAINT tag_move_org_id_fkey FOREIGN KEY (org_id) REFERENCES weft.org(id);

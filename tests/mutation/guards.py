@@ -74,7 +74,12 @@ def _with_all_parameters(body: str, mutant: str) -> str:
     named = ", ".join(f"{parameter}::{_type_of(parameter, body)}" for parameter in lost)
     comments, verb, rest = re.split(r"^(with|select|insert|update|delete)\b", mutant, maxsplit=1, flags=re.MULTILINE)
     kept = f"with parameters as (select {named})"
-    return f"{comments}{kept}, {rest.lstrip()}" if verb == "with" else f"{comments}{kept} {verb}{rest}"
+    if verb != "with":
+        return f"{comments}{kept} {verb}{rest}"
+    # What refers to itself says so at the beginning, before all others.
+    if rest.lstrip().startswith("recursive "):
+        kept, rest = kept.replace("with ", "with recursive ", 1), rest.lstrip().removeprefix("recursive ")
+    return f"{comments}{kept}, {rest.lstrip()}"
 
 
 def _type_of(parameter: str, body: str) -> str:
@@ -276,12 +281,15 @@ GUARDS: list[Guard] = [
     *_of("tag.list", ORGS, "t.org_id = $1 and"),
     *_of("tag.list_of_workflow", ORGS, "t.org_id = $1 and"),
     *_of("tag.moves", ORGS, "m.org_id = $1 and"),
-    *_of("tag.protect", ORGS, "t.org_id = $1 and"),
-    *_of("history.remove_unused", ORGS, "a.org_id = $1 and"),
-    *_of("history.page_of_artifacts", ORGS, "a.org_id = $1 and"),
+    *_of("version.protect_tag", ORGS, "g.org_id = org and"),
+    *_of("version.refuse_lost", ORGS, "m.org_id = org and"),
+    *_of("history.unused", ORGS, "a.org_id = $1 and"),
+    *_of("history.lines", ORGS, ("where a.org_id = $1", "")),
+    *_of("history.lost_tags", ORGS, "m.org_id = $1 and", "t.org_id = m.org_id and"),
     *_of("history.astray_tags", ORGS, "t.org_id = $1 and"),
     *_of("history.broken_moves", "test_history_orgs test_history_upkeep", ("where m.org_id = $1", "")),
-    *_of("history.mend_tag", ORGS, "t.org_id = $1 and", "m.org_id = $1 and"),
+    *_of("history.broken_moves", ORGS, "and a.org_id = $1"),
+    *_of("history.mend_tag", ORGS, "m.org_id = $1 and"),
     *_of("history.last_sound_target", ORGS, "m.org_id = $1 and"),
     *_of("history.last_move", ORGS, "m.org_id = $1 and"),
     *_of("history.move_astray_tag", ORGS, "t.org_id = $1 and"),
@@ -295,27 +303,37 @@ GUARDS: list[Guard] = [
     *_of("artifact.materials", "test_history_names", ("order by length(t.name) limit 1", "order by length(t.name) desc limit 1")),
     *_of("tag.show", "test_history", "and t.deleted_at is null"),
     *_of("tag.list", "test_history", ("t.deleted_at is null or $4", "true or $4")),
-    *_of("tag.at_artifacts", "test_history_upkeep test_history_orgs test_history_model", "and t.deleted_at is null"),
+    *_of("tag.at_artifacts", "test_history_names", "and t.deleted_at is null"),
     *_of("version.lock_tag", "test_history test_history_writers", ("for update", ""),
          ("elsif t.version <> expected_version and not (expected_version = 0 and t.deleted_at is not null) then", "elsif false then"),
          ("and not exists (select 1 from weft.artifact a where a.id = t.target_id and a.version_hash = expected_hash)", "and false"),
          ("elsif t.is_protected and not force then", "elsif false then")),
     *_of("version.add_move", "test_history_clock", ("greatest(weft.now(), t.moved_at)", "weft.now()")),
-    *_of("version.add_move", "test_history test_history_model",
-         ("case when t.deleted_at is null then t.target_id end", "t.target_id"),
-         ("case when verb <> 'delete' then target end", "target"),
-         ("case when new_position is null and t.deleted_at is null then t.position end", "t.position")),
     *_of("version.add_move", "test_history_names",
-         "workflow_id = (select a.workflow_id from weft.artifact a where a.id = target),"),
+         ("case when t.deleted_at is null then t.target_id end", "t.target_id"),
+         ("case when verb <> 'delete' then target end", "target")),
+    *_of("version.add_move", "test_history",
+         ("case when new_position is null and t.deleted_at is null then t.position end", "t.position")),
+    *_of("version.add_move", "test_history_names", "workflow_id = coalesce(workflow, t.workflow_id),"),
+    *_of("version.add_move", "test_history_damage", ("if workflow is null and verb <> 'delete' then", "if false then")),
+    *_of("version.protect_tag", "test_history_damage", "and g.deleted_at is null"),
+    *_of("artifact.materials", "test_history_damage", "and s.version_hash = a.version_hash"),
     *_of("version.move_tag", "test_history test_history_upkeep", "and a.kind <> 'snapshot'",
          ("if t.workflow_id <> workflow and not force and t.deleted_at is null then", "if false then"),
          ("and t.deleted_at is null then", "then")),
     *_of("version.compact_tag", "test_history", ("on b.version_hash = a.version_hash", "on true")),
-    *_of("version.undo_tag", "test_history", ("or t.deleted_at is not null", "")),
-    *_of("version.redo_tag", "test_history", ("or t.deleted_at is not null", ""), "and m.back_to = t.position"),
-    *_of("version.delete_tag", "test_history", ("or t.deleted_at is not null", "")),
-    *_of("version.undelete_tag", "test_history", ("or t.deleted_at is null", "")),
-    *_of("history.remove_unused", "test_history_upkeep", "and weft.time_of_id(a.id) < weft.now() - $2::interval"),
+    *_of("version.undo_tag", "test_history_names", ("or t.deleted_at is not null", "")),
+    *_of("version.redo_tag", "test_history_names", ("or t.deleted_at is not null", "")),
+    *_of("version.redo_tag", "test_history",
+         ("hashtextextended(m.tag, m.back_to) = hashtextextended(tag_name, t.position) "
+          "and m.org_id = org and m.tag = tag_name and m.back_to = t.position",
+          "m.org_id = org and m.tag = tag_name")),
+    *_of("version.delete_tag", "test_history_names", ("or t.deleted_at is not null", "")),
+    *_of("version.undelete_tag", "test_history_names", ("or t.deleted_at is null", "")),
+    *_of("history.unused", "test_history_upkeep",
+         "and a.id < (select weft.first_id_at(weft.now() - $2::interval))",
+         "where u.user_name not in (select x.id::text from open x)",
+         "and not exists ( select 1 from weft.artifact_use u where u.artifact_id = a.id and u.used_by not in ('version', 'patch', 'snapshot'))"),
     *_of("history.broken_moves", "test_history_upkeep", ("m.version <> coalesce(m.before_version, 0) + 1 or", "")),
     # --- limits ---
     *_of("queue.lock_queue", "test_queue_slots", ("for no key update", "")),
@@ -559,7 +577,19 @@ REDUNDANT: list[tuple[Guard, str]] = [
         "the artifact that is put in the same statement refers to it",
     ),
     (
-        Guard("history.remove_unused", "a.kind <> 'version' and"),
+        Guard("history.remove_unused", "a.org_id = $1 and"),
+        "the ids are those that were found by org",
+    ),
+    (
+        Guard("history.page_of_artifacts", "where a.org_id = $1"),
+        "the ids are those that were found by org",
+    ),
+    (
+        Guard("history.remove_snapshot", "a.org_id = $1 and"),
+        "ids are of one org",
+    ),
+    (
+        Guard("history.unused", "and a.kind <> 'version'"),
         "a version is put with the move that leads to it, and moves stay",
     ),
 ]

@@ -9,7 +9,7 @@ import asyncpg
 from million import cost_of
 
 # Tables of which one may read everything: there are few rows in them, however many tasks there are. Those of blobs
-# are read by the collector, once an hour, and have a row for each value of a quarter of a megabyte or more.
+# are read whole by the collector alone, once an hour; what others read of them is held by the pages.
 SMALL = {"queue", "worker", "lease", "queue_slot", "key_slot", "handler", "org", "blob", "task_blob"}
 ONE_PASS = 26_000
 

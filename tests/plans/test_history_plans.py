@@ -18,16 +18,20 @@ from guard import ONE_PASS, Guard, check
 from weft.db.statements import Statements
 
 ARTIFACT, TAG = Statements("weft.history", "sql/artifact.sql"), Statements("weft.history", "sql/tag.sql")
-UPKEEP = Statements("weft.history", "sql/upkeep.sql")
-FLOWS, EACH, BRANCHES, MOVES = 100, 550, 2_000, 20_000
+UPKEEP, BLOB = Statements("weft.history", "sql/upkeep.sql"), Statements("weft.queue", "sql/blob.sql")
+FLOWS, EACH, BRANCHES, MOVES, UNUSED = 100, 550, 2_000, 20_000, 100
+BLOBS = FLOWS * EACH + UNUSED
 DAY = timedelta(days=1)
 
-# Each workflow has versions with ten patches on each; the first has a tag that was moved to and fro, half a year long.
+# Each workflow has versions with ten patches on each; the first has a tag that was moved to and fro, half a year long,
+# another one that was just taken back a step, and another one that was deleted.
 FILL = f"""
   create function pg_temp.id_of(flow int, place int) returns bigint immutable language sql
     return weft.first_id_at('2026-01-01') + (place * {FLOWS} + flow) * (10000::bigint << 22);
-  insert into weft.blob (digest, bytes, content)
-    select encode(sha256(n::text::bytea), 'hex'), 100, repeat('x', 100)::bytea from generate_series(0, {FLOWS * EACH - 1}) n;
+  insert into weft.blob (digest, bytes, content, put_at)
+    select encode(sha256(n::text::bytea), 'hex'), 100, repeat('x', 100)::bytea,
+      timestamptz '2026-01-01' + n * interval '10 seconds'
+    from generate_series(0, {BLOBS - 1}) n;
   set session_replication_role = replica;
   insert into weft.artifact (id, org_id, parent_id, base_id, chain, kind, generation, workflow_id, digest, version_hash, actor)
     select pg_temp.id_of(flow, k), 1, case when k > 0 then pg_temp.id_of(flow, k - 1) end,
@@ -60,6 +64,15 @@ FILL = f"""
     where name = 'flow0/main';
   insert into weft.tag_move (org_id, version, position, to_id, moved_at, verb, tag, moved_by)
     select 1, 1, 1, t.target_id, t.moved_at, 'move', t.name, 'ann' from weft.tag t where t.name like '%branch%';
+  insert into weft.tag_move (org_id, version, position, from_id, to_id, moved_at, verb, tag, moved_by)
+    select 1, t.version + 1, t.version - 1, t.target_id, pg_temp.id_of(8, {EACH - 2}), t.moved_at, 'undo', t.name, 'ann'
+    from weft.tag t where t.name = 'flow8/main';
+  update weft.tag set version = {EACH + 1}, position = {EACH - 1}, target_id = pg_temp.id_of(8, {EACH - 2})
+    where name = 'flow8/main';
+  insert into weft.tag_move (org_id, version, position, from_id, moved_at, verb, tag, moved_by)
+    select 1, t.version + 1, t.version, t.target_id, t.moved_at, 'delete', t.name, 'ann'
+    from weft.tag t where t.name = 'flow9/main';
+  update weft.tag set version = {EACH + 1}, deleted_at = moved_at where name = 'flow9/main';
   set session_replication_role = origin;
 """
 
@@ -72,6 +85,7 @@ def _guards(ids: dict[str, Any]) -> list[Guard]:
     head, early, young, at, hash_ = ids["head"], ids["early"], ids["young"], ids["at"], ids["hash"]
     put = ("flow7", head, None, _digest("a"), 10, "\\x00", hash_, "ann", "why")
     version = EACH
+    kept = (_digest("c"), 10, "\\x00", ids["head_hash"], "ann", None)
     return [
         Guard("a document, by its tag", ARTIFACT.materials, (1, None, "flow7/main", None, None), 250, {"artifact_pkey": 40}, 1),
         Guard("a document, by its workflow", ARTIFACT.materials, (1, None, "flow7", None, None), 250, {"tag_pkey": 4}, 1),
@@ -101,9 +115,35 @@ def _guards(ids: dict[str, Any]) -> list[Guard]:
             "a patch", ARTIFACT.put_on_tag,
             (1, "flow7/main", "patch", "patch", *put, version, False), 400, {"artifact_pkey": 20}, 1,
         ),
-        Guard("what nobody uses", UPKEEP.remove_unused, (1, DAY), 3 * ONE_PASS, {}),
+        Guard("redo", TAG.redo, (1, "flow8", 1, None, None, False, "ann", None), 250, {"tag_move_back": 4}, 1),
+        Guard("a tag that is deleted", TAG.delete, (1, "flow7", None, False, "ann", None), 250, {}, 1),
+        Guard("a tag that comes back", TAG.undelete, (1, "flow9", "ann", None), 250, {}, 1),
+        Guard(
+            "a compaction", ARTIFACT.compact,
+            (1, "flow7/main", "flow7", head, _digest("c"), 10, "\\x00", ids["head_hash"], "ann", version), 400,
+            {"artifact_pkey": 20}, 1,
+        ),
+        Guard("a snapshot", ARTIFACT.put_snapshot, (1, head, "flow7", None, None, None, *kept), 400, {"artifact_pkey": 30}, 1),
+        Guard(
+            "a snapshot of a patch", ARTIFACT.put_snapshot, (1, head, "flow7", _digest("b"), 10, "\\x00", *kept), 500,
+            {"artifact_pkey": 40}, 1,
+        ),
+        Guard("all that led to an artifact", ARTIFACT.line, (1, head), 13 * EACH, {"artifact_pkey": 2 * EACH + 10}, EACH),
+        Guard("what artifacts hold", ARTIFACT.contents, (1, ids["some"]), 500, {"artifact_pkey": 60, "blob_pkey": 60}, 50),
+        # One look for each blob, whose references are few.
+        Guard("how much nobody refers to", UPKEEP.unused_blobs, (DAY, []), 3 * BLOBS, {"artifact_digest": BLOBS}, 1),
+        Guard("what nobody refers to", BLOB.unused, (DAY,), 3 * BLOBS, {"artifact_digest": BLOBS}, UNUSED),
+        Guard("what nobody uses", UPKEEP.unused, (1, DAY), 3 * ONE_PASS, {}, FLOWS * 5),
+        Guard(
+            "a removal", UPKEEP.remove_unused, (1, [ids["snapshot"]]), 60,
+            {"artifact_parent": 2, "artifact_merged": 2, "tag_move_to": 2, "tag_target": 2}, 1,
+        ),
+        Guard("a page to be looked through", UPKEEP.page_of_artifacts, (1, [head, early]), 60, {"artifact_pkey": 2}, 2),
+        Guard("what everything was made from", UPKEEP.lines, (1,), ONE_PASS, {}),
+        Guard("tags that are lost", UPKEEP.lost_tags, (1,), ONE_PASS, {}, 0),
+        Guard("one tag astray", UPKEEP.astray_tags, (1, ["flow7/main"]), 60, {"tag_pkey": 2}, 0),
         Guard("moves that do not follow", UPKEEP.broken_moves, (1,), ONE_PASS, {}, 0),
-        Guard("tags astray", UPKEEP.astray_tags, (1,), ONE_PASS, {}, 0),
+        Guard("tags astray", UPKEEP.astray_tags, (1, None), ONE_PASS, {}, 0),
     ]  # fmt: skip
 
 
@@ -123,12 +163,16 @@ async def test_no_statement_reads_more_when_the_history_is_longer(filled_url: st
     await conn.execute("analyze")
     ids = await conn.fetchrow(
         """select pg_temp.id_of(7, $1) as head, pg_temp.id_of(7, 5) as early, pg_temp.id_of(7, $1 - 20) as young,
-        pg_temp.id_of(7, 111) as kept, timestamptz '2026-03-10' as at""",
+        pg_temp.id_of(7, 111) as kept, pg_temp.id_of(7, 111) + 1 as snapshot, timestamptz '2026-03-10' as at""",
         EACH - 1,
     )
     assert ids is not None
-    hash_ = await conn.fetchval("select version_hash from weft.artifact where id = $1", ids["early"])
-    guards = _guards({**ids, "hash": f"\\x{hash_.hex()}"})
+    some = await conn.fetchval("select array(select pg_temp.id_of(7, k) from generate_series(100, 149) k)")
+    hash_, head_hash = [
+        f"\\x{(await conn.fetchval('select version_hash from weft.artifact where id = $1', ids[name])).hex()}"
+        for name in ("early", "head")
+    ]
+    guards = _guards({**ids, "hash": hash_, "head_hash": head_hash, "some": some})
     broken = []
     # Once as first planned, and again after so many calls that a generic plan may have taken over.
     for turn in range(7):

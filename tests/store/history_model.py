@@ -146,8 +146,10 @@ class Model:
 
     def undelete(self, name: str) -> None:
         tag = self.tags.get(name)
-        if tag is None or not tag.is_deleted:
+        if tag is None:
             raise Refused("NotFound")
+        if not tag.is_deleted:
+            raise Refused("StateConflict")
         tag.is_deleted = False
         tag.moves.append(ModelMove("undelete", tag.target))
 

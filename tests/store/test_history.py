@@ -145,13 +145,13 @@ async def test_undo_and_redo_are_those_of_an_editor(history: History) -> None:
     assert await history.now() == 3
     await history.undo(2)
     assert await history.now() == 1
-    with pytest.raises(StateConflict, match="cannot undo tag etl/main"):
+    with pytest.raises(StateConflict, match="nothing to undo: tag etl/main is at its first move"):
         await history.undo()
     await history.redo(10)
     assert await history.now() == 4
     await history.undo(2)
     await history.size(9)  # a new move: what was taken back cannot be made again
-    with pytest.raises(StateConflict, match="cannot redo"):
+    with pytest.raises(StateConflict, match="nothing to redo"):
         await history.redo()
     await history.undo()
     assert await history.now() == 2

@@ -181,7 +181,7 @@ async def test_a_patch_of_a_crowded_tag_that_is_refused_does_not_compact_it(
         ({}, "at least one operation"),
         ({"nodes.fetsh.queue": "x"}, "there is no 'nodes.fetsh' in the definition. Did you mean 'fetch'?"),
         ({"nodes.fetch.params.size.x": 1}, "'nodes.fetch.params.size' is a value, and has no fields"),
-        ({"nodes.fetch.params.list.9": 1}, r"ops\[0\]: cannot replace"),
+        ({"nodes.fetch.params.list.9": 1}, "'nodes.fetch.params.list' has 2 items and no index 9"),
         ({"nodes..queue": "x"}, "there is no 'nodes.' in the definition"),
     ],
 )

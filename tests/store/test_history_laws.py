@@ -36,8 +36,10 @@ BREAKAGES = {
         update weft.artifact set base_id = parent_id where depth = 2""",
     "the rows of a chain are the patches from its version on, in their order": """
         update weft.artifact set chain = array[id, id] where depth = 2""",
-    "no chain is longer than the setting": """
+    "no chain at which a tag was is longer than the setting": """
         update weft.artifact set chain = array_fill(id, array[11]) where depth = 2""",
+    "no chain is longer than the setting by more than the patch of one job": """
+        update weft.artifact set chain = array_fill(id, array[12]) where depth = 2""",
 }
 
 

@@ -80,6 +80,7 @@ async def test_a_name_is_that_of_one_s_own_org(ours: weft.Workflows, theirs: wef
 VERBS: dict[str, Callable[[weft.Workflows, int], Awaitable[object]]] = {
     "show": lambda w, id: w.show(id),
     "log": lambda w, id: w.log(id),
+    "log before it": lambda w, id: w.log("etl", before=id),
     "blame": lambda w, id: w.blame(id),
     "move": lambda w, id: w.move("etl", id, force=True),
     "branch": lambda w, id: w.branch("etl/stolen", id),
@@ -97,9 +98,6 @@ async def test_an_id_of_another_org_is_not_there(
     await ours.push(FLOW)
     before = await conn.fetchval("select count(*) from weft.artifact")
     for id in await _ids(theirs):
-        if verb == "log":
-            assert await ours.log(id) == []
-            continue
         with pytest.raises((NotFound, InvalidInput)):
             await VERBS[verb](ours, id)
     assert await conn.fetchval("select count(*) from weft.artifact") == before
@@ -123,6 +121,7 @@ async def test_moves_of_one_org_leave_the_other_s_tag_where_it_is(ours: weft.Wor
     await ours.push(FLOW)
     await ours.patch("etl", set={"nodes.fetch.params.size": 2})
     await ours.protect("etl")
+    assert not (await theirs.tag("etl")).is_protected
     await ours.undo("etl", force=True)
     await ours.redo("etl", force=True)
     await ours.delete("etl", force=True)
@@ -153,7 +152,9 @@ async def test_damage_in_one_org_is_none_in_the_other_and_is_mended_there_only(
     await conn.execute("update weft.artifact set version_hash = sha256('x') where org_id = 2 and depth = 1")
     await conn.execute("update weft.tag set version = 77 where org_id = 2 and name = 'etl/main'")
     await conn.execute("delete from weft.tag_move where org_id = 2 and tag = 'etl/theirs'")
-    assert await ours.fsck(repair=True) == []
+    seen: list[int] = []
+    assert await ours.fsck(repair=True, on_progress=seen.append) == []
+    assert seen == [8]
     codes = sorted(finding.code for finding in await theirs.fsck(repair=True))
     assert codes == ["astray_tag", "astray_tag", "wrong_hash"]
     assert [finding.code for finding in await theirs.fsck()] == ["astray_tag"]
@@ -193,6 +194,7 @@ async def test_what_one_org_does_not_use_is_not_removed_by_the_other(
     await conn.execute("set session_replication_role = replica")
     await conn.execute("update weft.artifact set id = id - $1 where kind = 'snapshot'", back)
     await conn.execute("set session_replication_role = origin")
+    assert (await ours.gc(timedelta(days=1), dry_run=True)).snapshots == 0
     assert (await ours.gc(timedelta(days=1))).snapshots == 0
     assert (await theirs.gc(timedelta(days=1))).snapshots == 1
 
@@ -205,3 +207,29 @@ async def test_no_patch_is_put_on_an_artifact_of_another_org(
     put = "select weft.put_artifact(1, 'patch', 'etl', $1, null, 'x', 1, null, sha256('x'), 'eve', null)"
     with pytest.raises(asyncpg.PostgresError, match="there is no version"):
         await conn.fetchval(put, parent)
+
+
+async def test_a_lost_tag_of_one_org_is_none_in_the_other(
+    ours: weft.Workflows, theirs: weft.Workflows, conn: Conn
+) -> None:
+    await conn.execute("set session_replication_role = replica")
+    await conn.execute("delete from weft.tag where org_id = 2 and name = 'etl/main'")
+    await ours.push(FLOW)
+    assert [(finding.code, finding.mended is not None) for finding in await ours.fsck(repair=True)] == []
+    assert [finding.code for finding in await theirs.fsck(repair=True)] == ["lost_tag"]
+    assert (await theirs.show("etl")).data["nodes"]["fetch"]["params"]["size"] == 30
+
+
+async def test_a_move_from_what_is_only_another_org_s_is_as_one_from_what_is_not_there(
+    ours: weft.Workflows, theirs: weft.Workflows, conn: Conn
+) -> None:
+    await ours.push(FLOW)
+    for size in (2, 3):
+        await ours.patch("etl", set={"nodes.fetch.params.size": size})
+    await conn.execute("set session_replication_role = replica")
+    await conn.execute("alter table weft.tag_move disable trigger all")
+    await conn.execute(
+        "update weft.tag_move set to_id = $1 where org_id = 1 and version = 2", (await theirs.tag("etl")).target_id
+    )
+    await conn.execute("alter table weft.tag_move enable trigger all")
+    assert [finding.code for finding in await ours.fsck()] == []

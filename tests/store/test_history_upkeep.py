@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import dataclasses
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,8 @@ import pytest
 
 import weft
 from history_laws import make_older
-from weft.core.errors import InvalidDefinition, InvalidInput, NotFound
+from storages import Storage
+from weft.core.errors import BlobUnavailable, InvalidDefinition, InvalidInput, NotFound
 from weft.core.settings import Settings
 
 if TYPE_CHECKING:
@@ -214,6 +216,17 @@ DAMAGE: dict[str, tuple[str, str, bool]] = {
         update weft.tag_move set from_id = (select to_id from weft.tag_move where version = 1) where version = 3""",
         "broken_moves", False,
     ),
+    "an artifact of another workflow": (
+        "update weft.artifact set workflow_id = 'x' where depth = 1", "wrong_workflow", True,
+    ),
+    "a tag of another workflow": ("update weft.tag set workflow_id = 'x'", "wrong_workflow", True),
+    "a merge of what is not there": ("update weft.artifact set merged_id = 5 where depth = 2", "no_merged", False),
+    "a version of nothing": ("update weft.artifact set parent_id = 5 where kind = 'version'", "no_parent", False),
+    "a version of what was made of it": (
+        "update weft.artifact set parent_id = (select id from weft.artifact where depth = 2) where kind = 'version'",
+        "circle", False,
+    ),
+    "a tag that is lost": ("delete from weft.tag", "lost_tag", True),
     "a blob that nothing refers to": (
         "insert into weft.blob (digest, bytes, put_at) values (repeat('0', 64), 7, now() - interval '2 days')",
         "unreachable_blob", False,
@@ -255,6 +268,32 @@ async def test_a_compacted_version_that_is_damaged_comes_back_from_its_patches(
     assert await _codes(flows, repair=True) == [("lost_blob", True)]
     async with weft.Client(settings=flows._session.settings) as other:
         assert (await other.workflows.show("etl")).data == before
+
+
+async def test_a_large_compacted_version_that_is_damaged_in_its_storage_comes_back_from_its_patches(
+    settings: Settings, storage: Storage
+) -> None:
+    large = copy.deepcopy(FLOW)
+    large["nodes"]["fetch"]["params"]["text"] = "x" * 300_000
+    own = dataclasses.replace(settings, blob_url=storage.url)
+    async with weft.Client(settings=own) as client:
+        await client.workflows.push(large)
+        (first,) = storage.digests()
+        await client.workflows.patch("etl", set={"nodes.fetch.params.size": 2})
+        await client.workflows.compact("etl")
+        (compacted,) = set(storage.digests()) - {first}
+    storage.write(compacted, b"{}")
+    async with weft.Client(settings=own) as client:
+        with pytest.raises(BlobUnavailable, match=f"{compacted} is damaged"):
+            await client.workflows.show("etl")
+        assert await _codes(client.workflows) == [("lost_blob", False)]
+        assert await _codes(client.workflows, repair=True) == [("lost_blob", True)]
+    async with weft.Client(settings=own) as client:
+        assert (await client.workflows.show("etl")).data["nodes"]["fetch"]["params"] == {
+            "size": 2,
+            "text": "x" * 300_000,
+        }
+        assert await _codes(client.workflows) == []
 
 
 async def test_a_tag_whose_target_is_gone_goes_back_to_the_last_that_is_there_and_says_so(

@@ -27,9 +27,13 @@ def call(work: Callable[[Client], Awaitable[T]]) -> T:
 
 
 def call_all(
-    verb: str, done: str, work: Callable[[Client, Callable[[int], None] | None], Awaitable[int]], *, dry_run: bool,
+    verb: str,
+    done: str,
+    work: Callable[[Client, Callable[[int], None] | None], Awaitable[int]],
+    *,
+    dry_run: bool,
     as_json: bool,
-) -> None:  # fmt: skip
+) -> None:
     """Do ``work`` on all that a command means, show how far it is, and tell how many there were."""
     from weft.cli.output import counted, tell
 

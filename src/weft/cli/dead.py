@@ -41,10 +41,12 @@ def replay(
         call_each("replayed", task_ids or [], lambda client, key: client.replay(key, state="failed"), as_json=as_json)
         return
     call_all(
-        "replay", "replayed",
+        "replay",
+        "replayed",
         lambda client, show: client.replay_dead(queue=queue, handler=handler, dry_run=dry_run, on_progress=show),
-        dry_run=dry_run, as_json=as_json,
-    )  # fmt: skip
+        dry_run=dry_run,
+        as_json=as_json,
+    )
 
 
 @app.command()

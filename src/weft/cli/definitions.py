@@ -1,9 +1,9 @@
-"""Finds the definitions and changes that arguments name: in files, in an editor, or in the history."""
+"""Finds the definitions and changes that arguments name: in files or in the history."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ def find_document(which: str) -> dict[str, Any]:
 
     path = Path(which)
     if path.is_file():
-        return _read(path)
+        return read_file(path)
     if path.suffix in (".yaml", ".yml", ".json"):
         raise InvalidInput("file", f"there is no file {which}")
     from weft.cli.calls import call
@@ -26,7 +26,8 @@ def find_document(which: str) -> dict[str, Any]:
         raise InvalidInput("file", f"there is no file {which}, nor a tag or version of that name") from None
 
 
-def _read(path: Path) -> dict[str, Any]:
+def read_file(path: Path) -> dict[str, Any]:
+    """Return the document in a file; it need not be sound, but must be readable."""
     from weft.core.errors import InvalidDefinition, InvalidInput
     from weft.flow.document import Unreadable, read_document
     from weft.flow.problems import placed
@@ -47,9 +48,15 @@ def _read(path: Path) -> dict[str, Any]:
 def read_ops(path: Path) -> list[Any]:
     """Return the JSON Patch in a file; ``-`` is the standard input."""
     from weft.core.errors import InvalidInput
+    from weft.flow.patches import MAX_FILE_BYTES
 
     try:
-        text = sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
+        # No more than tells that it is too much.
+        with nullcontext(sys.stdin.buffer) if str(path) == "-" else path.open("rb") as file:
+            text = file.read(MAX_FILE_BYTES + 1)
+        if len(text) > MAX_FILE_BYTES:
+            problem = f"{path} has more than {MAX_FILE_BYTES:,} bytes, and no patch may: push a new version instead"
+            raise InvalidInput("file", problem)
         found = _exact_json(text)
     except OSError as problem:
         raise InvalidInput("file", f"cannot read {path}: {problem.strerror or problem}") from None
@@ -87,23 +94,3 @@ def read_assignments(assignments: list[str]) -> dict[str, Any]:
         except ValueError:
             found[field] = text
     return found
-
-
-def edited(data: Mapping[str, Any]) -> list[Any]:
-    """Open a document in $EDITOR, and return the operations that make it what was saved."""
-    import os
-    import shlex
-    import subprocess
-    import tempfile
-
-    from weft.core.errors import InvalidInput
-    from weft.flow.patches import ops_between
-    from weft.flow.writing import write_yaml
-
-    editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
-    with tempfile.TemporaryDirectory(prefix="weft-") as folder:
-        path = Path(folder) / "definition.yaml"
-        path.write_text(write_yaml(data), encoding="utf-8")
-        if subprocess.run([*shlex.split(editor), str(path)], check=False).returncode != 0:
-            raise InvalidInput("edit", f"{editor} ended with an error: nothing was changed")
-        return ops_between(dict(data), _read(path))

@@ -147,9 +147,12 @@ async def _watch_with_bar(client: Client, queue: str, count: int) -> None:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (
-        TextColumn("working"), BarColumn(bar_width=40), MofNCompleteColumn(), TextColumn("{task.fields[note]}"),
+        TextColumn("working"),
+        BarColumn(bar_width=40),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[note]}"),
         TimeElapsedColumn(),
-    )  # fmt: skip
+    )
     begin = time.perf_counter()
     with Progress(*columns) as progress:
         bar = progress.add_task("working", total=count, note="")

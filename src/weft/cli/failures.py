@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 from weft.core.errors import OperatorError, PermissionDenied, WeftError
@@ -30,18 +32,25 @@ _ADVICE = {
 
 
 class Failure(NamedTuple):
-    """What to tell, what to exit with, a word for programs, and the field of the input that is wrong, if one is."""
+    """What to tell, what to exit with, a word for programs, the field of the input that is wrong, and what else is."""
 
     message: str
     exit_code: int
     code: str
     field: str | None = None
+    details: Mapping[str, object] = MappingProxyType({})
 
 
 def failure_of(problem: Exception) -> Failure:
     """Return what to tell of ``problem``; what nobody expected is told by its type, with the way to its traceback."""
+    failure = _failure_of(problem)
+    # A note says what became of what the caller gave.
+    return failure._replace(message="; ".join([failure.message, *getattr(problem, "__notes__", ())]))
+
+
+def _failure_of(problem: Exception) -> Failure:
     if isinstance(problem, WeftError):
-        return Failure(str(problem), problem.exit_code, problem.code, getattr(problem, "field", None))
+        return Failure(str(problem), problem.exit_code, problem.code, getattr(problem, "field", None), problem.details)
     if isinstance(problem, TimeoutError) and problem.errno is None:
         advice = "see whether it is overloaded or a long transaction holds a lock, then try again"
         return Failure(f"PostgreSQL did not answer in time: {advice}", OperatorError.exit_code, "timeout")

@@ -37,5 +37,5 @@ def graph(which: Which, svg: Svg = False, mermaid: Mermaid = False, as_json: Jso
         if line.is_elsewhere:
             print_line(way + styled(f"↴ {line.box.name}", "dim"))
         else:
-            caption = f"  {line.box.caption}" if line.box.caption else ""
-            print_line(way + styled(f"{line.box.mark} {line.box.name}", "bold") + styled(caption, "dim"))
+            box = styled(f"{line.box.mark} {line.box.name}", "bold") + styled(line.caption, "dim")
+            print_line(way + box + styled(line.group, "cyan"))

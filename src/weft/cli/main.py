@@ -18,7 +18,7 @@ INTERRUPTED = 130
 
 app = typer.Typer(
     cls=RootGroup,
-    help="Weft: a durable task queue that lives in PostgreSQL.",
+    help="Weft: a durable task queue, its workers, and workflow definitions with their history, in PostgreSQL.",
     epilog="Without WEFT_DATABASE_URL an embedded PostgreSQL under WEFT_HOME is used. See `weft config`.",
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -53,7 +53,9 @@ def run() -> NoReturn:
         from weft.cli.failures import Failure
 
         _fail(Failure(_explained(problem), 2, "usage"))
-    except (KeyboardInterrupt, typer.Abort):
+    except (KeyboardInterrupt, typer.Abort) as stop:
+        for note in getattr(stop, "__notes__", ()):
+            print("weft:", note, file=sys.stderr)
         sys.exit(INTERRUPTED)
     except Exception as problem:  # noqa: BLE001  the outermost: one line for whoever called, the traceback if asked for
         _fail_by(problem)
@@ -85,7 +87,8 @@ def _fail(failure: Failure) -> NoReturn:
     from weft.cli.output import complain, has_answered, print_json
 
     if "--json" in sys.argv and not has_answered():
-        print_json({"error": {"code": failure.code, "message": failure.message, "field": failure.field}})
+        facts = {"code": failure.code, "message": failure.message, "field": failure.field, **failure.details}
+        print_json({"error": facts})
         drop_standard_output()
     complain(failure.message)
     sys.exit(failure.exit_code)

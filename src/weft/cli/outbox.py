@@ -49,8 +49,15 @@ def _row(row: OutboxRow) -> tuple[Any, ...]:
     if row.state == "pending" and not row.has_sink:
         due = "no release carries it out yet"
     return (
-        row.id, state(row.state), row.kind, row.ordering_key, row.attempts, when(row.created_at), due, row.last_error,
-    )  # fmt: skip
+        row.id,
+        state(row.state),
+        row.kind,
+        row.ordering_key,
+        row.attempts,
+        when(row.created_at),
+        due,
+        row.last_error,
+    )
 
 
 @app.command()

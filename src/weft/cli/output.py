@@ -17,22 +17,32 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-_STYLES = {
-    "completed": "green", "done": "green", "active": "green", "running": "cyan", "processing": "cyan",
-    "claimed": "cyan", "dispatched": "cyan", "ready": "blue", "scheduled": "yellow", "waiting": "yellow",
-    "pending": "yellow", "paused": "yellow", "failed": "red", "dead": "red", "lost": "red", "crashed": "red",
-    "cancelled": "magenta", "skipped": "magenta",
-}  # fmt: skip
+_COLOURS = {
+    "green": "completed done active",
+    "cyan": "running processing claimed dispatched",
+    "blue": "ready",
+    "yellow": "scheduled waiting pending paused",
+    "red": "failed dead lost crashed",
+    "magenta": "cancelled skipped",
+}
+_STYLES = {state: colour for colour, states in _COLOURS.items() for state in states.split()}
 _GAP = 2
 _answers: list[str] = []
 _SHORT = 12
 # What could move the cursor or change the terminal, had a task put it into a name or an error.
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 
 
 def complain(message: str) -> None:
     """Write one line to the standard error."""
     print("weft:", clean(" ".join(message.split())), file=sys.stderr)
+
+
+def print_complaints(problems: Sequence[object]) -> None:
+    """Write each of several problems to the standard error; a single one is told by the error itself."""
+    if len(problems) > 1:
+        for problem in problems:
+            print(one_line(str(problem)), file=sys.stderr)
 
 
 def print_json(value: Any) -> None:
@@ -170,7 +180,7 @@ def _print_trimmed(shown: Console, table: Any) -> None:
 def _cell(value: Any) -> Text:
     from rich.text import Text
 
-    return value if isinstance(value, Text) else Text(clean("" if value is None else str(value)).replace("\n", " "))
+    return value if isinstance(value, Text) else Text(one_line("" if value is None else str(value)))
 
 
 def styled(text: str, style: str) -> Text:
@@ -201,7 +211,23 @@ def print_facts(facts: Mapping[str, Any]) -> None:
 
 def clean(text: str) -> str:
     """Return text with control characters made visible, so that it cannot play tricks on a terminal."""
-    return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text.replace("\r\n", "\n"))
+    return _CONTROL.sub(_visible, text.replace("\r\n", "\n"))
+
+
+def _visible(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+
+
+def one_line(text: str) -> str:
+    """Return text on one line, blanks for its breaks and tabs, control characters made visible."""
+    return re.sub(r"[\n\t]+", " ", clean(text.strip("\r\n")))
+
+
+def print_more(option: str, value: object) -> None:
+    """Say how the next page is asked for, where somebody looks."""
+    if sys.stdout.isatty():
+        print_line(styled(f"more: {option} {value}", "dim"))
 
 
 def span(seconds: float | timedelta) -> str:

@@ -40,9 +40,16 @@ def _row(info: QueueInfo) -> tuple[Any, ...]:
 
     tasks = info.tasks
     return (
-        info.name, info.depth, when(info.oldest_at), tasks.get("running", 0), tasks.get("scheduled", 0),
-        tasks.get("pending", 0), f"{info.rate:.1f}/s", _limits(info), state("paused") if info.paused else "",
-    )  # fmt: skip
+        info.name,
+        info.depth,
+        when(info.oldest_at),
+        tasks.get("running", 0),
+        tasks.get("scheduled", 0),
+        tasks.get("pending", 0),
+        f"{info.rate:.1f}/s",
+        _limits(info),
+        state("paused") if info.paused else "",
+    )
 
 
 def _limits(info: QueueInfo) -> str:

@@ -184,12 +184,14 @@ def cancel(
         call_each("cancelled", task_ids or [], lambda client, key: client.cancel(key, reason=reason), as_json=as_json)
         return
     call_all(
-        "cancel", "cancelled",
+        "cancel",
+        "cancelled",
         lambda client, show: client.cancel_all(
             queue=queue, handler=handler, state=state or None, reason=reason, dry_run=dry_run, on_progress=show
         ),
-        dry_run=dry_run, as_json=as_json,
-    )  # fmt: skip
+        dry_run=dry_run,
+        as_json=as_json,
+    )
 
 
 @app.command()
@@ -209,12 +211,14 @@ def replay(
         call_each("replayed", task_ids or [], lambda client, key: client.replay(key), as_json=as_json)
         return
     call_all(
-        "replay", "replayed",
+        "replay",
+        "replayed",
         lambda client, show: client.replay_all(
             queue=queue, handler=handler, state=state or None, dry_run=dry_run, on_progress=show
         ),
-        dry_run=dry_run, as_json=as_json,
-    )  # fmt: skip
+        dry_run=dry_run,
+        as_json=as_json,
+    )
 
 
 @app.command()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -22,7 +23,7 @@ Apps = Annotated[
     list[str] | None,
     typer.Option("--app", metavar="MODULE", help="A module whose handlers are known; may be repeated."),
 ]
-Strict = Annotated[bool, typer.Option("--strict", help="Take warnings for errors.")]
+Strict = Annotated[bool, typer.Option("--strict", help="Take warnings for errors; goes with --app.")]
 
 
 @app.command()
@@ -32,6 +33,8 @@ def validate(files: Files, apps: Apps = None, strict: Strict = False, as_json: J
 
     handlers = _handlers(apps) if apps else None
     checked = [_check(path, handlers, strict) for path in _found(files)]
+    if strict and handlers is None:
+        checked = [_with_unchecked(each) for each in checked]
     problems = [problem for each in checked for problem in each.problems]
     errors = sum(_is_fatal(problem, strict) for problem in problems)
     if as_json:
@@ -45,6 +48,19 @@ def _check(path: Path, handlers: list[str] | None, strict: bool) -> Checked:
     from weft.flow.reading import check_file
 
     return check_file(path, handlers=handlers, strict=strict)
+
+
+def _with_unchecked(checked: Checked) -> Checked:
+    """Say of a file with handlers that nobody has looked whether they are there: that is no strict check."""
+    from weft.flow.problems import Problem
+
+    names = dict.fromkeys(name for facts in checked.nodes.values() for _, name in facts.handlers)
+    if not names:
+        return checked
+    some = ", ".join(list(names)[:3]) + (", …" if len(names) > 3 else "")
+    what = f"no handler was checked ({some}): name the modules that have them, each by --app MODULE"
+    problem = Problem("unchecked_handlers", (), what, file=checked.document.file)
+    return replace(checked, problems=[*checked.problems, problem])
 
 
 def _is_fatal(problem: Problem, strict: bool) -> bool:

@@ -48,7 +48,16 @@ def _row(worker: WorkerInfo) -> tuple[Any, ...]:
     from weft.cli.output import state, when
 
     return (
-        worker.id, state(worker.state), worker.hostname, worker.pid, ",".join(worker.queues), len(worker.handlers),
-        worker.concurrency, worker.tasks_completed, worker.tasks_failed, when(worker.last_heartbeat),
-        when(worker.started_at).removesuffix(" ago"), "leader" if worker.is_leader else "",
-    )  # fmt: skip
+        worker.id,
+        state(worker.state),
+        worker.hostname,
+        worker.pid,
+        ",".join(worker.queues),
+        len(worker.handlers),
+        worker.concurrency,
+        worker.tasks_completed,
+        worker.tasks_failed,
+        when(worker.last_heartbeat),
+        when(worker.started_at).removesuffix(" ago"),
+        "leader" if worker.is_leader else "",
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
+from itertools import repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -38,7 +39,9 @@ def _workflows(work: Callable[[Workflows], Awaitable[Any]]) -> Any:
 @app.command()
 def push(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A YAML or JSON file.")],
-    tag: Annotated[str | None, typer.Option(help="The tag to move; `<workflow_id>/main` by default.")] = None,
+    tag: Annotated[
+        str | None, typer.Option(help="The tag to move; `main` by default, that is `<workflow_id>/main`.")
+    ] = None,
     message: Message = None,
     expect: Expect = None,
     force: Force = False,
@@ -58,7 +61,7 @@ def list_tags(
     as_json: JsonFlag = False,
 ) -> None:
     """List tags by name, with what they are at."""
-    from weft.cli.output import as_record, print_json, print_table
+    from weft.cli.output import as_record, print_json, print_more, print_table
 
     found = _workflows(lambda w: w.list(workflow_id=workflow, after=after, limit=limit, with_deleted=deleted))
     if as_json:
@@ -66,6 +69,8 @@ def list_tags(
     else:
         columns = ("TAG~", "WORKFLOW~", "VERSION>", "AT", "HASH", "MOVED", "BY~", "")
         print_table(columns, map(_tag_row, found), empty="no tags: push a definition")
+        if len(found) == limit:
+            print_more("--after", found[-1].name)
 
 
 def _tag_row(tag: Tag) -> tuple[Any, ...]:
@@ -73,9 +78,15 @@ def _tag_row(tag: Tag) -> tuple[Any, ...]:
 
     mark = "deleted" if tag.deleted_at else "protected" if tag.is_protected else ""
     return (
-        tag.name, tag.workflow_id, tag.version, tag.target_id, (tag.target_hash or "")[:12], when(tag.moved_at),
-        tag.moved_by, mark,
-    )  # fmt: skip
+        tag.name,
+        tag.workflow_id,
+        tag.version,
+        tag.target_id,
+        (tag.target_hash or "")[:12],
+        when(tag.moved_at),
+        tag.moved_by,
+        mark,
+    )
 
 
 @app.command()
@@ -99,11 +110,18 @@ def show(
         print(write_yaml(found.data), end="")
     else:
         nodes = found.data.get("nodes") or {}
-        print_facts({
-            "workflow": found.data.get("workflow_id"), "tag": found.tag, "tag version": found.tag_version,
-            "version": found.artifact_id, "kind": found.kind, "depth": found.depth, "hash": found.version_hash,
-            "nodes": f"{len(nodes)}: {', '.join(list(nodes)[:12])}{', …' if len(nodes) > 12 else ''}",
-        })  # fmt: skip
+        print_facts(
+            {
+                "workflow": found.data.get("workflow_id"),
+                "tag": found.tag,
+                "tag version": found.tag_version,
+                "version": found.artifact_id,
+                "kind": found.kind,
+                "depth": found.depth,
+                "hash": found.version_hash,
+                "nodes": f"{len(nodes)}: {', '.join(list(nodes)[:12])}{', …' if len(nodes) > 12 else ''}",
+            }
+        )
 
 
 @app.command()
@@ -113,34 +131,30 @@ def patch(
     assignments: Annotated[
         list[str] | None, typer.Option("--set", metavar="FIELD=JSON", help="nodes.x.params.y=3; may be repeated.")
     ] = None,
-    edit: Annotated[bool, typer.Option("--edit", help="Open the document in $EDITOR.")] = False,
+    edit: Annotated[
+        bool, typer.Option("--edit", help="Open the document in $EDITOR; with --file, one that was kept.")
+    ] = False,
     message: Message = None,
     expect: Expect = None,
     force: Force = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Change a definition: by a JSON Patch, by fields to set, or in an editor. The result must be sound."""
-    from weft.cli.definitions import edited, read_assignments, read_ops
+    from weft.cli.definitions import read_assignments, read_ops
+    from weft.cli.editing import patch_by_hand
     from weft.core.errors import InvalidInput
 
-    if (file is not None) + bool(assignments) + edit != 1:
+    if (file is not None or edit) + bool(assignments) != 1:
         raise InvalidInput("patch", "give one of --file, --set and --edit")
     options: dict[str, Any] = {"message": message, "expect": _expected(expect), "force": force}
-    if file is not None:
+    if edit:
+        done = patch_by_hand(tag, file, options)
+    elif file is not None:
         ops = read_ops(file)
         done = _workflows(lambda w: w.patch(tag, ops, **options))
-    elif assignments:
-        wanted = read_assignments(assignments)
-        done = _workflows(lambda w: w.patch(tag, set=wanted, **options))
     else:
-        shown = _workflows(lambda w: w.show(tag))
-        ops = edited(shown.data)
-        if not ops:
-            print("nothing was changed")
-            return
-        # On what was shown: whoever moved the tag meanwhile is not overruled.
-        options["expect"] = options["expect"] or shown.tag_version
-        done = _workflows(lambda w: w.patch(tag, ops, **options))
+        wanted = read_assignments(assignments or [])
+        done = _workflows(lambda w: w.patch(tag, set=wanted, **options))
     _tell_pushed(done, "patched", as_json=as_json)
 
 
@@ -154,62 +168,61 @@ def log(
 ) -> None:
     """List the versions and patches that led to a version, newest first."""
     from weft.cli.inputs import read_id
-    from weft.cli.output import as_record, print_json, print_line, styled, when
+    from weft.cli.lanes import Drawn, draw_lanes
+    from weft.cli.output import as_record, one_line, print_json, print_line, print_more, styled, when
 
     key = read_id("before", before)
     found = _workflows(lambda w: w.log(which, before=key, limit=limit))
     if as_json:
         print_json({"log": [as_record(artifact) for artifact in found]})
         return
-    for lead, artifact in _lanes(found) if graph else (("", artifact) for artifact in found):
+    lines = draw_lanes([(each.id, _parents(each)) for each in found]) if graph else repeat(Drawn("", []))
+    for artifact, drawn in zip(found, lines, strict=False):
         tags = styled(f" ({', '.join(artifact.tags)})" if artifact.tags else "", "yellow")
         who = f"  {artifact.actor}, {when(artifact.created_at)}"
-        line = styled(lead, "dim") + styled(f"{artifact.id} {artifact.kind} {artifact.version_hash[:12]}", "bold")
-        print_line(line + tags + styled(who, "dim") + styled(f"  {artifact.message or ''}", ""))
+        line = styled(drawn.lead, "dim") + styled(f"{artifact.id} {artifact.kind} {artifact.version_hash[:12]}", "bold")
+        print_line(line + tags + styled(one_line(who), "dim") + styled(f"  {one_line(artifact.message or '')}", ""))
+        for below in drawn.below:
+            print_line(styled(below, "dim"))
+    if len(found) == limit:
+        print_more("--before", found[-1].id)
 
 
-def _lanes(found: list[Artifact]) -> list[tuple[str, Artifact]]:
-    """Return each artifact with a lane for each line that is open at it."""
-    lanes: list[int | None] = []
-    drawn = []
-    for artifact in found:
-        if artifact.id not in lanes:
-            lanes.append(artifact.id)
-        place = lanes.index(artifact.id)
-        drawn.append(("".join("* " if lane == place else "| " for lane in range(len(lanes))), artifact))
-        lanes = [lane for n, lane in enumerate(lanes) if lane != artifact.id or n == place]
-        lanes[place] = artifact.parent_id
-        if artifact.merged_id is not None and artifact.merged_id not in lanes:
-            lanes.append(artifact.merged_id)
-        lanes = [lane for n, lane in enumerate(lanes) if lane is not None and lane not in lanes[:n]]
-    return drawn
+def _parents(artifact: Artifact) -> list[int]:
+    return [each for each in (artifact.parent_id, artifact.merged_id) if each is not None]
 
 
 @app.command()
-def moves(tag: TagName, limit: Limit = 50, as_json: JsonFlag = False) -> None:
-    """List where a tag has been: who moved it, when, why."""
-    from weft.cli.output import as_record, print_json, print_table, when
+def moves(
+    tag: TagName,
+    limit: Limit = 50,
+    before: Annotated[int | None, typer.Option(metavar="N", help="Go on below this move: the next page.")] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """List where a tag has been, newest first: who moved it, when, why."""
+    from weft.cli.output import as_record, print_json, print_more, print_table, when
 
-    found = _workflows(lambda w: w.moves(tag, limit=limit))
+    found = _workflows(lambda w: w.moves(tag, before=before, limit=limit))
     if as_json:
         print_json({"moves": [as_record(move) for move in found]})
     else:
         rows = ((m.version, m.verb, m.from_id, m.to_id, when(m.moved_at), m.moved_by, m.message or "") for m in found)
         print_table(("VERSION>", "VERB", "FROM", "TO", "MOVED", "BY~", "MESSAGE~"), rows, empty="no moves")
+        if len(found) == limit and found[-1].version > 1:
+            print_more("--before", found[-1].version)
 
 
 @app.command()
 def blame(which: Which, as_json: JsonFlag = False) -> None:
     """Say of each field which change last touched it."""
-    from weft.cli.output import print_json, print_table, when
+    from weft.cli.output import as_record, print_json, print_table, when
     from weft.flow.problems import dotted
 
     found = _workflows(lambda w: w.blame(which))
     if as_json:
-        print_json({"fields": [
-            {"path": dotted(path), "id": str(a.id), "actor": a.actor, "created_at": a.created_at, "message": a.message}
-            for path, a in found.items()
-        ]})  # fmt: skip
+        told = ("id", "actor", "created_at", "message")
+        fields = ((path, as_record(artifact)) for path, artifact in found.items())
+        print_json({"fields": [{"path": dotted(path), **{name: a[name] for name in told}} for path, a in fields]})
     else:
         rows = ((dotted(path), a.id, a.actor, when(a.created_at), a.message or "") for path, a in found.items())
         print_table(("FIELD~", "CHANGE", "BY~", "WHEN", "MESSAGE~"), rows, empty="no fields")
@@ -217,9 +230,13 @@ def blame(which: Which, as_json: JsonFlag = False) -> None:
 
 @app.command()
 def undo(
-    tag: TagName, steps: Steps = 1, message: Message = None, expect: Expect = None, force: Force = False,
+    tag: TagName,
+    steps: Steps = 1,
+    message: Message = None,
+    expect: Expect = None,
+    force: Force = False,
     as_json: JsonFlag = False,
-) -> None:  # fmt: skip
+) -> None:
     """Take back the last moves of a tag."""
     done = _workflows(lambda w: w.undo(tag, steps, message=message, expect=_expected(expect), force=force))
     _tell_tag(done, "undone", as_json=as_json)
@@ -227,9 +244,13 @@ def undo(
 
 @app.command()
 def redo(
-    tag: TagName, steps: Steps = 1, message: Message = None, expect: Expect = None, force: Force = False,
+    tag: TagName,
+    steps: Steps = 1,
+    message: Message = None,
+    expect: Expect = None,
+    force: Force = False,
     as_json: JsonFlag = False,
-) -> None:  # fmt: skip
+) -> None:
     """Make moves again that were taken back."""
     done = _workflows(lambda w: w.redo(tag, steps, message=message, expect=_expected(expect), force=force))
     _tell_tag(done, "redone", as_json=as_json)
@@ -237,9 +258,13 @@ def redo(
 
 @app.command()
 def tag(
-    name: TagName, to: Which, message: Message = None, expect: Expect = None, force: Force = False,
+    name: TagName,
+    to: Which,
+    message: Message = None,
+    expect: Expect = None,
+    force: Force = False,
     as_json: JsonFlag = False,
-) -> None:  # fmt: skip
+) -> None:
     """Move a tag to what another tag, an id or a hash names; it is made when it is not there."""
     done = _workflows(lambda w: w.move(name, to, message=message, expect=_expected(expect), force=force))
     _tell_tag(done, "moved", as_json=as_json)

@@ -79,13 +79,13 @@ def check_key(value: object, field: str) -> str:
     return check_text(value, field, MAX_KEY)
 
 
-def check_id(value: object, field: str = "id") -> int:
+def check_id(value: object, field: str = "id", *, shown_by: str = "weft tasks list") -> int:
     """An id: a number, or the text of one, as JSON carries it."""
     if isinstance(value, str) and value.isascii() and value.isdigit():
         digits = value.lstrip("0")
         value = int(digits) if 0 < len(digits) < 20 else value[:40]
     if type(value) is not int or not 0 < value <= MAX_ID:
-        raise InvalidInput(field, f"{value!r} is not an id: give a number as `weft tasks list` shows it")
+        raise InvalidInput(field, f"{value!r} is not an id: give a number as `{shown_by}` shows it")
     return value
 
 

@@ -30,6 +30,7 @@ Each error has a stable ``code``, which maps once to an exit code, an HTTP statu
 from __future__ import annotations
 
 import difflib
+import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -38,6 +39,12 @@ def did_you_mean(wrong: str, known: Iterable[str]) -> str:
     """Return ``" Did you mean 'x'?"`` when something known is close to what was written, else nothing."""
     close = difflib.get_close_matches(wrong, list(known), n=1)
     return f" Did you mean {close[0]!r}?" if close else ""
+
+
+def hint_in(message: str) -> str | None:
+    """Return the question that `did_you_mean` has put into a message, if there is one."""
+    found = re.search(r"Did you mean .*\?", message)
+    return None if found is None else found[0]
 
 
 def error_line(error: Mapping[str, str]) -> str:
@@ -51,6 +58,11 @@ class WeftError(Exception):
     code = "error"
     exit_code = 1
     http_status = 500
+
+    @property
+    def details(self) -> dict[str, object]:
+        """What there is to say for programs beside the code, the message and the field."""
+        return {}
 
 
 class CallerError(WeftError):
@@ -83,6 +95,16 @@ class InvalidDefinition(CallerError):
         self.problems = problems
         more = f" (and {len(problems) - 1} more; see `weft validate`)" if len(problems) > 1 else ""
         super().__init__(f"{problems[0]}{more}")
+
+    @property
+    def details(self) -> dict[str, object]:
+        """All problems, each with its place."""
+        return {"problems": _told(self.problems)}
+
+
+def _told(parts: Sequence[object]) -> list[object]:
+    """Return each part as it tells itself to programs, or in words."""
+    return [part.to_json() if hasattr(part, "to_json") else str(part) for part in parts]
 
 
 class UnknownQueue(CallerError):
@@ -122,6 +144,14 @@ class NotFound(CallerError):
         super().__init__(f"there is no {kind} {key}; {reason}")
 
 
+# Why there is nothing to do, by the verb on a tag.
+_TAG_ENDS = {
+    "undo": "at its first move",
+    "redo": "at its last move",
+    "undelete": "live",
+}
+
+
 class StateConflict(CallerError):
     """The thing is in a state that does not allow the verb."""
 
@@ -133,7 +163,10 @@ class StateConflict(CallerError):
         self.verb = verb
         self.key = key
         self.state = state
-        super().__init__(f"cannot {verb} {kind} {key}: it is {state}, and must be {' or '.join(sorted(allowed))}")
+        message = f"cannot {verb} {kind} {key}: it is {state}, and must be {' or '.join(sorted(allowed))}"
+        if kind == "tag":
+            message = f"nothing to {verb}: tag {key} is {_TAG_ENDS.get(verb, state)}"
+        super().__init__(message)
 
 
 class TagConflict(CallerError):
@@ -157,8 +190,16 @@ class TagConflict(CallerError):
             "protected": f"tag {tag!r} is protected: move it by force (`--force`), or take that away; {moved}",
             "of another workflow": f"tag {tag!r} belongs to workflow {now.get('workflow_id')!r}: choose another tag, "
             "or move it by force (`--force`)",
+            "held": f"{tag!r} is held by another writer for too long: nothing was written; try again",
+            "lost": f"tag {tag!r} has moves, and no place: `weft workflows fsck --repair` puts it back",
+            "there": f"tag {tag!r} is there already: {moved}; choose another name, or move it by `weft workflows tag`",
         }
         super().__init__(advice.get(why, f"tag {tag!r}: {why}"))
+
+    @property
+    def details(self) -> dict[str, object]:
+        """Why, and what the tag is now: who moved it, when, to what."""
+        return {"conflict": {"tag": self.tag, **self.now, "why": self.why}}
 
 
 class MergeConflict(CallerError):
@@ -173,6 +214,11 @@ class MergeConflict(CallerError):
         shown = "; ".join(str(conflict) for conflict in conflicts[:5])
         more = f"; and {len(conflicts) - 5} more" if len(conflicts) > 5 else ""
         super().__init__(f"{what} has {len(conflicts)} conflict{'s' if len(conflicts) > 1 else ''}: {shown}{more}")
+
+    @property
+    def details(self) -> dict[str, object]:
+        """All fields that both sides changed, by node."""
+        return {"conflicts": _told(self.conflicts)}
 
 
 class OperatorError(WeftError):

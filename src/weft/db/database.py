@@ -107,8 +107,8 @@ class Database:
         # Without a direct way there is no LISTEN behind a pooler: polling is the truth anyway.
         self.listen_url = settings.listen_url if self.through_pooler else (settings.listen_url or url)
         # No statement waits for ever: a connection may be dead in the network without anybody saying so.
-        limit = max(10.0, 1.5 * settings.lease_time.total_seconds())
-        self._pool = Pool(lambda: self.connect(command_timeout=limit), POOL_SIZE)
+        self.command_timeout = max(10.0, 1.5 * settings.lease_time.total_seconds())
+        self._pool = Pool(lambda: self.connect(command_timeout=self.command_timeout), POOL_SIZE)
 
     @classmethod
     async def open(cls, settings: Settings, *, migrate: bool | None = None) -> Database:

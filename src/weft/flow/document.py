@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import re
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-import orjson
 import yaml
 
-from weft.core.json import text_problem
+from weft.core.json import depth_of, text_problem
+from weft.flow.json_events import JsonEvents, Peculiar, is_json, read_plain
 from weft.flow.problems import Path, Problem
 
 MAX_BYTES = 16 * 1024 * 1024
@@ -31,7 +32,6 @@ _FIRST = frozenset("-+.0123456789~tTfFnN")
 _INT = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _NOT_FINITE = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
-_PAIR = re.compile(r"(?<!\\)((?:\\\\)*)(\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})")
 _OF_VALUES: Any = (yaml.ScalarEvent, yaml.AliasEvent, yaml.CollectionStartEvent)
 _PLAIN_TAGS = {None, "!", "tag:yaml.org,2002:str", "tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"}
 
@@ -78,10 +78,10 @@ def read_document(text: str | bytes, file: str | None = None) -> Document:
             raise Unreadable("syntax", f"the document is not UTF-8: {problem.reason} at byte {problem.start}") from None
     if (flaw := text_problem(text)) is not None:
         raise Unreadable("syntax", f"the document {flaw}")
-    if _PAIR.search(text) is not None and _is_json(text):
-        # JSON writes what is beyond 16 bits as two escapes, and YAML does not know them.
-        text = _PAIR.sub(lambda found: found[1] + orjson.loads(f'"{found[2]}"'), text)
     try:
+        if is_json(text):
+            with suppress(Peculiar):
+                return Document(_plain(text), text, file)
         reader = _Reader(text)
         return Document(reader.read(), text, file, reader.problems)
     except yaml.MarkedYAMLError as problem:
@@ -91,12 +91,20 @@ def read_document(text: str | bytes, file: str | None = None) -> Document:
         raise Unreadable("syntax", f"the document has a character that YAML does not allow: {problem.reason}") from None
 
 
-def _is_json(text: str) -> bool:
-    try:
-        orjson.loads(text)
-    except ValueError:
-        return False
-    return True
+def _plain(text: str) -> Any:
+    """Return the data of JSON in which nothing is to be told of; raises `Peculiar`."""
+    opened = text.count("{") + text.count("[")
+    if opened + text.count(",") >= MAX_VALUES:
+        raise Peculiar
+    data = read_plain(text)
+    if opened > MAX_DEPTH and depth_of(data) > MAX_DEPTH:
+        raise Peculiar
+    return data
+
+
+def _parser_of(text: str) -> Any:
+    """Return what gives the events of a text. YAML breaks lines where JSON does not, and knows no long keys."""
+    return JsonEvents(text) if is_json(text) else Parser(text)
 
 
 class Place(NamedTuple):
@@ -126,7 +134,7 @@ class _Reader:
 
     def __init__(self, text: str) -> None:
         self.problems: list[Problem] = []
-        self._parser = Parser(text)
+        self._parser = _parser_of(text)
         self._count = 0
         self._repeated = 0
         # Of each anchor: what it stands for, how many values that is, and how deep they are nested.
@@ -286,7 +294,7 @@ def _problem_at(mark: Any, code: str, message: str) -> Problem:
 
 def _places_in(text: str) -> dict[Path, Place]:
     """Return where each part of a readable text stands. What an alias repeats stands where the alias does."""
-    parser = Parser(text)
+    parser = _parser_of(text)
     places: dict[Path, Place] = {}
     # For each open mapping or list: its path, and the key that waits for its value with its place, or the next index.
     frames: list[tuple[Path, list[Any]]] = []

@@ -6,8 +6,10 @@ import re
 
 LONGEST = 20_000 * 86_400.0
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
-_PART = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)\s*(ms|s|m|h|d|w)\s*")
-PATTERN = r"^(\d+(\.\d+)?\s*(ms|s|m|h|d|w)\s*)+$"
+_NUMBER, _UNIT = r"[0-9]{1,9}(?:\.[0-9]{1,9})?", "ms|s|m|h|d|w"
+_PART = re.compile(rf"({_NUMBER})\s*({_UNIT})\s*")
+# For editors: at least one part, and not all of them nothing.
+PATTERN = rf"^\s*(?=.*[1-9])({_NUMBER}\s*({_UNIT})\s*)+$"
 
 
 def seconds_of(value: object) -> float:

@@ -340,9 +340,17 @@ TESTS: dict[str, Test] = {
     "string": lambda budget, value: type(present(value)) is str,
     "true": lambda budget, value: present(value) is True,
     "undefined": lambda budget, value: type(value) is Missing,
-}  # fmt: skip
-for _name, _same in (("eq", "equalto"), ("eq", "=="), ("ne", "!="), ("lt", "<"), ("lt", "lessthan"), ("le", "<="),
-                     ("gt", ">"), ("gt", "greaterthan"), ("ge", ">="), ("containing", "contains")):  # fmt: skip
+}
+_ALSO = {
+    "eq": ("equalto", "=="),
+    "ne": ("!=",),
+    "lt": ("<", "lessthan"),
+    "le": ("<=",),
+    "gt": (">", "greaterthan"),
+    "ge": (">=",),
+    "containing": ("contains",),
+}
+for _name, _same in ((name, same) for name, all_same in _ALSO.items() for same in all_same):
     TESTS[_same] = TESTS[_name]
 
 

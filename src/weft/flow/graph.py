@@ -123,22 +123,39 @@ class Graph:
                     found.append(target)
         return found
 
-    def circle(self) -> list[str] | None:
-        """Return the nodes of one circle, the first again at the end; None when there is none."""
+    def circles(self) -> list[list[str]]:
+        """Return circles that share no node, the first node of each again at its end.
+
+        Of all nodes that wait for each other at least one circle is among them.
+        """
         left = set(self.names).difference(self.order)
-        if not left:
-            return None
-        # Walked backwards: what is left has something before it that is left too, what is behind a circle as well.
-        name, seen = next(each for each in self.names if each in left), dict[str, int]()
-        walked: list[str] = []
-        while name not in seen:
-            seen[name] = len(walked)
-            walked.append(name)
-            name = next(before for before in self.previous[name] if before in left)
-        circle = [*reversed(walked[seen[name] :])]
         places = {name: place for place, name in enumerate(self.names)}
-        first = min(range(len(circle)), key=lambda place: places[circle[place]])
-        return [*circle[first:], *circle[:first], circle[first]]
+        found = [_from_first(circle, places) for circle in self._closed_walks(left)]
+        return sorted(found, key=lambda circle: places[circle[0]])
+
+    def _closed_walks(self, names: set[str]) -> Iterator[list[str]]:
+        """Walk into the depth among ``names``, and yield what is walked again, unless a node of it was yielded."""
+        done: set[str] = set()
+        for start in (name for name in self.names if name in names):
+            if start in done:
+                continue
+            walk, ways = [start], [iter(self.next[start])]
+            depths = {start: 0}
+            # For each step of the walk: the depth of the last node, up to it, that is on a circle.
+            taken = [-1]
+            while walk:
+                target = next((name for name in ways[-1] if name in names and name not in done), None)
+                if target is None:
+                    done.add(walk[-1])
+                    del depths[walk.pop()], ways[-1], taken[-1]
+                elif target not in depths:
+                    depths[target] = len(walk)
+                    walk.append(target)
+                    ways.append(iter(self.next[target]))
+                    taken.append(taken[-1])
+                elif taken[-1] < depths[target]:
+                    yield walk[depths[target] :]
+                    taken[depths[target] :] = range(depths[target], len(walk))
 
     def reached(self, start: str) -> set[str]:
         """Return what can be reached from a node, and the node."""
@@ -179,3 +196,9 @@ class Graph:
             return earlier != later
         places, above = self._ancestors
         return bool(above[later] >> places[earlier] & 1)
+
+
+def _from_first(circle: list[str], places: Mapping[str, int]) -> list[str]:
+    """Return a circle from the node that stands first in the document, round to it again."""
+    first = min(range(len(circle)), key=lambda step: places[circle[step]])
+    return [*circle[first:], *circle[:first], circle[first]]

@@ -12,7 +12,7 @@ from weft.flow.patterns import is_pattern, matches
 from weft.flow.problems import Path, Problem, Severity, unknown
 from weft.flow.values import equal, kind_of
 
-_TYPES: dict[str, tuple[type, ...]] = {
+TYPES: dict[str, tuple[type, ...]] = {
     "string": (str,),
     "integer": (int,),
     "number": (int, float),
@@ -21,7 +21,7 @@ _TYPES: dict[str, tuple[type, ...]] = {
     "array": (list,),
 }
 # The types that each bound says something about.
-_ABOUT = {
+ABOUT = {
     "minimum": {"integer", "number", "any"},
     "maximum": {"integer", "number", "any"},
     "min_length": {"string", "array", "object", "any"},
@@ -41,7 +41,7 @@ def input_problems(inputs: object) -> Iterator[Problem]:
         if declared.pattern is not None and not is_pattern(declared.pattern):
             yield Problem("bad_value", (*path, "pattern"), f"{declared.pattern!r} is no regular expression")
             continue
-        for field, kinds in _ABOUT.items():
+        for field, kinds in ABOUT.items():
             if getattr(declared, field) is not None and declared.type not in kinds:
                 yield Problem(
                     "bad_value", (*path, field), f"`{field}` says nothing about an input of type {declared.type}"
@@ -82,7 +82,7 @@ def value_problem(declared: Input, value: Any) -> str | None:
     """Return what keeps a value from being an input, if anything."""
     if value is None:
         return None if not declared.required or declared.type == "any" else "must not be nothing"
-    if declared.type != "any" and type(value) not in _TYPES[declared.type]:
+    if declared.type != "any" and type(value) not in TYPES[declared.type]:
         return f"must be of type {declared.type}, not {kind_of(value)}"
     if declared.enum is not None and not any(equal(value, each) for each in declared.enum):
         return f"must be one of {', '.join(map(repr, declared.enum))}, not {value!r}"

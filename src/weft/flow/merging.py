@@ -34,6 +34,7 @@ class Conflict:
         return {
             "path": dotted(self.path),
             "node": self.node,
+            "field": dotted(self.path if self.node is None else self.path[2:]),
             **{side: value for side, value in sides.items() if value is not ABSENT},
         }
 

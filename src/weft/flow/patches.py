@@ -17,6 +17,8 @@ from weft.flow.problems import Path, dotted
 
 MAX_OPS = 10_000
 MAX_BYTES = 1024 * 1024
+# With white space and escapes a file of such a patch may be several times as long.
+MAX_FILE_BYTES = 8 * MAX_BYTES
 # So much may one patch copy: what is copied into itself doubles each time.
 MAX_COPIED = 4 * 1024 * 1024
 _KINDS = ("add", "remove", "replace", "move", "copy", "test")
@@ -186,16 +188,27 @@ def op_for(data: Mapping[str, Json], assignment: str, value: Json) -> Op:
     holder: Any = data
     path: Path = ()
     for part in parts[:-1]:
-        step = int(part) if isinstance(holder, list) and part.isdecimal() else part
-        try:
-            holder = holder[step]
-        except (KeyError, IndexError, TypeError):
+        step = _step(holder, part, path)
+        if step is None or (isinstance(holder, dict) and step not in holder):
             known = list(holder) if isinstance(holder, dict) else []
             raise InvalidInput(
-                "set", f"there is no {dotted((*path, step))!r} in the definition.{did_you_mean(part, known)}"
-            ) from None
-        path = (*path, step)
-    if not isinstance(holder, (dict, list)):
+                "set", f"there is no {dotted((*path, part))!r} in the definition.{did_you_mean(part, known)}"
+            )
+        holder, path = holder[step], (*path, step)
+    last = parts[-1] if isinstance(holder, list) and parts[-1] == "-" else _step(holder, parts[-1], path)
+    if last is None:
         raise InvalidInput("set", f"{dotted(path)!r} is a value, and has no fields")
-    is_there = parts[-1] in holder if isinstance(holder, dict) else parts[-1] != "-"
-    return {"op": "replace" if is_there else "add", "path": pointer_of((*path, parts[-1])), "value": value}
+    is_there = last in holder if isinstance(holder, dict) else last != "-"
+    return {"op": "replace" if is_there else "add", "path": pointer_of((*path, last)), "value": value}
+
+
+def _step(holder: Json, part: str, path: Path) -> str | int | None:
+    """Return the key or the index by which a holder has a part; None: it is a value, and has none."""
+    if isinstance(holder, dict):
+        return part
+    if not isinstance(holder, list):
+        return None
+    if part.isdecimal() and int(part) < len(holder):
+        return int(part)
+    why = f"no index {part}" if part.isdecimal() else f"no index {part!r}, which is no number from 0"
+    raise InvalidInput("set", f"{dotted(path)!r} has {len(holder)} items and {why}; {dotted(path)}.- adds one")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Protocol
 
-from weft.core.errors import did_you_mean
+from weft.core.errors import did_you_mean, hint_in
 
 Path = tuple[str | int, ...]
 
@@ -51,6 +51,7 @@ class Problem:
             "code": self.code,
             "severity": self.severity.value,
             "message": self.message,
+            "hint": hint_in(self.message),
             "path": list(self.path),
             "file": self.file,
             "line": self.line,

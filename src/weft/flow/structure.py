@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from weft.core.json import depth_of
 from weft.flow.document import MAX_DEPTH
 from weft.flow.fields import read_part
-from weft.flow.model import Defaults, Group, Input, WorkflowDefinition
+from weft.flow.model import MAX_NAME, PATH, Defaults, Group, Input, WorkflowDefinition
 from weft.flow.nodes import NodeFacts, name_problems, read_node, too_deep
 from weft.flow.problems import Path, Problem
 from weft.flow.values import kind_of
 
 MAX_NODES = 20_000
+_PATH = re.compile(PATH)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +79,16 @@ def _each(model: type[Input | Group], entries: object, path: Path, problems: lis
     if not _is_mapping(entries, path, problems):
         return {}
     assert isinstance(entries, dict)
-    if model is Input:
-        for name in entries:
-            problems += name_problems(name, (*path, name))
+    for name in entries:
+        problems += (name_problems if model is Input else _path_problems)(name, (*path, name))
     return {name: read_part(model, entry, (*path, name), problems) for name, entry in entries.items()}
+
+
+def _path_problems(name: str, path: Path) -> Iterator[Problem]:
+    """Yield what is wrong with the name of a group."""
+    if _PATH.fullmatch(name) is None or len(name) > MAX_NAME:
+        what = f"{name[:60]!r} is no name: letters, digits, _, - and .; / between parts; up to {MAX_NAME}"
+        yield Problem("bad_name", path, what, is_about_key=True)
 
 
 def _is_mapping(value: object, path: Path, problems: list[Problem]) -> bool:

@@ -86,9 +86,13 @@ def check_text(text: str | bytes, file: str | None = None, **options: Any) -> Ch
 
 
 def check_document(
-    document: Document, *, handlers: Collection[str] | None = None, strict: bool = False, like: Shape | None = None,
+    document: Document,
+    *,
+    handlers: Collection[str] | None = None,
+    strict: bool = False,
+    like: Shape | None = None,
     changed: Collection[str] | None = None,
-) -> Checked:  # fmt: skip
+) -> Checked:
     """Return the definition in a document, and everything that is wrong with it.
 
     ``handlers`` are those that are known: a task of another is warned about, and refused when ``strict``. ``like`` is
@@ -166,8 +170,7 @@ def _end_problems(nodes: Nodes) -> Iterator[Problem]:
 
 
 def _path_problems(written: Data, nodes: Nodes, graph: Graph) -> Iterator[Problem]:
-    circle = graph.circle()
-    if circle is not None:
+    for circle in graph.circles():
         shown = circle if len(circle) <= _SHOWN else [*circle[: _SHOWN - 2], "…", circle[-1]]
         yield Problem(
             "cycle", ("nodes", circle[0]), f"nodes wait for each other: {' -> '.join(shown)}", is_about_key=True

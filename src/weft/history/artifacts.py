@@ -26,8 +26,13 @@ async def show(conn: type_Connection, org_id: int, artifact_id: int) -> Artifact
 async def log(
     conn: type_Connection, org_id: int, artifact_id: int, *, before: int | None = None, limit: int = 50
 ) -> list[Artifact]:
-    """Return an artifact and those that it was made from, newest first."""
-    return [Artifact(*row) for row in await conn.fetch(SQL.log, org_id, artifact_id, before, limit)]
+    """Return an artifact and those that it was made from, newest first, or those ``before``; raises `NotFound`."""
+    if before is not None:
+        await show(conn, org_id, before)
+    rows = await conn.fetch(SQL.log, org_id, artifact_id, before, limit)
+    if not rows:
+        await show(conn, org_id, artifact_id)
+    return [Artifact(*row) for row in rows]
 
 
 async def line(conn: type_Connection, org_id: int, artifact_id: int) -> list[Artifact]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import asyncpg
 import orjson
 
-from weft.core.errors import MergeConflict, NotFound, TagConflict
+from weft.core.errors import InvalidInput, MergeConflict, NotFound, TagConflict
 from weft.core.settings import Settings
 from weft.db.database import CONNECTION_ERRORS
 from weft.flow.document import Document
@@ -110,8 +110,12 @@ class Changes:
         """Take back what one patch has changed, and keep what came after it."""
         before = await self._reader.document(await self._reader.of(parent_id))
 
-        async def after(_head: Materials) -> dict[str, Any]:
-            return await self._reader.document(await self._reader.of(artifact_id))
+        async def after(head: Materials) -> dict[str, Any]:
+            change, workflow_id = await self._reader.of(artifact_id), head.row["workflow_id"]
+            if change.row["workflow_id"] != workflow_id:
+                problem = f"{artifact_id} is one of workflow {change.row['workflow_id']!r}, and {wish.tag!r} of"
+                raise InvalidInput("change", f"{problem} {workflow_id!r}: there is nothing to take back")
+            return await self._reader.document(change)
 
         what = f"the revert of {artifact_id} in {wish.tag!r}"
         return await self._three_way(wish, "revert", what, after, before, prefer)
@@ -129,12 +133,17 @@ class Changes:
             if conflicts:
                 raise MergeConflict(what, conflicts)
             ops = ops_between(ours, merged)
-            return self._patched(head, verb, merged, ops, merged_id) if ops else None
+            # Not what was merged, whose fields may stand in another order: what others will put together of the patch.
+            return self._patched(head, verb, apply_ops(ours, ops), ops, merged_id) if ops else None
 
         return await self._change(wish, make)
 
     async def compact(self, tag: str, actor: str) -> Pushed:
         """Make a version of a tag's patches that means the same; no step that undo would take back."""
+        return await self._repeated(tag, lambda: self._compacted(tag, actor))
+
+    async def _compacted(self, tag: str, actor: str) -> Pushed | None:
+        """Compact a tag once; None when somebody else has moved it meanwhile."""
         head = await self._reader.find(tag=tag)
         if head is None:
             raise NotFound("tag", tag)
@@ -143,8 +152,13 @@ class Changes:
             return Pushed(row["id"], row["version_hash"].hex(), row["tag"], row["tag_version"], created=False)
         content = await self._whole(head)
 
-        async with tags.explained(tag):
-            moved = await self._database.run(lambda conn: self._compact(conn, row, content, actor))
+        try:
+            async with tags.explained(tag):
+                moved = await self._database.run_alone(lambda conn: self._compact(conn, row, content, actor))
+        except TagConflict as conflict:
+            if conflict.why != "moved":
+                raise
+            return None
         return Pushed(moved["target_id"], row["version_hash"].hex(), row["tag"], moved["version"], compacted=True)
 
     def _patched(
@@ -168,14 +182,17 @@ class Changes:
 
     async def _change(self, wish: Wish, make: _Make, *, makes_tag: bool = False) -> Pushed:
         """Make a change on what the tag is at, and anew when somebody else was quicker and nothing else is expected."""
+        return await self._repeated(wish.tag, lambda: self._tried(wish, make, makes_tag))
+
+    async def _repeated(self, tag: str, attempt: Callable[[], Awaitable[Pushed | None]]) -> Pushed:
         for _ in range(_TRIES_OUT_OF_TURN):
-            if (done := await self._tried(wish, make, makes_tag)) is not None:
+            if (done := await attempt()) is not None:
                 return done
-        async with self._turn(wish.tag):
+        async with self._turn(tag):
             for _ in range(_TRIES):
-                if (done := await self._tried(wish, make, makes_tag)) is not None:
+                if (done := await attempt()) is not None:
                     return done
-        raise await self._conflict(wish)
+        raise await self._conflict(tag)
 
     async def _tried(self, wish: Wish, make: _Make, makes_tag: bool) -> Pushed | None:
         """Make a change once; None when somebody else has moved the tag meanwhile."""
@@ -183,7 +200,7 @@ class Changes:
         if head is None and not makes_tag:
             raise NotFound("tag", wish.tag)
         if not _is_expected(wish, head):
-            raise await self._conflict(wish)
+            raise await self._conflict(wish.tag)
         new = await make(head)
         if new is None:
             assert head is not None
@@ -204,17 +221,19 @@ class Changes:
             transaction = conn.transaction()
             await transaction.start()
             try:
-                await conn.execute(tags.SQL.take_turn, self._org_id, tag)
+                patience = f"{int(800 * self._database.command_timeout)}ms"
+                async with tags.explained(tag):
+                    await conn.execute(tags.SQL.take_turn, self._org_id, tag, patience)
                 yield
             finally:
                 # What was done in the meantime stands, whatever becomes of the turn.
                 with suppress(*CONNECTION_ERRORS, asyncpg.PostgresError):
                     await transaction.rollback()
 
-    async def _conflict(self, wish: Wish) -> TagConflict:
+    async def _conflict(self, tag: str) -> TagConflict:
         """Return what tells who has moved the tag, when, to what."""
-        now = await self._database.read(lambda conn: conn.fetchrow(tags.SQL.now, self._org_id, wish.tag))
-        return TagConflict(wish.tag if now is None else now["tag"], "moved", dict(now or {"version": 0}))
+        now = await self._database.read(lambda conn: conn.fetchrow(tags.SQL.now, self._org_id, tag))
+        return TagConflict(tag if now is None else now["tag"], "moved", dict(now or {"version": 0}))
 
     async def _write(self, wish: Wish, head: Materials | None, new: _New) -> Pushed:
         sound(new.checked)
@@ -272,7 +291,10 @@ class _Onto(NamedTuple):
 
     @classmethod
     def of(cls, head: Materials | None, tag: str) -> _Onto:
-        return cls(tag, None, 0) if head is None else cls(head.row["tag"], head.row["id"], head.row["tag_version"])
+        if head is None:
+            # A bare name means the main line to every verb that is to find it again.
+            return cls(tag if "/" in tag else f"{tag}/main", None, 0)
+        return cls(head.row["tag"], head.row["id"], head.row["tag_version"])
 
 
 def _is_expected(wish: Wish, head: Materials | None) -> bool:

@@ -4,27 +4,32 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+import asyncpg
 import orjson
 
 from weft.core.errors import BlobUnavailable, InvalidInput
 from weft.db.blobs import digest_of
 from weft.db.statements import Statements
 from weft.flow.document import Document
-from weft.flow.patches import apply_ops
+from weft.flow.patches import apply_ops, same
 from weft.flow.validation import check_document
 from weft.history.contents import MEDIA_TYPES, Content, load
 from weft.history.model import Finding
 from weft.history.reading import Documents, Reader
+from weft.history.tags import explained
 
 if TYPE_CHECKING:
     from asyncpg import Record
 
 SQL = Statements("weft.history", "sql/upkeep.sql")
 _PAGE = 200
+# What refers to a blob may be written a day after it.
+_GRACE = timedelta(days=1)
 _MESSAGE = "what it was at is not there any more"
 
 
@@ -37,6 +42,7 @@ class _Truth:
     generation: int
     digests: tuple[str, ...]
     text: bytes | None
+    workflow_id: str
 
     @property
     def plan(self) -> bytes:
@@ -69,38 +75,38 @@ class Checker:
     # --- artifacts and what they hold ---
 
     async def _artifacts(self, on_progress: Callable[[int], None] | None) -> AsyncIterator[Finding]:
-        done, last = 0, (0, 0)
-        while True:
-            page = await self._database.read(
-                lambda conn, last=last: conn.fetch(SQL.page_of_artifacts, self._org_id, *last, _PAGE)  # type: ignore[misc]
+        lines = await self._database.read(lambda conn: conn.fetch(SQL.lines, self._org_id))
+        ids, circle = in_order([(row["id"], row["parent_id"], row["merged_id"]) for row in lines])
+        for done in range(0, len(ids), _PAGE):
+            page = ids[done : done + _PAGE]
+            rows = await self._database.read(
+                lambda conn, page=page: conn.fetch(SQL.page_of_artifacts, self._org_id, page)  # type: ignore[misc]
             )
-            for row in page:
+            for row in rows:
+                if row["id"] in circle:
+                    yield Finding("circle", f"{row['kind']} {row['id']}", "what it was made from was made from it")
+                    continue
                 async for finding in self._artifact(row):
                     yield finding
                 await asyncio.sleep(0)  # others have their turn between two documents
-            done += len(page)
             if on_progress is not None:
-                on_progress(done)
-            if len(page) < _PAGE:
-                return
-            last = page[-1]["generation"], page[-1]["id"]
+                on_progress(done + len(page))
 
     async def _artifact(self, row: Record) -> AsyncIterator[Finding]:
         what = f"{row['kind']} {row['id']}"
         truth, findings = await self._truth(row, what)
+        if row["kind"] == "snapshot" and truth is not None and bytes(row["plan_hash"] or b"") != truth.plan:
+            findings.append(Finding("wrong_plan", what, "the hash of what it is made of is another"))
+        if any(finding.code in ("wrong_plan", "wrong_snapshot") for finding in findings):
+            mended = await self._removed(row["id"]) if self._repair else None
+            for finding in findings:
+                yield replace(finding, mended=mended)
+            return
         for finding in findings:
             yield finding
         if truth is None:
             return
-        wrong: list[tuple[str, str]] = []
-        if (row["base_id"], row["chain"]) != (truth.base_id, truth.chain):
-            wrong.append(("wrong_chain", f"its chain is {row['chain']}, and its parents give {truth.chain}"))
-        if row["kind"] == "snapshot" and bytes(row["plan_hash"] or b"") != truth.plan:
-            wrong.append(("wrong_plan", "the hash of what it is made of is another"))
-        if row["generation"] != truth.generation:
-            problem = f"it is of generation {row['generation']}, and its parents give {truth.generation}"
-            wrong.append(("wrong_generation", problem))
-        hash_ = bytes(row["version_hash"])
+        wrong, hash_ = self._disagreements(row, truth), bytes(row["version_hash"])
         if truth.text is not None and not self._quick:
             checked = check_document(Document(orjson.loads(truth.text)))
             if not checked.is_sound:
@@ -109,47 +115,69 @@ class Checker:
                 wrong.append(("wrong_hash", "the hash of what its document means is another"))
                 hash_ = bytes.fromhex(checked.version_hash)
         if wrong and self._repair:
-            plan = truth.plan if row["kind"] == "snapshot" else None
+            values = truth.base_id, truth.chain, truth.workflow_id, hash_, truth.generation
             await self._database.run_alone(
-                lambda conn: conn.execute(
-                    SQL.mend_artifact,
-                    self._org_id,
-                    row["id"],
-                    truth.base_id,
-                    truth.chain,
-                    plan,
-                    hash_,
-                    truth.generation,
-                )
+                lambda conn: conn.execute(SQL.mend_artifact, self._org_id, row["id"], *values)
             )
         for code, problem in wrong:
             yield Finding(
                 code, what, problem, "written anew from its parents and its document" if self._repair else None
             )
 
+    def _disagreements(self, row: Record, truth: _Truth) -> list[tuple[str, str]]:
+        """Return what is noted of an artifact and does not follow from its parents and its document."""
+        wrong: list[tuple[str, str]] = []
+        if (row["base_id"], row["chain"]) != (truth.base_id, truth.chain):
+            wrong.append(("wrong_chain", f"its chain is {row['chain']}, and its parents give {truth.chain}"))
+        if row["generation"] != truth.generation:
+            problem = f"it is of generation {row['generation']}, and its parents give {truth.generation}"
+            wrong.append(("wrong_generation", problem))
+        if row["workflow_id"] != truth.workflow_id:
+            problem = f"it is noted as of workflow {row['workflow_id']!r}, and its document is of {truth.workflow_id!r}"
+            wrong.append(("wrong_workflow", problem))
+        return wrong
+
+    async def _removed(self, snapshot_id: int) -> str | None:
+        """Remove a snapshot that is wrong; None when somebody uses it."""
+        try:
+            await self._database.run_alone(
+                lambda conn: conn.execute(SQL.remove_snapshot, self._org_id, snapshot_id)
+            )  # fmt: skip
+        except asyncpg.ForeignKeyViolationError:
+            return None
+        del self._truths[snapshot_id]
+        return "removed: it is made again when it is asked for"
+
     async def _truth(self, row: Record, what: str) -> tuple[_Truth | None, list[Finding]]:
         """Return what an artifact should be, by its parents; remembered for those that are made from it."""
         parent = None if row["parent_id"] is None else self._truths.get(row["parent_id"])
-        if row["kind"] != "version" and parent is None:
-            return None, [Finding("no_parent", what, f"its parent {row['parent_id']} is not there, or came after it")]
-        text, findings = await self._text(row, what)
         merged = None if row["merged_id"] is None else self._truths.get(row["merged_id"])
+        lost = []
+        if parent is None and (row["kind"] != "version" or row["parent_id"] is not None):
+            lost.append(Finding("no_parent", what, f"its parent {row['parent_id']} is not there, or leads nowhere"))
+        if merged is None and row["merged_id"] is not None:
+            lost.append(Finding("no_merged", what, f"{row['merged_id']}, which was merged into it, is not there"))
+        if parent is None and row["kind"] != "version":
+            return None, lost
+        text, findings = await self._text(row, what)
         generation = 1 + max([each.generation for each in (parent, merged) if each is not None], default=0)
+        # Without one of them nobody can tell any more.
+        generation = row["generation"] if lost else generation
+        workflow_id = row["workflow_id"] if text is None else _workflow_of(text, row["workflow_id"])
         if row["kind"] == "version":
-            truth = _Truth(None, None, generation, (row["digest"],), None)
+            truth = _Truth(None, None, generation, (row["digest"],), None, workflow_id)
         elif row["kind"] == "snapshot":
             assert parent is not None
-            truth = _Truth(None, None, generation, parent.digests, None)
+            truth = _Truth(None, None, generation, parent.digests, None, workflow_id)
         else:
             assert parent is not None
             base, chain = parent.base_id or row["parent_id"], [*(parent.chain or ()), row["id"]]
-            truth = _Truth(base, chain, generation, (*parent.digests, row["digest"]), None)
+            truth = _Truth(base, chain, generation, (*parent.digests, row["digest"]), None, workflow_id)
         if text is not None:
             self._texts.put(row["id"], text)
         # Texts are many: those that are needed again are in a memory that forgets.
         self._truths[row["id"]] = truth
-        truth = replace(truth, text=text)
-        return truth, findings
+        return replace(truth, text=text), lost + findings
 
     async def _text(self, row: Record, what: str) -> tuple[bytes | None, list[Finding]]:
         """Return the document of an artifact, from its own content; from its parent where that is damaged."""
@@ -162,7 +190,8 @@ class Checker:
             return await self._mended_text(row, before, what, str(problem))
         if row["kind"] != "patch":
             text = orjson.dumps(value)
-            if row["kind"] == "snapshot" and before is not None and before != text:
+            is_other = row["kind"] == "snapshot" and before is not None and before != text
+            if is_other and not same(orjson.loads(before or b""), value):
                 return text, [Finding("wrong_snapshot", what, "it is not the document that its plan gives")]
             return text, []
         if before is None:
@@ -206,42 +235,86 @@ class Checker:
         for row in await self._database.read(lambda conn: conn.fetch(SQL.broken_moves, self._org_id)):
             problem = "it does not follow the move before it; moves are never changed, so somebody has gone round that"
             yield Finding("broken_moves", f"move {row['version']} of tag {row['tag']}", problem)
-        for row in await self._database.read(lambda conn: conn.fetch(SQL.astray_tags, self._org_id)):
-            yield await self._tag(row)
+        for row in await self._database.read(lambda conn: conn.fetch(SQL.lost_tags, self._org_id)):
+            mended = await self._mend_tag(row["name"]) if self._repair else None
+            yield Finding("lost_tag", f"tag {row['name']}", "it has moves, and no place", mended)
+        for row in await self._database.read(lambda conn: conn.fetch(SQL.astray_tags, self._org_id, None)):
+            truth = self._truths.get(row["target_id"])
+            if row["is_astray"] or truth is None or truth.workflow_id != row["workflow_id"]:
+                yield await self._tag(row)
 
     async def _tag(self, row: Record) -> Finding:
-        name = row["name"]
-        what = f"tag {name}"
+        what = f"tag {row['name']}"
         if row["last_version"] is None:
             return Finding("astray_tag", what, "it has no moves")
-        problem = (
-            f"it is at {row['target_id']}, move {row['version']}, and its last move, {row['last_version']}, went to "
-            f"{row['to_id']}" if row["has_target"] else f"it is at {row['target_id']}, which is not there"
-        )  # fmt: skip
-        code = "astray_tag" if row["has_target"] else "orphaned_tag"
-        if not self._repair:
-            return Finding(code, what, problem)
-        return Finding(code, what, problem, await self._mend_tag(name))
+        if not row["has_target"]:
+            code, problem = "orphaned_tag", f"it is at {row['target_id']}, which is not there"
+        elif not row["is_astray"]:
+            code, problem = "wrong_workflow", f"it is noted as of {row['workflow_id']!r}, and at another workflow's"
+        else:
+            at, last = f"{row['target_id']}, move {row['version']}", f"{row['last_version']}, went to {row['to_id']}"
+            code, problem = "astray_tag", f"it is at {at}, and its last move, {last}"
+        return Finding(code, what, problem, await self._mend_tag(row["name"]) if self._repair else None)
 
     async def _mend_tag(self, name: str) -> str | None:
         async def mend(conn: Any) -> str | None:
+            is_there = await conn.fetchval(SQL.lock_tag, self._org_id, name) is not None
+            if is_there and not await conn.fetch(SQL.astray_tags, self._org_id, [name]):
+                return "somebody else has moved it meanwhile"
             target = await conn.fetchval(SQL.last_sound_target, self._org_id, name)
             if target is None:
                 return None
             last = await conn.fetchrow(SQL.last_move, self._org_id, name)
-            if last["verb"] == "delete" or last["to_id"] == target:
-                await conn.execute(SQL.mend_tag, self._org_id, name, target)
-                return f"put to {target}, where its last move had put it"
             await conn.execute(SQL.mend_tag, self._org_id, name, target)
+            if last["verb"] == "delete" or last["to_id"] == target:
+                return f"put to {target}, where its last move had put it"
             await conn.fetchval(SQL.move_astray_tag, self._org_id, name, target, self._actor, _MESSAGE)
             return f"moved to {target}, the last place of it that is there"
 
-        return await self._database.run(mend)
+        async with explained(name):
+            return await self._database.run(mend)
 
     # --- blobs ---
 
     async def _unreachable(self) -> AsyncIterator[Finding]:
-        rows = await self._database.read(lambda conn: conn.fetch(SQL.list_unused_blobs, 1000))
-        for row in rows:
-            problem = f"nothing refers to its {row['bytes']:,} bytes; `weft workflows gc` removes it"
-            yield Finding("unreachable_blob", f"blob {row['digest']}", problem)
+        # Blobs are the same for all orgs: of one that no org uses nobody is told more than that it is there.
+        row = await self._database.read(lambda conn: conn.fetchrow(SQL.unused_blobs, _GRACE, []))
+        if row is not None and row["blobs"]:
+            problem = f"no org uses {row['blobs']:,} of them, {row['bytes']:,} bytes; `weft workflows gc` removes them"
+            yield Finding("unreachable_blob", "blobs", problem)
+
+
+def in_order(lines: list[tuple[int, int | None, int | None]]) -> tuple[list[int], set[int]]:
+    """Return the ids so that those come first of which others are made, and those that are made of themselves."""
+    ids = {id for id, _, _ in lines}
+    made_from = {id: {each for each in parents if each in ids} for id, *parents in lines}
+    made_of: dict[int, list[int]] = {id: [] for id in ids}
+    for id, parents in made_from.items():
+        for parent in parents:
+            made_of[parent].append(id)
+    missing = {id: len(parents) for id, parents in made_from.items()}
+    ordered = _peeled([id for id, _, _ in lines], missing, made_of)
+    # What is left is on a circle, or made of what is: the latter goes from the other end.
+    placed = set(ordered)
+    rest = [id for id, _, _ in lines if id not in placed]
+    open_children = {id: len(made_of[id]) for id in rest}
+    circle = set(rest) - set(_peeled(rest, open_children, made_from))
+    return ordered + rest, circle
+
+
+def _peeled(ids: list[int], waits_for: dict[int, int], next_of: Mapping[int, Iterable[int]]) -> list[int]:
+    """Return those that wait for nothing, then those that waited only for them, and so on."""
+    peeled = [id for id in ids if waits_for[id] == 0]
+    for id in peeled:  # which grows on the way
+        for other in next_of[id]:
+            if other in waits_for:
+                waits_for[other] -= 1
+                if waits_for[other] == 0:
+                    peeled.append(other)
+    return peeled
+
+
+def _workflow_of(text: bytes, otherwise: str) -> str:
+    data = orjson.loads(text)
+    found = data.get("workflow_id") if isinstance(data, dict) else None
+    return found if isinstance(found, str) else otherwise

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING
+
+import asyncpg
 
 from weft.core.errors import InvalidInput
 from weft.db.blobs import BlobStore
@@ -13,26 +16,16 @@ from weft.history.model import Collected
 from weft.queue.blobs import Collector
 
 if TYPE_CHECKING:
-    from weft.db.database import Database, type_Connection
+    from weft.db.database import Database
 
 SQL = Statements("weft.history", "sql/upkeep.sql")
 # A blob is put before what refers to it is committed: nobody may take so long for that.
 SHORTEST_GRACE = timedelta(hours=1)
 
 
-@dataclass(slots=True)
-class _Count:
-    kinds: dict[str, int] = field(default_factory=dict)
-
-    async def remove(self, conn: type_Connection, org_id: int, grace: timedelta) -> bool:
-        """Remove one batch of artifacts; return whether there was any."""
-        rows = await conn.fetch(SQL.remove_unused, org_id, grace)
-        for row in rows:
-            self.kinds[row["kind"]] = self.kinds.get(row["kind"], 0) + 1
-        return bool(rows)
-
-    def collected(self, blobs: int, size: int, *, is_dry_run: bool) -> Collected:
-        return Collected(self.kinds.get("snapshot", 0), self.kinds.get("patch", 0), blobs, size, is_dry_run)
+_BATCH = 500
+# So often in a row what is to be removed is looked for anew, because somebody has taken some of it into use.
+_TRIES = 10
 
 
 async def collect(
@@ -42,31 +35,47 @@ async def collect(
     if grace < SHORTEST_GRACE:
         raise InvalidInput("grace", "must be one hour at least: what is being written now has nobody who uses it yet")
     if dry_run:
-        return await _tried(database, org_id, grace)
-    count = _Count()
-    while await database.run_alone(lambda conn: count.remove(conn, org_id, grace)):
-        pass
-    unused = await database.read(lambda conn: conn.fetchrow(SQL.unused_blobs, grace))
+        found = await _unused(database, org_id, grace)
+        return Collected(*_kinds(found.values()), *await _unused_blobs(database, grace, list(found)), is_dry_run=True)
+    removed = await _remove(database, org_id, grace)
+    blobs, size = await _unused_blobs(database, grace)
     collector = Collector(database, store, grace)
     while await collector.run_once() or collector.has_more:
         pass
-    left = await database.read(lambda conn: conn.fetchrow(SQL.unused_blobs, grace))
-    assert unused is not None
-    assert left is not None
-    return count.collected(unused["blobs"] - left["blobs"], unused["bytes"] - left["bytes"], is_dry_run=False)
+    blobs_left, size_left = await _unused_blobs(database, grace)
+    return Collected(*_kinds(removed), blobs - blobs_left, size - size_left)
 
 
-async def _tried(database: Database, org_id: int, grace: timedelta) -> Collected:
-    """Remove everything in a transaction that is taken back: nothing else tells as exactly what would be removed."""
-    count = _Count()
-    async with database.acquire() as conn:
-        transaction = conn.transaction()
-        await transaction.start()
+async def _remove(database: Database, org_id: int, grace: timedelta) -> list[str]:
+    """Remove all artifacts that nobody uses; return their kinds."""
+    removed: list[str] = []
+    for _ in range(_TRIES):
+        found = list(await _unused(database, org_id, grace))
         try:
-            while await count.remove(conn, org_id, grace):
-                pass
-            unused = await conn.fetchrow(SQL.unused_blobs, grace)
-        finally:
-            await transaction.rollback()
-    assert unused is not None
-    return count.collected(unused["blobs"], unused["bytes"], is_dry_run=True)
+            # What was made last comes first: nothing is removed before all that was made of it.
+            for place in range(0, len(found), _BATCH):
+                batch = found[place : place + _BATCH]
+                rows = await database.run_alone(lambda conn, ids=batch: conn.fetch(SQL.remove_unused, org_id, ids))  # type: ignore[misc]
+                removed += [row["kind"] for row in rows]
+        except asyncpg.ForeignKeyViolationError:
+            continue
+        break
+    return removed
+
+
+async def _unused(database: Database, org_id: int, grace: timedelta) -> dict[int, str]:
+    """Return the artifacts that nobody uses, with their kinds; those that are made of others before these."""
+    rows = await database.read(lambda conn: conn.fetch(SQL.unused, org_id, grace))
+    return {row["id"]: row["kind"] for row in rows}
+
+
+async def _unused_blobs(database: Database, grace: timedelta, without: Sequence[int] = ()) -> tuple[int, int]:
+    """Return how many blobs nobody uses, and their bytes, as if the artifacts ``without`` were gone."""
+    row = await database.read(lambda conn: conn.fetchrow(SQL.unused_blobs, grace, list(without)))
+    assert row is not None
+    return row["blobs"], row["bytes"]
+
+
+def _kinds(found: Iterable[str]) -> tuple[int, int]:
+    count = Counter(found)
+    return count["snapshot"], count["patch"]

@@ -123,6 +123,9 @@ class Reader:
             data: Any = orjson.loads(found.text)
         else:
             row = found.row
+            if row["is_wrong"]:
+                wrong = "does not mean what it was made of: `weft workflows fsck --repair` removes it"
+                raise BlobUnavailable(f"{row['digest']} of snapshot {row['id']}", wrong)
             parts = [(row["digest"], row["content"])]
             parts += zip(row["digests"] or (), row["contents"] or (), strict=True)
             if any(digest is None for digest, _ in parts):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 import orjson
 
-from weft.core.errors import InvalidInput
+from weft.core.errors import InvalidInput, NotFound
 from weft.db.blobs import digest_of
 from weft.flow.document import Document
 from weft.flow.patches import Op, apply_ops, check_ops
@@ -16,6 +16,9 @@ from weft.history import tags
 from weft.history.contents import Content, pack
 from weft.history.model import Materialized
 from weft.history.reading import SQL, Materials, Reader
+
+# So often a snapshot that was removed before it was read is taken anew.
+_TRIES = 10
 
 
 async def take(
@@ -29,21 +32,34 @@ async def take(
     if ops is None:
         if head.row["snapshot_id"] is not None:
             return await reader.materialized(head)
-        return await _taken(reader, head, actor, None, message)
+        return await _kept(reader, head, lambda: _taken(reader, head, actor, None, message))
     if head.row["kind"] == "snapshot":
         raise InvalidInput("ops", "go on a version or a patch, and not on a snapshot")
     text = orjson.dumps(check_ops(list(ops)))
-    known = await reader.database.read(
-        lambda conn: conn.fetchval(SQL.snapshot_of_plan, reader.org_id, head.row["id"], digest_of(text))
-    )
-    if known is not None:
-        return await reader.materialized(await reader.of(known))
-    return await _taken(reader, head, actor, text, message)
+
+    async def found_or_taken() -> int | None:
+        known = await reader.database.read(
+            lambda conn: conn.fetchval(SQL.snapshot_of_plan, reader.org_id, head.row["id"], digest_of(text))
+        )
+        return await _taken(reader, head, actor, text, message) if known is None else int(known)
+
+    return await _kept(reader, head, found_or_taken)
+
+
+async def _kept(reader: Reader, head: Materials, take_once: Callable[[], Awaitable[int | None]]) -> Materialized:
+    """Return the snapshot that is found or taken; what is removed before it was read is taken anew."""
+    for _ in range(_TRIES):
+        snapshot_id = await take_once()
+        found = None if snapshot_id is None else await reader.find(artifact_id=snapshot_id)
+        if found is not None:
+            return await reader.materialized(found)
+    raise NotFound("snapshot", f"of {head.row['id']} for long enough to be read")
 
 
 async def _taken(
     reader: Reader, head: Materials, actor: str, ops: bytes | None, message: str | None
-) -> Materialized:  # fmt: skip
+) -> int | None:  # fmt: skip
+    """Keep the whole document, and return the id of the snapshot that has it; None when that is gone already."""
     data = await reader.document(head)
     patch: Content | None = None
     if ops is not None:
@@ -53,11 +69,11 @@ async def _taken(
     sound(checked)
     whole = await pack(orjson.dumps(data), reader.database.settings, reader.blobs)
     of_patch = (None, None, None) if patch is None else (patch.digest, patch.bytes, patch.stored)
-    async with tags.explained("", head.row["id"]):
-        snapshot_id = await reader.database.run_alone(
+    async with tags.explained(f"the snapshot of {head.row['id']}", head.row["id"]):
+        kept = await reader.database.run_alone(
             lambda conn: conn.fetchval(
-                SQL.put_snapshot, reader.org_id, head.row["id"], *of_patch, whole.digest, whole.bytes, whole.stored,
-                bytes.fromhex(checked.version_hash), actor, message,
+                SQL.put_snapshot, reader.org_id, head.row["id"], checked.document.data["workflow_id"], *of_patch,
+                whole.digest, whole.bytes, whole.stored, bytes.fromhex(checked.version_hash), actor, message,
             )
         )  # fmt: skip
-    return await reader.materialized(await reader.of(snapshot_id))
+    return None if kept is None else int(kept)

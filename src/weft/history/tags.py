@@ -28,7 +28,9 @@ async def explained(tag: str, target: int | None = None) -> AsyncIterator[None]:
     try:
         yield
     except asyncpg.ForeignKeyViolationError:
-        raise NotFound("version", target) from None  # removed at that moment
+        raise NotFound("version", target or f"at which tag {tag} was") from None  # removed at that moment
+    except asyncpg.LockNotAvailableError:
+        raise TagConflict(tag, "held", {}) from None
     except asyncpg.PostgresError as problem:
         # The whole name, where the caller has named a workflow.
         named = str(problem).removeprefix("tag ").partition(":")[0]
@@ -37,7 +39,7 @@ async def explained(tag: str, target: int | None = None) -> AsyncIterator[None]:
                 now = orjson.loads(problem.detail or "{}")
                 raise TagConflict(named, str(now.get("why")), now) from None
             case "WF004":
-                raise NotFound("version", target) from None
+                raise NotFound("version", str(problem).rpartition(" ")[2]) from None
             case "WF005":
                 raise NotFound("tag", tag) from None
             case "WF006":
@@ -133,12 +135,15 @@ async def delete(conn: type_Connection, org_id: int, wish: Wish) -> Tag:
 
 async def undelete(conn: type_Connection, org_id: int, wish: Wish) -> Tag:
     """Bring back a tag that was deleted, to where it was."""
-    return _landed(await conn.fetchrow(SQL.undelete, org_id, wish.tag, wish.actor, wish.message), wish.tag)
+    async with explained(wish.tag):
+        row = await conn.fetchrow(SQL.undelete, org_id, wish.tag, wish.actor, wish.message)
+    return _landed(row, wish.tag)
 
 
 async def protect(conn: type_Connection, org_id: int, name: str, is_protected: bool) -> str:
     """Let a tag be moved only by force, or freely again; return its whole name."""
-    found = await conn.fetchval(SQL.protect, org_id, name, is_protected)
+    async with explained(name):
+        found = await conn.fetchval(SQL.protect, org_id, name, is_protected)
     if found is None:
         raise NotFound("tag", name)
     return str(found)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar
 
@@ -73,7 +73,7 @@ class WorkflowCalls:
     async def _resolve(self, which: str | int) -> tuple[str | None, int]:
         """Return the tag that something names, if it names one, and the version that is meant."""
         if isinstance(which, int) or is_id(which):
-            return None, check_id(which, "version")
+            return None, check_version(which, "version")
         try:
             tag = await self._tag(which)
         except NotFound:
@@ -87,6 +87,13 @@ class WorkflowCalls:
         known, org_id = check_tag(name), await self._session.org_id()
         async with self._hints(name):
             return await self._read(lambda conn: tags.show(conn, org_id, known))
+
+    async def _live(self, name: str) -> Tag | None:
+        """Return a tag, unless it is deleted or was never there."""
+        org_id = await self._session.org_id()
+        with suppress(NotFound):
+            return await self._read(lambda conn: tags.show(conn, org_id, name))
+        return None
 
     async def _found(self, which: str | int, at: datetime | None) -> Materials:
         """Return the document that something names, at a moment if it is a tag."""
@@ -106,6 +113,11 @@ class WorkflowCalls:
 def is_id(which: object) -> bool:
     """Whether a text is the id of a version, and not a name or a hash."""
     return isinstance(which, str) and which.isdecimal() and len(which) > 12
+
+
+def check_version(value: object, field: str) -> int:
+    """The id of a version or a patch."""
+    return check_id(value, field, shown_by="weft workflows log TAG")
 
 
 def check_tag(value: object) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from weft.core.checks import check_moment, check_span
 from weft.core.errors import InvalidInput
-from weft.core.json import Json
+from weft.core.json import Json, plain
 from weft.history.model import Collected, Finding, Materialized, Pushed
 from weft.sdk.workflow_calls import WorkflowCalls, check_message, check_tag
 
@@ -40,16 +40,18 @@ class WorkflowUpkeep(WorkflowCalls):
             kept = await client.workflows.snapshot("etl", set={"nodes.fetch.params.size": 3})
             print(kept.snapshot_id, kept.data["nodes"]["fetch"])
         """
-        from weft.flow.patches import op_for
+        from weft.flow.patches import check_ops, op_for
         from weft.history import snapshots
 
         if ops is not None and set is not None:
             raise InvalidInput("ops", "give either ops or set")
+        # Copies, before anything is awaited: the caller may go on to change its own.
+        wanted, ops = plain(dict(set or {}), "set"), None if ops is None else check_ops(list(ops))
         moment, reader = None if at is None else check_moment(at, "at"), await self._reader()
         head = await self._found(which, moment)
         if set is not None:
             data = await reader.document(head)
-            ops = [op_for(data, field, value) for field, value in set.items()]
+            ops = [op_for(data, field, value) for field, value in wanted.items()]
         return await snapshots.take(reader, head, self._session.actor, ops, check_message(message))
 
     async def fsck(

@@ -9,18 +9,18 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from weft.core.checks import check_id, check_moment, check_number, check_text
-from weft.core.errors import InvalidInput
+from weft.core.checks import check_moment, check_number, check_text
+from weft.core.errors import InvalidInput, NotFound, StateConflict, TagConflict
 from weft.core.json import Json, plain
 from weft.flow.diff import Diff, diff
 from weft.flow.document import Document
 from weft.flow.model import WorkflowDefinition
-from weft.flow.patches import Op, op_for
+from weft.flow.patches import Op, check_ops, op_for
 from weft.flow.reading import read_file, read_text, sound
 from weft.flow.validation import check_document
 from weft.history import artifacts, story, tags
 from weft.history.model import Artifact, Materialized, Pushed, Tag, TagMove
-from weft.sdk.workflow_calls import TAG, check_tag
+from weft.sdk.workflow_calls import TAG, check_tag, check_version
 from weft.sdk.workflow_upkeep import WorkflowUpkeep
 
 if TYPE_CHECKING:
@@ -43,14 +43,23 @@ class Workflows(WorkflowUpkeep):
     ) -> Pushed:  # fmt: skip
         """Keep a definition, and move a tag to it: ``<workflow_id>/main`` unless said otherwise.
 
-        Example::
+        A ``tag`` without a slash that is not there yet is the workflow's own: ``next`` is ``etl/next``. Example::
 
             pushed = await client.workflows.push(Path("flow.yaml"), message="first")
             print(pushed.tag, pushed.version_hash)
         """
         document = document_of(definition)
-        name = _main_line(document) if tag is None else check_tag(tag)
+        name = await self._line(document, None if tag is None else check_tag(tag))
         return await (await self._changes()).push(self._wish(name, message, expect, force), document)
+
+    async def _line(self, document: Document, tag: str | None) -> str:
+        """Return the tag that a push is meant for: a name without a slash means what is there, or a line of its own."""
+        workflow_id = _workflow_id(document)
+        if tag is None or tag == workflow_id:
+            return tag or f"{workflow_id}/main"
+        if "/" in tag or await (await self._reader()).find(tag=tag) is not None:
+            return tag
+        return f"{workflow_id}/{tag}"
 
     async def patch(
         self, tag: str, ops: Sequence[Op] | None = None, *, set: Mapping[str, Json] | None = None,
@@ -64,8 +73,10 @@ class Workflows(WorkflowUpkeep):
         """
         if (ops is None) == (set is None):
             raise InvalidInput("ops", "give either ops or set")
-        wish, changes = self._wish(check_tag(tag), message, expect, force), await self._changes()
-        wanted = dict(set or {})
+        wish = self._wish(check_tag(tag), message, expect, force)
+        # Copies, before anything is awaited: the caller may go on to change its own.
+        wanted, ops = plain(dict(set or {}), "set"), None if ops is None else check_ops(builtins.list(ops))
+        changes = await self._changes()
         async with self._hints(tag):
             if ops is not None:
                 return await changes.patch(wish, ops)
@@ -126,7 +137,7 @@ class Workflows(WorkflowUpkeep):
         check_number(limit, "limit", 1, 10_000)
         org_id = await self._session.org_id()
         _, artifact_id = await self._resolve(which)
-        below = None if before is None else check_id(before, "before")
+        below = None if before is None else check_version(before, "before")
         found = await self._read(lambda conn: artifacts.log(conn, org_id, artifact_id, before=below, limit=limit))
         at = await self._read(lambda conn: tags.at_artifacts(conn, org_id, [each.id for each in found]))
         return [replace(each, tags=tuple(at.get(each.id, ()))) for each in found]
@@ -227,7 +238,12 @@ class Workflows(WorkflowUpkeep):
 
             await client.workflows.branch("etl/faster", "etl/main")
         """
-        return await self.move(new, source, message=message, expect=0)
+        try:
+            return await self.move(new, source, message=message, expect=0)
+        except TagConflict as problem:
+            if problem.why != "moved":
+                raise
+            raise TagConflict(problem.tag, "there", problem.now) from None
 
     async def merge(
         self,
@@ -259,7 +275,7 @@ class Workflows(WorkflowUpkeep):
 
             await client.workflows.revert("etl", artifact.id)
         """
-        name, org_id, id = check_tag(tag), await self._session.org_id(), check_id(change, "change")
+        name, org_id, id = check_tag(tag), await self._session.org_id(), check_version(change, "change")
         artifact = await self._read(lambda conn: artifacts.show(conn, org_id, id))
         if artifact.parent_id is None:
             await self._tag(name)
@@ -287,7 +303,12 @@ class Workflows(WorkflowUpkeep):
             await client.workflows.undelete("etl/faster")
         """
         wish, org_id = self._wish(check_tag(tag), message, None, force=True), await self._session.org_id()
-        return await self._run(lambda conn: tags.undelete(conn, org_id, wish))
+        try:
+            return await self._run(lambda conn: tags.undelete(conn, org_id, wish))
+        except NotFound:
+            if (live := await self._live(tag)) is not None:
+                raise StateConflict("undelete", live.name, "live", ["deleted"], kind="tag") from None
+            raise await self._no_tag(tag, with_deleted=True) from None
 
     async def protect(self, tag: str, is_protected: bool = True) -> str:
         """Let a tag be moved only by ``force``, or freely again; return its whole name.
@@ -323,8 +344,8 @@ def document_of(definition: Definition) -> Document:
     return Document(plain(dict(definition), "definition"))
 
 
-def _main_line(document: Document) -> str:
+def _workflow_id(document: Document) -> str:
     name = document.data.get("workflow_id") if isinstance(document.data, dict) else None
     if not isinstance(name, str) or TAG.fullmatch(name) is None:
         sound(check_document(document))
-    return f"{name}/main"
+    return str(name)

@@ -10,18 +10,21 @@ import asyncio
 import json
 import os
 import sys
+import traceback
 from typing import Any
 
 import weft
 import weft.db.revisions
 import weft.sdk.workflows  # loaded before copies are made
-from crash.history_acts import ACTS, UPKEEP, settings_for
+from crash.history_acts import ACTS, LARGE, UPKEEP, settings_for
 
 
-async def perform(act: str, url: str, home: str, actor: str, name: str, prepared: Any) -> None:
+async def perform(
+    act: str, url: str, home: str, actor: str, name: str = "", prepared: Any = None, blob_url: str | None = None
+) -> None:
     """Reach the database, do it, and leave."""
-    async with weft.Client(settings=settings_for(url, home, actor)) as client:
-        await (ACTS | UPKEEP)[act].perform(client.workflows, name, prepared)
+    async with weft.Client(settings=settings_for(url, home, actor, blob_url)) as client:
+        await (ACTS | LARGE | UPKEEP)[act].perform(client.workflows, name, prepared)
 
 
 def perform_in_a_copy(order: dict[str, Any]) -> int:
@@ -32,6 +35,8 @@ def perform_in_a_copy(order: dict[str, Any]) -> int:
         try:
             asyncio.run(perform(**order))
             code = 0
+        except Exception:
+            traceback.print_exc()
         finally:
             sys.stderr.flush()
             os._exit(code)

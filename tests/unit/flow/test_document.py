@@ -93,10 +93,51 @@ def test_json_is_read_as_it_is() -> None:
     assert read_document(json.dumps(value, ensure_ascii=False, indent=2)).data == value
 
 
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"a": "x\x85y\u2028z"},
+        {"\x85": 1},
+        {"k" * 2_000: {"b" * 1_500: [1, 1.5, None, True, "\U0001f600", '"\\']}},
+        [],
+        {},
+    ],
+    ids=["breaks", "break in a key", "long keys", "list", "mapping"],
+)
+def test_json_is_read_by_its_own_rules(data: Any) -> None:
+    for text in (orjson.dumps(data).decode(), json.dumps(data, indent=1), json.dumps(data).replace(":", "\t:\r\n")):
+        document = read_document(text)
+        assert (document.data, document.problems) == (data, [])
+
+
+def test_places_in_json_are_those_of_its_lines() -> None:
+    text = '{"a": "x\x85\u2028",\r\n "' + "k" * 2_000 + '": {"b": [1,\n  99999999999999999999]},\n "c": 1, "c": 2}'
+    document = read_document(text)
+    assert [(problem.code, problem.line, problem.column) for problem in document.problems] == [
+        ("bad_value", 3, 3), ("duplicate_key", 4, 10),
+    ]  # fmt: skip
+    assert document.locate(("k" * 2_000, "b", 0)) == (2, 2013)
+    assert document.locate(("k" * 2_000,), key=True) == (2, 2)
+    assert document.locate(("c",)) == (4, 7)
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+def test_places_in_json_are_those_that_yaml_gives(indent: int | None) -> None:
+    data = {"a": [1, {"b": "c\n"}, [], "x"], "d": {"e": {}, "f": -1.5e3}, "g": None}
+    text = json.dumps(data, indent=indent)
+    as_json, as_yaml = read_document(text), read_document(text + " # no JSON")
+    for path in [(), ("a",), ("a", 1), ("a", 1, "b"), ("a", 3), ("d", "e"), ("d", "f"), ("g",)]:
+        for key in (False, True):
+            assert as_json.locate(path, key=key) == as_yaml.locate(path, key=key)
+
+
 def test_keys_are_text_whatever_they_look_like() -> None:
     assert read_document("1: a\ntrue: b\nnull: c\n1.5: d\n").data == {
-        "1": "a", "true": "b", "null": "c", "1.5": "d",
-    }  # fmt: skip
+        "1": "a",
+        "true": "b",
+        "null": "c",
+        "1.5": "d",
+    }
 
 
 @pytest.mark.parametrize("key", ["[a]", "{a: b}", "? [a, b]\n", "? {a: 1}\n"])
@@ -356,11 +397,14 @@ TEXTS = st.text(max_size=8) | st.sampled_from(
     [*ODD, "", " ", "a: b", "# x", "- x", "9" * 30, "\u0085", "a\nb\n", "{{ inputs.x }}", "\U0001f600", "\t"]
 )
 VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False, allow_infinity=False)
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**63 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
     | TEXTS,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
     max_leaves=10,
-)  # fmt: skip
+)
 
 
 @settings(max_examples=300, deadline=None)

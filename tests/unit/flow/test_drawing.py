@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from operator import mul
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from flow.definitions import EVERYTHING, SPEC_5_MENDED, TILE_RASTER
 from weft.flow.document import read_document
 from weft.flow.drawing import draw_mermaid, draw_svg, draw_tree, picture_of
+from weft.flow.drawing.lettering import width_of
 
 SVG = "{http://www.w3.org/2000/svg}"
 HOSTILE = (
@@ -45,15 +50,15 @@ def test_a_chain_does_not_wander_to_the_right() -> None:
     ]
 
 
-def test_every_type_of_node_has_its_mark_and_its_caption() -> None:
+def test_every_type_of_node_has_its_mark_its_caption_and_its_group() -> None:
     assert _tree(EVERYTHING) == [
         "● START",
         "├─ ⏸ ask  for approval",
         "│  ↴ END",
-        "├─ ○ fetch  http.get",
-        "│  ○ clean  text.clean",
+        "├─ ○ fetch  http.get  [extract]",
+        "│  ○ clean  text.clean  [extract/raw]",
         "│  ↴ sum",
-        "└─ ○ more  http.get",
+        "└─ ○ more  http.get  [extract]",
         "   ○ sum  math.sum",
         "   ⇉ parts  part for each, at most 4",
         "   ⇇ join",
@@ -125,13 +130,14 @@ def _hostile() -> dict[str, Any]:
         "nodes": {
             HOSTILE: {"type": "start", "next": "c"},
             "c": {
-                "type": "conditional", "condition_field": HOSTILE,
+                "type": "conditional",
+                "condition_field": HOSTILE,
                 "branches": [{"condition": HOSTILE, "next": "t"}, {"default": True, "next": "e"}],
             },
             "t": {"handler": HOSTILE, "group": HOSTILE, "next": "e"},
             "e": {"type": HOSTILE},
         }
-    }  # fmt: skip
+    }
 
 
 def test_nothing_that_people_write_gets_out_of_its_label_in_mermaid() -> None:
@@ -142,39 +148,148 @@ def test_nothing_that_people_write_gets_out_of_its_label_in_mermaid() -> None:
         assert re.fullmatch(line, re.sub(r"#\d+;|<br/>", "", drawn)), drawn
 
 
-def test_svg_is_xml_with_a_box_for_each_node_and_an_arrow_for_each_way() -> None:
+class Drawn:
+    """An SVG picture, read back: where its boxes, frames and ways are."""
+
+    def __init__(self, data: dict[str, Any]) -> None:
+        self.picture = picture_of(data)
+        self.text = draw_svg(self.picture)
+        self.root = ElementTree.fromstring(self.text)
+        parts = [(part.get("class", ""), part) for part in self.root.iter(f"{SVG}g")]
+        self.boxes = {_title(part).partition(": ")[0]: _rect(part) for style, part in parts if style.startswith("box")}
+        framed = [part for style, part in parts if style == "group" and part.find(f"{SVG}rect") is not None]
+        self.frames = {_title(part).removeprefix("group "): _rect(part) for part in framed}
+        self.ways = [part.get("d", "") for part in self.root.iter(f"{SVG}path") if part.get("marker-end")]
+        self.texts = [text.text for text in self.root.iter(f"{SVG}text")]
+
+
+def _title(part: ElementTree.Element) -> str:
+    title = part.find(f"{SVG}title")
+    assert title is not None
+    return title.text or ""
+
+
+Rect = tuple[float, float, float, float]
+
+
+def _rect(part: ElementTree.Element) -> Rect:
+    """Left, top, right and bottom."""
+    rect = part.find(f"{SVG}rect")
+    assert rect is not None
+    x, y, width, height = (float(rect.get(name, "")) for name in ("x", "y", "width", "height"))
+    return x, y, x + width, y + height
+
+
+def _overlap(one: Rect, other: Rect) -> bool:
+    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
+
+
+def _holds(outer: Rect, inner: Rect) -> bool:
+    return outer[0] <= inner[0] and outer[1] <= inner[1] and inner[2] <= outer[2] and inner[3] <= outer[3]
+
+
+@st.composite
+def grouped(draw: st.DrawFn) -> dict[str, Any]:
+    """Nodes in a row that each lead to some of those behind them, in groups and groups of groups."""
+    count = draw(st.integers(1, 12))
+    nodes: dict[str, Any] = {}
+    for place in range(count):
+        after = draw(st.lists(st.integers(place + 1, count), max_size=3, unique=True))
+        nodes[f"n{place}"] = {"handler": "h" * draw(st.integers(1, 60)), "next": [f"n{each}" for each in after]}
+        if group := draw(st.sampled_from([None, "a", "a/b", "a/b/c", "d"])):
+            nodes[f"n{place}"]["group"] = group
+    return {"nodes": nodes}
+
+
+def _check_drawing(drawn: Drawn) -> None:
+    """Nothing stands on anything else, and no way leads through a box."""
+    picture = drawn.picture
+    assert drawn.boxes.keys() == picture.boxes.keys()
+    for name, box in drawn.boxes.items():
+        for other, another in drawn.boxes.items():
+            assert name == other or not _overlap(box, another)
+        for group, frame in drawn.frames.items():
+            is_inside = f"{picture.boxes[name].group}/".startswith(f"{group}/")
+            assert _holds(frame, box) if is_inside else not _overlap(frame, box), (name, group)
+    for group, frame in drawn.frames.items():
+        for other, another in drawn.frames.items():
+            if f"{other}/".startswith(f"{group}/"):
+                assert _holds(frame, another)
+            elif not group.startswith(f"{other}/"):
+                assert not _overlap(frame, another)
+    for source, target in picture.ways:
+        assert drawn.boxes[source][3] < drawn.boxes[target][1]
+    assert len(drawn.ways) == len(picture.ways)
+    for (source, target), way in zip(picture.ways, drawn.ways, strict=True):
+        passed = {name for name, box in drawn.boxes.items() if any(_is_in(point, box) for point in _points(way))}
+        assert passed <= {source, target}, (source, target, passed)
+
+
+def _is_in(point: tuple[float, float], box: Rect) -> bool:
+    return box[0] < point[0] < box[2] and box[1] < point[1] < box[3]
+
+
+def _points(way: str) -> Iterator[tuple[float, float]]:
+    """Points along a line of straight pieces downwards and curves, close to each other."""
+    x = y = 0.0
+    for sign, rest in re.findall(r"([MVC])([^MVC]*)", way):
+        numbers = [float(number) for number in re.findall(r"-?[\d.]+", rest)]
+        if sign == "M":
+            x, y = numbers
+        elif sign == "V":
+            yield from ((x, y + (numbers[0] - y) * step / 20) for step in range(21))
+            y = numbers[0]
+        else:
+            x1, y1, x2, y2, x3, y3 = numbers
+            for step in range(21):
+                t = step / 20
+                shares = (1 - t) ** 3, 3 * t * (1 - t) ** 2, 3 * t * t * (1 - t), t**3
+                yield sum(map(mul, shares, (x, x1, x2, x3))), sum(map(mul, shares, (y, y1, y2, y3)))
+            x, y = x3, y3
+
+
+@settings(max_examples=100, deadline=None)
+@given(grouped())
+def test_in_svg_nothing_stands_on_anything_else_and_no_way_leads_through_a_box(data: dict[str, Any]) -> None:
+    _check_drawing(Drawn(data))
+
+
+def test_svg_has_a_box_for_each_node_a_frame_for_each_group_and_an_arrow_for_each_way() -> None:
     for text in (SPEC_5_MENDED, TILE_RASTER, EVERYTHING):
-        picture = picture_of(read_document(text).data)
-        root = ElementTree.fromstring(draw_svg(picture))
-        assert root.tag == f"{SVG}svg"
-        titles = [title.text or "" for title in root.iter(f"{SVG}title")]
-        assert [title.split(":")[0] for title in titles] == list(picture.boxes)
-        assert len(list(root.iter(f"{SVG}rect"))) == len(picture.boxes)
-        arrows = [path for path in root.iter(f"{SVG}path") if path.get("marker-end")]
-        assert len(arrows) == sum(len(targets) for targets in picture.next.values())
+        _check_drawing(drawn := Drawn(read_document(text).data))
+    assert drawn.frames.keys() == {"extract", "extract/raw"}
+    assert {"extract", "raw", "fetch", "http.get"} <= set(drawn.texts)
+
+
+def test_svg_says_what_it_is_and_follows_the_page_into_the_dark() -> None:
+    drawn = Drawn(read_document(TILE_RASTER).data)
+    assert drawn.root.get("role") == "img"
+    assert drawn.root.get("aria-label") == _title(drawn.root) == "Workflow tile_raster: 5 nodes"
+    assert "@media (prefers-color-scheme: dark)" in drawn.text
 
 
 def test_svg_shows_conditions_beside_their_arrows() -> None:
-    root = ElementTree.fromstring(draw_svg(picture_of(read_document(SPEC_5_MENDED).data)))
-    assert {"< 100", "otherwise", "validate", "raster_validate"} <= {text.text for text in root.iter(f"{SVG}text")}
+    drawn = Drawn(read_document(SPEC_5_MENDED).data)
+    assert {"< 100", "otherwise", "validate", "raster_validate"} <= set(drawn.texts)
 
 
-def test_boxes_of_svg_do_not_lie_on_each_other_and_each_is_below_those_that_lead_to_it() -> None:
-    picture = picture_of(read_document(EVERYTHING).data)
-    rects = list(ElementTree.fromstring(draw_svg(picture)).iter(f"{SVG}rect"))
-    places = {
-        name: (float(rect.get("x", 0)), float(rect.get("y", 0)))
-        for name, rect in zip(picture.boxes, rects, strict=True)
-    }
-    assert len(set(places.values())) == len(places)
-    for source, targets in picture.next.items():
-        assert all(places[source][1] < places[target][1] for target in targets)
+def test_long_texts_are_cut_to_their_boxes_and_told_whole() -> None:
+    name, caption = "n" * 90, "数据" * 60
+    drawn = Drawn({"nodes": {name: {"handler": caption}, "数据抓取与清洗": {"handler": "x"}}})
+    shown = [text for text in drawn.texts if text and text.endswith("…")]
+    for text, whole, size in zip(shown, (name, caption), (12, 10), strict=True):
+        left, _, right, _ = drawn.boxes[name]
+        assert whole.startswith(text[:-1])
+        assert width_of(text, size, is_bold=size == 12) <= right - left
+    assert f"{name}: task {caption}" in drawn.text
+    left, _, right, _ = drawn.boxes["数据抓取与清洗"]
+    assert right - left > 7 * 12
 
 
 def test_nothing_that_people_write_gets_out_of_its_text_in_svg() -> None:
     root = ElementTree.fromstring(draw_svg(picture_of(_hostile())))
     assert {element.tag for element in root.iter()} == {
-        f"{SVG}{tag}" for tag in "svg defs marker path g title rect text".split()
+        f"{SVG}{tag}" for tag in "svg title style defs marker path g rect text".split()
     }
     assert "<script>" in "".join(root.itertext())
 
@@ -200,8 +315,7 @@ def test_a_document_that_is_not_sound_is_drawn_as_far_as_it_goes(data: dict[str,
     picture = picture_of(data)
     list(draw_tree(picture))
     assert draw_mermaid(picture).startswith("flowchart TD\n")
-    root = ElementTree.fromstring(draw_svg(picture))
-    assert len(list(root.iter(f"{SVG}rect"))) == len(picture.boxes)
+    assert Drawn(data).boxes.keys() == {"".join(name) for name in picture.boxes}
 
 
 def test_thousands_of_nodes_in_a_row_are_drawn() -> None:
@@ -209,4 +323,4 @@ def test_thousands_of_nodes_in_a_row_are_drawn() -> None:
     picture = picture_of({"nodes": {f"n{n}": {"handler": "h", "next": [f"n{n + 1}"]} for n in range(count)}})
     assert sum(1 for _ in draw_tree(picture)) == count
     assert draw_mermaid(picture).count("-->") == count - 1
-    assert draw_svg(picture).count("<rect") == count
+    assert draw_svg(picture).count('<g class="box') == count

@@ -60,17 +60,26 @@ def test_the_order_has_each_node_after_all_that_lead_to_it_and_none_that_waits_f
 
 @settings(max_examples=150, deadline=None)
 @given(documents())
-def test_a_circle_is_found_when_there_is_one_and_is_one(data: dict[str, Any]) -> None:
-    graph = Graph.of(data)
-    circle = graph.circle()
-    if not any(a == b for a, b in _leads(data)):
-        assert circle is None
-        return
-    assert circle is not None
-    assert circle[0] == circle[-1]
-    assert len(set(circle)) == len(circle) - 1
-    assert all(target in data["nodes"][source]["next"] for source, target in pairwise(circle))
-    assert circle[0] == min(circle, key=list(data["nodes"]).index)
+def test_of_all_nodes_that_wait_for_each_other_a_circle_is_found_and_is_one(data: dict[str, Any]) -> None:
+    circles, leads = Graph.of(data).circles(), _leads(data)
+    places = list(data["nodes"])
+    for circle in circles:
+        assert circle[0] == circle[-1]
+        assert all(target in data["nodes"][source]["next"] for source, target in pairwise(circle))
+        assert circle[0] == min(circle, key=places.index)
+    on_circles = [name for circle in circles for name in circle[1:]]
+    assert len(set(on_circles)) == len(on_circles)
+    knots = {frozenset(b for b in places if {(a, b), (b, a)} <= leads) for a in places if (a, a) in leads}
+    assert {knot for knot in knots if not knot.intersection(on_circles)} == set()
+    assert [circle[0] for circle in circles] == sorted((circle[0] for circle in circles), key=places.index)
+
+
+def test_circles_of_one_knot_that_share_no_node_are_all_found() -> None:
+    nexts = {"a": ["b"], "b": ["a", "c"], "c": ["d"], "d": ["c", "a"]}
+    assert Graph.of({"nodes": {name: {"next": to} for name, to in nexts.items()}}).circles() == [
+        ["a", "b", "a"],
+        ["c", "d", "c"],
+    ]
 
 
 def test_every_next_is_a_link_with_its_place() -> None:
@@ -86,7 +95,7 @@ def test_every_next_is_a_link_with_its_place() -> None:
 )
 def test_a_document_that_is_broken_has_a_graph_as_far_as_it_goes(broken: Any) -> None:
     assert list(links_of({"nodes": broken, "groups": broken})) == []
-    assert Graph.of({"nodes": broken, "groups": broken}).circle() is None
+    assert Graph.of({"nodes": broken, "groups": broken}).circles() == []
 
 
 def test_a_group_has_the_nodes_of_the_groups_in_it() -> None:
@@ -101,9 +110,13 @@ def test_a_way_to_a_group_leads_to_its_first_and_its_own_next_comes_from_its_las
     data = {
         "groups": {"g": {"next": "z"}},
         "nodes": {
-            "s": {"next": "g"}, "a": {"group": "g", "next": "b"}, "b": {"group": "g"}, "c": {"group": "g"}, "z": {},
+            "s": {"next": "g"},
+            "a": {"group": "g", "next": "b"},
+            "b": {"group": "g"},
+            "c": {"group": "g"},
+            "z": {},
         },
-    }  # fmt: skip
+    }
     graph = Graph.of(data)
     assert graph.next == {"s": ["a", "c"], "a": ["b"], "b": ["z"], "c": ["z"], "z": []}
     assert graph.previous["z"] == ["b", "c"]
@@ -114,7 +127,7 @@ def test_groups_lead_to_groups() -> None:
     data = {
         "groups": {"g": {"next": "k"}},
         "nodes": {"a": {"group": "g"}, "b": {"group": "g"}, "c": {"group": "k"}, "d": {"group": "k", "next": "c"}},
-    }  # fmt: skip
+    }
     assert Graph.of(data).next == {"a": ["d"], "b": ["d"], "c": [], "d": ["c"]}
 
 
@@ -134,4 +147,4 @@ def test_ten_thousand_nodes_in_a_row_have_an_order_and_know_what_comes_before() 
     assert graph.order == [f"n{n}" for n in range(count)]
     assert graph.comes_before("n0", f"n{count - 1}")
     assert not graph.comes_before(f"n{count - 1}", "n0")
-    assert graph.circle() is None
+    assert graph.circles() == []

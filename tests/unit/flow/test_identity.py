@@ -57,11 +57,12 @@ def definitions(draw: st.DrawFn) -> Data:
             "fan_out": lambda task=task: {"type": "fan_out", "items": [1, 2], "task": task, "next": []},
             "fan_in": lambda: {"type": "fan_in", "next": []},
             "conditional": lambda: {
-                "type": "conditional", "condition_field": "{{ inputs.n }}",
+                "type": "conditional",
+                "condition_field": "{{ inputs.n }}",
                 "branches": [{"condition": "> 1", "next": []}, {"default": True, "next": []}],
             },
             "workflow": lambda: {"type": "workflow", "workflow": "other", "next": []},
-        }[kind]()  # fmt: skip
+        }[kind]()
     for node in nodes.values():
         for holder in [node, *node.get("branches", [])]:
             if "next" in holder and not holder["next"]:
@@ -112,10 +113,15 @@ _Dumper.add_representer(str, lambda dumper, text: dumper.represent_scalar("tag:y
 def _written(data: Data, chance: random.Random) -> str:
     """The same data as another text: in blocks or in one line, indented otherwise, with remarks."""
     text = yaml.dump(
-        data, Dumper=_Dumper, default_flow_style=chance.choice([True, False, None]), indent=chance.choice([2, 3, 4]),
-        sort_keys=False, allow_unicode=chance.choice([True, False]), width=10_000,
+        data,
+        Dumper=_Dumper,
+        default_flow_style=chance.choice([True, False, None]),
+        indent=chance.choice([2, 3, 4]),
+        sort_keys=False,
+        allow_unicode=chance.choice([True, False]),
+        width=10_000,
         explicit_start=chance.choice([True, False]),
-    )  # fmt: skip
+    )
     return f"# {chance.random()}\n{text}# the end\n"
 
 
@@ -206,8 +212,10 @@ def test_what_a_definition_means_has_one_hash_in_every_process(data: Data) -> No
 def test_the_hash_of_a_known_definition_stays_what_it_is() -> None:
     """Hashes are kept in databases: whoever changes this changes the identity of every version that is stored."""
     assert [version_hash(read_definition(text))[:16] for text in (SPEC_5_MENDED, TILE_RASTER, EVERYTHING)] == [
-        "5b334a0479ca5cd0", "d7c12a3b22c111bb", "83790a9526233a19",
-    ]  # fmt: skip
+        "5b334a0479ca5cd0",
+        "d7c12a3b22c111bb",
+        "83790a9526233a19",
+    ]
 
 
 def test_spans_of_time_have_one_meaning_however_they_are_written() -> None:
@@ -327,7 +335,7 @@ EDITS: list[tuple[Callable[[Data], None], str | None]] = [
     (_edit("nodes.ask.form.reason.type", "any"), "ask"),
     (_edit("nodes.END.output.total", 5), "END"),
     (_edit("nodes.END.output", None), "END"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("place", range(len(EDITS)))
@@ -432,3 +440,19 @@ nodes:
 def test_canonical_json_has_sorted_keys_and_keeps_types_apart() -> None:
     assert canonical_json({"b": 1, "a": [1.0, True, None, "é"]}) == '{"a":[1.0,true,null,"é"],"b":1}'.encode()
     assert len({digest_of(value) for value in (1, 1.0, True, "1", None, [], {}, [1])}) == 8
+
+
+def test_the_hash_of_a_meaning_is_the_same_in_every_release() -> None:
+    """It is kept with each version, and people write it down: a release that works it out otherwise breaks both."""
+    nodes = {
+        "START": {"type": "start", "next": ["a"]},
+        "a": {"handler": "h", "params": {"n": "{{ inputs.n }}"}, "retry": {"max_attempts": 3}, "next": "each"},
+        "each": {"type": "fan_out", "items": "{{ nodes.a.output }}", "task": {"handler": "h"}, "next": "all"},
+        "all": {"type": "fan_in", "next": "END"},
+        "END": {"type": "end", "output": "{{ nodes.all.output.results }}"},
+    }
+    text = yaml.safe_dump({"workflow_id": "w", "inputs": {"n": {"type": "integer"}}, "nodes": nodes})
+    assert version_hash(read_definition(text)) == "f2cdb8109d7a204c52630f2a804d5cd9068a28d0cecc5af6dbf36588d0c7d740"
+    assert (
+        node_hashes(read_definition(text))["END"] == "75bf8865ab8b1a1ffe890e09eeb5c5925a0b88fa88355bcbc7bb706d0a831225"
+    )

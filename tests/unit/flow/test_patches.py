@@ -156,22 +156,34 @@ def test_one_is_neither_one_point_nought_nor_true() -> None:
         ({"a": {"b": 1}}, [{"op": "move", "from": "/a/b", "path": "/c"}], {"a": {}, "c": 1}),
         ({"a": [1, 2, 3]}, [{"op": "move", "from": "/a/0", "path": "/a/2"}], {"a": [2, 3, 1]}),
         ({"a": 1}, [{"op": "move", "from": "/a", "path": "/a"}], {"a": 1}),
-        ({"a": [1]}, [{"op": "copy", "from": "/a", "path": "/b"}, {"op": "add", "path": "/b/-",
-        "value": 2}], {"a": [1], "b": [1, 2]}),
+        (
+            {"a": [1]},
+            [{"op": "copy", "from": "/a", "path": "/b"}, {"op": "add", "path": "/b/-", "value": 2}],
+            {"a": [1], "b": [1, 2]},
+        ),
         ({"a": 1}, [{"op": "test", "path": "/a", "value": 1}, {"op": "remove", "path": "/a"}], {}),
         ({"a": 1}, [{"op": "test", "path": "/a", "value": 1.0}], {"a": 1}),
         ({"a": {"b": [1, {}]}}, [{"op": "test", "path": "/a", "value": {"b": [1, {}]}}], {"a": {"b": [1, {}]}}),
         ({"a": None}, [{"op": "test", "path": "/a", "value": None}], {"a": None}),
-        ({"a/b": 1, "c~d": 2}, [{"op": "remove", "path": "/a~1b"}, {"op": "replace", "path": "/c~0d",
-        "value": 3}], {"c~d": 3}),
-        ({"~1": 1, "/": 2}, [{"op": "test", "path": "/~01", "value": 1}, {"op": "test", "path": "/~1",
-        "value": 2}], {"~1": 1, "/": 2}),
+        (
+            {"a/b": 1, "c~d": 2},
+            [{"op": "remove", "path": "/a~1b"}, {"op": "replace", "path": "/c~0d", "value": 3}],
+            {"c~d": 3},
+        ),
+        (
+            {"~1": 1, "/": 2},
+            [{"op": "test", "path": "/~01", "value": 1}, {"op": "test", "path": "/~1", "value": 2}],
+            {"~1": 1, "/": 2},
+        ),
         ({"": 1}, [{"op": "replace", "path": "/", "value": 2}], {"": 2}),
         ({"0": {"-": 1}}, [{"op": "remove", "path": "/0/-"}], {"0": {}}),
-        ({"a": 1}, [{"op": "add", "path": "/b",
-        "value": 1, "because": "extra members are passed over"}], {"a": 1, "b": 1}),
+        (
+            {"a": 1},
+            [{"op": "add", "path": "/b", "value": 1, "because": "extra members are passed over"}],
+            {"a": 1, "b": 1},
+        ),
     ],
-)  # fmt: skip
+)
 def test_operations_do_what_rfc_6902_says(data: Any, ops: list[dict[str, Any]], result: Any) -> None:
     assert check_ops(ops) == ops
     assert same(apply_ops(data, ops), result)
@@ -306,7 +318,16 @@ def test_a_field_named_as_people_do_becomes_an_operation_that_can_be_applied(
         ("nodse.a.next", "there is no 'nodse' in the definition. Did you mean 'nodes'?"),
         ("nodes.b.next", "there is no 'nodes.b' in the definition."),
         ("nodes.a.parms.size", "there is no 'nodes.a.parms' in the definition. Did you mean 'params'?"),
-        ("nodes.a.params.list.7.x", "there is no 'nodes.a.params.list[7]' in the definition."),
+        (
+            "nodes.a.params.list.7.x",
+            "'nodes.a.params.list' has 2 items and no index 7; nodes.a.params.list.- adds one",
+        ),
+        ("nodes.a.params.list.2", "'nodes.a.params.list' has 2 items and no index 2; nodes.a.params.list.- adds one"),
+        (
+            "nodes.a.params.list.x",
+            "'nodes.a.params.list' has 2 items and no index 'x', which is no number from 0; "
+            "nodes.a.params.list.- adds one",
+        ),
         ("name.first", "'name' is a value, and has no fields"),
         ("name.first.second", "there is no 'name.first' in the definition."),
     ],

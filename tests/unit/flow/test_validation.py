@@ -157,7 +157,7 @@ SMALLEST: list[tuple[str, str, int | None, int | None]] = [
     ("bad_expression", _behind("a: {handler: h, params: {x: '{{ item }}'}, next: END}"), 6, 31),
     ("bad_expression", _behind("a: {handler: '{{ inputs.size }}', next: END}"), 6, 16),
     ("bad_expression", _behind("a: {handler: h, queue: '{{ inputs.size }}', next: END}"), 6, 26),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(
@@ -221,6 +221,16 @@ def test_everything_that_is_wrong_is_told_at_once_in_the_order_of_the_file() -> 
 def test_a_circle_is_shown_as_a_path_from_its_first_node() -> None:
     text = _behind("a: {handler: h, next: b}") + "  b: {handler: h, next: [c, END]}\n  c: {handler: h, next: a}\n"
     assert _messages(text) == ["nodes wait for each other: a -> b -> c -> a"]
+
+
+def test_each_circle_that_stands_apart_is_told() -> None:
+    first = _behind("a: {handler: h, next: b}") + "  b: {handler: h, next: [a, c, END]}\n"
+    text = first + "  c: {handler: h, next: d}\n  d: {handler: h, next: [c, e]}\n  e: {handler: h, next: e}\n"
+    assert [(each.code, each.line, each.message) for each in check_text(text).problems] == [
+        ("cycle", 6, "nodes wait for each other: a -> b -> a"),
+        ("cycle", 9, "nodes wait for each other: c -> d -> c"),
+        ("cycle", 11, "nodes wait for each other: e -> e"),
+    ]
 
 
 def test_a_long_circle_is_shown_in_short() -> None:
@@ -551,11 +561,28 @@ def test_inputs_that_fit_are_taken_and_those_left_out_have_their_defaults() -> N
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("n", 0), ("n", 10), ("n", 1.0), ("n", True), ("n", "1"), ("x", "1"), ("x", True), ("s", "b"), ("s", 1),
-        ("s", None), ("b", 1), ("b", "true"), ("l", []), ("l", [1, 2, 3]), ("l", "a"), ("o", []), ("e", 2),
-        ("e", True), ("e", 1.5), ("d", 5),
+        ("n", 0),
+        ("n", 10),
+        ("n", 1.0),
+        ("n", True),
+        ("n", "1"),
+        ("x", "1"),
+        ("x", True),
+        ("s", "b"),
+        ("s", 1),
+        ("s", None),
+        ("b", 1),
+        ("b", "true"),
+        ("l", []),
+        ("l", [1, 2, 3]),
+        ("l", "a"),
+        ("o", []),
+        ("e", 2),
+        ("e", True),
+        ("e", 1.5),
+        ("d", 5),
     ],
-)  # fmt: skip
+)
 def test_inputs_that_do_not_fit_are_told_by_their_name(name: str, value: Any) -> None:
     _, problems = check_inputs(DECLARED, {"s": "a", name: value})
     assert [(each.code, each.path) for each in problems] == [("bad_value", (name,))]

@@ -6,8 +6,15 @@ from collections.abc import Iterator
 
 from weft.flow.drawing.picture import Box, Picture
 
-_SHAPES = {"start": ("([", "])"), "end": ("([", "])"), "conditional": ("{", "}"), "fan_out": ("[[", "]]"),
-           "fan_in": ("[[", "]]"), "wait": ("{{", "}}"), "workflow": ("[/", "/]")}  # fmt: skip
+_SHAPES = {
+    "start": ("([", "])"),
+    "end": ("([", "])"),
+    "conditional": ("{", "}"),
+    "fan_out": ("[[", "]]"),
+    "fan_in": ("[[", "]]"),
+    "wait": ("{{", "}}"),
+    "workflow": ("[/", "/]"),
+}
 
 
 def draw_mermaid(picture: Picture) -> str:
@@ -19,8 +26,8 @@ def _boxes(picture: Picture) -> Iterator[str]:
     ids = _ids(picture)
     open_: list[str] = []
     count = 0
-    for box in sorted(picture.boxes.values(), key=_way_in):
-        parts = _way_in(box)
+    for box in sorted(picture.boxes.values(), key=lambda box: box.way_in):
+        parts = list(box.way_in)
         while open_ != parts[: len(open_)]:
             open_.pop()
             yield "  " * (len(open_) + 1) + "end"
@@ -36,11 +43,10 @@ def _boxes(picture: Picture) -> Iterator[str]:
 
 def _arrows(picture: Picture) -> Iterator[str]:
     ids = _ids(picture)
-    for source, targets in picture.next.items():
-        for target in targets:
-            label = picture.labels.get((source, target))
-            way = f'|"{_text(label)}"|' if label else ""
-            yield f"  {ids[source]} -->{way} {ids[target]}"
+    for source, target in picture.ways:
+        label = picture.labels.get((source, target))
+        way = f'|"{_text(label)}"|' if label else ""
+        yield f"  {ids[source]} -->{way} {ids[target]}"
 
 
 def _ids(picture: Picture) -> dict[str, str]:
@@ -54,7 +60,3 @@ def _label(box: Box) -> str:
 def _text(text: str) -> str:
     """Mermaid knows HTML's entities, by number with a # in front."""
     return "".join(f"#{ord(char)};" if char in '"<>&#;{}|`' else char if char.isprintable() else " " for char in text)
-
-
-def _way_in(box: Box) -> list[str]:
-    return box.group.split("/") if box.group else []

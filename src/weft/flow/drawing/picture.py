@@ -11,6 +11,10 @@ from weft.flow.graph import Graph, links_of
 _MARKS = {"start": "●", "end": "■", "conditional": "◇", "fan_out": "⇉", "fan_in": "⇇", "wait": "⏸", "workflow": "▣"}
 
 
+Group = tuple[str, ...]
+Way = tuple[str, str]
+
+
 @dataclass(frozen=True)
 class Box:
     """A node: its name, its type, and what it does in a few words."""
@@ -25,6 +29,11 @@ class Box:
         """Return the sign of its type."""
         return _MARKS.get(self.kind, "○")
 
+    @property
+    def way_in(self) -> Group:
+        """Return the groups that it is in, the outermost first."""
+        return tuple(self.group.split("/")) if self.group else ()
+
 
 @dataclass(frozen=True)
 class Picture:
@@ -33,7 +42,13 @@ class Picture:
     boxes: dict[str, Box]
     next: dict[str, list[str]]
     previous: dict[str, list[str]]
-    labels: dict[tuple[str, str], str] = field(default_factory=dict)
+    labels: dict[Way, str] = field(default_factory=dict)
+    title: str = "Workflow"
+
+    @property
+    def ways(self) -> list[Way]:
+        """The arrows: from which box to which."""
+        return [(source, target) for source, targets in self.next.items() for target in targets]
 
     def to_json(self) -> dict[str, Any]:
         """Return the picture for programs."""
@@ -42,8 +57,7 @@ class Picture:
             "nodes": [{"name": b.name, "type": b.kind, "caption": b.caption, "group": b.group} for b in boxes],
             "edges": [
                 {"from": source, "to": target, "label": self.labels.get((source, target))}
-                for source, targets in self.next.items()
-                for target in targets
+                for source, target in self.ways
             ],
         }
 
@@ -54,7 +68,7 @@ def picture_of(data: Mapping[str, Any]) -> Picture:
     nodes: dict[str, Any] = {name: data["nodes"][name] for name in graph.names}
     placed = set(graph.order)
     order = [*graph.order, *(name for name in graph.names if name not in placed)]
-    labels: dict[tuple[str, str], list[str]] = {}
+    labels: dict[Way, list[str]] = {}
     for link in links_of(data):
         if link.branch is not None:
             branch = nodes[link.source]["branches"][link.branch]
@@ -64,7 +78,8 @@ def picture_of(data: Mapping[str, Any]) -> Picture:
         name: Box(name, str(nodes[name].get("type", "task")), _caption(nodes[name]), _group(nodes[name]))
         for name in order
     }
-    return Picture(boxes, graph.next, graph.previous, {ends: " or ".join(found) for ends, found in labels.items()})
+    named = {ends: " or ".join(found) for ends, found in labels.items()}
+    return Picture(boxes, graph.next, graph.previous, named, f"Workflow {data.get('workflow_id', '')}".strip())
 
 
 def _group(node: Mapping[str, Any]) -> str | None:

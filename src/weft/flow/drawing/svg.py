@@ -1,117 +1,174 @@
-"""A definition as an SVG picture: boxes in layers from top to bottom, arrows between them."""
+"""A definition as an SVG picture: boxes in layers from top to bottom, frames around groups, arrows between them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from html import escape as escape_html
 
-from weft.flow.drawing.picture import Picture
+from weft.flow.drawing.layout import HEIGHT, Layer, Layout, Rect, Sizes, lay_out
+from weft.flow.drawing.lettering import cut, width_of
+from weft.flow.drawing.picture import Box, Picture
 
-_WIDTH, _HEIGHT, _GAP, _LAYER_GAP, _MARGIN = 180, 46, 24, 48, 24
-_SWEEPS = 8
-_FILLS = {"start": "#d9ead3", "end": "#d9ead3", "conditional": "#fff2cc", "fan_out": "#dae8fc", "fan_in": "#dae8fc",
-          "wait": "#f8cecc", "workflow": "#e1d5e7"}  # fmt: skip
-
-
-@dataclass(frozen=True)
-class _Place:
-    x: float
-    y: float
+_MARGIN, _PADDING, _BACK = 24.0, 14.0, 40.0
+_NARROWEST, _WIDEST, _WIDEST_LABEL = 96.0, 260.0, 220.0
+_NAME, _SMALL = 12.0, 10.0
+_KINDS = ("start", "end", "task", "conditional", "fan_out", "fan_in", "wait", "workflow")
+_STYLE = """\
+text { font-family: system-ui, -apple-system, "Segoe UI", "Noto Sans", sans-serif; fill: #1f2328; }
+.name { font-size: 12px; font-weight: bold; }
+.caption, .label, .group text { font-size: 10px; fill: #57606a; }
+.page { fill: #ffffff; }
+.box rect { fill: #ffffff; stroke: #57606a; }
+.start rect, .end rect { fill: #dcf0d6; }
+.conditional rect { fill: #fff2cc; }
+.fan_out rect, .fan_in rect { fill: #dbe9fb; }
+.wait rect { fill: #fbdcd9; }
+.workflow rect { fill: #e8ddf0; }
+.group rect { fill: #57606a; fill-opacity: 0.07; stroke: #8c959f; stroke-dasharray: 4 3; }
+.way { fill: none; stroke: #57606a; stroke-width: 1.2; }
+.back { stroke-dasharray: 5 3; }
+.tip { fill: #57606a; }
+.label, .group text { paint-order: stroke; stroke: #ffffff; stroke-width: 6px; stroke-linejoin: round; }
+.group text { stroke: #f4f5f6; }
+@media (prefers-color-scheme: dark) {
+text { fill: #e6edf3; }
+.caption, .label, .group text { fill: #adbac7; }
+.page { fill: #0d1117; }
+.box rect { fill: #161b22; stroke: #8b949e; }
+.start rect, .end rect { fill: #1c3a22; }
+.conditional rect { fill: #3f3413; }
+.fan_out rect, .fan_in rect { fill: #16304f; }
+.wait rect { fill: #4a211f; }
+.workflow rect { fill: #35264a; }
+.group rect { fill: #8b949e; stroke: #6e7681; }
+.way { stroke: #8b949e; }
+.tip { fill: #8b949e; }
+.label { stroke: #0d1117; }
+.group text { stroke: #161b22; }
+}
+"""
 
 
 def draw_svg(picture: Picture) -> str:
-    """Return the text of an SVG file."""
-    layers = _layers(picture)
-    places = _places(layers)
-    width = max((place.x for place in places.values()), default=0) + _WIDTH + _MARGIN
-    height = len(layers) * (_HEIGHT + _LAYER_GAP) - _LAYER_GAP + 2 * _MARGIN
+    """Return the text of an SVG file, which is light or dark as the reader's page is."""
+    layout = lay_out(picture, _sizes(picture))
+    leads_back = any(way not in layout.ways for way in picture.ways)
+    width, height = layout.width + 2 * _MARGIN + _BACK * leads_back, layout.height + 2 * _MARGIN
+    told = _escape(f"{picture.title}: {len(picture.boxes)} nodes")
     return "\n".join(
         [
-            f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" '
-            f'viewBox="0 0 {width:.0f} {height:.0f}" font-family="sans-serif" font-size="12">',
-            '<defs><marker id="tip" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="8" markerHeight="8" orient="auto">'
-            '<path d="M0,0 L8,4 L0,8 z" fill="#555"/></marker></defs>',
-            *_arrows(picture, places),
-            *_boxes(picture, places),
+            f'<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-label="{told}" width="{width:.0f}" '
+            f'height="{height:.0f}" viewBox="{-_MARGIN:.0f} {-_MARGIN:.0f} {width:.0f} {height:.0f}">',
+            f"<title>{told}</title>",
+            f"<style>{_STYLE}</style>",
+            '<defs><marker id="tip" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="8" markerHeight="8" '
+            'markerUnits="userSpaceOnUse" orient="auto"><path class="tip" d="M0,0.5 L8,4 L0,7.5 z"/></marker></defs>',
+            f'<rect class="page" x="{-_MARGIN:.0f}" y="{-_MARGIN:.0f}" width="{width:.0f}" height="{height:.0f}"/>',
+            *_frames(layout),
+            *_arrows(picture, layout),
+            *_titles(layout),
+            *_boxes(picture, layout),
+            *_labels(picture, layout),
             "</svg>\n",
         ]
     )
 
 
-def _layers(picture: Picture) -> list[list[str]]:
-    """Put each node below all that lead to it, and sort each layer by where its neighbours stand."""
-    depth: dict[str, int] = {}
-    for name in picture.boxes:
-        depth[name] = max((depth[before] + 1 for before in picture.previous[name] if before in depth), default=0)
-    layers: list[list[str]] = [[] for _ in range(max(depth.values(), default=-1) + 1)]
-    for name, level in depth.items():
-        layers[level].append(name)
-    places = {name: place for layer in layers for place, name in enumerate(layer)}
-    for sweep in range(_SWEEPS):
-        is_down = sweep % 2 == 0
-        near = picture.previous if is_down else picture.next
-        for layer in layers if is_down else reversed(layers):
-            layer.sort(key=lambda name: _mean([places[each] for each in near[name]], places[name]))
-            places |= {name: place for place, name in enumerate(layer)}
-    return layers
+def _sizes(picture: Picture) -> Sizes:
+    boxes = {name: _box_width(box) for name, box in picture.boxes.items()}
+    labels = {way: min(width_of(label, _SMALL) + 6, _WIDEST_LABEL) for way, label in picture.labels.items()}
+    groups = {box.way_in[:length] for box in picture.boxes.values() for length in range(1, len(box.way_in) + 1)}
+    return Sizes(boxes, labels, {group: min(width_of(group[-1], _SMALL), _WIDEST) for group in groups})
 
 
-def _mean(values: list[int], otherwise: float) -> float:
-    return sum(values) / len(values) if values else otherwise
+def _box_width(box: Box) -> float:
+    text = max(width_of(box.name, _NAME, is_bold=True), width_of(box.caption, _SMALL))
+    return min(max(text + 2 * _PADDING, _NARROWEST), _WIDEST)
 
 
-def _places(layers: list[list[str]]) -> dict[str, _Place]:
-    widest = max((len(layer) for layer in layers), default=0)
-    found = {}
-    for level, layer in enumerate(layers):
-        left = _MARGIN + (widest - len(layer)) * (_WIDTH + _GAP) / 2
-        for place, name in enumerate(layer):
-            found[name] = _Place(left + place * (_WIDTH + _GAP), _MARGIN + level * (_HEIGHT + _LAYER_GAP))
-    return found
-
-
-def _boxes(picture: Picture, places: dict[str, _Place]) -> Iterator[str]:
-    for name, box in picture.boxes.items():
-        place, middle = places[name], places[name].x + _WIDTH / 2
-        radius = _HEIGHT / 2 if box.kind in ("start", "end") else 6
+def _frames(layout: Layout) -> Iterator[str]:
+    for group, rect in sorted(layout.frames.items()):
         yield (
-            f"<g><title>{_escape(f'{name}: {box.kind} {box.caption}'.strip())}</title>"
-            f'<rect x="{place.x:.0f}" y="{place.y:.0f}" width="{_WIDTH}" height="{_HEIGHT}" rx="{radius:.0f}" '
-            f'fill="{_FILLS.get(box.kind, "#ffffff")}" stroke="#555"/>'
-            f'<text x="{middle:.0f}" y="{place.y + (20 if box.caption else 28):.0f}" text-anchor="middle" '
-            f'font-weight="bold">{_escape(_short(name))}</text>'
-            + (
-                f'<text x="{middle:.0f}" y="{place.y + 36:.0f}" text-anchor="middle" fill="#555" font-size="10">'
-                f"{_escape(_short(box.caption, 32))}</text>"
-                if box.caption
-                else ""
-            )
-            + "</g>"
+            f'<g class="group"><title>{_escape("group " + "/".join(group))}</title>'
+            f'<rect {_corner(rect)} height="{rect.height:.1f}" rx="8"/></g>'
         )
 
 
-def _arrows(picture: Picture, places: dict[str, _Place]) -> Iterator[str]:
-    for source, targets in picture.next.items():
-        for target in targets:
-            x1, y1 = places[source].x + _WIDTH / 2, places[source].y + _HEIGHT
-            x2, y2 = places[target].x + _WIDTH / 2, places[target].y
-            bend = max(20.0, (y2 - y1) / 2)
-            yield (
-                f'<path d="M{x1:.0f},{y1:.0f} C{x1:.0f},{y1 + bend:.0f} {x2:.0f},{y2 - bend:.0f} {x2:.0f},{y2:.0f}" '
-                'fill="none" stroke="#555" marker-end="url(#tip)"/>'
-            )
-            if label := picture.labels.get((source, target)):
-                yield (
-                    f'<text x="{(x1 + x2) / 2:.0f}" y="{(y1 + y2) / 2:.0f}" text-anchor="middle" font-size="10" '
-                    f'fill="#555">{_escape(_short(label, 40))}</text>'
-                )
+def _titles(layout: Layout) -> Iterator[str]:
+    """Write the titles of groups over the arrows that lead into them."""
+    for group, rect in sorted(layout.frames.items()):
+        title = _escape(cut(group[-1], rect.width - 20, _SMALL))
+        yield f'<g class="group"><text x="{rect.x + 10:.1f}" y="{rect.y + 16:.1f}">{title}</text></g>'
+
+
+def _boxes(picture: Picture, layout: Layout) -> Iterator[str]:
+    for name, box in picture.boxes.items():
+        rect, room = layout.boxes[name], layout.boxes[name].width - _PADDING
+        kind = box.kind if box.kind in _KINDS else "task"
+        radius = HEIGHT / 2 if kind in ("start", "end") else 6
+        lines = [("name", 20 if box.caption else 28, cut(name, room, _NAME, is_bold=True))]
+        if box.caption:
+            lines.append(("caption", 36, cut(box.caption, room, _SMALL)))
+        texts = (
+            f'<text class="{style}" x="{rect.middle:.1f}" y="{rect.y + down:.1f}" text-anchor="middle">'
+            f"{_escape(text)}</text>"
+            for style, down, text in lines
+        )
+        yield (
+            f'<g class="box {kind}"><title>{_escape(f"{name}: {box.kind} {box.caption}".strip())}</title>'
+            f'<rect {_corner(rect)} height="{rect.height:.1f}" rx="{radius:.0f}"/>{"".join(texts)}</g>'
+        )
+
+
+def _arrows(picture: Picture, layout: Layout) -> Iterator[str]:
+    for way in picture.ways:
+        if way in layout.ways:
+            yield f'<path class="way" d="{_line(layout.ways[way])}" marker-end="url(#tip)"/>'
+        else:
+            back = _back(layout.boxes[way[0]], layout.boxes[way[1]])
+            yield f'<path class="way back" d="{back}" marker-end="url(#tip)"/>'
+
+
+def _line(stops: list[tuple[float, Layer]]) -> str:
+    """Return the line of a way: straight past boxes and into frames, and in curves only where there are none."""
+    x, layer = stops[0]
+    line = f"M{x:.1f},{layer.top + HEIGHT:.1f}"
+    for next_x, following in stops[1:]:
+        bend = (following.entry - layer.exit) / 2
+        line += (
+            f" V{layer.exit:.1f} C{x:.1f},{layer.exit + bend:.1f} {next_x:.1f},{following.entry - bend:.1f} "
+            f"{next_x:.1f},{following.entry:.1f}"
+        )
+        x, layer = next_x, following
+    return f"{line} V{layer.top:.1f}"
+
+
+def _back(source: Rect, target: Rect) -> str:
+    """Return the line of a way that leads back, as only definitions with circles have: round the right of boxes."""
+    x1, y1 = source.x + source.width, source.y + HEIGHT / 2
+    x2, y2 = target.x + target.width, target.y + HEIGHT / 2 - (10 if source is target else 0)
+    out = max(x1, x2) + _BACK
+    return f"M{x1:.1f},{y1:.1f} C{out:.1f},{y1:.1f} {out:.1f},{y2:.1f} {x2:.1f},{y2:.1f}"
+
+
+def _labels(picture: Picture, layout: Layout) -> Iterator[str]:
+    """Write each label where its way has come together with those to the same place, several below each other."""
+    taken: dict[tuple[float, float], int] = {}
+    for way, label in picture.labels.items():
+        if way not in layout.ways:
+            continue
+        x, layer = layout.ways[way][1]
+        count = taken[x, layer.entry] = taken.get((x, layer.entry), -1) + 1
+        yield (
+            f'<text class="label" x="{x:.1f}" y="{layer.entry + 8 - 12 * count:.1f}" text-anchor="middle">'
+            f"{_escape(cut(label, _WIDEST_LABEL, _SMALL))}</text>"
+        )
+
+
+def _corner(rect: Rect) -> str:
+    return f'x="{rect.x:.1f}" y="{rect.y:.1f}" width="{rect.width:.1f}"'
 
 
 def _escape(text: str) -> str:
     """Return a text as it stands in XML, which has no place for signs that cannot be seen."""
     return escape_html("".join(char if char.isprintable() else " " for char in text))
-
-
-def _short(text: str, length: int = 24) -> str:
-    return text if len(text) <= length else text[: length - 1] + "…"

@@ -1,4 +1,7 @@
-"""A definition as lines of text: what follows a node stands below it, indented; what joins is drawn once."""
+"""A definition as lines of text: what follows a node stands below it, indented; what joins is drawn once.
+
+The members of a group may stand far from each other in such a drawing: each names its group.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +24,17 @@ class Line:
         label = f"{self.label} → " if self.label else ""
         if self.is_elsewhere:
             return f"{self.lead}{label}↴ {self.box.name}"
-        caption = f"  {self.box.caption}" if self.box.caption else ""
-        return f"{self.lead}{label}{self.box.mark} {self.box.name}{caption}"
+        return f"{self.lead}{label}{self.box.mark} {self.box.name}{self.caption}{self.group}"
+
+    @property
+    def caption(self) -> str:
+        """What stands behind the name."""
+        return f"  {self.box.caption}" if self.box.caption else ""
+
+    @property
+    def group(self) -> str:
+        """What stands behind that: the group that the node is in."""
+        return f"  [{self.box.group}]" if self.box.group else ""
 
 
 def draw_tree(picture: Picture) -> Iterator[Line]:

@@ -1,6 +1,7 @@
 -- name: materials
 -- All that an artifact's document is made of, in one read: the snapshot if there is one, else the version and the patches
 -- on it. Asked for by its id, or by a tag, now or at a moment; without the contents when it is the one that the caller has.
+-- A snapshot that does not mean what its patch does is passed over, and told of when it is what was asked for.
 with place as materialized (
   select t.name, case when $4::timestamptz is null then t.version else m.version end as version,
     case when $4::timestamptz is null then t.target_id else m.to_id end as target_id
@@ -12,9 +13,11 @@ with place as materialized (
 select a.id, a.kind::text as kind, a.workflow_id, a.depth, a.version_hash,
   (select place.name from place) as tag, (select place.version from place) as tag_version,
   coalesce(s.id, case when a.kind <> 'patch' then a.id end) as snapshot_id, v.digest, whole.content, chain.digests,
-  chain.contents
+  chain.contents, a.kind = 'snapshot' and a.version_hash is distinct from made_of.version_hash as is_wrong
 from weft.artifact a
-left join weft.artifact s on s.parent_id = a.id and s.kind = 'snapshot' and a.kind = 'patch'
+left join weft.artifact made_of on made_of.id = case when a.kind = 'snapshot' then a.parent_id end
+left join weft.artifact s on s.parent_id = case when a.kind = 'patch' then a.id end and s.kind = 'snapshot'
+  and s.version_hash = a.version_hash
 left join weft.artifact v on v.id = coalesce(s.id, a.base_id, a.id) and a.id is distinct from $5::bigint
 left join weft.blob whole on whole.digest = v.digest
 left join lateral (
@@ -41,7 +44,7 @@ select coalesce(
 select * from weft.compact_tag($1, $2, weft.put_artifact($1, 'version', $3, $4, null, $5, $6, $7, $8, $9, null), $10, $9);
 
 -- name: put_snapshot
-select weft.put_snapshot($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11);
+select weft.put_snapshot($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12);
 
 -- name: snapshot_of_plan
 -- The snapshot of what an artifact and one more patch are made of, whoever had it taken.

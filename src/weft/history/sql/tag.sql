@@ -9,7 +9,7 @@ where t.org_id = $1 and t.name in ($2, $2 || '/main') and t.deleted_at is null o
 -- What a conflict tells: who moved a tag last, when, to what, why.
 select t.name as tag, t.version, t.moved_by, t.moved_at, t.target_id::text as target, encode(a.version_hash, 'hex') as hash,
   t.workflow_id, m.message, m.verb::text as verb
-from weft.tag t join weft.artifact a on a.id = t.target_id
+from weft.tag t left join weft.artifact a on a.id = t.target_id
 left join weft.tag_move m on m.org_id = t.org_id and m.tag = t.name and m.version = t.version
 where t.org_id = $1 and t.name in ($2, $2 || '/main') and t.deleted_at is null order by length(t.name) limit 1;
 
@@ -40,8 +40,9 @@ from weft.tag_move m where m.org_id = $1 and m.tag = (select weft.tag_named($1, 
 order by m.version desc limit $4;
 
 -- name: take_turn
--- Among those who want to change a tag and were too slow; for as long as the transaction lasts.
-select pg_advisory_xact_lock(hashtextextended($2, $1));
+-- Among those who want to change a tag and were too slow; for as long as the transaction lasts. Whoever is not served in
+-- time gives up at the server too.
+select set_config('lock_timeout', $3, true), pg_advisory_xact_lock(hashtextextended(weft.tag_named($1, $2), $1));
 
 -- name: move
 select * from weft.move_tag($1, weft.tag_named($1, $2), $3, $4, $5, $6, $7, $8, $9);
@@ -59,5 +60,4 @@ select * from weft.delete_tag($1, weft.tag_named($1, $2), $3, $4, $5, $6);
 select * from weft.undelete_tag($1, weft.tag_named($1, $2, true), $3, $4);
 
 -- name: protect
-update weft.tag t set is_protected = $3 where t.org_id = $1 and t.name = weft.tag_named($1, $2) and t.deleted_at is null
-returning t.name;
+select weft.protect_tag($1, weft.tag_named($1, $2), $3);

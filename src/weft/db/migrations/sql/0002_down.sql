@@ -1,6 +1,7 @@
 -- name: drop_functions
-drop function weft.undelete_tag, weft.delete_tag, weft.redo_tag, weft.undo_tag, weft.compact_tag, weft.move_tag, weft.add_move,
-  weft.lock_tag, weft.refuse_move, weft.move_at, weft.tag_named, weft.parted_at, weft.line_of, weft.put_snapshot, weft.put_artifact, weft.plan_of, weft.put_blob, weft.time_of_id;
+drop function weft.protect_tag, weft.undelete_tag, weft.delete_tag, weft.redo_tag, weft.undo_tag, weft.compact_tag, weft.move_tag, weft.add_move,
+  weft.lock_tag, weft.refuse_lost, weft.refuse_move, weft.move_at, weft.tag_named,
+  weft.parted_at, weft.line_of, weft.put_snapshot, weft.put_artifact, weft.plan_of, weft.put_blob, weft.time_of_id;
 
 -- name: drop_tables
 drop view weft.artifact_use, weft.patch_chain_member, weft.blob_use;

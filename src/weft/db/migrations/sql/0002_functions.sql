@@ -22,11 +22,12 @@ create function weft.plan_of(head bigint, patch_digest text) returns bytea langu
 $$;
 
 -- name: put_artifact
--- Adds a version, or a patch of its parent, with its content.
+-- Adds a version, or a patch of its parent, with its content. Here and below nobody waits for a lock for longer than a
+-- client waits for an answer: what it was told of as failed could land afterwards.
 create function weft.put_artifact(
   org bigint, kind weft.artifact_kind, workflow text, parent bigint, merged bigint, digest text, bytes bigint, content bytea,
   version_hash bytea, actor text, message text
-) returns bigint language plpgsql as $$
+) returns bigint language plpgsql set lock_timeout = '8s' as $$
 #variable_conflict use_variable
 declare new_id bigint := weft.next_id(); p weft.artifact; m weft.artifact;
 begin
@@ -47,14 +48,13 @@ end $$;
 -- name: put_snapshot
 -- Keeps the document that an artifact gives, or the one that a patch on it gives, which is kept with it; once a plan.
 create function weft.put_snapshot(
-  org bigint, head bigint, patch_digest text, patch_bytes bigint, patch_content bytea, digest text, bytes bigint,
-  content bytea, version_hash bytea, actor text, message text
-) returns bigint language plpgsql as $$
+  org bigint, head bigint, workflow text, patch_digest text, patch_bytes bigint, patch_content bytea, digest text,
+  bytes bigint, content bytea, version_hash bytea, actor text, message text
+) returns bigint language plpgsql set lock_timeout = '8s' as $$
 #variable_conflict use_variable
-declare of_id bigint := head; workflow text; plan bytea := weft.plan_of(head, patch_digest); new_id bigint;
+declare of_id bigint := head; plan bytea := weft.plan_of(head, patch_digest); new_id bigint;
 begin
-  select a.workflow_id into workflow from weft.artifact a where a.id = head and a.org_id = org;
-  if workflow is null then
+  if not exists (select 1 from weft.artifact a where a.id = head and a.org_id = org) then
     raise exception 'there is no version %', head using errcode = 'WF004';
   end if;
   if patch_digest is not null then
@@ -162,16 +162,26 @@ begin
     select json_build_object('why', why, 'version', t.version, 'moved_by', t.moved_by, 'moved_at', t.moved_at,
       'target', t.target_id::text, 'hash', encode(a.version_hash, 'hex'), 'workflow_id', t.workflow_id,
       'message', m.message, 'verb', m.verb)::text
-    from weft.artifact a
-    left join weft.tag_move m on m.org_id = t.org_id and m.tag = t.name and m.version = t.version
-    where a.id = t.target_id);
+    from (select t.target_id as id) x left join weft.artifact a on a.id = x.id
+    left join weft.tag_move m on m.org_id = t.org_id and m.tag = t.name and m.version = t.version);
+end $$;
+
+-- name: refuse_lost
+-- Ends a change of a tag whose row is lost while its moves are there: a new one would begin their numbers again.
+create function weft.refuse_lost(org bigint, tag_name text) returns void language plpgsql as $$
+declare lost text := (
+  select m.tag from weft.tag_move m where m.org_id = org and m.tag in (tag_name, tag_name || '/main') limit 1);
+begin
+  if lost is not null then
+    raise exception 'tag %: lost', lost using errcode = 'WF003', detail = json_build_object('why', 'lost');
+  end if;
 end $$;
 
 -- name: lock_tag
 -- Holds a tag for a move, when it is as the caller expects it; 0 is one that is not there, or not any more.
 create function weft.lock_tag(
   org bigint, tag_name text, expected_version bigint, expected_hash bytea, force boolean
-) returns weft.tag language plpgsql as $$
+) returns weft.tag language plpgsql set lock_timeout = '8s' as $$
 declare t weft.tag;
 begin
   select * into t from weft.tag g where g.org_id = org and g.name = tag_name for update;
@@ -194,12 +204,16 @@ create function weft.add_move(
   t weft.tag, verb weft.tag_verb, target bigint, new_position bigint, actor text, message text, expected_hash bytea
 ) returns weft.tag language plpgsql as $$
 declare at timestamptz := greatest(weft.now(), t.moved_at); came_from bigint := case when t.deleted_at is null then t.target_id end;
+  workflow text := (select a.workflow_id from weft.artifact a where a.id = target and a.org_id = t.org_id);
 begin
+  if workflow is null and verb <> 'delete' then
+    raise exception 'there is no version %', target using errcode = 'WF004';
+  end if;
   insert into weft.tag_move (org_id, tag, version, verb, from_id, to_id, position, back_to, moved_at, moved_by, message, expected_hash)
   values (t.org_id, t.name, t.version + 1, verb, came_from, case when verb <> 'delete' then target end,
     coalesce(new_position, t.version + 1),
     case when new_position is null and t.deleted_at is null then t.position end, at, actor, message, expected_hash);
-  update weft.tag g set target_id = target, workflow_id = (select a.workflow_id from weft.artifact a where a.id = target),
+  update weft.tag g set target_id = target, workflow_id = coalesce(workflow, t.workflow_id),
     version = t.version + 1, position = coalesce(new_position, t.version + 1),
     moved_at = at, moved_by = actor, deleted_at = case when verb = 'delete' then at end
   where g.org_id = t.org_id and g.name = t.name
@@ -212,7 +226,7 @@ end $$;
 create function weft.move_tag(
   org bigint, tag_name text, verb weft.tag_verb, target bigint, expected_version bigint, expected_hash bytea, force boolean,
   actor text, message text
-) returns weft.tag language plpgsql as $$
+) returns weft.tag language plpgsql set lock_timeout = '8s' as $$
 declare t weft.tag; workflow text; at timestamptz := weft.now();
 begin
   select a.workflow_id into workflow from weft.artifact a where a.id = target and a.org_id = org and a.kind <> 'snapshot';
@@ -224,6 +238,7 @@ begin
     if expected_version > 0 or expected_hash is not null then
       raise exception 'there is no tag %', tag_name using errcode = 'WF005';
     end if;
+    perform weft.refuse_lost(org, tag_name);
     insert into weft.tag as g (org_id, name, workflow_id, target_id, version, position, moved_at, moved_by)
     values (org, tag_name, workflow, target, 1, 1, at, actor) on conflict do nothing returning * into t;
     if t.name is not null then
@@ -243,12 +258,12 @@ end $$;
 -- name: compact_tag
 -- Moves a tag to a version that means the same: no step that undo would take back.
 create function weft.compact_tag(org bigint, tag_name text, target bigint, expected_version bigint, actor text) returns weft.tag
-language plpgsql as $$
+language plpgsql set lock_timeout = '8s' as $$
 declare t weft.tag := weft.lock_tag(org, tag_name, expected_version, null, true);
 begin
   if not exists (select 1 from weft.artifact a join weft.artifact b on b.version_hash = a.version_hash
                  where a.id = t.target_id and b.id = target) then
-    raise exception 'version % means something else than tag %', target, tag_name using errcode = 'WF004';
+    raise exception 'tag % means something else than version %', tag_name, target using errcode = 'WF004';
   end if;
   return weft.add_move(t, 'compact', target, t.position, actor, null, null);
 end $$;
@@ -257,7 +272,7 @@ end $$;
 -- Takes back moves of a tag, one row a step, as an editor does: back through the moves that set it.
 create function weft.undo_tag(
   org bigint, tag_name text, steps int, expected_version bigint, expected_hash bytea, force boolean, actor text, message text
-) returns weft.tag language plpgsql as $$
+) returns weft.tag language plpgsql set lock_timeout = '8s' as $$
 declare t weft.tag := weft.lock_tag(org, tag_name, expected_version, expected_hash, force); back bigint; target bigint;
 begin
   if t.name is null or t.deleted_at is not null then
@@ -281,7 +296,7 @@ end $$;
 -- Makes moves again that were taken back, one row a step: forward by the newest move that went on from here.
 create function weft.redo_tag(
   org bigint, tag_name text, steps int, expected_version bigint, expected_hash bytea, force boolean, actor text, message text
-) returns weft.tag language plpgsql as $$
+) returns weft.tag language plpgsql set lock_timeout = '8s' as $$
 declare t weft.tag := weft.lock_tag(org, tag_name, expected_version, expected_hash, force); forth record;
 begin
   if t.name is null or t.deleted_at is not null then
@@ -289,7 +304,8 @@ begin
   end if;
   for step in 1 .. steps loop
     select m.version, m.to_id into forth from weft.tag_move m
-    where m.org_id = org and m.tag = tag_name and m.back_to = t.position
+    where hashtextextended(m.tag, m.back_to) = hashtextextended(tag_name, t.position)
+      and m.org_id = org and m.tag = tag_name and m.back_to = t.position
     order by m.version desc limit 1;
     if forth.version is null then
       if step = 1 then
@@ -305,7 +321,7 @@ end $$;
 -- name: delete_tag
 -- Takes a tag away; its moves stay, and it can be brought back.
 create function weft.delete_tag(org bigint, tag_name text, expected_version bigint, force boolean, actor text, message text)
-returns weft.tag language plpgsql as $$
+returns weft.tag language plpgsql set lock_timeout = '8s' as $$
 declare t weft.tag := weft.lock_tag(org, tag_name, expected_version, null, force);
 begin
   if t.name is null or t.deleted_at is not null then
@@ -316,11 +332,26 @@ end $$;
 
 -- name: undelete_tag
 -- Brings a tag back to where it was when it was deleted.
-create function weft.undelete_tag(org bigint, tag_name text, actor text, message text) returns weft.tag language plpgsql as $$
+create function weft.undelete_tag(org bigint, tag_name text, actor text, message text) returns weft.tag
+language plpgsql set lock_timeout = '8s' as $$
 declare t weft.tag := weft.lock_tag(org, tag_name, null, null, true);
 begin
+  if t.name is null then
+    perform weft.refuse_lost(org, tag_name);
+  end if;
   if t.name is null or t.deleted_at is null then
     return null;
   end if;
   return weft.add_move(t, 'undelete', t.target_id, t.position, actor, message, null);
+end $$;
+
+-- name: protect_tag
+-- Lets a tag be moved only by force, or freely again.
+create function weft.protect_tag(org bigint, tag_name text, protected boolean) returns text
+language plpgsql set lock_timeout = '8s' as $$
+declare t weft.tag := weft.lock_tag(org, tag_name, null, null, true);
+begin
+  update weft.tag g set is_protected = protected where g.org_id = org and g.name = t.name and g.deleted_at is null
+  returning g.name into tag_name;
+  return case when found then tag_name end;
 end $$;

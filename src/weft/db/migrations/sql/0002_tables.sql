@@ -24,13 +24,14 @@ create type weft.artifact_kind as enum ('version', 'patch', 'snapshot');
 -- What the history consists of: a version is a whole document, a patch the operations that make one of its parent, a
 -- snapshot the document that its parent gives. `version_hash` is of what the document means, `plan_hash` of what a snapshot
 -- is made of, `chain` of a patch are the patches on its base, in their order, itself the last. `generation` is one more than
--- that of any parent: what came first is told by it, and not by the clock that is in the ids.
+-- that of any parent: what came first is told by it, and not by the clock that is in the ids. `base_id` refers to one of
+-- those that the parents lead to, which they keep.
 create table weft.artifact (
   id bigint primary key,
   org_id bigint not null references weft.org,
   parent_id bigint references weft.artifact,
   merged_id bigint references weft.artifact,
-  base_id bigint references weft.artifact,
+  base_id bigint,
   chain bigint[],
   depth smallint not null generated always as (coalesce(cardinality(chain), 0)) stored,
   kind weft.artifact_kind not null,
@@ -59,8 +60,12 @@ create index artifact_meaning on weft.artifact (substr(version_hash, 1, 4));
 -- One snapshot a plan.
 create unique index artifact_plan on weft.artifact (org_id, plan_hash) where kind = 'snapshot';
 
--- name: artifact_snapshot
-create index artifact_snapshot on weft.artifact (parent_id) where kind = 'snapshot';
+-- name: artifact_parent
+-- What was made of an artifact: its snapshot, and, when it is to be removed, whether there is anything.
+create index artifact_parent on weft.artifact (parent_id, kind);
+
+-- name: artifact_merged
+create index artifact_merged on weft.artifact (merged_id) where merged_id is not null;
 
 -- name: patch_chain_member
 -- The patches that give a patch's document, a row each.
@@ -104,13 +109,13 @@ create type weft.tag_verb as enum (
 
 -- name: tag_move
 -- Where a name has been: a row a move, never changed. `position` is the move in effect after it, as `tag` has it;
--- `back_to` the one in effect before it, to which undo goes back.
+-- `back_to` the one in effect before it, to which undo goes back. `from_id` is the `to_id` of the move before.
 create table weft.tag_move (
   org_id bigint not null references weft.org,
   version bigint not null,
   position bigint not null,
   back_to bigint,
-  from_id bigint references weft.artifact,
+  from_id bigint,
   to_id bigint references weft.artifact,
   moved_at timestamptz not null,
   verb weft.tag_verb not null,
@@ -122,8 +127,13 @@ create table weft.tag_move (
 );
 
 -- name: tag_move_back
--- What redo looks for: the newest of the moves that went on from a position.
-create index tag_move_back on weft.tag_move (org_id, tag, back_to, version) where back_to is not null;
+-- What redo looks for: the newest of the moves that went on from a position; there are few of each. By a number of tag
+-- and position, a quarter of the room that they take.
+create index tag_move_back on weft.tag_move (hashtextextended(tag, back_to)) where back_to is not null;
+
+-- name: tag_move_to
+-- Whether a tag was ever at an artifact that is to be removed.
+create index tag_move_to on weft.tag_move (to_id);
 
 -- name: artifact_use
 -- Who uses which artifact: each room adds its own here, and what is listed is never removed.
