@@ -92,7 +92,7 @@ COLUMNS = {
     ("blob_use", "used_by"): "`task`, `log` or `artifact`",
     ("blob_use", "user_id"): "the id of the task or the artifact",
     ("artifact_use", "artifact_id"): "the version, patch or snapshot",
-    ("artifact_use", "used_by"): "`tag`, or the kind of the artifact that was made from it",
+    ("artifact_use", "used_by"): "`tag`, `job`, or the kind of the artifact that was made from it",
     ("artifact_use", "user_name"): "the name of the tag, or the id of the artifact",
     ("tasks", "id"): "the task's id, which contains the time at which it was made",
     ("tasks", "queue"): "the name of its queue",

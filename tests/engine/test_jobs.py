@@ -9,7 +9,7 @@ from typing import Any
 
 import asyncpg
 import pytest
-from engine_scene import Clock, until
+from engine_scene import Clock, MakeClient, until
 
 import weft
 from weft.queue.services import JobTimer
@@ -307,3 +307,44 @@ async def test_an_event_answers_those_that_it_matches_now_and_later(client: weft
 
         assert await until(sent) == 1
         assert (await client.jobs.wait(late.id, timeout=30)).result == 2
+
+
+async def test_jobs_of_another_org_are_not_there(
+    client: weft.Client, handlers: Handlers, make_client: MakeClient, conn: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    await conn.execute("insert into weft.org (id, slug, name) values (2, 'acme', 'Acme')")
+    other = await make_client(org="acme")
+    definition = flow(review={"type": "wait", "for": "approval", "next": "file"},
+                      file={"type": "wait", "for": "event", "event": "file", "next": "END"})  # fmt: skip
+    handle = await client.jobs.submit(definition, idempotency_key="one")
+    async with at_work(client, handlers):
+        await until(lambda: client.jobs.approvals(handle.id))
+        for verb in (other.jobs.show, other.jobs.nodes, other.jobs.pause, other.jobs.resume, other.jobs.cancel):
+            with pytest.raises(weft.NotFound):
+                await verb(handle.id)
+        with pytest.raises(weft.NotFound):
+            await other.jobs.approve(handle.id)
+        assert (await other.jobs.list(), await other.jobs.approvals()) == ([], [])
+        await client.jobs.approve(handle.id)
+        await until(lambda: conn.fetchval("select exists (select 1 from weft.awaited where event = 'file')"))
+        assert await other.jobs.send_event("file") == 0
+        assert await client.jobs.send_event("file") == 1
+        assert (await client.jobs.wait(handle.id, timeout=30)).state == "completed"
+    assert (await other.jobs.list(), len(await client.jobs.list())) == ([], 1)
+
+
+async def test_a_snapshot_that_a_job_goes_by_is_not_collected(
+    client: weft.Client, handlers: Handlers, clock: Clock, conn: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    definition = flow(first={"handler": "say", "params": {"value": 1}}) | {"timeout_seconds": "30d"}
+    await client.workflows.push(definition)
+    await client.workflows.patch("tried", set={"nodes.first.params.value": 2})
+    handle = await client.jobs.submit("tried")
+    await client.workflows.snapshot("tried", set={"nodes.first.params.value": 3})
+    await clock.advance(days=3)
+    assert (await client.workflows.gc(grace=86_400)).snapshots == 1
+    async with at_work(client, handlers):
+        assert (await client.jobs.wait(handle.id, timeout=30)).state == "completed"
+    assert (await client.workflows.gc(grace=86_400)).snapshots == 0
+    kept = await conn.fetchval("select count(*) from weft.artifact where kind = 'snapshot'")
+    assert (kept, await client.workflows.fsck()) == (1, [])

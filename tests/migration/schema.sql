@@ -1934,6 +1934,36 @@ CREATE TABLE weft.artifact (
     CONSTRAINT artifact_check3 CHECK (((kind = 'snapshot'::weft.artifact_kind) = (plan_hash IS NOT NULL)))
 );
 
+CREATE TABLE weft.job_done (
+    id bigint NOT NULL,
+    org_id bigint NOT NULL,
+    end_id bigint NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    ended_at timestamp with time zone NOT NULL,
+    state weft.job_state NOT NULL,
+    rank smallint NOT NULL,
+    finishes_independent boolean NOT NULL,
+    started_at timestamp with time zone,
+    failed_id bigint,
+    owner_id bigint,
+    parent_id bigint,
+    snapshot_id bigint,
+    version_hash bytea,
+    workflow_id text NOT NULL,
+    base_kind text NOT NULL,
+    base_ref text,
+    reason text,
+    inputs json NOT NULL,
+    result json,
+    error json,
+    patch json,
+    tag_positions json,
+    labels json,
+    callback_url text,
+    actor text
+)
+PARTITION BY RANGE (id);
+
 CREATE VIEW weft.artifact_use AS
  SELECT m.to_id AS artifact_id,
     m.org_id,
@@ -1967,7 +1997,21 @@ UNION ALL
     (a.kind)::text AS used_by,
     (a.id)::text AS user_name
    FROM weft.artifact a
-  WHERE (a.base_id IS NOT NULL);
+  WHERE (a.base_id IS NOT NULL)
+UNION ALL
+ SELECT j.snapshot_id AS artifact_id,
+    j.org_id,
+    'job'::text AS used_by,
+    (j.id)::text AS user_name
+   FROM weft.job j
+  WHERE (j.snapshot_id IS NOT NULL)
+UNION ALL
+ SELECT d.snapshot_id AS artifact_id,
+    d.org_id,
+    'job'::text AS used_by,
+    (d.id)::text AS user_name
+   FROM weft.job_done d
+  WHERE (d.snapshot_id IS NOT NULL);
 
 CREATE TABLE weft.attempt (
     task_id bigint NOT NULL,
@@ -2109,36 +2153,6 @@ CREATE TABLE weft.idempotency_key (
     task_id bigint NOT NULL,
     ended_at timestamp with time zone
 );
-
-CREATE TABLE weft.job_done (
-    id bigint NOT NULL,
-    org_id bigint NOT NULL,
-    end_id bigint NOT NULL,
-    created_at timestamp with time zone NOT NULL,
-    ended_at timestamp with time zone NOT NULL,
-    state weft.job_state NOT NULL,
-    rank smallint NOT NULL,
-    finishes_independent boolean NOT NULL,
-    started_at timestamp with time zone,
-    failed_id bigint,
-    owner_id bigint,
-    parent_id bigint,
-    snapshot_id bigint,
-    version_hash bytea,
-    workflow_id text NOT NULL,
-    base_kind text NOT NULL,
-    base_ref text,
-    reason text,
-    inputs json NOT NULL,
-    result json,
-    error json,
-    patch json,
-    tag_positions json,
-    labels json,
-    callback_url text,
-    actor text
-)
-PARTITION BY RANGE (id);
 
 CREATE VIEW weft.jobs AS
  SELECT j.id,
@@ -2608,6 +2622,8 @@ CREATE INDEX event_name ON weft.event USING btree (org_id, name, id);
 
 CREATE INDEX idempotency_key_task ON weft.idempotency_key USING btree (task_id);
 
+CREATE INDEX job_done_snapshot ON ONLY weft.job_done USING btree (snapshot_id);
+
 CREATE INDEX job_done_unsuccessful ON ONLY weft.job_done USING btree (state, id) WHERE (state <> 'completed'::weft.job_state);
 
 CREATE INDEX job_done_workflow ON ONLY weft.job_done USING btree (org_id, workflow_id, id);
@@ -2615,6 +2631,8 @@ CREATE INDEX job_done_workflow ON ONLY weft.job_done USING btree (org_id, workfl
 CREATE INDEX job_owner ON weft.job USING btree (owner_id) WHERE (owner_id IS NOT NULL);
 
 CREATE INDEX job_parent ON weft.job USING btree (parent_id) WHERE (parent_id IS NOT NULL);
+
+CREATE INDEX job_snapshot ON weft.job USING btree (snapshot_id);
 
 CREATE INDEX job_timeout ON weft.job USING btree (timeout_at) WHERE (timeout_at IS NOT NULL);
 
@@ -2745,6 +2763,9 @@ ALTER TABLE ONLY weft.event
 
 ALTER TABLE ONLY weft.job
     ADD CONSTRAINT job_org_id_fkey FOREIGN KEY (org_id) REFERENCES weft.org(id);
+
+ALTER TABLE ONLY weft.job
+    ADD CONSTRAINT job_snapshot_id_fkey FOREIGN KEY (snapshot_id) REFERENCES weft.artifact(id);
 
 ALTER TABLE ONLY weft.key_slot
     ADD CONSTRAINT key_slot_queue_id_fkey FOREIGN KEY (queue_id) REFERENCES weft.queue(id) ON DELETE CASCADE;

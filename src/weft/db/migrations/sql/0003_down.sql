@@ -1,3 +1,11 @@
+-- name: drop_use
+create or replace view weft.artifact_use as
+select m.to_id as artifact_id, m.org_id, 'tag' as used_by, m.tag as user_name from weft.tag_move m where m.to_id is not null
+union all select t.target_id, t.org_id, 'tag', t.name from weft.tag t
+union all select a.parent_id, a.org_id, a.kind::text, a.id::text from weft.artifact a where a.parent_id is not null
+union all select a.merged_id, a.org_id, a.kind::text, a.id::text from weft.artifact a where a.merged_id is not null
+union all select a.base_id, a.org_id, a.kind::text, a.id::text from weft.artifact a where a.base_id is not null;
+
 -- name: drop_jobs
 drop view weft.jobs;
 drop function weft.end_late_waits, weft.send_event, weft.begin_wait, weft.lock_event, weft.cancel_children, weft.answer, weft.park, weft.end_late_jobs, weft.resume_job, weft.begin_jobs, weft.put_job, weft.add_children, weft.sweep_job, weft.fail_job, weft.forget_result, weft.note_failed, weft.end_jobs, weft.outputs_of, weft.output_of, weft.results_of,

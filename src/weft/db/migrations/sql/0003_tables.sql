@@ -48,7 +48,7 @@ create table weft.job (
   failed_id bigint,
   owner_id bigint,
   parent_id bigint,
-  snapshot_id bigint,
+  snapshot_id bigint references weft.artifact,
   version_hash bytea,
   workflow_id text not null,
   base_kind text not null,
@@ -67,6 +67,9 @@ create index job_owner on weft.job (owner_id) where owner_id is not null;
 
 -- name: job_parent
 create index job_parent on weft.job (parent_id) where parent_id is not null;
+
+-- name: job_snapshot
+create index job_snapshot on weft.job (snapshot_id);
 
 -- name: job_timeout
 create index job_timeout on weft.job (timeout_at) where timeout_at is not null;
@@ -106,8 +109,22 @@ create table weft.job_done (
 -- name: job_done_workflow
 create index job_done_workflow on weft.job_done (org_id, workflow_id, id);
 
+-- name: job_done_snapshot
+create index job_done_snapshot on weft.job_done (snapshot_id);
+
 -- name: job_done_unsuccessful
 create index job_done_unsuccessful on weft.job_done (state, id) where state <> 'completed';
+
+-- name: artifact_use
+-- Who uses which artifact: each room adds its own here, and what is listed is never removed.
+create or replace view weft.artifact_use as
+select m.to_id as artifact_id, m.org_id, 'tag' as used_by, m.tag as user_name from weft.tag_move m where m.to_id is not null
+union all select t.target_id, t.org_id, 'tag', t.name from weft.tag t
+union all select a.parent_id, a.org_id, a.kind::text, a.id::text from weft.artifact a where a.parent_id is not null
+union all select a.merged_id, a.org_id, a.kind::text, a.id::text from weft.artifact a where a.merged_id is not null
+union all select a.base_id, a.org_id, a.kind::text, a.id::text from weft.artifact a where a.base_id is not null
+union all select j.snapshot_id, j.org_id, 'job', j.id::text from weft.job j where j.snapshot_id is not null
+union all select d.snapshot_id, d.org_id, 'job', d.id::text from weft.job_done d where d.snapshot_id is not null;
 
 -- name: awaited
 -- What a task in the state waiting waits for: a person, or an event that matches; with whether it is skipped when its time
