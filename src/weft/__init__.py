@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from weft.flow.model import WorkflowDefinition
     from weft.flow.reading import read_definition
     from weft.history.model import Artifact, Collected, Finding, Materialized, Pushed, Tag, TagMove
-    from weft.jobs.model import Job, JobHandle, JobNode, JobSummary
+    from weft.jobs.model import Approval, Job, JobHandle, JobNode, JobSummary
     from weft.queue.audit import AuditEntry
     from weft.queue.model import Attempt, NewTask, Page, Task, TaskHandle, TaskSummary
     from weft.queue.outbox import OutboxRow
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
 
 # Each public name and the module it lives in; loaded when first used, so that `import weft` is quick.
 _HOMES = {
+    "Approval": "weft.jobs.model",
     "Artifact": "weft.history.model",
     "Attempt": "weft.queue.model",
     "AuditEntry": "weft.queue.audit",
@@ -107,6 +108,7 @@ _HOMES = {
 }
 
 __all__ = [
+    "Approval",
     "Artifact",
     "Attempt",
     "AuditEntry",

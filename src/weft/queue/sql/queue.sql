@@ -122,7 +122,7 @@ returning s.slots;
 select q.name, q.paused_at, q.max_running, q.max_running_per_key, t.state::text as state, count(t.id)::bigint as tasks,
   min(t.created_at) as oldest_at
 from weft.queue q left join weft.task t on t.queue_id = q.id
-where q.org_id = $1 and ($2::text is null or q.name = $2)
+where q.org_id = $1 and q.name not like '@%' and ($2::text is null or q.name = $2)
 group by q.id, q.name, t.state order by q.name;
 
 -- name: key_limits
