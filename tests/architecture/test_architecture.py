@@ -23,7 +23,8 @@ LONGEST = 450
 
 # The whole public interface; a change here is a change for users.
 PUBLIC = [
-    "Approval", "Artifact", "Attempt", "AuditEntry", "BlobUnavailable", "Client", "Collected", "Context", "DatabaseUnavailable",
+    "Approval", "Artifact", "Attempt", "AuditEntry", "BlobUnavailable", "Client", "Collected",
+    "Context", "DatabaseUnavailable",
     "Finding", "InvalidDefinition", "InvalidInput", "Job", "JobHandle", "JobNode", "JobState", "JobSummary", "Jobs",
     "KeyLimit", "LeaseLost", "Materialized", "MergeConflict", "NewTask", "NonRetryable", "NotFound", "Orchestrator",
     "OutboxRow", "Page", "PermissionDenied", "Pushed", "QueueInfo", "Registry", "Retry", "SchemaOutdated", "Settings",

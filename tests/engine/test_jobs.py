@@ -165,6 +165,9 @@ async def test_an_expression_that_cannot_be_evaluated_is_not_tried_again(
     second = next(node for node in await client.jobs.nodes(job.id) if node.node == "second")
     assert (job.state, second.state, second.reason, second.attempt) == ("failed", "failed", "expression", 1)
     assert job.failed_id == second.id
+    with pytest.raises(weft.StateConflict, match=f"a part of job {job.id}"):
+        await client.replay(second.id)
+    assert await client.replay_dead() == 0
 
 
 async def test_the_items_of_a_fan_out_are_gathered_in_order_and_no_more_run_than_may(

@@ -151,6 +151,7 @@ GUARDS: list[Guard] = [
     *_of("artifact.keep", "test_jobs", "a.org_id = $1 and", "and a.digest = $3", "a.workflow_id = $2 and"),
     *_of("job.of_key", "test_jobs", "k.org_id = $1 and"),
     *_of("job.nodes", "test_jobs", "and t.org_id = $1", "and d.org_id = $1"),
+    *_of("task.replay", "test_jobs", "and d.job_id is null"),
     *_of("job.show", "test_jobs", "j.org_id = $1 and"),
     *_of("job.cancel", "test_jobs", "j.org_id = $1 and", "and j.state in ('pending', 'running', 'paused')"),
     *_of("job.pause", "test_jobs", "j.org_id = $1 and", "and j.state in ('pending', 'running')"),

@@ -57,7 +57,9 @@ async def explain_refusal(
     conn: type_Connection, org_id: int, verb: str, task_id: int, allowed: Iterable[str] | None = None
 ) -> Exception:
     """Return the error that says why ``verb`` did not land on a task."""
-    for _, state in await conn.fetch(SQL.states_of, org_id, [task_id]):
+    for _, state, job_id in await conn.fetch(SQL.states_of, org_id, [task_id]):
+        if verb == "replay" and job_id is not None:
+            return StateConflict(verb, task_id, f"a part of job {job_id}", ["a task of its own"])
         return StateConflict(verb, task_id, state, allowed or sources_of(verb))
     return NotFound("task", task_id)
 

@@ -129,6 +129,12 @@ class Attempt:
         """The timeout of its task, else that of its handler: whoever enqueued by name does not know the handler's."""
         return self.claim.timeout or self.handler.timeout
 
+    @property
+    def _runs_in_process(self) -> bool:
+        """Whether it is kept apart from others: it asks for that, or was in a crash. What is the engine's never is."""
+        is_suspect = self.claim.crashes > 0 and not self.claim.handler.startswith("@")
+        return is_suspect or self.handler.executor == "process"
+
     def _beat(self) -> None:
         self.env.beat(self.claim)
 
@@ -201,7 +207,7 @@ class Attempt:
             params = claim.params or "{}"
             if params.startswith(RENDER_MARK):
                 params = await self._rendered(params)
-            if handler.executor == "process" or claim.crashes or params.startswith((BLOB_MARK, MISSING_PARAMS)):
+            if self._runs_in_process or params.startswith((BLOB_MARK, MISSING_PARAMS)):
                 outcome = await self._run_apart(params)
             else:
                 output = await self._call(params)
@@ -251,7 +257,7 @@ class Attempt:
             raise NonRetryable("the params of this task are gone: its partition was dropped")
         if (digest := referenced_blob(params)) is not None:
             params = (await self.env.blobs.get(digest)).decode()
-        if self.handler.executor == "process" or claim.crashes:
+        if self._runs_in_process:
             return await self._run_in_process(params)
         return Completed(claim.id, claim.attempt, await self._written(await self._call_and_write(params)))
 

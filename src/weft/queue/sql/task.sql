@@ -185,10 +185,10 @@ select pg_notify('weft_worker_' || $1::bigint, format('cancel %s %s', $2::bigint
 
 -- name: replay
 -- failed, dead or cancelled, of these the given ones → ready (pending when it has a concurrency key, until a slot is
--- taken), in a new generation.
+-- taken), in a new generation. A task of a job is not replayed alone: what came after it was skipped.
 with moved as (
   delete from weft.task_done d where d.id = any ($2) and d.org_id = $1 and d.state in ('failed', 'dead', 'cancelled')
-    and d.state = any ($3)
+    and d.state = any ($3) and d.job_id is null
   returning d.*
 )
 insert into weft.task (
@@ -222,9 +222,9 @@ select d.id from weft.task_done d where d.id = any ($1) order by d.id for update
 
 -- name: states_of
 -- What became of tasks, wherever they are.
-select t.id, t.state::text as state from weft.task t where t.id = any ($2) and t.org_id = $1
+select t.id, t.state::text as state, t.job_id from weft.task t where t.id = any ($2) and t.org_id = $1
 union all
-select d.id, d.state::text from weft.task_done d where d.id = any ($2) and d.org_id = $1;
+select d.id, d.state::text, d.job_id from weft.task_done d where d.id = any ($2) and d.org_id = $1;
 
 -- name: ended_among
 -- Not in the small table of live tasks: ended, or gone altogether.
