@@ -29,6 +29,9 @@ from weft.worker.registry import Registry
 if TYPE_CHECKING:
     from buckets import S3Bucket, S3Server
 
+# A server that lives for one run of the tests: nothing of it must outlast a power cut, only the ends of its processes.
+SERVER_CONFIG = "fsync = off\nfull_page_writes = off\n"
+
 # Read before the fixture below takes it away: no program that a test starts knows such a setting.
 TEST_BIN = os.environ.get("WEFT_TEST_BIN")
 
@@ -79,6 +82,9 @@ def server_home(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Ite
     home = Path(tempfile.mkdtemp(prefix="weft-test-", dir="/tmp"))
     # As root the server runs as another user, who has to get in.
     home.chmod(0o755)
+    config = home / "postgres.conf"
+    config.write_text(SERVER_CONFIG, encoding="utf-8")
+    config.chmod(0o644)
     yield home
     asyncio.run(embedded.stop(Settings(home=home), mode="immediate"))
     shutil.rmtree(home, ignore_errors=True)
