@@ -1,4 +1,4 @@
-"""One PostgreSQL for the whole run, one migrated template, and a clone of it for each test that asks for a database."""
+"""One PostgreSQL for each process of the run, with one migrated database that is emptied for each test."""
 
 from __future__ import annotations
 
@@ -114,7 +114,14 @@ def _with_database(url: str, name: str) -> str:
 
 
 @pytest.fixture
-async def url(server_url: str) -> AsyncIterator[str]:
+def url(request: pytest.FixtureRequest) -> str:
+    """The address of an empty, migrated database: of the test's own if it is marked so, else of the shared one."""
+    is_own = request.node.get_closest_marker("own_database") is not None
+    return str(request.getfixturevalue("own_url" if is_own else "emptied_url"))
+
+
+@pytest.fixture
+async def own_url(server_url: str) -> AsyncIterator[str]:
     """The address of an empty, migrated database of the test's own."""
     name = f"t_{uuid.uuid4().hex[:12]}"
     admin = await asyncpg.connect(_with_database(server_url, "postgres"))
@@ -128,7 +135,7 @@ async def url(server_url: str) -> AsyncIterator[str]:
 
 @pytest.fixture(scope="session")
 def shared_database(server_url: str) -> str:
-    """A migrated database that many small tests use one after the other: to make one takes longer than they do."""
+    """A migrated database that tests use one after the other: to make one takes longer than most of them do."""
 
     async def make() -> None:
         admin = await asyncpg.connect(server_url)

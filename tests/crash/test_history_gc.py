@@ -27,11 +27,6 @@ DAY = timedelta(days=1)
 KINDS = "select kind::text, count(*) from weft.artifact group by 1"
 
 
-@pytest.fixture
-def url(emptied_url: str) -> str:
-    return emptied_url
-
-
 async def kinds(conn: Conn) -> dict[str, int]:
     return {row[0]: row[1] for row in await conn.fetch(KINDS)}
 
