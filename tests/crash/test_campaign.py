@@ -16,7 +16,7 @@ from weft.db import embedded, migrate
 
 
 async def test_nothing_is_lost_when_workers_are_killed_under_load(crew: Crew, campaign: str) -> None:
-    kills = 25 if campaign == "short" else 220
+    kills = 12 if campaign == "short" else 220
 
     async def trouble(nemesis: Nemesis) -> None:
         for _ in range(kills):
