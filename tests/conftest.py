@@ -59,6 +59,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if TEST_BIN is not None and item.get_closest_marker("embedded"):
             item.add_marker(pytest.mark.skip("holds for the version that is embedded"))
+    items[:] = _long_ones_first(items, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
+
+
+def _long_ones_first(items: list[pytest.Item], workers: int) -> list[pytest.Item]:
+    """Return the items such that each worker, which gets as many in a row as the others, begins with long ones."""
+    long = [item for item in items if item.get_closest_marker("long")]
+    others = [item for item in items if not item.get_closest_marker("long")]
+    ordered: list[pytest.Item] = []
+    for worker in range(workers):
+        begun = long[worker::workers]
+        share = (len(items) - len(ordered)) // (workers - worker) - len(begun)
+        ordered += begun + others[:share]
+        del others[:share]
+    return ordered
 
 
 @pytest.fixture(scope="session")

@@ -21,6 +21,7 @@ def own_home() -> Iterator[Path]:
     shutil.rmtree(home, ignore_errors=True)
 
 
+@pytest.mark.long
 def test_the_embedded_database_is_started_backed_up_reset_restored_and_stopped(own_home: Path, tmp_path: Path) -> None:
     cli = Cli(None, own_home)
     assert "PostgreSQL 18" in cli("db", "start")

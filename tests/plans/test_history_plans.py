@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import Any
 
 import asyncpg
+import pytest
 from guard import ONE_PASS, Guard, check
 
 from weft.db.statements import Statements
@@ -143,6 +144,7 @@ def _guards(ids: dict[str, Any]) -> list[Guard]:
     ]  # fmt: skip
 
 
+@pytest.mark.long
 async def test_no_statement_reads_more_when_the_history_is_longer(own_url: str) -> None:
     conn = await asyncpg.connect(own_url)
     await conn.execute(FILL)

@@ -155,6 +155,7 @@ async def _lone_calls(conn: asyncpg.Connection[asyncpg.Record], guards: list[Gua
     await transaction.rollback()
 
 
+@pytest.mark.long
 @pytest.mark.timeout(400)
 async def test_no_statement_reads_more_when_there_are_more_tasks(own_url: str) -> None:
     # A session that has planned everything while the tables were empty, and has used it often.
