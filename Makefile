@@ -26,7 +26,7 @@ demo: install
 	@env -u WEFT_DATABASE_URL -u POSTGRES_HOST WEFT_HOME="$(DEMO)" $(BIN)/weft demo
 
 test: install check
-	$(BIN)/python -m pytest -n $(WORKERS) $(TESTS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(TESTS)
 
 check: install
 	$(BIN)/ruff check .
@@ -41,7 +41,7 @@ bench-peers: install
 	$(BIN)/python -m bench --peers
 
 chaos: install
-	$(BIN)/python -m pytest -n $(WORKERS) tests/crash --campaign=long --timeout=3600
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal tests/crash --campaign=long --timeout=3600
 
 mutate: install
 	$(BIN)/python -m tests.mutation

@@ -1,4 +1,4 @@
-"""One PostgreSQL for the whole run, one migrated template, and a clone of it for each test that asks for a database."""
+"""One PostgreSQL for each process of the run, with one migrated database that is emptied for each test."""
 
 from __future__ import annotations
 
@@ -29,6 +29,9 @@ from weft.worker.registry import Registry
 if TYPE_CHECKING:
     from buckets import S3Bucket, S3Server
 
+# A server that lives for one run of the tests: nothing of it must outlast a power cut, only the ends of its processes.
+SERVER_CONFIG = "fsync = off\nfull_page_writes = off\n"
+
 # Read before the fixture below takes it away: no program that a test starts knows such a setting.
 TEST_BIN = os.environ.get("WEFT_TEST_BIN")
 
@@ -56,6 +59,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if TEST_BIN is not None and item.get_closest_marker("embedded"):
             item.add_marker(pytest.mark.skip("holds for the version that is embedded"))
+    items[:] = _long_ones_first(items, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
+
+
+def _long_ones_first(items: list[pytest.Item], workers: int) -> list[pytest.Item]:
+    """Return the items such that each worker, which gets as many in a row as the others, begins with long ones."""
+    long = [item for item in items if item.get_closest_marker("long")]
+    others = [item for item in items if not item.get_closest_marker("long")]
+    ordered: list[pytest.Item] = []
+    for worker in range(workers):
+        begun = long[worker::workers]
+        share = (len(items) - len(ordered)) // (workers - worker) - len(begun)
+        ordered += begun + others[:share]
+        del others[:share]
+    return ordered
 
 
 @pytest.fixture(scope="session")
@@ -79,6 +96,9 @@ def server_home(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Ite
     home = Path(tempfile.mkdtemp(prefix="weft-test-", dir="/tmp"))
     # As root the server runs as another user, who has to get in.
     home.chmod(0o755)
+    config = home / "postgres.conf"
+    config.write_text(SERVER_CONFIG, encoding="utf-8")
+    config.chmod(0o644)
     yield home
     asyncio.run(embedded.stop(Settings(home=home), mode="immediate"))
     shutil.rmtree(home, ignore_errors=True)
@@ -108,7 +128,14 @@ def _with_database(url: str, name: str) -> str:
 
 
 @pytest.fixture
-async def url(server_url: str) -> AsyncIterator[str]:
+def url(request: pytest.FixtureRequest) -> str:
+    """The address of an empty, migrated database: of the test's own if it is marked so, else of the shared one."""
+    is_own = request.node.get_closest_marker("own_database") is not None
+    return str(request.getfixturevalue("own_url" if is_own else "emptied_url"))
+
+
+@pytest.fixture
+async def own_url(server_url: str) -> AsyncIterator[str]:
     """The address of an empty, migrated database of the test's own."""
     name = f"t_{uuid.uuid4().hex[:12]}"
     admin = await asyncpg.connect(_with_database(server_url, "postgres"))
@@ -122,7 +149,7 @@ async def url(server_url: str) -> AsyncIterator[str]:
 
 @pytest.fixture(scope="session")
 def shared_database(server_url: str) -> str:
-    """A migrated database that many small tests use one after the other: to make one takes longer than they do."""
+    """A migrated database that tests use one after the other: to make one takes longer than most of them do."""
 
     async def make() -> None:
         admin = await asyncpg.connect(server_url)

@@ -14,11 +14,6 @@ import weft
 
 
 @pytest.fixture
-def url(emptied_url: str) -> str:
-    return emptied_url
-
-
-@pytest.fixture
 def cli(url: str, home: Path) -> Cli:
     return Cli(url, home)
 

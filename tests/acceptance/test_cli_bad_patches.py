@@ -25,11 +25,6 @@ PARAMS = "/nodes/fetch/params"
 
 
 @pytest.fixture
-def url(emptied_url: str) -> str:
-    return emptied_url
-
-
-@pytest.fixture
 def cli(url: str, home: Path, tmp_path: Path) -> Cli:
     """The command line, with one workflow."""
     opened = Cli(url, home)

@@ -19,11 +19,6 @@ TEXT = "x" * 300_000
 
 
 @pytest.fixture
-def url(emptied_url: str) -> str:
-    return emptied_url
-
-
-@pytest.fixture
 def cli(url: str, home: Path, s3_bucket: S3Bucket) -> Cli:
     return Cli(url, home, WEFT_BLOB_URL=s3_bucket.url)
 

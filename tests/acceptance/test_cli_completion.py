@@ -19,11 +19,6 @@ NOBODY = "postgresql://nobody@127.0.0.1:1/none"
 
 
 @pytest.fixture
-def url(emptied_url: str) -> str:
-    return emptied_url
-
-
-@pytest.fixture
 def cli(url: str, home: Path) -> Cli:
     return Cli(url, home)
 

@@ -21,6 +21,7 @@ def own_home() -> Iterator[Path]:
     shutil.rmtree(home, ignore_errors=True)
 
 
+@pytest.mark.long
 def test_the_embedded_database_is_started_backed_up_reset_restored_and_stopped(own_home: Path, tmp_path: Path) -> None:
     cli = Cli(None, own_home)
     assert "PostgreSQL 18" in cli("db", "start")
@@ -130,6 +131,7 @@ def test_the_state_of_an_outside_database_is_told(url: str, home: Path) -> None:
     assert status["problem"].endswith("check that it runs, and the host and the port")
 
 
+@pytest.mark.own_database
 def test_the_schema_is_taken_down_and_up_again(url: str, home: Path) -> None:
     cli = Cli(url, home)
     found = cli.json("migrate", "current")
@@ -146,6 +148,7 @@ def test_the_schema_is_taken_down_and_up_again(url: str, home: Path) -> None:
     assert cli("tasks", "list").strip() == "no tasks"
 
 
+@pytest.mark.own_database
 def test_the_sql_of_an_upgrade_begins_at_the_revision_of_the_database(url: str, home: Path) -> None:
     cli = Cli(url, home)
     head = cli.json("migrate", "current")["head"]

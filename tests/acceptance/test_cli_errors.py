@@ -184,6 +184,7 @@ def test_a_role_without_a_right_is_told_which_one_and_where_to_read_on(cli: Cli)
     assert "\n" not in complaint
 
 
+@pytest.mark.own_database
 def test_what_nobody_expected_is_one_line_with_a_code_of_its_own_and_the_way_to_its_traceback(cli: Cli) -> None:
     """Somebody has put a condition of their own on a table of ours."""
     cli("db", "psql", "-qc", "alter table weft.queue add constraint odd check (name <> 'odd')")
@@ -200,6 +201,7 @@ def test_what_nobody_expected_is_one_line_with_a_code_of_its_own_and_the_way_to_
     assert done.stderr.splitlines()[-1] == complaint
 
 
+@pytest.mark.own_database
 def test_a_statement_that_postgresql_ends_is_told_with_what_to_do(cli: Cli) -> None:
     cli("db", "psql", "-qc", "alter table weft.queue rename to queue_of_another_release")
     assert cli("queues", "create", "mail", code=3).endswith(

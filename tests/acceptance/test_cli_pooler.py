@@ -55,6 +55,7 @@ def test_a_worker_with_a_direct_line_claims_because_it_is_told(pooler: Pooler, u
     assert not pooler.saw("listen")
 
 
+@pytest.mark.own_database
 @pytest.mark.parametrize("has_direct_way", [False, True])
 def test_the_schema_is_taken_down_and_up_again_by_the_direct_way_if_there_is_one(
     pooler: Pooler, url: str, home: Path, has_direct_way: bool

@@ -15,11 +15,6 @@ from apps.cli_scene import Cli, until
 
 
 @pytest.fixture
-def url(emptied_url: str) -> str:
-    return emptied_url
-
-
-@pytest.fixture
 def cli(url: str, home: Path) -> Cli:
     return Cli(url, home)
 

@@ -176,6 +176,7 @@ async def serve_once(database: Database, settings: Settings) -> None:
     assert await Pruner(database, settings).run_once() >= 1
 
 
+@pytest.mark.own_database
 def test_a_worker_without_ownership_makes_partitions_and_warns_of_those_that_it_cannot_drop(
     granted_url: str, home: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -50,6 +50,7 @@ async def weft(home: Path, *words: str) -> str:
     return output.decode()
 
 
+@pytest.mark.long
 async def test_a_backup_made_amid_work_goes_on_in_another_home_and_loses_nothing_acknowledged(
     homes: list[Path], tmp_path: Path
 ) -> None:

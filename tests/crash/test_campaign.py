@@ -8,6 +8,7 @@ import tempfile
 from pathlib import Path
 
 import asyncpg
+import pytest
 
 from crash.campaign import LIMITS, Nemesis, under_load
 from crash.harness import Crew, crew_at
@@ -15,8 +16,9 @@ from weft.core.settings import Settings
 from weft.db import embedded, migrate
 
 
+@pytest.mark.long
 async def test_nothing_is_lost_when_workers_are_killed_under_load(crew: Crew, campaign: str) -> None:
-    kills = 25 if campaign == "short" else 220
+    kills = 12 if campaign == "short" else 220
 
     async def trouble(nemesis: Nemesis) -> None:
         for _ in range(kills):
@@ -29,6 +31,7 @@ async def test_nothing_is_lost_when_workers_are_killed_under_load(crew: Crew, ca
     assert counts["rescued"] > 0
 
 
+@pytest.mark.long
 async def test_nothing_is_lost_when_workers_are_paused_past_their_lease_while_sessions_are_ended_and_others_killed(
     crew: Crew, conn: asyncpg.Connection[asyncpg.Record], campaign: str
 ) -> None:
@@ -50,6 +53,7 @@ async def test_nothing_is_lost_when_workers_are_paused_past_their_lease_while_se
     assert counts["terminated"] > rounds
 
 
+@pytest.mark.long
 async def test_nothing_is_lost_when_postgres_is_killed_under_load(tmp_path: Path, campaign: str) -> None:
     restarts = 3 if campaign == "short" else 40
     home = Path(tempfile.mkdtemp(prefix="weft-crash-", dir="/tmp"))

@@ -77,11 +77,6 @@ BREACHES = {
 }
 
 
-@pytest.fixture
-def url(emptied_url: str) -> str:
-    return emptied_url
-
-
 async def running_task(worker: Session) -> int:
     """Return a task that the worker holds, with every kind of key."""
     await worker.register()

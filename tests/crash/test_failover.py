@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 
 import asyncpg
+import pytest
 
 import weft
 from crash.campaign import LIMITS, Nemesis, under_load
@@ -16,6 +17,7 @@ from crash.standby import cluster_of
 from weft.db import migrate
 
 
+@pytest.mark.long
 async def test_nothing_is_lost_when_a_synchronous_standby_is_promoted_under_load(tmp_path: Path, campaign: str) -> None:
     failovers = 1 if campaign == "short" else 10
     async with cluster_of(failovers) as cluster, asyncio.timeout(LIMITS[campaign]):
@@ -33,6 +35,7 @@ async def test_nothing_is_lost_when_a_synchronous_standby_is_promoted_under_load
     assert counts["acknowledged"] > 0
 
 
+@pytest.mark.long
 async def test_what_an_asynchronous_standby_had_not_heard_of_is_refused_and_work_goes_on(tmp_path: Path) -> None:
     async with cluster_of(1) as cluster:
         await migrate.upgrade(cluster.url)

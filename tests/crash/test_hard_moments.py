@@ -30,11 +30,6 @@ HELD_BY = "t.worker_id = $1 and t.state = 'running' order by t.id"
 FINISHED_BY = "d.worker_id = $1 and d.attempt = r.attempt and d.state = 'completed'"
 
 
-@pytest.fixture
-def url(emptied_url: str) -> str:
-    return emptied_url
-
-
 # --- starting and stopping ---
 
 

@@ -27,11 +27,6 @@ DAY = timedelta(days=1)
 KINDS = "select kind::text, count(*) from weft.artifact group by 1"
 
 
-@pytest.fixture
-def url(emptied_url: str) -> str:
-    return emptied_url
-
-
 async def kinds(conn: Conn) -> dict[str, int]:
     return {row[0]: row[1] for row in await conn.fetch(KINDS)}
 
@@ -42,6 +37,7 @@ async def start(copies: Process, url: str, home: Path, actor: str) -> Performanc
     return Performance(copies, int(await copies.hear()))
 
 
+@pytest.mark.long
 async def test_a_collection_killed_between_any_two_statements_takes_nothing_that_is_used_and_can_be_done_again(
     url: str, tmp_path: Path, conn: Conn
 ) -> None:

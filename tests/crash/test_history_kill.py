@@ -38,11 +38,6 @@ NOTED = """
 USED = "select a.digest from weft.artifact a join weft.blob b on b.digest = a.digest where b.content is null"
 
 
-@pytest.fixture
-def url(emptied_url: str) -> str:
-    return emptied_url
-
-
 class Performance:
     """One process that performs an act."""
 

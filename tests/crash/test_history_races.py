@@ -8,18 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import asyncpg
-import pytest
 
 import weft
 from crash.harness import until_call_waits
 from crash.history_acts import DEPTH, flow, settings_for
 from crash.proxy import nth, proxy_to
 from history_laws import broken_laws
-
-
-@pytest.fixture
-def url(emptied_url: str) -> str:
-    return emptied_url
 
 
 async def first_of(*tasks: asyncio.Task[Any]) -> None:

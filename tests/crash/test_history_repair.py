@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import asyncpg
-import pytest
 
 import weft
 from crash.harness import Process
@@ -35,11 +34,6 @@ DAMAGE = """
   set session_replication_role = origin;
 """
 FOUND = ["astray_tag", "lost_blob", "orphaned_tag", "wrong_chain", "wrong_hash", "wrong_plan"]
-
-
-@pytest.fixture
-def url(emptied_url: str) -> str:
-    return emptied_url
 
 
 async def codes(url: str, home: Path, *, repair: bool = False) -> list[str]:

@@ -6,7 +6,6 @@ import json
 from typing import Any
 
 import asyncpg
-import pytest
 
 import weft
 from crash.harness import Crew
@@ -17,11 +16,6 @@ PROCESSES, WRITERS = 5, 10
 TAG = "etl/main"
 
 Note = dict[str, Any]
-
-
-@pytest.fixture
-def url(emptied_url: str) -> str:
-    return emptied_url
 
 
 async def all_act_at_once(crew: Crew, first: int, acts: int) -> list[Note]:

@@ -206,6 +206,7 @@ async def until_declined_again(conn: asyncpg.Connection[asyncpg.Record], task_id
     await until(is_declined_again, "the task is declined again")
 
 
+@pytest.mark.own_database
 async def test_a_deadlock_of_which_the_worker_is_the_victim_is_tried_again(
     scene: Scene, client: weft.Client, conn: asyncpg.Connection[asyncpg.Record]
 ) -> None:
@@ -229,6 +230,7 @@ async def test_a_deadlock_of_which_the_worker_is_the_victim_is_tried_again(
     await check(conn)
 
 
+@pytest.mark.own_database
 async def test_a_deadlock_of_a_caller_is_tried_again(
     scene: Scene, client: weft.Client, conn: asyncpg.Connection[asyncpg.Record]
 ) -> None:
@@ -249,6 +251,7 @@ async def test_a_deadlock_of_a_caller_is_tried_again(
     await check(conn)
 
 
+@pytest.mark.own_database
 async def test_workers_survive_a_server_that_is_read_only_for_a_while(
     crew: Crew, client: weft.Client, conn: asyncpg.Connection[asyncpg.Record]
 ) -> None:
@@ -349,6 +352,7 @@ async def until_full(url: str, hogs: list[asyncpg.Connection[asyncpg.Record]]) -
             hogs.append(await asyncpg.connect(url, server_settings={"application_name": "hog"}))
 
 
+@pytest.mark.own_database
 async def test_serialization_errors_are_tried_again(
     crew: Crew, client: weft.Client, conn: asyncpg.Connection[asyncpg.Record]
 ) -> None:
@@ -363,6 +367,7 @@ async def test_serialization_errors_are_tried_again(
     assert set(await check_outcomes(conn, crew.ledger())) == {"completed"}
 
 
+@pytest.mark.own_database
 async def test_a_held_vacuum_horizon_does_not_stop_the_queue(
     scene: Scene, client: weft.Client, conn: asyncpg.Connection[asyncpg.Record]
 ) -> None:

@@ -22,11 +22,6 @@ from weft.worker.slots import Slots
 PATIENT = {"worker_loss_limit": 1000}
 
 
-@pytest.fixture
-def url(emptied_url: str) -> str:
-    return emptied_url
-
-
 @pytest.mark.timeout(300)
 async def test_limits_are_never_exceeded_while_holders_are_killed_and_slots_come_back(
     crew: Crew, client: weft.Client, conn: asyncpg.Connection[asyncpg.Record], campaign: str

@@ -12,6 +12,8 @@ from crash.checker import check_outcomes
 from crash.harness import Crew, until, until_settled
 from weft.db import migrate, revisions
 
+pytestmark = pytest.mark.own_database
+
 
 async def ended(conn: asyncpg.Connection[asyncpg.Record]) -> int:
     """Return how many tasks have ended."""

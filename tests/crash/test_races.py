@@ -18,13 +18,6 @@ from weft.queue import graph, queues, upkeep, work, workers
 from weft.queue.services import Rescuer
 from weft.queue.work import Lane
 
-
-@pytest.fixture
-def url(emptied_url: str) -> str:
-    """Every race begins with empty tables."""
-    return emptied_url
-
-
 ORDERS = list(itertools.permutations(("cancel", "complete", "rescue")))
 
 

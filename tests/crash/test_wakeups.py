@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 
 import asyncpg
-import pytest
 
 import weft
 from crash.checker import check
@@ -18,11 +17,6 @@ from weft.queue import graph, upkeep
 HOT = "weft.finish_and_claim"
 CALM = {"worker_heartbeat_interval": 60, "worker_timeout": 300, "worker_poll_interval": NEVER}
 TAKES_NO_HINTS = "select saturated from weft.worker where id = $1"
-
-
-@pytest.fixture
-def url(emptied_url: str) -> str:
-    return emptied_url
 
 
 async def test_a_notification_that_arrives_while_the_answer_of_a_claim_is_under_way_is_not_lost(

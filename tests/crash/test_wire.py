@@ -22,11 +22,6 @@ TROUBLE = (*CONNECTION_ERRORS, weft.WeftError, TimeoutError)
 HOT = "weft.finish_and_claim"
 
 
-@pytest.fixture
-def url(emptied_url: str) -> str:
-    return emptied_url
-
-
 @pytest.fixture(autouse=True)
 def echo(scene: Scene) -> None:
     @scene.registry.task(name="echo")

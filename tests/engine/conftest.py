@@ -1,4 +1,4 @@
-"""Fixtures of the tests of the engine: one database for all of them, emptied before each."""
+"""Fixtures of the tests of the engine."""
 
 from __future__ import annotations
 
@@ -12,11 +12,6 @@ import pytest
 from engine_scene import Clock, MakeClient
 
 import weft
-
-
-@pytest.fixture
-def url(emptied_url: str) -> str:
-    return emptied_url
 
 
 @pytest.fixture

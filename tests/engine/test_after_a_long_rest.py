@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from urllib.parse import urlsplit
-
 import asyncpg
 import pytest
 from engine_scene import Clock
@@ -12,18 +9,9 @@ from engine_scene import Clock
 import weft
 from weft.worker.registry import Registry
 
+pytestmark = pytest.mark.own_database
+
 LONG = {"text": "x" * 300}
-
-
-@pytest.fixture
-async def url(server_url: str) -> AsyncIterator[str]:
-    """A database of its own: partitions outlive what empties the shared one."""
-    admin = await asyncpg.connect(server_url)
-    await admin.execute("drop database if exists rest_tests with (force)")
-    await admin.execute("create database rest_tests template weft_template")
-    yield urlsplit(server_url)._replace(path="/rest_tests").geturl()
-    await admin.execute("drop database rest_tests with (force)")
-    await admin.close()
 
 
 @pytest.mark.parametrize("way", ["enqueue", "enqueue_many", "connection", "sql", "cancel"])

@@ -26,10 +26,10 @@ async def refusal(url: str, home: Path) -> str:
 
 
 @pytest.fixture
-async def role(emptied_url: str) -> AsyncIterator[str]:
+async def role(url: str) -> AsyncIterator[str]:
     """A role that may have one connection."""
     name = f"r_{uuid.uuid4().hex[:12]}"
-    conn = await asyncpg.connect(emptied_url)
+    conn = await asyncpg.connect(url)
     await conn.execute(f"create role {name} login connection limit 1")
     yield name
     await conn.execute(f"drop role {name}")
@@ -40,19 +40,19 @@ def changed(url: str, **parts: str) -> str:
     return urlsplit(url)._replace(**parts).geturl()
 
 
-async def test_a_database_that_does_not_exist(emptied_url: str, tmp_path: Path) -> None:
-    said = await refusal(changed(emptied_url, path="/nowhere"), tmp_path)
+async def test_a_database_that_does_not_exist(url: str, tmp_path: Path) -> None:
+    said = await refusal(changed(url, path="/nowhere"), tmp_path)
     assert 'database "nowhere" does not exist' in said
     assert said.endswith("make that database with `createdb`, or name another in the address")
 
 
-async def test_a_role_that_does_not_exist(emptied_url: str, tmp_path: Path) -> None:
-    said = await refusal(changed(emptied_url, netloc="nobody@"), tmp_path)
+async def test_a_role_that_does_not_exist(url: str, tmp_path: Path) -> None:
+    said = await refusal(changed(url, netloc="nobody@"), tmp_path)
     assert said.endswith("check the user and the password, and pg_hba.conf")
 
 
-async def test_no_connection_left(emptied_url: str, role: str, tmp_path: Path) -> None:
-    url = changed(emptied_url, netloc=f"{role}@")
+async def test_no_connection_left(url: str, role: str, tmp_path: Path) -> None:
+    url = changed(url, netloc=f"{role}@")
     only = await asyncpg.connect(url)
     try:
         said = await refusal(url, tmp_path)
@@ -61,10 +61,10 @@ async def test_no_connection_left(emptied_url: str, role: str, tmp_path: Path) -
     assert said.endswith("raise max_connections, or run fewer workers and clients")
 
 
-async def test_a_standby(emptied_url: str, tmp_path: Path) -> None:
+async def test_a_standby(url: str, tmp_path: Path) -> None:
     """As one answers: nothing may be written."""
     settings = weft.Settings.load(
-        environ={}, database_url=f"{emptied_url}&options=-cdefault_transaction_read_only%3Don", home=tmp_path
+        environ={}, database_url=f"{url}&options=-cdefault_transaction_read_only%3Don", home=tmp_path
     )
     async with weft.Client(settings=settings) as client:
         with pytest.raises(weft.WeftError, match=r"it is a standby: give the address of the primary$"):

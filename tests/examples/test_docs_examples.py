@@ -138,15 +138,16 @@ async def test_a_script_of_the_docs_prints_what_its_page_says(name: str, url: st
     require_in_order(output, SCRIPTS[name])
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.embedded] if name == "backup.sh" else []) for name in COMMANDS]
-)
+# Backups are of the embedded database; and a schema that is taken down is that of the test's own.
+MARKS = {"backup.sh": [pytest.mark.embedded], "migrate.sh": [pytest.mark.own_database]}
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=MARKS.get(name, [])) for name in COMMANDS])
 async def test_the_commands_of_a_page_work(
     name: str, url: str, home: Path, tmp_path: Path, server_home: Path, server_url: str
 ) -> None:
     for needed in ("reports.py", "rasters.py", "tile_raster.yaml"):
         shutil.copy(FOLDER / needed, tmp_path)
-    # Backups are of the embedded database; everything else is tried on a database of the test's own.
     is_embedded = name == "backup.sh"
     env = environment(WEFT_HOME=server_home) if is_embedded else environment(WEFT_DATABASE_URL=url, WEFT_HOME=home)
     require_in_order(await run(["bash", str(FOLDER / name)], tmp_path, env), COMMANDS[name])

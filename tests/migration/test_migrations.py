@@ -24,6 +24,8 @@ from weft.db.embedded_programs import pg_bin
 from weft.queue import upkeep
 from weft.worker.registry import Registry
 
+pytestmark = pytest.mark.own_database
+
 SCHEMAS = "select count(*) from pg_namespace where nspname = 'weft'"
 
 

@@ -5,11 +5,8 @@ A bound is about twice what was measured; what matters is that it does not grow 
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any
-from urllib.parse import urlsplit
 
 import asyncpg
 import pytest
@@ -147,18 +144,9 @@ def _guards(ids: dict[str, Any]) -> list[Guard]:
     ]  # fmt: skip
 
 
-@pytest.fixture
-async def filled_url(server_url: str) -> AsyncIterator[str]:
-    name = f"p_{uuid.uuid4().hex[:12]}"
-    admin = await asyncpg.connect(server_url)
-    await admin.execute(f"create database {name} template weft_template")
-    yield urlsplit(server_url)._replace(path=f"/{name}").geturl()
-    await admin.execute(f"drop database {name} with (force)")
-    await admin.close()
-
-
-async def test_no_statement_reads_more_when_the_history_is_longer(filled_url: str) -> None:
-    conn = await asyncpg.connect(filled_url)
+@pytest.mark.long
+async def test_no_statement_reads_more_when_the_history_is_longer(own_url: str) -> None:
+    conn = await asyncpg.connect(own_url)
     await conn.execute(FILL)
     await conn.execute("analyze")
     ids = await conn.fetchrow(

@@ -7,11 +7,8 @@ twice what was measured; what matters is that it does not grow with the tables.
 from __future__ import annotations
 
 import asyncio
-import uuid
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
-from urllib.parse import urlsplit
 
 import asyncpg
 import pytest
@@ -147,16 +144,6 @@ def _lists() -> list[Guard]:
     ]
 
 
-@pytest.fixture
-async def million_url(server_url: str) -> AsyncIterator[str]:
-    name = f"p_{uuid.uuid4().hex[:12]}"
-    admin = await asyncpg.connect(server_url)
-    await admin.execute(f"create database {name} template weft_template")
-    yield urlsplit(server_url)._replace(path=f"/{name}").geturl()
-    await admin.execute(f"drop database {name} with (force)")
-    await admin.close()
-
-
 async def _lone_calls(conn: asyncpg.Connection[asyncpg.Record], guards: list[Guard], count: int) -> None:
     """Use a session as a worker does that has little to do: many calls, each for one task or none."""
     for guard in guards:
@@ -168,13 +155,14 @@ async def _lone_calls(conn: asyncpg.Connection[asyncpg.Record], guards: list[Gua
     await transaction.rollback()
 
 
+@pytest.mark.long
 @pytest.mark.timeout(400)
-async def test_no_statement_reads_more_when_there_are_more_tasks(million_url: str) -> None:
+async def test_no_statement_reads_more_when_there_are_more_tasks(own_url: str) -> None:
     # A session that has planned everything while the tables were empty, and has used it often.
-    early = await asyncpg.connect(million_url)
+    early = await asyncpg.connect(own_url)
     hot, others = _hot([1], (0, 0, 0)), _others([1], [1])
     await _lone_calls(early, hot + others, 100)
-    conn = await asyncpg.connect(million_url)
+    conn = await asyncpg.connect(own_url)
     # As many partitions as there are with a month of retention.
     await conn.execute("select weft.ensure_partitions(31)")
     await conn.execute(UNLOGGED)
@@ -203,7 +191,7 @@ async def test_no_statement_reads_more_when_there_are_more_tasks(million_url: st
     ]:
         if statistics is not None:
             await conn.execute(statistics)
-        fresh = await asyncpg.connect(million_url)
+        fresh = await asyncpg.connect(own_url)
         broken += await check(fresh, hot, when)
         if statistics is None:
             # Once as first planned, and again after so many calls that a generic plan may have taken over.

@@ -19,11 +19,6 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def url(emptied_url: str) -> str:
-    return emptied_url
-
-
-@pytest.fixture
 async def role(conn: type_Connection) -> AsyncIterator[str]:
     """A role that may call the functions and nothing else; it has a schema of its own."""
     name = f"r_{uuid.uuid4().hex[:12]}"

@@ -17,13 +17,10 @@ from weft.queue import operate, upkeep, work
 from weft.queue.services import Pruner
 from weft.queue.work import Completed
 
+pytestmark = pytest.mark.own_database
+
 PARENTS = ("attempt", "task_done", "task_params")
 LONG = '{"text": "' + "x" * 300 + '"}'
-
-
-@pytest.fixture
-def url(unshared_url: str) -> str:
-    return unshared_url
 
 
 async def _days(store: Store, parent: str) -> list[str]:

@@ -13,6 +13,8 @@ from weft.db.database import Database, ensure_partitions
 from weft.queue import audit, outbox
 from weft.queue.services import Pruner
 
+pytestmark = pytest.mark.own_database
+
 LONG = timedelta(days=1000)
 # Where to look for the name of what is left.
 NOUNS = {
@@ -26,11 +28,6 @@ DAYS = r"""
   select right(c.relname, 8) as day, count(*) from pg_class c join pg_inherits i on i.inhrelid = c.oid
   where c.relnamespace = 'weft'::regnamespace and c.relname ~ '^(task_done|task_params|attempt)_\d{8}$' group by 1
 """
-
-
-@pytest.fixture
-def url(unshared_url: str) -> str:
-    return unshared_url
 
 
 class Leavings:

@@ -6,27 +6,39 @@ while it starts is for tests that start it themselves.
 
 from __future__ import annotations
 
-import io
 import multiprocessing
 import os
 import subprocess
-import sys
 import tempfile
-import warnings
 from collections.abc import Mapping, Sequence
+from functools import cache
+from multiprocessing import forkserver
 from multiprocessing.reduction import DupFd
 from pathlib import Path
-from typing import Any
 
-import weft
+import pytest
+from apps.becoming import become
+
 from weft.cli.apps import COMMANDS
-from weft.cli.main import run
 
 _COPIES = multiprocessing.get_context("forkserver")
-_COPIES.set_forkserver_preload(
-    [__name__, *(f"weft.cli.{name}" for name, _ in COMMANDS.values()), "weft.cli.failures", "weft.cli.output",
-     "weft.cli.calls", "weft.cli.worker_process", "weft.sdk.client", "typer._adapters", "rich.table"]
-)  # fmt: skip
+# With what a command loads only when it needs it. The handlers of the demo would be those of every worker.
+_LOADED = [
+    *(f"weft.cli.{name}" for name, _ in COMMANDS.values()), "weft.cli.calls", "weft.cli.definitions",
+    "weft.cli.failures", "weft.cli.output", "weft.cli.task_output", "weft.cli.worker_process", "weft.db.embedded",
+    "weft.db.migrate", "weft.flow.drawing", "weft.flow.published", "weft.sdk.client", "weft.sdk.workflows",
+    "alembic.command", "pydantic.plugin._loader", "rich.console", "rich.table", "typer._adapters", "yaml.cyaml",
+]  # fmt: skip
+_COPIES.set_forkserver_preload([*_LOADED, "apps.becoming", "apps.frozen"])
+
+
+@cache
+def _start_what_is_copied() -> None:
+    """Start the process that is copied; it finds modules by its environment alone."""
+    places = [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, places)))
+        forkserver.ensure_running()
 
 
 class WarmCommand:
@@ -35,10 +47,11 @@ class WarmCommand:
     def __init__(
         self, arguments: Sequence[str], environment: Mapping[str, str], folder: Path, streams: Sequence[int]
     ) -> None:
+        _start_what_is_copied()
         self._arguments = list(arguments)
         passed = [DupFd(stream) for stream in streams]
         self._process = _COPIES.Process(
-            target=_become, args=(self._arguments, dict(environment), str(folder), passed), daemon=False
+            target=become, args=(self._arguments, dict(environment), str(folder), passed), daemon=False
         )
         self._process.start()
         assert self._process.pid is not None
@@ -82,20 +95,3 @@ def run_weft(
         return subprocess.CompletedProcess(
             ["weft", *arguments], code, printed.read().decode(), complained.read().decode()
         )
-
-
-def _become(arguments: list[str], environment: dict[str, str], folder: str, streams: list[Any]) -> None:
-    """Make of this copy what the command line would have made: a process that runs one command."""
-    for descriptor, stream in enumerate(streams):
-        os.dup2(stream.detach(), descriptor)
-    sys.stdin = io.TextIOWrapper(io.FileIO(0, closefd=False))
-    sys.stdout, sys.stderr = (
-        io.TextIOWrapper(io.FileIO(descriptor, "w", closefd=False), write_through=True) for descriptor in (1, 2)
-    )
-    os.environ.clear()
-    os.environ.update(environment)
-    os.chdir(folder)
-    sys.path.insert(0, folder)
-    sys.argv = [str(Path(weft.__file__).with_name("__main__.py")), *arguments]
-    warnings.simplefilter("error")
-    run()

@@ -15,6 +15,7 @@ from typing import Any
 
 import weft
 import weft.db.revisions
+import weft.sdk.client
 import weft.sdk.workflows  # loaded before copies are made
 from crash.history_acts import ACTS, LARGE, UPKEEP, settings_for
 
