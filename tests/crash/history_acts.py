@@ -119,7 +119,7 @@ async def _delete(workflows: weft.Workflows, name: str, _: Any) -> None:
 
 
 async def _undelete(workflows: weft.Workflows, name: str, _: Any) -> None:
-    with contextlib.suppress(weft.NotFound):
+    with contextlib.suppress(weft.StateConflict):
         await workflows.undelete(f"{name}/main")
 
 

@@ -59,6 +59,7 @@ class Supervisor:
                 raise problem
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 async def test_poison_of_every_kind_is_buried_and_no_innocent_task_with_it(
     crew: Crew, client: weft.Client, conn: asyncpg.Connection[asyncpg.Record]

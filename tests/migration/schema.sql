@@ -1173,9 +1173,16 @@ end $$;
 CREATE FUNCTION weft.next_id() RETURNS bigint
     LANGUAGE plpgsql
     AS $$
-declare at timestamptz := weft.now();
+declare turn bigint := nextval('weft.id_sequence'); before timestamptz; at timestamptz;
 begin
-  return weft.id_at(at);
+  if turn = 0 then
+    -- The last of the turn before may have been made in this very microsecond: the next one begins.
+    before := clock_timestamp();
+    while clock_timestamp() <= before loop
+    end loop;
+  end if;
+  at := weft.now();
+  return weft.first_id_at(at) | (((extract(epoch from at) * 1000000)::bigint % 1000) * 4 + turn);
 end $$;
 
 CREATE FUNCTION weft.note_failed(ids bigint[]) RETURNS void

@@ -217,7 +217,8 @@ class Model:
         document, conflicts = three_way(base.document, ours, theirs.document, prefer)
         if conflicts:
             raise Refused("MergeConflict", {(node_of(place), place) for place in conflicts})
-        if same(ours, document):
+        is_noted = merged is not None and base is not theirs
+        if same(ours, document) and not is_noted:
             return False
         self._change(tag, verb, document, force=force, merged=merged)
         return True

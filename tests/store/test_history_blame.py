@@ -68,3 +68,19 @@ async def test_a_compaction_and_a_version_are_blamed_only_for_what_they_change(c
     await client.workflows.push(whole, message="whole")
     found = await blamed(client)
     assert (found[SIZE], found[QUEUE], found[TAGS]) == ("size", "whole", "first")
+
+
+async def test_what_a_merge_decided_is_not_asked_again(client: weft.Client) -> None:
+    flows = client.workflows
+    await flows.push(FLOW, message="first")
+    await flows.branch("etl/next", "etl")
+    await flows.patch("etl/next", set={"nodes.load.queue": "slow"})
+    await flows.patch("etl", set={"nodes.load.queue": "fast"})
+    noted = await flows.merge("etl/next", into="etl", prefer="ours")
+    assert (noted.created, (await flows.show("etl")).data["nodes"]["load"]["queue"]) == (True, "fast")
+    assert not (await flows.merge("etl/next", into="etl")).created
+    await flows.patch("etl/next", set={"nodes.fetch.params.size": 9})
+    await flows.merge("etl/next", into="etl")
+    nodes = (await flows.show("etl")).data["nodes"]
+    assert (nodes["load"]["queue"], nodes["fetch"]["params"]["size"]) == ("fast", 9)
+    assert await flows.fsck() == []

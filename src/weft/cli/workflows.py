@@ -414,4 +414,5 @@ def _tell_pushed(done: Pushed, verb: str, *, as_json: bool) -> None:
 def _tell_tag(done: Tag, verb: str, *, as_json: bool) -> None:
     from weft.cli.output import as_record, tell
 
-    tell(as_record(done), f"{verb}: {done.name} is at {done.target_id}, move {done.version}", as_json=as_json)
+    stands = "was" if done.deleted_at is not None else "is"
+    tell(as_record(done), f"{verb}: {done.name} {stands} at {done.target_id}, move {done.version}", as_json=as_json)

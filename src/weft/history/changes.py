@@ -98,11 +98,12 @@ class Changes:
         """Take over what another line has changed since both parted; raises `MergeConflict`, and merges nothing."""
         theirs = await self._reader.document(await self._reader.of(other_id))
 
-        async def base(head: Materials) -> dict[str, Any]:
+        async def base(head: Materials) -> tuple[dict[str, Any], bool]:
             # Anew for each try: a tag that was taken back meanwhile has parted earlier.
             ours = head.row["id"]
             parted = await self._database.read(lambda conn: artifacts.parted_at(conn, self._org_id, ours, other_id))
-            return await self._reader.document(await self._reader.of(parted))
+            # Noted also when nothing is taken over, or what was decided now would be asked again at the next merge.
+            return await self._reader.document(await self._reader.of(parted)), parted != other_id
 
         return await self._three_way(wish, "merge", f"the merge into {wish.tag!r}", base, theirs, prefer, other_id)
 
@@ -110,31 +111,32 @@ class Changes:
         """Take back what one patch has changed, and keep what came after it."""
         before = await self._reader.document(await self._reader.of(parent_id))
 
-        async def after(head: Materials) -> dict[str, Any]:
+        async def after(head: Materials) -> tuple[dict[str, Any], bool]:
             change, workflow_id = await self._reader.of(artifact_id), head.row["workflow_id"]
             if change.row["workflow_id"] != workflow_id:
                 problem = f"{artifact_id} is one of workflow {change.row['workflow_id']!r}, and {wish.tag!r} of"
                 raise InvalidInput("change", f"{problem} {workflow_id!r}: there is nothing to take back")
-            return await self._reader.document(change)
+            return await self._reader.document(change), False
 
         what = f"the revert of {artifact_id} in {wish.tag!r}"
         return await self._three_way(wish, "revert", what, after, before, prefer)
 
     async def _three_way(
-        self, wish: Wish, verb: str, what: str, base: Callable[[Materials], Awaitable[dict[str, Any]]],
+        self, wish: Wish, verb: str, what: str, base: Callable[[Materials], Awaitable[tuple[dict[str, Any], bool]]],
         theirs: dict[str, Any], prefer: str | None, merged_id: int | None = None,
     ) -> Pushed:  # fmt: skip
-        """Patch what the tag is at by what ``theirs`` has changed of ``base``."""
+        """Patch what the tag is at by what ``theirs`` has changed of ``base``, which says if nothing is noted too."""
 
         async def make(head: Materials | None) -> _New | None:
             assert head is not None
             ours = await self._reader.document(head)
-            merged, conflicts = merge(await base(head), ours, theirs, prefer)
+            before, is_noted = await base(head)
+            merged, conflicts = merge(before, ours, theirs, prefer)
             if conflicts:
                 raise MergeConflict(what, conflicts)
             ops = ops_between(ours, merged)
             # Not what was merged, whose fields may stand in another order: what others will put together of the patch.
-            return self._patched(head, verb, apply_ops(ours, ops), ops, merged_id) if ops else None
+            return self._patched(head, verb, apply_ops(ours, ops), ops, merged_id) if ops or is_noted else None
 
         return await self._change(wish, make)
 

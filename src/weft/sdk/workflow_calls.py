@@ -67,7 +67,10 @@ class WorkflowCalls:
 
     async def _no_tag(self, name: str, *, with_deleted: bool = False) -> NotFound:
         org_id = await self._session.org_id()
-        known = await self._read(lambda conn: tags.names(conn, org_id, with_deleted=with_deleted))
+        every = await self._read(lambda conn: tags.names(conn, org_id, with_deleted=True))
+        if not with_deleted and (gone := next((each for each in (name, f"{name}/main") if each in every), None)):
+            return NotFound("tag", f"{name!r}: it was deleted, `weft workflows undelete {gone}` brings it back")
+        known = every if with_deleted else await self._read(lambda conn: tags.names(conn, org_id, with_deleted=False))
         return NotFound("tag", f"{name!r}.{did_you_mean(name, known)}".rstrip("."))
 
     async def _resolve(self, which: str | int) -> tuple[str | None, int]:
@@ -106,7 +109,7 @@ class WorkflowCalls:
         if at is not None:
             if name is None:
                 raise InvalidInput("at", "goes with a tag")
-            raise NotFound("version", f"of tag {name} at {at}")
+            raise NotFound("version", f"of tag {name} at {at}, see `weft workflows moves {name}`")
         return await reader.of(artifact_id)
 
 
