@@ -334,6 +334,11 @@ async def test_jobs_of_another_org_are_not_there(
         assert await client.jobs.send_event("file") == 1
         assert (await client.jobs.wait(handle.id, timeout=30)).state == "completed"
     assert (await other.jobs.list(), len(await client.jobs.list())) == ([], 1)
+    await other.create_queue("default")
+    own = await other.jobs.submit(flow(first={"handler": "say", "params": {"value": "acme's"}}), idempotency_key="one")
+    async with at_work(other, handlers):
+        assert (await other.jobs.wait(own.id, timeout=30)).state == "completed"
+    assert (own.created, handlers.given) == (True, ["acme's"])
 
 
 async def test_a_snapshot_that_a_job_goes_by_is_not_collected(

@@ -3,7 +3,8 @@ insert into weft.queue (org_id, name, actor) values ($1, $2, $3)
 on conflict (org_id, name) do nothing returning id;
 
 -- name: ids
-select q.name, q.id from weft.queue q where q.org_id = $1;
+-- Also the queue of control steps, which all orgs have in common.
+select q.name, q.id from weft.queue q where q.org_id = $1 or q.id = 2;
 
 -- name: limits
 select q.id, q.max_running from weft.queue q where q.id = any ($1);

@@ -602,7 +602,8 @@ begin
   perform weft.put_control(d.org_id, d.job_id, d.rank, '@fail', json_build_object('id', d.id::text))
   from unnest(ids) as u (id) cross join lateral (
     select d.id, d.org_id, d.job_id, d.rank from weft.task_done d
-    where d.id = u.id and d.job_id is not null and not d.allow_failure and d.handler <> '@end'
+    where d.id = u.id and not d.allow_failure and d.handler <> '@end'
+      and exists (select 1 from weft.job j where j.id = d.job_id)
   ) d;
 end $$;
 
