@@ -54,6 +54,7 @@ _GROUPS = {
         "Finding",
         "Collected",
     ],
+    "Execute": ["Jobs", "JobHandle", "Job", "JobSummary", "JobNode", "JobState", "Approval", "Orchestrator"],
     "Look": [
         *("Task", "TaskSummary", "TaskState", "Attempt", "AuditEntry", "Page", "Why"),
         *("QueueInfo", "KeyLimit", "WorkerInfo", "OutboxRow"),

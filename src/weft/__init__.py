@@ -25,12 +25,14 @@ if TYPE_CHECKING:
         WaitTimeout,
         WeftError,
     )
+    from weft.core.job_states import JobState
     from weft.core.settings import Settings
     from weft.core.signals import NonRetryable, Snooze
     from weft.core.states import TaskState
     from weft.flow.model import WorkflowDefinition
     from weft.flow.reading import read_definition
     from weft.history.model import Artifact, Collected, Finding, Materialized, Pushed, Tag, TagMove
+    from weft.jobs.model import Approval, Job, JobHandle, JobNode, JobSummary
     from weft.queue.audit import AuditEntry
     from weft.queue.model import Attempt, NewTask, Page, Task, TaskHandle, TaskSummary
     from weft.queue.outbox import OutboxRow
@@ -39,6 +41,8 @@ if TYPE_CHECKING:
     from weft.queue.why import Why
     from weft.queue.workers import WorkerInfo
     from weft.sdk.client import Client
+    from weft.sdk.jobs import Jobs
+    from weft.sdk.orchestrator import Orchestrator
     from weft.sdk.worker import Worker
     from weft.sdk.workflows import Workflows
     from weft.worker.context import Context
@@ -46,6 +50,7 @@ if TYPE_CHECKING:
 
 # Each public name and the module it lives in; loaded when first used, so that `import weft` is quick.
 _HOMES = {
+    "Approval": "weft.jobs.model",
     "Artifact": "weft.history.model",
     "Attempt": "weft.queue.model",
     "AuditEntry": "weft.queue.audit",
@@ -57,6 +62,12 @@ _HOMES = {
     "Finding": "weft.history.model",
     "InvalidDefinition": "weft.core.errors",
     "InvalidInput": "weft.core.errors",
+    "Job": "weft.jobs.model",
+    "JobHandle": "weft.jobs.model",
+    "JobNode": "weft.jobs.model",
+    "JobState": "weft.core.job_states",
+    "JobSummary": "weft.jobs.model",
+    "Jobs": "weft.sdk.jobs",
     "KeyLimit": "weft.queue.queues",
     "LeaseLost": "weft.core.errors",
     "Materialized": "weft.history.model",
@@ -64,6 +75,7 @@ _HOMES = {
     "NewTask": "weft.queue.model",
     "NonRetryable": "weft.core.signals",
     "NotFound": "weft.core.errors",
+    "Orchestrator": "weft.sdk.orchestrator",
     "OutboxRow": "weft.queue.outbox",
     "Page": "weft.queue.model",
     "PermissionDenied": "weft.core.errors",
@@ -96,6 +108,7 @@ _HOMES = {
 }
 
 __all__ = [
+    "Approval",
     "Artifact",
     "Attempt",
     "AuditEntry",
@@ -107,6 +120,12 @@ __all__ = [
     "Finding",
     "InvalidDefinition",
     "InvalidInput",
+    "Job",
+    "JobHandle",
+    "JobNode",
+    "JobState",
+    "JobSummary",
+    "Jobs",
     "KeyLimit",
     "LeaseLost",
     "Materialized",
@@ -114,6 +133,7 @@ __all__ = [
     "NewTask",
     "NonRetryable",
     "NotFound",
+    "Orchestrator",
     "OutboxRow",
     "Page",
     "PermissionDenied",

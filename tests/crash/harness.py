@@ -202,6 +202,13 @@ class Crew:
         """Start several workers."""
         return list(await asyncio.gather(*(self.worker(**options) for _ in range(count))))
 
+    async def orchestrator(self, **settings: Any) -> Process:
+        """Start an orchestrator."""
+        return await self._start("crash.apps.worker", None, {
+            "orchestrates": True, "grace": 10.0, "modules": (), "memory": None, "folder": str(self.folder),
+            "settings": self._settings(settings),
+        })  # fmt: skip
+
     async def submitter(
         self, seed: int, *, queues: tuple[str, ...] = ("default",), window: int = 30, skew: str | None = None
     ) -> Process:

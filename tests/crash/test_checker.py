@@ -64,8 +64,8 @@ BREACHES = {
     "S9: slots belong": ["update weft.key_slot set org_id = 2"],
     "S9: a worker serves": [
         "insert into weft.org (id, slug, name) values (2, 'two', 'Two')",
-        "insert into weft.queue (id, org_id, name) values (2, 2, 'default')",
-        "update weft.worker set queues = '{{1,2}}' where id = {worker}",
+        "insert into weft.queue (id, org_id, name) values (3, 2, 'default')",
+        "update weft.worker set queues = '{{1,3}}' where id = {worker}",
     ],
     "S7: an effect": [EFFECT.format(key="")],
     "L2: nothing is pending": ["update weft.task set state = 'pending', worker_id = null where id = {id}"],

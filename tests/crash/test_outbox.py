@@ -71,7 +71,7 @@ async def until_draining(conn: asyncpg.Connection[asyncpg.Record]) -> None:
 async def two_orgs(conn: asyncpg.Connection[asyncpg.Record]) -> None:
     """Make a second org with a queue of its own."""
     await conn.execute("insert into weft.org (id, slug, name) values (2, 'two', 'Two')")
-    await conn.execute("insert into weft.queue (id, org_id, name) values (2, 2, 'default')")
+    await conn.execute("insert into weft.queue (id, org_id, name) values (3, 2, 'default')")
 
 
 async def enqueued_by(conn: asyncpg.Connection[asyncpg.Record]) -> dict[int, tuple[int, int]]:

@@ -19,7 +19,7 @@ from weft.worker.registry import Registry
 WRITTEN = """
   select (select count(*) from weft.task) + (select count(*) from weft.task_done)
     + (select count(*) from weft.task_params) + (select count(*) from weft.idempotency_key)
-    + (select count(*) from weft.key_slot) + (select count(*) from weft.queue) - 1
+    + (select count(*) from weft.key_slot) + (select count(*) from weft.queue) - 2
 """
 
 

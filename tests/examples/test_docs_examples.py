@@ -50,6 +50,10 @@ SCRIPTS = {
         *("nightly/main {'size': 1}", "nodes.fetch.params.size: ours 6, theirs 7", "nodes fetch params size"),
         *("{'size': 1} []", "nodes.fetch.next: there is no node 'nowhere'"),
     ],
+    "jobs.py": [
+        *("paid 30", "ask {'reason': {'type': 'string'}}", "paid 420", "total completed", "ask completed"),
+        "END completed",
+    ],
     "operate.py": ["it is due at", "no live worker serves", "is paused", "it has ended: completed"],
 }
 COMMANDS = {
@@ -61,7 +65,7 @@ COMMANDS = {
         "42.5",
         "leader",
     ],
-    "migrate.sh": ["0002 (head)", "downgraded from 0002 to nothing"],
+    "migrate.sh": ["0003 (head)", "downgraded from 0003 to nothing"],
     "operate.sh": ["default", "created mail", "paused mail", "resumed mail", "replayed 0", "purged 0"],
     "limits.sh": [
         "mail: 20 at once",
@@ -87,10 +91,14 @@ COMMANDS = {
         *("1 file without a problem", "⇉ tiles  raster.process_tile_batch for each, at most 8"),
         *("max_parallel: 8 → 16", "they differ", '"path":"/nodes/tiles/max_parallel"'),
     ],
+    "run_workflows.sh": [
+        *('{"count":10}', '{"count":10}', "completed", "paused ", "resumed ", "tile_raster", "cancelled "),
+        *("nothing waits for a person", "sent file.arrived, 0 waited for it"),
+    ],
     "backup.sh": ["wrote weft.dump", "restored weft.dump", "(1 row)"],
 }
 STATEMENTS = {"enqueue.sql", "grants.sql"}
-OTHERS = {"tile_raster.yaml", "reports.py", "run_worker.py", "weft.toml", "weft-worker.service"}
+OTHERS = {"tile_raster.yaml", "reports.py", "rasters.py", "run_worker.py", "weft.toml", "weft-worker.service"}
 
 
 def environment(**settings: object) -> dict[str, str]:
@@ -138,7 +146,7 @@ MARKS = {"backup.sh": [pytest.mark.embedded], "migrate.sh": [pytest.mark.own_dat
 async def test_the_commands_of_a_page_work(
     name: str, url: str, home: Path, tmp_path: Path, server_home: Path, server_url: str
 ) -> None:
-    for needed in ("reports.py", "tile_raster.yaml"):
+    for needed in ("reports.py", "rasters.py", "tile_raster.yaml"):
         shutil.copy(FOLDER / needed, tmp_path)
     is_embedded = name == "backup.sh"
     env = environment(WEFT_HOME=server_home) if is_embedded else environment(WEFT_DATABASE_URL=url, WEFT_HOME=home)

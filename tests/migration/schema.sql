@@ -15,6 +15,16 @@ CREATE DOMAIN weft.failure_count AS smallint
 CREATE DOMAIN weft.handler_name AS text
 	CONSTRAINT handler_name_check CHECK ((octet_length(VALUE) <= 800));
 
+CREATE TYPE weft.job_state AS ENUM (
+    'pending',
+    'running',
+    'paused',
+    'cancelling',
+    'completed',
+    'failed',
+    'cancelled'
+);
+
 CREATE TYPE weft.outbox_state AS ENUM (
     'pending',
     'processing',
@@ -65,6 +75,47 @@ CREATE TYPE weft.worker_state AS ENUM (
     'stopped',
     'lost'
 );
+
+CREATE FUNCTION weft.add_children(me bigint, parent bigint, parent_attempt integer, ids bigint[], items integer[], all_params json[], queue bigint, handler text, priority integer, attempts smallint, retry json, timeout interval, heartbeat interval, keys text[], most integer, lenient boolean) RETURNS boolean
+    LANGUAGE plpgsql
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET jit TO 'off'
+    AS $$
+declare of weft.task; job_rank smallint;
+begin
+  select * into of from weft.task t where t.id = parent and coalesce(t.worker_id, 0) = me and t.attempt = parent_attempt
+    and t.state = 'running' for no key update;
+  if of.id is null then
+    return false;
+  end if;
+  select j.rank into job_rank from weft.job j where j.id = of.job_id and j.state in ('pending', 'running', 'paused') for share;
+  if not found then
+    return false;
+  end if;
+  perform 1 from weft.task t where t.id in (select e.next from weft.edge e where e.prev = parent) order by t.id for no key update;
+  update weft.task t set waiting_on = t.waiting_on + cardinality(ids)
+  where t.id in (select e.next from weft.edge e where e.prev = parent);
+  insert into weft.task (id, org_id, queue_id, order_id, state, rank, max_attempts, handler, params, job_id, timeout,
+    heartbeat_timeout, retry, concurrency_key, actor, node, parent_id, item, counts_for, allow_failure)
+  select u.id, of.org_id, queue, of.order_id, case when u.key is null then 'ready' else 'pending' end::weft.task_state,
+    job_rank - priority, attempts, add_children.handler, case when length(u.params::text) <= 256 then u.params end, of.job_id,
+    add_children.timeout, heartbeat, add_children.retry, u.key, of.actor, of.node, parent, u.item, parent, lenient
+  from unnest(ids, items, all_params, keys) as u (id, item, params, key);
+  insert into weft.task_params (id, org_id, params)
+  select u.id, of.org_id, u.params from unnest(ids, all_params) as u (id, params) where length(u.params::text) > 256;
+  if most is not null then
+    insert into weft.key_slot (queue_id, key, org_id, max_running) values (queue, keys[1], of.org_id, most) on conflict do nothing;
+  end if;
+  if keys[1] is not null then
+    perform weft.take_slots(ids);
+  end if;
+  perform weft.hint_one(queue);
+  return true;
+end $$;
 
 CREATE FUNCTION weft.add_effect(kind text, payload json, ordering_key text DEFAULT NULL::text, org text DEFAULT 'default'::text, actor text DEFAULT SESSION_USER) RETURNS bigint
     LANGUAGE plpgsql SECURITY DEFINER
@@ -219,6 +270,105 @@ begin
   return coalesce(admitted, '{}');
 end $$;
 
+CREATE FUNCTION weft.answer(task_id bigint, ending text, output json, error json, why text) RETURNS boolean
+    LANGUAGE plpgsql
+    AS $$
+#variable_conflict use_variable
+declare ended bigint[];
+begin
+  with moved as (
+    delete from weft.task t where t.id = task_id and t.state = 'waiting' returning t.*
+  ), kept as (
+    insert into weft.task_done (
+      id, org_id, queue_id, order_id, created_at, ended_at, state, attempt, rank, max_attempts, failures, crashes,
+      generation, handler, params, output, error, claimed_at, job_id, timeout, heartbeat_timeout, retry, concurrency_key,
+      reason, actor, node, parent_id, item, counts_for, needs, allow_failure)
+    select m.id, m.org_id, m.queue_id, m.order_id, m.created_at, weft.now(), ending::weft.task_state, m.attempt, m.rank,
+      m.max_attempts, m.failures, m.crashes, m.generation, m.handler, m.params,
+      case when ending = 'completed' then output end, case when ending = 'failed' then error end, m.claimed_at, m.job_id,
+      m.timeout, m.heartbeat_timeout, m.retry, m.concurrency_key, why, m.actor, m.node, m.parent_id, m.item, m.counts_for,
+      m.needs, m.allow_failure
+    from moved m
+  )
+  select array_remove(array[m.id, m.counts_for], null) into ended from moved m;
+  if ended is null then
+    return false;
+  end if;
+  delete from weft.awaited a where a.task_id = ended[1];
+  if ending = 'completed' then
+    perform weft.release_next(ended, null, '{}');
+  elsif ending = 'skipped' then
+    perform weft.skip_later(weft.reach_next(ended, null, false, '{}'), 'branch_not_taken');
+  else
+    perform weft.note_failed(array[task_id]);
+  end if;
+  return true;
+end $$;
+
+CREATE FUNCTION weft.begin_jobs(tasks bigint[], jobs bigint[]) RETURNS bigint[]
+    LANGUAGE plpgsql
+    AS $$
+declare paused bigint[]; parked bigint[]; keyed_queues bigint[]; keys text[];
+begin
+  update weft.job j set state = 'running', started_at = weft.now() where j.id = any (jobs) and j.state = 'pending';
+  select array_agg(l.id) into paused from (
+    select j.id from weft.job j where j.id = any (jobs) and j.state = 'paused' order by j.id for share
+  ) l;
+  if paused is null then
+    return tasks;
+  end if;
+  with held as (
+    update weft.task t set state = 'pending', reason = 'job_paused' where t.id = any (tasks) and t.job_id = any (paused)
+    returning t.id, t.queue_id, t.concurrency_key
+  )
+  select array_agg(h.id), array_agg(h.queue_id) filter (where h.concurrency_key is not null),
+    array_agg(h.concurrency_key) filter (where h.concurrency_key is not null)
+  into parked, keyed_queues, keys from held h;
+  if keys is not null then
+    perform weft.free_slots(keyed_queues, keys);
+  end if;
+  return array(select u.id from unnest(tasks) as u (id) where u.id <> all (parked));
+end $$;
+
+CREATE FUNCTION weft.begin_wait(me bigint, task_id bigint, in_attempt integer, patience interval, kind text, skips boolean, event text, match jsonb, form json) RETURNS boolean
+    LANGUAGE plpgsql
+    AS $$
+#variable_conflict use_variable
+declare of weft.task; found_payload jsonb;
+begin
+  if not weft.park(me, task_id, in_attempt, patience) then
+    return false;
+  end if;
+  select * into of from weft.task t where t.id = task_id;
+  insert into weft.awaited (task_id, org_id, job_id, kind, skips, event, match, form)
+  values (task_id, of.org_id, of.job_id, kind, skips, event, match, form) on conflict do nothing;
+  if event is not null then
+    perform weft.lock_event(of.org_id, event);
+    select e.payload into found_payload from weft.event e
+    where e.org_id = of.org_id and e.name = event and e.payload @> match
+      and e.at >= (select j.created_at from weft.job j where j.id = of.job_id)
+    order by e.id limit 1;
+    if found then
+      perform weft.answer(task_id, 'completed', found_payload::json, null, null);
+    end if;
+  end if;
+  return true;
+end $$;
+
+CREATE FUNCTION weft.cancel_children(parents bigint[]) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+declare child weft.job;
+begin
+  for child in
+    select * from weft.job j where j.parent_id = any (parents) and j.state in ('pending', 'running', 'paused')
+    order by j.id for update
+  loop
+    update weft.job j set state = 'cancelling', verdict = 'cancelled', reason = 'parent_cancelled' where j.id = child.id;
+    perform weft.put_control(child.org_id, child.id, child.rank::smallint, '@sweep', '{}');
+  end loop;
+end $$;
+
 CREATE FUNCTION weft.check_json(value json, field text) RETURNS void
     LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
     AS $$
@@ -365,6 +515,78 @@ begin
   return weft.add_move(t, 'delete', t.target_id, t.position, actor, message, null);
 end $$;
 
+CREATE FUNCTION weft.end_jobs(ends bigint[]) RETURNS void
+    LANGUAGE plpgsql
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET jit TO 'off'
+    AS $$
+declare
+  jobs bigint[] := array(select (select d.job_id from weft.task_done d where d.id = u.id) from unnest(ends) as u (id));
+  parents bigint[]; child record;
+begin
+  with moved as (
+    delete from weft.job j where j.id = any (jobs) returning j.*
+  ), kept as (
+  insert into weft.job_done (
+    id, org_id, end_id, created_at, ended_at, state, rank, finishes_independent, started_at, failed_id, owner_id, parent_id,
+    snapshot_id, version_hash, workflow_id, base_kind, base_ref, reason, inputs, result, error, patch, tag_positions,
+    labels, callback_url, actor)
+  select m.id, m.org_id, m.end_id, m.created_at, weft.now(),
+    coalesce(m.verdict, 'completed'),
+    m.rank, m.finishes_independent, m.started_at, m.failed_id, m.owner_id, m.parent_id, m.snapshot_id, m.version_hash,
+    m.workflow_id, m.base_kind, m.base_ref, m.reason, m.inputs,
+    case when m.verdict is null then e.output end, f.error, m.patch, m.tag_positions, m.labels, m.callback_url, m.actor
+  from moved m
+  left join lateral (select d.output from weft.task_done d where d.id = m.end_id) e on true
+  left join lateral (select d.error from weft.task_done d where d.id = m.failed_id) f on true
+  )
+  select array_agg(m.parent_id order by m.parent_id) filter (where m.parent_id is not null) into parents from moved m;
+  for child in
+    select d.parent_id, d.state, d.result, d.error, d.id, d.reason from unnest(jobs) as u (id)
+    cross join lateral (select d.* from weft.job_done d where d.id = u.id) d where parents is not null and d.parent_id is not null
+    order by d.parent_id
+  loop
+    perform weft.answer(child.parent_id, case when child.state = 'completed' then 'completed' else 'failed' end, child.result,
+      coalesce(child.error, json_build_object('type', 'JobFailed', 'message', format('job %s %s: %s', child.id, child.state,
+        child.reason), 'traceback', '')), case when child.state = 'completed' then null else 'job_' || child.state end);
+  end loop;
+end $$;
+
+CREATE FUNCTION weft.end_late_jobs(room integer) RETURNS integer
+    LANGUAGE plpgsql
+    AS $$
+declare late weft.job; count int := 0;
+begin
+  for late in
+    select * from weft.job j where j.timeout_at < (select weft.now()) and j.state in ('pending', 'running', 'paused')
+    order by j.timeout_at limit room for update skip locked
+  loop
+    update weft.job j set state = 'cancelling', verdict = 'failed', reason = 'timeout', timeout_at = null where j.id = late.id;
+    perform weft.put_control(late.org_id, late.id, late.rank::smallint, '@sweep', '{}');
+    count := count + 1;
+  end loop;
+  return count;
+end $$;
+
+CREATE FUNCTION weft.end_late_waits(room integer) RETURNS integer
+    LANGUAGE plpgsql
+    AS $$
+declare late record; count int := 0;
+begin
+  for late in
+    select t.id, coalesce(a.skips, false) as skips from weft.task t left join weft.awaited a on a.task_id = t.id
+    where t.expires_at < (select weft.now()) and t.state = 'waiting' order by t.expires_at limit room for update of t skip locked
+  loop
+    count := count + weft.answer(late.id, case when late.skips then 'skipped' else 'failed' end, null,
+      json_build_object('type', 'WaitTimeout', 'message', 'nobody answered in time', 'traceback', ''), 'timeout')::int;
+  end loop;
+  return count;
+end $$;
+
 CREATE FUNCTION weft.ended_after(child text, moment timestamp with time zone) RETURNS boolean
     LANGUAGE plpgsql STABLE
     AS $_$
@@ -457,7 +679,7 @@ begin
   loop
     low := weft.first_id_at(day);
     high := weft.first_id_at(day + interval '24 hours');
-    foreach parent in array array['task_done', 'task_params', 'attempt'] loop
+    foreach parent in array array['task_done', 'task_params', 'attempt', 'job_done'] loop
       child := parent || '_' || to_char(day at time zone 'UTC', 'YYYYMMDD');
       if to_regclass('weft.' || child) is null then
         execute format('create table weft.%I (like weft.%I including all)', child, parent);
@@ -469,7 +691,53 @@ begin
   return made;
 end $$;
 
-CREATE FUNCTION weft.finish_and_claim(me bigint, ids bigint[], attempts integer[], outputs json[], queues bigint[], rooms integer[], ranks smallint[], orders bigint[], marks bigint[], wanted integer, from_head boolean, patience text) RETURNS TABLE(lost boolean, id bigint, attempt integer, queue_id bigint, rank smallint, order_id bigint, handler text, params json, max_attempts smallint, failures smallint, crashes smallint, timeout interval, heartbeat_timeout interval, retry json, job_id bigint)
+CREATE FUNCTION weft.fail_job(failed bigint) RETURNS boolean
+    LANGUAGE plpgsql
+    AS $$
+declare lost record; job weft.job;
+begin
+  select d.id, d.job_id, d.counts_for into lost from weft.task_done d where d.id = failed;
+  select * into job from weft.job j where j.id = lost.job_id for no key update;
+  if job.id is null then
+    return false;
+  end if;
+  update weft.job j set failed_id = coalesce(j.failed_id, failed), verdict = coalesce(j.verdict, 'failed'),
+    reason = coalesce(j.reason, 'task_failed')
+  where j.id = job.id;
+  if not job.finishes_independent then
+    update weft.job j set state = 'cancelling' where j.id = job.id and j.state <> 'cancelling';
+    return weft.sweep_job(job.id, 1000);
+  end if;
+  perform weft.skip_later(
+    weft.skip_tasks(weft.fail_next(array_remove(array[failed, lost.counts_for], null)), 'upstream_failed', 1000, '{}'),
+    'upstream_failed');
+  -- Last: whoever finishes a task locks it before the end of its job.
+  perform weft.forget_result(job);
+  return false;
+end $$;
+
+CREATE FUNCTION weft.fail_next(failed bigint[]) RETURNS bigint[]
+    LANGUAGE plpgsql
+    AS $$
+declare next_ids bigint[]; next_counts int[];
+begin
+  select array_agg(e.next), array_agg(e.n) into next_ids, next_counts
+  from (select e.next, count(*)::int as n from unnest(failed) as s (prev) join weft.edge e on e.prev = s.prev
+        group by 1 order by 1) e;
+  perform 1 from weft.task t where t.id = any (next_ids) order by t.id for no key update;
+  update weft.task t set
+    waiting_on = t.waiting_on - next_counts[width_bucket(t.id, next_ids)],
+    state = case when t.waiting_on = next_counts[width_bucket(t.id, next_ids)] and t.state = 'pending'
+                 then 'ready'::weft.task_state else t.state end,
+    reason = null
+  where t.id = any (next_ids) and t.handler = '@end';
+  if found then
+    perform weft.hint_one(2);
+  end if;
+  return array(select t.id from weft.task t where t.id = any (next_ids) and t.handler <> '@end');
+end $$;
+
+CREATE FUNCTION weft.finish_and_claim(me bigint, ids bigint[], attempts integer[], outputs json[], queues bigint[], rooms integer[], ranks smallint[], orders bigint[], marks bigint[], wanted integer, from_head boolean, patience text) RETURNS TABLE(lost boolean, id bigint, attempt integer, queue_id bigint, rank smallint, order_id bigint, handler text, params json, max_attempts smallint, failures smallint, crashes smallint, timeout interval, heartbeat_timeout interval, retry json, job_id bigint, node text, given json[])
     LANGUAGE plpgsql
     SET plan_cache_mode TO 'force_generic_plan'
     SET enable_seqscan TO 'off'
@@ -481,7 +749,7 @@ CREATE FUNCTION weft.finish_and_claim(me bigint, ids bigint[], attempts integer[
     AS $$
 #variable_conflict use_column
 declare
-  results json[]; ended bigint[]; freed_queues bigint[]; freed_keys text[]; admitted bigint[];
+  results json[]; ended bigint[]; counted bigint[]; taken int[]; ends bigint[]; begun bigint[]; freed_queues bigint[]; freed_keys text[]; admitted bigint[];
   at timestamptz := weft.now(); got bigint[] := '{}'; more bigint[]; room int; shares int[];
 begin
   if patience is not null then
@@ -506,17 +774,24 @@ begin
       insert into weft.task_done (
         id, org_id, queue_id, order_id, created_at, ended_at, state, attempt, rank, max_attempts, failures, crashes,
         generation, handler, params, output, worker_id, claimed_at, job_id, timeout, heartbeat_timeout, retry,
-        concurrency_key, actor)
+        concurrency_key, actor, node, parent_id, item, counts_for, needs, allow_failure)
       select id, org_id, queue_id, order_id, created_at, at, 'completed', attempt, rank, max_attempts, failures, crashes,
         generation, handler, params, output, worker_id, claimed_at, job_id, timeout, heartbeat_timeout, retry,
-        concurrency_key, actor
+        concurrency_key, actor, node, parent_id, item, counts_for, needs, allow_failure
       from moved
     )
+    -- What ends for another counts there as well. Of a conditional its output names the branch that is taken.
     select array_agg(id), array_agg(queue_id) filter (where concurrency_key is not null),
-           array_agg(concurrency_key) filter (where concurrency_key is not null)
-    into ended, freed_queues, freed_keys from moved;
+           array_agg(concurrency_key) filter (where concurrency_key is not null),
+           array_agg(counts_for) filter (where counts_for is not null),
+           array_agg(case when handler = '@conditional' then (output ->> 'branch')::int end),
+           array_agg(id) filter (where handler = '@end')
+    into ended, freed_queues, freed_keys, counted, taken, ends from moved;
 
-    perform weft.release_next(ended, case when wanted > 0 then queues else '{}' end);
+    perform weft.release_next(ended || counted, taken, case when wanted > 0 then queues else '{}' end);
+    if ends is not null then
+      perform weft.end_jobs(ends);
+    end if;
     if freed_keys is not null then
       admitted := weft.admit_waiting(freed_queues, freed_keys, 1);
     end if;
@@ -525,7 +800,7 @@ begin
       -- A repeated finish by the same worker and attempt has landed before.
       return query
         select true, r.id, r.attempt, null::bigint, null::smallint, null::bigint, null::text, null::json, null::smallint,
-               null::smallint, null::smallint, null::interval, null::interval, null::json, null::bigint
+               null::smallint, null::smallint, null::interval, null::interval, null::json, null::bigint, null::text, null::json[]
         from unnest(ids, attempts) as r (id, attempt)
         where r.id <> all (coalesce(ended, '{}')) and not exists (
           select 1 from weft.task_done d where d.id = r.id and d.worker_id = me and d.attempt = r.attempt
@@ -588,13 +863,17 @@ begin
     end loop;
     if cardinality(got) > 0 then
       at := weft.now();
+      select array_agg(distinct t.job_id) into begun from weft.task t where t.id = any (got) and t.job_id is not null;
+      if exists (select 1 from weft.job j where j.id = any (begun) and j.state in ('pending', 'paused')) then
+        got := weft.begin_jobs(got, begun);
+      end if;
       return query
         update weft.task t set state = 'running', attempt = t.attempt + 1, worker_id = me, claimed_at = at, reason = null,
           expires_at = at + t.heartbeat_timeout
         where t.id = any (got)
         returning false, t.id, t.attempt::int, t.queue_id, t.rank::smallint, t.order_id, t.handler::text, t.params,
           t.max_attempts, t.failures::smallint, t.crashes, t.timeout::interval, t.heartbeat_timeout::interval, t.retry,
-          t.job_id;
+          t.job_id, t.node, case when t.needs is not null then weft.outputs_of(t.needs) end;
     end if;
   end if;
 end $$;
@@ -625,6 +904,47 @@ begin
   ) b where b.is_admitted and b.place <= room;
   return first;
 end $$;
+
+CREATE FUNCTION weft.now() RETURNS timestamp with time zone
+    LANGUAGE sql PARALLEL SAFE
+    RETURN clock_timestamp();
+
+COMMENT ON FUNCTION weft.now() IS 'The clock that every decision about time asks.';
+
+CREATE TABLE weft.job (
+    id bigint NOT NULL,
+    org_id bigint NOT NULL,
+    end_id bigint NOT NULL,
+    created_at timestamp with time zone DEFAULT weft.now() NOT NULL,
+    state weft.job_state DEFAULT 'pending'::weft.job_state NOT NULL,
+    rank weft.rank_number DEFAULT 0 NOT NULL,
+    finishes_independent boolean DEFAULT false NOT NULL,
+    started_at timestamp with time zone,
+    timeout_at timestamp with time zone,
+    verdict weft.job_state,
+    failed_id bigint,
+    owner_id bigint,
+    parent_id bigint,
+    snapshot_id bigint,
+    version_hash bytea,
+    workflow_id text NOT NULL,
+    base_kind text NOT NULL,
+    base_ref text,
+    reason text,
+    inputs json NOT NULL,
+    patch json,
+    tag_positions json,
+    labels json,
+    callback_url text,
+    actor text
+)
+WITH (fillfactor='70');
+
+CREATE FUNCTION weft.forget_result(job weft.job) RETURNS void
+    LANGUAGE sql
+    AS $$
+  update weft.task t set params = '{}', needs = null where t.id = job.end_id
+$$;
 
 CREATE FUNCTION weft.free_slots(queues bigint[], keys text[], freed integer DEFAULT 1) RETURNS bigint[]
     LANGUAGE plpgsql
@@ -758,6 +1078,12 @@ begin
   end loop;
 end $$;
 
+CREATE FUNCTION weft.lock_event(org bigint, event text) RETURNS void
+    LANGUAGE sql
+    AS $$
+  select pg_advisory_xact_lock(hashtextextended('weft.event ' || org || ' ' || event, 0))
+$$;
+
 CREATE FUNCTION weft.lock_tag(org bigint, tag_name text, expected_version bigint, expected_hash bytea, force boolean) RETURNS weft.tag
     LANGUAGE plpgsql
     SET lock_timeout TO '8s'
@@ -859,11 +1185,39 @@ begin
   return weft.first_id_at(at) | (((extract(epoch from at) * 1000000)::bigint % 1000) * 4 + turn);
 end $$;
 
-CREATE FUNCTION weft.now() RETURNS timestamp with time zone
-    LANGUAGE sql PARALLEL SAFE
-    RETURN clock_timestamp();
-
-COMMENT ON FUNCTION weft.now() IS 'The clock that every decision about time asks.';
+CREATE FUNCTION weft.note_failed(ids bigint[]) RETURNS void
+    LANGUAGE plpgsql
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET jit TO 'off'
+    AS $$
+declare allowed bigint[]; ends bigint[];
+begin
+  select array_agg(d.id order by d.id) filter (where d.allow_failure)
+           || array_agg(d.counts_for) filter (where d.allow_failure and d.counts_for is not null),
+         array_agg(d.id) filter (where d.handler = '@end')
+  into allowed, ends
+  from unnest(ids) as u (id) cross join lateral (
+    select d.id, d.allow_failure, d.counts_for, d.handler from weft.task_done d where d.id = u.id and d.job_id is not null
+  ) d;
+  if allowed is not null then
+    perform weft.release_next(allowed, null, '{}');
+  end if;
+  if ends is not null then
+    update weft.job j set failed_id = j.end_id, verdict = coalesce(j.verdict, 'failed'), reason = 'task_failed' where j.end_id = any (ends) and j.id in (
+      select (select d.job_id from weft.task_done d where d.id = u.id) from unnest(ends) as u (id));
+    perform weft.end_jobs(ends);
+  end if;
+  perform weft.put_control(d.org_id, d.job_id, d.rank, '@fail', json_build_object('id', d.id::text))
+  from unnest(ids) as u (id) cross join lateral (
+    select d.id, d.org_id, d.job_id, d.rank from weft.task_done d
+    where d.id = u.id and not d.allow_failure and d.handler <> '@end'
+      and exists (select 1 from weft.job j where j.id = d.job_id)
+  ) d;
+end $$;
 
 CREATE FUNCTION weft.orphaning_workers() RETURNS SETOF bigint
     LANGUAGE sql STABLE
@@ -876,6 +1230,27 @@ CREATE FUNCTION weft.orphaning_workers() RETURNS SETOF bigint
   )
   select h.worker_id from holder h where h.worker_id is not null and not exists (
     select 1 from weft.worker w where w.id = h.worker_id and w.state in ('active', 'idle'))
+$$;
+
+CREATE FUNCTION weft.output_of(task_id bigint) RETURNS json
+    LANGUAGE plpgsql STABLE
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET jit TO 'off'
+    AS $$
+declare found record;
+begin
+  select d.output, d.handler into found from weft.task_done d where d.id = task_id;
+  return case when found.handler = '@fan_in' and found.output is not null then weft.results_of(found.output) else found.output end;
+end $$;
+
+CREATE FUNCTION weft.outputs_of(ids bigint[]) RETURNS json[]
+    LANGUAGE sql STABLE
+    AS $$
+  select array(select weft.output_of(u.id) from unnest(ids) with ordinality as u (id, place) order by u.place)
 $$;
 
 CREATE FUNCTION weft.params_of(ids bigint[]) RETURNS TABLE(id bigint, params json)
@@ -891,6 +1266,15 @@ begin
   -- One by one, so that each id is looked for in its own partition only.
   return query select p.id, p.params from unnest(ids) as u (id)
     cross join lateral (select t.id, t.params from weft.task_params t where t.id = u.id) p;
+end $$;
+
+CREATE FUNCTION weft.park(me bigint, task_id bigint, in_attempt integer, patience interval) RETURNS boolean
+    LANGUAGE plpgsql
+    AS $$
+begin
+  update weft.task t set state = 'waiting', worker_id = null, expires_at = weft.now() + patience
+  where t.id = task_id and coalesce(t.worker_id, 0) = me and t.attempt = in_attempt and t.state = 'running';
+  return found;
 end $$;
 
 CREATE FUNCTION weft.parted_at(one bigint, other bigint) RETURNS bigint
@@ -971,6 +1355,57 @@ CREATE FUNCTION weft.put_blob(digest text, bytes bigint, media_type text, conten
   on conflict on constraint blob_pkey do update
     set put_at = weft.now(), content = coalesce(b.content, excluded.content), media_type = coalesce(b.media_type, excluded.media_type);
 $$;
+
+CREATE FUNCTION weft.put_control(org bigint, job bigint, rank smallint, handler text, params json) RETURNS bigint
+    LANGUAGE plpgsql
+    AS $$
+declare new_id bigint := weft.next_id();
+begin
+  loop
+    insert into weft.task as t (id, org_id, queue_id, order_id, state, rank, handler, params, job_id, max_attempts)
+    values (new_id, org, 2, job, 'ready', put_control.rank, put_control.handler, put_control.params, job, 10)
+    on conflict do nothing;
+    exit when found;
+    new_id := weft.next_id();
+  end loop;
+  perform weft.hint_one(2);
+  return new_id;
+end $$;
+
+CREATE FUNCTION weft.put_job(job weft.job, patience interval, key text, ids bigint[], nodes text[], handlers text[], queues bigint[], ranks smallint[], params json[], waits integer[], needs text[], attempts smallint[], retries json[], timeouts interval[], heartbeats interval[], keys text[], lenient boolean[], prevs bigint[], nexts bigint[], branches text[]) RETURNS boolean
+    LANGUAGE plpgsql
+    AS $$
+declare keyed bigint[];
+begin
+  if key is not null then
+    insert into weft.idempotency_key (org_id, handler, key, task_id) values (job.org_id, '@job', put_job.key, job.end_id)
+    on conflict do nothing;
+    if not found then
+      return false;
+    end if;
+  end if;
+  job.created_at := weft.now();
+  job.timeout_at := job.created_at + patience;
+  insert into weft.job select (job).*;
+  insert into weft.task (id, org_id, queue_id, order_id, created_at, state, waiting_on, rank, max_attempts, handler, params,
+    job_id, timeout, heartbeat_timeout, retry, concurrency_key, reason, actor, node, needs, allow_failure)
+  select u.id, job.org_id, u.queue, job.id, job.created_at,
+    case when u.waits = 0 and u.key is null then 'ready' else 'pending' end::weft.task_state, u.waits, u.rank, u.attempts,
+    u.handler, case when length(u.params::text) <= 256 then u.params end, job.id, u.timeout, u.heartbeat, u.retry, u.key,
+    case when u.waits > 0 then 'dependencies' end, job.actor, u.node, u.needs::bigint[], u.lenient
+  from unnest(ids, nodes, handlers, queues, ranks, params, waits, needs, attempts, retries, timeouts, heartbeats, keys, lenient)
+    as u (id, node, handler, queue, rank, params, waits, needs, attempts, retry, timeout, heartbeat, key, lenient);
+  insert into weft.task_params (id, org_id, params)
+  select u.id, job.org_id, u.params from unnest(ids, params) as u (id, params) where length(u.params::text) > 256;
+  insert into weft.edge (prev, next, org_id, branches)
+  select u.prev, u.next, job.org_id, u.branches::smallint[] from unnest(prevs, nexts, branches) as u (prev, next, branches);
+  select array_agg(u.id order by u.id) into keyed from unnest(ids, waits, keys) as u (id, waits, key)
+  where u.waits = 0 and u.key is not null;
+  if keyed is not null then
+    perform weft.take_slots(keyed);
+  end if;
+  return true;
+end $$;
 
 CREATE FUNCTION weft.put_snapshot(org bigint, head bigint, workflow text, patch_digest text, patch_bytes bigint, patch_content bytea, digest text, bytes bigint, content bytea, version_hash bytea, actor text, message text) RETURNS bigint
     LANGUAGE plpgsql
@@ -1085,6 +1520,43 @@ begin
   return next;
 end $_$;
 
+CREATE FUNCTION weft.reach_next(ended bigint[], taken integer[], reaching boolean, own bigint[]) RETURNS bigint[]
+    LANGUAGE plpgsql
+    AS $$
+declare next_ids bigint[]; next_counts int[]; next_reached int[]; keyed bigint[]; missed bigint[];
+begin
+  select array_agg(e.next), array_agg(e.n), array_agg(e.r) into next_ids, next_counts, next_reached
+  from (
+    select e.next, count(*)::int as n,
+      case when reaching then (count(*) filter (where e.branches is null or s.taken = any (e.branches)))::int else 0 end as r
+    from unnest(ended, taken) as s (prev, taken) join weft.edge e on e.prev = s.prev
+    group by 1 order by 1
+  ) e;
+  if next_ids is null then
+    return null;
+  end if;
+  perform 1 from weft.task t where t.id = any (next_ids) order by t.id for no key update;
+  update weft.task t set
+    waiting_on = t.waiting_on - next_counts[width_bucket(t.id, next_ids)],
+    reached = t.reached + next_reached[width_bucket(t.id, next_ids)],
+    state = case when t.waiting_on = next_counts[width_bucket(t.id, next_ids)] and t.concurrency_key is null and t.state = 'pending'
+                   and (t.reached + next_reached[width_bucket(t.id, next_ids)] > 0 or t.handler = '@end')
+                 then 'ready'::weft.task_state else t.state end,
+    reason = case when t.waiting_on = next_counts[width_bucket(t.id, next_ids)] then null else t.reason end
+  where t.id = any (next_ids);
+  select array_agg(t.id order by t.id) filter (where t.reached > 0),
+         array_agg(t.id order by t.id) filter (where t.reached = 0)
+  into keyed, missed from weft.task t
+  where t.id = any (next_ids) and t.waiting_on = 0 and t.state = 'pending' and t.reason is distinct from 'concurrency_key';
+  if keyed is not null then
+    perform weft.take_slots(keyed);
+  end if;
+  perform weft.hint(array(
+    select distinct t.queue_id from weft.task t
+    where t.id = any (next_ids) and t.state = 'ready' and t.queue_id <> all (own)));
+  return missed;
+end $$;
+
 CREATE FUNCTION weft.redo_tag(org bigint, tag_name text, steps integer, expected_version bigint, expected_hash bytea, force boolean, actor text, message text) RETURNS weft.tag
     LANGUAGE plpgsql
     SET lock_timeout TO '8s'
@@ -1147,32 +1619,68 @@ begin
   raise exception 'weft.% is read-only', name using errcode = '55000', hint = 'Use the client or the command line.';
 end $$;
 
-CREATE FUNCTION weft.release_next(ended bigint[], own bigint[]) RETURNS void
+CREATE FUNCTION weft.release_next(ended bigint[], taken integer[], own bigint[]) RETURNS void
     LANGUAGE plpgsql
     AS $$
-declare next_ids bigint[]; next_counts int[]; keyed bigint[];
+declare missed bigint[] := weft.reach_next(ended, taken, true, own);
 begin
-  select array_agg(e.next), array_agg(e.n) into next_ids, next_counts
-  from (select next, count(*)::int as n from weft.edge where prev = any (ended) group by 1 order by 1) e;
-  if next_ids is null then
-    return;
+  if missed is not null then
+    perform weft.skip_later(weft.skip_tasks(missed, 'branch_not_taken', 100, own), 'branch_not_taken');
   end if;
-  perform 1 from weft.task t where t.id = any (next_ids) order by t.id for no key update;
-  update weft.task t set
-    waiting_on = t.waiting_on - next_counts[width_bucket(t.id, next_ids)],
-    state = case when t.waiting_on = next_counts[width_bucket(t.id, next_ids)] and t.concurrency_key is null and t.state = 'pending'
-                 then 'ready'::weft.task_state else t.state end,
-    reason = case when t.waiting_on = next_counts[width_bucket(t.id, next_ids)] then null else t.reason end
-  where t.id = any (next_ids);
-  select array_agg(t.id order by t.id) into keyed from weft.task t
-  where t.id = any (next_ids) and t.waiting_on = 0 and t.concurrency_key is not null and t.state = 'pending'
-    and t.reason is distinct from 'concurrency_key';
+end $$;
+
+CREATE FUNCTION weft.results_of(reference json) RETURNS json
+    LANGUAGE sql STABLE
+    AS $_$
+  select json_build_object('results', coalesce(json_agg(r.output order by p.place, r.item), '[]'))
+  from json_array_elements(reference -> '$results') with ordinality as p (part, place)
+  cross join lateral (
+    select d.output, d.item from weft.task_done d where d.parent_id = (p.part ->> 'each')::bigint
+    union all
+    select d.output, 0 from weft.task_done d where d.id = (p.part ->> 'of')::bigint
+  ) r
+$_$;
+
+CREATE FUNCTION weft.resume_job(org bigint, job bigint) RETURNS boolean
+    LANGUAGE plpgsql
+    AS $$
+declare keyed bigint[];
+begin
+  update weft.job j set state = case when j.started_at is null then 'pending' else 'running' end::weft.job_state
+  where j.org_id = org and j.id = job and j.state = 'paused';
+  if not found then
+    return false;
+  end if;
+  perform 1 from weft.task t where t.job_id = job and t.state = 'pending' and t.reason = 'job_paused' order by t.id for update;
+  with freed as (
+    update weft.task t set reason = null,
+      state = case when t.concurrency_key is null then 'ready' else 'pending' end::weft.task_state
+    where t.job_id = job and t.state = 'pending' and t.reason = 'job_paused'
+    returning t.id, t.queue_id, t.concurrency_key
+  )
+  select array_agg(f.id order by f.id) filter (where f.concurrency_key is not null) into keyed from freed f;
   if keyed is not null then
     perform weft.take_slots(keyed);
   end if;
-  perform weft.hint(array(
-    select distinct t.queue_id from weft.task t
-    where t.id = any (next_ids) and t.state = 'ready' and t.queue_id <> all (own)));
+  perform weft.hint(array(select distinct t.queue_id from weft.task t where t.job_id = job and t.state = 'ready'));
+  return true;
+end $$;
+
+CREATE FUNCTION weft.send_event(org bigint, event text, payload jsonb, actor text) RETURNS TABLE(id bigint, answered integer)
+    LANGUAGE plpgsql
+    AS $$
+#variable_conflict use_variable
+declare waiting bigint;
+begin
+  perform weft.lock_event(org, event);
+  insert into weft.event as e (org_id, name, payload, actor) values (org, event, payload, actor) returning e.id into id;
+  answered := 0;
+  for waiting in
+    select a.task_id from weft.awaited a where a.org_id = org and a.event = event and payload @> a.match order by a.task_id
+  loop
+    answered := answered + weft.answer(waiting, 'completed', payload::json, null, null)::int;
+  end loop;
+  return next;
 end $$;
 
 CREATE FUNCTION weft.share_out(queues bigint[], rooms integer[], ranks smallint[], orders bigint[], marks bigint[], wanted integer) RETURNS integer[]
@@ -1195,6 +1703,130 @@ begin
     ) p group by 1
   ) best on best.queue_id = u.queue_id;
   return shares;
+end $$;
+
+CREATE FUNCTION weft.skip_later(ids bigint[], why text) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+begin
+  if cardinality(ids) > 0 then
+    perform weft.put_control(t.org_id, t.job_id, min(t.rank)::smallint, '@skip',
+      json_build_object('ids', json_agg(t.id::text order by t.id), 'why', why))
+    from weft.task t where t.id = any (ids) group by t.org_id, t.job_id;
+  end if;
+end $$;
+
+CREATE FUNCTION weft.skip_tasks(ids bigint[], why text, room integer, own bigint[]) RETURNS bigint[]
+    LANGUAGE plpgsql
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET enable_material TO 'off'
+    SET jit TO 'off'
+    AS $$
+declare
+  batch bigint[]; gone bigint[]; counted bigint[]; keyed_queues bigint[]; keys text[]; later bigint[];
+  at timestamptz := weft.now();
+begin
+  while cardinality(ids) > 0 and room > 0 loop
+    batch := ids[1:room];
+    ids := ids[cardinality(batch) + 1:];
+    room := room - cardinality(batch);
+    perform 1 from weft.task t where t.id = any (batch) order by t.id for update;
+    with moved as (
+      delete from weft.task t where t.id = any (batch) and t.state in ('pending', 'ready') and t.handler <> '@end' returning t.*
+    ), kept as (
+      insert into weft.task_done (
+        id, org_id, queue_id, order_id, created_at, ended_at, state, attempt, rank, max_attempts, failures, crashes,
+        generation, handler, params, job_id, timeout, heartbeat_timeout, retry, concurrency_key, reason, actor,
+        node, parent_id, item, counts_for, needs, allow_failure)
+      select id, org_id, queue_id, order_id, created_at, at, 'skipped', attempt, rank, max_attempts, failures, crashes,
+        generation, handler, params, job_id, timeout, heartbeat_timeout, retry, concurrency_key, why, actor,
+        node, parent_id, item, counts_for, needs, allow_failure
+      from moved
+    )
+    select array_agg(id), array_agg(counts_for) filter (where counts_for is not null),
+      array_agg(queue_id) filter (where concurrency_key is not null and state = 'ready'),
+      array_agg(concurrency_key) filter (where concurrency_key is not null and state = 'ready')
+    into gone, counted, keyed_queues, keys from moved;
+    if keys is not null then
+      perform weft.free_slots(keyed_queues, keys);
+    end if;
+    if gone is not null then
+      later := case when why = 'upstream_failed' then weft.fail_next(gone || counted)
+                    else weft.reach_next(gone || counted, null, false, own) end;
+      ids := ids || coalesce(later, '{}');
+    end if;
+  end loop;
+  return ids;
+end $$;
+
+CREATE FUNCTION weft.sweep_job(job_id bigint, room integer) RETURNS boolean
+    LANGUAGE plpgsql
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET jit TO 'off'
+    AS $$
+declare
+  job weft.job; batch bigint[]; keyed_queues bigint[]; keys text[]; at timestamptz := weft.now();
+begin
+  select * into job from weft.job j where j.id = sweep_job.job_id for no key update;
+  if job.id is null or job.state <> 'cancelling' then
+    return false;
+  end if;
+  select array_agg(l.id) into batch from (
+    select t.id from weft.task t
+    where t.job_id = job.id and t.id <> job.end_id and t.handler not in ('@fail', '@skip', '@sweep')
+    -- Not to wait, in this order, for who waits for what is locked here: the next sweep finds it.
+    order by t.id limit room for update skip locked
+  ) l;
+  if batch is not null then
+    with moved as (
+      delete from weft.task t where t.id = any (batch) returning t.*
+    ), kept as (
+      insert into weft.task_done (
+        id, org_id, queue_id, order_id, created_at, ended_at, state, attempt, rank, max_attempts, failures, crashes,
+        generation, handler, params, worker_id, claimed_at, job_id, timeout, heartbeat_timeout, retry, concurrency_key, reason,
+        actor, node, parent_id, item, counts_for, needs, allow_failure)
+      select id, org_id, queue_id, order_id, created_at, at,
+        case when worker_id is null and job.verdict = 'failed' then 'skipped' else 'cancelled' end::weft.task_state,
+        attempt, rank, max_attempts, failures, crashes, generation, handler, params, worker_id, claimed_at, m.job_id, timeout,
+        heartbeat_timeout, retry, concurrency_key,
+        case when job.verdict = 'failed' then 'job_failed' else 'job_cancelled' end,
+        actor, node, parent_id, item, counts_for, needs, allow_failure
+      from moved m
+    ), recorded as (
+      insert into weft.attempt (task_id, attempt, org_id, worker_id, outcome, reason, started_at, ended_at)
+      select id, attempt, org_id, worker_id, 'cancelled',
+        case when job.verdict = 'failed' then 'job_failed' else 'job_cancelled' end, claimed_at, at
+      from moved where worker_id is not null on conflict do nothing
+    ), told as (
+      select pg_notify('weft_worker_' || worker_id, format('cancel %s %s', id, attempt)) from moved where worker_id is not null
+    )
+    select array_agg(m.queue_id) filter (where m.concurrency_key is not null and m.state in ('ready', 'running')),
+      array_agg(m.concurrency_key) filter (where m.concurrency_key is not null and m.state in ('ready', 'running'))
+    into keyed_queues, keys from moved m where (select count(*) from told) >= 0;
+    if keys is not null then
+      perform weft.free_slots(keyed_queues, keys);
+    end if;
+    perform weft.cancel_children(batch);
+  end if;
+  if exists (
+    select 1 from weft.task t where t.job_id = job.id and t.id <> job.end_id and t.handler not in ('@fail', '@skip', '@sweep')
+  ) then
+    return true;
+  end if;
+  perform weft.forget_result(job);
+  update weft.task t set state = 'ready', reason = null, waiting_on = 0 where t.id = job.end_id and t.state = 'pending';
+  if found then
+    perform weft.hint_one(2);
+  end if;
+  return false;
 end $$;
 
 CREATE FUNCTION weft.tag_named(org bigint, name text, with_deleted boolean DEFAULT false) RETURNS text
@@ -1310,6 +1942,36 @@ CREATE TABLE weft.artifact (
     CONSTRAINT artifact_check3 CHECK (((kind = 'snapshot'::weft.artifact_kind) = (plan_hash IS NOT NULL)))
 );
 
+CREATE TABLE weft.job_done (
+    id bigint NOT NULL,
+    org_id bigint NOT NULL,
+    end_id bigint NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    ended_at timestamp with time zone NOT NULL,
+    state weft.job_state NOT NULL,
+    rank smallint NOT NULL,
+    finishes_independent boolean NOT NULL,
+    started_at timestamp with time zone,
+    failed_id bigint,
+    owner_id bigint,
+    parent_id bigint,
+    snapshot_id bigint,
+    version_hash bytea,
+    workflow_id text NOT NULL,
+    base_kind text NOT NULL,
+    base_ref text,
+    reason text,
+    inputs json NOT NULL,
+    result json,
+    error json,
+    patch json,
+    tag_positions json,
+    labels json,
+    callback_url text,
+    actor text
+)
+PARTITION BY RANGE (id);
+
 CREATE VIEW weft.artifact_use AS
  SELECT m.to_id AS artifact_id,
     m.org_id,
@@ -1343,7 +2005,21 @@ UNION ALL
     (a.kind)::text AS used_by,
     (a.id)::text AS user_name
    FROM weft.artifact a
-  WHERE (a.base_id IS NOT NULL);
+  WHERE (a.base_id IS NOT NULL)
+UNION ALL
+ SELECT j.snapshot_id AS artifact_id,
+    j.org_id,
+    'job'::text AS used_by,
+    (j.id)::text AS user_name
+   FROM weft.job j
+  WHERE (j.snapshot_id IS NOT NULL)
+UNION ALL
+ SELECT d.snapshot_id AS artifact_id,
+    d.org_id,
+    'job'::text AS used_by,
+    (d.id)::text AS user_name
+   FROM weft.job_done d
+  WHERE (d.snapshot_id IS NOT NULL);
 
 CREATE TABLE weft.attempt (
     task_id bigint NOT NULL,
@@ -1398,6 +2074,19 @@ CREATE VIEW weft.audits AS
 
 COMMENT ON VIEW weft.audits IS 'What operators did: a row for each cancel, replay, purge, create, pause, resume and limit.';
 
+CREATE TABLE weft.awaited (
+    task_id bigint NOT NULL,
+    org_id bigint NOT NULL,
+    job_id bigint NOT NULL,
+    since timestamp with time zone DEFAULT weft.now() NOT NULL,
+    kind text NOT NULL,
+    skips boolean DEFAULT false NOT NULL,
+    event text,
+    match jsonb DEFAULT '{}'::jsonb NOT NULL,
+    form json DEFAULT '{}'::json NOT NULL,
+    CONSTRAINT awaited_kind_check CHECK ((kind = ANY (ARRAY['approval'::text, 'event'::text])))
+);
+
 CREATE TABLE weft.blob (
     digest text NOT NULL,
     bytes bigint NOT NULL,
@@ -1445,7 +2134,18 @@ UNION ALL
 CREATE TABLE weft.edge (
     prev bigint NOT NULL,
     next bigint NOT NULL,
-    org_id bigint NOT NULL
+    org_id bigint NOT NULL,
+    branches smallint[]
+);
+
+CREATE TABLE weft.event (
+    id bigint DEFAULT weft.next_id() NOT NULL,
+    org_id bigint NOT NULL,
+    name text NOT NULL,
+    payload jsonb NOT NULL,
+    at timestamp with time zone DEFAULT weft.now() NOT NULL,
+    actor text,
+    CONSTRAINT event_name_check CHECK (((name <> ''::text) AND (length(name) <= 200)))
 );
 
 CREATE TABLE weft.handler (
@@ -1461,6 +2161,57 @@ CREATE TABLE weft.idempotency_key (
     task_id bigint NOT NULL,
     ended_at timestamp with time zone
 );
+
+CREATE VIEW weft.jobs AS
+ SELECT j.id,
+    j.org_id,
+    j.workflow_id,
+    (j.state)::text AS state,
+    j.reason,
+    (- (j.rank)::smallint) AS priority,
+    j.inputs,
+    NULL::json AS result,
+    NULL::json AS error,
+    j.created_at,
+    j.started_at,
+    NULL::timestamp with time zone AS ended_at,
+    j.failed_id,
+    j.owner_id,
+    j.parent_id,
+    j.base_kind,
+    j.base_ref,
+    j.snapshot_id,
+    encode(j.version_hash, 'hex'::text) AS version_hash,
+    j.labels,
+    j.actor,
+    j.end_id
+   FROM weft.job j
+UNION ALL
+ SELECT d.id,
+    d.org_id,
+    d.workflow_id,
+    (d.state)::text AS state,
+    d.reason,
+    (- d.rank) AS priority,
+    d.inputs,
+    d.result,
+    d.error,
+    d.created_at,
+    d.started_at,
+    d.ended_at,
+    d.failed_id,
+    d.owner_id,
+    d.parent_id,
+    d.base_kind,
+    d.base_ref,
+    d.snapshot_id,
+    encode(d.version_hash, 'hex'::text) AS version_hash,
+    d.labels,
+    d.actor,
+    d.end_id
+   FROM weft.job_done d;
+
+COMMENT ON VIEW weft.jobs IS 'Every job, live or ended, with its state and, when it has ended, its result or error.';
 
 CREATE TABLE weft.key_slot (
     queue_id bigint NOT NULL,
@@ -1600,7 +2351,14 @@ CREATE TABLE weft.task (
     retry json,
     concurrency_key text,
     reason text,
-    actor text
+    actor text,
+    node text,
+    parent_id bigint,
+    item integer,
+    counts_for bigint,
+    reached integer DEFAULT 0 NOT NULL,
+    needs bigint[],
+    allow_failure boolean DEFAULT false NOT NULL
 )
 WITH (fillfactor='70', autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='5000', autovacuum_vacuum_cost_delay='0', autovacuum_analyze_scale_factor='0.2');
 
@@ -1630,7 +2388,13 @@ CREATE TABLE weft.task_done (
     retry json,
     concurrency_key text,
     reason text,
-    actor text
+    actor text,
+    node text,
+    parent_id bigint,
+    item integer,
+    counts_for bigint,
+    needs bigint[],
+    allow_failure boolean DEFAULT false NOT NULL
 )
 PARTITION BY RANGE (id);
 
@@ -1764,17 +2528,29 @@ ALTER TABLE ONLY weft.attempt
 ALTER TABLE ONLY weft.audit
     ADD CONSTRAINT audit_pkey PRIMARY KEY (id);
 
+ALTER TABLE ONLY weft.awaited
+    ADD CONSTRAINT awaited_pkey PRIMARY KEY (task_id);
+
 ALTER TABLE ONLY weft.blob
     ADD CONSTRAINT blob_pkey PRIMARY KEY (digest);
 
 ALTER TABLE ONLY weft.edge
     ADD CONSTRAINT edge_pkey PRIMARY KEY (prev, next);
 
+ALTER TABLE ONLY weft.event
+    ADD CONSTRAINT event_pkey PRIMARY KEY (id);
+
 ALTER TABLE ONLY weft.handler
     ADD CONSTRAINT handler_pkey PRIMARY KEY (org_id, name);
 
 ALTER TABLE ONLY weft.idempotency_key
     ADD CONSTRAINT idempotency_key_pkey PRIMARY KEY (org_id, handler, key);
+
+ALTER TABLE ONLY weft.job_done
+    ADD CONSTRAINT job_done_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY weft.job
+    ADD CONSTRAINT job_pkey PRIMARY KEY (id);
 
 ALTER TABLE ONLY weft.key_slot
     ADD CONSTRAINT key_slot_pkey PRIMARY KEY (queue_id, key);
@@ -1844,11 +2620,29 @@ CREATE INDEX audit_name ON weft.audit USING btree (org_id, subject_name, id) WHE
 
 CREATE INDEX audit_subject ON weft.audit USING gin (subject_ids) WITH (gin_pending_list_limit='64');
 
+CREATE INDEX awaited_event ON weft.awaited USING btree (org_id, event) WHERE (event IS NOT NULL);
+
 CREATE INDEX blob_put ON weft.blob USING brin (put_at);
 
 CREATE INDEX edge_next ON weft.edge USING btree (next);
 
+CREATE INDEX event_name ON weft.event USING btree (org_id, name, id);
+
 CREATE INDEX idempotency_key_task ON weft.idempotency_key USING btree (task_id);
+
+CREATE INDEX job_done_snapshot ON ONLY weft.job_done USING btree (snapshot_id);
+
+CREATE INDEX job_done_unsuccessful ON ONLY weft.job_done USING btree (state, id) WHERE (state <> 'completed'::weft.job_state);
+
+CREATE INDEX job_done_workflow ON ONLY weft.job_done USING btree (org_id, workflow_id, id);
+
+CREATE INDEX job_owner ON weft.job USING btree (owner_id) WHERE (owner_id IS NOT NULL);
+
+CREATE INDEX job_parent ON weft.job USING btree (parent_id) WHERE (parent_id IS NOT NULL);
+
+CREATE INDEX job_snapshot ON weft.job USING btree (snapshot_id);
+
+CREATE INDEX job_timeout ON weft.job USING btree (timeout_at) WHERE (timeout_at IS NOT NULL);
 
 CREATE INDEX outbox_due ON weft.outbox USING btree (available_at, id) WHERE (state = 'pending'::weft.outbox_state);
 
@@ -1867,6 +2661,8 @@ CREATE INDEX tag_workflow ON weft.tag USING btree (org_id, workflow_id, name);
 CREATE INDEX task_blob_digest ON weft.task_blob USING btree (digest);
 
 CREATE INDEX task_done_job ON ONLY weft.task_done USING btree (job_id, id) WHERE (job_id IS NOT NULL);
+
+CREATE INDEX task_done_parent ON ONLY weft.task_done USING btree (parent_id, item) WHERE (parent_id IS NOT NULL);
 
 CREATE INDEX task_done_queue ON ONLY weft.task_done USING btree (queue_id, id);
 
@@ -1895,6 +2691,9 @@ CREATE RULE refuse_delete AS
     ON DELETE TO weft.audits DO INSTEAD  SELECT weft.refuse_write('audits'::text) AS refuse_write;
 
 CREATE RULE refuse_delete AS
+    ON DELETE TO weft.jobs DO INSTEAD  SELECT weft.refuse_write('jobs'::text) AS refuse_write;
+
+CREATE RULE refuse_delete AS
     ON DELETE TO weft.orgs DO INSTEAD  SELECT weft.refuse_write('orgs'::text) AS refuse_write;
 
 CREATE RULE refuse_delete AS
@@ -1913,6 +2712,9 @@ CREATE RULE refuse_insert AS
     ON INSERT TO weft.audits DO INSTEAD  SELECT weft.refuse_write('audits'::text) AS refuse_write;
 
 CREATE RULE refuse_insert AS
+    ON INSERT TO weft.jobs DO INSTEAD  SELECT weft.refuse_write('jobs'::text) AS refuse_write;
+
+CREATE RULE refuse_insert AS
     ON INSERT TO weft.orgs DO INSTEAD  SELECT weft.refuse_write('orgs'::text) AS refuse_write;
 
 CREATE RULE refuse_insert AS
@@ -1929,6 +2731,9 @@ CREATE RULE refuse_update AS
 
 CREATE RULE refuse_update AS
     ON UPDATE TO weft.audits DO INSTEAD  SELECT weft.refuse_write('audits'::text) AS refuse_write;
+
+CREATE RULE refuse_update AS
+    ON UPDATE TO weft.jobs DO INSTEAD  SELECT weft.refuse_write('jobs'::text) AS refuse_write;
 
 CREATE RULE refuse_update AS
     ON UPDATE TO weft.orgs DO INSTEAD  SELECT weft.refuse_write('orgs'::text) AS refuse_write;
@@ -1960,6 +2765,15 @@ ALTER TABLE ONLY weft.artifact
 
 ALTER TABLE ONLY weft.audit
     ADD CONSTRAINT audit_org_id_fkey FOREIGN KEY (org_id) REFERENCES weft.org(id);
+
+ALTER TABLE ONLY weft.event
+    ADD CONSTRAINT event_org_id_fkey FOREIGN KEY (org_id) REFERENCES weft.org(id);
+
+ALTER TABLE ONLY weft.job
+    ADD CONSTRAINT job_org_id_fkey FOREIGN KEY (org_id) REFERENCES weft.org(id);
+
+ALTER TABLE ONLY weft.job
+    ADD CONSTRAINT job_snapshot_id_fkey FOREIGN KEY (snapshot_id) REFERENCES weft.artifact(id);
 
 ALTER TABLE ONLY weft.key_slot
     ADD CONSTRAINT key_slot_queue_id_fkey FOREIGN KEY (queue_id) REFERENCES weft.queue(id) ON DELETE CASCADE;

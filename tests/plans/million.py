@@ -14,7 +14,7 @@ LIVE = 1_000_000
 DONE = 1_000_000
 READY, PARKED, SCHEDULED = 880_000, 60_000, 60_000
 DEAD_EVERY = 20
-QUEUES = {"default": 1, "rare": 2, "other": 3}
+QUEUES = {"default": 1, "rare": 4, "other": 3}
 WORKERS = 20
 HELD_EACH = 50
 
@@ -30,14 +30,14 @@ UNLOGGED = """
 """
 
 FILL = f"""
-  insert into weft.queue (id, org_id, name) values (2, 1, 'rare'), (3, 1, 'other');
+  insert into weft.queue (id, org_id, name) values (4, 1, 'rare'), (3, 1, 'other');
   insert into weft.worker (id, org_id, until, concurrency, pid, hostname, version, queues, handlers)
-    select n, 1, weft.now() + interval '1 day', 100, 1, 'here', '0', '{{1,2,3}}', '{{h}}' from generate_series(1, {WORKERS}) n;
+    select n, 1, weft.now() + interval '1 day', 100, 1, 'here', '0', '{{1,3,4}}', '{{h}}' from generate_series(1, {WORKERS}) n;
 
   insert into weft.task (id, org_id, queue_id, order_id, state, rank, handler, params, due_at, concurrency_key, reason,
                          worker_id, attempt, claimed_at)
     select b.id + n, 1,
-      case when n % 5000 = 0 then 2 when n % 10 = 0 then 3 else 1 end, b.id + n,
+      case when n % 5000 = 0 then 4 when n % 10 = 0 then 3 else 1 end, b.id + n,
       (case when n <= {WORKERS * HELD_EACH} then 'running' when n <= {READY} then 'ready'
             when n <= {READY + PARKED} then 'pending' else 'scheduled' end)::weft.task_state,
       (n % 7) - 3, case when n % 5000 = 1 then 'seldom' else 'often' end, '{{"a": 1}}',
@@ -53,7 +53,7 @@ FILL = f"""
 
   insert into weft.task_done (id, org_id, queue_id, order_id, created_at, ended_at, state, attempt, rank, max_attempts,
                               failures, crashes, generation, handler, params, output, worker_id)
-    select b.id + n * 1000, 1, case when n % 5000 = 0 then 2 when n % 10 = 0 then 3 else 1 end, b.id + n * 1000, b.at, b.at,
+    select b.id + n * 1000, 1, case when n % 5000 = 0 then 4 when n % 10 = 0 then 3 else 1 end, b.id + n * 1000, b.at, b.at,
       (case when n % {DEAD_EVERY} = 0 then case when n % 3 = 0 then 'failed' else 'dead' end else 'completed' end)::weft.task_state,
       1, 0, 3, 0, 0, 0, case when n % 5000 = 1 then 'seldom' else 'often' end, '{{"a": 1}}', 'null', 1 + n % {WORKERS}
     from generate_series(1, {DONE}) n,

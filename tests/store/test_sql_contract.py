@@ -131,7 +131,6 @@ async def test_an_unknown_org_is_told_and_not_its_queue(store: Store, org: str |
 
 
 async def test_the_engines_own_queues_are_not_for_everybody(store: Store) -> None:
-    await store.conn.execute("insert into weft.queue (org_id, name) values (1, '@control')")
     with pytest.raises(asyncpg.PostgresError, match="queue: "):
         await _enqueue(store, queue="@control")
 

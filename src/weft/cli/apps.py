@@ -11,6 +11,10 @@ from typer.main import get_command
 
 # What `weft --help` lists: the module of each command and its one line, told here so that none is loaded for it.
 COMMANDS = {
+    "run": ("run", "Execute a workflow here, and show how it goes."),
+    "jobs": ("jobs", "Look at jobs, pause, resume, cancel and approve them."),
+    "events": ("events", "Tell jobs of events."),
+    "orchestrator": ("orchestrator", "Advance jobs in this process."),
     "worker": ("worker", "Run tasks in this process or in several."),
     "tasks": ("tasks", "Look at tasks, enqueue, cancel and replay them."),
     "dead": ("dead", "Look at the dead letters, replay or purge them."),

@@ -19,6 +19,7 @@ from weft.core.errors import HandlerImportFailed
 from weft.core.settings import Settings
 from weft.queue import workers
 from weft.sdk.client import Client
+from weft.sdk.orchestrator import Orchestrator
 from weft.sdk.worker import Worker
 from weft.worker.context import RUNNING
 from weft.worker.registry import REGISTRY
@@ -106,9 +107,7 @@ class WorkerProcess:
 
     async def _serve(self) -> None:
         async with Client(settings=self._settings) as client:
-            worker = Worker(
-                client=client, queues=self._queues, concurrency=self._concurrency, app_modules=self._modules
-            )
+            worker = self._new_worker(client)
             self._worker = await worker.start()
             # Not `run`, which gives everything back when it is cancelled, whoever did that.
             working = asyncio.create_task(worker.process.wait())
@@ -125,6 +124,9 @@ class WorkerProcess:
                 await worker.stop(0 if has_failed else None)
             await working
 
+    def _new_worker(self, client: Client) -> Worker:
+        return Worker(client=client, queues=self._queues, concurrency=self._concurrency, app_modules=self._modules)
+
     async def _abandon(self, client: Client, worker: Worker) -> NoReturn:
         """End this process: a task has ended the event loop, or cancelled all that runs on it.
 
@@ -139,12 +141,15 @@ class WorkerProcess:
                 break
         self._signals.end_process(1)
 
-    async def _announce(self, worker: Worker) -> None:
+    def _ready_line(self, worker: Worker) -> str:
         count = len(REGISTRY.names())
         queues = f"queue{'s' if len(worker.queues) > 1 else ''} {', '.join(worker.queues)}"
         handlers = f"{count} handler{'s' if count != 1 else ''}"
+        return f"worker {worker.process.id} ready, {queues}, {handlers}"
+
+    async def _announce(self, worker: Worker) -> None:
         with suppress(BrokenPipeError):  # whoever read this has gone, which is no reason not to work
-            print(f"weft: worker {worker.process.id} ready, {queues}, {handlers}", flush=True)
+            print(f"weft: {self._ready_line(worker)}", flush=True)
         await self._leash.tell_ready()
 
     async def _watch_leash(self) -> None:
@@ -163,3 +168,16 @@ class WorkerProcess:
         if self._worker is not None:
             await self._worker.stop(grace=0)
         self._signals.end_process()
+
+
+class OrchestratorProcess(WorkerProcess):
+    """Advances jobs until it is told to stop."""
+
+    def __init__(self, settings: Settings, leash: Leash) -> None:
+        super().__init__(settings, [], [], None, leash)
+
+    def _new_worker(self, client: Client) -> Worker:
+        return Orchestrator(client=client)
+
+    def _ready_line(self, worker: Worker) -> str:
+        return f"orchestrator {worker.process.id} ready"

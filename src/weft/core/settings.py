@@ -171,6 +171,9 @@ class Settings:
     worker_task_timeout: timedelta = _setting(
         timedelta(hours=1), parse_interval, "an attempt of a task without a timeout of its own is ended after this time"
     )
+    job_default_timeout: timedelta = _setting(
+        timedelta(hours=24), parse_interval, "a job whose workflow says nothing else fails after this time"
+    )
     compaction_depth: int = _setting(
         10, _at_most(1000), "after so many patches on a version of a workflow a new version is made of them"
     )

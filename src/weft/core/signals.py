@@ -30,3 +30,7 @@ class NonRetryable(Exception):
 
         raise weft.NonRetryable("this customer was deleted")
     """
+
+
+class Parked(Exception):
+    """The attempt is over without an outcome: its task waits for somebody else, who will end it."""

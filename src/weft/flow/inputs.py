@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pydantic import ValidationError
@@ -71,6 +71,11 @@ def check_inputs(declared: Mapping[str, Input], given: Mapping[str, Any]) -> tup
             if (flaw := value_problem(entry, given[name])) is not None:
                 problems.append(Problem("bad_value", (name,), flaw))
     return values, problems
+
+
+def told_of(problems: Sequence[Problem]) -> str:
+    """Return all that is wrong with inputs in one line."""
+    return "; ".join(f"{problem.path[0]}: {problem.message.rstrip('.')}" for problem in problems)
 
 
 def value_problem(declared: Input, value: Any) -> str | None:

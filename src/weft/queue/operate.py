@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from weft.core.errors import NotFound, StateConflict
 from weft.core.states import HELD, sources_of
 from weft.db.statements import Statements
-from weft.queue import audit
+from weft.queue import audit, work
 from weft.queue.audit import AuditVerb
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ async def cancel(
     for row in rows:
         if row["worker_id"] is not None:
             await conn.execute(SQL.tell_cancelled, row["worker_id"], row["id"], row["attempt"])
+    await work.note_failed(conn, rows)
     landed = {row["id"] for row in rows}
     await audit.record_many(conn, org_id, actor, AuditVerb.CANCEL, "task", list(landed), {"reason": reason})
     return landed
@@ -56,7 +57,9 @@ async def explain_refusal(
     conn: type_Connection, org_id: int, verb: str, task_id: int, allowed: Iterable[str] | None = None
 ) -> Exception:
     """Return the error that says why ``verb`` did not land on a task."""
-    for _, state in await conn.fetch(SQL.states_of, org_id, [task_id]):
+    for _, state, job_id in await conn.fetch(SQL.states_of, org_id, [task_id]):
+        if verb == "replay" and job_id is not None:
+            return StateConflict(verb, task_id, f"a part of job {job_id}", ["a task of its own"])
         return StateConflict(verb, task_id, state, allowed or sources_of(verb))
     return NotFound("task", task_id)
 

@@ -124,6 +124,21 @@ class Admitter(Service):
         return len(await self._database.run(queues.admit))
 
 
+class JobTimer(Service):
+    """Lets jobs fail that have run out of time."""
+
+    name = "job timer"
+    interval = 5.0
+
+    def __init__(self, database: Database) -> None:
+        super().__init__()
+        self._database = database
+
+    async def run_once(self) -> int:
+        """End one batch; what is left of them is swept away by an orchestrator."""
+        return await self._database.run(upkeep.end_late_jobs)
+
+
 class Pruner(Service):
     """Makes partitions ahead of time, drops those past the retention, and forgets what nobody needs."""
 
@@ -199,8 +214,8 @@ class Upkeep:
         self._rescuer = Rescuer(database, settings, has_settled)
         self._drainer = Drainer(database, worker_id, sinks)
         self._services: tuple[Service, ...] = (
-            self.stager, self._rescuer, self._drainer, Admitter(database), Pruner(database, settings),
-            Collector(database, open_blobs(settings)),
+            self.stager, self._rescuer, self._drainer, Admitter(database), JobTimer(database),
+            Pruner(database, settings), Collector(database, open_blobs(settings)),
         )  # fmt: skip
         self.leads = False
         self._turning = asyncio.Lock()

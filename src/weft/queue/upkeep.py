@@ -68,6 +68,7 @@ async def rescue(conn: type_Connection, worker_id: int, loss_limit: int) -> tupl
         message = f"running {loss_limit} times when its worker or process died"
         error = orjson.dumps({"type": "Crashed", "message": message, "traceback": ""}).decode()
         rows = [row for row in await conn.fetch(WORKER.bury_crashed, worker_id, buried, error)]
+        await work.note_failed(conn, rows)
         keyed = [row for row in rows if row["concurrency_key"] is not None]
         if keyed:
             await conn.execute(TASK.free_slots, [r["queue_id"] for r in keyed], [r["concurrency_key"] for r in keyed])
@@ -103,6 +104,11 @@ async def expire(conn: type_Connection) -> int:
             count += len(await work.postpone(conn, row["worker_id"], [again]))
         await conn.execute(TASK.tell_cancelled, row["worker_id"], row["id"], row["attempt"])
     return count
+
+
+async def end_late_jobs(conn: type_Connection) -> int:
+    """Let jobs fail that have run out of time; return how many."""
+    return int(await conn.fetchval(SQL.end_late_jobs))
 
 
 async def refresh_handlers(conn: type_Connection) -> None:

@@ -41,6 +41,8 @@ class Claim(NamedTuple):
     heartbeat_timeout: timedelta | None
     retry: str | None
     job_id: int | None
+    node: str | None = None
+    given: list[str | None] | None = None
 
 
 class Completed(NamedTuple):
@@ -192,7 +194,15 @@ async def end_unsuccessfully(conn: type_Connection, worker_id: int, outcomes: Se
         [o.reason for o in outcomes],
         [o.error for o in outcomes],
     )
+    await note_failed(conn, rows)
     return await _free(conn, rows)
+
+
+async def note_failed(conn: type_Connection, rows: Sequence[Record]) -> None:
+    """Tell the engine of those of the tasks, which ended without success, that belong to jobs."""
+    of_jobs = sorted(row["id"] for row in rows if row["job_id"] is not None)
+    if of_jobs:
+        await conn.execute(SQL.note_failed, of_jobs)
 
 
 async def wait_for_locks(conn: type_Connection, patience: str) -> None:

@@ -9,6 +9,7 @@ from weft.sdk.enqueuing import Enqueuing
 from weft.sdk.operating import Operating
 
 if TYPE_CHECKING:
+    from weft.sdk.jobs import Jobs
     from weft.sdk.workflows import Workflows
 
 
@@ -33,3 +34,15 @@ class Client(Enqueuing, Operating):
         from weft.sdk.workflows import Workflows
 
         return Workflows(self)
+
+    @cached_property
+    def jobs(self) -> Jobs:
+        """What is done with jobs.
+
+        Example::
+
+            job = await client.jobs.submit("etl", {"day": "2026-11-14"})
+        """
+        from weft.sdk.jobs import Jobs
+
+        return Jobs(self)

@@ -81,7 +81,7 @@ class Enqueuing(Session):
         except UnknownQueue as problem:
             index = next(place for place, draft in enumerate(drafts) if draft.form.queue == problem.name)
             raise UnknownQueue(problem.name, problem.known, f"tasks[{index}].queue") from None
-        ids = await self._ids.take(len(drafts))
+        ids = await self.ids.take(len(drafts))
 
         async def write(conn: Any) -> list[TaskHandle]:
             return await enqueue_many(

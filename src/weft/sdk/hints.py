@@ -32,7 +32,7 @@ class Hints:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._names: set[tuple[str, str]] = set()
-        self._ids: set[int] = set()
+        self.ids: set[int] = set()
         self._delayed = False
         self._sender: asyncio.Task[None] | None = None
         self._asked_at = 0.0
@@ -58,7 +58,7 @@ class Hints:
 
     def send_ids(self, queue_ids: set[int]) -> None:
         """Tell a worker of each queue."""
-        self._ids |= queue_ids
+        self.ids |= queue_ids
         self._start()
 
     def _start(self) -> None:
@@ -66,11 +66,11 @@ class Hints:
             self._sender = asyncio.create_task(self._send())
 
     async def _send(self) -> None:
-        while self._names or self._ids or self._delayed:
+        while self._names or self.ids or self._delayed:
             await asyncio.sleep(max(0.0, self._ready_at - time.monotonic()))
             told = 0
-            names, ids, delayed = self._names, self._ids, self._delayed
-            self._names, self._ids, self._delayed = set(), set(), False
+            names, ids, delayed = self._names, self.ids, self._delayed
+            self._names, self.ids, self._delayed = set(), set(), False
             try:
                 async with self._database.acquire() as conn:
                     told = await queues.hint_by_name(conn, names, ids, delayed)

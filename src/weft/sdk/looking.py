@@ -91,7 +91,7 @@ class Looking(Session):
         if timeout is not None:
             timeout = check_span(timeout, "timeout", zero=True).total_seconds()
         _ = self.database  # raises when the client is not open
-        task = await self._waiter.until_ended(task_id, timeout, self.get_task)
+        task = await self.waiter.until_ended(task_id, timeout, self.get_task)
         if task.state is not TaskState.COMPLETED:
             raise TaskFailed(task_id, task.state, task.error, task.reason)
         if "output" in task.unavailable:

@@ -37,19 +37,19 @@ class Session:
         """Reach the database; the embedded one is started when it does not run."""
         refuse_while_loading("client")
         self._database = await Database.open(self.settings)
-        self._ids = IdSource(self._database)
+        self.ids = IdSource(self._database)
         self._hints = Hints(self._database)
-        self._waiter = Waiter(self._database)
+        self.waiter = Waiter(self._database)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Send the last hints and close."""
-        await self._waiter.close()
+        await self.waiter.close()
         await self._hints.close()
         try:
-            await self._ids.close()
+            await self.ids.close()
         finally:
             database, self._database = self.database, None
             await database.close()

@@ -6,20 +6,36 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from weft.core.errors import DatabaseUnavailable, InvalidInput, WaitTimeout
 from weft.queue import look
 
 if TYPE_CHECKING:
     from weft.db.database import Database
-    from weft.queue.model import Task
 
 logger = logging.getLogger("weft.client")
 SHORTEST, LONGEST = 0.002, 0.5
 ONE_LOOK = 1.0
 # PostgreSQL is away or does not answer: the task goes on without it, and so does whoever waits.
 _OUTAGE = (DatabaseUnavailable, TimeoutError)
+
+
+class _Stateful(Protocol):
+    """What has a state that may be final."""
+
+    @property
+    def is_final(self) -> bool: ...
+
+
+class _Ending(Protocol):
+    """What ends at some time."""
+
+    @property
+    def state(self) -> _Stateful: ...
+
+
+E = TypeVar("E", bound=_Ending)
 
 
 class _Wait:
@@ -39,8 +55,10 @@ class Waiter:
         self._waits: dict[int, _Wait] = {}
         self._poll: asyncio.Task[None] | None = None
 
-    async def until_ended(self, task_id: int, timeout: float | None, get: Callable[[int], Awaitable[Task]]) -> Task:
-        """Return the task, as ``get`` finds it, when it has ended; raises `WaitTimeout` after ``timeout`` seconds.
+    async def until_ended(self, task_id: int, timeout: float | None, get: Callable[[int], Awaitable[E]]) -> E:
+        """Return the task, or what ends with it, as ``get`` finds it, when it has ended.
+
+        Raises `WaitTimeout` after ``timeout`` seconds.
 
         PostgreSQL may be away meanwhile: it is asked again until the time is over.
         """
@@ -68,7 +86,7 @@ class Waiter:
             if not wait.waiters and self._waits.get(task_id) is wait:
                 del self._waits[task_id]
 
-    async def _persist(self, ask: Callable[[], Awaitable[Task]], deadline: float | None) -> Task:
+    async def _persist(self, ask: Callable[[], Awaitable[E]], deadline: float | None) -> E:
         """Ask until PostgreSQL answers, and once in any case; raises `TimeoutError` when it has not by ``deadline``."""
         pause = SHORTEST
         while True:

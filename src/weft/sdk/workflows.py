@@ -48,7 +48,7 @@ class Workflows(WorkflowUpkeep):
             pushed = await client.workflows.push(Path("flow.yaml"), message="first")
             print(pushed.tag, pushed.version_hash)
         """
-        document = _document(definition)
+        document = document_of(definition)
         name = await self._line(document, None if tag is None else check_tag(tag))
         return await (await self._changes()).push(self._wish(name, message, expect, force), document)
 
@@ -330,7 +330,7 @@ def _preference(prefer: str | None) -> str | None:
     return prefer
 
 
-def _document(definition: Definition) -> Document:
+def document_of(definition: Definition) -> Document:
     """Return the document of a definition in any of its forms; raises `InvalidDefinition` when it cannot be read."""
     if isinstance(definition, WorkflowDefinition):
         return Document(definition.model_dump(by_alias=True, exclude_unset=True, mode="json"))

@@ -19,9 +19,11 @@ import orjson
 from weft.core.errors import InvalidInput, error_line
 from weft.core.json import BLOB_MARK, blob_reference, check_size, referenced_blob, size_of
 from weft.core.settings import Settings
-from weft.core.signals import NonRetryable, Snooze
+from weft.core.signals import NonRetryable, Parked, Snooze
 from weft.db.blobs import Blobs
 from weft.db.database import Database
+from weft.flow.budget import ExpressionError
+from weft.jobs.rendering import RENDER_MARK, rendered, unpacked
 from weft.queue import look
 from weft.queue.retry import Retry
 from weft.queue.work import MISSING_PARAMS, NO_HEARTBEAT, Claim, Completed, Ended, Postponed
@@ -127,6 +129,12 @@ class Attempt:
         """The timeout of its task, else that of its handler: whoever enqueued by name does not know the handler's."""
         return self.claim.timeout or self.handler.timeout
 
+    @property
+    def _runs_in_process(self) -> bool:
+        """Whether it is kept apart from others: it asks for that, or was in a crash. What is the engine's never is."""
+        is_suspect = self.claim.crashes > 0 and not self.claim.handler.startswith("@")
+        return is_suspect or self.handler.executor == "process"
+
     def _beat(self) -> None:
         self.env.beat(self.claim)
 
@@ -197,7 +205,9 @@ class Attempt:
             return
         try:
             params = claim.params or "{}"
-            if handler.executor == "process" or claim.crashes or params.startswith((BLOB_MARK, MISSING_PARAMS)):
+            if params.startswith(RENDER_MARK):
+                params = await self._rendered(params)
+            if self._runs_in_process or params.startswith((BLOB_MARK, MISSING_PARAMS)):
                 outcome = await self._run_apart(params)
             else:
                 output = await self._call(params)
@@ -215,12 +225,21 @@ class Attempt:
                 outcome = self._failed(describe_error(problem), "error")
         except TimedOut:
             outcome = self._failed(self._timeout_error(), "timeout")
+        except Parked:
+            pass
         except BaseException as problem:  # noqa: BLE001  the boundary to user code: recorded with the attempt
             try:
                 outcome = self._from_exception(problem)
             except BaseException as again:  # noqa: BLE001  an error that breaks what looks at it
                 outcome = self._failed(describe_error(again), "error")
         self._over(outcome)
+
+    async def _rendered(self, params: str) -> str:
+        """Return the params with the outputs of other tasks in them; what the engine carries out gets both apart."""
+        spec, values = await unpacked(params, self.claim.given, lambda: self.env.blobs)
+        if self.claim.handler.startswith("@"):
+            return orjson.dumps({"spec": spec, "values": values}).decode()
+        return rendered(spec, values)
 
     async def _call(self, params: str) -> Any:
         handler = self.handler
@@ -238,7 +257,7 @@ class Attempt:
             raise NonRetryable("the params of this task are gone: its partition was dropped")
         if (digest := referenced_blob(params)) is not None:
             params = (await self.env.blobs.get(digest)).decode()
-        if self.handler.executor == "process" or claim.crashes:
+        if self._runs_in_process:
             return await self._run_in_process(params)
         return Completed(claim.id, claim.attempt, await self._written(await self._call_and_write(params)))
 
@@ -257,6 +276,8 @@ class Attempt:
         if isinstance(problem, Snooze):
             return Postponed(claim.id, claim.attempt, problem.delay, "snoozed", "snooze", None, False)
         error = describe_error(problem)
+        if isinstance(problem, ExpressionError):
+            return Ended(claim.id, claim.attempt, "failed", "failed", "expression", error)
         if isinstance(problem, (NonRetryable, InvalidInput)) or self.handler.gives_up_on(problem):
             return Ended(claim.id, claim.attempt, "failed", "failed", "non_retryable", error)
         return self._failed(error, "error")

@@ -27,9 +27,11 @@ async def main(config: dict[str, Any]) -> None:
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopping.set)
     asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, _tell_what_is_awaited)
     async with weft.Client(settings=Settings.load(environ={}, **config["settings"])) as client:
-        worker = weft.Worker(
-            client=client, queues=config["queues"], concurrency=config["concurrency"], app_modules=config["modules"]
-        )
+        worker: weft.Worker = weft.Orchestrator(client=client)
+        if not config.get("orchestrates"):
+            worker = weft.Worker(
+                client=client, queues=config["queues"], concurrency=config["concurrency"], app_modules=config["modules"]
+            )
         await worker.start()
         os.write(1, b"ready\n")
         running = asyncio.create_task(worker.run())

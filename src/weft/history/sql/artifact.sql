@@ -32,6 +32,13 @@ where a.org_id = $1 and a.id = coalesce($2::bigint, (select place.target_id from
 select * from weft.move_tag($1, $2, $3, weft.put_artifact($1, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13), $14, null, $15, $12,
   $13);
 
+-- name: keep
+-- A version that no tag is at: the one that is there already, or a new one.
+select coalesce(
+  (select a.id from weft.artifact a where a.org_id = $1 and a.workflow_id = $2 and a.digest = $3 and a.kind = 'version'
+     and substr(a.version_hash, 1, 4) = substr($6::bytea, 1, 4) and a.version_hash = $6 order by a.id limit 1),
+  weft.put_artifact($1, 'version', $2, null, null, $3, $4, $5, $6, $7, null));
+
 -- name: compact
 -- A version that means what the patch does, and the tag's move to it, or neither.
 select * from weft.compact_tag($1, $2, weft.put_artifact($1, 'version', $3, $4, null, $5, $6, $7, $8, $9, null), $10, $9);

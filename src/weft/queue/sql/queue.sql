@@ -3,7 +3,8 @@ insert into weft.queue (org_id, name, actor) values ($1, $2, $3)
 on conflict (org_id, name) do nothing returning id;
 
 -- name: ids
-select q.name, q.id from weft.queue q where q.org_id = $1;
+-- Also the queue of control steps, which all orgs have in common.
+select q.name, q.id from weft.queue q where q.org_id = $1 or q.id = 2;
 
 -- name: limits
 select q.id, q.max_running from weft.queue q where q.id = any ($1);
@@ -122,7 +123,7 @@ returning s.slots;
 select q.name, q.paused_at, q.max_running, q.max_running_per_key, t.state::text as state, count(t.id)::bigint as tasks,
   min(t.created_at) as oldest_at
 from weft.queue q left join weft.task t on t.queue_id = q.id
-where q.org_id = $1 and ($2::text is null or q.name = $2)
+where q.org_id = $1 and q.name not like '@%' and ($2::text is null or q.name = $2)
 group by q.id, q.name, t.state order by q.name;
 
 -- name: key_limits

@@ -24,7 +24,7 @@ select weft.take_slots($1);
 -- name: finish_and_claim
 -- Guarded by worker, attempt and the state running.
 select lost, id, attempt, queue_id, rank, order_id, handler, params, max_attempts, failures, crashes, timeout,
-  heartbeat_timeout, retry, job_id
+  heartbeat_timeout, retry, job_id, node, given
 from weft.finish_and_claim($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12);
 
 -- name: params_of
@@ -95,17 +95,21 @@ with moved as (
   insert into weft.task_done (
     id, org_id, queue_id, order_id, created_at, ended_at, state, attempt, rank, max_attempts, failures, crashes,
     generation, handler, params, error, worker_id, claimed_at, job_id, timeout, heartbeat_timeout, retry,
-    concurrency_key, reason, actor)
+    concurrency_key, reason, actor, node, parent_id, item, counts_for, needs, allow_failure)
   select id, org_id, queue_id, order_id, created_at, weft.now(), new_state::weft.task_state, attempt, rank, max_attempts,
     failures + 1, crashes + (outcome = 'crashed')::int, generation, handler, params, error, worker_id, claimed_at, job_id,
-    timeout, heartbeat_timeout, retry, concurrency_key, new_reason, actor
+    timeout, heartbeat_timeout, retry, concurrency_key, new_reason, actor, node, parent_id, item, counts_for, needs, allow_failure
   from moved
 ), recorded as (
   insert into weft.attempt (task_id, attempt, org_id, worker_id, outcome, reason, started_at, ended_at, error)
   select id, attempt, org_id, $1, outcome, new_reason, claimed_at, weft.now(), error from moved
   on conflict do nothing
 )
-select id, queue_id, concurrency_key from moved;
+select id, queue_id, concurrency_key, job_id from moved;
+
+-- name: note_failed
+-- Tells the engine of tasks of jobs that ended without success.
+select weft.note_failed($1);
 
 -- name: set_aside
 -- running or dispatched, by its worker and attempt → pending, where it stays until an operator acts: no outcome of it can
@@ -144,7 +148,8 @@ returning t.id;
 -- name: held_by
 -- What a worker holds by the database's account.
 select t.id, t.attempt, t.queue_id, t.rank, t.order_id, t.handler, t.params, t.max_attempts, t.failures, t.crashes,
-  t.timeout, t.heartbeat_timeout, t.retry, t.job_id
+  t.timeout, t.heartbeat_timeout, t.retry, t.job_id, t.node,
+  case when t.needs is not null then weft.outputs_of(t.needs) end as given
 from weft.task t where t.worker_id = $1 and t.state = 'running' order by t.id;
 
 -- name: finished_by
@@ -163,36 +168,36 @@ with moved as (
   insert into weft.task_done (
     id, org_id, queue_id, order_id, created_at, ended_at, state, attempt, rank, max_attempts, failures, crashes,
     generation, handler, params, worker_id, claimed_at, job_id, timeout, heartbeat_timeout, retry, concurrency_key,
-    reason, actor)
+    reason, actor, node, parent_id, item, counts_for, needs, allow_failure)
   select id, org_id, queue_id, order_id, created_at, weft.now(), 'cancelled', attempt, rank, max_attempts, failures,
     crashes, generation, handler, params, worker_id, claimed_at, job_id, timeout, heartbeat_timeout, retry,
-    concurrency_key, $3, actor
+    concurrency_key, $3, actor, node, parent_id, item, counts_for, needs, allow_failure
   from moved
 ), recorded as (
   insert into weft.attempt (task_id, attempt, org_id, worker_id, outcome, reason, started_at, ended_at)
   select id, attempt, org_id, worker_id, 'cancelled', $3, claimed_at, weft.now() from moved where worker_id is not null
   on conflict do nothing
 )
-select id, attempt, state::text as state, worker_id, queue_id, concurrency_key from moved;
+select id, attempt, state::text as state, worker_id, queue_id, concurrency_key, job_id from moved;
 
 -- name: tell_cancelled
 select pg_notify('weft_worker_' || $1::bigint, format('cancel %s %s', $2::bigint, $3::int));
 
 -- name: replay
 -- failed, dead or cancelled, of these the given ones → ready (pending when it has a concurrency key, until a slot is
--- taken), in a new generation.
+-- taken), in a new generation. A task of a job is not replayed alone: what came after it was skipped.
 with moved as (
   delete from weft.task_done d where d.id = any ($2) and d.org_id = $1 and d.state in ('failed', 'dead', 'cancelled')
-    and d.state = any ($3)
+    and d.state = any ($3) and d.job_id is null
   returning d.*
 )
 insert into weft.task (
   id, org_id, queue_id, order_id, created_at, waiting_on, state, reason, attempt, rank, max_attempts, generation, handler,
-  params, job_id, timeout, heartbeat_timeout, retry, concurrency_key, actor)
+  params, job_id, timeout, heartbeat_timeout, retry, concurrency_key, actor, node, parent_id, item, counts_for, needs, allow_failure)
 select id, org_id, queue_id, order_id, created_at, w.n,
   case when w.n = 0 and concurrency_key is null then 'ready' else 'pending' end::weft.task_state,
   case when w.n > 0 then 'dependencies' end, attempt, rank, max_attempts, generation + 1, handler, params, job_id,
-  timeout, heartbeat_timeout, retry, concurrency_key, actor
+  timeout, heartbeat_timeout, retry, concurrency_key, actor, node, parent_id, item, counts_for, needs, allow_failure
 from moved cross join lateral (
   -- What has completed meanwhile, or is gone altogether, is no longer waited for.
   select count(*)::int as n from weft.edge e where e.next = moved.id and (
@@ -217,9 +222,9 @@ select d.id from weft.task_done d where d.id = any ($1) order by d.id for update
 
 -- name: states_of
 -- What became of tasks, wherever they are.
-select t.id, t.state::text as state from weft.task t where t.id = any ($2) and t.org_id = $1
+select t.id, t.state::text as state, t.job_id from weft.task t where t.id = any ($2) and t.org_id = $1
 union all
-select d.id, d.state::text from weft.task_done d where d.id = any ($2) and d.org_id = $1;
+select d.id, d.state::text, d.job_id from weft.task_done d where d.id = any ($2) and d.org_id = $1;
 
 -- name: ended_among
 -- Not in the small table of live tasks: ended, or gone altogether.

@@ -26,7 +26,7 @@ with bound as (
     weft.first_id_at(to_date(right(c.relname, 8), 'YYYYMMDD')::timestamp at time zone 'UTC' + interval '24 hours') as high
   from pg_class c left join pg_inherits i on i.inhrelid = c.oid
   where c.relnamespace = 'weft'::regnamespace and c.relkind = 'r'
-    and c.relname ~ '^(task_done|task_params|attempt)_[0-9]{8}$'
+    and c.relname ~ '^(task_done|task_params|attempt|job_done)_[0-9]{8}$'
 )
 select f.child, f.parent, f.is_attached, f.is_pending from found f, bound
 where f.high <= bound.id and case
@@ -70,3 +70,7 @@ delete from weft.task_log l using (
   select o.task_id, o.attempt from weft.task_log o where o.created_at < (select weft.now() - $1::interval)
   order by o.created_at limit 1000
 ) old where l.task_id = old.task_id and l.attempt = old.attempt returning 1;
+
+-- name: end_late_jobs
+-- Jobs that are pending, running or paused past their time → cancelling, to fail; what waits past its time → failed or skipped.
+select weft.end_late_jobs(100) + weft.end_late_waits(100);

@@ -73,17 +73,17 @@ with moved as (
   insert into weft.task_done (
     id, org_id, queue_id, order_id, created_at, ended_at, state, attempt, rank, max_attempts, failures, crashes,
     generation, handler, params, error, worker_id, claimed_at, job_id, timeout, heartbeat_timeout, retry,
-    concurrency_key, reason, actor)
+    concurrency_key, reason, actor, node, parent_id, item, counts_for, needs, allow_failure)
   select id, org_id, queue_id, order_id, created_at, weft.now(), 'dead', attempt, rank, max_attempts, failures, crashes + 1,
     generation, handler, params, $3, worker_id, claimed_at, job_id, timeout, heartbeat_timeout, retry, concurrency_key,
-    'crashed', actor
+    'crashed', actor, node, parent_id, item, counts_for, needs, allow_failure
   from moved
 ), recorded as (
   insert into weft.attempt (task_id, attempt, org_id, worker_id, outcome, reason, started_at, ended_at, error)
   select id, attempt, org_id, $1, 'lost', 'crashed', claimed_at, weft.now(), $3 from moved
   on conflict do nothing
 )
-select id, queue_id, concurrency_key from moved;
+select id, queue_id, concurrency_key, job_id from moved;
 
 -- name: abandon
 -- active or idle: its lease lapses now, and others take over what it held.

@@ -1,0 +1,125 @@
+"""``weft jobs``: looks at jobs, pauses, resumes, cancels and approves them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from weft.cli.apps import JsonFlag, new_app
+from weft.cli.calls import call, call_each
+from weft.cli.inputs import read_id
+
+if TYPE_CHECKING:
+    from weft.jobs.model import Job, JobNode
+    from weft.sdk.client import Client
+
+app = new_app("Look at jobs, pause, resume, cancel and approve them.")
+
+JobId = Annotated[str, typer.Argument(metavar="ID", help="The id of a job.")]
+
+JobIds = Annotated[list[str], typer.Argument(metavar="ID", help="Ids of jobs.")]
+
+
+@app.command("list")
+def list_jobs(
+    workflow: Annotated[str | None, typer.Option(help="Of this workflow only.")] = None,
+    state: Annotated[list[str] | None, typer.Option("--state", help="In this state; may be repeated.")] = None,
+    limit: Annotated[int, typer.Option(help="How many at most.")] = 50,
+    before: Annotated[str | None, typer.Option(metavar="ID", help="Go on below this id: the next page.")] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """List jobs, newest first."""
+    from weft.cli.job_output import print_jobs
+
+    key = read_id("before", before)
+    found = call(
+        lambda client: client.jobs.list(workflow_id=workflow, state=state or None, before=key, limit=limit)
+    )  # fmt: skip
+    print_jobs(found, limit, as_json=as_json)
+
+
+@app.command()
+def show(job_id: JobId, as_json: JsonFlag = False) -> None:
+    """Show a job with its nodes, its inputs and its result."""
+    from weft.cli.job_output import print_job
+    from weft.cli.output import as_record, print_json
+
+    key = read_id("id", job_id) or 0
+
+    async def look(client: Client) -> tuple[Job, list[JobNode]]:
+        return await client.jobs.show(key), await client.jobs.nodes(key)
+
+    job, nodes = call(look)
+    if as_json:
+        print_json(as_record(job) | {"nodes": [as_record(node) for node in nodes]})
+        return
+    print_job(job, nodes)
+    if job.state == "completed":
+        print()
+        print_json(job.result)
+
+
+@app.command()
+def pause(job_ids: JobIds, as_json: JsonFlag = False) -> None:
+    """Let nothing of jobs begin until they are resumed; what runs goes on."""
+    call_each("paused", job_ids, lambda client, key: client.jobs.pause(read_id("id", key) or 0), as_json=as_json)
+
+
+@app.command()
+def resume(job_ids: JobIds, as_json: JsonFlag = False) -> None:
+    """Let paused jobs go on."""
+    call_each("resumed", job_ids, lambda client, key: client.jobs.resume(read_id("id", key) or 0), as_json=as_json)
+
+
+@app.command()
+def cancel(job_ids: JobIds, as_json: JsonFlag = False) -> None:
+    """Cancel jobs: nothing of them begins any more, and what runs is told to stop."""
+    call_each(
+        "cancelled", job_ids, lambda client, key: client.jobs.cancel(read_id("id", key) or 0), as_json=as_json
+    )  # fmt: skip
+
+
+@app.command()
+def approvals(
+    job: Annotated[str | None, typer.Option(metavar="ID", help="Of this job only.")] = None,
+    limit: Annotated[int, typer.Option(help="How many at most.")] = 100,
+    as_json: JsonFlag = False,
+) -> None:
+    """List what waits for a person, and what it asks for."""
+    from weft.cli.output import as_record, print_json, print_table, when
+
+    key = read_id("job", job)
+    found = call(lambda client: client.jobs.approvals(key, limit=limit))
+    if as_json:
+        print_json({"approvals": [as_record(each) for each in found]})
+        return
+    rows = [(each.job_id, each.node, when(each.since), ", ".join(each.form), when(each.expires_at)) for each in found]
+    print_table(("JOB", "NODE~", "SINCE", "FORM~", "ENDS"), rows, empty="nothing waits for a person")
+
+
+@app.command()
+def approve(
+    job_id: JobId,
+    node: Annotated[str | None, typer.Argument(metavar="NODE", help="Which node, when several wait.")] = None,
+    values: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A field of its form; may be repeated.")
+    ] = None,
+    reject: Annotated[bool, typer.Option("--reject", help="Let the node fail instead.")] = False,
+    message: Annotated[str | None, typer.Option("--message", "-m", help="Why.")] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Answer a node that waits for a person: it goes on, or fails with --reject."""
+    from weft.cli.output import tell
+    from weft.cli.run import read_inputs
+
+    key = read_id("id", job_id) or 0
+
+    async def main(client: Client) -> None:
+        asked = [each for each in await client.jobs.approvals(key) if node in (None, each.node)]
+        given = read_inputs(values or [], asked[0].form if len(asked) == 1 else {}, "--set")
+        await client.jobs.approve(key, node, given, reject=reject, message=message)
+
+    call(main)
+    verb = "rejected" if reject else "approved"
+    tell({"id": str(key), "node": node, "approved": not reject}, f"{verb} {node or key}", as_json=as_json)

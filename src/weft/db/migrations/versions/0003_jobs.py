@@ -1,0 +1,20 @@
+"""Jobs: workflows that are executed, their tasks, and what leads from one to the next.
+
+Revision ID: 0003
+"""
+
+from weft.db.migrate import apply_sql
+
+revision = "0003"
+down_revision = "0002"
+
+
+def upgrade() -> None:
+    """Add jobs."""
+    apply_sql("0003_tables.sql")
+    apply_sql("0003_functions.sql")
+
+
+def downgrade() -> None:
+    """Drop jobs, and what they added to tasks."""
+    apply_sql("0003_down.sql")

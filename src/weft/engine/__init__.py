@@ -1,0 +1,1 @@
+"""The long-lived services that advance jobs."""

@@ -1,0 +1,103 @@
+"""The handlers of control steps: a worker of the control queue that runs them is an orchestrator."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from weft.core.errors import LeaseLost
+from weft.core.json import encode
+from weft.core.signals import Parked
+from weft.flow.templates import read_value
+from weft.jobs import control
+from weft.jobs.fan_out import FanOut
+from weft.jobs.sub_workflow import SubWorkflows
+from weft.jobs.submit import SQL
+from weft.worker.context import Context
+from weft.worker.registry import Handler, Registry
+
+if TYPE_CHECKING:
+    from weft.db.blobs import Blobs
+    from weft.db.database import Database
+    from weft.db.machine import IdSource
+
+Values = dict[str, Any]
+
+
+class Steps:
+    """The control steps of jobs; each may be carried out again, by whoever takes over: a repeat changes nothing."""
+
+    def __init__(self, database: Database, ids: IdSource, blobs: Callable[[], Blobs]) -> None:
+        self._database = database
+        self._ids = ids
+        self._sub_workflows = SubWorkflows(database, ids, blobs)
+
+    @property
+    def registry(self) -> Registry:
+        """The steps by the names of their handlers."""
+        steps: tuple[Callable[..., Awaitable[Any]], ...] = (
+            self.conditional, self.fan_out, self.fan_in, self.wait, self.workflow, self.output, self.end, self.fail,
+            self.skip, self.sweep,
+        )  # fmt: skip
+        registry = Registry()
+        for step in steps:
+            registry.add(Handler(name=f"@{step.__name__}", function=step, queue="@control"))
+        return registry
+
+    async def conditional(self, spec: Values, values: Values) -> Values:
+        """Choose a branch."""
+        return control.choose_branch(spec, values)
+
+    async def fan_out(self, spec: Values, values: Values, ctx: Context) -> Values:
+        """Make a task for each item."""
+        expansion = FanOut(ctx.task_id, ctx.attempt, ctx.worker_id, spec, values)
+        return {"count": await expansion.expand(self._database, self._ids)}
+
+    async def fan_in(self, spec: Values, values: Values) -> Values:
+        """Refer to what is gathered: the outputs are not copied."""
+        return {"$results": spec["results"]}
+
+    async def wait(self, spec: Values, values: Values, ctx: Context) -> None:
+        """Wait for a person or an event, without holding anybody."""
+        match = read_value(spec.get("match", {})).render(values)
+        limit, skips = spec.get("timeout_seconds"), spec.get("on_timeout") == "skip"
+        patience = None if limit is None else timedelta(seconds=limit)
+        said = spec["for"], skips, spec.get("event"), encode(match, "match"), encode(spec.get("form", {}), "form")
+        if not await self._database.run(lambda conn: conn.fetchval(SQL.begin_wait, *_fence(ctx), patience, *said)):
+            raise LeaseLost(ctx.task_id)
+        raise Parked
+
+    async def workflow(self, spec: Values, values: Values, ctx: Context) -> None:
+        """Execute another workflow, and wait for it without holding anybody."""
+        assert ctx.job_id is not None
+        await self._sub_workflows.begin(_fence(ctx), ctx.job_id, spec, values)
+        raise Parked
+
+    async def output(self, spec: Values, values: Values) -> Any:
+        """Say what one of several ends gives."""
+        return control.output_of(spec, values)
+
+    async def end(self, spec: Values | None = None, values: Values | None = None) -> Any:
+        """Give the result of the job, which ends with it."""
+        return None if spec is None else control.result_of(spec, values or {})
+
+    async def fail(self, id: str, ctx: Context) -> None:
+        """Do what the job does when a task of it has failed."""
+        if await self._database.run(lambda conn: conn.fetchval(SQL.fail, int(id))):
+            await self.sweep(ctx)
+
+    async def skip(self, ids: list[str], why: str) -> None:
+        """Skip tasks, and what nothing reaches after them."""
+        left = [int(id) for id in ids]
+        while left:
+            left = await self._database.run(lambda conn, left=left: conn.fetchval(SQL.skip, left, why))  # type: ignore[misc]
+
+    async def sweep(self, ctx: Context) -> None:
+        """Sweep away what is left of a job that failed or was cancelled."""
+        while await self._database.run(lambda conn: conn.fetchval(SQL.sweep, ctx.job_id, 1000)):
+            pass
+
+
+def _fence(ctx: Context) -> tuple[int, int, int]:
+    return ctx.worker_id, ctx.task_id, ctx.attempt

@@ -1,0 +1,1 @@
+"""Jobs: workflows that are executed."""

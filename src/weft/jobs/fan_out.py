@@ -1,0 +1,70 @@
+"""Expands a fan_out: one task for each item, some at a time, so that whoever takes over goes on where it was."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from weft.core.errors import LeaseLost
+from weft.core.json import Json, encode
+from weft.core.signals import NonRetryable
+from weft.flow.templates import read_value
+from weft.jobs.submit import SQL
+
+if TYPE_CHECKING:
+    from weft.db.database import Database, type_Connection
+    from weft.db.machine import IdSource
+
+_CHUNK = 2_000
+
+
+class FanOut:
+    """A fan_out that runs: by whom, in which attempt, and what it makes of each item."""
+
+    def __init__(
+        self, task_id: int, attempt: int, worker_id: int, spec: dict[str, Any], values: dict[str, Json]
+    ) -> None:
+        self._fence = worker_id, task_id, attempt
+        self._spec = spec
+        self._values = values
+        self._params = read_value(spec["params"])
+        self._key = read_value(spec["key"])
+
+    @property
+    def items(self) -> list[Json]:
+        """What there is a task for each of."""
+        found = read_value(self._spec["items"]).render(self._values)
+        if not isinstance(found, list):
+            raise NonRetryable(f"items: must be a list, not {type(found).__name__}")
+        return found
+
+    async def expand(self, database: Database, ids: IdSource) -> int:
+        """Make the tasks that are not there yet; return how many items there are. Raises `LeaseLost`."""
+        items = self.items
+        async with database.acquire() as conn:
+            done = await conn.fetchval(SQL.count_children, self._fence[1])
+        for start in range(done, len(items), _CHUNK):
+            chunk = list(islice(items, start, start + _CHUNK))
+            made = await ids.take(len(chunk))
+            if not await database.run(lambda conn, at=start, of=chunk, ids=made: self._add(conn, at, of, ids)):  # type: ignore[misc]
+                raise LeaseLost(self._fence[1])
+        return len(items)
+
+    async def _add(self, conn: type_Connection, start: int, items: Sequence[Json], ids: Sequence[int]) -> bool:
+        task, most = self._spec["task"], self._spec["max_parallel"]
+        each = [{**self._values, "item": item, "index": start + place} for place, item in enumerate(items)]
+        params = [encode(self._params.render(values), "params") for values in each]
+        keys = [f"@{self._fence[1]}" if most is not None else self._key.render(values) for values in each]
+        return bool(
+            await conn.fetchval(
+                SQL.add_children, *self._fence, ids, list(range(start, start + len(items))), params, task["queue_id"],
+                task["handler"], task["priority"], task["max_attempts"], task["retry"], _span(task["timeout"]),
+                _span(task["heartbeat_timeout"]), keys, most, task["allow_failure"],
+            )
+        )  # fmt: skip
+
+
+def _span(seconds: float | None) -> timedelta | None:
+    return None if seconds is None else timedelta(seconds=seconds)

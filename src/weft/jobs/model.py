@@ -1,0 +1,80 @@
+"""What a job looks like from outside."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from weft.core.job_states import JobState
+from weft.core.json import Json
+from weft.core.states import TaskState
+
+
+class JobHandle(NamedTuple):
+    """What `submit` returns: the job's id, and whether this call created it."""
+
+    id: int
+    created: bool
+
+
+@dataclass(frozen=True, slots=True)
+class JobSummary:
+    """A line of a list of jobs."""
+
+    id: int
+    workflow_id: str
+    state: JobState
+    reason: str | None
+    priority: int
+    created_at: datetime
+    started_at: datetime | None
+    ended_at: datetime | None
+    failed_id: int | None
+    owner_id: int | None
+    base_ref: str | None
+    actor: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class JobNode:
+    """A node of a job: the state of its task, and of a fan_out how many of its items are in which state."""
+
+    id: int
+    node: str
+    state: TaskState
+    reason: str | None
+    attempt: int
+    handler: str
+    claimed_at: datetime | None
+    ended_at: datetime | None
+    error: Mapping[str, Any] | None
+    items: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Job(JobSummary):
+    """All that is known of one execution of a workflow."""
+
+    inputs: Mapping[str, Json]
+    result: Json
+    error: Mapping[str, Any] | None
+    parent_id: int | None
+    base_kind: str
+    snapshot_id: int | None
+    version_hash: str | None
+    labels: Mapping[str, str]
+    end_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Approval:
+    """A node that waits for a person; ``form`` says what is asked."""
+
+    task_id: int
+    job_id: int
+    node: str
+    since: datetime
+    form: Mapping[str, Any]
+    expires_at: datetime | None

@@ -1,0 +1,220 @@
+"""What a workflow becomes when it is executed: its steps, and what leads from one to the next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import orjson
+
+from weft.core.json import Json
+from weft.flow.conditions import read_condition
+from weft.flow.expressions import Reference
+from weft.flow.graph import Graph, links_of
+from weft.flow.model import (
+    AnyNode,
+    ConditionalNode,
+    EndNode,
+    Execution,
+    FanInNode,
+    FanOutNode,
+    TaskNode,
+    WaitNode,
+    WorkflowDefinition,
+    WorkflowNode,
+)
+from weft.flow.templates import Template, read_value
+from weft.jobs.rendering import END
+
+# The id of the queue of control steps, which every installation has.
+CONTROL_QUEUE = 2
+
+_CONTROL = {
+    ConditionalNode: "@conditional",
+    FanOutNode: "@fan_out",
+    FanInNode: "@fan_in",
+    WaitNode: "@wait",
+    WorkflowNode: "@workflow",
+    EndNode: "@output",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A task as every job of a workflow has it.
+
+    ``needs`` are the nodes whose outputs its expressions take; ``child`` is what a fan_out makes for each item;
+    ``collects`` are the nodes whose outputs a fan_in gathers.
+    """
+
+    node: str | None
+    handler: str
+    spec: Json
+    template: Template | None = None
+    key: Template | None = None
+    inputs: frozenset[str] | None = frozenset()
+    needs: tuple[str, ...] = ()
+    queue: str | None = None
+    priority: int = 0
+    max_attempts: int | None = None
+    retry: str | None = None
+    timeout: timedelta | None = None
+    heartbeat_timeout: timedelta | None = None
+    allow_failure: bool = False
+    child: Step | None = None
+    collects: tuple[str, ...] = ()
+
+    @property
+    def is_control(self) -> bool:
+        """Whether the engine carries it out, and no worker."""
+        return self.handler.startswith("@")
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The steps of a workflow, the last of which is the end, and what leads from one to another, by their places."""
+
+    steps: tuple[Step, ...]
+    edges: tuple[tuple[int, int, tuple[int, ...] | None], ...]
+    waits: tuple[int, ...]
+    finishes_independent: bool
+    timeout: timedelta | None
+
+    @classmethod
+    def of(cls, definition: WorkflowDefinition) -> Plan:
+        """Return the plan of a sound definition."""
+        data = definition.model_dump(by_alias=True, exclude_unset=True)
+        graph = Graph.of(data)
+        names = [name for name, node in definition.nodes.items() if node.type != "start"]
+        ends = [name for name in names if definition.nodes[name].type == "end"]
+        if len(ends) == 1:
+            # It is the end of the job itself.
+            names = [*(name for name in names if name != ends[0]), ends[0]]
+        places = {name: place for place, name in enumerate(names)}
+        steps = [_step(name, definition.nodes[name], definition, graph.previous) for name in names]
+        if len(ends) == 1:
+            steps[-1] = Step(ends[0], END, **_evaluated({"output": steps[-1].spec["output"]}))
+        else:
+            steps.append(Step(None, END, {"ends": ends}, needs=tuple(ends)))
+        edges = _edges(data, graph, places, len(steps) - 1)
+        waits = [0] * len(steps)
+        for _, target, _ in edges:
+            waits[target] += 1
+        limit = None if definition.timeout_seconds is None else timedelta(seconds=definition.timeout_seconds)
+        is_patient = definition.on_failure == "finish_independent"
+        return cls(tuple(steps), tuple(edges), tuple(waits), is_patient, limit)
+
+    @property
+    def queues(self) -> set[str]:
+        """The names of the queues in which its tasks wait."""
+        return {step.queue or "default" for each in self.steps for step in (each, each.child) if step is not None}
+
+    def first_queues(self, ids: Mapping[str, int]) -> set[int]:
+        """Return the queues in which something is ready as soon as a job is submitted."""
+        firsts = (step for step, waits in zip(self.steps, self.waits, strict=True) if waits == 0)
+        return {CONTROL_QUEUE if step.is_control else ids[step.queue or "default"] for step in firsts}
+
+
+def _edges(
+    data: Mapping[str, Any], graph: Graph, places: Mapping[str, int], end: int
+) -> list[tuple[int, int, tuple[int, ...] | None]]:
+    branches: dict[tuple[str, str], set[int]] = {}
+    for link in links_of(data):
+        if link.branch is not None:
+            for target in graph.groups.get(link.target, [link.target]):
+                branches.setdefault((link.source, target), set()).add(link.branch)
+    edges: list[tuple[int, int, tuple[int, ...] | None]] = []
+    for name, place in places.items():
+        for target in graph.next[name]:
+            taken = branches.get((name, target))
+            edges.append((place, places[target], None if taken is None else tuple(sorted(taken))))
+        if not graph.next[name] and place != end:
+            edges.append((place, end, None))
+    return edges
+
+
+def _step(name: str, node: AnyNode, definition: WorkflowDefinition, before: Mapping[str, list[str]]) -> Step:
+    match node:
+        case TaskNode():
+            said = _execution(node, definition.defaults)
+            key = None if node.concurrency_key is None else read_value(node.concurrency_key)
+            return Step(name, node.handler, key=key, **_evaluated(node.params), **said)
+        case ConditionalNode():
+            spec = {
+                "value": node.condition_field,
+                "branches": [branch.condition for branch in node.branches],
+            }
+            return Step(name, _CONTROL[type(node)], **_evaluated(spec, _conditions(node)))
+        case EndNode():
+            return Step(name, _CONTROL[type(node)], **_evaluated({"output": node.output}))
+        case FanOutNode():
+            child = Step(name, node.task.handler, node.task.params, **_execution(node.task, definition.defaults))
+            spec = {
+                "items": node.items,
+                "params": node.task.params,
+                "key": node.task.concurrency_key,
+                "max_parallel": node.max_parallel,
+            }
+            return Step(name, _CONTROL[type(node)], child=child, **_evaluated(spec))
+        case FanInNode():
+            collects = tuple(each for each in before[name] if definition.nodes[each].type != "start")
+            return Step(name, _CONTROL[type(node)], {"results": []}, collects=collects)
+        case _:
+            spec = node.model_dump(by_alias=True, exclude_unset=True, mode="json", exclude={"next", "type", "group"})
+            is_lenient = isinstance(node, WorkflowNode) and bool(node.allow_failure)
+            return Step(name, _CONTROL[type(node)], allow_failure=is_lenient, **_evaluated(spec))
+
+
+def _conditions(node: ConditionalNode) -> Iterator[Reference]:
+    for branch in node.branches:
+        if branch.condition is not None:
+            yield from read_condition(branch.condition).references
+
+
+def _evaluated(spec: Json, more: Iterable[Reference] = ()) -> dict[str, Any]:
+    """Return the fields of a step that say what its expressions refer to."""
+    template = read_value(spec)
+    references = [*(reference for _, reference in template.references), *more]
+    if not references:
+        return {"spec": spec}
+    inputs: set[str] | None = set()
+    needs: dict[str, None] = {}
+    for reference in references:
+        first = reference.fields[0] if reference.fields else None
+        if reference.name == "nodes" and isinstance(first, str):
+            needs[first] = None
+        elif reference.name == "inputs" and isinstance(first, str) and inputs is not None:
+            inputs.add(first)
+        elif reference.name == "inputs":
+            inputs = None  # taken as a whole
+    known = None if inputs is None else frozenset(inputs)
+    return {"spec": spec, "template": template, "inputs": known, "needs": tuple(needs)}
+
+
+def _execution(node: Execution, defaults: Execution) -> dict[str, Any]:
+    """Return how a task is executed: as its node says, else as the workflow does; the rest only its worker knows."""
+
+    def said(field: str) -> Any:
+        own = getattr(node, field)
+        return getattr(defaults, field) if own is None else own
+
+    retry = said("retry")
+    found: dict[str, Any] = {
+        "queue": said("queue"),
+        "priority": said("priority") or 0,
+        "timeout": _span(said("timeout_seconds")),
+        "heartbeat_timeout": _span(said("heartbeat_timeout_seconds")),
+        "allow_failure": bool(said("allow_failure")),
+    }
+    if retry is not None:
+        names = {"backoff": "backoff", "initial_delay_seconds": "initial_delay", "max_delay_seconds": "max_delay"}
+        policy = {to: getattr(retry, name) for name, to in (*names.items(), ("jitter", "jitter"))}
+        found["retry"] = orjson.dumps({name: value for name, value in policy.items() if value is not None}).decode()
+        found["max_attempts"] = retry.max_attempts or 3
+    return found
+
+
+def _span(seconds: float | None) -> timedelta | None:
+    return None if seconds is None else timedelta(seconds=seconds)

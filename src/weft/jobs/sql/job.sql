@@ -1,0 +1,108 @@
+-- name: put
+-- False when there is a job of that idempotency key.
+select weft.put_job(json_populate_record(null::weft.job, $1), $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16,
+  $17, $18, $19, $20);
+
+-- name: of_key
+select coalesce(t.job_id, d.job_id) from weft.idempotency_key k
+left join weft.task t on t.id = k.task_id left join weft.task_done d on d.id = k.task_id
+where k.org_id = $1 and k.handler = '@job' and k.key = $2;
+
+-- name: show
+select j.id, j.workflow_id, j.state, j.reason, j.priority, j.inputs, j.result, j.error, j.created_at, j.started_at, j.ended_at,
+  j.failed_id, j.owner_id, j.parent_id, j.base_kind, j.base_ref, j.snapshot_id, j.version_hash, j.labels, j.actor, j.end_id
+from weft.jobs j where j.org_id = $1 and j.id = $2;
+
+-- name: cancel
+-- pending, running or paused → cancelling.
+update weft.job j set state = 'cancelling', verdict = 'cancelled', reason = 'cancelled'
+where j.org_id = $1 and j.id = $2 and j.state in ('pending', 'running', 'paused') returning j.rank;
+
+-- name: sweep
+select weft.sweep_job($1, $2);
+
+-- name: sweep_later
+select weft.put_control($1, $2, $3, '@sweep', '{}');
+
+-- name: fail
+select weft.fail_job($1);
+
+-- name: skip
+select weft.skip_tasks($1, $2, 1000, '{}');
+
+-- name: add_children
+-- False when the fan_out is no longer the caller's, or its job does not go on.
+select weft.add_children($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16);
+
+-- name: count_children
+-- Of which items of a fan_out there are tasks: they are made in order.
+select coalesce(max(c.item) + 1, 0) from (
+  select max(t.item) as item from weft.task t join weft.task p on p.id = $1 where t.job_id = p.job_id and t.parent_id = $1
+  union all select max(d.item) from weft.task_done d where d.parent_id = $1
+) c;
+
+-- name: list_live
+-- Newest first below a key; filters that are null let everything pass.
+select j.id, j.workflow_id, j.state::text as state, j.reason, -j.rank as priority, j.created_at, j.started_at,
+  null::timestamptz as ended_at, j.failed_id, j.owner_id, j.base_ref, j.actor
+from weft.job j where j.org_id = $1 and j.id < $2 and ($3::text is null or j.workflow_id = $3)
+  and ($4::weft.job_state[] is null or j.state = any ($4))
+order by j.id desc limit $5;
+
+-- name: list_done
+select d.id, d.workflow_id, d.state::text as state, d.reason, -d.rank as priority, d.created_at, d.started_at,
+  d.ended_at, d.failed_id, d.owner_id, d.base_ref, d.actor
+from weft.job_done d where d.org_id = $1 and d.id < $2 and ($3::text is null or d.workflow_id = $3)
+  and ($4::weft.job_state[] is null or d.state = any ($4))
+order by d.id desc limit $5;
+
+-- name: nodes
+-- The nodes of a job, and of a fan_out how many of its items are in which state.
+with tasks as (
+  select t.id, t.node, t.parent_id, t.state::text as state, t.reason, t.attempt, t.handler, t.claimed_at,
+    null::timestamptz as ended_at, null::json as error
+  from weft.task t where t.job_id = $2 and t.org_id = $1 and t.node is not null
+  union all
+  select d.id, d.node, d.parent_id, d.state::text, d.reason, d.attempt, d.handler, d.claimed_at, d.ended_at, d.error
+  from weft.task_done d where d.job_id = $2 and d.org_id = $1 and d.node is not null
+), items as (
+  select s.parent_id, json_object_agg(s.state, s.n) as states from (
+    select c.parent_id, c.state, count(*) as n from tasks c where c.parent_id is not null group by 1, 2
+  ) s group by 1
+)
+select t.id, t.node, t.state, t.reason, t.attempt, t.handler, t.claimed_at, t.ended_at, t.error, i.states as items
+from tasks t left join items i on i.parent_id = t.id where t.parent_id is null order by t.id;
+
+-- name: pause
+-- pending or running → paused; what is about to begin is parked by whoever claims it.
+update weft.job j set state = 'paused' where j.org_id = $1 and j.id = $2 and j.state in ('pending', 'running') returning j.id;
+
+-- name: resume
+select weft.resume_job($1, $2);
+
+-- name: end_late
+select weft.end_late_jobs(100);
+
+-- name: park
+-- running, by its worker and attempt → waiting.
+select weft.park($1, $2, $3, $4);
+
+-- name: answer
+-- waiting → completed, failed or skipped.
+select weft.answer($1, $2, $3, $4, $5);
+
+-- name: facts
+-- What a job that a task belongs to hands on to the jobs that it makes.
+select j.org_id, j.rank, j.tag_positions, j.actor, j.labels from weft.job j where j.id = $1;
+
+-- name: begin_wait
+-- running, by its worker and attempt → waiting.
+select weft.begin_wait($1, $2, $3, $4, $5, $6, $7, $8, $9);
+
+-- name: send_event
+select id, answered from weft.send_event($1, $2, $3, $4);
+
+-- name: approvals
+-- What waits for a person, of one job or of all.
+select a.task_id, a.job_id, t.node, a.since, a.form, t.expires_at from weft.awaited a join weft.task t on t.id = a.task_id
+where a.org_id = $1 and a.kind = 'approval' and ($2::bigint is null or a.job_id = $2) order by a.task_id limit $3;

@@ -1,0 +1,88 @@
+"""Executes a workflow as a node of another job, which waits for it without holding anybody."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from weft.core.errors import LeaseLost
+from weft.core.json import Json
+from weft.core.signals import NonRetryable
+from weft.flow.inputs import check_inputs, told_of
+from weft.flow.templates import read_value
+from weft.history.reading import Reader
+from weft.jobs.library import Library, Planned
+from weft.jobs.submit import SQL, NewJob, submit
+from weft.queue import queues
+
+if TYPE_CHECKING:
+    from asyncpg import Record
+
+    from weft.db.blobs import Blobs
+    from weft.db.database import Database, type_Connection
+    from weft.db.machine import IdSource
+
+Fence = tuple[int, int, int]
+
+
+class SubWorkflows:
+    """Begins jobs for nodes, of every org, each by the version to which its name was pinned."""
+
+    def __init__(self, database: Database, ids: IdSource, blobs: Callable[[], Blobs]) -> None:
+        self._database = database
+        self._ids = ids
+        self._blobs = blobs
+        self._libraries: dict[int, Library] = {}
+
+    async def begin(self, fence: Fence, job_id: int, spec: Mapping[str, Any], values: Mapping[str, Json]) -> None:
+        """Let a node wait for a job of its own: both, or neither. Raises `LeaseLost`."""
+        async with self._database.acquire() as conn:
+            facts = await conn.fetchrow(SQL.facts, job_id)
+        if facts is None:
+            raise LeaseLost(fence[1])
+        pins = orjson.loads(facts["tag_positions"])
+        planned = await self._library(facts).by_snapshot(int(pins[spec["workflow"]]))
+        given = _inputs(planned, spec, values)
+        new = NewJob(
+            planned.workflow_id, given, -facts["rank"], None, "tag", spec["workflow"], planned.snapshot_id,
+            planned.version_hash, actor=facts["actor"], pins=pins, parent_id=fence[1],
+        )  # fmt: skip
+        limit = spec.get("timeout_seconds")
+        patience = self._database.settings.job_default_timeout if limit is None else timedelta(seconds=limit)
+        ids = await self._ids.take(1 + len(planned.plan.steps))
+
+        async def write(conn: type_Connection) -> bool:
+            if not await conn.fetchval(SQL.park, *fence, None):
+                return False
+            lanes = await _lanes(conn, facts["org_id"], planned)
+            await submit(conn, facts["org_id"], new, planned.plan, ids, lanes, patience)
+            await queues.hint(conn, planned.plan.first_queues(lanes))
+            return True
+
+        if not await self._database.run(write):
+            raise LeaseLost(fence[1])
+
+    def _library(self, facts: Record) -> Library:
+        org_id = facts["org_id"]
+        if org_id not in self._libraries:
+            self._libraries[org_id] = Library(Reader(self._database, org_id, self._blobs), facts["actor"] or "")
+        return self._libraries[org_id]
+
+
+def _inputs(planned: Planned, spec: Mapping[str, Any], values: Mapping[str, Json]) -> dict[str, Json]:
+    given = read_value(spec.get("inputs", {})).render(values)
+    assert isinstance(given, dict)
+    found, problems = check_inputs(planned.inputs, given)
+    if problems:
+        raise NonRetryable(f"inputs of {spec['workflow']}: {told_of(problems)}")
+    return found
+
+
+async def _lanes(conn: type_Connection, org_id: int, planned: Planned) -> dict[str, int]:
+    known = await queues.ids(conn, org_id)
+    if missing := planned.plan.queues - known.keys():
+        raise NonRetryable(f"there is no queue {min(missing)!r}: make it with `weft queues create`")
+    return known

@@ -1,0 +1,169 @@
+"""Makes a job of a plan: its row, its tasks, and what leads from one to the next, all or nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from weft.core.errors import InvalidInput
+from weft.core.json import Json, encode
+from weft.db.statements import Statements
+from weft.flow.budget import ExpressionError
+from weft.jobs.plan import CONTROL_QUEUE, Plan, Step
+from weft.jobs.rendering import packed
+
+if TYPE_CHECKING:
+    from weft.db.database import type_Connection
+
+SQL = Statements("weft.jobs", "sql/job.sql")
+
+
+@dataclass(frozen=True, slots=True)
+class NewJob:
+    """A job to be submitted: what it goes by, and what is noted of where that came from."""
+
+    workflow_id: str
+    inputs: Mapping[str, Json]
+    priority: int = 0
+    idempotency_key: str | None = None
+    base_kind: str = "definition"
+    base_ref: str | None = None
+    snapshot_id: int | None = None
+    version_hash: str | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+    actor: str | None = None
+    pins: Mapping[str, int] = field(default_factory=dict)
+    parent_id: int | None = None
+
+
+async def submit(
+    conn: type_Connection, org_id: int, new: NewJob, plan: Plan, ids: Sequence[int], queues: Mapping[str, int],
+    patience: timedelta,
+) -> bool:  # fmt: skip
+    """Insert a job with its tasks; False when there is one of its idempotency key. The first id is the job's.
+
+    It may take as long as its workflow says, else ``patience``.
+    """
+    job_id, *task_ids = ids
+    rows = _Rows.of(plan, new, job_id, task_ids, queues)
+    job = {
+        "id": job_id, "org_id": org_id, "end_id": task_ids[-1], "state": "pending", "rank": -new.priority,
+        "finishes_independent": plan.finishes_independent, "workflow_id": new.workflow_id, "inputs": new.inputs,
+        "base_kind": new.base_kind, "base_ref": new.base_ref, "snapshot_id": new.snapshot_id,
+        "version_hash": None if new.version_hash is None else f"\\x{new.version_hash}",
+        "labels": new.labels or None, "actor": new.actor, "parent_id": new.parent_id,
+        "tag_positions": {name: str(pinned) for name, pinned in new.pins.items()} or None,
+    }  # fmt: skip
+    return bool(
+        await conn.fetchval(
+            SQL.put,
+            encode(job, "job"),
+            plan.timeout or patience,
+            new.idempotency_key,
+            task_ids,
+            *rows.columns(),
+            *_edges(plan, task_ids),
+        )
+    )
+
+
+def _edges(plan: Plan, ids: Sequence[int]) -> tuple[list[int], list[int], list[str | None]]:
+    return (
+        [ids[source] for source, _, _ in plan.edges],
+        [ids[target] for _, target, _ in plan.edges],
+        [None if taken is None else "{" + ",".join(map(str, taken)) + "}" for _, _, taken in plan.edges],
+    )
+
+
+@dataclass(slots=True)
+class _Rows:
+    """The columns of a job's tasks, in the order of `weft.put_job`."""
+
+    nodes: list[str | None]
+    handlers: list[str]
+    queues: list[int]
+    ranks: list[int]
+    params: list[str]
+    waits: list[int]
+    needs: list[str | None]
+    attempts: list[int | None]
+    retries: list[str | None]
+    timeouts: list[Any]
+    heartbeats: list[Any]
+    keys: list[str | None]
+    lenient: list[bool]
+
+    @classmethod
+    def of(cls, plan: Plan, new: NewJob, job_id: int, ids: Sequence[int], queues: Mapping[str, int]) -> _Rows:
+        steps = plan.steps
+        by_node = {step.node: id for step, id in zip(steps, ids, strict=True)}
+        fan_outs = {step.node for step in steps if step.child is not None}
+        job: dict[str, Json] = {"id": str(job_id), "workflow_id": new.workflow_id}
+        return cls(
+            [step.node for step in steps],
+            [step.handler for step in steps],
+            [CONTROL_QUEUE if step.is_control else queues[step.queue or "default"] for step in steps],
+            [-(new.priority + step.priority) for step in steps],
+            [_params(step, _spec(step, by_node, fan_outs, queues), new.inputs, job) for step in steps],
+            list(plan.waits),
+            ["{" + ",".join(str(by_node[name]) for name in step.needs) + "}" if step.needs else None for step in steps],
+            [step.max_attempts for step in steps],
+            [step.retry for step in steps],
+            [step.timeout for step in steps],
+            [step.heartbeat_timeout for step in steps],
+            [_key(step, new.inputs, job) for step in steps],
+            [step.allow_failure for step in steps],
+        )
+
+    def columns(self) -> tuple[Any, ...]:
+        return (
+            self.nodes, self.handlers, self.queues, self.ranks, self.params, self.waits, self.needs, self.attempts,
+            self.retries, self.timeouts, self.heartbeats, self.keys, self.lenient,
+        )  # fmt: skip
+
+
+def _spec(
+    step: Step, ids: Mapping[str | None, int], fan_outs: Collection[str | None], queues: Mapping[str, int]
+) -> Json:
+    """Return what a task goes by, with what only this job knows: the ids of others, and those of queues."""
+    if step.collects:
+        return {"results": [{"each" if name in fan_outs else "of": str(ids[name])} for name in step.collects]}
+    if (child := step.child) is None:
+        return step.spec
+    task = {
+        "handler": child.handler, "queue_id": queues[child.queue or "default"], "priority": child.priority,
+        "max_attempts": child.max_attempts, "retry": child.retry, "timeout": _seconds(child.timeout),
+        "heartbeat_timeout": _seconds(child.heartbeat_timeout), "allow_failure": child.allow_failure,
+    }  # fmt: skip
+    return {**step.spec, "task": task}
+
+
+def _seconds(span: timedelta | None) -> float | None:
+    return None if span is None else span.total_seconds()
+
+
+def _params(step: Step, spec: Json, inputs: Mapping[str, Json], job: Mapping[str, Json]) -> str:
+    """Return the params of a task: rendered, unless the outputs of others are asked for."""
+    used = inputs if step.inputs is None else {name: inputs[name] for name in step.inputs if name in inputs}
+    if step.is_control or step.needs:
+        return packed(spec, used, step.needs, job)
+    if step.template is None:
+        return orjson.dumps(spec).decode()
+    try:
+        return encode(step.template.render({"inputs": used, "nodes": {}, "job": job}), "params")
+    except ExpressionError as problem:
+        raise InvalidInput(f"nodes.{step.node}.params", str(problem)) from None
+
+
+def _key(step: Step, inputs: Mapping[str, Json], job: Mapping[str, Json]) -> str | None:
+    if step.key is None:
+        return None
+    try:
+        found = step.key.render({"inputs": inputs, "nodes": {}, "job": job})
+    except ExpressionError as problem:
+        raise InvalidInput(f"nodes.{step.node}.concurrency_key", str(problem)) from None
+    return str(found)

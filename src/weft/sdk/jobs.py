@@ -1,0 +1,275 @@
+"""The part of the client that executes workflows: submit, look, wait, cancel."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from weft.core.checks import check_id, check_number, check_span, check_text
+from weft.core.errors import InvalidInput, NotFound, StateConflict, did_you_mean
+from weft.core.job_states import JobState
+from weft.core.json import Json, encode, plain
+from weft.core.states import TaskState
+from weft.flow.inputs import check_inputs, told_of
+from weft.flow.model import Input, WorkflowDefinition
+from weft.history import keeping
+from weft.history.reading import Materials
+from weft.jobs.library import Library
+from weft.jobs.model import Approval, Job, JobHandle, JobNode, JobSummary
+from weft.jobs.plan import Plan
+from weft.jobs.submit import SQL, NewJob, submit
+from weft.queue import queues
+from weft.sdk.workflow_calls import WorkflowCalls
+from weft.sdk.workflows import document_of
+
+if TYPE_CHECKING:
+    from asyncpg import Record
+
+    from weft.db.database import type_Connection
+    from weft.sdk.session import Session
+
+Workflow = str | int | Path | Mapping[str, Json] | WorkflowDefinition
+
+
+class Jobs(WorkflowCalls):
+    """What is done with jobs; `Client.jobs`."""
+
+    def __init__(self, session: Session) -> None:
+        super().__init__(session)
+        self._library: Library | None = None
+
+    async def submit(
+        self, workflow: Workflow, inputs: Mapping[str, Any] | None = None, *, priority: int = 0,
+        idempotency_key: str | None = None, labels: Mapping[str, str] | None = None,
+    ) -> JobHandle:  # fmt: skip
+        """Execute a workflow: by the name of its tag, a version's id or hash, a file, or a definition.
+
+        A known ``idempotency_key`` creates nothing and returns the existing job's id. Example::
+
+            job = await client.jobs.submit("etl", {"day": "2026-11-14"})
+            print((await client.jobs.wait(job.id)).result)
+        """
+        given = plain(dict(inputs or {}), "inputs")
+        check_number(priority, "priority", -32767, 32767)
+        if idempotency_key is not None:
+            check_text(idempotency_key, "idempotency_key", 500)
+        found = await self._materials(workflow)
+        if self._library is None:
+            self._library = Library(await self._reader(), self._session.actor)
+        known = await self._library.planned(found)
+        values, problems = check_inputs(known.inputs, given)
+        if problems:
+            raise InvalidInput("inputs", told_of(problems))
+        new = NewJob(
+            known.workflow_id, values, priority, idempotency_key, "tag" if found.row["tag"] else "version",
+            found.row["tag"] or str(found.row["id"]), known.snapshot_id, known.version_hash, dict(labels or {}),
+            self._session.actor, await self._library.pins(known),
+        )  # fmt: skip
+        return await self._submit(new, known.plan)
+
+    async def _submit(self, new: NewJob, plan: Plan) -> JobHandle:
+        session = self._session
+        org_id = await session.org_id()
+        lanes = await session._queue_ids(plan.queues)
+        patience = session.settings.job_default_timeout
+        ids = await session.ids.take(1 + len(plan.steps))
+        created = await session.database.run(lambda conn: submit(conn, org_id, new, plan, ids, lanes, patience))
+        if not created:
+            known = await self._read(lambda conn: conn.fetchval(SQL.of_key, org_id, new.idempotency_key))
+            return JobHandle(known, False)
+        async with session.database.acquire() as conn:
+            await queues.hint(conn, plan.first_queues(lanes))
+        return JobHandle(ids[0], True)
+
+    async def _materials(self, workflow: Workflow) -> Materials:
+        if isinstance(workflow, (str, int)):
+            return await self._found(workflow, None)
+        return await keeping.keep(await self._reader(), document_of(workflow), self._session.actor)
+
+    async def show(self, job_id: int) -> Job:
+        """Return a job; raises `NotFound`.
+
+        Example::
+
+            print((await client.jobs.show(job.id)).state)
+        """
+        check_id(job_id, "job_id")
+        org_id = await self._session.org_id()
+        row = await self._read(lambda conn: conn.fetchrow(SQL.show, org_id, job_id))
+        if row is None:
+            raise NotFound("job", job_id)
+        told = dict(row)
+        for name in ("inputs", "result", "error", "labels"):
+            told[name] = None if told[name] is None else orjson.loads(told[name])
+        return Job(**{**told, "state": JobState(told["state"]), "labels": told["labels"] or {}})
+
+    async def list(
+        self, *, workflow_id: str | None = None, state: str | Sequence[str] | None = None, before: int | None = None,
+        limit: int = 50,
+    ) -> builtins.list[JobSummary]:  # fmt: skip
+        """Return jobs, newest first; pass the last id as ``before`` for the next page.
+
+        Example::
+
+            print([job.id for job in await client.jobs.list(workflow_id="etl", state="failed")])
+        """
+        check_number(limit, "limit", 1, 1000)
+        key = 2**63 - 1 if before is None else check_id(before, "before")
+        states = None if state is None else _states([state] if isinstance(state, str) else state)
+        org_id = await self._session.org_id()
+
+        async def look(conn: type_Connection) -> builtins.list[Record]:
+            live = await conn.fetch(SQL.list_live, org_id, key, workflow_id, states, limit)
+            return [*live, *await conn.fetch(SQL.list_done, org_id, key, workflow_id, states, limit)]
+
+        rows = sorted(await self._read(look), key=lambda row: row["id"], reverse=True)[:limit]
+        return [JobSummary(**{**row, "state": JobState(row["state"])}) for row in rows]
+
+    async def nodes(self, job_id: int) -> builtins.list[JobNode]:
+        """Return the nodes of a job with their states; raises `NotFound`.
+
+        Example::
+
+            for node in await client.jobs.nodes(job.id):
+                print(node.node, node.state)
+        """
+        job = await self.show(job_id)
+        org_id = await self._session.org_id()
+        rows = await self._read(lambda conn: conn.fetch(SQL.nodes, org_id, job.id))
+        return [
+            JobNode(
+                **{
+                    **row,
+                    "state": TaskState(row["state"]),
+                    "error": None if row["error"] is None else orjson.loads(row["error"]),
+                    "items": {} if row["items"] is None else orjson.loads(row["items"]),
+                }
+            )
+            for row in rows
+        ]
+
+    async def wait(self, job_id: int, timeout: float | timedelta | None = None) -> Job:
+        """Return a job when it has ended; raises `WaitTimeout` after ``timeout`` seconds.
+
+        Example::
+
+            print((await client.jobs.wait(job.id, timeout=60)).result)
+        """
+        if timeout is not None:
+            timeout = check_span(timeout, "timeout", zero=True).total_seconds()
+        job = await self.show(job_id)
+        return await self._session.waiter.until_ended(job.end_id, timeout, lambda _: self.show(job_id))
+
+    async def cancel(self, job_id: int) -> None:
+        """Cancel a job: nothing of it begins any more, and what runs is told to stop. Raises `StateConflict`.
+
+        Example::
+
+            await client.jobs.cancel(job.id)
+        """
+        check_id(job_id, "job_id")
+        org_id = await self._session.org_id()
+
+        async def cancel(conn: Any) -> bool:
+            rank = await conn.fetchval(SQL.cancel, org_id, job_id)
+            if rank is None:
+                return False
+            if await conn.fetchval(SQL.sweep, job_id, 1000):
+                await conn.execute(SQL.sweep_later, org_id, job_id, rank)
+            return True
+
+        if not await self._session.database.run(cancel):
+            job = await self.show(job_id)
+            raise StateConflict("cancel", job_id, job.state, ["pending", "running", "paused"], "job")
+
+    async def approvals(self, job_id: int | None = None, *, limit: int = 100) -> builtins.list[Approval]:
+        """Return what waits for a person, of one job or of all.
+
+        Example::
+
+            for each in await client.jobs.approvals():
+                print(each.job_id, each.node, each.form)
+        """
+        check_number(limit, "limit", 1, 1000)
+        org_id = await self._session.org_id()
+        rows = await self._read(lambda conn: conn.fetch(SQL.approvals, org_id, job_id, limit))
+        return [Approval(**{**row, "form": orjson.loads(row["form"])}) for row in rows]
+
+    async def approve(
+        self, job_id: int, node: str | None = None, values: Mapping[str, Any] | None = None, *,
+        reject: bool = False, message: str | None = None,
+    ) -> None:  # fmt: skip
+        """Answer what waits for a person: its node goes on with the ``values`` of its form, or fails when rejected.
+
+        Example::
+
+            await client.jobs.approve(job.id, "review", {"limit": 100})
+        """
+        check_id(job_id, "job_id")
+        open_ = [each for each in await self.approvals(job_id) if node in (None, each.node)]
+        if not open_:
+            raise NotFound("approval", f"of job {job_id}" + (f", node {node}" if node else ""))
+        if len(open_) > 1:
+            raise InvalidInput("node", f"say which: {', '.join(sorted(each.node for each in open_))}")
+        (chosen,) = open_
+        form = {name: Input.model_validate(entry) for name, entry in chosen.form.items()}
+        found, problems = ({}, []) if reject else check_inputs(form, plain(dict(values or {}), "values"))
+        if problems:
+            raise InvalidInput("values", told_of(problems))
+        actor = self._session.actor
+        output = encode({"approved": not reject, "by": actor, "message": message, "values": found}, "values")
+        error = encode({"type": "Rejected", "message": message or f"rejected by {actor}", "traceback": ""}, "message")
+        ending = ("failed", None, error, "rejected") if reject else ("completed", output, None, None)
+        if not await self._session.database.run(lambda conn: conn.fetchval(SQL.answer, chosen.task_id, *ending)):
+            raise StateConflict("approve", chosen.task_id, "answered", ["waiting"])
+
+    async def send_event(self, name: str, payload: Mapping[str, Any] | None = None) -> int:
+        """Tell jobs of an event; return how many nodes were waiting for one like it.
+
+        Those that begin to wait later, in jobs that were submitted before, find it too. Example::
+
+            await client.jobs.send_event("file.arrived", {"path": "in/orders.csv"})
+        """
+        check_text(name, "name", 200)
+        if payload is not None and not isinstance(payload, Mapping):
+            raise InvalidInput("payload", f"must be a mapping, not {type(payload).__name__}")
+        text, org_id, actor = encode(dict(payload or {}), "payload"), await self._session.org_id(), self._session.actor
+        row = await self._session.database.run(lambda conn: conn.fetchrow(SQL.send_event, org_id, name, text, actor))
+        assert row is not None
+        return int(row["answered"])
+
+    async def pause(self, job_id: int) -> None:
+        """Let nothing of a job begin until it is resumed; what runs goes on. Raises `StateConflict`.
+
+        Example::
+
+            await client.jobs.pause(job.id)
+        """
+        check_id(job_id, "job_id")
+        org_id = await self._session.org_id()
+        if await self._run(lambda conn: conn.fetchval(SQL.pause, org_id, job_id)) is None:
+            raise StateConflict("pause", job_id, (await self.show(job_id)).state, ["pending", "running"], "job")
+
+    async def resume(self, job_id: int) -> None:
+        """Let a paused job go on. Raises `StateConflict`.
+
+        Example::
+
+            await client.jobs.resume(job.id)
+        """
+        check_id(job_id, "job_id")
+        org_id = await self._session.org_id()
+        if not await self._session.database.run(lambda conn: conn.fetchval(SQL.resume, org_id, job_id)):
+            raise StateConflict("resume", job_id, (await self.show(job_id)).state, ["paused"], "job")
+
+
+def _states(names: Sequence[str]) -> builtins.list[str]:
+    for name in names:
+        if name not in tuple(JobState):
+            raise InvalidInput("state", f"there is no state {name!r}.{did_you_mean(name, tuple(JobState))}")
+    return list(names)

@@ -1,0 +1,55 @@
+"""Random workflows end as a plain program says: the same states, in order, and nothing is left waiting."""
+
+from __future__ import annotations
+
+import asyncpg
+
+import weft
+from job_oracle import POISONED, Scene, draw, misjudged
+from weft.worker.registry import Registry
+
+REGISTRY = Registry()
+
+
+@REGISTRY.task(name="act")
+async def act(ok: bool) -> bool:
+    if not ok:
+        raise ValueError("as drawn")
+    return True
+
+
+async def _ended(client: weft.Client, scenes: list[Scene]) -> list[weft.Job]:
+    async with weft.Worker(client=client, registry=REGISTRY, concurrency=50), weft.Orchestrator(client=client):
+        handles = [await client.jobs.submit(scene.definition) for scene in scenes]
+        return [await client.jobs.wait(handle.id, timeout=60) for handle in handles]
+
+
+async def test_jobs_end_as_a_plain_program_says(
+    client: weft.Client, conn: asyncpg.Connection[asyncpg.Record], campaign: str
+) -> None:
+    seeds = range(3000 if campaign == "long" else 150)
+    scenes = [draw(seed) for seed in seeds]
+    for scene, job in zip(scenes, await _ended(client, scenes), strict=True):
+        assert await misjudged(conn, scene, job) == []
+    assert await conn.fetchval("select count(*) from weft.task") == 0
+    assert await conn.fetchval("select count(*) from weft.job") == 0
+
+
+async def test_a_job_that_fails_fast_starts_nothing_after_what_failed(
+    client: weft.Client, conn: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    scenes = [draw(seed, "fail_fast") for seed in range(150)]
+    for scene, job in zip(scenes, await _ended(client, scenes), strict=True):
+        assert job.state == ("failed" if scene.fails else "completed"), f"seed {scene.seed}"
+        rows = {
+            row["node"]: row["state"]
+            for row in await conn.fetch(
+                "select node, state from weft.task_done where job_id = $1 and node is not null and parent_id is null",
+                job.id,
+            )
+        }
+        for name, wanted in scene.expected().items():
+            if name != "START" and wanted == POISONED:
+                assert rows[name] == "skipped", f"seed {scene.seed}, {name}: {rows[name]}"
+    assert await conn.fetchval("select count(*) from weft.task") == 0
+    assert await conn.fetchval("select count(*) from weft.job") == 0
