@@ -129,7 +129,6 @@ def test_a_text_that_cannot_be_read_is_a_problem_like_any_other(weft: Definition
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["validate", "nowhere.yaml"], "weft: file: cannot read nowhere.yaml: No such file or directory"),
         (["validate", "{empty}"], "weft: file: there is no .yaml, .yml or .json file in {empty}"),
         (["validate"], "weft: Missing argument 'FILE...'. See `weft validate --help`."),
         (["diff", "nowhere.yaml", "{sound}"], "weft: file: there is no file nowhere.yaml"),

@@ -58,6 +58,9 @@ def test_a_workflow_is_run_and_its_result_printed(cli: Cli, flow: str) -> None:
     assert [job["workflow_id"] for job in cli.json("jobs", "list")["jobs"]] == ["tiles", "tiles"]
     nodes = {node["node"]: node["state"] for node in cli.json("jobs", "show", job["id"])["nodes"]}
     assert (nodes["review"], nodes["tiles"], nodes["END"]) == ("skipped", "completed", "completed")
+    cli("workflows", "patch", "tiles", "--set", "nodes.tiles.max_parallel=2")
+    changed = cli.json("diff", job["id"], "tiles", code=1)["patch"]
+    assert changed == [{"op": "add", "path": "/nodes/tiles/max_parallel", "value": 2}]
     assert "took" in cli("jobs", "list", "--workflow", "tiles", "--state", "completed")
 
 

@@ -201,6 +201,30 @@ def test_what_was_written_in_an_editor_and_is_not_sound_is_kept_until_it_is(
     assert (nodes["fetch"]["params"]["size"], nodes["load"]["queue"]) == (9, "other")
 
 
+def test_what_was_kept_without_saying_of_what_it_was_made_overrules_nobody(cli: Cli, flow: str, tmp_path: Path) -> None:
+    cli("workflows", "push", flow)
+    kept = tmp_path / "kept.yaml"
+    kept.write_text(cli("workflows", "show", "etl", "--materialize"), encoding="utf-8")
+    cli("workflows", "patch", "etl", "--set", "nodes.load.queue=fast")
+    cli.environment["EDITOR"] = "sed -i 's/size: 1/size: 9/'"
+    refused = cli("workflows", "patch", "etl", "--edit", "--file", str(kept), code=2)
+    assert "does not say which move of etl/main it was made from" in refused
+    assert cli.json("workflows", "show", "etl")["data"]["nodes"]["load"]["queue"] == "fast"
+    moved = cli("workflows", "patch", "etl", "--edit", "--file", str(kept), "--expect", "1", code=5)
+    assert "is not where it was expected" in moved
+    # A remark above what it says does not hide it.
+    head = "# mine\n# etl/main at move 2, version " + cli.json("workflows", "show", "etl")["artifact_id"] + ".\n"
+    kept.write_text(head + cli("workflows", "show", "etl", "--materialize"), encoding="utf-8")
+    cli("workflows", "patch", "etl", "--edit", "--file", str(kept))
+
+
+def test_all_that_a_patch_would_break_is_told(cli: Cli, flow: str) -> None:
+    cli("workflows", "push", flow)
+    told = cli("workflows", "patch", "etl", "--set", "nodes.fetch.next=lod", "--set", "nodes.load.next=EN", code=2)
+    assert "'lod'" in told
+    assert "'EN'" in told
+
+
 def test_an_editor_that_fails_or_changes_nothing_leaves_nothing_behind(cli: Cli, flow: str, tmp_path: Path) -> None:
     cli("workflows", "push", flow)
     for editor, words in (("false", "false ended with 1: nothing was changed"), ("no-such-editor", "cannot start")):

@@ -483,7 +483,7 @@ end $_$;
 
 CREATE FUNCTION weft.compact_tag(org bigint, tag_name text, target bigint, expected_version bigint, actor text) RETURNS weft.tag
     LANGUAGE plpgsql
-    SET lock_timeout TO '8s'
+    SET lock_timeout TO '3s'
     AS $$
 declare t weft.tag := weft.lock_tag(org, tag_name, expected_version, null, true);
 begin
@@ -505,7 +505,7 @@ $_$;
 
 CREATE FUNCTION weft.delete_tag(org bigint, tag_name text, expected_version bigint, force boolean, actor text, message text) RETURNS weft.tag
     LANGUAGE plpgsql
-    SET lock_timeout TO '8s'
+    SET lock_timeout TO '3s'
     AS $$
 declare t weft.tag := weft.lock_tag(org, tag_name, expected_version, null, force);
 begin
@@ -1086,7 +1086,7 @@ $$;
 
 CREATE FUNCTION weft.lock_tag(org bigint, tag_name text, expected_version bigint, expected_hash bytea, force boolean) RETURNS weft.tag
     LANGUAGE plpgsql
-    SET lock_timeout TO '8s'
+    SET lock_timeout TO '3s'
     AS $$
 declare t weft.tag;
 begin
@@ -1140,7 +1140,7 @@ end $$;
 
 CREATE FUNCTION weft.move_tag(org bigint, tag_name text, verb weft.tag_verb, target bigint, expected_version bigint, expected_hash bytea, force boolean, actor text, message text) RETURNS weft.tag
     LANGUAGE plpgsql
-    SET lock_timeout TO '8s'
+    SET lock_timeout TO '3s'
     AS $$
 declare t weft.tag; workflow text; at timestamptz := weft.now();
 begin
@@ -1318,7 +1318,7 @@ $$;
 
 CREATE FUNCTION weft.protect_tag(org bigint, tag_name text, protected boolean) RETURNS text
     LANGUAGE plpgsql
-    SET lock_timeout TO '8s'
+    SET lock_timeout TO '3s'
     AS $$
 declare t weft.tag := weft.lock_tag(org, tag_name, null, null, true);
 begin
@@ -1329,7 +1329,7 @@ end $$;
 
 CREATE FUNCTION weft.put_artifact(org bigint, kind weft.artifact_kind, workflow text, parent bigint, merged bigint, digest text, bytes bigint, content bytea, version_hash bytea, actor text, message text) RETURNS bigint
     LANGUAGE plpgsql
-    SET lock_timeout TO '8s'
+    SET lock_timeout TO '3s'
     AS $$
 #variable_conflict use_variable
 declare new_id bigint := weft.next_id(); p weft.artifact; m weft.artifact;
@@ -1353,7 +1353,7 @@ CREATE FUNCTION weft.put_blob(digest text, bytes bigint, media_type text, conten
     AS $$
   insert into weft.blob as b (digest, bytes, media_type, content) values (digest, bytes, media_type, content)
   on conflict on constraint blob_pkey do update
-    set put_at = weft.now(), content = coalesce(b.content, excluded.content), media_type = coalesce(b.media_type, excluded.media_type);
+    set put_at = weft.now(), content = coalesce(excluded.content, b.content), media_type = coalesce(b.media_type, excluded.media_type);
 $$;
 
 CREATE FUNCTION weft.put_control(org bigint, job bigint, rank smallint, handler text, params json) RETURNS bigint
@@ -1409,7 +1409,7 @@ end $$;
 
 CREATE FUNCTION weft.put_snapshot(org bigint, head bigint, workflow text, patch_digest text, patch_bytes bigint, patch_content bytea, digest text, bytes bigint, content bytea, version_hash bytea, actor text, message text) RETURNS bigint
     LANGUAGE plpgsql
-    SET lock_timeout TO '8s'
+    SET lock_timeout TO '3s'
     AS $$
 #variable_conflict use_variable
 declare of_id bigint := head; plan bytea := weft.plan_of(head, patch_digest); new_id bigint;
@@ -1559,7 +1559,7 @@ end $$;
 
 CREATE FUNCTION weft.redo_tag(org bigint, tag_name text, steps integer, expected_version bigint, expected_hash bytea, force boolean, actor text, message text) RETURNS weft.tag
     LANGUAGE plpgsql
-    SET lock_timeout TO '8s'
+    SET lock_timeout TO '3s'
     AS $$
 declare t weft.tag := weft.lock_tag(org, tag_name, expected_version, expected_hash, force); forth record;
 begin
@@ -1593,7 +1593,8 @@ CREATE FUNCTION weft.refuse_lost(org bigint, tag_name text) RETURNS void
     LANGUAGE plpgsql
     AS $$
 declare lost text := (
-  select m.tag from weft.tag_move m where m.org_id = org and m.tag in (tag_name, tag_name || '/main') limit 1);
+  select m.tag from weft.tag_move m where m.org_id = org and m.tag in (tag_name, tag_name || '/main')
+    and not exists (select 1 from weft.tag t where t.org_id = org and t.name = m.tag) limit 1);
 begin
   if lost is not null then
     raise exception 'tag %: lost', lost using errcode = 'WF003', detail = json_build_object('why', 'lost');
@@ -1836,7 +1837,7 @@ begin
   return coalesce((
     select t.name from weft.tag t
     where t.org_id = org and t.name in (tag_named.name, tag_named.name || '/main') and (t.deleted_at is null or with_deleted)
-    order by length(t.name) limit 1), name);
+    order by t.deleted_at is not null, length(t.name) limit 1), name);
 end $$;
 
 CREATE FUNCTION weft.take_slots(ids bigint[]) RETURNS integer
@@ -1883,7 +1884,7 @@ CREATE FUNCTION weft.time_of_id(id bigint) RETURNS timestamp with time zone
 
 CREATE FUNCTION weft.undelete_tag(org bigint, tag_name text, actor text, message text) RETURNS weft.tag
     LANGUAGE plpgsql
-    SET lock_timeout TO '8s'
+    SET lock_timeout TO '3s'
     AS $$
 declare t weft.tag := weft.lock_tag(org, tag_name, null, null, true);
 begin
@@ -1898,7 +1899,7 @@ end $$;
 
 CREATE FUNCTION weft.undo_tag(org bigint, tag_name text, steps integer, expected_version bigint, expected_hash bytea, force boolean, actor text, message text) RETURNS weft.tag
     LANGUAGE plpgsql
-    SET lock_timeout TO '8s'
+    SET lock_timeout TO '3s'
     AS $$
 declare t weft.tag := weft.lock_tag(org, tag_name, expected_version, expected_hash, force); back bigint; target bigint;
 begin

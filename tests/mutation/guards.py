@@ -341,7 +341,12 @@ GUARDS: list[Guard] = [
     *_of("version.add_move", ORGS, "g.org_id = t.org_id and"),
     # --- the history: what may be done ---
     *_of("artifact.materials", "test_history", ("and ($4::timestamptz is not null or t.deleted_at is null)", "")),
-    *_of("artifact.materials", "test_history_names", ("order by length(t.name) limit 1", "order by length(t.name) desc limit 1")),
+    *_of("artifact.materials", "test_history_names", ("length(t.name) limit 1", "length(t.name) desc limit 1")),
+    *_of("artifact.materials", "test_history_damage", ("t.deleted_at is not null,", "")),
+    *_of("version.tag_named", "test_history_damage", ("t.deleted_at is not null,", "")),
+    *_of("version.refuse_lost", "test_history_damage",
+         "and not exists (select 1 from weft.tag t where t.org_id = org and t.name = m.tag)"),
+    *_of("version.put_blob", "test_history_damage", ("coalesce(excluded.content, b.content)", "coalesce(b.content, excluded.content)")),
     *_of("tag.show", "test_history", "and t.deleted_at is null"),
     *_of("tag.list", "test_history", ("t.deleted_at is null or $4", "true or $4")),
     *_of("tag.at_artifacts", "test_history_names", "and t.deleted_at is null"),

@@ -217,7 +217,7 @@ class Model:
         document, conflicts = three_way(base.document, ours, theirs.document, prefer)
         if conflicts:
             raise Refused("MergeConflict", {(node_of(place), place) for place in conflicts})
-        is_noted = merged is not None and base is not theirs
+        is_noted = merged is not None and base is not theirs and base is not tag.target
         if same(ours, document) and not is_noted:
             return False
         self._change(tag, verb, document, force=force, merged=merged)

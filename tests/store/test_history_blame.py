@@ -79,6 +79,10 @@ async def test_what_a_merge_decided_is_not_asked_again(client: weft.Client) -> N
     noted = await flows.merge("etl/next", into="etl", prefer="ours")
     assert (noted.created, (await flows.show("etl")).data["nodes"]["load"]["queue"]) == (True, "fast")
     assert not (await flows.merge("etl/next", into="etl")).created
+    # And two lines that merge each other come to rest.
+    assert (await flows.merge("etl", into="etl/next")).created
+    for source, into in (("etl/next", "etl"), ("etl", "etl/next")):
+        assert not (await flows.merge(source, into=into)).created
     await flows.patch("etl/next", set={"nodes.fetch.params.size": 9})
     await flows.merge("etl/next", into="etl")
     nodes = (await flows.show("etl")).data["nodes"]

@@ -227,3 +227,36 @@ async def test_blobs_that_no_org_uses_are_told_of_once_and_without_a_name(flows:
     (finding,) = await flows.fsck()
     assert (finding.code, finding.what) == ("unreachable_blob", "blobs")
     assert "no org uses 3 of them, 21 bytes" in finding.problem
+
+
+async def test_a_document_that_is_pushed_again_mends_what_is_damaged(
+    flows: weft.Workflows, conn: Conn, settings: Settings
+) -> None:
+    first = (await flows.log("etl"))[-1]
+    await conn.execute("update weft.blob set content = '\\x00' where digest = $1", first.digest)
+    async with weft.Client(settings=settings) as fresh:
+        with pytest.raises(BlobUnavailable):
+            await fresh.workflows.show(first.id)
+        await fresh.workflows.push(FLOW, tag="etl/again")
+        assert (await fresh.workflows.show(first.id)).data == FLOW
+    assert await flows.fsck() == []
+
+
+# --- names ---
+
+
+async def test_a_name_means_what_is_there_before_what_was_deleted(flows: weft.Workflows) -> None:
+    other = copy.deepcopy(FLOW) | {"workflow_id": "q"}
+    await flows.branch("q", "etl")
+    await flows.push(other, tag="q/main")
+    await flows.delete("q")
+    now = (await flows.moves("q/main"))[0]
+    assert (await flows.show("q", at=now.moved_at)).data["workflow_id"] == "q"
+    assert [move.verb for move in await flows.moves("q")] == ["push"]
+
+
+async def test_a_tag_of_a_name_that_was_deleted_can_be_made(flows: weft.Workflows) -> None:
+    await flows.push(copy.deepcopy(FLOW) | {"workflow_id": "c2"})
+    await flows.delete("c2")
+    assert (await flows.branch("c2", "etl")).name in ("c2", "c2/main")
+    assert await flows.fsck() == []

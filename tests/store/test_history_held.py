@@ -25,7 +25,7 @@ FLOW: dict[str, Any] = {
     },
 }
 SIZE = {"nodes.fetch.params.size": 9}
-PATIENT = "select oid::regprocedure::text from pg_proc where 'lock_timeout=8s' = any (proconfig)"
+PATIENT = "select oid::regprocedure::text from pg_proc where 'lock_timeout=3s' = any (proconfig)"
 VERBS: dict[str, Callable[[weft.Workflows], Awaitable[object]]] = {
     "push": lambda w: w.push({**FLOW, "description": "another"}),
     "patch": lambda w: w.patch("etl", set=SIZE),
@@ -55,7 +55,7 @@ async def _impatient(conn: Conn) -> AsyncIterator[None]:
         await conn.execute(f"alter function {function} set lock_timeout = '100ms'")
     yield
     for function in functions:
-        await conn.execute(f"alter function {function} set lock_timeout = '8s'")
+        await conn.execute(f"alter function {function} set lock_timeout = '3s'")
 
 
 @pytest.mark.usefixtures("_impatient")
@@ -117,7 +117,7 @@ async def test_every_function_that_locks_gives_up_before_its_client_does(conn: C
     )
     assert len(locking) > 8
     for row in locking:
-        assert "lock_timeout=8s" in (row["proconfig"] or ()), f"{row['proname']} waits for ever"
+        assert "lock_timeout=3s" in (row["proconfig"] or ()), f"{row['proname']} waits for ever"
 
 
 async def test_what_is_asked_for_while_everything_is_held_is_told_without_waiting(

@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 # The first line of the file: what was opened, so that it can be opened again and nobody's change is lost.
 _HEAD = "# {tag} at move {move}, version {version}. What you save is taken over when it is sound."
-_HEAD_READ = re.compile(r"# (\S+) at move (\d+), version (\d+)\.")
+_HEAD_READ = re.compile(r"^# (\S+) at move (\d+), version (\d+)\.", re.MULTILINE)
 
 
 def patch_by_hand(tag: str, kept: Path | None, options: dict[str, Any]) -> Pushed:
     """Open what a tag is at in the editor, or a file that was ``kept``, and patch the tag by what was changed."""
-    opened = _opened(tag, kept)
+    opened = _opened(tag, kept, options["expect"])
     with _written(opened, kept) as path:
         ops = _changes(opened, path)
         if not ops:
@@ -39,12 +39,18 @@ def patch_by_hand(tag: str, kept: Path | None, options: dict[str, Any]) -> Pushe
         return call(lambda client: client.workflows.patch(tag, ops, **options))
 
 
-def _opened(tag: str, kept: Path | None) -> Materialized:
+def _opened(tag: str, kept: Path | None, expect: int | str | None) -> Materialized:
     """Return the document that is changed: the one that a kept file says it was made from, or what the tag is at."""
     shown = call(lambda client: client.workflows.show(tag))
-    made_from = None if kept is None else _HEAD_READ.match(_text(kept))
-    if made_from is None or made_from[1] != shown.tag:
+    if kept is None:
         return shown
+    made_from = _HEAD_READ.search(_text(kept))
+    if made_from is None or made_from[1] != shown.tag:
+        if expect is not None:
+            return shown
+        # Compared with what the tag is at now, it would take back what others have changed meanwhile.
+        problem = f"{kept} does not say which move of {shown.tag} it was made from (`# {shown.tag} at move …`)"
+        raise InvalidInput("file", f"{problem}: say it by --expect, see `weft workflows moves {shown.tag}`")
     was = call(lambda client: client.workflows.show(int(made_from[3])))
     return replace(was, tag=shown.tag, tag_version=int(made_from[2]))
 

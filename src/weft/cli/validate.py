@@ -45,9 +45,18 @@ def validate(files: Files, apps: Apps = None, strict: Strict = False, as_json: J
 
 
 def _check(path: Path, handlers: list[str] | None, strict: bool) -> Checked:
+    from weft.core.errors import InvalidInput
+    from weft.flow.document import Document
+    from weft.flow.problems import Problem
     from weft.flow.reading import check_file
+    from weft.flow.validation import Checked
 
-    return check_file(path, handlers=handlers, strict=strict)
+    try:
+        return check_file(path, handlers=handlers, strict=strict)
+    except InvalidInput as problem:  # told with the others
+        return Checked(
+            None, Document(None, "", str(path)), [Problem("unreadable", (), problem.problem, file=str(path))]
+        )
 
 
 def _with_unchecked(checked: Checked) -> Checked:

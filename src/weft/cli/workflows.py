@@ -33,7 +33,15 @@ Prefer = Annotated[str | None, typer.Option(metavar="ours|theirs", help="Whose v
 
 
 def _workflows(work: Callable[[Workflows], Awaitable[Any]]) -> Any:
-    return call(lambda client: work(client.workflows))
+    """Do something with workflows; all that is wrong with a definition is told, before the error that ends it."""
+    from weft.cli.output import print_complaints
+    from weft.core.errors import InvalidDefinition
+
+    try:
+        return call(lambda client: work(client.workflows))
+    except InvalidDefinition as problem:
+        print_complaints(problem.problems)
+        raise
 
 
 @app.command()

@@ -94,7 +94,7 @@ def read_document(text: str | bytes, file: str | None = None) -> Document:
 def _plain(text: str) -> Any:
     """Return the data of JSON in which nothing is to be told of; raises `Peculiar`."""
     opened = text.count("{") + text.count("[")
-    if opened + text.count(",") >= MAX_VALUES:
+    if "\\u0000" in text or opened + text.count(",") >= MAX_VALUES:
         raise Peculiar
     data = read_plain(text)
     if opened > MAX_DEPTH and depth_of(data) > MAX_DEPTH:
@@ -204,6 +204,7 @@ class _Reader:
     def _begin_entry(self, frame: _Frame, event: Any) -> None:
         if event.tag is not None:
             self._refuse_tag(event)
+        self._refuse_nul(event)
         frame.key = event.value
         frame.is_merge = event.value == "<<" and event.implicit[0]
         if event.value in frame.container:
@@ -222,6 +223,7 @@ class _Reader:
 
     def _scalar(self, event: Any) -> Any:
         self._count_one(event)
+        self._refuse_nul(event)
         text = event.value
         if not event.implicit[0]:
             if event.tag is not None:
@@ -232,6 +234,10 @@ class _Reader:
         except ValueError as problem:
             self._note("bad_value", str(problem), event)
             return text
+
+    def _refuse_nul(self, event: Any) -> None:
+        if "\x00" in event.value:
+            self._note("bad_value", "a text has a NUL character, which PostgreSQL cannot store", event)
 
     def _repeat(self, event: Any) -> tuple[Any, int]:
         if event.anchor not in self._anchors:

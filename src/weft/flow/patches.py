@@ -70,11 +70,18 @@ def apply_beside(data: Json, ops: Sequence[Op]) -> Json:
     own: dict[int, Any] = {}
 
     def opened(document: Json, op: Op) -> Json:
-        for pointer in (op["path"], op.get("from", "")):
+        for pointer in _pointers(op):
             document = _opened(document, path_of(pointer)[:-1], own)
         return document
 
     return _applied(data, ops, opened)
+
+
+def _pointers(op: Op) -> Iterator[str]:
+    """Yield the places that an operation names; what else it has, such as a ``from`` of no use, is not read."""
+    yield op["path"]
+    if op["op"] in ("move", "copy"):
+        yield op["from"]
 
 
 def _opened(value: Json, path: Path, own: dict[int, Any]) -> Json:
@@ -129,7 +136,7 @@ def touched_nodes(ops: Sequence[Op]) -> set[str] | None:
     """Return the nodes of a definition that operations may change; None: any of them."""
     found = set()
     for op in ops:
-        for pointer in (op["path"], op.get("from", "")):
+        for pointer in _pointers(op):
             first, *rest = path_of(pointer) or ("",)
             if (first == "nodes" and not rest) or pointer == op["path"] == "":
                 return None

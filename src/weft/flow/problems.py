@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Protocol
@@ -82,6 +82,10 @@ class Hints:
         """Return the sentence for a name, with the one that was meant if there is one."""
         self._left -= 1
         return unknown(kind, name, known if self._left >= 0 else ())
+
+    def first(self, found: Iterator[str]) -> str | None:
+        """Return the first of what is looked for among all that are known; nothing when too many were compared."""
+        return next(found, None) if self._left >= 0 else None
 
 
 class Locates(Protocol):

@@ -204,8 +204,8 @@ def _reference_problems(
     if not isinstance(field, str):
         yield Problem("bad_expression", path, "nodes are named one by one: `nodes.NAME.output`")
     elif field not in nodes:
-        dashed = [each for each in nodes if each.startswith(f"{field}-")]
-        hint = f" Write nodes['{dashed[0]}'].output." if dashed else ""
+        dashed = hints.first(each for each in nodes if each.startswith(f"{field}-"))
+        hint = f" Write nodes['{dashed}'].output." if dashed else ""
         yield Problem("unknown_node", path, hints.unknown("node", field, nodes) + hint)
     elif not graph.comes_before(field, name):
         reason = "is this node itself" if field == name else f"does not come before {name!r}"

@@ -102,8 +102,9 @@ class Changes:
             # Anew for each try: a tag that was taken back meanwhile has parted earlier.
             ours = head.row["id"]
             parted = await self._database.read(lambda conn: artifacts.parted_at(conn, self._org_id, ours, other_id))
-            # Noted also when nothing is taken over, or what was decided now would be asked again at the next merge.
-            return await self._reader.document(await self._reader.of(parted)), parted != other_id
+            # Of two lines that went on apart it is noted also when nothing is taken over: what was decided now would be
+            # asked again at the next merge.
+            return await self._reader.document(await self._reader.of(parted)), parted not in (ours, other_id)
 
         return await self._three_way(wish, "merge", f"the merge into {wish.tag!r}", base, theirs, prefer, other_id)
 

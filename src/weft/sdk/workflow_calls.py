@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager, suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar
@@ -67,10 +67,13 @@ class WorkflowCalls:
 
     async def _no_tag(self, name: str, *, with_deleted: bool = False) -> NotFound:
         org_id = await self._session.org_id()
-        every = await self._read(lambda conn: tags.names(conn, org_id, with_deleted=True))
-        if not with_deleted and (gone := next((each for each in (name, f"{name}/main") if each in every), None)):
-            return NotFound("tag", f"{name!r}: it was deleted, `weft workflows undelete {gone}` brings it back")
-        known = every if with_deleted else await self._read(lambda conn: tags.names(conn, org_id, with_deleted=False))
+        known = await self._read(lambda conn: tags.names(conn, org_id, with_deleted=with_deleted))
+        if (lost := _meant(name, known)) is not None:
+            return NotFound("tag", f"{name!r}: what {lost} is at is lost, `weft workflows fsck` tells of it")
+        if not with_deleted:
+            every = await self._read(lambda conn: tags.names(conn, org_id, with_deleted=True))
+            if (gone := _meant(name, every)) is not None:
+                return NotFound("tag", f"{name!r}: it was deleted, `weft workflows undelete {gone}` brings it back")
         return NotFound("tag", f"{name!r}.{did_you_mean(name, known)}".rstrip("."))
 
     async def _resolve(self, which: str | int) -> tuple[str | None, int]:
@@ -110,7 +113,20 @@ class WorkflowCalls:
             if name is None:
                 raise InvalidInput("at", "goes with a tag")
             raise NotFound("version", f"of tag {name} at {at}, see `weft workflows moves {name}`")
-        return await reader.of(artifact_id)
+        found = await reader.find(artifact_id=artifact_id)
+        return found if found is not None else await reader.of(await self._snapshot_of_job(artifact_id))
+
+    async def _snapshot_of_job(self, job_id: int) -> int:
+        """Return the whole document that a job goes by; an id that is none of a job is returned as it is."""
+        from weft.jobs.submit import SQL
+
+        org_id = await self._session.org_id()
+        row = await self._read(lambda conn: conn.fetchrow(SQL.show, org_id, job_id))
+        return job_id if row is None or row["snapshot_id"] is None else int(row["snapshot_id"])
+
+
+def _meant(name: str, known: Collection[str]) -> str | None:
+    return next((each for each in (name, f"{name}/main") if each in known), None)
 
 
 def is_id(which: object) -> bool:

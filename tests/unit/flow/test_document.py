@@ -393,7 +393,7 @@ def test_data_without_a_text_has_no_places() -> None:
 
 
 ODD = """12e03 0o14 1E5 1e-5 +.5e3 yes no 1:30 ~ null 2026-11-16 .nan 0x1F True << = ' " """.split()
-TEXTS = st.text(max_size=8) | st.sampled_from(
+TEXTS = st.text(st.characters(exclude_characters="\x00", exclude_categories=["Cs"]), max_size=8) | st.sampled_from(
     [*ODD, "", " ", "a: b", "# x", "- x", "9" * 30, "\u0085", "a\nb\n", "{{ inputs.x }}", "\U0001f600", "\t"]
 )
 VALUES = st.recursive(
@@ -418,3 +418,10 @@ def test_what_is_written_as_yaml_reads_back_as_what_it_was(data: dict[str, Any])
 def test_json_as_python_writes_it_is_read_whatever_it_holds() -> None:
     data = {"a": "\U0001f600 \\ud83d\\ude00", "b\U0001f600": "\\\U0001f600"}
     assert read_document(json.dumps(data)).data == data
+
+
+@pytest.mark.parametrize("text", ['{"a": "x\\u0000y"}', '{"x\\u0000": 1}', 'a: "x\\0y"'])
+def test_a_nul_is_told_where_it_stands(text: str) -> None:
+    (problem,) = read_document(text).problems
+    assert "NUL" in problem.message
+    assert problem.line == 1

@@ -28,6 +28,18 @@ def _tree(text: str) -> list[str]:
     return [str(line) for line in draw_tree(picture_of(read_document(text).data))]
 
 
+def test_a_tree_shows_what_is_on_a_circle_too() -> None:
+    lines = _tree("""\
+workflow_id: round
+nodes:
+  START: {type: start, next: a}
+  a: {handler: h, next: b}
+  b: {handler: h, next: [a, END]}
+  END: {type: end}
+""")
+    assert [sum(name in line for line in lines) >= 1 for name in ("START", " a ", " b ", "END")] == [True] * 4
+
+
 def test_a_tree_shows_each_node_below_those_that_lead_to_it() -> None:
     assert _tree(SPEC_5_MENDED) == [
         "● START",

@@ -23,6 +23,7 @@ from weft.flow.patches import (
     path_of,
     pointer_of,
     same,
+    touched_nodes,
 )
 
 keys = st.sampled_from(["a", "b", "/", "~", "~1", "", "0", "-", "é"]) | st.text("ab/~01", max_size=3)
@@ -94,6 +95,13 @@ def test_a_document_that_is_patched_beside_stays_as_it_was(value: Any, data: st.
         assert same(patched, expected)
         assert same(value, before)
         whole = patched
+
+
+@pytest.mark.parametrize("extra", [None, 5, "/gone", {}])
+def test_what_an_operation_has_no_use_for_is_not_read(extra: Any) -> None:
+    ops = check_ops([{"op": "replace", "path": "/nodes/a/x", "value": 2, "from": extra}])
+    assert touched_nodes(ops) == {"a"}
+    assert apply_beside({"nodes": {"a": {"x": 1}}}, ops) == {"nodes": {"a": {"x": 2}}}
 
 
 def test_what_a_patch_beside_does_not_touch_is_one_with_the_document() -> None:

@@ -10,6 +10,9 @@ from dataclasses import dataclass
 
 from weft.flow.drawing.picture import Box, Picture
 
+# What is deeper stays where it is: so wide is no terminal, and each line would be longer than the one before.
+_WIDEST = 180
+
 
 @dataclass(frozen=True)
 class Line:
@@ -42,22 +45,27 @@ def draw_tree(picture: Picture) -> Iterator[Line]:
     heads = [name for name, before in picture.previous.items() if not before] or list(picture.boxes)[:1]
     waits = {name: len(before) for name, before in picture.previous.items()}
     drawn: set[str] = set()
-    # For each line that is still to come: the node, what leads to it, the lead of what follows it, and its label.
-    open_ = [(name, "", "", "") for name in reversed(heads)]
-    while open_:
-        name, lead, below, label = open_.pop()
-        waits[name] -= 1
-        if name in drawn or waits[name] > 0:
-            yield Line(lead, label, picture.boxes[name], is_elsewhere=True)
+    # Last what is on a circle, or behind one: nothing that is drawn comes before it.
+    for start in (*heads, *picture.boxes):
+        if start in drawn:
             continue
-        drawn.add(name)
-        yield Line(lead, label, picture.boxes[name])
-        targets = picture.next[name]
-        # A single way on needs no indentation, so that a long chain does not wander off to the right.
-        for place, target in reversed(list(enumerate(targets))):
-            is_last = place == len(targets) - 1
-            if len(targets) == 1:
-                corner, under = "", ""
-            else:
-                corner, under = ("└─ ", "   ") if is_last else ("├─ ", "│  ")
-            open_.append((target, below + corner, below + under, picture.labels.get((name, target), "")))
+        waits[start] = 1
+        # For each line that is still to come: the node, what leads to it, the lead of what follows it, and its label.
+        open_ = [(start, "", "", "")]
+        while open_:
+            name, lead, below, label = open_.pop()
+            waits[name] -= 1
+            if name in drawn or waits[name] > 0:
+                yield Line(lead, label, picture.boxes[name], is_elsewhere=True)
+                continue
+            drawn.add(name)
+            yield Line(lead, label, picture.boxes[name])
+            targets = picture.next[name]
+            # A single way on needs no indentation, so that a long chain does not wander off to the right.
+            for place, target in reversed(list(enumerate(targets))):
+                is_last = place == len(targets) - 1
+                if len(targets) == 1 or len(below) > _WIDEST:
+                    corner, under = "", ""
+                else:
+                    corner, under = ("└─ ", "   ") if is_last else ("├─ ", "│  ")
+                open_.append((target, below + corner, below + under, picture.labels.get((name, target), "")))

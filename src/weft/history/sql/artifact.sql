@@ -8,7 +8,7 @@ with place as materialized (
   from weft.tag t
   left join lateral weft.move_at(t.org_id, t.name, $4) m on $4::timestamptz is not null
   where t.org_id = $1 and t.name in ($3, $3 || '/main') and ($4::timestamptz is not null or t.deleted_at is null)
-  order by length(t.name) limit 1
+  order by t.deleted_at is not null, length(t.name) limit 1
 )
 select a.id, a.kind::text as kind, a.workflow_id, a.depth, a.version_hash,
   (select place.name from place) as tag, (select place.version from place) as tag_version,

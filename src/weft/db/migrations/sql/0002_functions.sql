@@ -4,11 +4,12 @@ create function weft.time_of_id(id bigint) returns timestamptz language sql immu
 return to_timestamp(((id >> 22) + 1704067200000) / 1000.0);
 
 -- name: put_blob
--- Keeps a document, once, and keeps it from being collected from now on. Without content it is in the blob storage.
+-- Keeps a document, once, and keeps it from being collected from now on. Without content it is in the blob storage. What
+-- is put again takes the place of what is there, which may be damaged.
 create function weft.put_blob(digest text, bytes bigint, media_type text, content bytea) returns void language sql volatile as $$
   insert into weft.blob as b (digest, bytes, media_type, content) values (digest, bytes, media_type, content)
   on conflict on constraint blob_pkey do update
-    set put_at = weft.now(), content = coalesce(b.content, excluded.content), media_type = coalesce(b.media_type, excluded.media_type);
+    set put_at = weft.now(), content = coalesce(excluded.content, b.content), media_type = coalesce(b.media_type, excluded.media_type);
 $$;
 
 -- name: plan_of
@@ -27,7 +28,7 @@ $$;
 create function weft.put_artifact(
   org bigint, kind weft.artifact_kind, workflow text, parent bigint, merged bigint, digest text, bytes bigint, content bytea,
   version_hash bytea, actor text, message text
-) returns bigint language plpgsql set lock_timeout = '8s' as $$
+) returns bigint language plpgsql set lock_timeout = '3s' as $$
 #variable_conflict use_variable
 declare new_id bigint := weft.next_id(); p weft.artifact; m weft.artifact;
 begin
@@ -50,7 +51,7 @@ end $$;
 create function weft.put_snapshot(
   org bigint, head bigint, workflow text, patch_digest text, patch_bytes bigint, patch_content bytea, digest text,
   bytes bigint, content bytea, version_hash bytea, actor text, message text
-) returns bigint language plpgsql set lock_timeout = '8s' as $$
+) returns bigint language plpgsql set lock_timeout = '3s' as $$
 #variable_conflict use_variable
 declare of_id bigint := head; plan bytea := weft.plan_of(head, patch_digest); new_id bigint;
 begin
@@ -131,7 +132,7 @@ begin
   return coalesce((
     select t.name from weft.tag t
     where t.org_id = org and t.name in (tag_named.name, tag_named.name || '/main') and (t.deleted_at is null or with_deleted)
-    order by length(t.name) limit 1), name);
+    order by t.deleted_at is not null, length(t.name) limit 1), name);
 end $$;
 
 -- name: move_at
@@ -170,7 +171,8 @@ end $$;
 -- Ends a change of a tag whose row is lost while its moves are there: a new one would begin their numbers again.
 create function weft.refuse_lost(org bigint, tag_name text) returns void language plpgsql as $$
 declare lost text := (
-  select m.tag from weft.tag_move m where m.org_id = org and m.tag in (tag_name, tag_name || '/main') limit 1);
+  select m.tag from weft.tag_move m where m.org_id = org and m.tag in (tag_name, tag_name || '/main')
+    and not exists (select 1 from weft.tag t where t.org_id = org and t.name = m.tag) limit 1);
 begin
   if lost is not null then
     raise exception 'tag %: lost', lost using errcode = 'WF003', detail = json_build_object('why', 'lost');
@@ -181,7 +183,7 @@ end $$;
 -- Holds a tag for a move, when it is as the caller expects it; 0 is one that is not there, or not any more.
 create function weft.lock_tag(
   org bigint, tag_name text, expected_version bigint, expected_hash bytea, force boolean
-) returns weft.tag language plpgsql set lock_timeout = '8s' as $$
+) returns weft.tag language plpgsql set lock_timeout = '3s' as $$
 declare t weft.tag;
 begin
   select * into t from weft.tag g where g.org_id = org and g.name = tag_name for update;
@@ -226,7 +228,7 @@ end $$;
 create function weft.move_tag(
   org bigint, tag_name text, verb weft.tag_verb, target bigint, expected_version bigint, expected_hash bytea, force boolean,
   actor text, message text
-) returns weft.tag language plpgsql set lock_timeout = '8s' as $$
+) returns weft.tag language plpgsql set lock_timeout = '3s' as $$
 declare t weft.tag; workflow text; at timestamptz := weft.now();
 begin
   select a.workflow_id into workflow from weft.artifact a where a.id = target and a.org_id = org and a.kind <> 'snapshot';
@@ -258,7 +260,7 @@ end $$;
 -- name: compact_tag
 -- Moves a tag to a version that means the same: no step that undo would take back.
 create function weft.compact_tag(org bigint, tag_name text, target bigint, expected_version bigint, actor text) returns weft.tag
-language plpgsql set lock_timeout = '8s' as $$
+language plpgsql set lock_timeout = '3s' as $$
 declare t weft.tag := weft.lock_tag(org, tag_name, expected_version, null, true);
 begin
   if not exists (select 1 from weft.artifact a join weft.artifact b on b.version_hash = a.version_hash
@@ -272,7 +274,7 @@ end $$;
 -- Takes back moves of a tag, one row a step, as an editor does: back through the moves that set it.
 create function weft.undo_tag(
   org bigint, tag_name text, steps int, expected_version bigint, expected_hash bytea, force boolean, actor text, message text
-) returns weft.tag language plpgsql set lock_timeout = '8s' as $$
+) returns weft.tag language plpgsql set lock_timeout = '3s' as $$
 declare t weft.tag := weft.lock_tag(org, tag_name, expected_version, expected_hash, force); back bigint; target bigint;
 begin
   if t.name is null or t.deleted_at is not null then
@@ -296,7 +298,7 @@ end $$;
 -- Makes moves again that were taken back, one row a step: forward by the newest move that went on from here.
 create function weft.redo_tag(
   org bigint, tag_name text, steps int, expected_version bigint, expected_hash bytea, force boolean, actor text, message text
-) returns weft.tag language plpgsql set lock_timeout = '8s' as $$
+) returns weft.tag language plpgsql set lock_timeout = '3s' as $$
 declare t weft.tag := weft.lock_tag(org, tag_name, expected_version, expected_hash, force); forth record;
 begin
   if t.name is null or t.deleted_at is not null then
@@ -321,7 +323,7 @@ end $$;
 -- name: delete_tag
 -- Takes a tag away; its moves stay, and it can be brought back.
 create function weft.delete_tag(org bigint, tag_name text, expected_version bigint, force boolean, actor text, message text)
-returns weft.tag language plpgsql set lock_timeout = '8s' as $$
+returns weft.tag language plpgsql set lock_timeout = '3s' as $$
 declare t weft.tag := weft.lock_tag(org, tag_name, expected_version, null, force);
 begin
   if t.name is null or t.deleted_at is not null then
@@ -333,7 +335,7 @@ end $$;
 -- name: undelete_tag
 -- Brings a tag back to where it was when it was deleted.
 create function weft.undelete_tag(org bigint, tag_name text, actor text, message text) returns weft.tag
-language plpgsql set lock_timeout = '8s' as $$
+language plpgsql set lock_timeout = '3s' as $$
 declare t weft.tag := weft.lock_tag(org, tag_name, null, null, true);
 begin
   if t.name is null then
@@ -348,7 +350,7 @@ end $$;
 -- name: protect_tag
 -- Lets a tag be moved only by force, or freely again.
 create function weft.protect_tag(org bigint, tag_name text, protected boolean) returns text
-language plpgsql set lock_timeout = '8s' as $$
+language plpgsql set lock_timeout = '3s' as $$
 declare t weft.tag := weft.lock_tag(org, tag_name, null, null, true);
 begin
   update weft.tag g set is_protected = protected where g.org_id = org and g.name = t.name and g.deleted_at is null
