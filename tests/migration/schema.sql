@@ -336,7 +336,7 @@ CREATE FUNCTION weft.begin_wait(me bigint, task_id bigint, in_attempt integer, p
 #variable_conflict use_variable
 declare of weft.task; found_payload jsonb;
 begin
-  if not weft.park(me, task_id, in_attempt, patience) then
+  if not weft.wait_for_answer(me, task_id, in_attempt, patience) then
     return false;
   end if;
   select * into of from weft.task t where t.id = task_id;
@@ -1268,15 +1268,6 @@ begin
     cross join lateral (select t.id, t.params from weft.task_params t where t.id = u.id) p;
 end $$;
 
-CREATE FUNCTION weft.park(me bigint, task_id bigint, in_attempt integer, patience interval) RETURNS boolean
-    LANGUAGE plpgsql
-    AS $$
-begin
-  update weft.task t set state = 'waiting', worker_id = null, expires_at = weft.now() + patience
-  where t.id = task_id and coalesce(t.worker_id, 0) = me and t.attempt = in_attempt and t.state = 'running';
-  return found;
-end $$;
-
 CREATE FUNCTION weft.parted_at(one bigint, other bigint) RETURNS bigint
     LANGUAGE plpgsql STABLE
     AS $$
@@ -1918,6 +1909,15 @@ begin
     t := weft.add_move(t, 'undo', target, back, actor, message, null);
   end loop;
   return t;
+end $$;
+
+CREATE FUNCTION weft.wait_for_answer(me bigint, task_id bigint, in_attempt integer, patience interval) RETURNS boolean
+    LANGUAGE plpgsql
+    AS $$
+begin
+  update weft.task t set state = 'waiting', worker_id = null, expires_at = weft.now() + patience
+  where t.id = task_id and coalesce(t.worker_id, 0) = me and t.attempt = in_attempt and t.state = 'running';
+  return found;
 end $$;
 
 CREATE TABLE weft.artifact (

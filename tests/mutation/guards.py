@@ -144,7 +144,7 @@ GUARDS: list[Guard] = [
     *_of("step.begin_wait", "test_jobs", "and e.payload @> match", "e.org_id = of.org_id and"),
     *_of("step.send_event", "test_jobs", "a.org_id = org and", "and payload @> a.match", "a.event = event and"),
     *_of("step.cancel_children", "test_jobs", ("j.parent_id = any (parents)", "false")),
-    *_of("step.park", "test_jobs", "and t.state = 'running'", "and t.attempt = in_attempt",
+    *_of("step.wait_for_answer", "test_jobs", "and t.state = 'running'", "and t.attempt = in_attempt",
          "and coalesce(t.worker_id, 0) = me"),
     *_of("step.add_children", "test_jobs", "and t.attempt = parent_attempt", "and coalesce(t.worker_id, 0) = me",
          "and j.state in ('pending', 'running', 'paused')"),

@@ -77,7 +77,7 @@ DESCRIPTIONS = {
     TaskState.COMPLETED: "ended with an output",
     TaskState.FAILED: "ended at once by an error that no retry can mend",
     TaskState.DEAD: "ended after its last attempt: in the dead letter",
-    TaskState.SKIPPED: "ended without running, because its branch was not taken",
+    TaskState.SKIPPED: "ended without running, because its branch was not taken or what it needs failed",
     TaskState.CANCELLED: "ended by a person or a program",
 }
 
@@ -119,9 +119,13 @@ TRANSITIONS: tuple[Transition, ...] = (
     _verb("bury_crashed", "claimed running", "dead", "its worker was lost while it ran, once too often"),
     _verb("set_aside", "running dispatched", "pending", "PostgreSQL refuses every outcome of its attempt"),
     _verb("rescue", "claimed running", "ready", "the lease of its worker lapsed"),
-    _verb("skip", "pending ready", "skipped", "its branch was not taken", is_built=False),
+    _verb("skip", "pending ready scheduled waiting", "skipped", "its branch was not taken, or what it needs failed"),
+    _verb("wait", "running", "waiting", "it goes on when a person, an event or another job answers"),
+    _verb("hold_back", "ready", "pending", "its job is paused"),
+    _verb("resume", "pending", "ready", "its job goes on"),
     _verb("cancel", _ANY_LIVE, "cancelled", "a person or a program ended it"),
-    _verb("answer", "waiting", "completed", "the event or the person answered", is_built=False),
+    _verb("answer", "waiting", "completed", "the event, the person or the other job answered"),
+    _verb("refuse", "waiting", "failed", "it was rejected, nobody answered in time, or the other job failed"),
     _verb("replay", "failed dead cancelled", "ready", "an operator sends it round again, in a new generation"),
 )
 

@@ -55,7 +55,7 @@ class SubWorkflows:
         ids = await self._ids.take(1 + len(planned.plan.steps))
 
         async def write(conn: type_Connection) -> bool:
-            if not await conn.fetchval(SQL.park, *fence, None):
+            if not await conn.fetchval(SQL.wait, *fence, None):
                 return False
             lanes = await _lanes(conn, facts["org_id"], planned)
             await submit(conn, facts["org_id"], new, planned.plan, ids, lanes, patience)

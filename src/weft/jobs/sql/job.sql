@@ -83,9 +83,9 @@ select weft.resume_job($1, $2);
 -- name: end_late
 select weft.end_late_jobs(100);
 
--- name: park
+-- name: wait
 -- running, by its worker and attempt → waiting.
-select weft.park($1, $2, $3, $4);
+select weft.wait_for_answer($1, $2, $3, $4);
 
 -- name: answer
 -- waiting → completed, failed or skipped.

@@ -248,9 +248,9 @@ begin
   end loop;
 end $$;
 
--- name: park
+-- name: wait_for_answer
 -- running, by its worker and attempt → waiting, until it is answered or its time is over; false when it is no longer theirs.
-create function weft.park(me bigint, task_id bigint, in_attempt int, patience interval) returns boolean language plpgsql as $$
+create function weft.wait_for_answer(me bigint, task_id bigint, in_attempt int, patience interval) returns boolean language plpgsql as $$
 begin
   update weft.task t set state = 'waiting', worker_id = null, expires_at = weft.now() + patience
   where t.id = task_id and coalesce(t.worker_id, 0) = me and t.attempt = in_attempt and t.state = 'running';
@@ -306,7 +306,7 @@ create function weft.begin_wait(
 #variable_conflict use_variable
 declare of weft.task; found_payload jsonb;
 begin
-  if not weft.park(me, task_id, in_attempt, patience) then
+  if not weft.wait_for_answer(me, task_id, in_attempt, patience) then
     return false;
   end if;
   select * into of from weft.task t where t.id = task_id;
