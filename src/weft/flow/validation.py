@@ -9,6 +9,7 @@ from typing import Any
 
 import orjson
 
+from weft.core.garbage import uncollected
 from weft.flow.document import Document, Unreadable, read_document
 from weft.flow.expressions import Reference
 from weft.flow.graph import Graph, Link, groups_of, links_of_groups
@@ -75,7 +76,8 @@ class Checked:
 def check_text(text: str | bytes, file: str | None = None, **options: Any) -> Checked:
     """Return the definition in a text of YAML or JSON, and everything that is wrong with it, by line."""
     try:
-        document = read_document(text, file)
+        with uncollected():
+            document = read_document(text, file)
     except Unreadable as problem:
         document = Document(None, "", file)
         problems = placed([problem.problem], document)
@@ -85,6 +87,7 @@ def check_text(text: str | bytes, file: str | None = None, **options: Any) -> Ch
     return check_document(document, **options)
 
 
+@uncollected()
 def check_document(
     document: Document,
     *,

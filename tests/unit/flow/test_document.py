@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 from typing import Any
 
@@ -20,6 +21,7 @@ from weft.flow.document import (
     read_document,
 )
 from weft.flow.problems import Path
+from weft.flow.validation import check_text
 from weft.flow.writing import write_yaml
 
 
@@ -386,6 +388,14 @@ def test_what_is_not_there_is_located_where_it_would_be(path: Path, place: tuple
 
 def test_a_key_that_stands_twice_is_located_where_it_stands_first() -> None:
     assert read_document("a: 1\na: 2\n").locate(("a",)) == (1, 4)
+
+
+def test_the_collector_is_as_it_was_after_a_document_was_checked() -> None:
+    for switch, was_enabled in ((gc.disable, False), (gc.enable, True)):
+        switch()
+        for text in ("a: 1", "a: [", "nodes: {}"):
+            check_text(text)
+            assert gc.isenabled() is was_enabled
 
 
 def test_data_without_a_text_has_no_places() -> None:
