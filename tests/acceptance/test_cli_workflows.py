@@ -82,7 +82,7 @@ def test_two_lines_part_and_come_together(cli: Cli, flow: str) -> None:
     cli("workflows", "patch", "etl/faster", "--set", "nodes.load.queue=faster")
     cli("workflows", "patch", "etl", "--set", "nodes.load.queue=slow")
     complaint = cli("workflows", "merge", "etl/faster", "--into", "etl", code=5)
-    assert complaint.endswith("nodes.load.queue: ours 'slow', theirs 'faster'")
+    assert complaint.endswith('nodes.load.queue: ours "slow", theirs "faster"')
     assert cli.json("workflows", "merge", "etl/faster", "--into", "etl", code=5)["error"]["conflicts"] == [
         {
             "path": "nodes.load.queue",

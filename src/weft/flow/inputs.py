@@ -46,6 +46,7 @@ def input_problems(inputs: object) -> Iterator[Problem]:
                 yield Problem(
                     "bad_value", (*path, field), f"`{field}` says nothing about an input of type {declared.type}"
                 )
+        yield from _impossible(declared, path)
         if "default" in declared.model_fields_set:
             if declared.required:
                 yield Problem(
@@ -53,6 +54,17 @@ def input_problems(inputs: object) -> Iterator[Problem]:
                 )
             if declared.default is not None and (flaw := value_problem(declared, declared.default)):
                 yield Problem("bad_default", (*path, "default"), flaw)
+
+
+def _impossible(declared: Input, path: Path) -> Iterator[Problem]:
+    """Yield what no value could fit."""
+    for low, high in (("minimum", "maximum"), ("min_length", "max_length")):
+        least, most = getattr(declared, low), getattr(declared, high)
+        if least is not None and most is not None and least > most:
+            yield Problem("bad_value", (*path, low), f"`{low}` is above `{high}`: no value fits")
+    for place, value in enumerate(declared.enum or ()):
+        if (flaw := value_problem(declared, value)) is not None:
+            yield Problem("bad_value", (*path, "enum", place), flaw)
 
 
 def check_inputs(declared: Mapping[str, Input], given: Mapping[str, Any]) -> tuple[dict[str, Any], list[Problem]]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from weft.core.json import Json
 from weft.flow.diff import ABSENT
+from weft.flow.identity import canonical_json
 from weft.flow.patches import same
 from weft.flow.problems import Path, dotted
 
@@ -76,4 +77,4 @@ def _equal(one: Json, other: Json) -> bool:
 
 
 def _shown(value: Json) -> str:
-    return "removed" if value is ABSENT else repr(value)[:80]
+    return "removed" if value is ABSENT else canonical_json(value).decode()[:80]

@@ -100,7 +100,9 @@ class Input(Described):
     )
     required: bool = Field(default=False, description="Whether a job must be given a value.")
     default: Any = Field(default=None, description="The value of a job that is given none; it must be of the type.")
-    enum: list[Any] | None = Field(default=None, description="The values that are allowed.")
+    enum: Annotated[list[Any], Field(min_length=1)] | None = Field(
+        default=None, description="The values that are allowed."
+    )
     minimum: float | None = Field(default=None, description="The least that a number may be.")
     maximum: float | None = Field(default=None, description="The most that a number may be.")
     min_length: Annotated[int, Field(ge=0)] | None = Field(

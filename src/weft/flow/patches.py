@@ -124,7 +124,8 @@ def _applied(data: Json, ops: Sequence[Op], ready: Callable[[Json, Op], Json]) -
             ValueError,
         ) as problem:
             where = op.get("from", op["path"]) if op["op"] in ("move", "copy") else op["path"]
-            raise InvalidInput(f"ops[{place}]", f"cannot {op['op']} {where}: {str(problem)[:150]}") from None
+            why = _missing(data, where) or str(problem)[:150]
+            raise InvalidInput(f"ops[{place}]", f"cannot {op['op']} {where}: {why}") from None
     try:
         orjson.dumps(data)
     except TypeError:
@@ -143,6 +144,18 @@ def touched_nodes(ops: Sequence[Op]) -> set[str] | None:
             if first == "nodes":
                 found.add(rest[0])
     return found
+
+
+def _missing(data: Json, pointer: str) -> str | None:
+    """Return which part of a pointer leads nowhere, and what may be meant; None when no name is missing."""
+    walked: tuple[str, ...] = ()
+    for part in path_of(pointer):
+        if not isinstance(data, dict):
+            return None
+        if part not in data:
+            return f"there is no {pointer_of((*walked, part))}.{did_you_mean(part, data)}".rstrip(".")
+        data, walked = data[part], (*walked, part)
+    return None
 
 
 def _found(data: Json, pointer: str) -> str:

@@ -200,7 +200,7 @@ def test_operations_do_what_rfc_6902_says(data: Any, ops: list[dict[str, Any]], 
 @pytest.mark.parametrize(
     ("op", "words"),
     [
-        ({"op": "remove", "path": "/nobody"}, "cannot remove /nobody"),
+        ({"op": "remove", "path": "/nobody"}, "cannot remove /nobody: there is no /nobody"),
         ({"op": "replace", "path": "/nobody", "value": 1}, "cannot replace /nobody"),
         ({"op": "add", "path": "/nobody/x", "value": 1}, "cannot add /nobody/x"),
         ({"op": "add", "path": "/list/4", "value": 1}, "cannot add /list/4"),

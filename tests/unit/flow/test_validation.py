@@ -601,3 +601,19 @@ def test_a_pattern_that_takes_for_ever_elsewhere_takes_no_time_here() -> None:
     declared = read_definition(HEAD.replace("integer, default: 1", "string, pattern: ^(a+)+$")).inputs
     _, problems = check_inputs(declared, {"size": "a" * 100_000 + "b"})
     assert [each.code for each in problems] == ["bad_value"]
+
+
+@pytest.mark.parametrize(
+    ("declared", "told"),
+    [
+        ("{type: integer, minimum: 3, maximum: 1}", "`minimum` is above `maximum`"),
+        ("{type: string, min_length: 3, max_length: 1}", "`min_length` is above `max_length`"),
+        ("{type: integer, enum: [1, x]}", "must be of type integer, not text"),
+    ],
+)
+def test_an_input_that_no_value_fits_is_told(declared: str, told: str) -> None:
+    text = (
+        f"workflow_id: w\ninputs: {{a: {declared}}}\nnodes: {{START: {{type: start, next: END}}, END: {{type: end}}}}\n"
+    )
+    (problem,) = check_text(text).problems
+    assert told in problem.message
