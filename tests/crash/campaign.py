@@ -7,12 +7,14 @@ import contextlib
 import os
 import random
 import signal
+import time
 from collections.abc import Awaitable, Callable
 
 import asyncpg
 
 from crash.checker import breaches, check_outcomes
 from crash.harness import Crew, Process, until, until_settled
+from crash.ledger import note_server_loss
 from weft.core.settings import Settings
 from weft.db import embedded
 from weft.db.database import CONNECTION_ERRORS
@@ -81,9 +83,14 @@ class Nemesis:
             os.kill((await embedded.ensure_running(settings)).pid, signal.SIGKILL)
         else:
             assert await embedded.stop(settings, mode="immediate")
+        self.note_server_loss(time.monotonic_ns())
         await asyncio.sleep(self.random.choice((0.0, 0.0, 3.0)))
         await embedded.ensure_running(settings)
         self.counts["restarts"] += 1
+
+    def note_server_loss(self, at: int) -> None:
+        """Note that the server was gone, for the ledger."""
+        note_server_loss(self._crew.folder, at)
 
     async def rest(self) -> None:
         """Wait until every victim has a successor; all of them must be alive."""

@@ -1,14 +1,15 @@
 """A record of what happened that PostgreSQL has no part in: lines appended to files, each by one write.
 
 A handler notes the start and the end of each attempt, a submitter notes what was acknowledged, and a test notes whom it
-killed. Times are those of the machine's monotonic clock, which all its processes share.
+killed, the server included. Times are those of the machine's monotonic clock, which all its processes share.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
 import time
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -42,6 +43,11 @@ def note_death(folder: Path, pid: int) -> None:
     append(folder / ATTEMPTS, f"died 0 0 {pid} {pid} {time.monotonic_ns()} -")
 
 
+def note_server_loss(folder: Path, at: int) -> None:
+    """Note that the server was gone at a time, and with it whatever it had not flushed."""
+    append(folder / ATTEMPTS, f"unflushed 0 0 0 0 {at} -")
+
+
 def acknowledge(folder: Path, task_ids: Iterable[int]) -> None:
     """Note that tasks were acknowledged, on the disk before this returns."""
     append(folder / ACKNOWLEDGED, " ".join(map(str, task_ids)), sync=True)
@@ -68,6 +74,7 @@ class Ledger:
     acknowledged: set[int] = field(default_factory=set)
     spans: list[Span] = field(default_factory=list)
     deaths: dict[int, int] = field(default_factory=dict)
+    server_losses: list[int] = field(default_factory=list)
 
     @classmethod
     def read(cls, folder: Path) -> Ledger:
@@ -85,6 +92,8 @@ class Ledger:
                 ledger.spans.append(span)
             elif event == "end":
                 opened[task_id, attempt, pid].ended = at
+            elif event == "unflushed":
+                ledger.server_losses.append(at)
             else:
                 ledger.deaths[pid] = at
         for span in ledger.spans:
@@ -98,9 +107,21 @@ class Ledger:
         return sorted((span for span in self.spans if span.task_id == task_id), key=lambda span: span.began)
 
     def granted_twice(self) -> list[tuple[int, int]]:
-        """Return each task and attempt that was begun more than once: a fence that two hold."""
-        count = Counter((span.task_id, span.attempt) for span in self.spans)
-        return [fence for fence, times in count.items() if times > 1]
+        """Return each task and attempt that was begun more than once: a fence that two hold.
+
+        A server that is lost may forget a claim (decision 0015) and grant its number again, but to another worker.
+        """
+        begun: dict[tuple[int, int], list[Span]] = defaultdict(list)
+        for span in sorted(self.spans, key=lambda span: span.began):
+            begun[span.task_id, span.attempt].append(span)
+        return [fence for fence, spans in begun.items() if not self._were_forgotten(spans)]
+
+    def _were_forgotten(self, spans: list[Span]) -> bool:
+        """Whether each of these attempts but the last was another worker's, and the server was lost after it began."""
+        return len({span.worker for span in spans}) == len(spans) and all(
+            any(earlier.began < at < later.began for at in self.server_losses)
+            for earlier, later in itertools.pairwise(spans)
+        )
 
     def most_at_once(self) -> dict[str, int]:
         """Return for each tag how many attempts ran at the same time at most."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -96,9 +97,10 @@ class Cluster:
         )
         await conn.close()
 
-    async def fail_over(self) -> None:
-        """Kill the primary, without a checkpoint or a farewell, and make the standby take its place."""
+    async def fail_over(self) -> int:
+        """Kill the primary, without a checkpoint or a farewell; promote its standby; return when it died."""
         assert await embedded.stop(self._members[self._primary], mode="immediate")
+        died_at = time.monotonic_ns()
         conn = await self._standby()
         assert await conn.fetchval("select pg_promote()")
         # Nobody follows the new primary yet: its commits wait for nobody.
@@ -106,6 +108,7 @@ class Cluster:
         await conn.execute("select pg_reload_conf()")
         await conn.close()
         self._primary += 1
+        return died_at
 
     async def _standby(self) -> asyncpg.Connection[asyncpg.Record]:
         async def connected() -> asyncpg.Connection[asyncpg.Record] | None:

@@ -173,3 +173,19 @@ def test_the_ledger_counts_what_runs_at_once_and_what_was_granted_twice(tmp_path
     assert found.most_at_once() == {"a": 3}
     assert found.granted_twice() == [(2, 2)]
     assert [(one.attempt, two.attempt) for one, two in found.overlapping()] == [(2, 2)]
+
+
+def test_a_claim_that_a_lost_server_forgot_may_be_granted_again_to_another_worker_alone(tmp_path: Path) -> None:
+    def granted(*workers: str, loses: bool) -> list[tuple[int, int]]:
+        folder = tmp_path / f"{'-'.join(workers)}-{loses}"
+        folder.mkdir()
+        for n, worker in enumerate(workers):
+            ledger.append(folder / ledger.ATTEMPTS, f"start 1 1 {worker} {worker} {2 * n} -")
+            if loses and n == 0:
+                ledger.note_server_loss(folder, 1)
+        return ledger.Ledger.read(folder).granted_twice()
+
+    assert granted("7", "8", loses=True) == []
+    assert granted("7", "8", loses=False) == [(1, 1)]
+    assert granted("7", "7", loses=True) == [(1, 1)]
+    assert granted("7", "8", "9", loses=True) == [(1, 1)]

@@ -27,7 +27,7 @@ async def test_nothing_is_lost_when_a_synchronous_standby_is_promoted_under_load
             for _ in range(failovers):
                 await cluster.add_standby(is_synchronous=True)
                 await asyncio.sleep(nemesis.random.uniform(1.0, 3.0))
-                await cluster.fail_over()
+                nemesis.note_server_loss(await cluster.fail_over())
             await asyncio.sleep(1.0)
 
         async with crew_at(cluster.url, tmp_path / "crew") as crew:
