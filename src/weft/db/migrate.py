@@ -36,9 +36,10 @@ TURN_TIMEOUT = "10min"
 _LOCK = 7_238_415_001
 
 
-def apply_sql(file: str) -> None:
-    """Execute the statements of ``migrations/sql/<file>`` in order, or print them in ``--sql`` mode."""
-    statements = Statements("weft.db.migrations", f"sql/{file}").texts.values()
+def apply_sql(file: str, *names: str) -> None:
+    """Execute the statements of ``migrations/sql/<file>``, or those named, in order; print them in ``--sql`` mode."""
+    texts = Statements("weft.db.migrations", f"sql/{file}").texts
+    statements = [texts[name] for name in names or texts]
     if context.is_offline_mode():
         for statement in statements:
             op.execute(statement.replace(":", r"\:"))

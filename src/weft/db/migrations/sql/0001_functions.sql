@@ -2,7 +2,7 @@
 -- Makes the daily partitions of task_done, task_params and attempt that are missing from yesterday to `days` ahead, and on
 -- the days of tasks that have not ended; returns how many. Whoever finds one missing calls it, with the rights of the
 -- schema's owner, to whom they belong. LIKE and ATTACH, not PARTITION OF: that would queue every claim behind one idle reader.
-create function weft.ensure_partitions(days int default 8) returns int language plpgsql volatile security definer
+create or replace function weft.ensure_partitions(days int default 8) returns int language plpgsql volatile security definer
   set search_path = pg_catalog, pg_temp as $$
 declare
   parent text; child text; low bigint; high bigint; day timestamptz; made int := 0;

@@ -17,4 +17,6 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     """Drop jobs, and what they added to tasks."""
+    apply_sql("0002_tables.sql", "artifact_use")
     apply_sql("0003_down.sql")
+    apply_sql("0001_functions.sql", "ensure_partitions", "release_next", "finish_and_claim")
