@@ -54,7 +54,10 @@ _GROUPS = {
         "Finding",
         "Collected",
     ],
-    "Execute": ["Jobs", "JobHandle", "Job", "JobSummary", "JobNode", "JobState", "Approval", "Orchestrator"],
+    "Execute": [
+        *("Jobs", "JobHandle", "Job", "JobSummary", "JobNode", "JobState", "Approval", "Orchestrator"),
+        *("Rerun", "RerunPlan", "RerunStep", "RerunAction", "Bisected", "BisectStep"),
+    ],
     "Look": [
         *("Task", "TaskSummary", "TaskState", "Attempt", "AuditEntry", "Page", "Why"),
         *("QueueInfo", "KeyLimit", "WorkerInfo", "OutboxRow"),

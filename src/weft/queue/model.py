@@ -46,7 +46,7 @@ class NewTask:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One attempt that did not complete."""
+    """One attempt that did not complete; ``code_version`` is the hash of the code that its worker had for it."""
 
     attempt: int
     outcome: str
@@ -55,6 +55,7 @@ class Attempt:
     started_at: datetime | None
     ended_at: datetime
     error: Mapping[str, str] | None
+    code_version: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +81,10 @@ class TaskSummary:
 
 @dataclass(frozen=True, slots=True)
 class Task(TaskSummary):
-    """All that is known of one task; ``actor`` enqueued it, ``audit`` tells who cancelled or replayed it."""
+    """All that is known of one task; ``actor`` enqueued it, ``audit`` tells who cancelled or replayed it.
+
+    ``code_version`` is the hash of the code that the worker of its last attempt had for it.
+    """
 
     params: Json
     output: Json
@@ -90,6 +94,7 @@ class Task(TaskSummary):
     waiting_on: int
     job_id: int | None
     actor: str | None
+    code_version: str | None = None
     attempts: tuple[Attempt, ...] = field(default=())
     audit: tuple[AuditEntry, ...] = field(default=())
     # Params or output that cannot be read, with the reason.

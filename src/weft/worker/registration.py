@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -16,9 +16,12 @@ if TYPE_CHECKING:
 
 async def enter(
     conn: type_Connection, org_id: int, queue_names: Sequence[str], handlers: list[str], *, lease: timedelta,
-    concurrency: int, version: str,
+    concurrency: int, version: str, codes: Mapping[str, str],
 ) -> tuple[int, list[int]]:  # fmt: skip
-    """Register a worker; queues that do not exist are made. Return its id and the ids of its queues."""
+    """Register a worker; queues that do not exist are made. Return its id and the ids of its queues.
+
+    ``codes`` are the code versions of its handlers.
+    """
     known = await queues.ids(conn, org_id)
     for name in queue_names:
         if name not in known:
@@ -29,6 +32,7 @@ async def enter(
         conn, org_id, lease=lease, concurrency=concurrency, pid=os.getpid(), hostname=socket.gethostname(),
         version=version, queues=queue_ids, handlers=handlers,
     )  # fmt: skip
+    await workers.note_codes(conn, org_id, worker_id, codes)
     return worker_id, queue_ids
 
 

@@ -13,6 +13,7 @@ from weft.core.checks import check_name, check_queue, check_span
 from weft.core.errors import InvalidInput, did_you_mean
 from weft.queue.retry import MAX_ATTEMPTS, Retry
 from weft.worker.arguments import Arguments
+from weft.worker.code_versions import code_version
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -70,6 +71,10 @@ class Registry:
     def names(self) -> list[str]:
         """Return all names, sorted."""
         return sorted(self._handlers)
+
+    def code_versions(self) -> dict[str, str]:
+        """Return the hash of each handler's code; what is the engine's own has none."""
+        return {name: code_version(each.function) for name, each in self._handlers.items() if not name.startswith("@")}
 
     def suggest(self, name: str) -> str:
         """Return a hint at a handler with a similar name, or nothing."""
