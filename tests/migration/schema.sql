@@ -1077,7 +1077,8 @@ begin
     id, org_id, queue_id, order_id, created_at, ended_at, state, attempt, rank, failures, crashes, generation, handler,
     params, output, worker_id, job_id, reason, actor, node, needs, allow_failure, kept_id)
   select u.id, org, u.queue, job, at, at, case when u.kept is null then 'skipped' else 'completed' end::weft.task_state,
-    0, u.rank, 0, 0, 0, u.handler, case when length(u.params::text) <= 256 then u.params end, coalesce(u.made, o.output),
+    0, u.rank, 0, 0, 0, u.handler, case when length(u.params::text) <= 256 then u.params end,
+    case when u.kept is not null then coalesce(u.made, o.output) end,
     o.worker_id, job, case when u.kept is null then 'branch_not_taken' else 'kept' end, by_actor, u.node, u.needs::bigint[],
     u.lenient, o.root
   from unnest(ids, nodes, handlers, queues, ranks, all_params, all_needs, lenient, froms, made)
@@ -1680,7 +1681,8 @@ CREATE FUNCTION weft.results_of(reference json) RETURNS json
   cross join lateral (
     select d.output, d.item from weft.task_done d where d.parent_id = (p.part ->> 'each')::bigint
     union all
-    select d.output, 0 from weft.task_done d where d.id = (p.part ->> 'of')::bigint
+    select case when d.handler = '@fan_in' then weft.output_of(d.id) else d.output end, 0
+    from weft.task_done d where d.id = (p.part ->> 'of')::bigint
     union all
     select k.output, k.item from weft.kept_results(p.part -> 'all') k
   ) r
@@ -2765,7 +2767,7 @@ CREATE INDEX task_ready ON weft.task USING btree (queue_id, rank, order_id, id) 
 
 CREATE INDEX task_worker ON weft.task USING btree (worker_id) WHERE (worker_id IS NOT NULL);
 
-CREATE INDEX worker_code_gone ON weft.worker_code USING btree (gone_at) WHERE (gone_at IS NOT NULL);
+CREATE INDEX worker_code_gone ON weft.worker_code USING btree (gone_at);
 
 CREATE INDEX worker_code_handler ON weft.worker_code USING btree (org_id, handler, worker_id);
 

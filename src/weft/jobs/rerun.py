@@ -213,6 +213,8 @@ def _why_items(was: Before) -> _Why | None:
         return None
     if was.state == "completed" and was.completed == was.count:
         return None
+    if was.reason == "kept":
+        return _Why("outputs of its items are not there any more")
     if not was.completed:
         text = "none of its items completed" if was.state == "completed" else _ended(was)
         return _Why(text, gives_way=was.state == "skipped")

@@ -163,7 +163,8 @@ class Reruns(WorkflowCalls):
         before = await self._read(lambda conn: reading.nodes_before(conn, org_id, job_id))
         handlers = {handler for each in before.values() for handler in each.codes}
         codes = await self._read(lambda conn: reading.current_codes(conn, org_id, handlers))
-        hashes = await self._hashes(old.row["snapshot_id"]), await self._hashes(known.snapshot_id)
+        is_same = old.row["snapshot_id"] == known.snapshot_id
+        hashes = [{} if is_same else await self._hashes(id) for id in (old.row["snapshot_id"], known.snapshot_id)]
         wanted = Wanted(
             nodes=wish.nodes, failed_only=wish.failed, changed_inputs=_changed(old.inputs, new.inputs),
             changed_workflows=await _changed_workflows(library, known, old.positions, new.pins),
@@ -183,6 +184,8 @@ class Reruns(WorkflowCalls):
         else:
             found = await self._materials(wish.on)
             known = await library.planned(found)
+            if known.workflow_id != row["workflow_id"]:
+                raise InvalidInput("on", f"is {known.workflow_id}, and the job is one of {row['workflow_id']}")
             pins, patch = await library.pins(known, found), None
             base_kind, base_ref = ("tag", found.row["tag"]) if found.row["tag"] else ("version", str(found.row["id"]))
         given = {name: value for name, value in old.inputs.items() if name in known.inputs} | dict(wish.inputs)

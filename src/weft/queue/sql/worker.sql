@@ -19,10 +19,9 @@ update weft.worker_code c set gone_at = weft.now() from (
 
 -- name: prune_codes
 -- Of workers that were gone for longer than the given time.
-delete from weft.worker_code c using (
-  select o.worker_id, o.handler from weft.worker_code o where o.gone_at < (select weft.now() - $1::interval)
-  order by 1, 2 limit 1000
-) old where c.worker_id = old.worker_id and c.handler = old.handler returning 1;
+delete from weft.worker_code c where c.ctid = any (array(
+  select o.ctid from weft.worker_code o where o.gone_at < (select weft.now() - $1::interval) order by o.gone_at limit 1000
+)) returning 1;
 
 -- name: heartbeat
 -- Lands only while the worker is not lost.

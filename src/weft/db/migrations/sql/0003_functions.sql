@@ -183,21 +183,6 @@ begin
   end if;
 end $$;
 
--- name: results_of
--- What a fan_in stands for, in order: the outputs of the items of a fan_out, or of several of which each ran what the
--- others had not completed, or that of another task.
-create function weft.results_of(reference json) returns json language sql stable as $$
-  select json_build_object('results', coalesce(json_agg(r.output order by p.place, r.item), '[]'))
-  from json_array_elements(reference -> '$results') with ordinality as p (part, place)
-  cross join lateral (
-    select d.output, d.item from weft.task_done d where d.parent_id = (p.part ->> 'each')::bigint
-    union all
-    select d.output, 0 from weft.task_done d where d.id = (p.part ->> 'of')::bigint
-    union all
-    select k.output, k.item from weft.kept_results(p.part -> 'all') k
-  ) r
-$$;
-
 -- name: output_of
 create function weft.output_of(task_id bigint) returns json language plpgsql stable
   set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off
@@ -207,6 +192,22 @@ begin
   select d.output, d.handler into found from weft.task_done d where d.id = task_id;
   return case when found.handler = '@fan_in' and found.output is not null then weft.results_of(found.output) else found.output end;
 end $$;
+
+-- name: results_of
+-- What a fan_in stands for, in order: the outputs of the items of a fan_out, or of several of which each ran what the
+-- others had not completed, or that of another task.
+create function weft.results_of(reference json) returns json language sql stable as $$
+  select json_build_object('results', coalesce(json_agg(r.output order by p.place, r.item), '[]'))
+  from json_array_elements(reference -> '$results') with ordinality as p (part, place)
+  cross join lateral (
+    select d.output, d.item from weft.task_done d where d.parent_id = (p.part ->> 'each')::bigint
+    union all
+    select case when d.handler = '@fan_in' then weft.output_of(d.id) else d.output end, 0
+    from weft.task_done d where d.id = (p.part ->> 'of')::bigint
+    union all
+    select k.output, k.item from weft.kept_results(p.part -> 'all') k
+  ) r
+$$;
 
 -- name: outputs_of
 -- The outputs of tasks that have ended, in the order in which they are asked for; null of one that has none.

@@ -14,7 +14,7 @@ create table weft.worker_code (
 create index worker_code_handler on weft.worker_code (org_id, handler, worker_id);
 
 -- name: worker_code_gone
-create index worker_code_gone on weft.worker_code (gone_at) where gone_at is not null;
+create index worker_code_gone on weft.worker_code (gone_at);
 
 -- name: task_done_kept
 -- Of a task that did not run, because its job runs another again: the task whose output it has.
@@ -66,7 +66,8 @@ begin
     id, org_id, queue_id, order_id, created_at, ended_at, state, attempt, rank, failures, crashes, generation, handler,
     params, output, worker_id, job_id, reason, actor, node, needs, allow_failure, kept_id)
   select u.id, org, u.queue, job, at, at, case when u.kept is null then 'skipped' else 'completed' end::weft.task_state,
-    0, u.rank, 0, 0, 0, u.handler, case when length(u.params::text) <= 256 then u.params end, coalesce(u.made, o.output),
+    0, u.rank, 0, 0, 0, u.handler, case when length(u.params::text) <= 256 then u.params end,
+    case when u.kept is not null then coalesce(u.made, o.output) end,
     o.worker_id, job, case when u.kept is null then 'branch_not_taken' else 'kept' end, by_actor, u.node, u.needs::bigint[],
     u.lenient, o.root
   from unnest(ids, nodes, handlers, queues, ranks, all_params, all_needs, lenient, froms, made)
