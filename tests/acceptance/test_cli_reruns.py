@@ -70,7 +70,7 @@ def test_a_job_is_run_again_and_keeps_what_it_can(cli: Cli, scene: Scene) -> Non
     assert again["labels"] == {"team": "data"}
     nodes = {node["node"]: node for node in cli.json("jobs", "show", again["id"])["nodes"]}
     assert nodes["prepare"]["kept_id"] == plan["steps"][0]["task_id"]
-    assert nodes["prepare"]["code_version"] == nodes["prepare"]["code_version"] != nodes["enter"]["code_version"]
+    assert nodes["prepare"]["code_version"] not in (None, nodes["enter"]["code_version"])
     task = cli.json("tasks", "show", nodes["enter"]["id"])
     assert task["code_version"] == nodes["enter"]["code_version"]
     refused = cli("tasks", "replay", job["failed_id"], code=5)
@@ -95,7 +95,7 @@ def test_many_are_counted_and_then_run_again(cli: Cli, scene: Scene) -> None:
     assert done == {"rerun": 2, "found": 2}
     assert cli.json("jobs", "rerun", "--where", "state=failed", "--yes", "--limit", "5") == {"rerun": 1, "found": 1}
     assert len(cli.json("jobs", "list", "--label", "team=data")["jobs"]) == 4
-    assert cli.json("jobs", "list", "--label", "team=data", "--label", "team=web")["jobs"] != []
+    assert "is given twice" in cli("jobs", "list", "--label", "team=data", "--label", "team=web", code=2)
     for wrong, told in (
         (("--where", "colour=red"), "there is no field 'colour'"),
         (("--where", "state=running"), "only what has ended is run again"),

@@ -128,3 +128,27 @@ async def test_a_rerun_that_is_killed_between_any_two_statements_is_there_as_a_w
         ended = [await client.jobs.wait(job_id, timeout=30) for job_id in made_jobs]
     assert [each.result for each in ended] == [[0, 1, 2, 3, 10]] * done.count(True)
     assert sorted(map(str, players.acted)) == sorted(["2", "[0, 1, 2, 3, 10]"] * done.count(True))
+
+
+async def test_an_output_that_goes_while_it_is_about_to_be_kept_is_made_again(
+    client: weft.Client, url: str, tmp_path: Path, conn: Conn
+) -> None:
+    players = Players()
+    players.broken = []
+    async with weft.Worker(client=client, registry=players.registry), weft.Orchestrator(client=client):
+        job = await client.jobs.wait((await client.jobs.submit(FLOW)).id, timeout=30)
+        players.acted = []
+        async with proxy_to(url) as proxy:
+            held = proxy.hold("weft.put_job")
+            settings = weft.Settings.load(environ={}, database_url=proxy.url, home=tmp_path / "home")
+            async with weft.Client(settings=settings) as caller:
+                act = asyncio.create_task(caller.jobs.rerun(job.id))
+                await held.fired.wait()
+                await conn.execute("delete from weft.task_done where job_id = $1 and node = 'one'", job.id)
+                assert held.gate is not None
+                held.gate.set()
+                again = await act
+        done = await client.jobs.wait(again.id, timeout=30)
+    assert (done.result, again.plan.nodes("run")) == ([0, 1, 2, 3, 10], ["one", "sum", "END"])
+    assert players.acted == [10, [0, 1, 2, 3, 10]]
+    assert await conn.fetchval("select count(*) from weft.jobs") == 2

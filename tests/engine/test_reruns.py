@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import asyncpg
 import pytest
+from engine_scene import MakeClient
 
 import weft
 from weft.worker.registry import Registry
@@ -284,3 +286,117 @@ async def test_many_are_run_again_once_each(client: weft.Client, ledger: Ledger)
     assert len([each for each in reruns if each]) == len({each for each in reruns if each})
     with pytest.raises(weft.InvalidInput, match="only what has ended"):
         await client.jobs.rerun_all(state="running")
+
+
+async def test_parts_of_other_jobs_and_what_a_call_makes_itself_are_not_run_again(
+    client: weft.Client, ledger: Ledger, conn: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    ledger.broken = ["ann after a"]
+    await client.workflows.push(chain())
+    outer = {
+        "workflow_id": "outer",
+        "nodes": {
+            "START": {"type": "start", "next": "call"},
+            "call": {"type": "workflow", "workflow": "chain", "next": "END"},
+            "END": {"type": "end"},
+        },
+    }
+    async with at_work(client, ledger):
+        await ended(client, (await client.jobs.submit(outer)).id)
+        assert await client.jobs.rerun_all() == 1
+        (again,) = [job.id for job in await client.jobs.list() if job.workflow_id == "outer"][:1]
+        await ended(client, again)
+    assert await conn.fetchval("select count(*) from weft.jobs where workflow_id = 'outer'") == 2
+    assert await client.jobs.rerun_all(dry_run=True) == 1
+    assert await client.jobs.rerun_all(since=timedelta(hours=1), dry_run=True) == 1
+    assert await client.jobs.rerun_all(since=datetime.now(UTC) + timedelta(hours=1), dry_run=True) == 0
+
+
+async def test_jobs_of_another_org_are_not_run_again(
+    client: weft.Client, ledger: Ledger, make_client: MakeClient, conn: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    await conn.execute("insert into weft.org (id, slug, name) values (2, 'acme', 'Acme')")
+    other = await make_client(org="acme")
+    ledger.broken = ["a"]
+    async with at_work(client, ledger):
+        job = await ended(client, (await client.jobs.submit(chain(), labels={"a": "b"})).id)
+    with pytest.raises(weft.NotFound):
+        await other.jobs.rerun(job.id)
+    with pytest.raises(weft.NotFound):
+        await other.jobs.plan_rerun(job.id)
+    assert (await other.jobs.rerun_all(dry_run=True), await other.jobs.list(labels={"a": "b"})) == (0, [])
+
+
+async def test_outputs_of_items_that_are_gone_are_made_again(
+    client: weft.Client, ledger: Ledger, conn: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    async with at_work(client, ledger):
+        job = await ended(client, (await client.jobs.submit(TREE)).id)
+        kept = await ended(client, (await client.jobs.rerun(job.id)).id)
+        ledger.taken()
+        await conn.execute("delete from weft.task_done where job_id = $1", job.id)
+        again = await client.jobs.rerun(kept.id)
+        assert (await ended(client, again.id)).result == [0, 1, 4, 9]
+    assert {step.node: step.why for step in again.plan.steps}["each"] == "outputs of its items are not there any more"
+    assert sorted(ledger.taken()[:4]) == [0, 1, 2, 3]
+
+
+async def test_large_outputs_are_kept_and_not_collected_with_the_job_that_made_them(
+    client: weft.Client, conn: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    registry = Registry()
+
+    @registry.task(name="large")
+    async def large() -> str:
+        return "x" * 300_000
+
+    @registry.task(name="length")
+    async def length(text: str) -> int:
+        return len(text)
+
+    definition = {
+        "workflow_id": "large",
+        "nodes": {
+            "START": {"type": "start", "next": "one"},
+            "one": {"handler": "large", "next": "two"},
+            "two": {"handler": "length", "params": {"text": "{{ nodes.one.output }}"}, "next": "END"},
+            "END": {"type": "end", "output": "{{ nodes.two.output }}"},
+        },
+    }
+    async with weft.Worker(client=client, registry=registry), weft.Orchestrator(client=client):
+        job = await ended(client, (await client.jobs.submit(definition)).id)
+        again = await client.jobs.rerun(job.id, from_node="two")
+        assert (await ended(client, again.id)).result == 300_000
+    held = await conn.fetch("select task_id, digest from weft.task_blob b join weft.task_done d on d.id = b.task_id")
+    assert len({row["task_id"] for row in held}) == 2
+    assert len({row["digest"] for row in held}) == 1
+
+
+async def test_what_is_asked_for_must_make_sense(client: weft.Client, ledger: Ledger) -> None:
+    async with at_work(client, ledger):
+        job = await ended(client, (await client.jobs.submit(chain())).id)
+    with pytest.raises(weft.InvalidInput, match="on: is tree, and the job is one of chain"):
+        await client.jobs.rerun(job.id, on=TREE)
+    for labels in ({"a b": "c"}, {"a": ""}, {"a": 1}, {str(n): "x" for n in range(51)}, "a=b"):
+        with pytest.raises(weft.InvalidInput, match="labels"):
+            await client.jobs.submit(chain(), labels=labels)  # type: ignore[arg-type]
+    with pytest.raises(weft.InvalidInput, match=r"ops\[0\]"):
+        await client.jobs.submit(chain(), patch=[{"op": "remove", "path": "/nodes/lost"}])
+    with pytest.raises(weft.InvalidDefinition):
+        await client.jobs.submit(chain(), patch=[{"op": "remove", "path": "/nodes/END"}])
+    assert len(await client.jobs.list()) == 1
+
+
+async def test_a_patch_changes_one_job_and_no_tag(client: weft.Client, ledger: Ledger) -> None:
+    await client.workflows.push(chain())
+    ops = [{"op": "replace", "path": "/nodes/c/params/value", "value": "patched"}]
+    async with at_work(client, ledger):
+        job = await ended(client, (await client.jobs.submit("chain", patch=ops)).id)
+        twin = await ended(client, (await client.jobs.submit("chain", patch=ops)).id)
+        plain = await ended(client, (await client.jobs.submit("chain")).id)
+        again = await client.jobs.rerun(plain.id, on="chain")
+    assert (job.result, job.patch, plain.result) == ("patched", ops, "end: ann after a")
+    assert (job.base_kind, job.base_ref, job.snapshot_id) == ("tag", "chain/main", twin.snapshot_id)
+    assert (await client.workflows.tag("chain")).version == 1
+    assert again.plan.nodes("run") == ["END"]
+    assert await client.workflows.fsck() == []

@@ -138,6 +138,8 @@ def read_labels(given: Sequence[str] | None) -> dict[str, str]:
         name, equals, value = each.partition("=")
         if not equals or not name or not value:
             raise InvalidInput("--label", f"{each!r} must be NAME=VALUE")
+        if name in found:
+            raise InvalidInput("--label", f"{name!r} is given twice")
         found[name] = value
     return found
 
