@@ -64,7 +64,7 @@ class Jobs(Reruns):
         if problems:
             raise InvalidInput("inputs", told_of(problems))
         new = NewJob(
-            known.workflow_id, values, priority, idempotency_key, "tag" if found.row["tag"] else "version",
+            known.workflow_id, values, priority, idempotency_key, "tag" if found.row["tag"] else found.row["kind"],
             found.row["tag"] or str(found.row["id"]), known.snapshot_id, known.version_hash, words,
             self._session.actor, await library.pins(known, found), patch=ops,
         )  # fmt: skip

@@ -187,7 +187,9 @@ class Reruns(WorkflowCalls):
             if known.workflow_id != row["workflow_id"]:
                 raise InvalidInput("on", f"is {known.workflow_id}, and the job is one of {row['workflow_id']}")
             pins, patch = await library.pins(known, found), None
-            base_kind, base_ref = ("tag", found.row["tag"]) if found.row["tag"] else ("version", str(found.row["id"]))
+            base_kind, base_ref = (
+                ("tag", found.row["tag"]) if found.row["tag"] else (found.row["kind"], str(found.row["id"]))
+            )
         given = {name: value for name, value in old.inputs.items() if name in known.inputs} | dict(wish.inputs)
         values, problems = check_inputs(known.inputs, given)
         if problems:
