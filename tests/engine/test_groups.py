@@ -204,7 +204,9 @@ async def test_a_dependency_among_what_is_there_counts_once(
     a >> b
     job = await client.jobs.submit_graph("drawn", [b, c])
     for _ in range(2):
-        assert a.id is not None and b.id is not None and c.id is not None
+        assert a.id is not None
+        assert b.id is not None
+        assert c.id is not None
         await client.jobs.add(job.id, Known(c.id).depends_on([Known(b.id), Known(a.id)]))
     assert await conn.fetchval("select waiting_on from weft.task where id = $1", c.id) == 2
     handlers.leave.set()
@@ -267,9 +269,9 @@ async def test_nothing_is_added_to_what_has_ended(client: weft.Client, handlers:
             await client.jobs.add(job.id, say("late", group))
         with pytest.raises(weft.StateConflict, match="cannot add something before task inside: it is completed"):
             await client.jobs.add(job.id, say("late") >> inside)
+        late = say("late2")
+        late >> start
         with pytest.raises(weft.StateConflict, match="cannot add something before task held: it is running"):
-            late = say("late2")
-            late >> start
             await client.jobs.add(job.id, late)
         handlers.leave.set()
         await client.jobs.wait(job.id, timeout=20)

@@ -35,7 +35,7 @@ def laid_out(addition: Addition, end_id: int) -> Layout:
 
 async def begin(
     conn: type_Connection, org_id: int, new: NewJob, addition: Addition, layout: Layout, job_id: int, end_id: int,
-    patience: timedelta,
+    patience: timedelta, *, is_patient: bool = False,
 ) -> bool:  # fmt: skip
     """Insert a job with the tasks and groups of a graph; False when there is one of its idempotency key.
 
@@ -49,7 +49,7 @@ async def begin(
         needs, name = "{" + str(layout.ids[last[0]]) + "}", names[last[0]]
         job: dict[str, Json] = {"id": str(job_id), "workflow_id": new.workflow_id}
         spec = packed({"output": result_of(name)}, {}, [name], job)
-    row = job_row(org_id, new, job_id, end_id, is_patient=False)
+    row = job_row(org_id, new, job_id, end_id, is_patient=is_patient)
     created = await conn.fetchval(
         SQL.put, row, patience, new.idempotency_key, [end_id], [None], [END], [CONTROL_QUEUE], [-new.priority], [spec],
         [0 if end is None else rows.waits[end]], [needs], [None], [None], [None], [None], [None], [False], [], [], [],

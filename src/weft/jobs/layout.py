@@ -24,13 +24,17 @@ def gather(items: Iterable[Item]) -> tuple[list[Item], list[Pair]]:
     queue = list(seen)
     pairs: list[Pair] = []
     for item in queue:
-        is_new = item.id is None
-        if not is_new and item not in given:
+        if item.id is not None and item not in given:
             continue
-        near = [before for before, is_known in item.before.items() if not is_known]
-        pairs += [(before, item) for before in near]
-        if is_new:
-            pairs += [(item, after) for after in item.after if after.id is not None and after not in given]
+        near: list[Item] = []
+        for before, is_known in item.before.items():
+            if not is_known:
+                near.append(before)
+                pairs.append((before, item))
+        if item.id is None:
+            for after in item.after:
+                if after.id is not None and after not in given:
+                    pairs.append((item, after))
             if item.group is not None:
                 near.append(item.group)
         if isinstance(item, Group):
@@ -106,6 +110,12 @@ class Layout:
         return place
 
     def _add_pairs(self, pairs: Sequence[Pair], gates: Mapping[int, int | None]) -> None:
+        places = self._places
+        if not self._gate_places and all(item.id is None for pair in pairs for item in pair):
+            # Large graphs are made at once, and mostly of tasks.
+            self.sources = [places[before] for before, _ in pairs]
+            self.targets = [places[after] for _, after in pairs]
+            return
         for before, after in pairs:
             if after in self._gate_places:
                 target = self._gate_places[after]
@@ -121,10 +131,9 @@ class Layout:
 
     def _add_members(self, gates: Mapping[int, int | None], pairs: Sequence[Pair], end_id: int) -> None:
         leading = {before for before, _ in pairs}
-        inside = {after for before, after in pairs if before.group is not None and before.group is after.group}
+        inside = {after for before, after in pairs if before._group is not None and before._group is after._group}
         for place, item in enumerate(self.items):
-            group = item.group
-            own_gate = self._gate_places.get(item)
+            group, own_gate = item._group, self._gate_places.get(item)
             if own_gate is not None and isinstance(item, Group) and not item.members:
                 self._edge(own_gate, place)
             if group is None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from weft.core.checks import check_id, check_number, check_text
 from weft.core.errors import InvalidInput
+from weft.core.garbage import uncollected
 from weft.core.json import blob_reference, check_size, size_of
 from weft.history import keeping
 from weft.jobs import adding, adhoc
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from weft.jobs.layout import Layout
     from weft.sdk.session import Session
 
+ON_FAILURE = ("fail_fast", "finish_independent")
+
 
 class GraphCalls(WorkflowCalls):
     """What is done with graphs of tasks and groups."""
@@ -34,7 +37,7 @@ class GraphCalls(WorkflowCalls):
 
     async def submit_graph(
         self, name: str, items: Item | Sequence[Item], *, priority: int = 0, idempotency_key: str | None = None,
-        labels: Mapping[str, str] | None = None,
+        labels: Mapping[str, str] | None = None, on_failure: str = "fail_fast",
     ) -> JobHandle:  # fmt: skip
         """Execute tasks and groups, with all that they wait for; ``name`` is what the workflow is called.
 
@@ -47,17 +50,28 @@ class GraphCalls(WorkflowCalls):
         check_number(priority, "priority", -32767, 32767)
         if idempotency_key is not None:
             check_text(idempotency_key, "idempotency_key", 500)
+        if on_failure not in ON_FAILURE:
+            raise InvalidInput("on_failure", f"must be one of {', '.join(ON_FAILURE)}, not {on_failure!r}")
+        with uncollected():
+            return await self._submit_graph(name, items, priority, idempotency_key, labels, on_failure)
+
+    async def _submit_graph(
+        self, name: str, items: Item | Sequence[Item], priority: int, idempotency_key: str | None,
+        labels: Mapping[str, str] | None, on_failure: str,
+    ) -> JobHandle:  # fmt: skip
         addition = await self._addition(items, 2)
         job_id, end_id = addition.ids.pop(), addition.ids.pop()
         layout = adhoc.laid_out(addition, end_id)
-        kept = await self._kept(check_text(name, "name", 200), addition)
+        kept = await self._kept(check_text(name, "name", 200), addition, on_failure)
         new = NewJob(
             name, {}, priority, idempotency_key, kept.base_kind, kept.base_ref, kept.snapshot_id, kept.version_hash,
             dict(labels or {}), self._session.actor,
         )  # fmt: skip
         org_id, patience = await self._session.org_id(), self._session.settings.job_default_timeout
         if not await self._session.database.run(
-            lambda conn: adhoc.begin(conn, org_id, new, addition, layout, job_id, end_id, patience)
+            lambda conn: adhoc.begin(
+                conn, org_id, new, addition, layout, job_id, end_id, patience, is_patient=on_failure != ON_FAILURE[0]
+            )
         ):
             known = await self._read(lambda conn: conn.fetchval(SQL.of_key, org_id, idempotency_key))
             return JobHandle(known, False)
@@ -105,11 +119,12 @@ class GraphCalls(WorkflowCalls):
                 if (size := size_of(item.params)) > settings.inline_limit:
                     item.params = blob_reference(await self._session.blobs.put(item.params.encode()), size)
 
-    async def _kept(self, name: str, addition: Addition) -> NewJob:
+    async def _kept(self, name: str, addition: Addition, on_failure: str) -> NewJob:
         """Return a job by the definition that is kept of a graph, if there is one."""
         document = adhoc.document_of_graph(name, addition)
         if document is None:
             return NewJob(name, {}, base_kind="graph")
+        document["on_failure"] = on_failure
         if self._library is None:
             self._library = Library(await self._reader(), self._session.actor)
         found = await keeping.keep(await self._reader(), document_of(document), self._session.actor)
