@@ -676,7 +676,7 @@ create view weft.queues as
 -- name: view_workers
 create view weft.workers as
   select w.id, w.org_id, w.hostname, w.pid, w.version, w.state::text as state, w.concurrency,
-    (select array_agg(q.name order by q.name) from weft.queue q where q.id = any (w.queues)) as queues, w.handlers,
+    (select array_agg(q.name order by q.name) from weft.queue q where q.id = any (w.queues) and q.id > 0) as queues, w.handlers,
     w.started_at, w.heartbeat_at as last_heartbeat, w.until, w.completed as tasks_completed, w.failed as tasks_failed,
     exists (select 1 from weft.lease l where l.holder = w.id and l.until > weft.now()) as is_leader
   from weft.worker w;
