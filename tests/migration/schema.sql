@@ -1067,11 +1067,17 @@ begin
 end $$;
 
 CREATE FUNCTION weft.hint(queues bigint[], except_worker bigint DEFAULT 0) RETURNS integer
-    LANGUAGE sql
+    LANGUAGE plpgsql
     AS $$
-  select coalesce(sum(weft.hint_one(u.queue_id, except_worker)), 0)::int
-  from (select distinct unnest(queues) as queue_id) u
-$$;
+declare told int := 0; queue bigint; done bigint[] := '{}';
+begin
+  foreach queue in array queues loop
+    continue when queue = any (done);
+    told := told + weft.hint_one(queue, except_worker);
+    done := done || queue;
+  end loop;
+  return told;
+end $$;
 
 CREATE FUNCTION weft.hint_one(queue bigint, except_worker bigint DEFAULT 0) RETURNS integer
     LANGUAGE plpgsql
@@ -1569,7 +1575,7 @@ end $_$;
 CREATE FUNCTION weft.reach_next(ended bigint[], taken integer[], reaching boolean, own bigint[]) RETURNS bigint[]
     LANGUAGE plpgsql
     AS $$
-declare next_ids bigint[]; next_counts int[]; next_reached int[]; keyed bigint[]; missed bigint[];
+declare next_ids bigint[]; next_counts int[]; next_reached int[]; keyed bigint[]; missed bigint[]; woken bigint[];
 begin
   select array_agg(e.next), array_agg(e.n), array_agg(e.r) into next_ids, next_counts, next_reached
   from (
@@ -1585,7 +1591,8 @@ begin
   update weft.task t set
     waiting_on = t.waiting_on - next_counts[width_bucket(t.id, next_ids)],
     reached = t.reached + next_reached[width_bucket(t.id, next_ids)],
-    queue_id = case when t.queue_id = 2 or t.queue_id < 0 then weft.control_queue(t.job_id) else t.queue_id end,
+    queue_id = case when t.queue_id <> 2 and t.queue_id > 0 then t.queue_id
+                    else coalesce((select -j.owner_id from weft.job j where j.id = t.job_id), 2) end,
     state = case when t.waiting_on = next_counts[width_bucket(t.id, next_ids)] and t.concurrency_key is null and t.state = 'pending'
                    and (t.reached + next_reached[width_bucket(t.id, next_ids)] > 0 or t.handler = '@end')
                  then 'ready'::weft.task_state else t.state end,
@@ -1598,9 +1605,12 @@ begin
   if keyed is not null then
     perform weft.take_slots(keyed);
   end if;
-  perform weft.hint(array(
+  woken := array(
     select distinct t.queue_id from weft.task t
-    where t.id = any (next_ids) and t.state = 'ready' and t.queue_id <> all (own)));
+    where t.id = any (next_ids) and t.state = 'ready' and t.queue_id <> all (own));
+  if cardinality(woken) > 0 then
+    perform weft.hint(woken);
+  end if;
   return missed;
 end $$;
 
@@ -1752,6 +1762,98 @@ begin
     ) p group by 1
   ) best on best.queue_id = u.queue_id;
   return shares;
+end $$;
+
+CREATE TABLE weft.job_done (
+    id bigint NOT NULL,
+    org_id bigint NOT NULL,
+    end_id bigint NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    ended_at timestamp with time zone NOT NULL,
+    state weft.job_state NOT NULL,
+    rank smallint NOT NULL,
+    finishes_independent boolean NOT NULL,
+    started_at timestamp with time zone,
+    failed_id bigint,
+    owner_id bigint,
+    parent_id bigint,
+    snapshot_id bigint,
+    version_hash bytea,
+    workflow_id text NOT NULL,
+    base_kind text NOT NULL,
+    base_ref text,
+    reason text,
+    inputs json NOT NULL,
+    result json,
+    error json,
+    patch json,
+    tag_positions json,
+    labels json,
+    callback_url text,
+    actor text
+)
+PARTITION BY RANGE (id);
+
+CREATE VIEW weft.jobs AS
+ SELECT j.id,
+    j.org_id,
+    j.workflow_id,
+    (j.state)::text AS state,
+    j.reason,
+    (- (j.rank)::smallint) AS priority,
+    j.inputs,
+    NULL::json AS result,
+    NULL::json AS error,
+    j.created_at,
+    j.started_at,
+    NULL::timestamp with time zone AS ended_at,
+    j.failed_id,
+    j.owner_id,
+    j.parent_id,
+    j.base_kind,
+    j.base_ref,
+    j.snapshot_id,
+    encode(j.version_hash, 'hex'::text) AS version_hash,
+    j.labels,
+    j.actor,
+    j.end_id
+   FROM weft.job j
+UNION ALL
+ SELECT d.id,
+    d.org_id,
+    d.workflow_id,
+    (d.state)::text AS state,
+    d.reason,
+    (- d.rank) AS priority,
+    d.inputs,
+    d.result,
+    d.error,
+    d.created_at,
+    d.started_at,
+    d.ended_at,
+    d.failed_id,
+    d.owner_id,
+    d.parent_id,
+    d.base_kind,
+    d.base_ref,
+    d.snapshot_id,
+    encode(d.version_hash, 'hex'::text) AS version_hash,
+    d.labels,
+    d.actor,
+    d.end_id
+   FROM weft.job_done d;
+
+COMMENT ON VIEW weft.jobs IS 'Every job, live or ended, with its state and, when it has ended, its result or error.';
+
+CREATE FUNCTION weft.show_job(org bigint, job bigint) RETURNS SETOF weft.jobs
+    LANGUAGE plpgsql STABLE
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET jit TO 'off'
+    AS $$
+begin
+  return query select * from weft.jobs j where j.org_id = org and j.id = job;
 end $$;
 
 CREATE FUNCTION weft.skip_later(ids bigint[], why text) RETURNS void
@@ -2001,36 +2103,6 @@ CREATE TABLE weft.artifact (
     CONSTRAINT artifact_check3 CHECK (((kind = 'snapshot'::weft.artifact_kind) = (plan_hash IS NOT NULL)))
 );
 
-CREATE TABLE weft.job_done (
-    id bigint NOT NULL,
-    org_id bigint NOT NULL,
-    end_id bigint NOT NULL,
-    created_at timestamp with time zone NOT NULL,
-    ended_at timestamp with time zone NOT NULL,
-    state weft.job_state NOT NULL,
-    rank smallint NOT NULL,
-    finishes_independent boolean NOT NULL,
-    started_at timestamp with time zone,
-    failed_id bigint,
-    owner_id bigint,
-    parent_id bigint,
-    snapshot_id bigint,
-    version_hash bytea,
-    workflow_id text NOT NULL,
-    base_kind text NOT NULL,
-    base_ref text,
-    reason text,
-    inputs json NOT NULL,
-    result json,
-    error json,
-    patch json,
-    tag_positions json,
-    labels json,
-    callback_url text,
-    actor text
-)
-PARTITION BY RANGE (id);
-
 CREATE VIEW weft.artifact_use AS
  SELECT m.to_id AS artifact_id,
     m.org_id,
@@ -2220,57 +2292,6 @@ CREATE TABLE weft.idempotency_key (
     task_id bigint NOT NULL,
     ended_at timestamp with time zone
 );
-
-CREATE VIEW weft.jobs AS
- SELECT j.id,
-    j.org_id,
-    j.workflow_id,
-    (j.state)::text AS state,
-    j.reason,
-    (- (j.rank)::smallint) AS priority,
-    j.inputs,
-    NULL::json AS result,
-    NULL::json AS error,
-    j.created_at,
-    j.started_at,
-    NULL::timestamp with time zone AS ended_at,
-    j.failed_id,
-    j.owner_id,
-    j.parent_id,
-    j.base_kind,
-    j.base_ref,
-    j.snapshot_id,
-    encode(j.version_hash, 'hex'::text) AS version_hash,
-    j.labels,
-    j.actor,
-    j.end_id
-   FROM weft.job j
-UNION ALL
- SELECT d.id,
-    d.org_id,
-    d.workflow_id,
-    (d.state)::text AS state,
-    d.reason,
-    (- d.rank) AS priority,
-    d.inputs,
-    d.result,
-    d.error,
-    d.created_at,
-    d.started_at,
-    d.ended_at,
-    d.failed_id,
-    d.owner_id,
-    d.parent_id,
-    d.base_kind,
-    d.base_ref,
-    d.snapshot_id,
-    encode(d.version_hash, 'hex'::text) AS version_hash,
-    d.labels,
-    d.actor,
-    d.end_id
-   FROM weft.job_done d;
-
-COMMENT ON VIEW weft.jobs IS 'Every job, live or ended, with its state and, when it has ended, its result or error.';
 
 CREATE TABLE weft.key_slot (
     queue_id bigint NOT NULL,

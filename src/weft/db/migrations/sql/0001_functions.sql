@@ -576,11 +576,17 @@ begin
 end $$;
 
 -- name: hint
--- Tells one worker per queue.
-create function weft.hint(queues bigint[], except_worker bigint default 0) returns int language sql volatile as $$
-  select coalesce(sum(weft.hint_one(u.queue_id, except_worker)), 0)::int
-  from (select distinct unnest(queues) as queue_id) u
-$$;
+-- Tells one worker per queue. A loop, whose plans are kept: a query would be planned in every call.
+create function weft.hint(queues bigint[], except_worker bigint default 0) returns int language plpgsql as $$
+declare told int := 0; queue bigint; done bigint[] := '{}';
+begin
+  foreach queue in array queues loop
+    continue when queue = any (done);
+    told := told + weft.hint_one(queue, except_worker);
+    done := done || queue;
+  end loop;
+  return told;
+end $$;
 
 -- name: orphaning_workers
 -- Workers that hold tasks although they are gone: stopped, rescued before, or forgotten. One probe per worker.

@@ -61,7 +61,7 @@ end $$;
 -- nothing has reached, to be skipped. The end of a job is never skipped. Tasks are locked in order.
 create function weft.reach_next(ended bigint[], taken int[], reaching boolean, own bigint[]) returns bigint[]
 language plpgsql as $$
-declare next_ids bigint[]; next_counts int[]; next_reached int[]; keyed bigint[]; missed bigint[];
+declare next_ids bigint[]; next_counts int[]; next_reached int[]; keyed bigint[]; missed bigint[]; woken bigint[];
 begin
   select array_agg(e.next), array_agg(e.n), array_agg(e.r) into next_ids, next_counts, next_reached
   from (
@@ -77,7 +77,8 @@ begin
   update weft.task t set
     waiting_on = t.waiting_on - next_counts[width_bucket(t.id, next_ids)],
     reached = t.reached + next_reached[width_bucket(t.id, next_ids)],
-    queue_id = case when t.queue_id = 2 or t.queue_id < 0 then weft.control_queue(t.job_id) else t.queue_id end,
+    queue_id = case when t.queue_id <> 2 and t.queue_id > 0 then t.queue_id
+                    else coalesce((select -j.owner_id from weft.job j where j.id = t.job_id), 2) end,
     state = case when t.waiting_on = next_counts[width_bucket(t.id, next_ids)] and t.concurrency_key is null and t.state = 'pending'
                    and (t.reached + next_reached[width_bucket(t.id, next_ids)] > 0 or t.handler = '@end')
                  then 'ready'::weft.task_state else t.state end,
@@ -90,9 +91,12 @@ begin
   if keyed is not null then
     perform weft.take_slots(keyed);
   end if;
-  perform weft.hint(array(
+  woken := array(
     select distinct t.queue_id from weft.task t
-    where t.id = any (next_ids) and t.state = 'ready' and t.queue_id <> all (own)));
+    where t.id = any (next_ids) and t.state = 'ready' and t.queue_id <> all (own));
+  if cardinality(woken) > 0 then
+    perform weft.hint(woken);
+  end if;
   return missed;
 end $$;
 
@@ -824,6 +828,14 @@ create view weft.jobs as
     d.error, d.created_at, d.started_at, d.ended_at, d.failed_id, d.owner_id, d.parent_id,
     d.base_kind, d.base_ref, d.snapshot_id, encode(d.version_hash, 'hex'), d.labels, d.actor, d.end_id
   from weft.job_done d;
+
+-- name: show_job
+-- A job, live or ended. A function, whose plan is kept: planned for every call, it took ten times as long as its execution.
+create function weft.show_job(org bigint, job bigint) returns setof weft.jobs language plpgsql stable
+  set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+begin
+  return query select * from weft.jobs j where j.org_id = org and j.id = job;
+end $$;
 
 -- name: jobs_are_read_only
 do $$
