@@ -48,7 +48,7 @@ async def begin(
     if len(last) == 1 and isinstance(layout.items[last[0]], Task):
         needs, name = "{" + str(layout.ids[last[0]]) + "}", names[last[0]]
         job: dict[str, Json] = {"id": str(job_id), "workflow_id": new.workflow_id}
-        spec = packed({"output": result_of(name)}, {}, [name], job)
+        spec = packed({"output": result_of(name)}, {}, [name], (), job)
     row = job_row(org_id, new, job_id, end_id, is_patient=is_patient)
     created = await conn.fetchval(
         SQL.put, row, patience, new.idempotency_key, [end_id], [None], [END], [CONTROL_QUEUE], [-new.priority], [spec],

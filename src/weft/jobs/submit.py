@@ -14,7 +14,7 @@ from weft.core.json import Json, encode
 from weft.db.statements import Statements
 from weft.flow.budget import ExpressionError
 from weft.jobs.plan import CONTROL_QUEUE, Plan, Step
-from weft.jobs.rendering import packed
+from weft.jobs.rendering import packed, values_of
 
 if TYPE_CHECKING:
     from weft.db.database import type_Connection
@@ -155,11 +155,11 @@ def _params(step: Step, spec: Json, inputs: Mapping[str, Json], job: Mapping[str
     """Return the params of a task: rendered, unless the outputs of others are asked for."""
     used = inputs if step.inputs is None else {name: inputs[name] for name in step.inputs if name in inputs}
     if step.is_control or step.needs:
-        return packed(spec, used, step.needs, job)
+        return packed(spec, used, step.needs, step.starts, job)
     if step.template is None:
         return orjson.dumps(spec).decode()
     try:
-        return encode(step.template.render({"inputs": used, "nodes": {}, "job": job}), "params")
+        return encode(step.template.render(values_of(used, {}, step.starts, job)), "params")
     except ExpressionError as problem:
         raise InvalidInput(f"nodes.{step.node}.params", str(problem)) from None
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+import asyncpg
+
 from weft.core.checks import check_id, check_number, check_text
 from weft.core.errors import InvalidInput
 from weft.core.garbage import uncollected
 from weft.core.json import blob_reference, check_size, size_of
-from weft.history import keeping
 from weft.jobs import adding, adhoc
 from weft.jobs.adding import Addition
 from weft.jobs.items import Item, Task, items_of
 from weft.jobs.library import Library
 from weft.jobs.model import JobHandle
 from weft.jobs.submit import SQL, NewJob
-from weft.queue import queues
 from weft.sdk.workflow_calls import WorkflowCalls
 from weft.sdk.workflows import document_of
 
@@ -53,7 +53,13 @@ class GraphCalls(WorkflowCalls):
         if on_failure not in ON_FAILURE:
             raise InvalidInput("on_failure", f"must be one of {', '.join(ON_FAILURE)}, not {on_failure!r}")
         with uncollected():
-            return await self._submit_graph(name, items, priority, idempotency_key, labels, on_failure)
+            try:
+                return await self._submit_graph(name, items, priority, idempotency_key, labels, on_failure)
+            except asyncpg.ForeignKeyViolationError:
+                # What was remembered has been collected as garbage, or the database is another one by now.
+                assert self._library is not None
+                self._library.forget()
+                return await self._submit_graph(name, items, priority, idempotency_key, labels, on_failure)
 
     async def _submit_graph(
         self, name: str, items: Item | Sequence[Item], priority: int, idempotency_key: str | None,
@@ -76,7 +82,7 @@ class GraphCalls(WorkflowCalls):
             known = await self._read(lambda conn: conn.fetchval(SQL.of_key, org_id, idempotency_key))
             return JobHandle(known, False)
         addition.landed(layout, job_id)
-        await self._wake(addition)
+        self._session._hints.send_ids(addition.woken)
         return JobHandle(job_id, True)
 
     async def add(self, job_id: int, items: Item | Sequence[Item]) -> None:
@@ -97,11 +103,7 @@ class GraphCalls(WorkflowCalls):
             return await adding.add(conn, org_id, job_id, addition)
 
         addition.landed(await self._session.database.run(add), job_id)
-        await self._wake(addition)
-
-    async def _wake(self, addition: Addition) -> None:
-        async with self._session.database.acquire() as conn:
-            await queues.hint(conn, addition.woken)
+        self._session._hints.send_ids(addition.woken)
 
     async def _addition(self, items: Item | Sequence[Item], more: int) -> Addition:
         session = self._session
@@ -127,7 +129,7 @@ class GraphCalls(WorkflowCalls):
         document["on_failure"] = on_failure
         if self._library is None:
             self._library = Library(await self._reader(), self._session.actor)
-        found = await keeping.keep(await self._reader(), document_of(document), self._session.actor)
+        found = await self._library.kept(document_of(document))
         known = await self._library.planned(found)
         return NewJob(
             name, {}, base_kind="version", base_ref=str(found.row["id"]), snapshot_id=known.snapshot_id,

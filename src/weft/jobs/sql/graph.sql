@@ -44,10 +44,11 @@ with recursive walk (first, id) as (
 select w.first, w.id from walk w where w.id = any ($2::bigint[]) and w.first <> w.id;
 
 -- name: wait_longer
--- pending, or ready and not claimed → pending, for as many more; those are locked by the caller.
+-- pending, or ready and not claimed → pending, for as many more; those are locked by the caller. What comes after a
+-- failure stays what it is.
 update weft.task t set waiting_on = t.waiting_on + u.more, reached = t.reached + u.reached,
   state = case when u.more > 0 then 'pending'::weft.task_state else t.state end,
-  reason = case when u.more > 0 then 'dependencies' else t.reason end
+  reason = case when u.more > 0 and t.reason is distinct from 'upstream_failed' then 'dependencies' else t.reason end
 from unnest($1::bigint[], $2::int[], $3::int[]) as u (id, more, reached)
 where t.id = u.id and t.state in ('pending', 'ready');
 
