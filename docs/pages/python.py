@@ -36,12 +36,13 @@ _CONTEXT = """\
 | `handler` | the name of the handler |
 | `worker_id` | the worker that runs it |
 | `job_id` | the job that the task belongs to, or None |
+| `node` | the node of that job, or None |
 
 """
 
 _GROUPS = {
     "Enqueue and operate": ["Client", "NewTask", "TaskHandle", "Retry"],
-    "Run": ["task", "Context", "Worker", "Registry", "Snooze", "NonRetryable"],
+    "Run": ["task", "Context", "Checkpoints", "Checkpoint", "Worker", "Registry", "Snooze", "NonRetryable"],
     "Define": [
         "WorkflowDefinition",
         "read_definition",
@@ -56,7 +57,7 @@ _GROUPS = {
     ],
     "Execute": ["Jobs", "JobHandle", "Job", "JobSummary", "JobNode", "JobState", "Approval", "Orchestrator"],
     "Look": [
-        *("Task", "TaskSummary", "TaskState", "Attempt", "AuditEntry", "Page", "Why"),
+        *("Task", "TaskSummary", "TaskState", "TaskStep", "Attempt", "AuditEntry", "Page", "Why"),
         *("QueueInfo", "KeyLimit", "WorkerInfo", "OutboxRow"),
     ],
     "Settings": ["Settings", "__version__"],

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from weft.queue.outbox import OutboxRow
     from weft.queue.queues import KeyLimit, QueueInfo
     from weft.queue.retry import Retry
+    from weft.queue.steps import TaskStep
     from weft.queue.why import Why
     from weft.queue.workers import WorkerInfo
     from weft.sdk.client import Client
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from weft.sdk.workflows import Workflows
     from weft.worker.context import Context
     from weft.worker.registry import Registry, task
+    from weft.worker.steps import Checkpoint, Checkpoints
 
 # Each public name and the module it lives in; loaded when first used, so that `import weft` is quick.
 _HOMES = {
@@ -55,6 +57,8 @@ _HOMES = {
     "Attempt": "weft.queue.model",
     "AuditEntry": "weft.queue.audit",
     "BlobUnavailable": "weft.core.errors",
+    "Checkpoint": "weft.worker.steps",
+    "Checkpoints": "weft.worker.steps",
     "Client": "weft.sdk.client",
     "Collected": "weft.history.model",
     "Context": "weft.worker.context",
@@ -94,6 +98,7 @@ _HOMES = {
     "TaskFailed": "weft.core.errors",
     "TaskHandle": "weft.queue.model",
     "TaskState": "weft.core.states",
+    "TaskStep": "weft.queue.steps",
     "TaskSummary": "weft.queue.model",
     "UnknownQueue": "weft.core.errors",
     "WaitTimeout": "weft.core.errors",
@@ -113,6 +118,8 @@ __all__ = [
     "Attempt",
     "AuditEntry",
     "BlobUnavailable",
+    "Checkpoint",
+    "Checkpoints",
     "Client",
     "Collected",
     "Context",
@@ -152,6 +159,7 @@ __all__ = [
     "TaskFailed",
     "TaskHandle",
     "TaskState",
+    "TaskStep",
     "TaskSummary",
     "UnknownQueue",
     "WaitTimeout",
