@@ -23,7 +23,7 @@ verb that writes raises one of the [errors](errors.md) when it did not land.
 # What the engine alone calls.
 _HIDDEN = {
     "Retry": {"to_json", "from_json"},
-    "Context": {"cancel"},
+    "Context": {"cancel", "save_metrics"},
     "Client": {"database", "blobs"},
     "Registry": {"add", "get", "names", "suggest"},
 }
@@ -43,6 +43,7 @@ _CONTEXT = """\
 _GROUPS = {
     "Enqueue and operate": ["Client", "NewTask", "TaskHandle", "Retry"],
     "Run": ["task", "Context", "Checkpoints", "Checkpoint", "Worker", "Registry", "Snooze", "NonRetryable"],
+    "Run with a context and a result": ["register_handler", "HandlerContext", "HandlerResult", "BlobRepository"],
     "Define": [
         "WorkflowDefinition",
         "read_definition",

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from weft.sdk.worker import Worker
     from weft.sdk.workflows import Workflows
     from weft.worker.context import Context
+    from weft.worker.handling import BlobRepository, HandlerContext, HandlerResult, register_handler
     from weft.worker.registry import Registry, task
     from weft.worker.steps import Checkpoint, Checkpoints
 
@@ -56,6 +57,7 @@ _HOMES = {
     "Artifact": "weft.history.model",
     "Attempt": "weft.queue.model",
     "AuditEntry": "weft.queue.audit",
+    "BlobRepository": "weft.worker.handling",
     "BlobUnavailable": "weft.core.errors",
     "Checkpoint": "weft.worker.steps",
     "Checkpoints": "weft.worker.steps",
@@ -64,6 +66,8 @@ _HOMES = {
     "Context": "weft.worker.context",
     "DatabaseUnavailable": "weft.core.errors",
     "Finding": "weft.history.model",
+    "HandlerContext": "weft.worker.handling",
+    "HandlerResult": "weft.worker.handling",
     "InvalidDefinition": "weft.core.errors",
     "InvalidInput": "weft.core.errors",
     "Job": "weft.jobs.model",
@@ -109,6 +113,7 @@ _HOMES = {
     "WorkflowDefinition": "weft.flow.model",
     "Workflows": "weft.sdk.workflows",
     "read_definition": "weft.flow.reading",
+    "register_handler": "weft.worker.handling",
     "task": "weft.worker.registry",
 }
 
@@ -117,6 +122,7 @@ __all__ = [
     "Artifact",
     "Attempt",
     "AuditEntry",
+    "BlobRepository",
     "BlobUnavailable",
     "Checkpoint",
     "Checkpoints",
@@ -125,6 +131,8 @@ __all__ = [
     "Context",
     "DatabaseUnavailable",
     "Finding",
+    "HandlerContext",
+    "HandlerResult",
     "InvalidDefinition",
     "InvalidInput",
     "Job",
@@ -171,6 +179,7 @@ __all__ = [
     "Workflows",
     "__version__",
     "read_definition",
+    "register_handler",
     "task",
 ]
 

@@ -272,3 +272,14 @@ def until_shutdown(path: str, ctx: weft.Context) -> bool:
 def twice(ctx: weft.Context) -> None:
     ctx.step("same", pid.function)
     ctx.step("same", pid.function)
+
+
+@weft.register_handler("process:of params", executor="process", retry=weft.Retry(2, initial_delay=0))
+def of_params(ctx: weft.HandlerContext) -> weft.HandlerResult:
+    assert ctx.blob_repository is not None
+    digest = ctx.blob_repository.put(b"\x00kept")
+    metrics = {"attempt": ctx.attempt}
+    if ctx.attempt == 1:
+        return weft.HandlerResult(success=False, error_message="not yet", metrics=metrics)
+    found = ctx.blob_repository.get(digest).hex()
+    return weft.HandlerResult(success=True, output={"found": found, "has_pool": ctx.pool is not None}, metrics=metrics)

@@ -1,16 +1,17 @@
-"""Answers what a handler asks for while it runs, wherever it runs: its steps, and what it has measured."""
+"""Answers what a handler asks for while it runs, wherever it runs: its steps, its blobs, what it has measured."""
 
 from __future__ import annotations
 
+import base64
 import logging
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from weft.core.errors import DatabaseUnavailable, LeaseLost
+from weft.core.errors import DatabaseUnavailable, InvalidInput, LeaseLost
 from weft.core.json import BLOB_MARK, blob_reference, check_size, referenced_blob, size_of
 from weft.db.database import CONNECTION_ERRORS
-from weft.queue import steps
+from weft.queue import blobs, steps
 from weft.queue.steps import Fence, SavedStep
 from weft.worker.background import pause_after_error
 
@@ -28,14 +29,12 @@ _FIRST_PAUSE = 0.1
 class Answers:
     """What all attempts of a worker ask for."""
 
-    def __init__(self, database: Database, blobs: Blobs, settings: Settings) -> None:
+    def __init__(self, database: Database, storage: Blobs, settings: Settings) -> None:
         self._database = database
-        self._blobs = blobs
+        self._blobs = storage
         self._settings = settings
 
-    async def answer(
-        self, fence: Fence, verb: str, arguments: dict[str, Any], is_over: Callable[[], bool]
-    ) -> dict[str, Any] | None:
+    async def answer(self, fence: Fence, verb: str, arguments: dict[str, Any], is_over: Callable[[], bool]) -> Any:
         """Do what an attempt asks for; raises `LeaseLost` when the task is not its own any more.
 
         PostgreSQL may be away meanwhile: hours of work are not given up for that while the attempt is not ``is_over``.
@@ -48,6 +47,10 @@ class Answers:
                 await self._save(fence, arguments["name"], took, arguments["data"], is_over)
             case "save_metrics":
                 await self._save(fence, steps.metrics_name(fence.attempt), None, arguments["data"], is_over)
+            case "put_blob":
+                return await self._put_blob(fence, base64.b64decode(arguments["data"]), is_over)
+            case "get_blob":
+                return base64.b64encode(await self._blobs.get(arguments["digest"])).decode()
             case "drop_step":
                 dropped = await self._persist(
                     fence, is_over, self._database.run_alone, lambda conn: steps.drop(conn, fence, arguments["name"])
@@ -78,6 +81,14 @@ class Answers:
         run = self._database.run if data.startswith(BLOB_MARK) else self._database.run_alone
         saved = await self._persist(fence, is_over, run, lambda conn: steps.save(conn, fence, name, took, size, data))
         _require(saved is not None, fence)
+
+    async def _put_blob(self, fence: Fence, data: bytes, is_over: Callable[[], bool]) -> str:
+        if len(data) > self._settings.value_limit:
+            raise InvalidInput("data", f"has {len(data)} bytes, and may have {self._settings.value_limit}")
+        digest = await self._blobs.put(data)
+        kept = [(fence.task_id, blob_reference(digest, len(data)))]
+        await self._persist(fence, is_over, self._database.run, lambda conn: blobs.keep(conn, kept))
+        return digest
 
     async def _persist(
         self, fence: Fence, is_over: Callable[[], bool],

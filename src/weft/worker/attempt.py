@@ -28,6 +28,7 @@ from weft.queue.retry import Retry
 from weft.queue.steps import Fence
 from weft.queue.work import MISSING_PARAMS, NO_HEARTBEAT, Claim, Completed, Ended, Postponed
 from weft.worker.answers import Answers
+from weft.worker.connections import ConnectionPool
 from weft.worker.context import RUNNING, Context, beat_interval, describe_error
 from weft.worker.logs import TaskLog
 from weft.worker.processes import ChildDied, Processes
@@ -54,6 +55,7 @@ class Environment:
         self.settings = settings = database.settings
         self.answers = Answers(database, blobs, settings)
         self.shutdown = Shutdown()
+        self.pool = ConnectionPool(database)
         self.worker_id = worker_id
         self.blobs = blobs
         self.processes = processes
@@ -96,6 +98,7 @@ class Attempt:
                 task_id=claim.id, attempt=claim.attempt, handler=claim.handler, worker_id=self.env.worker_id,
                 write=self._write_now, beat=self._beat, beat_interval=beat_interval(claim.heartbeat_timeout),
                 job_id=claim.job_id, node=claim.node, ask=self._ask, shutdown=self.env.shutdown,
+                pool=self.env.pool,
             )  # fmt: skip
             if self._ending is not None:
                 self._context.cancel()
@@ -152,7 +155,7 @@ class Attempt:
         assert self.task is not None
         return asyncio.run_coroutine_threadsafe(self.answer(verb, arguments), self.task.get_loop())
 
-    async def answer(self, verb: str, arguments: dict[str, Any]) -> dict[str, Any] | None:
+    async def answer(self, verb: str, arguments: dict[str, Any]) -> Any:
         """Do what the handler asks for."""
         fence = Fence(self.env.worker_id, self.claim.id, self.claim.attempt)
         return await self.env.answers.answer(fence, verb, arguments, lambda: self.is_over or self._ending is not None)

@@ -40,7 +40,7 @@ class Context:
         self, *, task_id: int, attempt: int, handler: str, worker_id: int,
         write: Callable[[Any], str] = lambda output: encode(output, "output"),
         beat: Callable[[], None] = lambda: None, beat_interval: float | None = None, job_id: int | None = None,
-        node: str | None = None, ask: Ask | None = None, shutdown: Shutdown | None = None,
+        node: str | None = None, ask: Ask | None = None, shutdown: Shutdown | None = None, pool: Any = None,
     ) -> None:  # fmt: skip
         self.task_id = task_id
         self.attempt = attempt
@@ -48,7 +48,8 @@ class Context:
         self.worker_id = worker_id
         self.job_id = job_id
         self.node = node
-        self._ask = ask
+        self.ask = ask
+        self.pool = pool
         self._steps: Steps | None = None
         self._shutdown = shutdown or Shutdown()
         self._write = write
@@ -102,8 +103,12 @@ class Context:
     @property
     def _own_steps(self) -> Steps:
         if self._steps is None:
-            self._steps = Steps(self.attempt, self._ask)
+            self._steps = Steps(self.attempt, self.ask)
         return self._steps
+
+    def save_metrics(self, metrics: dict[str, Any]) -> Any:
+        """Keep what this attempt has measured, over what it has before; awaitable where a loop runs."""
+        return self._own_steps.save_metrics(metrics)
 
     @property
     def shutdown_requested(self) -> bool:

@@ -89,7 +89,11 @@ class Steps:
         if _checked(phase, "phase") in self._steps:
             raise InvalidInput("phase", f"the name {phase!r} is that of a step of this attempt: give it another")
         self._phases.add(phase)
-        return _given(self._save(phase, encode(data, "data"), None))
+        return given(self._save(phase, encode(data, "data"), None))
+
+    def save_metrics(self, metrics: dict[str, Any]) -> Any:
+        """Keep what the attempt has measured; awaitable where a loop runs."""
+        return given(self._ask("save_metrics", {"data": encode(metrics, "metrics")}))
 
     def load(self, phase: str | None, validator: Validator | None) -> Any:
         """Return a checkpoint that passes its validator, or None; awaitable where a loop runs."""
@@ -179,7 +183,9 @@ class Memory:
         name = arguments.get("name")
         answer: Future[Any] = Future()
         match verb:
-            case "save_step" | "save_metrics":
+            case "save_metrics":
+                answer.set_result(None)
+            case "save_step":
                 self._saved.pop(str(name), None)
                 now = datetime.now(UTC).isoformat()
                 self._saved[str(name)] = {**arguments, "attempt": self._attempt, "saved_at": now}
@@ -216,9 +222,13 @@ def _answer(future: Future[Any]) -> Awaitable[Any]:
     return asyncio.wrap_future(future)
 
 
-def _given(future: Future[Any]) -> Any:
-    """Return an answer: to be awaited where a loop runs, else when it is there."""
-    return asyncio.wrap_future(future) if _is_in_loop() else future.result()
+def given(future: Future[Any], made: Callable[[Any], Any] = lambda value: value) -> Any:
+    """Return an answer, or what is ``made`` of it: to be awaited where a loop runs, else when it is there."""
+
+    async def later() -> Any:
+        return made(await asyncio.wrap_future(future))
+
+    return later() if _is_in_loop() else made(future.result())
 
 
 async def _awaited(value: Awaitable[Any]) -> Any:

@@ -197,6 +197,7 @@ class Worker:
         ending = [attempt.task for attempt in self._held.running.values() if attempt.task is not None]
         await self._background.stop(ending, _END_LIMIT)
         await self._upkeep.stop()
+        await self._env.pool.close()
         self._held.clear()
         await self._sign_off()
         await self._line.close()
