@@ -708,7 +708,7 @@ begin
   loop
     low := weft.first_id_at(day);
     high := weft.first_id_at(day + interval '24 hours');
-    foreach parent in array array['task_done', 'task_params', 'attempt', 'job_done'] loop
+    foreach parent in array array['task_done', 'task_params', 'attempt', 'job_done', 'step'] loop
       child := parent || '_' || to_char(day at time zone 'UTC', 'YYYYMMDD');
       if to_regclass('weft.' || child) is null then
         execute format('create table weft.%I (like weft.%I including all)', child, parent);
@@ -2413,6 +2413,32 @@ CREATE TABLE weft.schema_revision (
     version_num character varying(32) NOT NULL
 );
 
+CREATE TABLE weft.step (
+    task_id bigint NOT NULL,
+    name text NOT NULL,
+    org_id bigint NOT NULL,
+    attempt integer NOT NULL,
+    saved_at timestamp with time zone DEFAULT weft.now() NOT NULL,
+    took interval,
+    bytes bigint NOT NULL,
+    data json NOT NULL,
+    CONSTRAINT step_name_check CHECK (((name <> ''::text) AND (length(name) <= 220)))
+)
+PARTITION BY RANGE (task_id);
+
+CREATE VIEW weft.steps AS
+ SELECT task_id,
+    org_id,
+    name,
+    attempt,
+    saved_at,
+    took,
+    bytes,
+    data
+   FROM weft.step s;
+
+COMMENT ON VIEW weft.steps IS 'Every step and checkpoint that tasks have saved, and what their attempts have measured.';
+
 CREATE TABLE weft.task (
     id bigint NOT NULL,
     org_id bigint NOT NULL,
@@ -2670,6 +2696,9 @@ ALTER TABLE ONLY weft.queue_slot
 ALTER TABLE ONLY weft.schema_revision
     ADD CONSTRAINT schema_revision_pkc PRIMARY KEY (version_num);
 
+ALTER TABLE ONLY weft.step
+    ADD CONSTRAINT step_pkey PRIMARY KEY (task_id, name);
+
 ALTER TABLE ONLY weft.tag_move
     ADD CONSTRAINT tag_move_pkey PRIMARY KEY (org_id, tag, version);
 
@@ -2788,6 +2817,9 @@ CREATE RULE refuse_delete AS
     ON DELETE TO weft.queues DO INSTEAD  SELECT weft.refuse_write('queues'::text) AS refuse_write;
 
 CREATE RULE refuse_delete AS
+    ON DELETE TO weft.steps DO INSTEAD  SELECT weft.refuse_write('steps'::text) AS refuse_write;
+
+CREATE RULE refuse_delete AS
     ON DELETE TO weft.tasks DO INSTEAD  SELECT weft.refuse_write('tasks'::text) AS refuse_write;
 
 CREATE RULE refuse_delete AS
@@ -2809,6 +2841,9 @@ CREATE RULE refuse_insert AS
     ON INSERT TO weft.queues DO INSTEAD  SELECT weft.refuse_write('queues'::text) AS refuse_write;
 
 CREATE RULE refuse_insert AS
+    ON INSERT TO weft.steps DO INSTEAD  SELECT weft.refuse_write('steps'::text) AS refuse_write;
+
+CREATE RULE refuse_insert AS
     ON INSERT TO weft.tasks DO INSTEAD  SELECT weft.refuse_write('tasks'::text) AS refuse_write;
 
 CREATE RULE refuse_insert AS
@@ -2828,6 +2863,9 @@ CREATE RULE refuse_update AS
 
 CREATE RULE refuse_update AS
     ON UPDATE TO weft.queues DO INSTEAD  SELECT weft.refuse_write('queues'::text) AS refuse_write;
+
+CREATE RULE refuse_update AS
+    ON UPDATE TO weft.steps DO INSTEAD  SELECT weft.refuse_write('steps'::text) AS refuse_write;
 
 CREATE RULE refuse_update AS
     ON UPDATE TO weft.tasks DO INSTEAD  SELECT weft.refuse_write('tasks'::text) AS refuse_write;

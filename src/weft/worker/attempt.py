@@ -18,7 +18,6 @@ import orjson
 
 from weft.core.errors import InvalidInput, error_line
 from weft.core.json import BLOB_MARK, blob_reference, check_size, referenced_blob, size_of
-from weft.core.settings import Settings
 from weft.core.signals import NonRetryable, Parked, Snooze
 from weft.db.blobs import Blobs
 from weft.db.database import Database
@@ -26,11 +25,15 @@ from weft.flow.budget import ExpressionError
 from weft.jobs.rendering import RENDER_MARK, rendered, unpacked
 from weft.queue import look
 from weft.queue.retry import Retry
+from weft.queue.steps import Fence
 from weft.queue.work import MISSING_PARAMS, NO_HEARTBEAT, Claim, Completed, Ended, Postponed
+from weft.worker.answers import Answers
+from weft.worker.connections import ConnectionPool
 from weft.worker.context import RUNNING, Context, beat_interval, describe_error
 from weft.worker.logs import TaskLog
 from weft.worker.processes import ChildDied, Processes
 from weft.worker.registry import AnyHandler
+from weft.worker.shutdown import Shutdown
 
 logger = logging.getLogger("weft.worker")
 Outcome = Completed | Postponed | Ended
@@ -46,16 +49,24 @@ class Environment:
     """What all attempts of a worker share."""
 
     def __init__(
-        self, settings: Settings, worker_id: int, blobs: Blobs, processes: Processes, log_folder: Path,
+        self, database: Database, worker_id: int, blobs: Blobs, processes: Processes, log_folder: Path,
         beat: Callable[[Claim], None], on_end: Callable[[Attempt, Outcome | None], None],
     ) -> None:  # fmt: skip
-        self.settings = settings
+        self.settings = settings = database.settings
+        self.answers = Answers(database, blobs, settings)
+        self.shutdown = Shutdown()
+        self.pool = ConnectionPool(database)
         self.worker_id = worker_id
         self.blobs = blobs
         self.processes = processes
         self.log_folder = log_folder
         self.beat = beat
         self.on_end = on_end
+
+    def request_shutdown(self) -> None:
+        """Tell the handlers, here and in processes, that the worker is about to stop."""
+        self.shutdown.request()
+        self.processes.request_shutdown()
 
 
 class Attempt:
@@ -86,7 +97,8 @@ class Attempt:
             self._context = Context(
                 task_id=claim.id, attempt=claim.attempt, handler=claim.handler, worker_id=self.env.worker_id,
                 write=self._write_now, beat=self._beat, beat_interval=beat_interval(claim.heartbeat_timeout),
-                job_id=claim.job_id,
+                job_id=claim.job_id, node=claim.node, ask=self._ask, shutdown=self.env.shutdown,
+                pool=self.env.pool,
             )  # fmt: skip
             if self._ending is not None:
                 self._context.cancel()
@@ -137,6 +149,16 @@ class Attempt:
 
     def _beat(self) -> None:
         self.env.beat(self.claim)
+
+    def _ask(self, verb: str, arguments: dict[str, Any]) -> Future[Any]:
+        """Do what the handler asks for; called on any thread."""
+        assert self.task is not None
+        return asyncio.run_coroutine_threadsafe(self.answer(verb, arguments), self.task.get_loop())
+
+    async def answer(self, verb: str, arguments: dict[str, Any]) -> Any:
+        """Do what the handler asks for."""
+        fence = Fence(self.env.worker_id, self.claim.id, self.claim.attempt)
+        return await self.env.answers.answer(fence, verb, arguments, lambda: self.is_over or self._ending is not None)
 
     def end(self, why: str) -> None:
         """End the attempt: ``timeout`` writes an outcome, anything else writes none (someone else decides)."""
@@ -371,6 +393,7 @@ class Attempt:
                 self.env.worker_id,
                 self.log,
                 self._beat,
+                answer=self.answer,
                 on_start=self._start_clock,
                 settings=self.env.settings,
                 alone=bool(claim.crashes),

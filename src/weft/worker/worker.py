@@ -105,8 +105,9 @@ class Worker:
             on_lost=lambda attempt: self._drop(attempt, "lost"), on_room=self._wake.set,
         )  # fmt: skip
         self._env = Environment(
-            settings, self.id, KeptBlobs.of(self._database), self._processes, log_dir(settings), self._beat, self._ended
-        )
+            self._database, self.id, KeptBlobs.of(self._database), self._processes, log_dir(settings), self._beat,
+            self._ended,
+        )  # fmt: skip
         self._heart = Heart(
             self._database, self.id, interval=settings.heartbeat_interval, lease=settings.lease_time,
             on_pulse=self._feel, overdue=self._held.overdue, sent=(self.completed, self.failed),
@@ -173,6 +174,7 @@ class Worker:
     async def _stop(self) -> None:
         assert self._main is not None
         self._wake.set()
+        self._env.request_shutdown()
         self._background.spawn(self._relay.pass_on([lane.queue_id for lane in self._lanes]))
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout_at(self._deadline) as self._grace:
@@ -195,6 +197,7 @@ class Worker:
         ending = [attempt.task for attempt in self._held.running.values() if attempt.task is not None]
         await self._background.stop(ending, _END_LIMIT)
         await self._upkeep.stop()
+        await self._env.pool.close()
         self._held.clear()
         await self._sign_off()
         await self._line.close()

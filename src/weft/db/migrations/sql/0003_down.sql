@@ -1,3 +1,7 @@
+-- name: drop_steps
+drop view weft.steps;
+drop table weft.step;
+
 -- name: drop_jobs
 drop function weft.show_job;
 drop view weft.jobs;
