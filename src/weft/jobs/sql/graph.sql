@@ -57,3 +57,11 @@ select weft.free_slots($1, $2);
 
 -- name: take_slots
 select weft.take_slots($1);
+
+-- name: spawn
+-- No row when the task that asks is no longer its worker's, or its job does not go on.
+select id, known_handler from weft.spawn($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14);
+
+-- name: outcomes
+select d.id, d.state::text as state, d.reason, d.error, weft.output_of(d.id) as output
+from weft.task_done d where d.id = any ($1);
