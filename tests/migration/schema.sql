@@ -748,7 +748,7 @@ end $$;
 CREATE FUNCTION weft.fail_next(failed bigint[]) RETURNS bigint[]
     LANGUAGE plpgsql
     AS $$
-declare next_ids bigint[]; next_counts int[];
+declare next_ids bigint[]; next_counts int[]; woken bigint[];
 begin
   select array_agg(e.next), array_agg(e.n) into next_ids, next_counts
   from (select e.next, count(*)::int as n from unnest(failed) as s (prev) join weft.edge e on e.prev = s.prev
@@ -756,15 +756,17 @@ begin
   perform 1 from weft.task t where t.id = any (next_ids) order by t.id for no key update;
   update weft.task t set
     waiting_on = t.waiting_on - next_counts[width_bucket(t.id, next_ids)],
-    state = case when t.waiting_on = next_counts[width_bucket(t.id, next_ids)] and t.state = 'pending'
+    state = case when t.waiting_on = next_counts[width_bucket(t.id, next_ids)] and t.state = 'pending' and t.handler = '@end'
                  then 'ready'::weft.task_state else t.state end,
-    queue_id = weft.control_queue(t.job_id), reason = null
-  where t.id = any (next_ids) and t.handler = '@end';
-  if found then
-    perform weft.hint(array(
-      select distinct t.queue_id from weft.task t where t.id = any (next_ids) and t.handler = '@end' and t.state = 'ready'));
+    queue_id = case when t.handler = '@end' then weft.control_queue(t.job_id) else t.queue_id end,
+    reason = case when t.handler = '@end' then null else 'upstream_failed' end
+  where t.id = any (next_ids);
+  woken := array(
+    select distinct t.queue_id from weft.task t where t.id = any (next_ids) and t.handler = '@end' and t.state = 'ready');
+  if cardinality(woken) > 0 then
+    perform weft.hint(woken);
   end if;
-  return array(select t.id from weft.task t where t.id = any (next_ids) and t.handler <> '@end');
+  return array(select t.id from weft.task t where t.id = any (next_ids) and t.handler <> '@end' and t.waiting_on = 0);
 end $$;
 
 CREATE FUNCTION weft.finish_and_claim(me bigint, ids bigint[], attempts integer[], outputs json[], queues bigint[], rooms integer[], ranks smallint[], orders bigint[], marks bigint[], wanted integer, from_head boolean, patience text) RETURNS TABLE(lost boolean, id bigint, attempt integer, queue_id bigint, rank smallint, order_id bigint, handler text, params json, max_attempts smallint, failures smallint, crashes smallint, timeout interval, heartbeat_timeout interval, retry json, job_id bigint, node text, given json[])
@@ -1575,7 +1577,7 @@ end $_$;
 CREATE FUNCTION weft.reach_next(ended bigint[], taken integer[], reaching boolean, own bigint[]) RETURNS bigint[]
     LANGUAGE plpgsql
     AS $$
-declare next_ids bigint[]; next_counts int[]; next_reached int[]; keyed bigint[]; missed bigint[]; woken bigint[];
+declare next_ids bigint[]; next_counts int[]; next_reached int[]; keyed bigint[]; missed bigint[]; spoiled bigint[]; woken bigint[];
 begin
   select array_agg(e.next), array_agg(e.n), array_agg(e.r) into next_ids, next_counts, next_reached
   from (
@@ -1594,16 +1596,22 @@ begin
     queue_id = case when t.queue_id <> 2 and t.queue_id > 0 then t.queue_id
                     else coalesce((select -j.owner_id from weft.job j where j.id = t.job_id), 2) end,
     state = case when t.waiting_on = next_counts[width_bucket(t.id, next_ids)] and t.concurrency_key is null and t.state = 'pending'
-                   and (t.reached + next_reached[width_bucket(t.id, next_ids)] > 0 or t.handler = '@end')
+                   and (t.reached + next_reached[width_bucket(t.id, next_ids)] > 0 and t.reason is distinct from 'upstream_failed'
+                        or t.handler = '@end')
                  then 'ready'::weft.task_state else t.state end,
-    reason = case when t.waiting_on = next_counts[width_bucket(t.id, next_ids)] then null else t.reason end
+    reason = case when t.waiting_on = next_counts[width_bucket(t.id, next_ids)] and t.reason is distinct from 'upstream_failed'
+                  then null else t.reason end
   where t.id = any (next_ids);
-  select array_agg(t.id order by t.id) filter (where t.reached > 0),
-         array_agg(t.id order by t.id) filter (where t.reached = 0)
-  into keyed, missed from weft.task t
+  select array_agg(t.id order by t.id) filter (where t.reached > 0 and t.reason is null),
+         array_agg(t.id order by t.id) filter (where t.reached = 0 and t.reason is null),
+         array_agg(t.id order by t.id) filter (where t.reason is not null)
+  into keyed, missed, spoiled from weft.task t
   where t.id = any (next_ids) and t.waiting_on = 0 and t.state = 'pending' and t.reason is distinct from 'concurrency_key';
   if keyed is not null then
     perform weft.take_slots(keyed);
+  end if;
+  if spoiled is not null then
+    perform weft.skip_later(weft.skip_tasks(spoiled, 'upstream_failed', 100, own), 'upstream_failed');
   end if;
   woken := array(
     select distinct t.queue_id from weft.task t
