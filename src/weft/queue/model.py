@@ -12,6 +12,7 @@ from weft.core.json import Json
 from weft.core.states import TaskState
 from weft.queue.audit import AuditEntry
 from weft.queue.retry import Retry
+from weft.queue.steps import TaskStep
 
 
 class TaskHandle(NamedTuple):
@@ -56,6 +57,7 @@ class Attempt:
     ended_at: datetime
     error: Mapping[str, str] | None
     code_version: str | None = None
+    metrics: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +85,7 @@ class TaskSummary:
 class Task(TaskSummary):
     """All that is known of one task; ``actor`` enqueued it, ``audit`` tells who cancelled or replayed it.
 
+    ``steps`` are what it has saved on its way, ``metrics`` what its last attempt has measured.
     ``code_version`` is the hash of the code that the worker of its last attempt had for it.
     """
 
@@ -96,6 +99,8 @@ class Task(TaskSummary):
     actor: str | None
     code_version: str | None = None
     attempts: tuple[Attempt, ...] = field(default=())
+    steps: tuple[TaskStep, ...] = field(default=())
+    metrics: Mapping[str, Any] = field(default_factory=dict)
     audit: tuple[AuditEntry, ...] = field(default=())
     # Params or output that cannot be read, with the reason.
     unavailable: Mapping[str, BlobUnavailable] = field(default_factory=dict)

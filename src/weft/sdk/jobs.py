@@ -8,6 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import asyncpg
 import orjson
 
 from weft.core.checks import check_id, check_number, check_span, check_text
@@ -18,13 +19,13 @@ from weft.core.states import TaskState
 from weft.flow.inputs import check_inputs, told_of
 from weft.flow.model import Input, WorkflowDefinition
 from weft.flow.patches import Op, check_ops
-from weft.history import keeping, snapshots
+from weft.history import snapshots
 from weft.history.reading import Materials
 from weft.jobs.labels import check_labels
+from weft.jobs.library import Library
 from weft.jobs.model import Approval, Job, JobHandle, JobNode, JobSummary
 from weft.jobs.plan import Plan
 from weft.jobs.submit import SQL, NewJob, submit
-from weft.queue import queues
 from weft.sdk.reruns import Reruns
 from weft.sdk.workflows import document_of
 
@@ -58,14 +59,26 @@ class Jobs(Reruns):
         if idempotency_key is not None:
             check_text(idempotency_key, "idempotency_key", 500)
         words, ops = check_labels(labels), None if patch is None else check_ops(list(patch))
-        found, library = await self._materials(workflow), await self._plans()
+        library = await self._plans()
+        try:
+            return await self._submit_now(library, workflow, given, priority, idempotency_key, words, ops)
+        except asyncpg.ForeignKeyViolationError:
+            # What was remembered has been collected as garbage, or the database is another one by now.
+            library.forget()
+            return await self._submit_now(library, workflow, given, priority, idempotency_key, words, ops)
+
+    async def _submit_now(
+        self, library: Library, workflow: Workflow, given: Json, priority: int, idempotency_key: str | None,
+        labels: Mapping[str, str], ops: Sequence[Op] | None,
+    ) -> JobHandle:  # fmt: skip
+        found = await self._materials(library, workflow)
         known = await library.planned(found if ops is None else await self._patched(found, ops))
         values, problems = check_inputs(known.inputs, given)
         if problems:
             raise InvalidInput("inputs", told_of(problems))
         new = NewJob(
             known.workflow_id, values, priority, idempotency_key, "tag" if found.row["tag"] else found.row["kind"],
-            found.row["tag"] or str(found.row["id"]), known.snapshot_id, known.version_hash, words,
+            found.row["tag"] or str(found.row["id"]), known.snapshot_id, known.version_hash, labels,
             self._session.actor, await library.pins(known, found), patch=ops,
         )  # fmt: skip
         return await self._submit(new, known.plan)
@@ -83,18 +96,17 @@ class Jobs(Reruns):
         lanes = await session._queue_ids(plan.queues)
         patience = session.settings.job_default_timeout
         ids = await session.ids.take(1 + len(plan.steps))
-        created = await session.database.run(lambda conn: submit(conn, org_id, new, plan, ids, lanes, patience))
+        created = await session.database.run_alone(lambda conn: submit(conn, org_id, new, plan, ids, lanes, patience))
         if not created:
             known = await self._read(lambda conn: conn.fetchval(SQL.of_key, org_id, new.idempotency_key))
             return JobHandle(known, False)
-        async with session.database.acquire() as conn:
-            await queues.hint(conn, plan.first_queues(lanes))
+        session._hints.send_ids(plan.first_queues(lanes))
         return JobHandle(ids[0], True)
 
-    async def _materials(self, workflow: Workflow) -> Materials:
+    async def _materials(self, library: Library, workflow: Workflow) -> Materials:
         if isinstance(workflow, (str, int)):
             return await self._found(workflow, None)
-        return await keeping.keep(await self._reader(), document_of(workflow), self._session.actor)
+        return await library.kept(document_of(workflow))
 
     async def bisect(
         self, tag: str, *, good: str | int, bad: str | int | None = None, inputs: Mapping[str, Any] | None = None,
@@ -187,8 +199,12 @@ class Jobs(Reruns):
         """
         if timeout is not None:
             timeout = check_span(timeout, "timeout", zero=True).total_seconds()
-        job = await self.show(job_id)
-        return await self._session.waiter.until_ended(job.end_id, timeout, lambda _: self.show(job_id))
+        check_id(job_id, "job_id")
+        org_id = await self._session.org_id()
+        end_id = await self._read(lambda conn: conn.fetchval(SQL.end_of_live, org_id, job_id))
+        if end_id is None:
+            return await self.show(job_id)
+        return await self._session.waiter.until_ended(end_id, timeout, lambda _: self.show(job_id), is_open=True)
 
     async def cancel(self, job_id: int) -> None:
         """Cancel a job: nothing of it begins any more, and what runs is told to stop. Raises `StateConflict`.

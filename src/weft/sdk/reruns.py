@@ -25,13 +25,11 @@ from weft.jobs.rerun import RerunPlan, Wanted, check_nodes, plan_steps
 from weft.jobs.rerun_reading import EndedJob
 from weft.jobs.submit import SQL as SUBMIT
 from weft.jobs.submit import Kept, NewJob, OutputGone, submit, waits_of
-from weft.queue import queues
-from weft.sdk.workflow_calls import WorkflowCalls
+from weft.sdk.graph_calls import GraphCalls
 
 if TYPE_CHECKING:
     from weft.db.database import type_Connection
     from weft.history.reading import Materials
-    from weft.sdk.session import Session
     from weft.worker.registry import Registry
 
 # So often what is gone between the plan and the job is planned anew.
@@ -69,16 +67,12 @@ class _Ready:
     plan: RerunPlan
 
 
-class Reruns(WorkflowCalls):
+class Reruns(GraphCalls):
     """What runs jobs again."""
-
-    def __init__(self, session: Session) -> None:
-        super().__init__(session)
-        self._library: Library | None = None
 
     if TYPE_CHECKING:
 
-        async def _materials(self, workflow: Any) -> Materials:
+        async def _materials(self, library: Library, workflow: Any) -> Materials:
             """Return what a workflow is made of."""
 
     async def _plans(self) -> Library:
@@ -151,8 +145,7 @@ class Reruns(WorkflowCalls):
             key = ready.new.idempotency_key
             known = await self._read(lambda conn: conn.fetchval(SUBMIT.of_key, org_id, key))
             return Rerun(known, False, ready.plan)
-        async with session.database.acquire() as conn:
-            await queues.hint(conn, _first_queues(plan, ready.kept, lanes))
+        session._hints.send_ids(_first_queues(plan, ready.kept, lanes))
         return Rerun(ids[0], True, ready.plan)
 
     async def _ready(self, job_id: int, wish: _Wish, key: str | None) -> _Ready:
@@ -182,7 +175,7 @@ class Reruns(WorkflowCalls):
         if wish.on is None:
             known = await library.by_snapshot(row["snapshot_id"])
         else:
-            found = await self._materials(wish.on)
+            found = await self._materials(library, wish.on)
             known = await library.planned(found)
             if known.workflow_id != row["workflow_id"]:
                 raise InvalidInput("on", f"is {known.workflow_id}, and the job is one of {row['workflow_id']}")
