@@ -13,6 +13,7 @@ import pytest
 from engine_scene import MakeClient
 
 import weft
+from weft.orchestration import Task
 from weft.worker.registry import Registry
 
 
@@ -400,3 +401,45 @@ async def test_a_patch_changes_one_job_and_no_tag(client: weft.Client, ledger: L
     assert (await client.workflows.tag("chain")).version == 1
     assert again.plan.nodes("run") == ["END"]
     assert await client.workflows.fsck() == []
+
+
+async def test_a_graph_put_together_in_python_is_run_again(client: weft.Client, ledger: Ledger) -> None:
+    one, other = Task("say", {"value": "one"}, name="one"), Task("say", {"value": "other"}, name="other")
+    last = Task("say", {"value": "last"}, name="last").depends_on([one, other])
+    ledger.broken = ["other"]
+    async with at_work(client, ledger):
+        job = await ended(client, (await client.jobs.submit_graph("drawn", last, on_failure="finish_independent")).id)
+        assert (job.state, sorted(ledger.taken())) == ("failed", ["one", "other"])
+        ledger.broken = []
+        again = await client.jobs.rerun(job.id, failed=True)
+        assert (await ended(client, again.id)).state == "completed"
+    assert sorted(ledger.taken()) == ["last", "other"]
+
+
+async def test_a_task_runs_again_of_which_something_that_it_made_failed(client: weft.Client, ledger: Ledger) -> None:
+    @ledger.registry.task(name="make")
+    async def make(ctx: weft.Context) -> int:
+        await ctx.spawn("say", {"value": "made"}, max_attempts=1)
+        return 1
+
+    definition = {
+        "workflow_id": "making",
+        "nodes": {
+            "START": {"type": "start", "next": "make"},
+            "make": {"handler": "make", "next": "after"},
+            "after": say("after", "END"),
+            "END": {"type": "end"},
+        },
+    }
+    ledger.broken = ["made"]
+    async with at_work(client, ledger):
+        job = await ended(client, (await client.jobs.submit(definition)).id)
+        assert (job.state, ledger.taken()) == ("failed", ["made"])
+        ledger.broken = []
+        again = await client.jobs.rerun(job.id, failed=True)
+        assert (await ended(client, again.id)).state == "completed"
+        assert ledger.taken() == ["made", "after"]
+        more = await client.jobs.rerun(again.id, from_node="after")
+        assert (await ended(client, more.id)).state == "completed"
+    assert ledger.taken() == ["after"]
+    assert {step.node: step.why for step in again.plan.steps}["make"] == "a task that it made did not complete"
