@@ -36,6 +36,9 @@ def run(
     ] = False,
     priority: Annotated[int, typer.Option(help="Higher comes first.")] = 0,
     idempotency_key: Annotated[str | None, typer.Option(help="A key that is known creates nothing.")] = None,
+    callback_url: Annotated[
+        str | None, typer.Option(metavar="URL", help="Who is told by HTTP when the job has ended.")
+    ] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Execute a workflow and print its result; the exit code is 1 when it failed.
@@ -52,7 +55,9 @@ def run(
 
     async def main(client: Client) -> Job | None:
         given = read_inputs(inputs or [], await _declared(client, what))
-        handle = await client.jobs.submit(what, given, priority=priority, idempotency_key=idempotency_key)
+        handle = await client.jobs.submit(
+            what, given, priority=priority, idempotency_key=idempotency_key, callback_url=callback_url
+        )
         if detach:
             answer = {"id": str(handle.id), "created": handle.created}
             print_json(answer) if as_json else print(handle.id)

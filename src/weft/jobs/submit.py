@@ -38,6 +38,7 @@ class NewJob:
     actor: str | None = None
     pins: Mapping[str, int] = field(default_factory=dict)
     parent_id: int | None = None
+    callback_url: str | None = None
 
 
 async def submit(
@@ -56,6 +57,7 @@ async def submit(
         "base_kind": new.base_kind, "base_ref": new.base_ref, "snapshot_id": new.snapshot_id,
         "version_hash": None if new.version_hash is None else f"\\x{new.version_hash}",
         "labels": new.labels or None, "actor": new.actor, "parent_id": new.parent_id,
+        "callback_url": new.callback_url,
         "tag_positions": {name: str(pinned) for name, pinned in new.pins.items()} or None,
     }  # fmt: skip
     return bool(

@@ -22,6 +22,7 @@ from weft.history.reading import Materials
 from weft.jobs.library import Library
 from weft.jobs.model import Approval, Job, JobHandle, JobNode, JobSummary
 from weft.jobs.plan import Plan
+from weft.jobs.posting import check_url
 from weft.jobs.submit import SQL, NewJob, submit
 from weft.queue import queues
 from weft.sdk.workflow_calls import WorkflowCalls
@@ -45,11 +46,12 @@ class Jobs(WorkflowCalls):
 
     async def submit(
         self, workflow: Workflow, inputs: Mapping[str, Any] | None = None, *, priority: int = 0,
-        idempotency_key: str | None = None, labels: Mapping[str, str] | None = None,
+        idempotency_key: str | None = None, labels: Mapping[str, str] | None = None, callback_url: str | None = None,
     ) -> JobHandle:  # fmt: skip
         """Execute a workflow: by the name of its tag, a version's id or hash, a file, or a definition.
 
-        A known ``idempotency_key`` creates nothing and returns the existing job's id. Example::
+        A known ``idempotency_key`` creates nothing and returns the existing job's id. When the job has ended,
+        ``callback_url`` is told of it by HTTP. Example::
 
             job = await client.jobs.submit("etl", {"day": "2026-11-14"})
             print((await client.jobs.wait(job.id)).result)
@@ -58,6 +60,8 @@ class Jobs(WorkflowCalls):
         check_number(priority, "priority", -32767, 32767)
         if idempotency_key is not None:
             check_text(idempotency_key, "idempotency_key", 500)
+        if callback_url is not None:
+            check_url(callback_url, "callback_url")
         found = await self._materials(workflow)
         if self._library is None:
             self._library = Library(await self._reader(), self._session.actor)
@@ -68,7 +72,7 @@ class Jobs(WorkflowCalls):
         new = NewJob(
             known.workflow_id, values, priority, idempotency_key, "tag" if found.row["tag"] else "version",
             found.row["tag"] or str(found.row["id"]), known.snapshot_id, known.version_hash, dict(labels or {}),
-            self._session.actor, await self._library.pins(known),
+            self._session.actor, await self._library.pins(known), callback_url=callback_url,
         )  # fmt: skip
         return await self._submit(new, known.plan)
 

@@ -212,7 +212,8 @@ create function weft.outputs_of(ids bigint[]) returns json[] language sql stable
 $$;
 
 -- name: end_jobs
--- Jobs whose end was reached → completed, failed or cancelled, with what the end gave as the result.
+-- Jobs whose end was reached → completed, failed or cancelled, with what the end gave as the result; whoever is to be told
+-- of it is, once that is committed.
 create function weft.end_jobs(ends bigint[]) returns void language plpgsql
   set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off
   set enable_mergejoin = off set enable_bitmapscan = off set jit = off as $$
@@ -235,6 +236,12 @@ begin
   from moved m
   left join lateral (select d.output from weft.task_done d where d.id = m.end_id) e on true
   left join lateral (select d.error from weft.task_done d where d.id = m.failed_id) f on true
+  ), told as (
+    insert into weft.outbox (org_id, kind, payload, actor)
+    select m.org_id, 'callback', json_build_object('url', m.callback_url, 'job_id', m.id::text,
+      'status', coalesce(m.verdict, 'completed'), 'workflow_id', m.workflow_id, 'reason', m.reason,
+      'ended_at', to_char(weft.now() at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')), m.actor
+    from moved m where m.callback_url is not null
   )
   select array_agg(m.parent_id order by m.parent_id) filter (where m.parent_id is not null) into parents from moved m;
   for child in
