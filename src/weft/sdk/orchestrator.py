@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from weft.engine.orchestrator import Steps
+from weft.jobs.requests import QUEUE
 from weft.sdk.worker import Worker
 from weft.worker.registry import Registry
 
@@ -28,8 +29,8 @@ class Orchestrator(Worker):
 
     @property
     def queues(self) -> list[str]:
-        """The queue of control steps."""
-        return [CONTROL]
+        """The queue of control steps, and that of messages that ask for jobs."""
+        return [CONTROL, QUEUE]
 
     async def _start(self) -> None:
         self._registry = Steps(self._client.database, self._client.ids, lambda: self._client.blobs).registry
