@@ -18,6 +18,7 @@ import orjson
 
 from weft.core.errors import InvalidInput, error_line
 from weft.core.json import BLOB_MARK, blob_reference, check_size, referenced_blob, size_of
+from weft.core.settings import Settings
 from weft.core.signals import NonRetryable, Parked, Snooze
 from weft.db.blobs import Blobs
 from weft.db.database import Database
@@ -49,10 +50,10 @@ class Environment:
     """What all attempts of a worker share."""
 
     def __init__(
-        self, database: Database, worker_id: int, blobs: Blobs, processes: Processes, log_folder: Path,
-        beat: Callable[[Claim], None], on_end: Callable[[Attempt, Outcome | None], None],
+        self, settings: Settings, database: Database, worker_id: int, blobs: Blobs, processes: Processes,
+        log_folder: Path, beat: Callable[[Claim], None], on_end: Callable[[Attempt, Outcome | None], None],
     ) -> None:  # fmt: skip
-        self.settings = settings = database.settings
+        self.settings = settings
         self.answers = Answers(database, blobs, settings)
         self.shutdown = Shutdown()
         self.pool = ConnectionPool(database)

@@ -105,8 +105,8 @@ class Worker:
             on_lost=lambda attempt: self._drop(attempt, "lost"), on_room=self._wake.set,
         )  # fmt: skip
         self._env = Environment(
-            self._database, self.id, KeptBlobs.of(self._database), self._processes, log_dir(settings), self._beat,
-            self._ended,
+            settings, self._database, self.id, KeptBlobs.of(self._database), self._processes, log_dir(settings),
+            self._beat, self._ended,
         )  # fmt: skip
         self._heart = Heart(
             self._database, self.id, interval=settings.heartbeat_interval, lease=settings.lease_time,

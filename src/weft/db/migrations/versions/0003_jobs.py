@@ -14,6 +14,7 @@ def upgrade() -> None:
     apply_sql("0003_tables.sql")
     apply_sql("0003_steps.sql")
     apply_sql("0003_functions.sql")
+    apply_sql("0003_ownership.sql")
 
 
 def downgrade() -> None:
