@@ -34,6 +34,7 @@ class Steps:
     def __init__(self, database: Database, ids: IdSource, blobs: Callable[[], Blobs]) -> None:
         self._database = database
         self._ids = ids
+        self._blobs = blobs
         libraries = Libraries(database, blobs)
         self._sub_workflows = SubWorkflows(database, ids, libraries)
         self._requests = Requests(database, ids, libraries)
@@ -65,7 +66,7 @@ class Steps:
     async def fan_out(self, spec: Values, values: Values, ctx: Context) -> Values:
         """Make a task for each item."""
         expansion = FanOut(ctx.task_id, ctx.attempt, ctx.worker_id, spec, values)
-        return {"count": await expansion.expand(self._database, self._ids)}
+        return {"count": await expansion.expand(self._database, self._ids, self._blobs)}
 
     async def fan_in(self, spec: Values, values: Values) -> Values:
         """Refer to what is gathered: the outputs are not copied."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from weft.core.errors import BlobUnavailable
 from weft.core.job_states import JobState
 from weft.core.json import Json
 from weft.core.states import TaskState
@@ -66,6 +67,8 @@ class Job(JobSummary):
     version_hash: str | None
     labels: Mapping[str, str]
     end_id: int
+    # A result that cannot be read, with the reason.
+    unavailable: Mapping[str, BlobUnavailable] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

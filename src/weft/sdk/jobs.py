@@ -12,7 +12,7 @@ import asyncpg
 import orjson
 
 from weft.core.checks import check_id, check_number, check_span, check_text
-from weft.core.errors import InvalidInput, NotFound, StateConflict, did_you_mean
+from weft.core.errors import BlobUnavailable, InvalidInput, NotFound, StateConflict, did_you_mean
 from weft.core.job_states import JobState
 from weft.core.json import Json, encode, plain
 from weft.core.states import TaskState
@@ -25,6 +25,7 @@ from weft.jobs.plan import Plan
 from weft.jobs.posting import check_url
 from weft.jobs.submit import SQL, NewJob, submit
 from weft.sdk.graph_calls import GraphCalls
+from weft.sdk.values import value_of
 from weft.sdk.workflows import document_of
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ class Jobs(GraphCalls):
     async def show(self, job_id: int) -> Job:
         """Return a job; raises `NotFound`.
 
-        Example::
+        A result whose blob is missing or damaged is None, and ``unavailable`` says why. Example::
 
             print((await client.jobs.show(job.id)).state)
         """
@@ -116,8 +117,12 @@ class Jobs(GraphCalls):
         if row is None:
             raise NotFound("job", job_id)
         told = dict(row)
-        for name in ("inputs", "result", "error", "labels"):
+        for name in ("inputs", "error", "labels"):
             told[name] = None if told[name] is None else orjson.loads(told[name])
+        try:
+            told["result"] = None if row["result"] is None else await value_of(row["result"], self._session.blobs)
+        except BlobUnavailable as problem:
+            told |= {"result": None, "unavailable": {"result": problem}}
         return Job(**{**told, "state": JobState(told["state"]), "labels": told["labels"] or {}})
 
     async def list(
@@ -168,7 +173,7 @@ class Jobs(GraphCalls):
     async def wait(self, job_id: int, timeout: float | timedelta | None = None) -> Job:
         """Return a job when it has ended; raises `WaitTimeout` after ``timeout`` seconds.
 
-        Example::
+        A result that cannot be read is raised as `BlobUnavailable`. Example::
 
             print((await client.jobs.wait(job.id, timeout=60)).result)
         """
@@ -178,8 +183,12 @@ class Jobs(GraphCalls):
         org_id = await self._session.org_id()
         end_id = await self._read(lambda conn: conn.fetchval(SQL.end_of_live, org_id, job_id))
         if end_id is None:
-            return await self.show(job_id)
-        return await self._session.waiter.until_ended(end_id, timeout, lambda _: self.show(job_id), is_open=True)
+            job = await self.show(job_id)
+        else:
+            job = await self._session.waiter.until_ended(end_id, timeout, lambda _: self.show(job_id), is_open=True)
+        if job.unavailable:
+            raise job.unavailable["result"]
+        return job
 
     async def cancel(self, job_id: int) -> None:
         """Cancel a job: nothing of it begins any more, and what runs is told to stop. Raises `StateConflict`.

@@ -198,18 +198,6 @@ begin
   end if;
 end $$;
 
--- name: results_of
--- What a fan_in stands for, in order: the outputs of the items of a fan_out, or that of another task.
-create function weft.results_of(reference json) returns json language sql stable as $$
-  select json_build_object('results', coalesce(json_agg(r.output order by p.place, r.item), '[]'))
-  from json_array_elements(reference -> '$results') with ordinality as p (part, place)
-  cross join lateral (
-    select d.output, d.item from weft.task_done d where d.parent_id = (p.part ->> 'each')::bigint
-    union all
-    select d.output, 0 from weft.task_done d where d.id = (p.part ->> 'of')::bigint
-  ) r
-$$;
-
 -- name: output_of
 create function weft.output_of(task_id bigint) returns json language plpgsql stable
   set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off
@@ -219,6 +207,19 @@ begin
   select d.output, d.handler into found from weft.task_done d where d.id = task_id;
   return case when found.handler = '@fan_in' and found.output is not null then weft.results_of(found.output) else found.output end;
 end $$;
+
+-- name: results_of
+-- What a fan_in stands for, in order: the outputs of the items of a fan_out, or that of another task. Under a key that no
+-- output has: whoever reads it knows that each is an output by itself, which may be in the blob storage.
+create function weft.results_of(reference json) returns json language sql stable as $$
+  select json_build_object('$gathered', coalesce(json_agg(r.output order by p.place, r.item), '[]'))
+  from json_array_elements(reference -> '$results') with ordinality as p (part, place)
+  cross join lateral (
+    select d.output, d.item from weft.task_done d where d.parent_id = (p.part ->> 'each')::bigint
+    union all
+    select weft.output_of(d.id), 0 from weft.task_done d where d.id = (p.part ->> 'of')::bigint
+  ) r
+$$;
 
 -- name: outputs_of
 -- The outputs of tasks that have ended, in the order in which they are asked for; null of one that has none.
@@ -283,7 +284,7 @@ end $$;
 -- waiting → completed, failed or skipped; false when it does not wait.
 create function weft.answer(task_id bigint, ending text, output json, error json, why text) returns boolean language plpgsql as $$
 #variable_conflict use_variable
-declare ended bigint[];
+declare ended bigint[]; org bigint;
 begin
   with moved as (
     delete from weft.task t where t.id = task_id and t.state = 'waiting' returning t.*
@@ -299,9 +300,12 @@ begin
       m.needs, m.allow_failure
     from moved m
   )
-  select array_remove(array[m.id, m.counts_for], null) into ended from moved m;
+  select array_remove(array[m.id, m.counts_for], null), m.org_id into ended, org from moved m;
   if ended is null then
     return false;
+  end if;
+  if ending = 'completed' and output::text like '{"$blob":%' then
+    perform weft.keep_blob(task_id, org, output);
   end if;
   delete from weft.awaited a where a.task_id = ended[1];
   if ending = 'completed' then
