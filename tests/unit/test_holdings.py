@@ -29,14 +29,7 @@ def _running(home: Path, *claims: Claim) -> Holdings:
     settings = Settings(home=home)
     database = Database("postgresql://nobody@localhost/nowhere", settings)
     env = Environment(
-        settings,
-        database,
-        1,
-        open_blobs(settings),
-        Processes([], None),
-        home,
-        lambda _: None,
-        lambda _attempt, _outcome: None,
+        database, 1, open_blobs(settings), Processes([], None), home, lambda _: None, lambda _attempt, _outcome: None
     )
     held = Holdings()
     held.running = {claim.id: Attempt(env, claim, known) for claim in claims}

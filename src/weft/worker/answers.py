@@ -1,4 +1,4 @@
-"""Answers what a handler asks for while it runs, wherever it runs: its steps, its blobs, what it has measured."""
+"""Answers what a handler asks for while it runs, wherever it runs: its steps, its blobs, further tasks."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from weft.db.database import CONNECTION_ERRORS
 from weft.queue import blobs, steps
 from weft.queue.steps import Fence, SavedStep
 from weft.worker.background import pause_after_error
+from weft.worker.kin import Kin
 
 if TYPE_CHECKING:
     from weft.core.settings import Settings
@@ -24,6 +25,8 @@ T = TypeVar("T")
 logger = logging.getLogger("weft.worker")
 _OUTAGE = (*CONNECTION_ERRORS, DatabaseUnavailable, TimeoutError)
 _FIRST_PAUSE = 0.1
+# The verb by which an attempt waits for others, and needs no slot meanwhile.
+AWAIT_TASKS = "await_tasks"
 
 
 class Answers:
@@ -33,6 +36,7 @@ class Answers:
         self._database = database
         self._blobs = storage
         self._settings = settings
+        self.kin = Kin(database, storage)
 
     async def answer(self, fence: Fence, verb: str, arguments: dict[str, Any], is_over: Callable[[], bool]) -> Any:
         """Do what an attempt asks for; raises `LeaseLost` when the task is not its own any more.
@@ -47,6 +51,14 @@ class Answers:
                 await self._save(fence, arguments["name"], took, arguments["data"], is_over)
             case "save_metrics":
                 await self._save(fence, steps.metrics_name(fence.attempt), None, arguments["data"], is_over)
+            case "spawn":
+                said = await self.kin.with_small_params(arguments)
+                made = await self._persist(
+                    fence, is_over, self._database.run, lambda conn: self.kin.spawn(conn, fence, said)
+                )
+                return str(made)
+            case _ if verb == AWAIT_TASKS:
+                return await self.kin.outcomes([int(id) for id in arguments["ids"]])
             case "put_blob":
                 return await self._put_blob(fence, base64.b64decode(arguments["data"]), is_over)
             case "get_blob":

@@ -165,6 +165,7 @@ def _load(modules: list[str], main_file: str | None) -> dict[str, Any] | None:
                 runpy.run_path(main_file, run_name=MAIN_NAME)
             for module in modules:
                 importlib.import_module(module)
+            REGISTRY.admit(modules)
     except BaseException as problem:  # noqa: BLE001  the boundary to user code: told to the parent
         return {"outcome": "error", "error": describe_error(problem), "retryable": True}
     return None

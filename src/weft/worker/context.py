@@ -8,17 +8,22 @@ import logging
 import os
 import time
 import traceback
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Generator, Mapping
 from datetime import timedelta
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import orjson
 
 from weft.core.errors import LeaseLost
 from weft.core.json import encode
 from weft.db.foreign import Row, fetch_row
+from weft.queue.retry import Retry
+from weft.worker.children import Children, SpawnedTask
 from weft.worker.shutdown import Shutdown
 from weft.worker.steps import Ask, Checkpoints, Steps
+
+if TYPE_CHECKING:
+    from weft.worker.registry import AnyHandler
 
 # How often a heartbeat is sent on, as a part of its timeout; the expiry it sets is later by as much.
 _BEATS_IN_TIMEOUT = 10
@@ -51,6 +56,7 @@ class Context:
         self.ask = ask
         self.pool = pool
         self._steps: Steps | None = None
+        self._children: Children | None = None
         self._shutdown = shutdown or Shutdown()
         self._write = write
         self._beat = beat
@@ -94,6 +100,40 @@ class Context:
             await ctx.step("mail", send_receipt, order)
         """
         return self._own_steps.step(name, function, *args, **kwargs)
+
+    def spawn(
+        self, handler: str | AnyHandler, params: Mapping[str, Any] | None = None, *, key: str | None = None,
+        queue: str | None = None, priority: int = 0, max_attempts: int | None = None,
+        retry: Retry | int | None = None, timeout: float | timedelta | None = None,
+        heartbeat_timeout: float | timedelta | None = None, concurrency_key: str | None = None,
+        allow_failure: bool = False,
+    ) -> Any:  # fmt: skip
+        """Make a further task of this one's job, and return it as a `SpawnedTask`; await it in an async handler.
+
+        What comes after this task waits for it too. A later attempt gets the same task by its ``key``, or without one
+        by the order of the calls. When it fails the job does what it does about any failure, unless ``allow_failure``.
+        Raises `LeaseLost` when another worker has the task by now: end. Example::
+
+            parts = [await ctx.spawn("resize", {"path": path}, key=path) for path in paths]
+            sizes = await ctx.gather(*parts)
+        """
+        return self._own_children.spawn(
+            handler, params, key, queue, priority, max_attempts, retry, timeout, heartbeat_timeout, concurrency_key,
+            allow_failure,
+        )  # fmt: skip
+
+    def gather(self, *tasks: SpawnedTask) -> Any:
+        """Return the outputs of tasks that this one made, in their order, when all have completed.
+
+        Await it in an async handler. Meanwhile the worker runs others in this one's place. Raises `TaskFailed`.
+        """
+        return self._own_children.gather(tasks)
+
+    @property
+    def _own_children(self) -> Children:
+        if self._children is None:
+            self._children = Children(self.ask if self.job_id is not None else None)
+        return self._children
 
     @property
     def checkpoint(self) -> Checkpoints:

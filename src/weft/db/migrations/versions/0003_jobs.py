@@ -15,6 +15,7 @@ def upgrade() -> None:
     apply_sql("0003_steps.sql")
     apply_sql("0003_functions.sql")
     apply_sql("0003_ownership.sql")
+    apply_sql("0003_graphs.sql")
 
 
 def downgrade() -> None:
