@@ -46,6 +46,9 @@ def run(
         list[str] | None,
         typer.Option("--set", metavar="FIELD=JSON", help="nodes.x.params.y=3, for this job only; may be repeated."),
     ] = None,
+    callback_url: Annotated[
+        str | None, typer.Option(metavar="URL", help="Who is told by HTTP when the job has ended.")
+    ] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Execute a workflow and print its result; the exit code is 1 when it failed.
@@ -66,7 +69,13 @@ def run(
         given = read_inputs(inputs or [], await declared_inputs(client, what))
         ops = await _ops(client, what, patch, assignments or [])
         handle = await client.jobs.submit(
-            what, given, priority=priority, idempotency_key=idempotency_key, labels=words, patch=ops
+            what,
+            given,
+            priority=priority,
+            idempotency_key=idempotency_key,
+            labels=words,
+            patch=ops,
+            callback_url=callback_url,
         )
         if detach:
             answer = {"id": str(handle.id), "created": handle.created}

@@ -123,3 +123,12 @@ select id, answered from weft.send_event($1, $2, $3, $4);
 -- What waits for a person, of one job or of all.
 select a.task_id, a.job_id, t.node, a.since, a.form, t.expires_at from weft.awaited a join weft.task t on t.id = a.task_id
 where a.org_id = $1 and a.kind = 'approval' and ($2::bigint is null or a.job_id = $2) order by a.task_id limit $3;
+
+-- name: message
+-- A task that asks for a job, with the key under which it was enqueued.
+select t.org_id, t.actor, (select k.key from weft.idempotency_key k where k.task_id = t.id) as key
+from weft.task t where t.id = $1;
+
+-- name: finish
+-- running, by its worker and attempt → completed.
+select weft.complete($1, $2, $3, $4);
