@@ -43,6 +43,7 @@ _GROUPS = {
     "Enqueue and operate": ["Client", "NewTask", "TaskHandle", "Retry"],
     "Run": ["task", "Context", "Worker", "Registry", "Snooze", "NonRetryable"],
     "Define": [
+        *("workflow", "Workflow", "when", "group", "wait_for_approval", "wait_for_event", "filtered"),
         "WorkflowDefinition",
         "read_definition",
         "Workflows",
@@ -54,7 +55,19 @@ _GROUPS = {
         "Finding",
         "Collected",
     ],
-    "Execute": ["Jobs", "JobHandle", "Job", "JobSummary", "JobNode", "JobState", "Approval", "Orchestrator"],
+    "Execute": [
+        "run",
+        "submit",
+        "SubmittedJob",
+        "Jobs",
+        "JobHandle",
+        "Job",
+        "JobSummary",
+        "JobNode",
+        "JobState",
+        "Approval",
+        "Orchestrator",
+    ],
     "Look": [
         *("Task", "TaskSummary", "TaskState", "Attempt", "AuditEntry", "Page", "Why"),
         *("QueueInfo", "KeyLimit", "WorkerInfo", "OutboxRow"),
@@ -62,7 +75,7 @@ _GROUPS = {
     "Settings": ["Settings", "__version__"],
     "Errors": [
         *("WeftError", "InvalidInput", "InvalidDefinition", "UnknownQueue", "NotFound", "StateConflict"),
-        *("TagConflict", "MergeConflict", "LeaseLost", "WaitTimeout", "TaskFailed", "BlobUnavailable"),
+        *("TagConflict", "MergeConflict", "LeaseLost", "WaitTimeout", "TaskFailed", "JobFailed", "BlobUnavailable"),
         *("DatabaseUnavailable", "PermissionDenied", "SchemaOutdated"),
     ],
 }

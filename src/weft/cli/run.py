@@ -23,7 +23,12 @@ CANCELLED = 6
 
 @app.command()
 def run(
-    workflow: Annotated[str, typer.Argument(metavar="FILE|TAG", help="A file of YAML or JSON, a tag, or a version.")],
+    workflow: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE|MODULE:NAME|TAG", help="A YAML or JSON file, a Python workflow, a tag or a version."
+        ),
+    ],
     inputs: Annotated[
         list[str] | None, typer.Option("--input", "-i", metavar="NAME=VALUE", help="An input; may be repeated.")
     ] = None,
@@ -44,11 +49,14 @@ def run(
     ended in the middle, the job goes on when a worker and an orchestrator are there again.
     """
     from weft.cli.calls import call
+    from weft.cli.definitions import find_workflow
     from weft.cli.output import as_record, print_json
     from weft.cli.worker_process import import_apps
 
     import_apps(modules or [])
-    what: Any = Path(workflow) if _is_file(workflow) else workflow
+    what: Any = Path(workflow) if _is_file(workflow) else find_workflow(workflow) or workflow
+    if not isinstance(what, (Path, str)):
+        modules = [*(modules or []), workflow.partition(":")[0]]
 
     async def main(client: Client) -> Job | None:
         given = read_inputs(inputs or [], await _declared(client, what))
@@ -78,11 +86,11 @@ def _is_file(workflow: str) -> bool:
     return workflow.endswith((".yaml", ".yml", ".json")) or Path(workflow).is_file()
 
 
-async def _declared(client: Client, what: Path | str) -> Mapping[str, Any]:
+async def _declared(client: Client, what: Any) -> Mapping[str, Any]:
     """Return the inputs that a workflow declares, as they are written."""
-    from weft.flow.reading import read_file
+    from weft.sdk.workflows import document_of
 
-    data = read_file(what).data if isinstance(what, Path) else (await client.workflows.show(what)).data
+    data = (await client.workflows.show(what)).data if isinstance(what, str) else document_of(what).data
     declared = data.get("inputs") if isinstance(data, dict) else None
     return declared if isinstance(declared, dict) else {}
 

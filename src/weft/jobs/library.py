@@ -60,17 +60,23 @@ class Library:
         known = self._known.get(snapshot_id)
         return known if known is not None else await self.planned(await self._reader.of(snapshot_id))
 
-    async def pins(self, first: Planned) -> dict[str, int]:
-        """Return where all workflows stand now that a version has as nodes, and those that they have; by name."""
+    async def _at_tag(self, name: str) -> Planned:
+        materials = await self._reader.find(tag=name)
+        if materials is None:
+            raise NotFound("tag", name)
+        return await self.planned(materials)
+
+    async def pins(self, first: Planned, own: Mapping[str, Planned] | None = None) -> dict[str, int]:
+        """Return where all workflows stand now that a version has as nodes, and those that they have; by name.
+
+        ``own`` are those that the caller has given with it, whatever their tags are at.
+        """
         found: dict[str, int] = {}
         open_ = sorted(first.uses)
         while open_:
             name = open_.pop()
             if name not in found:
-                materials = await self._reader.find(tag=name)
-                if materials is None:
-                    raise NotFound("tag", name)
-                planned = await self.planned(materials)
+                planned = (own or {}).get(name) or await self._at_tag(name)
                 found[name] = planned.snapshot_id
                 open_ += sorted(planned.uses)
         return found

@@ -19,11 +19,12 @@ from weft.flow.inputs import check_inputs, told_of
 from weft.flow.model import Input, WorkflowDefinition
 from weft.history import keeping
 from weft.history.reading import Materials
-from weft.jobs.library import Library
+from weft.jobs.library import Library, Planned
 from weft.jobs.model import Approval, Job, JobHandle, JobNode, JobSummary
 from weft.jobs.plan import Plan
 from weft.jobs.submit import SQL, NewJob, submit
 from weft.queue import queues
+from weft.sdk.authoring.workflow import Workflow as PythonWorkflow
 from weft.sdk.workflow_calls import WorkflowCalls
 from weft.sdk.workflows import document_of
 
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from weft.db.database import type_Connection
     from weft.sdk.session import Session
 
-Workflow = str | int | Path | Mapping[str, Json] | WorkflowDefinition
+Workflow = str | int | Path | Mapping[str, Json] | WorkflowDefinition | PythonWorkflow[..., Any]
 
 
 class Jobs(WorkflowCalls):
@@ -47,7 +48,7 @@ class Jobs(WorkflowCalls):
         self, workflow: Workflow, inputs: Mapping[str, Any] | None = None, *, priority: int = 0,
         idempotency_key: str | None = None, labels: Mapping[str, str] | None = None,
     ) -> JobHandle:  # fmt: skip
-        """Execute a workflow: by the name of its tag, a version's id or hash, a file, or a definition.
+        """Execute a workflow: by its tag, a version's id or hash, a file, a definition, or a `weft.workflow`.
 
         A known ``idempotency_key`` creates nothing and returns the existing job's id. Example::
 
@@ -68,7 +69,7 @@ class Jobs(WorkflowCalls):
         new = NewJob(
             known.workflow_id, values, priority, idempotency_key, "tag" if found.row["tag"] else "version",
             found.row["tag"] or str(found.row["id"]), known.snapshot_id, known.version_hash, dict(labels or {}),
-            self._session.actor, await self._library.pins(known),
+            self._session.actor, await self._library.pins(known, await self._own(workflow, self._library)),
         )  # fmt: skip
         return await self._submit(new, known.plan)
 
@@ -90,6 +91,17 @@ class Jobs(WorkflowCalls):
         if isinstance(workflow, (str, int)):
             return await self._found(workflow, None)
         return await keeping.keep(await self._reader(), document_of(workflow), self._session.actor)
+
+    async def _own(self, workflow: Workflow, library: Library) -> dict[str, Planned]:
+        """Return the workflows that a Python workflow calls, as they are in this process; no tag is moved to them."""
+        found: dict[str, Planned] = {}
+        open_ = builtins.list(workflow.uses.values()) if isinstance(workflow, PythonWorkflow) else []
+        while open_:
+            used = open_.pop()
+            if used.workflow_id not in found:
+                found[used.workflow_id] = await library.planned(await self._materials(used))
+                open_ += used.uses.values()
+        return found
 
     async def show(self, job_id: int) -> Job:
         """Return a job; raises `NotFound`.
