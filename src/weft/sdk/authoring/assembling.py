@@ -24,6 +24,8 @@ class Assembly:
         self._next: dict[str, dict[str, None]] = {name: {} for name in steps}
         self._branches: dict[Branch, dict[str, None]] = {}
         self._previous: dict[str, dict[str, None]] = {name: {} for name in steps}
+        # What comes after a group, and the groups that come after something.
+        self._after_groups = {target for links in groups.values() for target in links.before}
         for step in steps.values():
             for need in step.needs:
                 self._lead(self._known(need, step.place), step)
@@ -93,7 +95,7 @@ class Assembly:
 
     def _enter(self, step: Step) -> None:
         """Let a step be begun by its branch, unless something else in the branch leads to it."""
-        if not step.scope:
+        if not step.scope or self._is_led_to(step.name):
             return
         depth = len(step.scope)
         inside = (self._steps[name].scope[:depth] == step.scope for name in self._previous[step.name])
@@ -102,7 +104,8 @@ class Assembly:
             self._previous[step.name][step.scope[-1].conditional] = None
 
     def _is_led_to(self, name: str) -> bool:
-        return any(self._groups[group].after for group in _paths(self._steps[name].group) if group in self._groups)
+        groups = [self._groups[group] for group in _paths(self._steps[name].group) if group in self._groups]
+        return name in self._after_groups or any(links.after for links in groups)
 
     def _leads_on_by_group(self, step: Step) -> bool:
         return any(self._groups[group].before for group in _paths(step.group) if group in self._groups)

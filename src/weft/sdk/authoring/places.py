@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from dataclasses import dataclass
 from itertools import islice
@@ -13,7 +14,8 @@ import weft
 from weft.core.errors import InvalidDefinition
 from weft.flow.problems import Problem
 
-_OURS = str(Path(weft.__file__).parent)
+# Neither Weft's own lines are meant, nor those by which a `with` gets to them.
+_OURS = (str(Path(weft.__file__).parent), contextlib.__file__)
 
 
 @dataclass(frozen=True)

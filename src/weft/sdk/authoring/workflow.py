@@ -113,7 +113,8 @@ class Workflow(Composable[P, R]):
             checked = check_document(Document(self._compiled.data))
         except InvalidDefinition as problem:
             return Checked(None, Document(None), list(problem.problems))  # type: ignore[arg-type]
-        return replace(checked, problems=[self._placed(problem) for problem in checked.problems])
+        problems = [self._placed(problem) for problem in checked.problems]
+        return replace(checked, problems=sorted(problems, key=lambda each: (each.line or 0, each.code)))
 
     def _placed(self, problem: Problem) -> Problem:
         """Return a problem with the author's line that made the node it is about."""
