@@ -216,7 +216,8 @@ def test_other_workflows_are_nodes_and_waits_are_too() -> None:
             {type: wait, for: event, event: file.arrived, match: {n: "{{ inputs.n }}"}, timeout_seconds: 60,
              on_timeout: skip, next: part}
           ask: {type: wait, for: approval, form: {why: {type: string}}, next: part}
-          part: {type: workflow, workflow: inner, inputs: {n: "{{ nodes.event.output.n }}"}, allow_failure: true, next: END}
+          part:
+            {type: workflow, workflow: inner, inputs: {n: "{{ nodes.event.output.n }}"}, allow_failure: true, next: END}
           END: {type: end, output: "{{ nodes.part.output }}"}
         """,
     )

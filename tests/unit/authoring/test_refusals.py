@@ -239,9 +239,8 @@ def has_a_key_that_is_not_known(a: Any) -> Any:
 
 @refused
 def enters_a_branch_elsewhere(a: Any) -> Any:
-    with weft.when(a > 3) as large:
-        with large.otherwise:  # here
-            say(a)
+    with weft.when(a > 3) as large, large.otherwise:  # here
+        say(a)
 
 
 def _line_of(function: Callable[..., Any]) -> int:
@@ -322,9 +321,8 @@ def test_outside_of_a_workflow_its_words_say_where_they_belong() -> None:
         say.map([1])
     with pytest.raises(weft.InvalidInput, match=r"is for the function of a @weft\.workflow"):
         say.named("x")(1)
-    with pytest.raises(weft.InvalidDefinition, match=r"weft\.group is for the function"):
-        with weft.group("x"):
-            pass
+    with pytest.raises(weft.InvalidDefinition, match=r"weft\.group is for the function"), weft.group("x"):
+        pass
     assert say("as a function", 2) == "as a function"
 
 
