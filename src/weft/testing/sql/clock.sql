@@ -37,5 +37,6 @@ select min(d.at) - weft.now() from (
 
 -- name: busy
 -- What is ready in these queues and may be claimed, or runs; both are up to the engine where no handler is at work.
-select t.id, t.state = 'ready' or t.handler like '@%' as is_ours from weft.task t join weft.queue q on q.id = t.queue_id
-where t.state = 'running' or (t.state = 'ready' and q.paused_at is null and q.name = any ($1));
+select t.id, t.state = 'ready' or t.handler like '@%' as is_ours from weft.task t left join weft.queue q on q.id = t.queue_id
+where t.state = 'running'
+  or (t.state = 'ready' and (t.handler like '@%' or (q.paused_at is null and q.name = any ($1))));
