@@ -47,12 +47,18 @@ def run(workflow: Workflow, /, **inputs: Any) -> Any:
 
 def finished(work: Coroutine[Any, Any, T]) -> T:
     """Return what came out of ``work``, on a loop of its own, in a thread of its own where a loop runs already."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
+    if not _is_in_loop():
         return asyncio.run(work)
     with ThreadPoolExecutor(1, thread_name_prefix="weft-run") as thread:
         return thread.submit(asyncio.run, work).result()
+
+
+def _is_in_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 async def submit(workflow: Workflow, /, **inputs: Any) -> SubmittedJob:
