@@ -30,6 +30,7 @@ class NodeOptions:
     cache: bool | float | timedelta | None = None
     concurrency_key: Any = None
     max_parallel: int | None = None
+    after: Any = None
 
 
 class Composer(Protocol):
@@ -94,8 +95,9 @@ class Composable(Generic[P, R]):
         retry: Retry | int | None = None, timeout: float | timedelta | None = None,
         heartbeat_timeout: float | timedelta | None = None, allow_failure: bool | None = None,
         cache: bool | float | timedelta | None = None, concurrency_key: Any = None, max_parallel: int | None = None,
+        after: Any = None,
     ) -> Call[P, R]:  # fmt: skip
-        """Say how the node that the next call makes is executed.
+        """Say how the node that the next call makes is executed; ``after`` are others that it waits for.
 
         Example::
 
@@ -105,7 +107,7 @@ class Composable(Generic[P, R]):
             self,
             NodeOptions(
                 node, queue, priority, retry, timeout, heartbeat_timeout, allow_failure, cache, concurrency_key,
-                max_parallel,
+                max_parallel, after,
             ),
         )  # fmt: skip
 

@@ -149,6 +149,20 @@ def test_groups_nest_and_are_waited_for_as_one() -> None:
     assert nodes["before"]["next"] == ["say"]
 
 
+def test_a_call_may_say_what_it_comes_after() -> None:
+    @weft.workflow
+    def ordered() -> None:
+        with weft.group("first") as first:
+            a = say("a")
+        b = say.using(node="b", after=[a, first])("b")
+        say.using(node="c", after=b).map([1])
+
+    found = ordered.definition
+    assert found.nodes["say"].next == ["b"]  # type: ignore[union-attr]
+    assert found.groups["first"].next == ["b"]
+    assert found.nodes["b"].next == ["c"]  # type: ignore[union-attr]
+
+
 def test_a_group_may_come_after_nodes_and_groups() -> None:
     @weft.workflow
     def grouped() -> None:

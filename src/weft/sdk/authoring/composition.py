@@ -39,7 +39,7 @@ class Composition:
             return self._call_workflow(called, options, args, kwargs)
         params, needs = template(_bound(called, args, kwargs))
         entry = {"type": "task", **_task(called, options, params)}
-        return self._output(self.add(_base(called), entry, needs, options.node))
+        return self._output(self._ordered(self.add(_base(called), entry, needs, options.node), options))
 
     def map(self, called: Any, options: NodeOptions, items: Any, shared: dict[str, Any], *, spread: bool) -> Symbol:
         """Make a task for each item; return what stands for the list of their outputs."""
@@ -54,7 +54,7 @@ class Composition:
         if options.max_parallel is not None:
             entry["max_parallel"] = options.max_parallel
         all_needs = tuple(dict.fromkeys((*item_needs, *needs)))
-        out = self.add(_base(called), entry, all_needs, options.node)
+        out = self._ordered(self.add(_base(called), entry, all_needs, options.node), options)
         collected = self.add(f"{out.name}_results", {"type": "fan_in"}, (out.name,))
         return Symbol(f"{_path(collected.name)}.results", (collected.name,), is_atom=True)
 
@@ -137,7 +137,12 @@ class Composition:
         if known is not called:
             raise cannot_compile(f"there are two workflows {called.workflow_id!r}: name one otherwise")
         base = called.workflow_id.rpartition("/")[2].replace(".", "_")
-        return self._output(self.add(base, entry, needs, options.node))
+        return self._output(self._ordered(self.add(base, entry, needs, options.node), options))
+
+    def _ordered(self, step: Step, options: NodeOptions) -> Step:
+        if options.after is not None:
+            self.order(options.after, self._output(step))
+        return step
 
     def _order(self, source: str | Symbol, target: str | Symbol) -> None:
         befores = [source] if isinstance(source, str) else list(needs_of(source))
