@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from weft.queue.outbox import OutboxRow
     from weft.queue.queues import KeyLimit, QueueInfo
     from weft.queue.retry import Retry
+    from weft.queue.steps import TaskStep
     from weft.queue.why import Why
     from weft.queue.workers import WorkerInfo
     from weft.sdk.authoring.branching import group, wait_for_approval, wait_for_event, when
@@ -52,7 +53,9 @@ if TYPE_CHECKING:
     from weft.sdk.worker import Worker
     from weft.sdk.workflows import Workflows
     from weft.worker.context import Context
+    from weft.worker.handling import BlobRepository, HandlerContext, HandlerResult, register_handler
     from weft.worker.registry import Registry, task
+    from weft.worker.steps import Checkpoint, Checkpoints
 
 # Each public name and the module it lives in; loaded when first used, so that `import weft` is quick.
 _HOMES = {
@@ -60,12 +63,17 @@ _HOMES = {
     "Artifact": "weft.history.model",
     "Attempt": "weft.queue.model",
     "AuditEntry": "weft.queue.audit",
+    "BlobRepository": "weft.worker.handling",
     "BlobUnavailable": "weft.core.errors",
+    "Checkpoint": "weft.worker.steps",
+    "Checkpoints": "weft.worker.steps",
     "Client": "weft.sdk.client",
     "Collected": "weft.history.model",
     "Context": "weft.worker.context",
     "DatabaseUnavailable": "weft.core.errors",
     "Finding": "weft.history.model",
+    "HandlerContext": "weft.worker.handling",
+    "HandlerResult": "weft.worker.handling",
     "InvalidDefinition": "weft.core.errors",
     "InvalidInput": "weft.core.errors",
     "Job": "weft.jobs.model",
@@ -102,6 +110,7 @@ _HOMES = {
     "TaskFailed": "weft.core.errors",
     "TaskHandle": "weft.queue.model",
     "TaskState": "weft.core.states",
+    "TaskStep": "weft.queue.steps",
     "TaskSummary": "weft.queue.model",
     "UnknownQueue": "weft.core.errors",
     "WaitTimeout": "weft.core.errors",
@@ -115,6 +124,7 @@ _HOMES = {
     "filtered": "weft.sdk.authoring.symbols",
     "group": "weft.sdk.authoring.branching",
     "read_definition": "weft.flow.reading",
+    "register_handler": "weft.worker.handling",
     "run": "weft.sdk.running",
     "submit": "weft.sdk.running",
     "task": "weft.worker.registry",
@@ -129,12 +139,17 @@ __all__ = [
     "Artifact",
     "Attempt",
     "AuditEntry",
+    "BlobRepository",
     "BlobUnavailable",
+    "Checkpoint",
+    "Checkpoints",
     "Client",
     "Collected",
     "Context",
     "DatabaseUnavailable",
     "Finding",
+    "HandlerContext",
+    "HandlerResult",
     "InvalidDefinition",
     "InvalidInput",
     "Job",
@@ -171,6 +186,7 @@ __all__ = [
     "TaskFailed",
     "TaskHandle",
     "TaskState",
+    "TaskStep",
     "TaskSummary",
     "UnknownQueue",
     "WaitTimeout",
@@ -185,6 +201,7 @@ __all__ = [
     "filtered",
     "group",
     "read_definition",
+    "register_handler",
     "run",
     "submit",
     "task",

@@ -1,5 +1,5 @@
 -- name: ensure_partitions
--- Makes the daily partitions of task_done, task_params, attempt and job_done that are missing from yesterday to `days` ahead, and on
+-- Makes the daily partitions of task_done, task_params, attempt, job_done and step that are missing from yesterday to `days` ahead, and on
 -- the days of tasks that have not ended; returns how many. Whoever finds one missing calls it, with the rights of the
 -- schema's owner, to whom they belong. LIKE and ATTACH, not PARTITION OF: that would queue every claim behind one idle reader.
 create or replace function weft.ensure_partitions(days int default 8) returns int language plpgsql volatile security definer
@@ -23,7 +23,7 @@ begin
   loop
     low := weft.first_id_at(day);
     high := weft.first_id_at(day + interval '24 hours');
-    foreach parent in array array['task_done', 'task_params', 'attempt', 'job_done'] loop
+    foreach parent in array array['task_done', 'task_params', 'attempt', 'job_done', 'step'] loop
       child := parent || '_' || to_char(day at time zone 'UTC', 'YYYYMMDD');
       if to_regclass('weft.' || child) is null then
         execute format('create table weft.%I (like weft.%I including all)', child, parent);
