@@ -29,7 +29,11 @@ class Scene:
         self.sleep = self.registry.task(name="sleep", retry=0, timeout=3600)(self._sleep)
         self.hang = self.registry.task(name="hang", retry=0, timeout=3600)(self._hang)
         self.snooze = self.registry.task(name="snooze", retry=0)(self._snooze)
+        self.parent = self.registry.task(name="parent")(self._parent)
         self.say = self.registry.task(name="say")(self._say)
+
+    async def _parent(self, ctx: weft.Context) -> Any:
+        return await ctx.gather(await ctx.spawn(self.stubborn, {"until": 3}))
 
     async def _stubborn(self, until: int) -> int:
         self.given.append(until)
@@ -215,6 +219,19 @@ async def test_stand_ins_take_the_place_of_handlers(scratch: ScratchDatabase, sc
         assert (await runner.run(both)).result == ["not 1", "at once"]
     with pytest.raises(weft.InvalidInput, match="Did you mean 'snooze'"):
         Runner(scratch, registry=scene.registry, handlers={"snoze": lambda: None})
+
+
+async def test_a_task_that_waits_for_others_lets_their_time_pass(runner: Runner, scene: Scene) -> None:
+    parent = scene.parent
+
+    @weft.workflow
+    def spawns() -> Any:
+        return parent()  # type: ignore[call-arg]
+
+    job = await runner.run(spawns)
+    assert (job.state, job.result, job.error) == ("completed", [3], None)
+    assert job.ended_at is not None
+    assert job.ended_at - job.created_at >= 2 * HOUR
 
 
 async def test_what_never_ends_is_told(runner: Runner, scene: Scene) -> None:

@@ -65,6 +65,13 @@ def test_a_person_is_asked_before_much_is_paid(env: dict[str, str]) -> None:
     assert run(env, "approval.py") == "paid 30\nreview asks for reason\npaid 420\n"
 
 
+def test_a_long_import_goes_on_where_it_was(env: dict[str, str], tmp_path: Path) -> None:
+    rows = tmp_path / "rows.txt"
+    rows.write_text("".join(f"{number}\n" for number in range(1050)), encoding="utf-8")
+    assert run(env, "long_import.py", rows) == "{'rows': 1050, 'attempts': 2, 'started_at': 300}\n"
+    assert rows.with_suffix(".imported").read_text(encoding="utf-8") == rows.read_text(encoding="utf-8")
+
+
 def test_a_night_s_orders_are_loaded_once_however_often_it_is_run(env: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "berlin-2026-11-16.csv").write_text("a,3\nb,x\nc,2.5\n", encoding="utf-8")
     (tmp_path / "wien-2026-11-16.csv").write_text("d,4\n", encoding="utf-8")

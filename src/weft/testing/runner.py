@@ -258,19 +258,22 @@ class Runner:
         while True:
             running = await self._running()
             if running is not None:
-                awake = running - self._loop.asleep()
+                awake = running.keys() - self._loop.asleep()
                 if not awake:
                     return
                 looks, before = looks + 1 if awake == before else 0, awake
-                if patience is not None and looks > patience:
+                if looks > (patience or _STILL) and (patience is not None or all(running[id] for id in awake)):
                     return
             await asyncio.sleep(_LOOK_EVERY)
 
-    async def _running(self) -> set[int] | None:
-        """Return the tasks whose handlers run; None while one is about to, or the engine itself has something to do."""
+    async def _running(self) -> dict[int, bool] | None:
+        """Return the tasks whose handlers run, and which of them have others to wait for.
+
+        None while one is about to run, or the engine itself has something to do.
+        """
         async with self._client.database.acquire() as conn:
             rows: Sequence[Any] = await conn.fetch(SQL.busy, self._queues)
-        return None if any(row["is_ours"] for row in rows) else {row["id"] for row in rows}
+        return None if any(row["is_ours"] for row in rows) else {row["id"]: row["has_children"] for row in rows}
 
     async def _next_step(self) -> timedelta | None:
         """Return the time until something is due, in the database or in a handler."""

@@ -81,7 +81,7 @@ class Composable(Generic[P, R]):
         """
         return _composer("starmap").map(self, NodeOptions(), items, shared, spread=True)
 
-    def named(self, node: str) -> Call[P, R]:
+    def named(self, node: str) -> Call[..., R]:
         """Choose the name of the node that the next call makes.
 
         Example::
@@ -96,7 +96,7 @@ class Composable(Generic[P, R]):
         heartbeat_timeout: float | timedelta | None = None, allow_failure: bool | None = None,
         cache: bool | float | timedelta | None = None, concurrency_key: Any = None, max_parallel: int | None = None,
         after: Any = None,
-    ) -> Call[P, R]:  # fmt: skip
+    ) -> Call[..., R]:  # fmt: skip
         """Say how the node that the next call makes is executed; ``after`` are others that it waits for.
 
         Example::

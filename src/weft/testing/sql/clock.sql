@@ -37,6 +37,9 @@ select min(d.at) - weft.now() from (
 
 -- name: busy
 -- What is ready in these queues and may be claimed, or runs; both are up to the engine where no handler is at work.
-select t.id, t.state = 'ready' or t.handler like '@%' as is_ours from weft.task t left join weft.queue q on q.id = t.queue_id
+-- A handler with tasks that it made waits for these, as far as can be told.
+select t.id, t.state = 'ready' or t.handler like '@%' as is_ours,
+  exists (select 1 from weft.task c where c.job_id = t.job_id and c.parent_id = t.id) as has_children
+from weft.task t left join weft.queue q on q.id = t.queue_id
 where t.state = 'running'
   or (t.state = 'ready' and (t.handler like '@%' or (q.paused_at is null and q.name = any ($1))));
