@@ -320,7 +320,7 @@ async def test_ids_of_another_job_are_not_found(client: weft.Client) -> None:
 async def test_nothing_is_added_to_a_job_of_another_org(
     client: weft.Client, make_client: MakeClient, conn: asyncpg.Connection[asyncpg.Record]
 ) -> None:
-    await conn.execute("insert into weft.org (id, name) values (7, 'other')")
+    await conn.execute("insert into weft.org (id, slug, name) values (7, 'other', 'Other')")
     stranger = await make_client(org="other")
     task = say("a")
     job = await client.jobs.submit_graph("drawn", task)

@@ -172,7 +172,7 @@ async def test_health_is_bad_while_a_task_is_held_by_a_worker_that_is_gone(
     conn: asyncpg.Connection[asyncpg.Record],
 ) -> None:
     worker = await register_worker()
-    await conn.execute("insert into weft.org (id, name) values (7, 'other')")
+    await conn.execute("insert into weft.org (id, slug, name) values (7, 'other', 'Other')")
     gone = """insert into weft.worker (org_id, until, concurrency, pid, hostname, version, queues, handlers)
               values ($1, weft.now() + $2, 1, 1, 'gone', '0', '{}', '{}') returning id"""
     stale = await conn.fetchval(gone, 7, timedelta(minutes=-5))
