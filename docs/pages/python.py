@@ -56,7 +56,10 @@ _GROUPS = {
         "Finding",
         "Collected",
     ],
-    "Execute": ["Jobs", "JobHandle", "Job", "JobSummary", "JobNode", "JobState", "Approval", "Orchestrator"],
+    "Execute": [
+        *("Jobs", "JobHandle", "Job", "JobSummary", "JobNode", "JobState", "Approval", "Orchestrator"),
+        *("Rerun", "RerunPlan", "RerunStep", "RerunAction", "Bisected", "BisectStep"),
+    ],
     "Look": [
         *("Task", "TaskSummary", "TaskState", "TaskStep", "Attempt", "AuditEntry", "Page", "Why"),
         *("QueueInfo", "KeyLimit", "WorkerInfo", "OutboxRow"),

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from weft.flow.reading import read_definition
     from weft.history.model import Artifact, Collected, Finding, Materialized, Pushed, Tag, TagMove
     from weft.jobs.model import Approval, Job, JobHandle, JobNode, JobSummary
+    from weft.jobs.rerun import RerunAction, RerunPlan, RerunStep
     from weft.queue.audit import AuditEntry
     from weft.queue.model import Attempt, NewTask, Page, Task, TaskHandle, TaskSummary
     from weft.queue.outbox import OutboxRow
@@ -41,9 +42,11 @@ if TYPE_CHECKING:
     from weft.queue.steps import TaskStep
     from weft.queue.why import Why
     from weft.queue.workers import WorkerInfo
+    from weft.sdk.bisecting import Bisected, BisectStep
     from weft.sdk.client import Client
     from weft.sdk.jobs import Jobs
     from weft.sdk.orchestrator import Orchestrator
+    from weft.sdk.reruns import Rerun
     from weft.sdk.worker import Worker
     from weft.sdk.workflows import Workflows
     from weft.worker.context import Context
@@ -57,6 +60,8 @@ _HOMES = {
     "Artifact": "weft.history.model",
     "Attempt": "weft.queue.model",
     "AuditEntry": "weft.queue.audit",
+    "BisectStep": "weft.sdk.bisecting",
+    "Bisected": "weft.sdk.bisecting",
     "BlobRepository": "weft.worker.handling",
     "BlobUnavailable": "weft.core.errors",
     "Checkpoint": "weft.worker.steps",
@@ -90,6 +95,10 @@ _HOMES = {
     "Pushed": "weft.history.model",
     "QueueInfo": "weft.queue.queues",
     "Registry": "weft.worker.registry",
+    "Rerun": "weft.sdk.reruns",
+    "RerunAction": "weft.jobs.rerun",
+    "RerunPlan": "weft.jobs.rerun",
+    "RerunStep": "weft.jobs.rerun",
     "Retry": "weft.queue.retry",
     "SchemaOutdated": "weft.core.errors",
     "Settings": "weft.core.settings",
@@ -122,6 +131,8 @@ __all__ = [
     "Artifact",
     "Attempt",
     "AuditEntry",
+    "BisectStep",
+    "Bisected",
     "BlobRepository",
     "BlobUnavailable",
     "Checkpoint",
@@ -155,6 +166,10 @@ __all__ = [
     "Pushed",
     "QueueInfo",
     "Registry",
+    "Rerun",
+    "RerunAction",
+    "RerunPlan",
+    "RerunStep",
     "Retry",
     "SchemaOutdated",
     "Settings",
