@@ -1183,6 +1183,27 @@ CREATE FUNCTION weft.kept_results(parents json) RETURNS TABLE(output json, item 
   order by d.item, d.state = 'completed' desc, d.id desc
 $$;
 
+CREATE FUNCTION weft.leading_to(firsts bigint[], lasts bigint[]) RETURNS TABLE(first bigint, last bigint)
+    LANGUAGE plpgsql STABLE
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET enable_material TO 'off'
+    SET jit TO 'off'
+    AS $$
+begin
+  return query
+    with recursive walk (origin, id) as (
+      select u.id, u.id from unnest(firsts) as u (id)
+      union
+      select w.origin, e.next from walk w join weft.edge e on e.prev = w.id
+      where exists (select 1 from weft.task t where t.id = e.next)
+    )
+    select w.origin, w.id from walk w where w.id = any (lasts) and w.id <> w.origin;
+end $$;
+
 CREATE FUNCTION weft.line_of(head bigint, below bigint, count integer) RETURNS SETOF bigint
     LANGUAGE plpgsql STABLE
     AS $$
