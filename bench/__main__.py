@@ -8,14 +8,14 @@ import time
 from dataclasses import asdict
 from pathlib import Path
 
-from bench import definitions, jobs, process, queue, workflows
+from bench import definitions, jobs, owners, process, queue, workflows
 from bench.place import own_server
 from bench.report import Figure, print_table, write_json
 
 QUOTED = Path("bench/figures.json")
 PARTS = (
     *("work", "enqueue", "pick-up", "history", "horizon", "limits", "idle", "start"),
-    *("definitions", "workflows", "jobs"),
+    *("definitions", "workflows", "jobs", "owners"),
 )
 
 
@@ -42,6 +42,7 @@ def main() -> None:
             "limits": lambda: queue.measure_limits(server, tasks, repeat),
             "workflows": lambda: workflows.measure_workflows(server, scale, repeat),
             "jobs": lambda: jobs.measure_jobs(server, scale, repeat),
+            "owners": lambda: owners.measure_owners(server, repeat),
             "idle": lambda: process.measure_idle(server, 30 / scale),
         }
         for part in options.only:
