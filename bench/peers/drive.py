@@ -13,7 +13,7 @@ import asyncpg
 
 from bench.peers.environments import HERE, python_of, run_command
 
-SETUP_GRACE_S = 120.0  # for what a driver does outside its workload: import, install, start servers, enqueue
+SETUP_GRACE_S = 300.0  # for what a driver does outside its workload: import, install, start servers, enqueue
 
 
 def run_driver(peer: str, database_url: str, workload: str, count: int, timeout: float) -> dict[str, float | str]:

@@ -5,9 +5,11 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import TextIO, cast
 
 HERE = Path(__file__).resolve().parent
 ENVIRONMENTS = HERE.parents[1] / ".bench" / "venvs"
@@ -20,7 +22,7 @@ class PeerFailed(Exception):
     """A peer could not be installed or measured. The message ends with what it printed."""
 
     def __init__(self, peer: str, step: str, output: str) -> None:
-        super().__init__(f"{peer}: {step} failed, and is left out. Its last words:\n{output.strip()[-1500:]}")
+        super().__init__(f"{peer}: {step} failed, and is left out. Its last words:\n{output.strip()[-3000:]}")
 
 
 def say(line: str) -> None:
@@ -57,32 +59,43 @@ def run_command(
     environment: Mapping[str, str] | None = None,
 ) -> str:
     """Run a command in a session of its own and return its output. Raises `PeerFailed`; leaves no process behind."""
-    process = subprocess.Popen(
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, **(environment or {})},
-        start_new_session=True,
-    )
-    try:
-        output, errors = process.communicate(timeout=timeout)
-    except subprocess.TimeoutExpired:
-        raise PeerFailed(peer, step, f"no end after {timeout:.0f} s") from None
-    finally:
-        stop(process)
-    if process.returncode != 0:
-        raise PeerFailed(peer, step, output + errors)
-    return output
+    # Files, not pipes: what a command leaves behind may hold a pipe open.
+    with (
+        tempfile.TemporaryFile("w+", errors="replace") as output,
+        tempfile.TemporaryFile("w+", errors="replace") as errors,
+    ):
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=errors,
+            env={**os.environ, **(environment or {})},
+            start_new_session=True,
+        )
+        try:
+            process.wait(timeout)
+            late = ""
+        except subprocess.TimeoutExpired:
+            late = f"\nno end after {timeout:.0f} s"
+        finally:
+            stop(process)
+        output.seek(0)
+        errors.seek(0)
+        if late or process.returncode != 0:
+            raise PeerFailed(peer, step, output.read() + errors.read() + late)
+        return output.read()
 
 
-def stop(process: subprocess.Popen[str]) -> None:
+def scratch_file() -> TextIO:
+    return cast(TextIO, tempfile.TemporaryFile("w+", errors="replace"))
+
+
+def stop(process: subprocess.Popen[bytes]) -> None:
     """End a process that is still running: politely, so that a driver can stop its worker, then for good."""
     if process.poll() is None:
         process.terminate()
         with suppress(subprocess.TimeoutExpired):
-            process.communicate(timeout=STOP_GRACE_S)
+            process.wait(STOP_GRACE_S)
     for left in session_of(process.pid):
         with suppress(ProcessLookupError):
             os.kill(left, signal.SIGKILL)

