@@ -563,12 +563,13 @@ begin
   insert into weft.job_done (
     id, org_id, end_id, created_at, ended_at, state, rank, finishes_independent, started_at, failed_id, owner_id, parent_id,
     snapshot_id, version_hash, workflow_id, base_kind, base_ref, reason, inputs, result, error, patch, tag_positions,
-    labels, callback_url, actor)
+    labels, callback_url, actor, rerun_of)
   select m.id, m.org_id, m.end_id, m.created_at, weft.now(),
     coalesce(m.verdict, 'completed'),
     m.rank, m.finishes_independent, m.started_at, m.failed_id, m.owner_id, m.parent_id, m.snapshot_id, m.version_hash,
     m.workflow_id, m.base_kind, m.base_ref, m.reason, m.inputs,
-    case when m.verdict is null then e.output end, f.error, m.patch, m.tag_positions, m.labels, m.callback_url, m.actor
+    case when m.verdict is null then e.output end, f.error, m.patch, m.tag_positions, m.labels, m.callback_url, m.actor,
+    m.rerun_of
   from moved m
   left join lateral (select d.output from weft.task_done d where d.id = m.end_id) e on true
   left join lateral (select d.error from weft.task_done d where d.id = m.failed_id) f on true
@@ -708,7 +709,7 @@ begin
   loop
     low := weft.first_id_at(day);
     high := weft.first_id_at(day + interval '24 hours');
-    foreach parent in array array['task_done', 'task_params', 'attempt', 'job_done'] loop
+    foreach parent in array array['task_done', 'task_params', 'attempt', 'job_done', 'step'] loop
       child := parent || '_' || to_char(day at time zone 'UTC', 'YYYYMMDD');
       if to_regclass('weft.' || child) is null then
         execute format('create table weft.%I (like weft.%I including all)', child, parent);
@@ -748,7 +749,7 @@ end $$;
 CREATE FUNCTION weft.fail_next(failed bigint[]) RETURNS bigint[]
     LANGUAGE plpgsql
     AS $$
-declare next_ids bigint[]; next_counts int[];
+declare next_ids bigint[]; next_counts int[]; woken bigint[];
 begin
   select array_agg(e.next), array_agg(e.n) into next_ids, next_counts
   from (select e.next, count(*)::int as n from unnest(failed) as s (prev) join weft.edge e on e.prev = s.prev
@@ -756,15 +757,17 @@ begin
   perform 1 from weft.task t where t.id = any (next_ids) order by t.id for no key update;
   update weft.task t set
     waiting_on = t.waiting_on - next_counts[width_bucket(t.id, next_ids)],
-    state = case when t.waiting_on = next_counts[width_bucket(t.id, next_ids)] and t.state = 'pending'
+    state = case when t.waiting_on = next_counts[width_bucket(t.id, next_ids)] and t.state = 'pending' and t.handler = '@end'
                  then 'ready'::weft.task_state else t.state end,
-    queue_id = weft.control_queue(t.job_id), reason = null
-  where t.id = any (next_ids) and t.handler = '@end';
-  if found then
-    perform weft.hint(array(
-      select distinct t.queue_id from weft.task t where t.id = any (next_ids) and t.handler = '@end' and t.state = 'ready'));
+    queue_id = case when t.handler = '@end' then weft.control_queue(t.job_id) else t.queue_id end,
+    reason = case when t.handler = '@end' then null else 'upstream_failed' end
+  where t.id = any (next_ids);
+  woken := array(
+    select distinct t.queue_id from weft.task t where t.id = any (next_ids) and t.handler = '@end' and t.state = 'ready');
+  if cardinality(woken) > 0 then
+    perform weft.hint(woken);
   end if;
-  return array(select t.id from weft.task t where t.id = any (next_ids) and t.handler <> '@end');
+  return array(select t.id from weft.task t where t.id = any (next_ids) and t.handler <> '@end' and t.waiting_on = 0);
 end $$;
 
 CREATE FUNCTION weft.finish_and_claim(me bigint, ids bigint[], attempts integer[], outputs json[], queues bigint[], rooms integer[], ranks smallint[], orders bigint[], marks bigint[], wanted integer, from_head boolean, patience text) RETURNS TABLE(lost boolean, id bigint, attempt integer, queue_id bigint, rank smallint, order_id bigint, handler text, params json, max_attempts smallint, failures smallint, crashes smallint, timeout interval, heartbeat_timeout interval, retry json, job_id bigint, node text, given json[])
@@ -970,7 +973,9 @@ CREATE TABLE weft.job (
     tag_positions json,
     labels json,
     callback_url text,
-    actor text
+    actor text,
+    rerun_of bigint,
+    kept_from bigint
 )
 WITH (fillfactor='70');
 
@@ -1119,6 +1124,55 @@ CREATE FUNCTION weft.keep_blob(task_id bigint, org_id bigint, reference json) RE
   insert into weft.blob (digest, bytes) values (reference ->> '$blob', (reference ->> 'size')::bigint) on conflict do nothing;
   insert into weft.task_blob (task_id, digest, org_id) values (task_id, reference ->> '$blob', org_id) on conflict do nothing;
 $_$;
+
+CREATE FUNCTION weft.keep_tasks(org bigint, job bigint, by_actor text, ids bigint[], nodes text[], handlers text[], queues bigint[], ranks smallint[], all_params json[], all_needs text[], lenient boolean[], froms bigint[], made json[], reached_ids bigint[], reached_counts integer[]) RETURNS boolean
+    LANGUAGE plpgsql
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET jit TO 'off'
+    AS $$
+declare at timestamptz := weft.now(); written int;
+begin
+  insert into weft.task_done (
+    id, org_id, queue_id, order_id, created_at, ended_at, state, attempt, rank, failures, crashes, generation, handler,
+    params, output, worker_id, job_id, reason, actor, node, needs, allow_failure, kept_id)
+  select u.id, org, u.queue, job, at, at, case when u.kept is null then 'skipped' else 'completed' end::weft.task_state,
+    0, u.rank, 0, 0, 0, u.handler, case when length(u.params::text) <= 256 then u.params end,
+    case when u.kept is not null then coalesce(u.made, o.output) end,
+    o.worker_id, job, case when u.kept is null then 'branch_not_taken' else 'kept' end, by_actor, u.node, u.needs::bigint[],
+    u.lenient, o.root
+  from unnest(ids, nodes, handlers, queues, ranks, all_params, all_needs, lenient, froms, made)
+    as u (id, node, handler, queue, rank, params, needs, lenient, kept, made)
+  left join lateral (
+    select d.id, d.output, d.worker_id, coalesce(d.kept_id, d.id) as root from weft.task_done d
+    where d.id = u.kept and d.org_id = org and d.state = 'completed'
+  ) o on true
+  where u.kept is null or o.id is not null;
+  get diagnostics written = row_count;
+  if written < cardinality(ids) then
+    return false;
+  end if;
+  insert into weft.task_params (id, org_id, params)
+  select u.id, org, u.params from unnest(ids, all_params) as u (id, params) where length(u.params::text) > 256;
+  insert into weft.task_blob (task_id, digest, org_id)
+  select u.id, b.digest, org from unnest(ids, froms) as u (id, kept)
+  cross join lateral (select b.digest from weft.task_blob b where b.task_id = u.kept) b on conflict do nothing;
+  update weft.task t set reached = u.n from unnest(reached_ids, reached_counts) as u (id, n) where t.id = u.id;
+  return true;
+end $$;
+
+CREATE FUNCTION weft.kept_results(parents json) RETURNS TABLE(output json, item integer)
+    LANGUAGE sql STABLE STRICT
+    AS $$
+  select distinct on (d.item) d.output, d.item
+  from json_array_elements_text(parents) as p (id) cross join lateral (
+    select c.output, c.item, c.state, c.id from weft.task_done c where c.parent_id = p.id::bigint
+  ) d
+  order by d.item, d.state = 'completed' desc, d.id desc
+$$;
 
 CREATE FUNCTION weft.line_of(head bigint, below bigint, count integer) RETURNS SETOF bigint
     LANGUAGE plpgsql STABLE
@@ -1575,7 +1629,7 @@ end $_$;
 CREATE FUNCTION weft.reach_next(ended bigint[], taken integer[], reaching boolean, own bigint[]) RETURNS bigint[]
     LANGUAGE plpgsql
     AS $$
-declare next_ids bigint[]; next_counts int[]; next_reached int[]; keyed bigint[]; missed bigint[]; woken bigint[];
+declare next_ids bigint[]; next_counts int[]; next_reached int[]; keyed bigint[]; missed bigint[]; spoiled bigint[]; woken bigint[];
 begin
   select array_agg(e.next), array_agg(e.n), array_agg(e.r) into next_ids, next_counts, next_reached
   from (
@@ -1594,16 +1648,22 @@ begin
     queue_id = case when t.queue_id <> 2 and t.queue_id > 0 then t.queue_id
                     else coalesce((select -j.owner_id from weft.job j where j.id = t.job_id), 2) end,
     state = case when t.waiting_on = next_counts[width_bucket(t.id, next_ids)] and t.concurrency_key is null and t.state = 'pending'
-                   and (t.reached + next_reached[width_bucket(t.id, next_ids)] > 0 or t.handler = '@end')
+                   and (t.reached + next_reached[width_bucket(t.id, next_ids)] > 0 and t.reason is distinct from 'upstream_failed'
+                        or t.handler = '@end')
                  then 'ready'::weft.task_state else t.state end,
-    reason = case when t.waiting_on = next_counts[width_bucket(t.id, next_ids)] then null else t.reason end
+    reason = case when t.waiting_on = next_counts[width_bucket(t.id, next_ids)] and t.reason is distinct from 'upstream_failed'
+                  then null else t.reason end
   where t.id = any (next_ids);
-  select array_agg(t.id order by t.id) filter (where t.reached > 0),
-         array_agg(t.id order by t.id) filter (where t.reached = 0)
-  into keyed, missed from weft.task t
+  select array_agg(t.id order by t.id) filter (where t.reached > 0 and t.reason is null),
+         array_agg(t.id order by t.id) filter (where t.reached = 0 and t.reason is null),
+         array_agg(t.id order by t.id) filter (where t.reason is not null)
+  into keyed, missed, spoiled from weft.task t
   where t.id = any (next_ids) and t.waiting_on = 0 and t.state = 'pending' and t.reason is distinct from 'concurrency_key';
   if keyed is not null then
     perform weft.take_slots(keyed);
+  end if;
+  if spoiled is not null then
+    perform weft.skip_later(weft.skip_tasks(spoiled, 'upstream_failed', 100, own), 'upstream_failed');
   end if;
   woken := array(
     select distinct t.queue_id from weft.task t
@@ -1695,7 +1755,10 @@ CREATE FUNCTION weft.results_of(reference json) RETURNS json
   cross join lateral (
     select d.output, d.item from weft.task_done d where d.parent_id = (p.part ->> 'each')::bigint
     union all
-    select d.output, 0 from weft.task_done d where d.id = (p.part ->> 'of')::bigint
+    select case when d.handler = '@fan_in' then weft.output_of(d.id) else d.output end, 0
+    from weft.task_done d where d.id = (p.part ->> 'of')::bigint
+    union all
+    select k.output, k.item from weft.kept_results(p.part -> 'all') k
   ) r
 $_$;
 
@@ -1790,7 +1853,8 @@ CREATE TABLE weft.job_done (
     tag_positions json,
     labels json,
     callback_url text,
-    actor text
+    actor text,
+    rerun_of bigint
 )
 PARTITION BY RANGE (id);
 
@@ -1816,7 +1880,10 @@ CREATE VIEW weft.jobs AS
     encode(j.version_hash, 'hex'::text) AS version_hash,
     j.labels,
     j.actor,
-    j.end_id
+    j.end_id,
+    j.rerun_of,
+    j.patch,
+    j.tag_positions
    FROM weft.job j
 UNION ALL
  SELECT d.id,
@@ -1840,7 +1907,10 @@ UNION ALL
     encode(d.version_hash, 'hex'::text) AS version_hash,
     d.labels,
     d.actor,
-    d.end_id
+    d.end_id,
+    d.rerun_of,
+    d.patch,
+    d.tag_positions
    FROM weft.job_done d;
 
 COMMENT ON VIEW weft.jobs IS 'Every job, live or ended, with its state and, when it has ended, its result or error.';
@@ -1912,6 +1982,62 @@ begin
     end if;
   end loop;
   return ids;
+end $$;
+
+CREATE FUNCTION weft.spawn(me bigint, parent bigint, parent_attempt integer, call text, handler text, queue text, params json, priority integer, attempts smallint, retry json, timeout interval, heartbeat interval, key text, lenient boolean) RETURNS TABLE(id bigint, known_handler text)
+    LANGUAGE plpgsql
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET jit TO 'off'
+    AS $$
+#variable_conflict use_variable
+declare of weft.task; job_rank smallint; lane bigint; root bigint; new_id bigint; is_short boolean := length(params::text) <= 256;
+begin
+  select * into of from weft.task t where t.id = parent and coalesce(t.worker_id, 0) = me and t.attempt = parent_attempt
+    and t.state = 'running' for no key update;
+  if of.id is null then
+    return;
+  end if;
+  select j.rank into job_rank from weft.job j where j.id = of.job_id and j.state in ('pending', 'running', 'paused') for share;
+  if not found then
+    return;
+  end if;
+  select k.task_id into new_id from weft.idempotency_key k
+  where k.org_id = of.org_id and k.handler = '@spawn' and k.key = parent || ' ' || call;
+  if found then
+    return query select t.id, t.handler::text from weft.task t where t.id = new_id
+      union all select d.id, d.handler from weft.task_done d where d.id = new_id;
+    return;
+  end if;
+  select q.id into lane from weft.queue q where q.org_id = of.org_id and q.name = queue;
+  if not found then
+    raise exception 'queue: there is no queue "%"', queue using errcode = 'WF001';
+  end if;
+  root := coalesce(of.counts_for, parent);
+  perform 1 from weft.task t where t.id in (select e.next from weft.edge e where e.prev = root) order by t.id for no key update;
+  update weft.task t set waiting_on = t.waiting_on + 1 where t.id in (select e.next from weft.edge e where e.prev = root);
+  loop
+    new_id := weft.next_id();
+    insert into weft.task as t (id, org_id, queue_id, order_id, state, rank, max_attempts, handler, params, job_id, timeout,
+      heartbeat_timeout, retry, concurrency_key, actor, node, parent_id, counts_for, allow_failure)
+    values (new_id, of.org_id, lane, of.order_id, case when key is null then 'ready' else 'pending' end::weft.task_state,
+      job_rank - priority, attempts, handler, case when is_short then params end, of.job_id, timeout, heartbeat, retry, key,
+      of.actor, of.node, parent, root, lenient)
+    on conflict do nothing;
+    exit when found;
+  end loop;
+  insert into weft.idempotency_key (org_id, handler, key, task_id) values (of.org_id, '@spawn', parent || ' ' || call, new_id);
+  if not is_short then
+    insert into weft.task_params (id, org_id, params) values (new_id, of.org_id, params);
+  end if;
+  if key is not null then
+    perform weft.take_slots(array[new_id]);
+  end if;
+  perform weft.hint_one(lane);
+  return query select new_id, handler;
 end $$;
 
 CREATE FUNCTION weft.sweep_job(job_id bigint, room integer) RETURNS boolean
@@ -2405,6 +2531,32 @@ CREATE TABLE weft.schema_revision (
     version_num character varying(32) NOT NULL
 );
 
+CREATE TABLE weft.step (
+    task_id bigint NOT NULL,
+    name text NOT NULL,
+    org_id bigint NOT NULL,
+    attempt integer NOT NULL,
+    saved_at timestamp with time zone DEFAULT weft.now() NOT NULL,
+    took interval,
+    bytes bigint NOT NULL,
+    data json NOT NULL,
+    CONSTRAINT step_name_check CHECK (((name <> ''::text) AND (length(name) <= 220)))
+)
+PARTITION BY RANGE (task_id);
+
+CREATE VIEW weft.steps AS
+ SELECT task_id,
+    org_id,
+    name,
+    attempt,
+    saved_at,
+    took,
+    bytes,
+    data
+   FROM weft.step s;
+
+COMMENT ON VIEW weft.steps IS 'Every step and checkpoint that tasks have saved, and what their attempts have measured.';
+
 CREATE TABLE weft.task (
     id bigint NOT NULL,
     org_id bigint NOT NULL,
@@ -2474,7 +2626,8 @@ CREATE TABLE weft.task_done (
     item integer,
     counts_for bigint,
     needs bigint[],
-    allow_failure boolean DEFAULT false NOT NULL
+    allow_failure boolean DEFAULT false NOT NULL,
+    kept_id bigint
 )
 PARTITION BY RANGE (id);
 
@@ -2575,6 +2728,14 @@ CREATE TABLE weft.worker (
 )
 WITH (fillfactor='50');
 
+CREATE TABLE weft.worker_code (
+    worker_id bigint NOT NULL,
+    org_id bigint NOT NULL,
+    handler text NOT NULL,
+    code bytea NOT NULL,
+    gone_at timestamp with time zone
+);
+
 CREATE VIEW weft.workers AS
  SELECT id,
     org_id,
@@ -2662,6 +2823,9 @@ ALTER TABLE ONLY weft.queue_slot
 ALTER TABLE ONLY weft.schema_revision
     ADD CONSTRAINT schema_revision_pkc PRIMARY KEY (version_num);
 
+ALTER TABLE ONLY weft.step
+    ADD CONSTRAINT step_pkey PRIMARY KEY (task_id, name);
+
 ALTER TABLE ONLY weft.tag_move
     ADD CONSTRAINT tag_move_pkey PRIMARY KEY (org_id, tag, version);
 
@@ -2682,6 +2846,9 @@ ALTER TABLE ONLY weft.task_params
 
 ALTER TABLE ONLY weft.task
     ADD CONSTRAINT task_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY weft.worker_code
+    ADD CONSTRAINT worker_code_pkey PRIMARY KEY (worker_id, handler);
 
 ALTER TABLE ONLY weft.worker
     ADD CONSTRAINT worker_pkey PRIMARY KEY (id);
@@ -2710,15 +2877,23 @@ CREATE INDEX event_name ON weft.event USING btree (org_id, name, id);
 
 CREATE INDEX idempotency_key_task ON weft.idempotency_key USING btree (task_id);
 
+CREATE INDEX job_done_parent ON ONLY weft.job_done USING btree (parent_id) WHERE (parent_id IS NOT NULL);
+
+CREATE INDEX job_done_rerun_of ON ONLY weft.job_done USING btree (rerun_of) WHERE (rerun_of IS NOT NULL);
+
 CREATE INDEX job_done_snapshot ON ONLY weft.job_done USING btree (snapshot_id);
 
 CREATE INDEX job_done_unsuccessful ON ONLY weft.job_done USING btree (state, id) WHERE (state <> 'completed'::weft.job_state);
 
 CREATE INDEX job_done_workflow ON ONLY weft.job_done USING btree (org_id, workflow_id, id);
 
+CREATE INDEX job_kept_from ON weft.job USING btree (kept_from) WHERE (kept_from IS NOT NULL);
+
 CREATE INDEX job_owner ON weft.job USING btree (owner_id) WHERE (owner_id IS NOT NULL);
 
 CREATE INDEX job_parent ON weft.job USING btree (parent_id) WHERE (parent_id IS NOT NULL);
+
+CREATE INDEX job_rerun_of ON weft.job USING btree (rerun_of) WHERE (rerun_of IS NOT NULL);
 
 CREATE INDEX job_snapshot ON weft.job USING btree (snapshot_id);
 
@@ -2764,6 +2939,10 @@ CREATE INDEX task_ready ON weft.task USING btree (queue_id, rank, order_id, id) 
 
 CREATE INDEX task_worker ON weft.task USING btree (worker_id) WHERE (worker_id IS NOT NULL);
 
+CREATE INDEX worker_code_gone ON weft.worker_code USING btree (gone_at);
+
+CREATE INDEX worker_code_handler ON weft.worker_code USING btree (org_id, handler, worker_id);
+
 CREATE RULE refuse_delete AS
     ON DELETE TO weft.attempts DO INSTEAD  SELECT weft.refuse_write('attempts'::text) AS refuse_write;
 
@@ -2778,6 +2957,9 @@ CREATE RULE refuse_delete AS
 
 CREATE RULE refuse_delete AS
     ON DELETE TO weft.queues DO INSTEAD  SELECT weft.refuse_write('queues'::text) AS refuse_write;
+
+CREATE RULE refuse_delete AS
+    ON DELETE TO weft.steps DO INSTEAD  SELECT weft.refuse_write('steps'::text) AS refuse_write;
 
 CREATE RULE refuse_delete AS
     ON DELETE TO weft.tasks DO INSTEAD  SELECT weft.refuse_write('tasks'::text) AS refuse_write;
@@ -2801,6 +2983,9 @@ CREATE RULE refuse_insert AS
     ON INSERT TO weft.queues DO INSTEAD  SELECT weft.refuse_write('queues'::text) AS refuse_write;
 
 CREATE RULE refuse_insert AS
+    ON INSERT TO weft.steps DO INSTEAD  SELECT weft.refuse_write('steps'::text) AS refuse_write;
+
+CREATE RULE refuse_insert AS
     ON INSERT TO weft.tasks DO INSTEAD  SELECT weft.refuse_write('tasks'::text) AS refuse_write;
 
 CREATE RULE refuse_insert AS
@@ -2820,6 +3005,9 @@ CREATE RULE refuse_update AS
 
 CREATE RULE refuse_update AS
     ON UPDATE TO weft.queues DO INSTEAD  SELECT weft.refuse_write('queues'::text) AS refuse_write;
+
+CREATE RULE refuse_update AS
+    ON UPDATE TO weft.steps DO INSTEAD  SELECT weft.refuse_write('steps'::text) AS refuse_write;
 
 CREATE RULE refuse_update AS
     ON UPDATE TO weft.tasks DO INSTEAD  SELECT weft.refuse_write('tasks'::text) AS refuse_write;

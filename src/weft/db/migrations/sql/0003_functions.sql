@@ -1,5 +1,5 @@
 -- name: ensure_partitions
--- Makes the daily partitions of task_done, task_params, attempt and job_done that are missing from yesterday to `days` ahead, and on
+-- Makes the daily partitions of task_done, task_params, attempt, job_done and step that are missing from yesterday to `days` ahead, and on
 -- the days of tasks that have not ended; returns how many. Whoever finds one missing calls it, with the rights of the
 -- schema's owner, to whom they belong. LIKE and ATTACH, not PARTITION OF: that would queue every claim behind one idle reader.
 create or replace function weft.ensure_partitions(days int default 8) returns int language plpgsql volatile security definer
@@ -23,7 +23,7 @@ begin
   loop
     low := weft.first_id_at(day);
     high := weft.first_id_at(day + interval '24 hours');
-    foreach parent in array array['task_done', 'task_params', 'attempt', 'job_done'] loop
+    foreach parent in array array['task_done', 'task_params', 'attempt', 'job_done', 'step'] loop
       child := parent || '_' || to_char(day at time zone 'UTC', 'YYYYMMDD');
       if to_regclass('weft.' || child) is null then
         execute format('create table weft.%I (like weft.%I including all)', child, parent);
@@ -58,10 +58,11 @@ end $$;
 -- name: reach_next
 -- Counts for what comes after tasks that these have ended: `reaching` says whether they completed, and of a conditional
 -- `taken` names the branch. What waits for nothing more becomes ready, or asks for a slot of its key; returned is what
--- nothing has reached, to be skipped. The end of a job is never skipped. Tasks are locked in order.
+-- nothing has reached, to be skipped. The end of a job is never skipped. What comes after a failure is skipped here when all
+-- that it waited for has ended. Tasks are locked in order.
 create function weft.reach_next(ended bigint[], taken int[], reaching boolean, own bigint[]) returns bigint[]
 language plpgsql as $$
-declare next_ids bigint[]; next_counts int[]; next_reached int[]; keyed bigint[]; missed bigint[]; woken bigint[];
+declare next_ids bigint[]; next_counts int[]; next_reached int[]; keyed bigint[]; missed bigint[]; spoiled bigint[]; woken bigint[];
 begin
   select array_agg(e.next), array_agg(e.n), array_agg(e.r) into next_ids, next_counts, next_reached
   from (
@@ -80,16 +81,22 @@ begin
     queue_id = case when t.queue_id <> 2 and t.queue_id > 0 then t.queue_id
                     else coalesce((select -j.owner_id from weft.job j where j.id = t.job_id), 2) end,
     state = case when t.waiting_on = next_counts[width_bucket(t.id, next_ids)] and t.concurrency_key is null and t.state = 'pending'
-                   and (t.reached + next_reached[width_bucket(t.id, next_ids)] > 0 or t.handler = '@end')
+                   and (t.reached + next_reached[width_bucket(t.id, next_ids)] > 0 and t.reason is distinct from 'upstream_failed'
+                        or t.handler = '@end')
                  then 'ready'::weft.task_state else t.state end,
-    reason = case when t.waiting_on = next_counts[width_bucket(t.id, next_ids)] then null else t.reason end
+    reason = case when t.waiting_on = next_counts[width_bucket(t.id, next_ids)] and t.reason is distinct from 'upstream_failed'
+                  then null else t.reason end
   where t.id = any (next_ids);
-  select array_agg(t.id order by t.id) filter (where t.reached > 0),
-         array_agg(t.id order by t.id) filter (where t.reached = 0)
-  into keyed, missed from weft.task t
+  select array_agg(t.id order by t.id) filter (where t.reached > 0 and t.reason is null),
+         array_agg(t.id order by t.id) filter (where t.reached = 0 and t.reason is null),
+         array_agg(t.id order by t.id) filter (where t.reason is not null)
+  into keyed, missed, spoiled from weft.task t
   where t.id = any (next_ids) and t.waiting_on = 0 and t.state = 'pending' and t.reason is distinct from 'concurrency_key';
   if keyed is not null then
     perform weft.take_slots(keyed);
+  end if;
+  if spoiled is not null then
+    perform weft.skip_later(weft.skip_tasks(spoiled, 'upstream_failed', 100, own), 'upstream_failed');
   end if;
   woken := array(
     select distinct t.queue_id from weft.task t
@@ -156,10 +163,10 @@ begin
 end $$;
 
 -- name: fail_next
--- What comes after tasks that failed, and can never be reached. Only the end of the job counts them: what else waits for
--- them is not to go on by what others do, before it is skipped.
+-- What comes after tasks that failed, and can never be reached: it is not to go on by what others do. Returned is what all
+-- have ended for that it waited for, to be skipped; the rest, when they have: else its job could end before them.
 create function weft.fail_next(failed bigint[]) returns bigint[] language plpgsql as $$
-declare next_ids bigint[]; next_counts int[];
+declare next_ids bigint[]; next_counts int[]; woken bigint[];
 begin
   select array_agg(e.next), array_agg(e.n) into next_ids, next_counts
   from (select e.next, count(*)::int as n from unnest(failed) as s (prev) join weft.edge e on e.prev = s.prev
@@ -167,15 +174,17 @@ begin
   perform 1 from weft.task t where t.id = any (next_ids) order by t.id for no key update;
   update weft.task t set
     waiting_on = t.waiting_on - next_counts[width_bucket(t.id, next_ids)],
-    state = case when t.waiting_on = next_counts[width_bucket(t.id, next_ids)] and t.state = 'pending'
+    state = case when t.waiting_on = next_counts[width_bucket(t.id, next_ids)] and t.state = 'pending' and t.handler = '@end'
                  then 'ready'::weft.task_state else t.state end,
-    queue_id = weft.control_queue(t.job_id), reason = null
-  where t.id = any (next_ids) and t.handler = '@end';
-  if found then
-    perform weft.hint(array(
-      select distinct t.queue_id from weft.task t where t.id = any (next_ids) and t.handler = '@end' and t.state = 'ready'));
+    queue_id = case when t.handler = '@end' then weft.control_queue(t.job_id) else t.queue_id end,
+    reason = case when t.handler = '@end' then null else 'upstream_failed' end
+  where t.id = any (next_ids);
+  woken := array(
+    select distinct t.queue_id from weft.task t where t.id = any (next_ids) and t.handler = '@end' and t.state = 'ready');
+  if cardinality(woken) > 0 then
+    perform weft.hint(woken);
   end if;
-  return array(select t.id from weft.task t where t.id = any (next_ids) and t.handler <> '@end');
+  return array(select t.id from weft.task t where t.id = any (next_ids) and t.handler <> '@end' and t.waiting_on = 0);
 end $$;
 
 -- name: skip_later
@@ -189,18 +198,6 @@ begin
   end if;
 end $$;
 
--- name: results_of
--- What a fan_in stands for, in order: the outputs of the items of a fan_out, or that of another task.
-create function weft.results_of(reference json) returns json language sql stable as $$
-  select json_build_object('results', coalesce(json_agg(r.output order by p.place, r.item), '[]'))
-  from json_array_elements(reference -> '$results') with ordinality as p (part, place)
-  cross join lateral (
-    select d.output, d.item from weft.task_done d where d.parent_id = (p.part ->> 'each')::bigint
-    union all
-    select d.output, 0 from weft.task_done d where d.id = (p.part ->> 'of')::bigint
-  ) r
-$$;
-
 -- name: output_of
 create function weft.output_of(task_id bigint) returns json language plpgsql stable
   set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off
@@ -210,6 +207,22 @@ begin
   select d.output, d.handler into found from weft.task_done d where d.id = task_id;
   return case when found.handler = '@fan_in' and found.output is not null then weft.results_of(found.output) else found.output end;
 end $$;
+
+-- name: results_of
+-- What a fan_in stands for, in order: the outputs of the items of a fan_out, or of several of which each ran what the
+-- others had not completed, or that of another task.
+create function weft.results_of(reference json) returns json language sql stable as $$
+  select json_build_object('results', coalesce(json_agg(r.output order by p.place, r.item), '[]'))
+  from json_array_elements(reference -> '$results') with ordinality as p (part, place)
+  cross join lateral (
+    select d.output, d.item from weft.task_done d where d.parent_id = (p.part ->> 'each')::bigint
+    union all
+    select case when d.handler = '@fan_in' then weft.output_of(d.id) else d.output end, 0
+    from weft.task_done d where d.id = (p.part ->> 'of')::bigint
+    union all
+    select k.output, k.item from weft.kept_results(p.part -> 'all') k
+  ) r
+$$;
 
 -- name: outputs_of
 -- The outputs of tasks that have ended, in the order in which they are asked for; null of one that has none.
@@ -232,12 +245,13 @@ begin
   insert into weft.job_done (
     id, org_id, end_id, created_at, ended_at, state, rank, finishes_independent, started_at, failed_id, owner_id, parent_id,
     snapshot_id, version_hash, workflow_id, base_kind, base_ref, reason, inputs, result, error, patch, tag_positions,
-    labels, callback_url, actor)
+    labels, callback_url, actor, rerun_of)
   select m.id, m.org_id, m.end_id, m.created_at, weft.now(),
     coalesce(m.verdict, 'completed'),
     m.rank, m.finishes_independent, m.started_at, m.failed_id, m.owner_id, m.parent_id, m.snapshot_id, m.version_hash,
     m.workflow_id, m.base_kind, m.base_ref, m.reason, m.inputs,
-    case when m.verdict is null then e.output end, f.error, m.patch, m.tag_positions, m.labels, m.callback_url, m.actor
+    case when m.verdict is null then e.output end, f.error, m.patch, m.tag_positions, m.labels, m.callback_url, m.actor,
+    m.rerun_of
   from moved m
   left join lateral (select d.output from weft.task_done d where d.id = m.end_id) e on true
   left join lateral (select d.error from weft.task_done d where d.id = m.failed_id) f on true
@@ -821,12 +835,14 @@ select weft.ensure_partitions();
 create view weft.jobs as
   select j.id, j.org_id, j.workflow_id, j.state::text as state, j.reason, -j.rank as priority, j.inputs, null::json as result,
     null::json as error, j.created_at, j.started_at, null::timestamptz as ended_at, j.failed_id, j.owner_id, j.parent_id,
-    j.base_kind, j.base_ref, j.snapshot_id, encode(j.version_hash, 'hex') as version_hash, j.labels, j.actor, j.end_id
+    j.base_kind, j.base_ref, j.snapshot_id, encode(j.version_hash, 'hex') as version_hash, j.labels, j.actor, j.end_id,
+    j.rerun_of, j.patch, j.tag_positions
   from weft.job j
   union all
   select d.id, d.org_id, d.workflow_id, d.state::text, d.reason, -d.rank, d.inputs, d.result,
     d.error, d.created_at, d.started_at, d.ended_at, d.failed_id, d.owner_id, d.parent_id,
-    d.base_kind, d.base_ref, d.snapshot_id, encode(d.version_hash, 'hex'), d.labels, d.actor, d.end_id
+    d.base_kind, d.base_ref, d.snapshot_id, encode(d.version_hash, 'hex'), d.labels, d.actor, d.end_id,
+    d.rerun_of, d.patch, d.tag_positions
   from weft.job_done d;
 
 -- name: show_job
