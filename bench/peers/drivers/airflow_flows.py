@@ -31,6 +31,7 @@ class Driver(Flows):
         programs = Path(sys.executable).parent
         environment = {
             "AIRFLOW_HOME": str(self.home),
+            "AIRFLOW__API__HOST": "127.0.0.1",
             "AIRFLOW__API__PORT": str(port),
             "AIRFLOW__CORE__DAGS_FOLDER": str(HERE / "airflow_dags"),
             "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",
@@ -45,6 +46,8 @@ class Driver(Flows):
         }
         with running([str(programs / "airflow"), "standalone"], environment) as server:
             wait_until(self._logs_in, server, START_S, 0.2)
+            # The first call of its interface for tasks builds the routes, longer than tasks wait on a busy machine.
+            self._call("/execution/health")
             for shape in ("chain", "fan", "fib"):
                 wait_until(lambda shape=shape: self._knows(f"{shape}_{self.count}"), server, START_S, 0.2)
             yield
