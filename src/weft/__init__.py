@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from weft.flow.reading import read_definition
     from weft.history.model import Artifact, Collected, Finding, Materialized, Pushed, Tag, TagMove
     from weft.jobs.model import Approval, Job, JobHandle, JobNode, JobSummary
+    from weft.jobs.rerun import RerunAction, RerunPlan, RerunStep
     from weft.queue.audit import AuditEntry
     from weft.queue.model import Attempt, NewTask, Page, Task, TaskHandle, TaskSummary
     from weft.queue.outbox import OutboxRow
@@ -45,9 +46,11 @@ if TYPE_CHECKING:
     from weft.sdk.authoring.branching import group, wait_for_approval, wait_for_event, when
     from weft.sdk.authoring.symbols import filtered
     from weft.sdk.authoring.workflow import Workflow, workflow
+    from weft.sdk.bisecting import Bisected, BisectStep
     from weft.sdk.client import Client
     from weft.sdk.jobs import Jobs
     from weft.sdk.orchestrator import Orchestrator
+    from weft.sdk.reruns import Rerun
     from weft.sdk.running import run, submit
     from weft.sdk.submitted import SubmittedJob
     from weft.sdk.worker import Worker
@@ -63,6 +66,8 @@ _HOMES = {
     "Artifact": "weft.history.model",
     "Attempt": "weft.queue.model",
     "AuditEntry": "weft.queue.audit",
+    "BisectStep": "weft.sdk.bisecting",
+    "Bisected": "weft.sdk.bisecting",
     "BlobRepository": "weft.worker.handling",
     "BlobUnavailable": "weft.core.errors",
     "Checkpoint": "weft.worker.steps",
@@ -97,6 +102,10 @@ _HOMES = {
     "Pushed": "weft.history.model",
     "QueueInfo": "weft.queue.queues",
     "Registry": "weft.worker.registry",
+    "Rerun": "weft.sdk.reruns",
+    "RerunAction": "weft.jobs.rerun",
+    "RerunPlan": "weft.jobs.rerun",
+    "RerunStep": "weft.jobs.rerun",
     "Retry": "weft.queue.retry",
     "SchemaOutdated": "weft.core.errors",
     "Settings": "weft.core.settings",
@@ -139,6 +148,8 @@ __all__ = [
     "Artifact",
     "Attempt",
     "AuditEntry",
+    "BisectStep",
+    "Bisected",
     "BlobRepository",
     "BlobUnavailable",
     "Checkpoint",
@@ -173,6 +184,10 @@ __all__ = [
     "Pushed",
     "QueueInfo",
     "Registry",
+    "Rerun",
+    "RerunAction",
+    "RerunPlan",
+    "RerunStep",
     "Retry",
     "SchemaOutdated",
     "Settings",

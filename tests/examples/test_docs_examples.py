@@ -68,6 +68,10 @@ SCRIPTS = {
         *("python_flows.py:", "for `if` use weft.when"),
     ],
     "submit_flows.py": ["with_tax completed {'completed': 3}", "END completed", "30.0"],
+    "run_again.py": [
+        *("failed", "count keep because nothing about it has changed", "report run because it was dead (error)"),
+        *("42 in B2, reported", "0", "42 in C3, reported"),
+    ],
     "operate.py": ["it is due at", "no live worker serves", "is paused", "it has ended: completed"],
 }
 COMMANDS = {
@@ -112,6 +116,11 @@ COMMANDS = {
     "run_workflows.sh": [
         *('{"count":10}', '{"count":10}', "completed", "paused ", "resumed ", "tile_raster", "cancelled "),
         *("nothing waits for a person", "sent file.arrived, 0 waited for it"),
+    ],
+    "run_again.sh": [
+        *("scheme", "keep", "collect", "run", "it was asked for", '{"count":10}', '{"count":10}', '{"count":10}'),
+        *('{"count":10}', '{"count":10}', "tile_raster", "would run again 0", "run again 0", "faster", "worked at"),
+        "nodes.collect.output.results.count",
     ],
     "backup.sh": ["wrote weft.dump", "restored weft.dump", "(1 row)"],
 }

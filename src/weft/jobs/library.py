@@ -10,6 +10,7 @@ from hashlib import sha256
 import orjson
 
 from weft.core.errors import NotFound
+from weft.core.json import Json
 from weft.flow.document import Document
 from weft.flow.model import Input, WorkflowNode
 from weft.flow.validation import check_document
@@ -18,8 +19,8 @@ from weft.history.reading import Materials, Reader
 from weft.jobs.plan import Plan
 
 _REMEMBERED = 500
-# The snapshot that each workflow stood at, by its name, when the job was submitted that goes by them.
-Pins = Mapping[str, int]
+# Where each tag stood, by the name by which it is used, when the job was submitted that goes by them: how it is kept.
+Pins = Mapping[str, Mapping[str, Json]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,23 +79,36 @@ class Library:
         known = self._known.get(snapshot_id)
         return known if known is not None else await self.planned(await self._reader.of(snapshot_id))
 
-    async def _at_tag(self, name: str) -> Planned:
-        materials = await self._reader.find(tag=name)
-        if materials is None:
-            raise NotFound("tag", name)
-        return await self.planned(materials)
+    async def pins(
+        self, first: Planned, found: Materials, own: Mapping[str, Materials] | None = None
+    ) -> dict[str, dict[str, Json]]:
+        """Return where the tag stands by which a version was found, and all workflows that it uses, at any depth.
 
-    async def pins(self, first: Planned, own: Mapping[str, Planned] | None = None) -> dict[str, int]:
-        """Return where all workflows stand now that a version has as nodes, and those that they have; by name.
-
-        ``own`` are those that the caller has given with it, whatever their tags are at.
+        By name; each with the snapshot that jobs of it go by, and the number of the tag's last move. ``own`` are those
+        that the caller has given with it, whatever their tags are at.
         """
-        found: dict[str, int] = {}
+        pinned: dict[str, dict[str, Json]] = {}
+        if found.row["tag"] is not None:
+            pinned[found.row["tag"]] = _position(found, first)
+        seen: set[str] = set()
         open_ = sorted(first.uses)
         while open_:
             name = open_.pop()
-            if name not in found:
-                planned = (own or {}).get(name) or await self._at_tag(name)
-                found[name] = planned.snapshot_id
+            if name not in seen:
+                seen.add(name)
+                materials = (own or {}).get(name) or await self._reader.find(tag=name)
+                if materials is None:
+                    raise NotFound("tag", name)
+                planned = await self.planned(materials)
+                pinned[name] = _position(materials, planned)
                 open_ += sorted(planned.uses)
-        return found
+        return pinned
+
+
+def _position(found: Materials, planned: Planned) -> dict[str, Json]:
+    return {
+        "tag": found.row["tag"],
+        "version": found.row["tag_version"],
+        "snapshot_id": str(planned.snapshot_id),
+        "version_hash": planned.version_hash,
+    }

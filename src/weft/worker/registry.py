@@ -14,6 +14,7 @@ from weft.core.checks import check_name, check_queue, check_span
 from weft.core.errors import InvalidInput, did_you_mean
 from weft.queue.retry import MAX_ATTEMPTS, Retry
 from weft.worker.arguments import Arguments
+from weft.worker.code_versions import code_version
 from weft.worker.composing import COMPOSER, Composable, NodeOptions
 
 P = ParamSpec("P")
@@ -97,6 +98,10 @@ class Registry:
                 if inspect.isfunction(each) and each.__module__ == module and not name.startswith("_"):
                     names.add(f"{module}.{name}")
         return sorted(names)
+
+    def code_versions(self) -> dict[str, str]:
+        """Return the hash of each handler's code; what is the engine's own has none."""
+        return {name: code_version(each.function) for name, each in self._handlers.items() if not name.startswith("@")}
 
     def suggest(self, name: str) -> str:
         """Return a hint at a handler with a similar name, or nothing."""
