@@ -57,6 +57,7 @@ SCRIPTS = {
         *("paid 30", "ask {'reason': {'type': 'string'}}", "paid 420", "total completed", "ask completed"),
         "END completed",
     ],
+    "handling.py": ["True completed 8", "{'pixels': 8000000}"],
     "callbacks.py": ['True :"completed"'],
     "operate.py": ["it is due at", "no live worker serves", "is paused", "it has ended: completed"],
 }
