@@ -1,12 +1,12 @@
-"""The invariants of jobs as SQL, beside those of the queue: a row that comes back is a breach, in any committed state."""
+"""The invariants of jobs as SQL, beside those of the queue: a row that comes back is a breach."""
 
 from __future__ import annotations
 
 # The steps by which the engine does something about a job; all others are its nodes.
 STEPS = "('@fail', '@skip', '@sweep')"
 FINAL = "('completed', 'failed', 'cancelled')"
-# Of each task that waits: how many of those are live that lead to it, the items of fan-outs with them; and how many have
-# ended such that the engine has yet to say what comes of it.
+# Of each task: how many of those are live that lead to it, the items of fan-outs with them; and how many have ended so
+# that the engine has yet to say what comes of it.
 LEADING = f"""
   select t.id, t.job_id, t.handler, t.state::text as state, t.waiting_on,
     (select count(*) from weft.edge e join weft.task p on p.id = e.prev where e.next = t.id)
@@ -32,7 +32,8 @@ JOB_LAWS = {
         group by 1, 2 having count(*) > 1""",
     "S1: a job that is live has its end": """
         select j.id, j.end_id from weft.job j
-        where not exists (select 1 from weft.task t where t.id = j.end_id and t.job_id = j.id and t.handler = '@end')""",
+        where not exists (
+          select 1 from weft.task t where t.id = j.end_id and t.job_id = j.id and t.handler = '@end')""",
     "S5: nothing is left of a job that has ended, but steps that find nothing to do": f"""
         select t.id, t.job_id, t.handler, t.state::text from weft.task t
         where t.job_id is not null and not exists (select 1 from weft.job j where j.id = t.job_id)
@@ -46,14 +47,17 @@ JOB_LAWS = {
     "S8: what waits in a job waits for those that have not ended, or of which the engine has yet to hear": f"""
         select * from ({LEADING}) w where w.waiting_on not between w.live and w.live + w.failed""",
     "L2: nothing of a job waits for what cannot happen": f"""
-        select * from ({LEADING}) w where w.state = 'pending' and w.waiting_on > 0 and w.live = 0 and not w.is_seen_to""",
+        select * from ({LEADING}) w
+        where w.state = 'pending' and w.waiting_on > 0 and w.live = 0 and not w.is_seen_to""",
     "L2: what is parked is of a job that is paused": """
         select t.id, t.job_id, j.state::text from weft.task t left join weft.job j on j.id = t.job_id
-        where t.reason = 'job_paused' and t.state = 'pending' and coalesce(j.state, 'pending') not in ('paused', 'cancelling')""",
+        where t.reason = 'job_paused' and t.state = 'pending'
+          and coalesce(j.state, 'pending') not in ('paused', 'cancelling')""",
     "L2: a job that is cancelling is swept by somebody, or its end can be reached": f"""
         select j.id, j.verdict::text, e.state::text as ending from weft.job j join weft.task e on e.id = j.end_id
         where j.state = 'cancelling' and (j.verdict is null or not exists (
-            select 1 from weft.task s where s.job_id = j.id and s.handler in ('@fail', '@sweep') and s.state <> 'pending')
+            select 1 from weft.task s
+            where s.job_id = j.id and s.handler in ('@fail', '@sweep') and s.state <> 'pending')
           and (e.state = 'pending' or exists (
             select 1 from weft.task t where t.job_id = j.id and t.id <> j.end_id and t.handler not in {STEPS})))""",
     "L2: what is in the state waiting is waited for: an answer, or a job": """

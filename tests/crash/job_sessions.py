@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import asyncpg
+import orjson
 
-import weft
+from crash.checker import check
 from crash.sessions import Session
-from weft.core.settings import Settings
 from weft.jobs.submit import SQL
 from weft.queue import upkeep, work, workers
 from weft.queue.work import Claim, Ended
@@ -23,7 +22,9 @@ PATIENCE = timedelta(hours=1)
 
 def flow(*, name: str = "drawn", on_failure: str = "fail_fast", **nodes: Any) -> dict[str, Any]:
     """A workflow of these nodes, which begins with the first; what is said to lead nowhere leads to the end."""
-    written = {key: node if "next" in node or "branches" in node else {**node, "next": "END"} for key, node in nodes.items()}
+    written = {
+        key: node if "next" in node or "branches" in node else {**node, "next": "END"} for key, node in nodes.items()
+    }
     start = {"type": "start", "next": next(iter(nodes))}
     return {"workflow_id": name, "on_failure": on_failure, "nodes": {"START": start, **written, "END": {"type": "end"}}}
 
@@ -51,24 +52,25 @@ class JobSession(Session):
 
     async def fail(self, claim: Claim, state: str = "failed") -> bool:
         """End an attempt of this worker without success; False when that did not land."""
-        ended = Ended(claim.id, claim.attempt, state, "failed", "error", '{"type": "E", "message": "", "traceback": ""}')
+        ended = Ended(
+            claim.id, claim.attempt, state, "failed", "error", '{"type": "E", "message": "", "traceback": ""}'
+        )
         return bool(await work.end_unsuccessfully(self.conn, self.worker_id, [ended]))
 
     async def carry_out(self, claim: Claim) -> None:
         """Do what a step says that the engine has put there, and complete it."""
-        match claim.handler:
-            case "@fail":
-                assert claim.params is not None
-                again = await self.conn.fetchval(SQL.fail, int(claim.params.split('"')[3]))
-            case _:
-                again = True
-        while again:
-            again = await self.conn.fetchval(SQL.sweep, claim.job_id, 1000)
+        params = orjson.loads(claim.params or "{}")
+        if claim.handler == "@skip":
+            assert await self.conn.fetchval(SQL.skip, [int(each) for each in params["ids"]], params["why"]) == []
+        elif claim.handler == "@sweep" or await self.conn.fetchval(SQL.fail, int(params["id"])):
+            while await self.conn.fetchval(SQL.sweep, claim.job_id, 1000):
+                pass
         assert await self.finish(claim)
 
     async def cancel_job(self, job_id: int) -> bool:
         """Cancel as the client does, in the transaction of the caller or one of its own."""
         async with self.conn.transaction():
+            await self.conn.fetch(SQL.hold_end, 1, job_id)
             rank = await self.conn.fetchval(SQL.cancel, 1, job_id)
             if rank is None:
                 return False
@@ -86,13 +88,13 @@ class JobSession(Session):
         said = patience, kind, False, event, "{}", "{}"
         return bool(await self.conn.fetchval(SQL.begin_wait, self.worker_id, claim.id, claim.attempt, *said))
 
-    async def expand(self, claim: Claim, ids: list[int], start: int = 0) -> bool:
+    async def expand(self, claim: Claim, ids: Sequence[int], start: int = 0, most: int | None = None) -> bool:
         """Make tasks for items of a fan_out that this orchestrator holds."""
-        count = len(ids)
+        count, key = len(ids), None if most is None else f"@{claim.id}"
         return bool(
             await self.conn.fetchval(
                 SQL.add_children, self.worker_id, claim.id, claim.attempt, ids, list(range(start, start + count)),
-                ["{}"] * count, 1, "work", 0, 1, None, None, None, [None] * count, None, False,
+                ["{}"] * count, 1, "work", 0, 1, None, None, None, [key] * count, most, False,
             )
         )  # fmt: skip
 
@@ -113,10 +115,32 @@ class JobSession(Session):
 
     async def states(self, job_id: int) -> dict[str, str]:
         """Return where the nodes of a job are, as this session sees it."""
-        statement = """select node, state::text from weft.task where job_id = $1 and parent_id is null and node is not null
-            union all select node, state::text from weft.task_done where job_id = $1 and parent_id is null
-              and node is not null"""
+        statement = """select node, state from (select job_id, node, parent_id, state::text from weft.task
+            union all select job_id, node, parent_id, state::text from weft.task_done) t
+            where job_id = $1 and parent_id is null and node is not null"""
         return dict(await self.conn.fetch(statement, job_id))
+
+
+async def drained(session: JobSession) -> None:
+    """Do all that is left to do, when all others are gone; nothing is left then."""
+    await session.conn.execute("update weft.worker set until = weft.now() - interval '1 ms'")
+    await session.orchestrate()
+    await upkeep.mark_lost(session.conn)
+    for lost in await upkeep.lost_workers(session.conn):
+        await upkeep.rescue(session.conn, lost, 3)
+    for _ in range(100):
+        await workers.adopt_jobs(session.conn, session.worker_id)
+        claims = await session.claim(1, (CONTROL, -session.worker_id, 1))
+        if not claims:
+            break
+        (claim,) = claims
+        if claim.handler in ("@fail", "@skip", "@sweep"):
+            await session.carry_out(claim)
+        else:
+            assert await session.finish(claim)
+        await check(session.conn)
+    assert await session.conn.fetch("select id, handler, state::text, reason from weft.task") == []
+    assert await session.conn.fetchval("select count(*) from weft.job") == 0
 
 
 @asynccontextmanager
@@ -128,10 +152,3 @@ async def job_sessions(url: str, count: int) -> AsyncIterator[list[JobSession]]:
     finally:
         for session in opened:
             session.conn.terminate()
-
-
-@asynccontextmanager
-async def submitter(url: str, home: Path) -> AsyncIterator[weft.Client]:
-    """Lend a client that submits jobs."""
-    async with weft.Client(settings=Settings.load(environ={}, database_url=url, home=home)) as client:
-        yield client

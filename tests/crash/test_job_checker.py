@@ -15,26 +15,28 @@ DEFINITION = flow(
     each={"type": "fan_out", "items": [], "task": {"handler": "work"}},
     call={"type": "workflow", "workflow": "inner"},
 )
-TASK = "(select id from weft.task where node = '{node}' and parent_id is null and job_id = {{job}})"
-ASK, EACH, CALL = (TASK.format(node=node) for node in ("ask", "each", "call"))
-ITEM = """insert into weft.task (id, org_id, queue_id, order_id, rank, state, handler, job_id, node, parent_id, item, counts_for)
-  select weft.next_id(), 1, 1, 1, 0, 'ready', 'work', {job}, 'each', p, 0, p from (select %s as p) p""" % EACH
-DONE = """insert into weft.job_done (id, org_id, end_id, created_at, ended_at, state, rank, finishes_independent, workflow_id,
-  base_kind, inputs) select id, org_id, end_id, created_at, weft.now(), '{state}', rank, false, workflow_id, base_kind, inputs
-  from weft.job where id = {{job}}"""
+ITEM = """
+  insert into weft.task (id, org_id, queue_id, order_id, rank, state, handler, job_id, node, parent_id, item,
+    counts_for)
+  values (weft.next_id(), 1, 1, 1, 0, 'ready', 'work', {job}, 'each', {each}, 0, {each})"""
+DONE = """
+  insert into weft.job_done (id, org_id, end_id, created_at, ended_at, state, rank, finishes_independent, workflow_id,
+    base_kind, inputs)
+  select id, org_id, end_id, created_at, weft.now(), 'STATE', rank, false, workflow_id, base_kind, inputs
+  from weft.job where id = {job}"""
 STEP = "select weft.put_control(1, {job}, 0::smallint, '@sweep', '{{}}')"
 
 # For each law what to do to a job of which the first node has ended, and the others wait in every way there is.
 BREACHES = {
-    "S2: a job is either": [[DONE.format(state="completed")]],
+    "S2: a job is either": [[DONE.replace("STATE", "completed")]],
     "S2: a job that is live": [
         ["update weft.job set state = 'failed'"],
-        [DONE.format(state="running"), "delete from weft.job where id = {job}"],
+        [DONE.replace("STATE", "running"), "delete from weft.job where id = {job}"],
     ],
     "S2: there is one task": [[ITEM, ITEM]],
     "S1: a job that is live has its end": [
         ["delete from weft.task where handler = '@end' and job_id = {job}"],
-        ["update weft.job set end_id = %s where id = {job}" % ASK],
+        ["update weft.job set end_id = {ask} where id = {job}"],
     ],
     "S5: nothing is left": [
         ["delete from weft.job where id = {job}"],
@@ -45,7 +47,7 @@ BREACHES = {
             "delete from weft.task where handler <> '@sweep'",
         ],
     ],
-    "S5: a job that has ended": [[DONE.format(state="completed"), "delete from weft.job where id = {job}"]],
+    "S5: a job that has ended": [[DONE.replace("STATE", "completed"), "delete from weft.job where id = {job}"]],
     "S6: nothing of a job": [["update weft.job set state = 'pending'"]],
     "S8: what waits": [
         ["update weft.task set waiting_on = waiting_on + 1 where handler = '@end'"],
@@ -53,7 +55,7 @@ BREACHES = {
         [ITEM],
     ],
     "L2: nothing of a job waits": [["delete from weft.task where job_id = {job} and handler <> '@end'"]],
-    "L2: what is parked": [["update weft.task set state = 'pending', reason = 'job_paused' where id = %s" % EACH]],
+    "L2: what is parked": [["update weft.task set state = 'pending', reason = 'job_paused' where id = {each}"]],
     "L2: a job that is cancelling": [
         ["update weft.job set state = 'cancelling', verdict = 'failed'"],
         [STEP, "update weft.job set state = 'cancelling', verdict = null"],
@@ -64,25 +66,25 @@ BREACHES = {
     ],
     "L2: what is in the state": [["delete from weft.awaited"], ["delete from weft.job where parent_id is not null"]],
     "L2: an answer": [
-        ["update weft.task set state = 'ready' where id = %s" % ASK],
-        ["delete from weft.task where id = %s" % ASK],
-        ["delete from weft.task where id = %s" % CALL],
+        ["update weft.task set state = 'ready' where id = {ask}"],
+        ["delete from weft.task where id = {ask}"],
+        ["delete from weft.task where id = {call}"],
     ],
     "S4: the queue": [
-        ["update weft.task set queue_id = -{owner}, state = 'running' where id = %s" % EACH],
-        ["update weft.task set queue_id = -{owner}, handler = 'work' where id = %s" % EACH],
+        ["update weft.task set queue_id = -{owner}, state = 'running' where id = {each}"],
+        ["update weft.task set queue_id = -{owner}, handler = 'work' where id = {each}"],
         ["update weft.task_done set queue_id = -{owner}"],
     ],
     "S8: the task by which": [
         ["update weft.job set failed_id = end_id"],
         ["update weft.job set failed_id = (select id from weft.task_done where node = 'first')"],
     ],
-    "S9: a job": [["update weft.task set org_id = 2 where id = %s" % EACH], ["update weft.task_done set org_id = 2"]],
+    "S9: a job": [["update weft.task set org_id = 2 where id = {each}"], ["update weft.task_done set org_id = 2"]],
 }  # fmt: skip
 
 
-async def _begun(client: weft.Client, session: JobSession) -> tuple[int, int]:
-    """Return a job that waits in every way there is, and its owner."""
+async def _begun(client: weft.Client, session: JobSession) -> dict[str, int]:
+    """Make a job that waits in every way there is; return its id, that of its owner, and those of its tasks."""
     await client.workflows.push(flow(name="inner", only={"handler": "work"}))
     job_id = (await client.jobs.submit(DEFINITION)).id
     await session.register()
@@ -97,19 +99,20 @@ async def _begun(client: weft.Client, session: JobSession) -> tuple[int, int]:
         await session.conn.execute(
             "update weft.task set state = 'waiting', worker_id = null where id = $1", claims["call"].id
         )
-    return job_id, owner
+    tasks = {str(node): claim.id for node, claim in claims.items()}
+    return {"job": job_id, "owner": owner, **tasks}
 
 
 @pytest.mark.parametrize("law", JOB_LAWS)
 async def test_a_breach_of_each_law_of_jobs_is_found(url: str, client: weft.Client, law: str) -> None:
     async with job_sessions(url, 1) as (session,):
-        job_id, owner = await _begun(client, session)
+        ids = await _begun(client, session)
         await check(session.conn)
         for steps in next(ways for start, ways in BREACHES.items() if law.startswith(start)):
             breaking = session.conn.transaction()
             await breaking.start()
             for statement in steps:
-                await session.conn.execute(statement.format(job=job_id, owner=owner))
+                await session.conn.execute(statement.format(**ids))
             found = await _broken(session, law)
             await breaking.rollback()
             assert found, steps
@@ -121,4 +124,3 @@ async def _broken(session: JobSession, law: str) -> bool:
 
 def test_each_law_of_jobs_is_broken_by_a_test() -> None:
     assert all(any(law.startswith(start) for start in BREACHES) for law in JOB_LAWS)
-

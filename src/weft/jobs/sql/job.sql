@@ -17,6 +17,10 @@ from weft.show_job($1, $2) j;
 -- The task that a job ends with, while it has not ended.
 select j.end_id from weft.job j where j.org_id = $1 and j.id = $2;
 
+-- name: hold_end
+-- Before the job itself: so does whoever finishes it.
+select t.id from weft.task t where t.id = (select j.end_id from weft.job j where j.org_id = $1 and j.id = $2) for no key update;
+
 -- name: cancel
 -- pending, running or paused → cancelling.
 update weft.job j set state = 'cancelling', verdict = 'cancelled', reason = 'cancelled'
