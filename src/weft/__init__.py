@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from weft.queue.outbox import OutboxRow
     from weft.queue.queues import KeyLimit, QueueInfo
     from weft.queue.retry import Retry
+    from weft.queue.steps import TaskStep
     from weft.queue.why import Why
     from weft.queue.workers import WorkerInfo
     from weft.sdk.client import Client
@@ -46,7 +47,9 @@ if TYPE_CHECKING:
     from weft.sdk.worker import Worker
     from weft.sdk.workflows import Workflows
     from weft.worker.context import Context
+    from weft.worker.handling import BlobRepository, HandlerContext, HandlerResult, register_handler
     from weft.worker.registry import Registry, task
+    from weft.worker.steps import Checkpoint, Checkpoints
 
 # Each public name and the module it lives in; loaded when first used, so that `import weft` is quick.
 _HOMES = {
@@ -54,12 +57,17 @@ _HOMES = {
     "Artifact": "weft.history.model",
     "Attempt": "weft.queue.model",
     "AuditEntry": "weft.queue.audit",
+    "BlobRepository": "weft.worker.handling",
     "BlobUnavailable": "weft.core.errors",
+    "Checkpoint": "weft.worker.steps",
+    "Checkpoints": "weft.worker.steps",
     "Client": "weft.sdk.client",
     "Collected": "weft.history.model",
     "Context": "weft.worker.context",
     "DatabaseUnavailable": "weft.core.errors",
     "Finding": "weft.history.model",
+    "HandlerContext": "weft.worker.handling",
+    "HandlerResult": "weft.worker.handling",
     "InvalidDefinition": "weft.core.errors",
     "InvalidInput": "weft.core.errors",
     "Job": "weft.jobs.model",
@@ -94,6 +102,7 @@ _HOMES = {
     "TaskFailed": "weft.core.errors",
     "TaskHandle": "weft.queue.model",
     "TaskState": "weft.core.states",
+    "TaskStep": "weft.queue.steps",
     "TaskSummary": "weft.queue.model",
     "UnknownQueue": "weft.core.errors",
     "WaitTimeout": "weft.core.errors",
@@ -104,6 +113,7 @@ _HOMES = {
     "WorkflowDefinition": "weft.flow.model",
     "Workflows": "weft.sdk.workflows",
     "read_definition": "weft.flow.reading",
+    "register_handler": "weft.worker.handling",
     "task": "weft.worker.registry",
 }
 
@@ -112,12 +122,17 @@ __all__ = [
     "Artifact",
     "Attempt",
     "AuditEntry",
+    "BlobRepository",
     "BlobUnavailable",
+    "Checkpoint",
+    "Checkpoints",
     "Client",
     "Collected",
     "Context",
     "DatabaseUnavailable",
     "Finding",
+    "HandlerContext",
+    "HandlerResult",
     "InvalidDefinition",
     "InvalidInput",
     "Job",
@@ -152,6 +167,7 @@ __all__ = [
     "TaskFailed",
     "TaskHandle",
     "TaskState",
+    "TaskStep",
     "TaskSummary",
     "UnknownQueue",
     "WaitTimeout",
@@ -163,6 +179,7 @@ __all__ = [
     "Workflows",
     "__version__",
     "read_definition",
+    "register_handler",
     "task",
 ]
 

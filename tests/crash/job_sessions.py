@@ -62,10 +62,16 @@ class JobSession(Session):
         params = orjson.loads(claim.params or "{}")
         if claim.handler == "@skip":
             assert await self.conn.fetchval(SQL.skip, [int(each) for each in params["ids"]], params["why"]) == []
-        elif claim.handler == "@sweep" or await self.conn.fetchval(SQL.fail, int(params["id"])):
+        elif claim.handler == "@sweep" or await self.note_failure(claim):
             while await self.conn.fetchval(SQL.sweep, claim.job_id, 1000):
                 pass
         assert await self.finish(claim)
+
+    async def note_failure(self, claim: Claim) -> bool | None:
+        """Do what a job does about a failure, without completing the step that says so."""
+        failed = int(orjson.loads(claim.params or "")["id"])
+        found: bool | None = await self.conn.fetchval(SQL.fail, self.worker_id, claim.id, claim.attempt, failed)
+        return found
 
     async def cancel_job(self, job_id: int) -> bool:
         """Cancel as the client does, in the transaction of the caller or one of its own."""

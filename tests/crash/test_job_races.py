@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
-
-import pytest
 
 import weft
 from crash.checker import check
 from crash.harness import until
 from crash.job_sessions import CONTROL, JobSession, drained, flow, job_sessions
 from crash.sessions import until_done_or_waiting
-from weft.queue import operate
+from weft.queue import operate, workers
 
 ALONE = flow(on_failure="finish_independent", only={"handler": "work"})
 TWO = flow(on_failure="finish_independent", one={"handler": "work", "next": "then"}, then={"handler": "work"})
@@ -68,10 +67,7 @@ async def test_a_failure_of_which_the_engine_hears_during_a_cancel_counts_no_mor
         assert await other.job_state(job_id) == "cancelled"
 
 
-@pytest.mark.parametrize("handler", ["@fail", "@skip"])
-async def test_a_step_of_the_engine_that_was_in_too_many_crashes_is_begun_anew(
-    url: str, client: weft.Client, handler: str
-) -> None:
+async def test_steps_of_the_engine_that_were_in_too_many_crashes_are_begun_anew(url: str, client: weft.Client) -> None:
     """Nobody else would ever do it, and what comes after the failure would wait for ever."""
     job_id = (await client.jobs.submit(TWO)).id
     async with job_sessions(url, 4) as (worker, unlucky, rescuer, other):
@@ -79,20 +75,48 @@ async def test_a_step_of_the_engine_that_was_in_too_many_crashes_is_begun_anew(
         (claim,) = await worker.claim()
         assert await worker.fail(claim)
         await unlucky.orchestrate()
-        step = await unlucky.take("@fail")
-        then = await other.task_of(job_id, "then")
-        if handler == "@skip":
-            await other.conn.execute(
-                "update weft.task set handler = '@skip', params = json_build_object('ids', json_build_array($1::text),"
-                " 'why', 'upstream_failed') where id = $2", str(then), step.id,
-            )  # fmt: skip
+        skip = json.dumps({"ids": [str(await other.task_of(job_id, "then"))], "why": "upstream_failed"})
+        await other.conn.execute("select weft.put_control(1, $1, 0::smallint, '@skip', $2)", job_id, skip)
+        begun = await unlucky.claim(2, (CONTROL, -unlucky.worker_id))
         await unlucky.lapse()
-        assert await rescuer.rescue(unlucky.worker_id, loss_limit=1) == 1
+        assert await rescuer.rescue(unlucky.worker_id, loss_limit=1) == 2
         await check(rescuer.conn)
-        again = await rescuer.conn.fetchrow("select params from weft.task where handler = $1 and attempt = 0", handler)
-        assert again is not None
-        assert (again["params"] == step.params) is (handler == "@fail")
-        assert str(then if handler == "@skip" else claim.id) in again["params"]
+        left = await rescuer.conn.fetch("select handler, params from weft.task where handler in ('@fail', '@skip')")
+        assert sorted(map(tuple, left)) == sorted((claim.handler, claim.params) for claim in begun)
+        await drained(other)
+        assert await other.job_state(job_id) == "failed"
+
+
+async def test_a_failure_is_counted_once_whoever_carries_on_and_not_by_who_is_late(
+    url: str, client: weft.Client
+) -> None:
+    """Else the job would end before what runs beside it."""
+    definition = flow(
+        on_failure="finish_independent", first={"handler": "work", "next": ["one", "two"]},
+        one={"handler": "work", "next": "both"}, two={"handler": "work", "next": "both"}, both={"handler": "work"},
+    )  # fmt: skip
+    job_id = (await client.jobs.submit(definition)).id
+    async with job_sessions(url, 4) as (worker, late, heir, other):
+        await worker.register()
+        assert await worker.complete(*await worker.claim())
+        one, two = await worker.claim(2)
+        assert await worker.fail(one)
+        await late.orchestrate()
+        step = await late.take("@fail")
+        assert await late.note_failure(step) is False
+        await check(other.conn)
+        await late.lapse()
+        assert await other.rescue(late.worker_id) == 1
+        await heir.orchestrate()
+        await workers.adopt_jobs(heir.conn, heir.worker_id)
+        again = await heir.take("@fail")
+        assert await late.note_failure(step) is None
+        await heir.carry_out(again)
+        await check(other.conn)
+        assert (await other.states(job_id))["both"] == "pending"
+        assert await worker.finish(two)
+        await drained(other)
+        assert (await other.states(job_id))["both"] == "skipped"
 
 
 async def test_a_task_that_is_cancelled_while_it_waits_is_awaited_no_more(url: str, client: weft.Client) -> None:

@@ -710,7 +710,7 @@ begin
   loop
     low := weft.first_id_at(day);
     high := weft.first_id_at(day + interval '24 hours');
-    foreach parent in array array['task_done', 'task_params', 'attempt', 'job_done'] loop
+    foreach parent in array array['task_done', 'task_params', 'attempt', 'job_done', 'step'] loop
       child := parent || '_' || to_char(day at time zone 'UTC', 'YYYYMMDD');
       if to_regclass('weft.' || child) is null then
         execute format('create table weft.%I (like weft.%I including all)', child, parent);
@@ -722,18 +722,24 @@ begin
   return made;
 end $$;
 
-CREATE FUNCTION weft.fail_job(failed bigint) RETURNS boolean
+CREATE FUNCTION weft.fail_job(me bigint, step bigint, in_attempt integer, failed bigint) RETURNS boolean
     LANGUAGE plpgsql
     AS $$
-declare lost record; job weft.job; is_swept boolean;
+declare lost record; job weft.job; is_swept boolean; is_counted boolean;
 begin
+  select t.params ->> 'counted' is not null into is_counted from weft.task t
+  where t.id = step and coalesce(t.worker_id, 0) = me and t.attempt = in_attempt and t.state = 'running' for update;
+  if not found then
+    return null;
+  end if;
   select d.id, d.job_id, d.counts_for into lost from weft.task_done d where d.id = failed;
   select * into job from weft.job j where j.id = lost.job_id;
   if job.id is null then
     return false;
   end if;
   is_swept := not job.finishes_independent or job.state = 'cancelling';
-  if not is_swept then
+  if not is_swept and not is_counted then
+    update weft.task t set params = json_build_object('id', failed::text, 'counted', true) where t.id = step;
     perform weft.skip_later(
       weft.skip_tasks(weft.fail_next(array_remove(array[failed, lost.counts_for], null)), 'upstream_failed', 1000, '{}'),
       'upstream_failed');
@@ -748,7 +754,7 @@ end $$;
 CREATE FUNCTION weft.fail_next(failed bigint[]) RETURNS bigint[]
     LANGUAGE plpgsql
     AS $$
-declare next_ids bigint[]; next_counts int[];
+declare next_ids bigint[]; next_counts int[]; woken bigint[];
 begin
   select array_agg(e.next), array_agg(e.n) into next_ids, next_counts
   from (select e.next, count(*)::int as n from unnest(failed) as s (prev) join weft.edge e on e.prev = s.prev
@@ -756,15 +762,17 @@ begin
   perform 1 from weft.task t where t.id = any (next_ids) order by t.id for no key update;
   update weft.task t set
     waiting_on = t.waiting_on - next_counts[width_bucket(t.id, next_ids)],
-    state = case when t.waiting_on = next_counts[width_bucket(t.id, next_ids)] and t.state = 'pending'
+    state = case when t.waiting_on = next_counts[width_bucket(t.id, next_ids)] and t.state = 'pending' and t.handler = '@end'
                  then 'ready'::weft.task_state else t.state end,
-    queue_id = weft.control_queue(t.job_id), reason = null
-  where t.id = any (next_ids) and t.handler = '@end' and t.state = 'pending';
-  if found then
-    perform weft.hint(array(
-      select distinct t.queue_id from weft.task t where t.id = any (next_ids) and t.handler = '@end' and t.state = 'ready'));
+    queue_id = case when t.handler = '@end' then weft.control_queue(t.job_id) else t.queue_id end,
+    reason = case when t.handler = '@end' then null else 'upstream_failed' end
+  where t.id = any (next_ids) and t.state = 'pending';
+  woken := array(
+    select distinct t.queue_id from weft.task t where t.id = any (next_ids) and t.handler = '@end' and t.state = 'ready');
+  if cardinality(woken) > 0 then
+    perform weft.hint(woken);
   end if;
-  return array(select t.id from weft.task t where t.id = any (next_ids) and t.handler <> '@end');
+  return array(select t.id from weft.task t where t.id = any (next_ids) and t.handler <> '@end' and t.waiting_on = 0);
 end $$;
 
 CREATE FUNCTION weft.finish_and_claim(me bigint, ids bigint[], attempts integer[], outputs json[], queues bigint[], rooms integer[], ranks smallint[], orders bigint[], marks bigint[], wanted integer, from_head boolean, patience text) RETURNS TABLE(lost boolean, id bigint, attempt integer, queue_id bigint, rank smallint, order_id bigint, handler text, params json, max_attempts smallint, failures smallint, crashes smallint, timeout interval, heartbeat_timeout interval, retry json, job_id bigint, node text, given json[])
@@ -1588,7 +1596,7 @@ end $_$;
 CREATE FUNCTION weft.reach_next(ended bigint[], taken integer[], reaching boolean, own bigint[]) RETURNS bigint[]
     LANGUAGE plpgsql
     AS $$
-declare next_ids bigint[]; next_counts int[]; next_reached int[]; keyed bigint[]; missed bigint[]; woken bigint[];
+declare next_ids bigint[]; next_counts int[]; next_reached int[]; keyed bigint[]; missed bigint[]; spoiled bigint[]; woken bigint[];
 begin
   select array_agg(e.next), array_agg(e.n), array_agg(e.r) into next_ids, next_counts, next_reached
   from (
@@ -1607,16 +1615,22 @@ begin
     queue_id = case when t.queue_id <> 2 and t.queue_id > 0 then t.queue_id
                     else coalesce((select -j.owner_id from weft.job j where j.id = t.job_id), 2) end,
     state = case when t.waiting_on = next_counts[width_bucket(t.id, next_ids)] and t.concurrency_key is null and t.state = 'pending'
-                   and (t.reached + next_reached[width_bucket(t.id, next_ids)] > 0 or t.handler = '@end')
+                   and (t.reached + next_reached[width_bucket(t.id, next_ids)] > 0 and t.reason is distinct from 'upstream_failed'
+                        or t.handler = '@end')
                  then 'ready'::weft.task_state else t.state end,
-    reason = case when t.waiting_on = next_counts[width_bucket(t.id, next_ids)] then null else t.reason end
+    reason = case when t.waiting_on = next_counts[width_bucket(t.id, next_ids)] and t.reason is distinct from 'upstream_failed'
+                  then null else t.reason end
   where t.id = any (next_ids);
-  select array_agg(t.id order by t.id) filter (where t.reached > 0),
-         array_agg(t.id order by t.id) filter (where t.reached = 0)
-  into keyed, missed from weft.task t
+  select array_agg(t.id order by t.id) filter (where t.reached > 0 and t.reason is null),
+         array_agg(t.id order by t.id) filter (where t.reached = 0 and t.reason is null),
+         array_agg(t.id order by t.id) filter (where t.reason is not null)
+  into keyed, missed, spoiled from weft.task t
   where t.id = any (next_ids) and t.waiting_on = 0 and t.state = 'pending' and t.reason is distinct from 'concurrency_key';
   if keyed is not null then
     perform weft.take_slots(keyed);
+  end if;
+  if spoiled is not null then
+    perform weft.skip_later(weft.skip_tasks(spoiled, 'upstream_failed', 100, own), 'upstream_failed');
   end if;
   woken := array(
     select distinct t.queue_id from weft.task t
@@ -1927,6 +1941,63 @@ begin
     end if;
   end loop;
   return ids;
+end $$;
+
+CREATE FUNCTION weft.spawn(me bigint, parent bigint, parent_attempt integer, call text, handler text, queue text, params json, priority integer, attempts smallint, retry json, timeout interval, heartbeat interval, key text, lenient boolean) RETURNS TABLE(id bigint, known_handler text)
+    LANGUAGE plpgsql
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET jit TO 'off'
+    AS $$
+#variable_conflict use_variable
+declare of weft.task; job_rank smallint; lane bigint; root bigint; new_id bigint; is_short boolean := length(params::text) <= 256;
+begin
+  select * into of from weft.task t where t.id = parent and coalesce(t.worker_id, 0) = me and t.attempt = parent_attempt
+    and t.state = 'running' for no key update;
+  if of.id is null then
+    return;
+  end if;
+  root := coalesce(of.counts_for, parent);
+  -- Tasks before their job, as by whoever finishes them.
+  perform 1 from weft.task t where t.id in (select e.next from weft.edge e where e.prev = root) order by t.id for no key update;
+  select j.rank into job_rank from weft.job j where j.id = of.job_id and j.state in ('pending', 'running', 'paused') for share;
+  if not found then
+    return;
+  end if;
+  select k.task_id into new_id from weft.idempotency_key k
+  where k.org_id = of.org_id and k.handler = '@spawn' and k.key = parent || ' ' || call;
+  if found then
+    return query select t.id, t.handler::text from weft.task t where t.id = new_id
+      union all select d.id, d.handler from weft.task_done d where d.id = new_id;
+    return;
+  end if;
+  select q.id into lane from weft.queue q where q.org_id = of.org_id and q.name = queue;
+  if not found then
+    raise exception 'queue: there is no queue "%"', queue using errcode = 'WF001';
+  end if;
+  update weft.task t set waiting_on = t.waiting_on + 1 where t.id in (select e.next from weft.edge e where e.prev = root);
+  loop
+    new_id := weft.next_id();
+    insert into weft.task as t (id, org_id, queue_id, order_id, state, rank, max_attempts, handler, params, job_id, timeout,
+      heartbeat_timeout, retry, concurrency_key, actor, node, parent_id, counts_for, allow_failure)
+    values (new_id, of.org_id, lane, of.order_id, case when key is null then 'ready' else 'pending' end::weft.task_state,
+      job_rank - priority, attempts, handler, case when is_short then params end, of.job_id, timeout, heartbeat, retry, key,
+      of.actor, of.node, parent, root, lenient)
+    on conflict do nothing;
+    exit when found;
+  end loop;
+  insert into weft.idempotency_key (org_id, handler, key, task_id) values (of.org_id, '@spawn', parent || ' ' || call, new_id);
+  if not is_short then
+    insert into weft.task_params (id, org_id, params) values (new_id, of.org_id, params);
+  end if;
+  if key is not null then
+    perform weft.take_slots(array[new_id]);
+  end if;
+  perform weft.hint_one(lane);
+  return query select new_id, handler;
 end $$;
 
 CREATE FUNCTION weft.sweep_job(job_id bigint, room integer) RETURNS boolean
@@ -2428,6 +2499,32 @@ CREATE TABLE weft.schema_revision (
     version_num character varying(32) NOT NULL
 );
 
+CREATE TABLE weft.step (
+    task_id bigint NOT NULL,
+    name text NOT NULL,
+    org_id bigint NOT NULL,
+    attempt integer NOT NULL,
+    saved_at timestamp with time zone DEFAULT weft.now() NOT NULL,
+    took interval,
+    bytes bigint NOT NULL,
+    data json NOT NULL,
+    CONSTRAINT step_name_check CHECK (((name <> ''::text) AND (length(name) <= 220)))
+)
+PARTITION BY RANGE (task_id);
+
+CREATE VIEW weft.steps AS
+ SELECT task_id,
+    org_id,
+    name,
+    attempt,
+    saved_at,
+    took,
+    bytes,
+    data
+   FROM weft.step s;
+
+COMMENT ON VIEW weft.steps IS 'Every step and checkpoint that tasks have saved, and what their attempts have measured.';
+
 CREATE TABLE weft.task (
     id bigint NOT NULL,
     org_id bigint NOT NULL,
@@ -2685,6 +2782,9 @@ ALTER TABLE ONLY weft.queue_slot
 ALTER TABLE ONLY weft.schema_revision
     ADD CONSTRAINT schema_revision_pkc PRIMARY KEY (version_num);
 
+ALTER TABLE ONLY weft.step
+    ADD CONSTRAINT step_pkey PRIMARY KEY (task_id, name);
+
 ALTER TABLE ONLY weft.tag_move
     ADD CONSTRAINT tag_move_pkey PRIMARY KEY (org_id, tag, version);
 
@@ -2803,6 +2903,9 @@ CREATE RULE refuse_delete AS
     ON DELETE TO weft.queues DO INSTEAD  SELECT weft.refuse_write('queues'::text) AS refuse_write;
 
 CREATE RULE refuse_delete AS
+    ON DELETE TO weft.steps DO INSTEAD  SELECT weft.refuse_write('steps'::text) AS refuse_write;
+
+CREATE RULE refuse_delete AS
     ON DELETE TO weft.tasks DO INSTEAD  SELECT weft.refuse_write('tasks'::text) AS refuse_write;
 
 CREATE RULE refuse_delete AS
@@ -2824,6 +2927,9 @@ CREATE RULE refuse_insert AS
     ON INSERT TO weft.queues DO INSTEAD  SELECT weft.refuse_write('queues'::text) AS refuse_write;
 
 CREATE RULE refuse_insert AS
+    ON INSERT TO weft.steps DO INSTEAD  SELECT weft.refuse_write('steps'::text) AS refuse_write;
+
+CREATE RULE refuse_insert AS
     ON INSERT TO weft.tasks DO INSTEAD  SELECT weft.refuse_write('tasks'::text) AS refuse_write;
 
 CREATE RULE refuse_insert AS
@@ -2843,6 +2949,9 @@ CREATE RULE refuse_update AS
 
 CREATE RULE refuse_update AS
     ON UPDATE TO weft.queues DO INSTEAD  SELECT weft.refuse_write('queues'::text) AS refuse_write;
+
+CREATE RULE refuse_update AS
+    ON UPDATE TO weft.steps DO INSTEAD  SELECT weft.refuse_write('steps'::text) AS refuse_write;
 
 CREATE RULE refuse_update AS
     ON UPDATE TO weft.tasks DO INSTEAD  SELECT weft.refuse_write('tasks'::text) AS refuse_write;

@@ -18,6 +18,7 @@ FILES = {
     "outbox": "queue/sql/outbox.sql",
     "blob": "queue/sql/blob.sql",
     "audit": "queue/sql/audit.sql",
+    "saved": "queue/sql/step.sql",
     "machine": "db/sql/machine.sql",
     "function": "db/migrations/sql/0001_functions.sql",
     "artifact": "history/sql/artifact.sql",
@@ -123,8 +124,9 @@ GUARDS: list[Guard] = [
     *_of("step.reach_next", "test_graph", "t.waiting_on = next_counts[width_bucket(t.id, next_ids)] and",
          "t.concurrency_key is null and", "and t.waiting_on = 0"),
     *_of("step.reach_next", "test_job_graphs",
-         ("and (t.reached + next_reached[width_bucket(t.id, next_ids)] > 0 or t.handler = '@end')", ""),
-         ("or t.handler = '@end'", ""), "filter (where e.branches is null or s.taken = any (e.branches))",
+         ("and (t.reached + next_reached[width_bucket(t.id, next_ids)] > 0 and t.reason is distinct from 'upstream_failed' "
+          "or t.handler = '@end')", ""),
+         ("> 0 and t.reason is distinct from 'upstream_failed'", "> 0"), ("or t.handler = '@end'", ""), "filter (where e.branches is null or s.taken = any (e.branches))",
          ("s.taken = any (e.branches)", "true")),
     # --- jobs ---
     *_of("step.skip_tasks", "test_job_graphs", "and t.handler <> '@end'",
@@ -134,8 +136,9 @@ GUARDS: list[Guard] = [
     *_of("step.note_failed", "test_job_graphs", "and not d.allow_failure", ("filter (where d.allow_failure)", "", 0)),
     *_of("step.fail_job", "test_job_graphs", ("not job.finishes_independent or", "true or"),
          ("coalesce(j.verdict, 'failed')", "j.verdict")),
-    *_of("step.fail_job", "test_job_races", "or job.state = 'cancelling'"),
-    *_of("step.fail_next", "test_job_races", ("and t.state = 'pending'", "", 1)),
+    *_of("step.fail_job", "test_job_races", "or job.state = 'cancelling'", "and not is_counted",
+         "and coalesce(t.worker_id, 0) = me", "and t.attempt = in_attempt", "and t.state = 'running'"),
+    *_of("step.fail_next", "test_job_races", ("and t.state = 'pending';", ";")),
     *_of("step.note_failed", "test_job_races", ("case when d.is_step then d.handler else '@fail' end", "'@fail'"),
          ("case when d.is_step then d.params else json_build_object('id', d.id::text) end",
           "json_build_object('id', d.id::text)"), ("filter (where d.state = 'cancelled')", "filter (where false)")),
@@ -431,6 +434,11 @@ GUARDS: list[Guard] = [
          "and ($2::bigint[] is null or o.id = any ($2))"),
     *_of("outbox.prune", "test_outbox_rows", ("d.state = 'done' and", ""),
          "and d.processed_at < (select weft.now() - $1::interval)"),
+    # --- steps ---
+    *_of("saved.save", "test_fences", "and coalesce(t.worker_id, 0) = $1", "and t.attempt = $3", "and t.state = 'running'",
+         "for share"),
+    *_of("saved.drop", "test_fences", "and coalesce(t.worker_id, 0) = $1", "and t.attempt = $3", "and t.state = 'running'",
+         "for share"),
     # --- orgs ---
     *_of("task.states_of", "test_orgs", ("and t.org_id = $1", ""), ("and d.org_id = $1", "")),
     *_of("task.count_purgeable", "test_orgs", "and c.org_id = $1"),
@@ -461,6 +469,10 @@ GUARDS: list[Guard] = [
 ]  # fmt: skip
 
 REDUNDANT: list[tuple[Guard, str]] = [
+    (
+        Guard("saved.list", "s.org_id = $1 and"),
+        "whoever asks has found the task in its org before",
+    ),
     (
         Guard("queue.park_surplus", "r.place <= c.surplus", "true"),
         "it bounds the work: what is parked beyond the surplus is admitted again in the same transaction",

@@ -38,7 +38,7 @@ class Steps:
         """The steps by the names of their handlers."""
         steps: tuple[Callable[..., Awaitable[Any]], ...] = (
             self.conditional, self.fan_out, self.fan_in, self.wait, self.workflow, self.output, self.end, self.fail,
-            self.skip, self.sweep,
+            self.skip, self.sweep, self.open, self.close,
         )  # fmt: skip
         registry = Registry()
         for step in steps:
@@ -82,9 +82,18 @@ class Steps:
         """Give the result of the job, which ends with it."""
         return None if spec is None else control.result_of(spec, values or {})
 
-    async def fail(self, id: str, ctx: Context) -> None:
-        """Do what the job does when a task of it has failed."""
-        if await self._database.run(lambda conn: conn.fetchval(SQL.fail, int(id))):
+    async def open(self) -> None:
+        """Let what is in a group begin."""
+
+    async def close(self, gate: str | None = None) -> None:
+        """Let what waits for a group go on."""
+
+    async def fail(self, id: str, ctx: Context, counted: bool = False) -> None:
+        """Do what the job does when a task of it has failed; who does so after another finds it counted."""
+        is_swept = await self._database.run(lambda conn: conn.fetchval(SQL.fail, *_fence(ctx), int(id)))
+        if is_swept is None:
+            raise LeaseLost(ctx.task_id)
+        if is_swept:
             await self.sweep(ctx)
 
     async def skip(self, ids: list[str], why: str) -> None:

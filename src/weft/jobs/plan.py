@@ -189,7 +189,7 @@ def _evaluated(spec: Json, more: Iterable[Reference] = ()) -> dict[str, Any]:
     """Return the fields of a step that say what its expressions refer to."""
     template = read_value(spec)
     references = [*(reference for _, reference in template.references), *more]
-    if not references:
+    if not references and template.is_constant:
         return {"spec": spec}
     inputs: set[str] | None = set()
     needs: dict[str, None] = {}

@@ -23,24 +23,19 @@ from weft.jobs.library import Library
 from weft.jobs.model import Approval, Job, JobHandle, JobNode, JobSummary
 from weft.jobs.plan import Plan
 from weft.jobs.submit import SQL, NewJob, submit
-from weft.sdk.workflow_calls import WorkflowCalls
+from weft.sdk.graph_calls import GraphCalls
 from weft.sdk.workflows import document_of
 
 if TYPE_CHECKING:
     from asyncpg import Record
 
     from weft.db.database import type_Connection
-    from weft.sdk.session import Session
 
 Workflow = str | int | Path | Mapping[str, Json] | WorkflowDefinition
 
 
-class Jobs(WorkflowCalls):
+class Jobs(GraphCalls):
     """What is done with jobs; `Client.jobs`."""
-
-    def __init__(self, session: Session) -> None:
-        super().__init__(session)
-        self._library: Library | None = None
 
     async def submit(
         self, workflow: Workflow, inputs: Mapping[str, Any] | None = None, *, priority: int = 0,

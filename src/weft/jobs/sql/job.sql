@@ -33,7 +33,8 @@ select weft.sweep_job($1, $2);
 select weft.put_control($1, $2, $3, '@sweep', '{}');
 
 -- name: fail
-select weft.fail_job($1);
+-- Null when the step is no longer the caller's.
+select weft.fail_job($1, $2, $3, $4);
 
 -- name: skip
 select weft.skip_tasks($1, $2, 1000, '{}');

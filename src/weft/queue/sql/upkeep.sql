@@ -26,7 +26,7 @@ with bound as (
     weft.first_id_at(to_date(right(c.relname, 8), 'YYYYMMDD')::timestamp at time zone 'UTC' + interval '24 hours') as high
   from pg_class c left join pg_inherits i on i.inhrelid = c.oid
   where c.relnamespace = 'weft'::regnamespace and c.relkind = 'r'
-    and c.relname ~ '^(task_done|task_params|attempt|job_done)_[0-9]{8}$'
+    and c.relname ~ '^(task_done|task_params|attempt|job_done|step)_[0-9]{8}$'
 )
 select f.child, f.parent, f.is_attached, f.is_pending from found f, bound
 where f.high <= bound.id and case
@@ -74,3 +74,10 @@ delete from weft.task_log l using (
 -- name: end_late_jobs
 -- Jobs that are pending, running or paused past their time → cancelling, to fail; what waits past its time → failed or skipped.
 select weft.end_late_jobs(100) + weft.end_late_waits(100);
+
+-- name: next_late
+-- When the next job, or the next of what waits or must beat, runs out of time.
+select least(
+  (select min(j.timeout_at) from weft.job j where j.timeout_at is not null),
+  (select min(t.expires_at) from weft.task t where t.expires_at is not null)
+) as due_at, weft.now() as now;

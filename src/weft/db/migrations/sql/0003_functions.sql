@@ -1,5 +1,5 @@
 -- name: ensure_partitions
--- Makes the daily partitions of task_done, task_params, attempt and job_done that are missing from yesterday to `days` ahead, and on
+-- Makes the daily partitions of task_done, task_params, attempt, job_done and step that are missing from yesterday to `days` ahead, and on
 -- the days of tasks that have not ended; returns how many. Whoever finds one missing calls it, with the rights of the
 -- schema's owner, to whom they belong. LIKE and ATTACH, not PARTITION OF: that would queue every claim behind one idle reader.
 create or replace function weft.ensure_partitions(days int default 8) returns int language plpgsql volatile security definer
@@ -23,7 +23,7 @@ begin
   loop
     low := weft.first_id_at(day);
     high := weft.first_id_at(day + interval '24 hours');
-    foreach parent in array array['task_done', 'task_params', 'attempt', 'job_done'] loop
+    foreach parent in array array['task_done', 'task_params', 'attempt', 'job_done', 'step'] loop
       child := parent || '_' || to_char(day at time zone 'UTC', 'YYYYMMDD');
       if to_regclass('weft.' || child) is null then
         execute format('create table weft.%I (like weft.%I including all)', child, parent);
@@ -58,10 +58,11 @@ end $$;
 -- name: reach_next
 -- Counts for what comes after tasks that these have ended: `reaching` says whether they completed, and of a conditional
 -- `taken` names the branch. What waits for nothing more becomes ready, or asks for a slot of its key; returned is what
--- nothing has reached, to be skipped. The end of a job is never skipped. Tasks are locked in order.
+-- nothing has reached, to be skipped. The end of a job is never skipped. What comes after a failure is skipped here when all
+-- that it waited for has ended. Tasks are locked in order.
 create function weft.reach_next(ended bigint[], taken int[], reaching boolean, own bigint[]) returns bigint[]
 language plpgsql as $$
-declare next_ids bigint[]; next_counts int[]; next_reached int[]; keyed bigint[]; missed bigint[]; woken bigint[];
+declare next_ids bigint[]; next_counts int[]; next_reached int[]; keyed bigint[]; missed bigint[]; spoiled bigint[]; woken bigint[];
 begin
   select array_agg(e.next), array_agg(e.n), array_agg(e.r) into next_ids, next_counts, next_reached
   from (
@@ -80,16 +81,22 @@ begin
     queue_id = case when t.queue_id <> 2 and t.queue_id > 0 then t.queue_id
                     else coalesce((select -j.owner_id from weft.job j where j.id = t.job_id), 2) end,
     state = case when t.waiting_on = next_counts[width_bucket(t.id, next_ids)] and t.concurrency_key is null and t.state = 'pending'
-                   and (t.reached + next_reached[width_bucket(t.id, next_ids)] > 0 or t.handler = '@end')
+                   and (t.reached + next_reached[width_bucket(t.id, next_ids)] > 0 and t.reason is distinct from 'upstream_failed'
+                        or t.handler = '@end')
                  then 'ready'::weft.task_state else t.state end,
-    reason = case when t.waiting_on = next_counts[width_bucket(t.id, next_ids)] then null else t.reason end
+    reason = case when t.waiting_on = next_counts[width_bucket(t.id, next_ids)] and t.reason is distinct from 'upstream_failed'
+                  then null else t.reason end
   where t.id = any (next_ids);
-  select array_agg(t.id order by t.id) filter (where t.reached > 0),
-         array_agg(t.id order by t.id) filter (where t.reached = 0)
-  into keyed, missed from weft.task t
+  select array_agg(t.id order by t.id) filter (where t.reached > 0 and t.reason is null),
+         array_agg(t.id order by t.id) filter (where t.reached = 0 and t.reason is null),
+         array_agg(t.id order by t.id) filter (where t.reason is not null)
+  into keyed, missed, spoiled from weft.task t
   where t.id = any (next_ids) and t.waiting_on = 0 and t.state = 'pending' and t.reason is distinct from 'concurrency_key';
   if keyed is not null then
     perform weft.take_slots(keyed);
+  end if;
+  if spoiled is not null then
+    perform weft.skip_later(weft.skip_tasks(spoiled, 'upstream_failed', 100, own), 'upstream_failed');
   end if;
   woken := array(
     select distinct t.queue_id from weft.task t
@@ -156,10 +163,10 @@ begin
 end $$;
 
 -- name: fail_next
--- What comes after tasks that failed, and can never be reached. Only the end of the job counts them: what else waits for
--- them is not to go on by what others do, before it is skipped.
+-- What comes after tasks that failed, and can never be reached: it is not to go on by what others do. Returned is what all
+-- have ended for that it waited for, to be skipped; the rest, when they have: else its job could end before them.
 create function weft.fail_next(failed bigint[]) returns bigint[] language plpgsql as $$
-declare next_ids bigint[]; next_counts int[];
+declare next_ids bigint[]; next_counts int[]; woken bigint[];
 begin
   select array_agg(e.next), array_agg(e.n) into next_ids, next_counts
   from (select e.next, count(*)::int as n from unnest(failed) as s (prev) join weft.edge e on e.prev = s.prev
@@ -167,15 +174,17 @@ begin
   perform 1 from weft.task t where t.id = any (next_ids) order by t.id for no key update;
   update weft.task t set
     waiting_on = t.waiting_on - next_counts[width_bucket(t.id, next_ids)],
-    state = case when t.waiting_on = next_counts[width_bucket(t.id, next_ids)] and t.state = 'pending'
+    state = case when t.waiting_on = next_counts[width_bucket(t.id, next_ids)] and t.state = 'pending' and t.handler = '@end'
                  then 'ready'::weft.task_state else t.state end,
-    queue_id = weft.control_queue(t.job_id), reason = null
-  where t.id = any (next_ids) and t.handler = '@end' and t.state = 'pending';
-  if found then
-    perform weft.hint(array(
-      select distinct t.queue_id from weft.task t where t.id = any (next_ids) and t.handler = '@end' and t.state = 'ready'));
+    queue_id = case when t.handler = '@end' then weft.control_queue(t.job_id) else t.queue_id end,
+    reason = case when t.handler = '@end' then null else 'upstream_failed' end
+  where t.id = any (next_ids) and t.state = 'pending';
+  woken := array(
+    select distinct t.queue_id from weft.task t where t.id = any (next_ids) and t.handler = '@end' and t.state = 'ready');
+  if cardinality(woken) > 0 then
+    perform weft.hint(woken);
   end if;
-  return array(select t.id from weft.task t where t.id = any (next_ids) and t.handler <> '@end');
+  return array(select t.id from weft.task t where t.id = any (next_ids) and t.handler <> '@end' and t.waiting_on = 0);
 end $$;
 
 -- name: skip_later
@@ -644,18 +653,26 @@ create function weft.forget_result(job weft.job) returns void language sql volat
 $$;
 
 -- name: fail_job
--- Carries out what a job does about a task that failed; returns whether there is more to sweep away. Tasks are locked before
--- the end of the job, and that before the job itself, as by whoever finishes them.
-create function weft.fail_job(failed bigint) returns boolean language plpgsql as $$
-declare lost record; job weft.job; is_swept boolean;
+-- Carries out, by the step of an orchestrator and its attempt, what a job does about a task that failed; returns whether
+-- there is more to sweep away, and null when the step is no longer theirs. The step notes that the failure was counted:
+-- whoever takes over does not count it again. Tasks are locked before the end of the job, and that before the job itself,
+-- as by whoever finishes them.
+create function weft.fail_job(me bigint, step bigint, in_attempt int, failed bigint) returns boolean language plpgsql as $$
+declare lost record; job weft.job; is_swept boolean; is_counted boolean;
 begin
+  select t.params ->> 'counted' is not null into is_counted from weft.task t
+  where t.id = step and coalesce(t.worker_id, 0) = me and t.attempt = in_attempt and t.state = 'running' for update;
+  if not found then
+    return null;
+  end if;
   select d.id, d.job_id, d.counts_for into lost from weft.task_done d where d.id = failed;
   select * into job from weft.job j where j.id = lost.job_id;
   if job.id is null then
     return false;
   end if;
   is_swept := not job.finishes_independent or job.state = 'cancelling';
-  if not is_swept then
+  if not is_swept and not is_counted then
+    update weft.task t set params = json_build_object('id', failed::text, 'counted', true) where t.id = step;
     perform weft.skip_later(
       weft.skip_tasks(weft.fail_next(array_remove(array[failed, lost.counts_for], null)), 'upstream_failed', 1000, '{}'),
       'upstream_failed');
