@@ -185,7 +185,8 @@ async def check_outcomes(conn: asyncpg.Connection[asyncpg.Record], ledger: Ledge
     await check(conn)
     left = await conn.fetch("select id, state::text, reason, worker_id, attempt from weft.task limit 5")
     assert left == [], f"{len(left)} tasks or more are still open: {left}"
-    rows = await conn.fetch("select id, state::text, attempt, output from weft.task_done")
+    # What the engine itself carries out has no part in the ledger.
+    rows = await conn.fetch("select id, state::text, attempt, output from weft.task_done where handler not like '@%'")
     ended = {row["id"]: row for row in rows}
     assert len(ended) == len(rows)
     lost = ledger.acknowledged - ended.keys()

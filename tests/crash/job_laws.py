@@ -5,20 +5,24 @@ from __future__ import annotations
 # The steps by which the engine does something about a job; all others are its nodes.
 STEPS = "('@fail', '@skip', '@sweep')"
 FINAL = "('completed', 'failed', 'cancelled')"
-# Of each task: how many of those are live that lead to it, the items of fan-outs with them; and how many have ended so
-# that the engine has yet to say what comes of it.
+# Of each task of a job that goes on: how many are live that lead to it, the items of fan-outs with them; and how
+# many have failed such that the engine has yet to hear of it.
 LEADING = f"""
   select t.id, t.job_id, t.handler, t.state::text as state, t.waiting_on,
-    (select count(*) from weft.edge e join weft.task p on p.id = e.prev where e.next = t.id)
-      + (select count(*) from weft.edge e join weft.task c on c.counts_for = e.prev and c.job_id = t.job_id
-         where e.next = t.id) as live,
-    (select count(*) from weft.edge e join weft.task_done p on p.id = e.prev or p.counts_for = e.prev
-     where e.next = t.id and p.job_id = t.job_id and exists (
-       select 1 from weft.task s where s.job_id = t.job_id and s.handler = '@fail' and s.params ->> 'id' = p.id::text
-         and s.params ->> 'counted' is null)
-    ) as failed,
-    exists (select 1 from weft.task s where s.job_id = t.job_id and s.handler in {STEPS}) as is_seen_to
-  from weft.task t join weft.job j on j.id = t.job_id and j.state <> 'cancelling' where t.handler not in {STEPS}"""
+    coalesce(l.n, 0) as live, coalesce(f.n, 0) as failed,
+    t.job_id in (select s.job_id from weft.task s where s.handler in {STEPS}) as is_seen_to
+  from weft.task t join weft.job j on j.id = t.job_id and j.state <> 'cancelling'
+  left join (
+    select e.next, count(*) as n from (
+      select p.id from weft.task p union all select c.counts_for from weft.task c where c.counts_for is not null) p
+    join weft.edge e on e.prev = p.id group by 1
+  ) l on l.next = t.id
+  left join (
+    select e.next, count(*) as n from weft.task s join weft.task_done p on p.id = (s.params ->> 'id')::bigint
+    join weft.edge e on e.prev in (p.id, p.counts_for)
+    where s.handler = '@fail' and s.params ->> 'counted' is null group by 1
+  ) f on f.next = t.id
+  where t.handler not in {STEPS}"""
 
 JOB_LAWS = {
     "S2: a job is either live or ended, never both": """
