@@ -35,10 +35,15 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 
 
+def closest(wrong: str, known: Iterable[str]) -> str | None:
+    """Return what is known and close to what was written, if anything is."""
+    return next(iter(difflib.get_close_matches(wrong, list(known), n=1)), None)
+
+
 def did_you_mean(wrong: str, known: Iterable[str]) -> str:
     """Return ``" Did you mean 'x'?"`` when something known is close to what was written, else nothing."""
-    close = difflib.get_close_matches(wrong, list(known), n=1)
-    return f" Did you mean {close[0]!r}?" if close else ""
+    close = closest(wrong, known)
+    return "" if close is None else f" Did you mean {close!r}?"
 
 
 def hint_in(message: str) -> str | None:

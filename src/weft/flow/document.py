@@ -32,6 +32,8 @@ _FIRST = frozenset("-+.0123456789~tTfFnN")
 _INT = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _NOT_FINITE = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
+# What programs write that call it JSON; to YAML these are texts.
+_NO_NUMBERS = frozenset({"NaN", "Infinity", "-Infinity"})
 _OF_VALUES: Any = (yaml.ScalarEvent, yaml.AliasEvent, yaml.CollectionStartEvent)
 _PLAIN_TAGS = {None, "!", "tag:yaml.org,2002:str", "tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"}
 
@@ -135,6 +137,7 @@ class _Reader:
     def __init__(self, text: str) -> None:
         self.problems: list[Problem] = []
         self._parser = _parser_of(text)
+        self._is_like_json = text.lstrip().startswith(("{", "["))
         self._count = 0
         self._repeated = 0
         # Of each anchor: what it stands for, how many values that is, and how deep they are nested.
@@ -229,6 +232,8 @@ class _Reader:
             if event.tag is not None:
                 self._refuse_tag(event)
             return text
+        if text in _NO_NUMBERS and self._is_like_json:
+            self._note("bad_value", f"{text} is no number that JSON has; put it into quotes where it is text", event)
         try:
             return scalar_of(text)
         except ValueError as problem:

@@ -9,18 +9,18 @@ from typing import Any
 
 import orjson
 
-from weft.core.errors import did_you_mean
+from weft.core.errors import closest
 from weft.core.json import depth_of
 from weft.flow.budget import ExpressionError
 from weft.flow.conditions import is_whole, read_condition
 from weft.flow.document import MAX_DEPTH
 from weft.flow.expressions import NAMES, OUTSIDE, Reference, has_expression, read_template
-from weft.flow.fields import read_part
+from weft.flow.fields import fields_of, read_part
 from weft.flow.graph import Link, links_of_node
 from weft.flow.identity import NodeMeaning
 from weft.flow.model import MAX_NAME, NAME, NODE_TYPES, AnyNode
-from weft.flow.problems import Path, Problem
-from weft.flow.values import Json
+from weft.flow.problems import Path, Problem, unknown
+from weft.flow.values import Json, shown
 
 Data = Mapping[str, Any]
 _NAME = re.compile(NAME)
@@ -117,11 +117,15 @@ def _facts(name: str, entry: Json) -> NodeFacts:
     problems = list(name_problems(name, path))
     if depth_of(entry) > MAX_DEPTH - len(path):
         problems.append(too_deep(path))
-    node = _model(entry, path, problems)
     if not isinstance(entry, dict):
+        read_part(NODE_TYPES["task"], entry, path, problems)
         return NodeFacts("", None, None, None, tuple(problems), (), (), ())
     kind = entry.get("type", "task")
-    kind = kind if isinstance(kind, str) else ""
+    node: AnyNode | None = None
+    if isinstance(kind, str) and kind in NODE_TYPES:
+        node = read_part(NODE_TYPES[kind], entry, path, problems)
+    else:
+        kind = _unknown_type(kind, entry, path, problems)
     references: list[tuple[Path, Reference]] = []
     for place, value, names in _evaluated(kind, entry, path):
         _gather(value, place, names, references, problems)
@@ -143,13 +147,27 @@ def _facts(name: str, entry: Json) -> NodeFacts:
     return NodeFacts(kind, group, node, meaning, tuple(problems), links, tuple(references), tuple(handlers))
 
 
-def _model(entry: Json, path: Path, problems: list[Problem]) -> AnyNode | None:
-    kind = entry.get("type", "task") if isinstance(entry, dict) else "task"
-    if not isinstance(kind, str) or kind not in NODE_TYPES:
-        hint = did_you_mean(str(kind), NODE_TYPES) or f" There are {', '.join(NODE_TYPES)}."
-        problems.append(Problem("unknown_type", (*path, "type"), f"there is no type of node {kind!r}.{hint}"))
-        return None
-    return read_part(NODE_TYPES[kind], entry, path, problems)
+def _unknown_type(kind: Json, entry: Data, path: Path, problems: list[Problem]) -> str:
+    """Tell of a type that there is not, and of what is wrong with the other fields whatever was meant.
+
+    Return the type that was meant, if it can be told.
+    """
+    meant = closest(str(kind), NODE_TYPES)
+    hint = f" Did you mean {meant!r}?" if meant else f" There are {', '.join(NODE_TYPES)}."
+    problems.append(Problem("unknown_type", (*path, "type"), f"there is no type of node {shown(kind)}.{hint}"))
+    if meant is not None:
+        read_part(NODE_TYPES[meant], {**entry, "type": meant}, path, problems)
+        return meant
+    # Of the type that has the most of its fields: what is wrong with these is wrong.
+    likely = max(NODE_TYPES, key=lambda each: len(fields_of(NODE_TYPES[each]) & entry.keys()))
+    own = {name: value for name, value in entry.items() if name in fields_of(NODE_TYPES[likely])}
+    found: list[Problem] = []
+    read_part(NODE_TYPES[likely], {**own, "type": likely}, path, found)
+    problems += [problem for problem in found if problem.code != "missing"]
+    known = set().union(*(fields_of(model) for model in NODE_TYPES.values()))
+    for name in entry.keys() - known:
+        problems.append(Problem("unknown_field", (*path, name), unknown("field", name, known), is_about_key=True))
+    return ""
 
 
 def _evaluated(kind: str, node: Data, path: Path) -> Iterator[tuple[Path, Json, tuple[str, ...]]]:

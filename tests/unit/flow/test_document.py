@@ -435,3 +435,13 @@ def test_a_nul_is_told_where_it_stands(text: str) -> None:
     (problem,) = read_document(text).problems
     assert "NUL" in problem.message
     assert problem.line == 1
+
+
+@pytest.mark.parametrize("word", ["NaN", "Infinity", "-Infinity"])
+def test_numbers_that_json_does_not_have_are_refused_in_what_is_written_as_json(word: str) -> None:
+    document = read_document(f'{{\n  "a": [1, {word}]\n}}')
+    (problem,) = document.problems
+    assert (problem.code, problem.line, problem.column) == ("bad_value", 2, 12)
+    assert problem.message.startswith(f"{word} is no number that JSON has")
+    assert read_document(f'{{"a": "{word}"}}').problems == []
+    assert read_document(f"a: {word}\n").data == {"a": word}
