@@ -1052,6 +1052,21 @@ CREATE FUNCTION weft.id_at(moment timestamp with time zone) RETURNS bigint
     LANGUAGE sql PARALLEL RESTRICTED
     RETURN ((((floor((EXTRACT(epoch FROM moment) * (1000)::numeric)))::bigint - '1704067200000'::bigint) << 22) | (((((EXTRACT(epoch FROM moment) * (1000000)::numeric))::bigint % (1000)::bigint) * 4) + nextval('weft.id_sequence'::regclass)));
 
+CREATE FUNCTION weft.is_forced(org bigint, tag_name text, workflow text, force boolean, replaces text) RETURNS boolean
+    LANGUAGE plpgsql
+    SET lock_timeout TO '3s'
+    AS $$
+declare t weft.tag;
+begin
+  select * into t from weft.tag g where g.org_id = org and g.name = tag_name for update;
+  if t.name is null or t.deleted_at is not null or workflow is null or t.workflow_id = workflow then
+    return force;
+  elsif replaces is distinct from t.workflow_id then
+    perform weft.refuse_move('of another workflow', t);
+  end if;
+  return force or not t.is_protected;
+end $$;
+
 CREATE FUNCTION weft.keep_blob(task_id bigint, org_id bigint, reference json) RETURNS void
     LANGUAGE sql
     AS $_$
@@ -1898,14 +1913,19 @@ begin
     raise exception 'there is no tag %', tag_name using errcode = 'WF005';
   end if;
   for step in 1 .. steps loop
-    select m.back_to into back from weft.tag_move m where m.org_id = org and m.tag = tag_name and m.version = t.position;
+    back := t.position;
+    loop
+      select m.back_to into back from weft.tag_move m where m.org_id = org and m.tag = tag_name and m.version = back;
+      exit when back is null;
+      select m.to_id into target from weft.tag_move m where m.org_id = org and m.tag = tag_name and m.version = back;
+      exit when exists (select 1 from weft.artifact a where a.id = target and a.org_id = org);
+    end loop;
     if back is null then
       if step = 1 then
         raise exception 'tag %: nothing to undo', tag_name using errcode = 'WF006';
       end if;
       exit;
     end if;
-    select m.to_id into target from weft.tag_move m where m.org_id = org and m.tag = tag_name and m.version = back;
     t := weft.add_move(t, 'undo', target, back, actor, message, null);
   end loop;
   return t;

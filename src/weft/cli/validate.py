@@ -102,18 +102,14 @@ def _handlers(apps: list[str]) -> list[str]:
 
 
 def _print(checked: list[Checked], errors: int, warnings: int) -> None:
-    from weft.cli.output import print_line
+    from weft.cli.output import plural, print_line
 
     for each in checked:
         for problem in each.problems:
             print_line(_headline(problem))
             _print_excerpt(each.document.text, problem)
-    files = f"{len(checked)} file{'s' if len(checked) != 1 else ''}"
-    found = [
-        f"{count} {noun}{'s' if count != 1 else ''}"
-        for count, noun in ((errors, "error"), (warnings, "warning"))
-        if count
-    ]
+    files = plural(len(checked), "file")
+    found = [plural(count, noun) for count, noun in ((errors, "error"), (warnings, "warning")) if count]
     print_line(f"{', '.join(found)} in {files}" if found else f"{files} without a problem")
 
 

@@ -194,7 +194,7 @@ class TagConflict(CallerError):
             "moved": f"tag {tag!r} is not where it was expected: {moved}; look at it and try again",
             "protected": f"tag {tag!r} is protected: move it by force (`--force`), or take that away; {moved}",
             "of another workflow": f"tag {tag!r} belongs to workflow {now.get('workflow_id')!r}: choose another tag, "
-            "or move it by force (`--force`)",
+            f"or push with `--replaces {now.get('workflow_id')}` if it shall not any more",
             "held": f"{tag!r} is held by another writer for too long: nothing was written; try again",
             "lost": f"tag {tag!r} has moves, and no place: `weft workflows fsck --repair` puts it back",
             "there": f"tag {tag!r} is there already: {moved}; choose another name, or move it by `weft workflows tag`",
@@ -337,6 +337,7 @@ class BlobUnavailable(OperatorError):
 
     def __init__(self, digest: str, problem: str) -> None:
         self.digest = digest
+        self.problem = problem
         super().__init__(f"blob {digest} {problem}")
 
 

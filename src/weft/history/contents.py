@@ -92,13 +92,14 @@ async def read(digest: str, stored: bytes | None, blobs: Callable[[], Blobs]) ->
 
 def unpack(digest: str, stored: bytes) -> bytes:
     """Return the bytes that a row has compressed, verified."""
+    data: bytes | None
     try:
         if stored.startswith(_BZ2):
             data = bz2.decompress(stored)
         else:
             data = zlib.decompressobj(-15, zdict=_DICTIONARY).decompress(stored)
-    except (zlib.error, OSError, ValueError, EOFError) as problem:
-        raise BlobUnavailable(digest, f"is damaged in its row ({problem}): restore it from a backup") from None
-    if digest_of(data) != digest:
-        raise BlobUnavailable(digest, "is damaged in its row, its bytes have another hash: restore it from a backup")
+    except (zlib.error, OSError, ValueError, EOFError):
+        data = None
+    if data is None or digest_of(data) != digest:
+        raise BlobUnavailable(digest, "is damaged in its row: restore it from a backup")
     return data

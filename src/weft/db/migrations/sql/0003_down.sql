@@ -5,6 +5,9 @@ drop function weft.end_late_waits, weft.send_event, weft.begin_wait, weft.lock_e
 drop table weft.event, weft.awaited, weft.job_done, weft.job;
 drop type weft.job_state;
 
+-- name: drop_definitions
+drop function weft.is_forced;
+
 -- name: drop_tasks_of_jobs
 delete from weft.task where job_id is not null;
 delete from weft.queue where id = 2;
