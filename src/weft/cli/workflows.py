@@ -247,7 +247,7 @@ def blame(which: Which, as_json: JsonFlag = False) -> None:
         print_table(("FIELD~", "CHANGE", "BY~", "WHEN", "MESSAGE~"), rows, empty="no fields")
 
 
-def _stepped(verb: str, done: str) -> Callable[..., None]:
+def _stepped(verb: str, done: str, contract: str) -> Callable[..., None]:
     """Return the command of a verb that goes along the moves of a tag."""
 
     def command(
@@ -261,11 +261,12 @@ def _stepped(verb: str, done: str) -> Callable[..., None]:
         options: dict[str, Any] = {"message": message, "expect": _expected(expect), "force": force}
         _tell_tag(_workflows(lambda w: getattr(w, verb)(tag, steps, **options)), done, as_json=as_json)
 
+    command.__doc__ = contract
     return command
 
 
-app.command("undo", help="Take back the last moves of a tag.")(_stepped("undo", "undone"))
-app.command("redo", help="Make moves again that were taken back.")(_stepped("redo", "redone"))
+app.command("undo")(_stepped("undo", "undone", "Take back the last moves of a tag."))
+app.command("redo")(_stepped("redo", "redone", "Make moves again that were taken back."))
 
 
 @app.command()

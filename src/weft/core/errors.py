@@ -34,6 +34,8 @@ import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 
+from weft.core.findings import DefinitionProblem, FieldConflict
+
 
 def closest(wrong: str, known: Iterable[str]) -> str | None:
     """Return what is known and close to what was written, if anything is."""
@@ -96,7 +98,7 @@ class InvalidDefinition(CallerError):
     code = "invalid_definition"
     http_status = 422
 
-    def __init__(self, problems: Sequence[object]) -> None:
+    def __init__(self, problems: Sequence[DefinitionProblem]) -> None:
         self.problems = problems
         more = f" (and {len(problems) - 1} more; see `weft validate`)" if len(problems) > 1 else ""
         super().__init__(f"{problems[0]}{more}")
@@ -104,12 +106,7 @@ class InvalidDefinition(CallerError):
     @property
     def details(self) -> dict[str, object]:
         """All problems, each with its place."""
-        return {"problems": _told(self.problems)}
-
-
-def _told(parts: Sequence[object]) -> list[object]:
-    """Return each part as it tells itself to programs, or in words."""
-    return [part.to_json() if hasattr(part, "to_json") else str(part) for part in parts]
+        return {"problems": [problem.to_json() for problem in self.problems]}
 
 
 class UnknownQueue(CallerError):
@@ -214,7 +211,7 @@ class MergeConflict(CallerError):
     http_status = 409
     exit_code = 5
 
-    def __init__(self, what: str, conflicts: Sequence[object]) -> None:
+    def __init__(self, what: str, conflicts: Sequence[FieldConflict]) -> None:
         self.conflicts = conflicts
         shown = "; ".join(str(conflict) for conflict in conflicts[:5])
         more = f"; and {len(conflicts) - 5} more" if len(conflicts) > 5 else ""
@@ -223,7 +220,7 @@ class MergeConflict(CallerError):
     @property
     def details(self) -> dict[str, object]:
         """All fields that both sides changed, by node."""
-        return {"conflicts": _told(self.conflicts)}
+        return {"conflicts": [conflict.to_json() for conflict in self.conflicts]}
 
 
 class OperatorError(WeftError):
