@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from jinja2 import Environment, nodes
 from jinja2.exceptions import TemplateSyntaxError
@@ -36,8 +36,7 @@ Values = Mapping[str, Json]
 Evaluate = Callable[[Values, Budget], Json]
 
 
-@dataclass(frozen=True)
-class Reference:
+class Reference(NamedTuple):
     """A name that an expression uses, and the fields that it takes of it: ``nodes``, ``a``, ``output``."""
 
     name: str

@@ -37,7 +37,8 @@ _BOUNDS: dict[str, Callable[..., str]] = {
 def read_part(model: type[Model], value: object, path: Path, problems: list[Problem]) -> Model | None:
     """Return the part that a value is; None, and what is wrong added to ``problems``, when it is none."""
     try:
-        return model.model_validate(value)
+        found: Model = model.__pydantic_validator__.validate_python(value)
+        return found
     except ValidationError as refused:
         problems += [_problem(model, error, path) for error in refused.errors(include_url=False)]
         return None

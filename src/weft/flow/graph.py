@@ -30,13 +30,16 @@ def links_of(data: Mapping[str, Any]) -> Iterator[Link]:
     yield from links_of_groups(data)
 
 
-def links_of_node(name: str, node: dict[str, Any]) -> Iterator[Link]:
-    """Yield every ``next`` of a node, those of its branches too."""
-    yield from _links(name, node, ("nodes", name), None, from_group=False)
-    branches = node.get("branches")
+def links_of_node(name: str, node: dict[str, Any]) -> list[Link]:
+    """Return every ``next`` of a node, those of its branches too."""
+    after, branches = node.get("next"), node.get("branches")
+    if branches is None and isinstance(after, str):
+        return [Link(name, after, ("nodes", name, "next"))]  # by far the most are such
+    found = list(_links(name, node, ("nodes", name), None, from_group=False))
     for place, branch in enumerate(branches if isinstance(branches, list) else ()):
         if isinstance(branch, dict):
-            yield from _links(name, branch, ("nodes", name, "branches", place), place, from_group=False)
+            found += _links(name, branch, ("nodes", name, "branches", place), place, from_group=False)
+    return found
 
 
 def links_of_groups(data: Mapping[str, Any]) -> Iterator[Link]:

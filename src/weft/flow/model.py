@@ -15,6 +15,8 @@ PATH = r"^[A-Za-z0-9_][A-Za-z0-9_.\-]*(/[A-Za-z0-9_][A-Za-z0-9_.\-]*)*$"
 
 
 def _seconds(value: object) -> float:
+    if type(value) is int and 0 < value <= durations.LONGEST:
+        return value  # as most are written
     try:
         return durations.seconds_of(value)
     except ValueError as problem:

@@ -27,6 +27,8 @@ _NAME = re.compile(NAME)
 # In so many generations of so many nodes each what was read is remembered: most of a changed workflow is as it was.
 _REMEMBERED = 5_000
 _LONGEST = 10_000
+# Below `nodes` and its name.
+_DEEPEST = MAX_DEPTH - 2
 # The fields in which expressions are evaluated, by type of node.
 _EVALUATED = {
     "task": ("params", "concurrency_key"),
@@ -89,13 +91,15 @@ def read_node(name: str, entry: Json) -> NodeFacts:
         text = orjson.dumps(entry)
     except TypeError:
         return _facts(name, entry)  # no JSON, which is told elsewhere
+    # What opens so few mappings and lists cannot be nested deeper.
+    may_be_deep = text.count(b"{") + text.count(b"[") > _DEEPEST
     if len(text) > _LONGEST:
-        return _facts(name, entry)
+        return _facts(name, entry, may_be_deep=may_be_deep)
     key = name, text
     found = _memory.get(key)
     if found is None:
         # Of what was written, not of the caller's own, which may change.
-        found = _facts(name, orjson.loads(text))
+        found = _facts(name, orjson.loads(text), may_be_deep=may_be_deep)
         _memory.put(key, found)
     return found
 
@@ -112,10 +116,10 @@ def name_problems(name: str, path: Path) -> Iterator[Problem]:
         yield Problem("bad_name", path, what, is_about_key=True)
 
 
-def _facts(name: str, entry: Json) -> NodeFacts:
+def _facts(name: str, entry: Json, *, may_be_deep: bool = True) -> NodeFacts:
     path: Path = ("nodes", name)
     problems = list(name_problems(name, path))
-    if depth_of(entry) > MAX_DEPTH - len(path):
+    if may_be_deep and depth_of(entry) > _DEEPEST:
         problems.append(too_deep(path))
     if not isinstance(entry, dict):
         read_part(NODE_TYPES["task"], entry, path, problems)
@@ -129,17 +133,18 @@ def _facts(name: str, entry: Json) -> NodeFacts:
     references: list[tuple[Path, Reference]] = []
     for place, value, names in _evaluated(kind, entry, path):
         _gather(value, place, names, references, problems)
-    constants = list(_constants(entry, path))
-    for place, value in constants:
-        if isinstance(value, str) and has_expression(value):
+    handlers: list[tuple[Path, str]] = []
+    for place, value in _constants(entry, path):
+        if has_expression(value):
             problems.append(
                 Problem("bad_expression", place, "no expression is evaluated here: it must be the same for every job")
             )
+        if place[-1] == "handler":
+            handlers.append((place, value))
     if kind == "conditional":
         problems += _conditional_problems(entry, path, references)
     elif kind == "wait":
         problems += _wait_problems(entry, path)
-    handlers = ((place, value) for place, value in constants if place[-1] == "handler" and isinstance(value, str))
     meaning = None if node is None else NodeMeaning(node)
     links = tuple(links_of_node(name, entry))
     group = entry.get("group")
@@ -199,14 +204,15 @@ def _gather(
                 _gather(entry, (*path, key), names, references, problems)
 
 
-def _constants(node: Data, path: Path) -> Iterator[tuple[Path, object]]:
+def _constants(node: Data, path: Path) -> Iterator[tuple[Path, str]]:
+    """Yield the texts that are the same for every job."""
     for field in _CONSTANT:
-        if field in node:
-            yield (*path, field), node[field]
-    task = node.get("task")
-    for field in ("handler", "queue"):
-        if isinstance(task, dict) and field in task:
-            yield (*path, "task", field), task[field]
+        if isinstance(value := node.get(field), str):
+            yield (*path, field), value
+    if isinstance(task := node.get("task"), dict):
+        for place, value in _constants(task, (*path, "task")):
+            if place[-1] in ("handler", "queue"):
+                yield place, value
 
 
 def _conditional_problems(node: Data, path: Path, references: list[tuple[Path, Reference]]) -> Iterator[Problem]:

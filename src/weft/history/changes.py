@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -48,9 +49,10 @@ class Changes:
     async def push(self, wish: Wish, document: Document) -> Pushed:
         """Make a new version of a whole document; nothing when the tag is at this very document."""
         packed = packing(orjson.dumps(document.data), self._settings)
-        checked = check_document(document, like=self._reader.shape_at(wish.tag))
-        sound(checked)
-        return await self._change(wish, Push(self._reader, checked, packed))
+        async with self._asked(wish.tag) as head:
+            checked = check_document(document, like=self._reader.shape_at(wish.tag))
+            sound(checked)
+            return await self._change(wish, Push(self._reader, checked, packed), head)
 
     async def patch(self, wish: Wish, ops: Sequence[Op]) -> Pushed:
         """Apply a JSON Patch to what a tag is at; the result must be sound, or nothing is changed."""
@@ -92,9 +94,26 @@ class Changes:
 
     # --- one change, tried until nobody comes between ---
 
-    async def _change(self, wish: Wish, proposal: Proposal) -> Pushed:
-        """Make a change on what the tag is at, and anew when somebody else was quicker and nothing else is expected."""
-        return await self._repeated(wish.tag, lambda: self._tried(wish, proposal))
+    @asynccontextmanager
+    async def _asked(self, tag: str) -> AsyncIterator[asyncio.Task[Materials | None]]:
+        """Ask what a tag is at, and lend the answer: what is done meanwhile takes no longer for it."""
+        asked = asyncio.create_task(self._reader.find(tag=tag))
+        try:
+            await asyncio.sleep(0)  # until the question is on its way
+            yield asked
+        finally:
+            asked.cancel()
+            await asyncio.gather(asked, return_exceptions=True)
+
+    async def _change(
+        self, wish: Wish, proposal: Proposal, asked: asyncio.Task[Materials | None] | None = None
+    ) -> Pushed:
+        """Make a change on what the tag is at, and anew when somebody else was quicker and nothing else is expected.
+
+        What the tag is at may have been ``asked`` already: that is good for one try.
+        """
+        answers = iter([asked] if asked is not None else [])
+        return await self._repeated(wish.tag, lambda: self._tried(wish, proposal, next(answers, None)))
 
     async def _repeated(self, tag: str, attempt: Callable[[], Awaitable[Pushed | None]]) -> Pushed:
         for _ in range(_TRIES_OUT_OF_TURN):
@@ -106,9 +125,11 @@ class Changes:
                     return done
         raise await self._conflict(tag)
 
-    async def _tried(self, wish: Wish, proposal: Proposal) -> Pushed | None:
+    async def _tried(
+        self, wish: Wish, proposal: Proposal, asked: asyncio.Task[Materials | None] | None
+    ) -> Pushed | None:
         """Make a change once; None when somebody else has moved the tag meanwhile."""
-        head = await self._reader.find(tag=wish.tag)
+        head = await (self._reader.find(tag=wish.tag) if asked is None else asked)
         begun = proposal.on_nothing(wish.tag) if head is None else None
         if not _is_expected(wish, head):
             raise await self._conflict(wish.tag)
