@@ -57,10 +57,10 @@ class NodeFacts:
 
     def stands_like(self, other: NodeFacts) -> bool:
         """Whether another node has the same place among others: it leads to the same, and takes from the same."""
-        return self is other or (
-            (self.kind, self.group, self.links, self.references)
-            == (other.kind, other.group, other.links, other.references)
-        )  # fmt: skip
+        if self is other:
+            return True
+        here = self.kind, self.group, self.links, self.references
+        return here == (other.kind, other.group, other.links, other.references)
 
 
 class _Memory:

@@ -194,19 +194,17 @@ class Changes:
 
     async def _put(self, conn: type_Connection, wish: Wish, onto: _Onto, new: New, content: Content) -> Record:
         kind, workflow_id = "version" if new.ops is None else "patch", new.checked.document.data["workflow_id"]
-        moved = await conn.fetchrow(
-            SQL.put_on_tag, self._org_id, onto.tag, new.verb, kind, workflow_id, onto.parent_id, new.merged_id,
-            content.digest, content.bytes, content.stored, bytes.fromhex(new.checked.version_hash), wish.actor,
-            wish.message, onto.version, wish.force, wish.replaces,
-        )  # fmt: skip
+        what = kind, workflow_id, onto.parent_id, new.merged_id
+        kept = content.digest, content.bytes, content.stored, bytes.fromhex(new.checked.version_hash)
+        how = wish.actor, wish.message, onto.version, wish.force, wish.replaces
+        moved = await conn.fetchrow(SQL.put_on_tag, self._org_id, onto.tag, new.verb, *what, *kept, *how)
         assert moved is not None
         return moved
 
     async def _compact(self, conn: type_Connection, row: Record, whole: Content, actor: str) -> Record:
-        moved = await conn.fetchrow(
-            SQL.compact, self._org_id, row["tag"], row["workflow_id"], row["id"], whole.digest, whole.bytes,
-            whole.stored, row["version_hash"], actor, row["tag_version"],
-        )  # fmt: skip
+        what = row["tag"], row["workflow_id"], row["id"]
+        kept = whole.digest, whole.bytes, whole.stored, row["version_hash"]
+        moved = await conn.fetchrow(SQL.compact, self._org_id, *what, *kept, actor, row["tag_version"])
         assert moved is not None
         return moved
 

@@ -18,8 +18,10 @@ if TYPE_CHECKING:
     from weft.core.settings import Settings
 
 MEDIA_TYPES = {
-    "version": "application/json", "patch": "application/json-patch+json", "snapshot": "application/json",
-}  # fmt: skip
+    "version": "application/json",
+    "patch": "application/json-patch+json",
+    "snapshot": "application/json",
+}
 # A long text is compressed in a third of the time, to a tenth more.
 _LEVEL, _LEVEL_OF_LONG = 6, 3
 # What is shorter is smaller with the dictionary than with bzip2, whose texts begin so.

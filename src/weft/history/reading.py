@@ -194,7 +194,5 @@ class Reader:
     async def materialized(self, found: Materials) -> Materialized:
         """Return a document with what it is."""
         row, read = found.row, await self._read(found)
-        return Materialized(
-            row["id"], row["kind"], row["depth"], row["version_hash"].hex(), read.data, row["tag"],
-            row["tag_version"], row["snapshot_id"], read.damage,
-        )  # fmt: skip
+        what = row["id"], row["kind"], row["depth"], row["version_hash"].hex()
+        return Materialized(*what, read.data, row["tag"], row["tag_version"], row["snapshot_id"], read.damage)

@@ -64,9 +64,14 @@ async def show(conn: type_Connection, org_id: int, name: str) -> Tag:
 
 
 async def list_tags(
-    conn: type_Connection, org_id: int, *, workflow_id: str | None = None, after: str = "", limit: int = 100,
+    conn: type_Connection,
+    org_id: int,
+    *,
+    workflow_id: str | None = None,
+    after: str = "",
+    limit: int = 100,
     with_deleted: bool = False,
-) -> list[Tag]:  # fmt: skip
+) -> list[Tag]:
     """Return the tags of an org by name, or those of one workflow."""
     page = org_id, after, limit, with_deleted
     if workflow_id is None:
@@ -96,11 +101,9 @@ async def moves(
 
 async def move(conn: type_Connection, org_id: int, wish: Wish, target: int) -> Tag:
     """Move a tag to an artifact, and make it when it is not there."""
+    how = wish.expected_version, _hash(wish), wish.force, wish.actor, wish.message, wish.replaces
     async with explained(wish.tag, target):
-        row = await conn.fetchrow(
-            SQL.move, org_id, wish.tag, "move", target, wish.expected_version, _hash(wish), wish.force, wish.actor,
-            wish.message, wish.replaces,
-        )  # fmt: skip
+        row = await conn.fetchrow(SQL.move, org_id, wish.tag, "move", target, *how)
     return _landed(row, wish.tag)
 
 

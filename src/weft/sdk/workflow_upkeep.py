@@ -30,9 +30,14 @@ class WorkflowUpkeep(WorkflowCalls):
             return await (await self._changes()).compact(tag, self._session.actor)
 
     async def snapshot(
-        self, which: str | int, ops: Sequence[Op] | None = None, *, set: Mapping[str, Json] | None = None,
-        at: datetime | None = None, message: str | None = None,
-    ) -> Materialized:  # fmt: skip
+        self,
+        which: str | int,
+        ops: Sequence[Op] | None = None,
+        *,
+        set: Mapping[str, Json] | None = None,
+        at: datetime | None = None,
+        message: str | None = None,
+    ) -> Materialized:
         """Keep the whole document of a version, or what a patch makes of it, where no tag moves; made once, then found.
 
         Example::

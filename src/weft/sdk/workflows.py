@@ -39,9 +39,15 @@ class Workflows(WorkflowUpkeep):
     """
 
     async def push(
-        self, definition: Definition, *, tag: str | None = None, message: str | None = None,
-        expect: int | str | None = None, force: bool = False, replaces: str | None = None,
-    ) -> Pushed:  # fmt: skip
+        self,
+        definition: Definition,
+        *,
+        tag: str | None = None,
+        message: str | None = None,
+        expect: int | str | None = None,
+        force: bool = False,
+        replaces: str | None = None,
+    ) -> Pushed:
         """Keep a definition, and move a tag to it: ``<workflow_id>/main`` unless said otherwise.
 
         A ``tag`` without a slash that is not there yet is the workflow's own: ``next`` is ``etl/next``. A tag of
@@ -65,9 +71,15 @@ class Workflows(WorkflowUpkeep):
         return f"{workflow_id}/{tag}"
 
     async def patch(
-        self, tag: str, ops: Sequence[Op] | None = None, *, set: Mapping[str, Json] | None = None,
-        message: str | None = None, expect: int | str | None = None, force: bool = False,
-    ) -> Pushed:  # fmt: skip
+        self,
+        tag: str,
+        ops: Sequence[Op] | None = None,
+        *,
+        set: Mapping[str, Json] | None = None,
+        message: str | None = None,
+        expect: int | str | None = None,
+        force: bool = False,
+    ) -> Pushed:
         """Change a definition by a JSON Patch (RFC 6902), or by fields to ``set``; the result must be sound.
 
         Example::
@@ -180,9 +192,14 @@ class Workflows(WorkflowUpkeep):
         return await story.blame(self._session.database, org_id, artifact_id, lambda: self._session.blobs)
 
     async def undo(
-        self, tag: str, steps: int = 1, *, message: str | None = None, expect: int | str | None = None,
+        self,
+        tag: str,
+        steps: int = 1,
+        *,
+        message: str | None = None,
+        expect: int | str | None = None,
         force: bool = False,
-    ) -> Tag:  # fmt: skip
+    ) -> Tag:
         """Take back the last moves of a tag, as an editor does; `redo` makes them again.
 
         Example::
@@ -192,9 +209,14 @@ class Workflows(WorkflowUpkeep):
         return await self._step(tags.undo, steps, await self._wish(tag, message, expect, force=force))
 
     async def redo(
-        self, tag: str, steps: int = 1, *, message: str | None = None, expect: int | str | None = None,
+        self,
+        tag: str,
+        steps: int = 1,
+        *,
+        message: str | None = None,
+        expect: int | str | None = None,
         force: bool = False,
-    ) -> Tag:  # fmt: skip
+    ) -> Tag:
         """Make moves again that were taken back.
 
         Example::
@@ -210,9 +232,15 @@ class Workflows(WorkflowUpkeep):
             return await self._run(lambda conn: step(conn, org_id, wish, steps))
 
     async def move(
-        self, tag: str, to: str | int, *, message: str | None = None, expect: int | str | None = None,
-        force: bool = False, replaces: str | None = None,
-    ) -> Tag:  # fmt: skip
+        self,
+        tag: str,
+        to: str | int,
+        *,
+        message: str | None = None,
+        expect: int | str | None = None,
+        force: bool = False,
+        replaces: str | None = None,
+    ) -> Tag:
         """Move a tag to what another tag, an id or a hash names; it is made when it is not there.
 
         A tag of another workflow is moved only when ``replaces`` names that. Example::
