@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from weft.flow.validation import Checked
 
 app = new_app()
+_SHOWN = 140
 
 Files = Annotated[list[Path], typer.Argument(metavar="FILE...", help="YAML or JSON files; folders are searched.")]
 Apps = Annotated[
@@ -128,6 +129,9 @@ def _print_excerpt(text: str, problem: Problem) -> None:
     lines = text.splitlines()
     if problem.line is None or problem.column is None or problem.line > len(lines):
         return
-    number = str(problem.line)
-    print_line(styled(f"  {number} | ", "dim") + styled(lines[problem.line - 1][:160], ""))
-    print_line(styled(f"  {' ' * len(number)} | ", "dim") + styled(" " * (problem.column - 1) + "^", "bold"))
+    number, line = str(problem.line), lines[problem.line - 1]
+    # Of a long line the part that it is about.
+    begins = 0 if problem.column <= _SHOWN else problem.column - _SHOWN // 2
+    mark = " " * (problem.column - 1 - begins) + "^"
+    print_line(styled(f"  {number} | ", "dim") + styled(line[begins : begins + _SHOWN], ""))
+    print_line(styled(f"  {' ' * len(number)} | ", "dim") + styled(mark, "bold"))

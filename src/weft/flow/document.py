@@ -13,6 +13,7 @@ import yaml
 from weft.core.json import depth_of, text_problem
 from weft.flow.json_events import JsonEvents, Peculiar, is_json, read_plain
 from weft.flow.problems import Path, Problem
+from weft.flow.yaml_words import yaml_problem
 
 MAX_BYTES = 16 * 1024 * 1024
 MAX_DEPTH = 100
@@ -87,10 +88,12 @@ def read_document(text: str | bytes, file: str | None = None) -> Document:
         reader = _Reader(text)
         return Document(reader.read(), text, file, reader.problems)
     except yaml.MarkedYAMLError as problem:
-        what = ", ".join(part for part in (problem.problem, problem.context) if part)
-        raise Unreadable("syntax", what, problem.problem_mark or problem.context_mark) from None
+        mark = problem.problem_mark or problem.context_mark
+        raise Unreadable("syntax", yaml_problem(problem.problem), mark) from None
     except yaml.reader.ReaderError as problem:
-        raise Unreadable("syntax", f"the document has a character that YAML does not allow: {problem.reason}") from None
+        raise Unreadable(
+            "syntax", f"the document has a character that YAML does not allow, at {problem.position}"
+        ) from None
 
 
 def _plain(text: str) -> Any:
