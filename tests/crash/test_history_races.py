@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import asyncpg
+import pytest
 
 import weft
 from crash.harness import until_call_waits
@@ -156,3 +157,19 @@ async def test_a_merge_of_what_is_removed_meanwhile_says_what_is_not_there(
             if not held.seen:
                 break
     assert refused > 3
+
+
+async def test_a_tag_that_is_protected_meanwhile_is_not_taken_by_naming_its_workflow(
+    url: str, tmp_path: Path, conn: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    other = await asyncpg.connect(url)
+    async with weft.Client(settings=settings_for(url, tmp_path, "me")) as client:
+        await client.workflows.push(flow("w"))
+        async with other.transaction():
+            await other.execute("select weft.protect_tag(1, 'w/main', true)")
+            taking = asyncio.create_task(client.workflows.push(flow("x"), tag="w/main", replaces="w"))
+            await until_call_waits(conn, "weft.")
+        with pytest.raises(weft.TagConflict, match="is protected"):
+            await taking
+        assert (await client.workflows.tag("w")).workflow_id == "w"
+    await other.close()

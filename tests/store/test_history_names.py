@@ -203,3 +203,23 @@ async def test_a_push_takes_no_other_workflow_s_tag_unless_it_is_named(
         await flows.push(flow("other"), tag="etl/main", replaces="etl")
     assert (await flows.push(flow("other"), tag="etl/main", replaces="etl", force=True)).tag_version == 2
     assert (await flows.tag("etl/main")).workflow_id == "other"
+
+
+async def test_a_deleted_tag_is_told_of_among_more_tags_than_are_listed(
+    client: weft.Client, conn: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    pushed = await client.workflows.push(flow("zebra"))
+    await conn.execute(
+        """insert into weft.tag (org_id, name, workflow_id, target_id, version, position, moved_at, moved_by)
+        select 1, 'a' || n, 'zebra', $1, 1, 1, now(), 'ann' from generate_series(1, 1001) n""",
+        pushed.artifact_id,
+    )
+    await client.workflows.delete("zebra")
+    with pytest.raises(weft.NotFound, match="undelete zebra/main"):
+        await client.workflows.show("zebra")
+
+
+async def test_a_tag_of_another_workflow_that_is_deleted_is_free(client: weft.Client) -> None:
+    await client.workflows.push(flow("etl"))
+    await client.workflows.delete("etl")
+    assert (await client.workflows.push(flow("other"), tag="etl/main", force=True)).tag_version == 3

@@ -142,6 +142,7 @@ class NotFound(CallerError):
             "org": "name one that exists by WEFT_ORG",
             "tag": "see `weft workflows list`",
             "version": "see `weft workflows log TAG`",
+            "move": "see `weft workflows moves TAG`",
         }.get(kind, "it may have been removed by retention, or never committed")
         super().__init__(f"there is no {kind} {key}; {reason}")
 

@@ -84,6 +84,12 @@ async def names(conn: type_Connection, org_id: int, *, with_deleted: bool = Fals
     return [row[0] for row in await conn.fetch(SQL.names, org_id, with_deleted)]
 
 
+async def trace(conn: type_Connection, org_id: int, name: str) -> tuple[str, bool] | None:
+    """Return what there is of a tag that cannot be shown: its whole name, and whether it is deleted."""
+    row = await conn.fetchrow(SQL.trace, org_id, name)
+    return None if row is None else (row["name"], row["is_deleted"])
+
+
 async def at_artifacts(conn: type_Connection, org_id: int, ids: list[int]) -> dict[int, list[str]]:
     """Return which tags stand at which artifacts."""
     found: dict[int, list[str]] = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar
@@ -89,13 +89,14 @@ class WorkflowCalls:
 
     async def _no_tag(self, name: str, *, with_deleted: bool = False) -> NotFound:
         org_id = await self._session.org_id()
+        there = await self._read(lambda conn: tags.trace(conn, org_id, name))
+        if there is not None:
+            whole_name, is_deleted = there
+            if is_deleted and not with_deleted:
+                undelete = f"`weft workflows undelete {whole_name}`"
+                return NotFound("tag", f"{name!r}: it was deleted, {undelete} brings it back")
+            return NotFound("tag", f"{name!r}: what {whole_name} is at is lost, `weft workflows fsck` tells of it")
         known = await self._read(lambda conn: tags.names(conn, org_id, with_deleted=with_deleted))
-        if (lost := _meant(name, known)) is not None:
-            return NotFound("tag", f"{name!r}: what {lost} is at is lost, `weft workflows fsck` tells of it")
-        if not with_deleted:
-            every = await self._read(lambda conn: tags.names(conn, org_id, with_deleted=True))
-            if (gone := _meant(name, every)) is not None:
-                return NotFound("tag", f"{name!r}: it was deleted, `weft workflows undelete {gone}` brings it back")
         return NotFound("tag", f"{name!r}.{did_you_mean(name, known)}".rstrip("."))
 
     async def _resolve(self, which: str | int) -> tuple[str | None, int]:
@@ -141,7 +142,7 @@ class WorkflowCalls:
         if at is not None:
             if name is None:
                 raise InvalidInput("at", "goes with a tag")
-            raise NotFound("version", f"of tag {name} at {at}, see `weft workflows moves {name}`")
+            raise NotFound("move", f"of tag {name} up to {at}")
         found = await reader.find(artifact_id=artifact_id)
         return found if found is not None else await reader.of(await self._snapshot_of_job(artifact_id))
 
@@ -152,10 +153,6 @@ class WorkflowCalls:
         org_id = await self._session.org_id()
         row = await self._read(lambda conn: conn.fetchrow(SQL.show, org_id, job_id))
         return job_id if row is None or row["snapshot_id"] is None else int(row["snapshot_id"])
-
-
-def _meant(name: str, known: Collection[str]) -> str | None:
-    return next((each for each in (name, f"{name}/main") if each in known), None)
 
 
 def is_id(which: str) -> bool:

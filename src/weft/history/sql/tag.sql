@@ -30,6 +30,11 @@ order by t.name limit $3;
 -- name: names
 select t.name from weft.tag t where t.org_id = $1 and (t.deleted_at is null or $2) order by t.name limit 1000;
 
+-- name: trace
+-- What there is of a tag that cannot be shown: it is deleted, or at what is lost.
+select t.name, t.deleted_at is not null as is_deleted from weft.tag t
+where t.org_id = $1 and t.name in ($2, $2 || '/main') order by t.deleted_at is not null, length(t.name) limit 1;
+
 -- name: at_artifacts
 select t.target_id, t.name from weft.tag t where t.org_id = $1 and t.target_id = any ($2) and t.deleted_at is null order by t.name;
 
