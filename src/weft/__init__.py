@@ -33,20 +33,26 @@ if TYPE_CHECKING:
     from weft.flow.reading import read_definition
     from weft.history.model import Artifact, Collected, Finding, Materialized, Pushed, Tag, TagMove
     from weft.jobs.model import Approval, Job, JobHandle, JobNode, JobSummary
+    from weft.jobs.rerun import RerunAction, RerunPlan, RerunStep
     from weft.queue.audit import AuditEntry
     from weft.queue.model import Attempt, NewTask, Page, Task, TaskHandle, TaskSummary
     from weft.queue.outbox import OutboxRow
     from weft.queue.queues import KeyLimit, QueueInfo
     from weft.queue.retry import Retry
+    from weft.queue.steps import TaskStep
     from weft.queue.why import Why
     from weft.queue.workers import WorkerInfo
+    from weft.sdk.bisecting import Bisected, BisectStep
     from weft.sdk.client import Client
     from weft.sdk.jobs import Jobs
     from weft.sdk.orchestrator import Orchestrator
+    from weft.sdk.reruns import Rerun
     from weft.sdk.worker import Worker
     from weft.sdk.workflows import Workflows
     from weft.worker.context import Context
+    from weft.worker.handling import BlobRepository, HandlerContext, HandlerResult, register_handler
     from weft.worker.registry import Registry, task
+    from weft.worker.steps import Checkpoint, Checkpoints
 
 # Each public name and the module it lives in; loaded when first used, so that `import weft` is quick.
 _HOMES = {
@@ -54,12 +60,19 @@ _HOMES = {
     "Artifact": "weft.history.model",
     "Attempt": "weft.queue.model",
     "AuditEntry": "weft.queue.audit",
+    "BisectStep": "weft.sdk.bisecting",
+    "Bisected": "weft.sdk.bisecting",
+    "BlobRepository": "weft.worker.handling",
     "BlobUnavailable": "weft.core.errors",
+    "Checkpoint": "weft.worker.steps",
+    "Checkpoints": "weft.worker.steps",
     "Client": "weft.sdk.client",
     "Collected": "weft.history.model",
     "Context": "weft.worker.context",
     "DatabaseUnavailable": "weft.core.errors",
     "Finding": "weft.history.model",
+    "HandlerContext": "weft.worker.handling",
+    "HandlerResult": "weft.worker.handling",
     "InvalidDefinition": "weft.core.errors",
     "InvalidInput": "weft.core.errors",
     "Job": "weft.jobs.model",
@@ -82,6 +95,10 @@ _HOMES = {
     "Pushed": "weft.history.model",
     "QueueInfo": "weft.queue.queues",
     "Registry": "weft.worker.registry",
+    "Rerun": "weft.sdk.reruns",
+    "RerunAction": "weft.jobs.rerun",
+    "RerunPlan": "weft.jobs.rerun",
+    "RerunStep": "weft.jobs.rerun",
     "Retry": "weft.queue.retry",
     "SchemaOutdated": "weft.core.errors",
     "Settings": "weft.core.settings",
@@ -94,6 +111,7 @@ _HOMES = {
     "TaskFailed": "weft.core.errors",
     "TaskHandle": "weft.queue.model",
     "TaskState": "weft.core.states",
+    "TaskStep": "weft.queue.steps",
     "TaskSummary": "weft.queue.model",
     "UnknownQueue": "weft.core.errors",
     "WaitTimeout": "weft.core.errors",
@@ -104,6 +122,7 @@ _HOMES = {
     "WorkflowDefinition": "weft.flow.model",
     "Workflows": "weft.sdk.workflows",
     "read_definition": "weft.flow.reading",
+    "register_handler": "weft.worker.handling",
     "task": "weft.worker.registry",
 }
 
@@ -112,12 +131,19 @@ __all__ = [
     "Artifact",
     "Attempt",
     "AuditEntry",
+    "BisectStep",
+    "Bisected",
+    "BlobRepository",
     "BlobUnavailable",
+    "Checkpoint",
+    "Checkpoints",
     "Client",
     "Collected",
     "Context",
     "DatabaseUnavailable",
     "Finding",
+    "HandlerContext",
+    "HandlerResult",
     "InvalidDefinition",
     "InvalidInput",
     "Job",
@@ -140,6 +166,10 @@ __all__ = [
     "Pushed",
     "QueueInfo",
     "Registry",
+    "Rerun",
+    "RerunAction",
+    "RerunPlan",
+    "RerunStep",
     "Retry",
     "SchemaOutdated",
     "Settings",
@@ -152,6 +182,7 @@ __all__ = [
     "TaskFailed",
     "TaskHandle",
     "TaskState",
+    "TaskStep",
     "TaskSummary",
     "UnknownQueue",
     "WaitTimeout",
@@ -163,6 +194,7 @@ __all__ = [
     "Workflows",
     "__version__",
     "read_definition",
+    "register_handler",
     "task",
 ]
 

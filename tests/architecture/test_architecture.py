@@ -23,14 +23,17 @@ LONGEST = 450
 
 # The whole public interface; a change here is a change for users.
 PUBLIC = [
-    "Approval", "Artifact", "Attempt", "AuditEntry", "BlobUnavailable", "Client", "Collected",
+    "Approval", "Artifact", "Attempt", "AuditEntry", "BisectStep", "Bisected", "BlobRepository", "BlobUnavailable",
+    "Checkpoint", "Checkpoints", "Client", "Collected",
     "Context", "DatabaseUnavailable",
-    "Finding", "InvalidDefinition", "InvalidInput", "Job", "JobHandle", "JobNode", "JobState", "JobSummary", "Jobs",
+    "Finding", "HandlerContext", "HandlerResult", "InvalidDefinition", "InvalidInput",
+    "Job", "JobHandle", "JobNode", "JobState", "JobSummary", "Jobs",
     "KeyLimit", "LeaseLost", "Materialized", "MergeConflict", "NewTask", "NonRetryable", "NotFound", "Orchestrator",
-    "OutboxRow", "Page", "PermissionDenied", "Pushed", "QueueInfo", "Registry", "Retry", "SchemaOutdated", "Settings",
+    "OutboxRow", "Page", "PermissionDenied", "Pushed", "QueueInfo", "Registry", "Rerun", "RerunAction",
+    "RerunPlan", "RerunStep", "Retry", "SchemaOutdated", "Settings",
     "Snooze", "StateConflict", "Tag", "TagConflict", "TagMove", "Task", "TaskFailed", "TaskHandle", "TaskState",
-    "TaskSummary", "UnknownQueue", "WaitTimeout", "WeftError", "Why", "Worker", "WorkerInfo", "WorkflowDefinition",
-    "Workflows", "__version__", "read_definition", "task",
+    "TaskStep", "TaskSummary", "UnknownQueue", "WaitTimeout", "WeftError", "Why", "Worker", "WorkerInfo",
+    "WorkflowDefinition", "Workflows", "__version__", "read_definition", "register_handler", "task",
 ]  # fmt: skip
 
 CLIENT = [

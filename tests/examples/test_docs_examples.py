@@ -43,7 +43,10 @@ SCRIPTS = {
     "idempotency.py": ["True False True", "[False, True, False]", "weft-task-"],
     "large_values.py": ["20000", "params: has 2000011 bytes, and may have 1048576"],
     "task_logs.py": [""],
-    "long_tasks.py": ["dead timeout", "dead timeout", "3", "cancelled"],
+    "long_tasks.py": [
+        *("dead timeout", "dead timeout", "3", "told ada of 100", "goes on after download"),
+        "cancelled",
+    ],
     "schedule.py": ["True 1000", "[('scheduled', 2)]"],
     "testing.py": ["ok"],
     "keep_workflows.py": [
@@ -53,6 +56,10 @@ SCRIPTS = {
     "jobs.py": [
         *("paid 30", "ask {'reason': {'type': 'string'}}", "paid 420", "total completed", "ask completed"),
         "END completed",
+    ],
+    "run_again.py": [
+        *("failed", "count keep because nothing about it has changed", "report run because it was dead (error)"),
+        *("42 in B2, reported", "0", "42 in C3, reported"),
     ],
     "operate.py": ["it is due at", "no live worker serves", "is paused", "it has ended: completed"],
 }
@@ -94,6 +101,11 @@ COMMANDS = {
     "run_workflows.sh": [
         *('{"count":10}', '{"count":10}', "completed", "paused ", "resumed ", "tile_raster", "cancelled "),
         *("nothing waits for a person", "sent file.arrived, 0 waited for it"),
+    ],
+    "run_again.sh": [
+        *("scheme", "keep", "collect", "run", "it was asked for", '{"count":10}', '{"count":10}', '{"count":10}'),
+        *('{"count":10}', '{"count":10}', "tile_raster", "would run again 0", "run again 0", "faster", "worked at"),
+        "nodes.collect.output.results.count",
     ],
     "backup.sh": ["wrote weft.dump", "restored weft.dump", "(1 row)"],
 }

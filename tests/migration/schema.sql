@@ -270,6 +270,23 @@ begin
   return coalesce(admitted, '{}');
 end $$;
 
+CREATE FUNCTION weft.adopt_jobs(me bigint, room integer) RETURNS integer
+    LANGUAGE plpgsql
+    AS $$
+declare gone bigint; count int := 0;
+begin
+  for gone in
+    select -q.id from weft.queue q where q.id < 0 and not exists (
+      select 1 from weft.worker w where w.id = -q.id and w.state in ('active', 'idle') and w.until > weft.now())
+  loop
+    count := count + weft.hand_over(gone, me, room);
+    delete from weft.queue q where q.id = -gone and not exists (select 1 from weft.worker w where w.id = gone)
+      and not exists (select 1 from weft.task t where t.state = 'ready' and t.queue_id = -gone)
+      and not exists (select 1 from weft.job j where j.owner_id = gone);
+  end loop;
+  return count;
+end $$;
+
 CREATE FUNCTION weft.answer(task_id bigint, ending text, output json, error json, why text) RETURNS boolean
     LANGUAGE plpgsql
     AS $$
@@ -305,12 +322,18 @@ begin
   return true;
 end $$;
 
-CREATE FUNCTION weft.begin_jobs(tasks bigint[], jobs bigint[]) RETURNS bigint[]
+CREATE FUNCTION weft.begin_jobs(tasks bigint[], jobs bigint[], orchestrator bigint) RETURNS bigint[]
     LANGUAGE plpgsql
     AS $$
-declare paused bigint[]; parked bigint[]; keyed_queues bigint[]; keys text[];
+declare fresh bigint[]; paused bigint[]; parked bigint[]; keyed_queues bigint[]; keys text[];
 begin
-  update weft.job j set state = 'running', started_at = weft.now() where j.id = any (jobs) and j.state = 'pending';
+  fresh := array(
+    select j.id from weft.job j
+    where j.id = any (jobs) and (j.state = 'pending' or j.owner_id is null and orchestrator is not null and j.state <> 'paused')
+    order by j.id for no key update);
+  update weft.job j set state = case when j.state = 'pending' then 'running' else j.state end,
+    started_at = coalesce(j.started_at, weft.now()), owner_id = coalesce(j.owner_id, orchestrator)
+  where j.id = any (fresh);
   select array_agg(l.id) into paused from (
     select j.id from weft.job j where j.id = any (jobs) and j.state = 'paused' order by j.id for share
   ) l;
@@ -503,6 +526,12 @@ CREATE FUNCTION weft.complete(worker_id bigint, task_id bigint, attempt integer,
   )
 $_$;
 
+CREATE FUNCTION weft.control_queue(job bigint) RETURNS bigint
+    LANGUAGE sql STABLE
+    AS $$
+  select coalesce((select -j.owner_id from weft.job j where j.id = job), 2)
+$$;
+
 CREATE FUNCTION weft.delete_tag(org bigint, tag_name text, expected_version bigint, force boolean, actor text, message text) RETURNS weft.tag
     LANGUAGE plpgsql
     SET lock_timeout TO '3s'
@@ -534,12 +563,13 @@ begin
   insert into weft.job_done (
     id, org_id, end_id, created_at, ended_at, state, rank, finishes_independent, started_at, failed_id, owner_id, parent_id,
     snapshot_id, version_hash, workflow_id, base_kind, base_ref, reason, inputs, result, error, patch, tag_positions,
-    labels, callback_url, actor)
+    labels, callback_url, actor, rerun_of)
   select m.id, m.org_id, m.end_id, m.created_at, weft.now(),
     coalesce(m.verdict, 'completed'),
     m.rank, m.finishes_independent, m.started_at, m.failed_id, m.owner_id, m.parent_id, m.snapshot_id, m.version_hash,
     m.workflow_id, m.base_kind, m.base_ref, m.reason, m.inputs,
-    case when m.verdict is null then e.output end, f.error, m.patch, m.tag_positions, m.labels, m.callback_url, m.actor
+    case when m.verdict is null then e.output end, f.error, m.patch, m.tag_positions, m.labels, m.callback_url, m.actor,
+    m.rerun_of
   from moved m
   left join lateral (select d.output from weft.task_done d where d.id = m.end_id) e on true
   left join lateral (select d.error from weft.task_done d where d.id = m.failed_id) f on true
@@ -679,7 +709,7 @@ begin
   loop
     low := weft.first_id_at(day);
     high := weft.first_id_at(day + interval '24 hours');
-    foreach parent in array array['task_done', 'task_params', 'attempt', 'job_done'] loop
+    foreach parent in array array['task_done', 'task_params', 'attempt', 'job_done', 'step'] loop
       child := parent || '_' || to_char(day at time zone 'UTC', 'YYYYMMDD');
       if to_regclass('weft.' || child) is null then
         execute format('create table weft.%I (like weft.%I including all)', child, parent);
@@ -719,7 +749,7 @@ end $$;
 CREATE FUNCTION weft.fail_next(failed bigint[]) RETURNS bigint[]
     LANGUAGE plpgsql
     AS $$
-declare next_ids bigint[]; next_counts int[];
+declare next_ids bigint[]; next_counts int[]; woken bigint[];
 begin
   select array_agg(e.next), array_agg(e.n) into next_ids, next_counts
   from (select e.next, count(*)::int as n from unnest(failed) as s (prev) join weft.edge e on e.prev = s.prev
@@ -727,14 +757,17 @@ begin
   perform 1 from weft.task t where t.id = any (next_ids) order by t.id for no key update;
   update weft.task t set
     waiting_on = t.waiting_on - next_counts[width_bucket(t.id, next_ids)],
-    state = case when t.waiting_on = next_counts[width_bucket(t.id, next_ids)] and t.state = 'pending'
+    state = case when t.waiting_on = next_counts[width_bucket(t.id, next_ids)] and t.state = 'pending' and t.handler = '@end'
                  then 'ready'::weft.task_state else t.state end,
-    reason = null
-  where t.id = any (next_ids) and t.handler = '@end';
-  if found then
-    perform weft.hint_one(2);
+    queue_id = case when t.handler = '@end' then weft.control_queue(t.job_id) else t.queue_id end,
+    reason = case when t.handler = '@end' then null else 'upstream_failed' end
+  where t.id = any (next_ids);
+  woken := array(
+    select distinct t.queue_id from weft.task t where t.id = any (next_ids) and t.handler = '@end' and t.state = 'ready');
+  if cardinality(woken) > 0 then
+    perform weft.hint(woken);
   end if;
-  return array(select t.id from weft.task t where t.id = any (next_ids) and t.handler <> '@end');
+  return array(select t.id from weft.task t where t.id = any (next_ids) and t.handler <> '@end' and t.waiting_on = 0);
 end $$;
 
 CREATE FUNCTION weft.finish_and_claim(me bigint, ids bigint[], attempts integer[], outputs json[], queues bigint[], rooms integer[], ranks smallint[], orders bigint[], marks bigint[], wanted integer, from_head boolean, patience text) RETURNS TABLE(lost boolean, id bigint, attempt integer, queue_id bigint, rank smallint, order_id bigint, handler text, params json, max_attempts smallint, failures smallint, crashes smallint, timeout interval, heartbeat_timeout interval, retry json, job_id bigint, node text, given json[])
@@ -749,7 +782,7 @@ CREATE FUNCTION weft.finish_and_claim(me bigint, ids bigint[], attempts integer[
     AS $$
 #variable_conflict use_column
 declare
-  results json[]; ended bigint[]; counted bigint[]; taken int[]; ends bigint[]; begun bigint[]; freed_queues bigint[]; freed_keys text[]; admitted bigint[];
+  results json[]; ended bigint[]; counted bigint[]; taken int[]; ends bigint[]; begun bigint[]; mine bigint[] := '{}'; freed_queues bigint[]; freed_keys text[]; admitted bigint[];
   at timestamptz := weft.now(); got bigint[] := '{}'; more bigint[]; room int; shares int[];
 begin
   if patience is not null then
@@ -846,6 +879,7 @@ begin
         for update skip locked
       ) c;
       got := got || coalesce(more, '{}');
+      mine := case when queues[i] < 0 then mine || more else mine end;
       rooms[i] := rooms[i] - coalesce(cardinality(more), 0);
     end loop;
     -- Came up short above the marks: look once below them, for what is more urgent or was committed late.
@@ -860,18 +894,21 @@ begin
         for update skip locked
       ) c;
       got := got || coalesce(more, '{}');
+      mine := case when queues[i] < 0 then mine || more else mine end;
     end loop;
     if cardinality(got) > 0 then
       at := weft.now();
       select array_agg(distinct t.job_id) into begun from weft.task t where t.id = any (got) and t.job_id is not null;
-      if exists (select 1 from weft.job j where j.id = any (begun) and j.state in ('pending', 'paused')) then
-        got := weft.begin_jobs(got, begun);
+      if exists (select 1 from weft.job j where j.id = any (begun)
+                   and (j.state in ('pending', 'paused') or j.owner_id is null and -me = any (queues))) then
+        got := weft.begin_jobs(got, begun, case when -me = any (queues) then me end);
       end if;
+      -- What came by an owner's queue goes back to that of all, should the owner be lost.
       return query
         update weft.task t set state = 'running', attempt = t.attempt + 1, worker_id = me, claimed_at = at, reason = null,
-          expires_at = at + t.heartbeat_timeout
+          expires_at = at + t.heartbeat_timeout, queue_id = case when t.queue_id < 0 then 2 else t.queue_id end
         where t.id = any (got)
-        returning false, t.id, t.attempt::int, t.queue_id, t.rank::smallint, t.order_id, t.handler::text, t.params,
+        returning false, t.id, t.attempt::int, case when t.id = any (mine) then -me else t.queue_id end, t.rank::smallint, t.order_id, t.handler::text, t.params,
           t.max_attempts, t.failures::smallint, t.crashes, t.timeout::interval, t.heartbeat_timeout::interval, t.retry,
           t.job_id, t.node, case when t.needs is not null then weft.outputs_of(t.needs) end;
     end if;
@@ -936,7 +973,9 @@ CREATE TABLE weft.job (
     tag_positions json,
     labels json,
     callback_url text,
-    actor text
+    actor text,
+    rerun_of bigint,
+    kept_from bigint
 )
 WITH (fillfactor='70');
 
@@ -959,6 +998,27 @@ begin
   -- Whoever frees a slot need not have room, or may be about to stop.
   perform weft.hint(woken);
   return woken;
+end $$;
+
+CREATE FUNCTION weft.hand_over(gone bigint, heir bigint, room integer) RETURNS integer
+    LANGUAGE plpgsql
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET jit TO 'off'
+    AS $$
+declare jobs bigint[]; steps bigint[];
+begin
+  jobs := array(select j.id from weft.job j where j.owner_id = gone order by j.id limit room for no key update skip locked);
+  update weft.job j set owner_id = heir where j.id = any (jobs);
+  steps := array(
+    select t.id from weft.task t where t.state = 'ready' and t.queue_id = -gone
+    order by t.rank, t.order_id, t.id limit room for no key update skip locked);
+  update weft.task t set queue_id = coalesce(-heir, 2) where t.id = any (steps);
+  if cardinality(steps) > 0 then
+    perform weft.hint_one(coalesce(-heir, 2));
+  end if;
+  return cardinality(jobs) + cardinality(steps);
 end $$;
 
 CREATE FUNCTION weft.heartbeat(me bigint, lease interval, busy boolean, add_completed bigint, add_failed bigint, leader_lease interval, is_blocked boolean) RETURNS TABLE(held integer, leader boolean, token bigint, next_due_at timestamp with time zone, has_outbox boolean, lapsed boolean, limited boolean)
@@ -1012,11 +1072,17 @@ begin
 end $$;
 
 CREATE FUNCTION weft.hint(queues bigint[], except_worker bigint DEFAULT 0) RETURNS integer
-    LANGUAGE sql
+    LANGUAGE plpgsql
     AS $$
-  select coalesce(sum(weft.hint_one(u.queue_id, except_worker)), 0)::int
-  from (select distinct unnest(queues) as queue_id) u
-$$;
+declare told int := 0; queue bigint; done bigint[] := '{}';
+begin
+  foreach queue in array queues loop
+    continue when queue = any (done);
+    told := told + weft.hint_one(queue, except_worker);
+    done := done || queue;
+  end loop;
+  return told;
+end $$;
 
 CREATE FUNCTION weft.hint_one(queue bigint, except_worker bigint DEFAULT 0) RETURNS integer
     LANGUAGE plpgsql
@@ -1073,6 +1139,55 @@ CREATE FUNCTION weft.keep_blob(task_id bigint, org_id bigint, reference json) RE
   insert into weft.blob (digest, bytes) values (reference ->> '$blob', (reference ->> 'size')::bigint) on conflict do nothing;
   insert into weft.task_blob (task_id, digest, org_id) values (task_id, reference ->> '$blob', org_id) on conflict do nothing;
 $_$;
+
+CREATE FUNCTION weft.keep_tasks(org bigint, job bigint, by_actor text, ids bigint[], nodes text[], handlers text[], queues bigint[], ranks smallint[], all_params json[], all_needs text[], lenient boolean[], froms bigint[], made json[], reached_ids bigint[], reached_counts integer[]) RETURNS boolean
+    LANGUAGE plpgsql
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET jit TO 'off'
+    AS $$
+declare at timestamptz := weft.now(); written int;
+begin
+  insert into weft.task_done (
+    id, org_id, queue_id, order_id, created_at, ended_at, state, attempt, rank, failures, crashes, generation, handler,
+    params, output, worker_id, job_id, reason, actor, node, needs, allow_failure, kept_id)
+  select u.id, org, u.queue, job, at, at, case when u.kept is null then 'skipped' else 'completed' end::weft.task_state,
+    0, u.rank, 0, 0, 0, u.handler, case when length(u.params::text) <= 256 then u.params end,
+    case when u.kept is not null then coalesce(u.made, o.output) end,
+    o.worker_id, job, case when u.kept is null then 'branch_not_taken' else 'kept' end, by_actor, u.node, u.needs::bigint[],
+    u.lenient, o.root
+  from unnest(ids, nodes, handlers, queues, ranks, all_params, all_needs, lenient, froms, made)
+    as u (id, node, handler, queue, rank, params, needs, lenient, kept, made)
+  left join lateral (
+    select d.id, d.output, d.worker_id, coalesce(d.kept_id, d.id) as root from weft.task_done d
+    where d.id = u.kept and d.org_id = org and d.state = 'completed'
+  ) o on true
+  where u.kept is null or o.id is not null;
+  get diagnostics written = row_count;
+  if written < cardinality(ids) then
+    return false;
+  end if;
+  insert into weft.task_params (id, org_id, params)
+  select u.id, org, u.params from unnest(ids, all_params) as u (id, params) where length(u.params::text) > 256;
+  insert into weft.task_blob (task_id, digest, org_id)
+  select u.id, b.digest, org from unnest(ids, froms) as u (id, kept)
+  cross join lateral (select b.digest from weft.task_blob b where b.task_id = u.kept) b on conflict do nothing;
+  update weft.task t set reached = u.n from unnest(reached_ids, reached_counts) as u (id, n) where t.id = u.id;
+  return true;
+end $$;
+
+CREATE FUNCTION weft.kept_results(parents json) RETURNS TABLE(output json, item integer)
+    LANGUAGE sql STABLE STRICT
+    AS $$
+  select distinct on (d.item) d.output, d.item
+  from json_array_elements_text(parents) as p (id) cross join lateral (
+    select c.output, c.item, c.state, c.id from weft.task_done c where c.parent_id = p.id::bigint
+  ) d
+  order by d.item, d.state = 'completed' desc, d.id desc
+$$;
 
 CREATE FUNCTION weft.line_of(head bigint, below bigint, count integer) RETURNS SETOF bigint
     LANGUAGE plpgsql STABLE
@@ -1365,16 +1480,16 @@ $$;
 CREATE FUNCTION weft.put_control(org bigint, job bigint, rank smallint, handler text, params json) RETURNS bigint
     LANGUAGE plpgsql
     AS $$
-declare new_id bigint := weft.next_id();
+declare new_id bigint := weft.next_id(); lane bigint := weft.control_queue(job);
 begin
   loop
     insert into weft.task as t (id, org_id, queue_id, order_id, state, rank, handler, params, job_id, max_attempts)
-    values (new_id, org, 2, job, 'ready', put_control.rank, put_control.handler, put_control.params, job, 10)
+    values (new_id, org, lane, job, 'ready', put_control.rank, put_control.handler, put_control.params, job, 10)
     on conflict do nothing;
     exit when found;
     new_id := weft.next_id();
   end loop;
-  perform weft.hint_one(2);
+  perform weft.hint_one(lane);
   return new_id;
 end $$;
 
@@ -1529,7 +1644,7 @@ end $_$;
 CREATE FUNCTION weft.reach_next(ended bigint[], taken integer[], reaching boolean, own bigint[]) RETURNS bigint[]
     LANGUAGE plpgsql
     AS $$
-declare next_ids bigint[]; next_counts int[]; next_reached int[]; keyed bigint[]; missed bigint[];
+declare next_ids bigint[]; next_counts int[]; next_reached int[]; keyed bigint[]; missed bigint[]; spoiled bigint[]; woken bigint[];
 begin
   select array_agg(e.next), array_agg(e.n), array_agg(e.r) into next_ids, next_counts, next_reached
   from (
@@ -1545,21 +1660,32 @@ begin
   update weft.task t set
     waiting_on = t.waiting_on - next_counts[width_bucket(t.id, next_ids)],
     reached = t.reached + next_reached[width_bucket(t.id, next_ids)],
+    queue_id = case when t.queue_id <> 2 and t.queue_id > 0 then t.queue_id
+                    else coalesce((select -j.owner_id from weft.job j where j.id = t.job_id), 2) end,
     state = case when t.waiting_on = next_counts[width_bucket(t.id, next_ids)] and t.concurrency_key is null and t.state = 'pending'
-                   and (t.reached + next_reached[width_bucket(t.id, next_ids)] > 0 or t.handler = '@end')
+                   and (t.reached + next_reached[width_bucket(t.id, next_ids)] > 0 and t.reason is distinct from 'upstream_failed'
+                        or t.handler = '@end')
                  then 'ready'::weft.task_state else t.state end,
-    reason = case when t.waiting_on = next_counts[width_bucket(t.id, next_ids)] then null else t.reason end
+    reason = case when t.waiting_on = next_counts[width_bucket(t.id, next_ids)] and t.reason is distinct from 'upstream_failed'
+                  then null else t.reason end
   where t.id = any (next_ids);
-  select array_agg(t.id order by t.id) filter (where t.reached > 0),
-         array_agg(t.id order by t.id) filter (where t.reached = 0)
-  into keyed, missed from weft.task t
+  select array_agg(t.id order by t.id) filter (where t.reached > 0 and t.reason is null),
+         array_agg(t.id order by t.id) filter (where t.reached = 0 and t.reason is null),
+         array_agg(t.id order by t.id) filter (where t.reason is not null)
+  into keyed, missed, spoiled from weft.task t
   where t.id = any (next_ids) and t.waiting_on = 0 and t.state = 'pending' and t.reason is distinct from 'concurrency_key';
   if keyed is not null then
     perform weft.take_slots(keyed);
   end if;
-  perform weft.hint(array(
+  if spoiled is not null then
+    perform weft.skip_later(weft.skip_tasks(spoiled, 'upstream_failed', 100, own), 'upstream_failed');
+  end if;
+  woken := array(
     select distinct t.queue_id from weft.task t
-    where t.id = any (next_ids) and t.state = 'ready' and t.queue_id <> all (own)));
+    where t.id = any (next_ids) and t.state = 'ready' and t.queue_id <> all (own));
+  if cardinality(woken) > 0 then
+    perform weft.hint(woken);
+  end if;
   return missed;
 end $$;
 
@@ -1644,7 +1770,10 @@ CREATE FUNCTION weft.results_of(reference json) RETURNS json
   cross join lateral (
     select d.output, d.item from weft.task_done d where d.parent_id = (p.part ->> 'each')::bigint
     union all
-    select d.output, 0 from weft.task_done d where d.id = (p.part ->> 'of')::bigint
+    select case when d.handler = '@fan_in' then weft.output_of(d.id) else d.output end, 0
+    from weft.task_done d where d.id = (p.part ->> 'of')::bigint
+    union all
+    select k.output, k.item from weft.kept_results(p.part -> 'all') k
   ) r
 $_$;
 
@@ -1661,6 +1790,7 @@ begin
   perform 1 from weft.task t where t.job_id = job and t.state = 'pending' and t.reason = 'job_paused' order by t.id for update;
   with freed as (
     update weft.task t set reason = null,
+      queue_id = case when t.queue_id = 2 or t.queue_id < 0 then weft.control_queue(job) else t.queue_id end,
       state = case when t.concurrency_key is null then 'ready' else 'pending' end::weft.task_state
     where t.job_id = job and t.state = 'pending' and t.reason = 'job_paused'
     returning t.id, t.queue_id, t.concurrency_key
@@ -1710,6 +1840,105 @@ begin
     ) p group by 1
   ) best on best.queue_id = u.queue_id;
   return shares;
+end $$;
+
+CREATE TABLE weft.job_done (
+    id bigint NOT NULL,
+    org_id bigint NOT NULL,
+    end_id bigint NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    ended_at timestamp with time zone NOT NULL,
+    state weft.job_state NOT NULL,
+    rank smallint NOT NULL,
+    finishes_independent boolean NOT NULL,
+    started_at timestamp with time zone,
+    failed_id bigint,
+    owner_id bigint,
+    parent_id bigint,
+    snapshot_id bigint,
+    version_hash bytea,
+    workflow_id text NOT NULL,
+    base_kind text NOT NULL,
+    base_ref text,
+    reason text,
+    inputs json NOT NULL,
+    result json,
+    error json,
+    patch json,
+    tag_positions json,
+    labels json,
+    callback_url text,
+    actor text,
+    rerun_of bigint
+)
+PARTITION BY RANGE (id);
+
+CREATE VIEW weft.jobs AS
+ SELECT j.id,
+    j.org_id,
+    j.workflow_id,
+    (j.state)::text AS state,
+    j.reason,
+    (- (j.rank)::smallint) AS priority,
+    j.inputs,
+    NULL::json AS result,
+    NULL::json AS error,
+    j.created_at,
+    j.started_at,
+    NULL::timestamp with time zone AS ended_at,
+    j.failed_id,
+    j.owner_id,
+    j.parent_id,
+    j.base_kind,
+    j.base_ref,
+    j.snapshot_id,
+    encode(j.version_hash, 'hex'::text) AS version_hash,
+    j.labels,
+    j.actor,
+    j.end_id,
+    j.rerun_of,
+    j.patch,
+    j.tag_positions
+   FROM weft.job j
+UNION ALL
+ SELECT d.id,
+    d.org_id,
+    d.workflow_id,
+    (d.state)::text AS state,
+    d.reason,
+    (- d.rank) AS priority,
+    d.inputs,
+    d.result,
+    d.error,
+    d.created_at,
+    d.started_at,
+    d.ended_at,
+    d.failed_id,
+    d.owner_id,
+    d.parent_id,
+    d.base_kind,
+    d.base_ref,
+    d.snapshot_id,
+    encode(d.version_hash, 'hex'::text) AS version_hash,
+    d.labels,
+    d.actor,
+    d.end_id,
+    d.rerun_of,
+    d.patch,
+    d.tag_positions
+   FROM weft.job_done d;
+
+COMMENT ON VIEW weft.jobs IS 'Every job, live or ended, with its state and, when it has ended, its result or error.';
+
+CREATE FUNCTION weft.show_job(org bigint, job bigint) RETURNS SETOF weft.jobs
+    LANGUAGE plpgsql STABLE
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET jit TO 'off'
+    AS $$
+begin
+  return query select * from weft.jobs j where j.org_id = org and j.id = job;
 end $$;
 
 CREATE FUNCTION weft.skip_later(ids bigint[], why text) RETURNS void
@@ -1768,6 +1997,62 @@ begin
     end if;
   end loop;
   return ids;
+end $$;
+
+CREATE FUNCTION weft.spawn(me bigint, parent bigint, parent_attempt integer, call text, handler text, queue text, params json, priority integer, attempts smallint, retry json, timeout interval, heartbeat interval, key text, lenient boolean) RETURNS TABLE(id bigint, known_handler text)
+    LANGUAGE plpgsql
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET jit TO 'off'
+    AS $$
+#variable_conflict use_variable
+declare of weft.task; job_rank smallint; lane bigint; root bigint; new_id bigint; is_short boolean := length(params::text) <= 256;
+begin
+  select * into of from weft.task t where t.id = parent and coalesce(t.worker_id, 0) = me and t.attempt = parent_attempt
+    and t.state = 'running' for no key update;
+  if of.id is null then
+    return;
+  end if;
+  select j.rank into job_rank from weft.job j where j.id = of.job_id and j.state in ('pending', 'running', 'paused') for share;
+  if not found then
+    return;
+  end if;
+  select k.task_id into new_id from weft.idempotency_key k
+  where k.org_id = of.org_id and k.handler = '@spawn' and k.key = parent || ' ' || call;
+  if found then
+    return query select t.id, t.handler::text from weft.task t where t.id = new_id
+      union all select d.id, d.handler from weft.task_done d where d.id = new_id;
+    return;
+  end if;
+  select q.id into lane from weft.queue q where q.org_id = of.org_id and q.name = queue;
+  if not found then
+    raise exception 'queue: there is no queue "%"', queue using errcode = 'WF001';
+  end if;
+  root := coalesce(of.counts_for, parent);
+  perform 1 from weft.task t where t.id in (select e.next from weft.edge e where e.prev = root) order by t.id for no key update;
+  update weft.task t set waiting_on = t.waiting_on + 1 where t.id in (select e.next from weft.edge e where e.prev = root);
+  loop
+    new_id := weft.next_id();
+    insert into weft.task as t (id, org_id, queue_id, order_id, state, rank, max_attempts, handler, params, job_id, timeout,
+      heartbeat_timeout, retry, concurrency_key, actor, node, parent_id, counts_for, allow_failure)
+    values (new_id, of.org_id, lane, of.order_id, case when key is null then 'ready' else 'pending' end::weft.task_state,
+      job_rank - priority, attempts, handler, case when is_short then params end, of.job_id, timeout, heartbeat, retry, key,
+      of.actor, of.node, parent, root, lenient)
+    on conflict do nothing;
+    exit when found;
+  end loop;
+  insert into weft.idempotency_key (org_id, handler, key, task_id) values (of.org_id, '@spawn', parent || ' ' || call, new_id);
+  if not is_short then
+    insert into weft.task_params (id, org_id, params) values (new_id, of.org_id, params);
+  end if;
+  if key is not null then
+    perform weft.take_slots(array[new_id]);
+  end if;
+  perform weft.hint_one(lane);
+  return query select new_id, handler;
 end $$;
 
 CREATE FUNCTION weft.sweep_job(job_id bigint, room integer) RETURNS boolean
@@ -1829,9 +2114,10 @@ begin
     return true;
   end if;
   perform weft.forget_result(job);
-  update weft.task t set state = 'ready', reason = null, waiting_on = 0 where t.id = job.end_id and t.state = 'pending';
+  update weft.task t set state = 'ready', reason = null, waiting_on = 0, queue_id = coalesce(-job.owner_id, 2)
+  where t.id = job.end_id and t.state = 'pending';
   if found then
-    perform weft.hint_one(2);
+    perform weft.hint_one(coalesce(-job.owner_id, 2));
   end if;
   return false;
 end $$;
@@ -1962,36 +2248,6 @@ CREATE TABLE weft.artifact (
     CONSTRAINT artifact_check2 CHECK ((chain[cardinality(chain)] = id)),
     CONSTRAINT artifact_check3 CHECK (((kind = 'snapshot'::weft.artifact_kind) = (plan_hash IS NOT NULL)))
 );
-
-CREATE TABLE weft.job_done (
-    id bigint NOT NULL,
-    org_id bigint NOT NULL,
-    end_id bigint NOT NULL,
-    created_at timestamp with time zone NOT NULL,
-    ended_at timestamp with time zone NOT NULL,
-    state weft.job_state NOT NULL,
-    rank smallint NOT NULL,
-    finishes_independent boolean NOT NULL,
-    started_at timestamp with time zone,
-    failed_id bigint,
-    owner_id bigint,
-    parent_id bigint,
-    snapshot_id bigint,
-    version_hash bytea,
-    workflow_id text NOT NULL,
-    base_kind text NOT NULL,
-    base_ref text,
-    reason text,
-    inputs json NOT NULL,
-    result json,
-    error json,
-    patch json,
-    tag_positions json,
-    labels json,
-    callback_url text,
-    actor text
-)
-PARTITION BY RANGE (id);
 
 CREATE VIEW weft.artifact_use AS
  SELECT m.to_id AS artifact_id,
@@ -2183,57 +2439,6 @@ CREATE TABLE weft.idempotency_key (
     ended_at timestamp with time zone
 );
 
-CREATE VIEW weft.jobs AS
- SELECT j.id,
-    j.org_id,
-    j.workflow_id,
-    (j.state)::text AS state,
-    j.reason,
-    (- (j.rank)::smallint) AS priority,
-    j.inputs,
-    NULL::json AS result,
-    NULL::json AS error,
-    j.created_at,
-    j.started_at,
-    NULL::timestamp with time zone AS ended_at,
-    j.failed_id,
-    j.owner_id,
-    j.parent_id,
-    j.base_kind,
-    j.base_ref,
-    j.snapshot_id,
-    encode(j.version_hash, 'hex'::text) AS version_hash,
-    j.labels,
-    j.actor,
-    j.end_id
-   FROM weft.job j
-UNION ALL
- SELECT d.id,
-    d.org_id,
-    d.workflow_id,
-    (d.state)::text AS state,
-    d.reason,
-    (- d.rank) AS priority,
-    d.inputs,
-    d.result,
-    d.error,
-    d.created_at,
-    d.started_at,
-    d.ended_at,
-    d.failed_id,
-    d.owner_id,
-    d.parent_id,
-    d.base_kind,
-    d.base_ref,
-    d.snapshot_id,
-    encode(d.version_hash, 'hex'::text) AS version_hash,
-    d.labels,
-    d.actor,
-    d.end_id
-   FROM weft.job_done d;
-
-COMMENT ON VIEW weft.jobs IS 'Every job, live or ended, with its state and, when it has ended, its result or error.';
-
 CREATE TABLE weft.key_slot (
     queue_id bigint NOT NULL,
     org_id bigint NOT NULL,
@@ -2346,6 +2551,32 @@ CREATE TABLE weft.schema_revision (
     version_num character varying(32) NOT NULL
 );
 
+CREATE TABLE weft.step (
+    task_id bigint NOT NULL,
+    name text NOT NULL,
+    org_id bigint NOT NULL,
+    attempt integer NOT NULL,
+    saved_at timestamp with time zone DEFAULT weft.now() NOT NULL,
+    took interval,
+    bytes bigint NOT NULL,
+    data json NOT NULL,
+    CONSTRAINT step_name_check CHECK (((name <> ''::text) AND (length(name) <= 220)))
+)
+PARTITION BY RANGE (task_id);
+
+CREATE VIEW weft.steps AS
+ SELECT task_id,
+    org_id,
+    name,
+    attempt,
+    saved_at,
+    took,
+    bytes,
+    data
+   FROM weft.step s;
+
+COMMENT ON VIEW weft.steps IS 'Every step and checkpoint that tasks have saved, and what their attempts have measured.';
+
 CREATE TABLE weft.task (
     id bigint NOT NULL,
     org_id bigint NOT NULL,
@@ -2415,7 +2646,8 @@ CREATE TABLE weft.task_done (
     item integer,
     counts_for bigint,
     needs bigint[],
-    allow_failure boolean DEFAULT false NOT NULL
+    allow_failure boolean DEFAULT false NOT NULL,
+    kept_id bigint
 )
 PARTITION BY RANGE (id);
 
@@ -2516,6 +2748,14 @@ CREATE TABLE weft.worker (
 )
 WITH (fillfactor='50');
 
+CREATE TABLE weft.worker_code (
+    worker_id bigint NOT NULL,
+    org_id bigint NOT NULL,
+    handler text NOT NULL,
+    code bytea NOT NULL,
+    gone_at timestamp with time zone
+);
+
 CREATE VIEW weft.workers AS
  SELECT id,
     org_id,
@@ -2526,7 +2766,7 @@ CREATE VIEW weft.workers AS
     concurrency,
     ( SELECT array_agg(q.name ORDER BY q.name) AS array_agg
            FROM weft.queue q
-          WHERE (q.id = ANY (w.queues))) AS queues,
+          WHERE ((q.id = ANY (w.queues)) AND (q.id > 0))) AS queues,
     handlers,
     started_at,
     heartbeat_at AS last_heartbeat,
@@ -2603,6 +2843,9 @@ ALTER TABLE ONLY weft.queue_slot
 ALTER TABLE ONLY weft.schema_revision
     ADD CONSTRAINT schema_revision_pkc PRIMARY KEY (version_num);
 
+ALTER TABLE ONLY weft.step
+    ADD CONSTRAINT step_pkey PRIMARY KEY (task_id, name);
+
 ALTER TABLE ONLY weft.tag_move
     ADD CONSTRAINT tag_move_pkey PRIMARY KEY (org_id, tag, version);
 
@@ -2623,6 +2866,9 @@ ALTER TABLE ONLY weft.task_params
 
 ALTER TABLE ONLY weft.task
     ADD CONSTRAINT task_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY weft.worker_code
+    ADD CONSTRAINT worker_code_pkey PRIMARY KEY (worker_id, handler);
 
 ALTER TABLE ONLY weft.worker
     ADD CONSTRAINT worker_pkey PRIMARY KEY (id);
@@ -2651,15 +2897,23 @@ CREATE INDEX event_name ON weft.event USING btree (org_id, name, id);
 
 CREATE INDEX idempotency_key_task ON weft.idempotency_key USING btree (task_id);
 
+CREATE INDEX job_done_parent ON ONLY weft.job_done USING btree (parent_id) WHERE (parent_id IS NOT NULL);
+
+CREATE INDEX job_done_rerun_of ON ONLY weft.job_done USING btree (rerun_of) WHERE (rerun_of IS NOT NULL);
+
 CREATE INDEX job_done_snapshot ON ONLY weft.job_done USING btree (snapshot_id);
 
 CREATE INDEX job_done_unsuccessful ON ONLY weft.job_done USING btree (state, id) WHERE (state <> 'completed'::weft.job_state);
 
 CREATE INDEX job_done_workflow ON ONLY weft.job_done USING btree (org_id, workflow_id, id);
 
+CREATE INDEX job_kept_from ON weft.job USING btree (kept_from) WHERE (kept_from IS NOT NULL);
+
 CREATE INDEX job_owner ON weft.job USING btree (owner_id) WHERE (owner_id IS NOT NULL);
 
 CREATE INDEX job_parent ON weft.job USING btree (parent_id) WHERE (parent_id IS NOT NULL);
+
+CREATE INDEX job_rerun_of ON weft.job USING btree (rerun_of) WHERE (rerun_of IS NOT NULL);
 
 CREATE INDEX job_snapshot ON weft.job USING btree (snapshot_id);
 
@@ -2705,6 +2959,10 @@ CREATE INDEX task_ready ON weft.task USING btree (queue_id, rank, order_id, id) 
 
 CREATE INDEX task_worker ON weft.task USING btree (worker_id) WHERE (worker_id IS NOT NULL);
 
+CREATE INDEX worker_code_gone ON weft.worker_code USING btree (gone_at);
+
+CREATE INDEX worker_code_handler ON weft.worker_code USING btree (org_id, handler, worker_id);
+
 CREATE RULE refuse_delete AS
     ON DELETE TO weft.attempts DO INSTEAD  SELECT weft.refuse_write('attempts'::text) AS refuse_write;
 
@@ -2719,6 +2977,9 @@ CREATE RULE refuse_delete AS
 
 CREATE RULE refuse_delete AS
     ON DELETE TO weft.queues DO INSTEAD  SELECT weft.refuse_write('queues'::text) AS refuse_write;
+
+CREATE RULE refuse_delete AS
+    ON DELETE TO weft.steps DO INSTEAD  SELECT weft.refuse_write('steps'::text) AS refuse_write;
 
 CREATE RULE refuse_delete AS
     ON DELETE TO weft.tasks DO INSTEAD  SELECT weft.refuse_write('tasks'::text) AS refuse_write;
@@ -2742,6 +3003,9 @@ CREATE RULE refuse_insert AS
     ON INSERT TO weft.queues DO INSTEAD  SELECT weft.refuse_write('queues'::text) AS refuse_write;
 
 CREATE RULE refuse_insert AS
+    ON INSERT TO weft.steps DO INSTEAD  SELECT weft.refuse_write('steps'::text) AS refuse_write;
+
+CREATE RULE refuse_insert AS
     ON INSERT TO weft.tasks DO INSTEAD  SELECT weft.refuse_write('tasks'::text) AS refuse_write;
 
 CREATE RULE refuse_insert AS
@@ -2761,6 +3025,9 @@ CREATE RULE refuse_update AS
 
 CREATE RULE refuse_update AS
     ON UPDATE TO weft.queues DO INSTEAD  SELECT weft.refuse_write('queues'::text) AS refuse_write;
+
+CREATE RULE refuse_update AS
+    ON UPDATE TO weft.steps DO INSTEAD  SELECT weft.refuse_write('steps'::text) AS refuse_write;
 
 CREATE RULE refuse_update AS
     ON UPDATE TO weft.tasks DO INSTEAD  SELECT weft.refuse_write('tasks'::text) AS refuse_write;

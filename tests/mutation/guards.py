@@ -18,6 +18,7 @@ FILES = {
     "outbox": "queue/sql/outbox.sql",
     "blob": "queue/sql/blob.sql",
     "audit": "queue/sql/audit.sql",
+    "saved": "queue/sql/step.sql",
     "machine": "db/sql/machine.sql",
     "function": "db/migrations/sql/0001_functions.sql",
     "artifact": "history/sql/artifact.sql",
@@ -25,6 +26,8 @@ FILES = {
     "history": "history/sql/upkeep.sql",
     "version": "db/migrations/sql/0002_functions.sql",
     "job": "jobs/sql/job.sql",
+    "rerun": "jobs/sql/rerun.sql",
+    "kept": "db/migrations/sql/0003_reruns.sql",
     "step": "db/migrations/sql/0003_functions.sql",
     "definition": "db/migrations/sql/0003_definitions.sql",
 }
@@ -158,6 +161,13 @@ GUARDS: list[Guard] = [
     *_of("job.pause", "test_jobs", "j.org_id = $1 and", "and j.state in ('pending', 'running')"),
     *_of("job.list_live", "test_jobs", "j.org_id = $1 and"),
     *_of("job.list_done", "test_jobs", "d.org_id = $1 and"),
+    *_of("job.completed_items", "test_reruns", "and c.state = 'completed'"),
+    *_of("rerun.items", "test_reruns", "and c.state = 'completed'"),
+    *_of("rerun.lock", "test_reruns", ("select pg_advisory_xact_lock(hashtextextended('weft.rerun', $1))", "select $1::bigint")),
+    *_of("rerun.candidates", "test_reruns", "d.org_id = $1 and", "and d.parent_id is null", "and d.id <= $8",
+         "and not exists (select 1 from weft.job_done r where r.rerun_of = d.id)"),
+    *_of("kept.keep_tasks", "test_rerun_kill", ("if written < cardinality(ids) then return false; end if;", "")),
+    *_of("kept.keep_tasks", "test_reruns", ("case when u.kept is not null then coalesce(u.made, o.output) end", "o.output")),
     *_of("job.approvals", "test_jobs", "a.org_id = $1 and", "and a.kind = 'approval'"),
     # --- hints ---
     *_of("function.free_slots", "test_hints", "perform weft.hint(woken);"),
@@ -280,6 +290,8 @@ GUARDS: list[Guard] = [
     *_of("worker.deregister", "test_rescue", "and w.state in ('active', 'idle')"),
     *_of("worker.give_up_lead", "test_lead", ("where l.holder = $1", "")),
     *_of("worker.give_up_slots", "test_queue_slots", ("where s.worker_id = $1", "")),
+    *_of("worker.leave_codes", "test_rescue", "and not exists (select 1 from weft.worker w where w.id = o.worker_id)"),
+    *_of("worker.prune_codes", "test_rescue", ("where o.gone_at < (select weft.now() - $1::interval)", "")),
     *_of("worker.prune", "test_rescue", "and (o.state = 'stopped' or o.rescued_at is not null)",
          "and not exists (select 1 from weft.task t where t.worker_id = w.id)",
          "and o.until < (select weft.now() - $1::interval)"),
@@ -296,6 +308,7 @@ GUARDS: list[Guard] = [
          "and (k.ended_at is null or k.ended_at <= (select weft.now() - $1::interval))"),
     *_of("upkeep.old_partitions", "test_partitions",
          ("f.high <= bound.id and", ""), ("f.high > bound.open_job_id", "false"),
+         ("(select min(j.kept_from) from weft.job j where j.kept_from is not null)", "null::bigint"),
          ("exists (select 1 from weft.task t where t.id >= f.low and t.id < f.high)", "false"),
          ("when f.is_pending or not f.is_attached then true", ""),
          ("not exists (select 1 from found d where d.parent = 'task_done' and d.day = f.day and d.is_attached)", "true")),
@@ -423,6 +436,11 @@ GUARDS: list[Guard] = [
          "and ($2::bigint[] is null or o.id = any ($2))"),
     *_of("outbox.prune", "test_outbox_rows", ("d.state = 'done' and", ""),
          "and d.processed_at < (select weft.now() - $1::interval)"),
+    # --- steps ---
+    *_of("saved.save", "test_fences", "and coalesce(t.worker_id, 0) = $1", "and t.attempt = $3", "and t.state = 'running'",
+         "for share"),
+    *_of("saved.drop", "test_fences", "and coalesce(t.worker_id, 0) = $1", "and t.attempt = $3", "and t.state = 'running'",
+         "for share"),
     # --- orgs ---
     *_of("task.states_of", "test_orgs", ("and t.org_id = $1", ""), ("and d.org_id = $1", "")),
     *_of("task.count_purgeable", "test_orgs", "and c.org_id = $1"),
@@ -453,6 +471,10 @@ GUARDS: list[Guard] = [
 ]  # fmt: skip
 
 REDUNDANT: list[tuple[Guard, str]] = [
+    (
+        Guard("saved.list", "s.org_id = $1 and"),
+        "whoever asks has found the task in its org before",
+    ),
     (
         Guard("queue.park_surplus", "r.place <= c.surplus", "true"),
         "it bounds the work: what is parked beyond the surplus is admitted again in the same transaction",

@@ -19,7 +19,7 @@ from weft.queue.work import Completed
 
 pytestmark = pytest.mark.own_database
 
-PARENTS = ("attempt", "task_done", "task_params")
+PARENTS = ("attempt", "step", "task_done", "task_params")
 LONG = '{"text": "' + "x" * 300 + '"}'
 
 
@@ -42,7 +42,7 @@ async def test_partitions_are_made_from_yesterday_to_a_week_ahead(store: Store) 
         assert await _days(store, parent) == _names(today - timedelta(days=1), 10)
     assert await store.run(ensure_partitions) == 0
     await store.advance(days=3)
-    assert await store.run(ensure_partitions) == 12
+    assert await store.run(ensure_partitions) == 15
     for parent in PARENTS:
         assert await _days(store, parent) == _names(today - timedelta(days=1), 13)
 
@@ -57,7 +57,7 @@ async def test_many_who_make_partitions_at_once_make_each_once(store: Store, url
         finally:
             await conn.close()
 
-    assert sum(await asyncio.gather(*(make() for _ in range(5)))) == 20
+    assert sum(await asyncio.gather(*(make() for _ in range(5)))) == 25
 
 
 @pytest.mark.parametrize("zone", ["UTC", "Pacific/Kiritimati", "Pacific/Pago_Pago", "America/New_York"])
@@ -88,6 +88,23 @@ async def test_a_partition_is_old_only_when_its_whole_day_is(store: Store, datab
         await store.conn.execute("delete from weft.task")
     await store.advance(days=9)
     assert await old() == set(_names(today - timedelta(days=1), 10))
+
+
+async def test_what_an_open_job_keeps_outputs_of_is_not_dropped(store: Store, database: Database) -> None:
+    today: datetime = await store.conn.fetchval("select date_trunc('day', weft.now(), 'UTC')")
+    await store.advance(days=60)
+    await store.run(ensure_partitions)
+    await store.conn.execute(
+        """insert into weft.job (id, org_id, end_id, workflow_id, base_kind, inputs, kept_from)
+           values (weft.next_id(), 1, 1, 'w', 'version', '{}', $1)""",
+        first_id_at(today + timedelta(hours=1)),
+    )
+    dropped = {name[-8:] for name in await upkeep.drop_partitions(database, timedelta(days=30))}
+    assert dropped == set(_names(today - timedelta(days=1), 1))
+    await store.conn.execute("delete from weft.job")
+    assert today.strftime("%Y%m%d") in {
+        name[-8:] for name in await upkeep.drop_partitions(database, timedelta(days=30))
+    }
 
 
 async def test_old_partitions_are_dropped_and_what_is_needed_stays(store: Store, database: Database) -> None:

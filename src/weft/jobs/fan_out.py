@@ -45,21 +45,27 @@ class FanOut:
         items = self.items
         async with database.acquire() as conn:
             done = await conn.fetchval(SQL.count_children, self._fence[1])
-        for start in range(done, len(items), _CHUNK):
-            chunk = list(islice(items, start, start + _CHUNK))
+            kept = await self._kept(conn)
+        left = ((place, items[place]) for place in range(done, len(items)) if place not in kept)
+        while chunk := list(islice(left, _CHUNK)):
             made = await ids.take(len(chunk))
-            if not await database.run(lambda conn, at=start, of=chunk, ids=made: self._add(conn, at, of, ids)):  # type: ignore[misc]
+            if not await database.run(lambda conn, of=chunk, ids=made: self._add(conn, of, ids)):  # type: ignore[misc]
                 raise LeaseLost(self._fence[1])
         return len(items)
 
-    async def _add(self, conn: type_Connection, start: int, items: Sequence[Json], ids: Sequence[int]) -> bool:
+    async def _kept(self, conn: type_Connection) -> set[int]:
+        """Return the items whose outputs another job has, of which this one keeps them."""
+        parents = [int(id) for id in self._spec.get("kept", ())]
+        return {row[0] for row in await conn.fetch(SQL.completed_items, parents)} if parents else set()
+
+    async def _add(self, conn: type_Connection, items: Sequence[tuple[int, Json]], ids: Sequence[int]) -> bool:
         task, most = self._spec["task"], self._spec["max_parallel"]
-        each = [{**self._values, "item": item, "index": start + place} for place, item in enumerate(items)]
+        each = [{**self._values, "item": item, "index": place} for place, item in items]
         params = [encode(self._params.render(values), "params") for values in each]
         keys = [f"@{self._fence[1]}" if most is not None else self._key.render(values) for values in each]
         return bool(
             await conn.fetchval(
-                SQL.add_children, *self._fence, ids, list(range(start, start + len(items))), params, task["queue_id"],
+                SQL.add_children, *self._fence, ids, [place for place, _ in items], params, task["queue_id"],
                 task["handler"], task["priority"], task["max_attempts"], task["retry"], _span(task["timeout"]),
                 _span(task["heartbeat_timeout"]), keys, most, task["allow_failure"],
             )

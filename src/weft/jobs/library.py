@@ -5,18 +5,22 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
+from hashlib import sha256
+
+import orjson
 
 from weft.core.errors import NotFound
+from weft.core.json import Json
 from weft.flow.document import Document
 from weft.flow.model import Input, WorkflowNode
 from weft.flow.validation import check_document
-from weft.history import snapshots
+from weft.history import keeping, snapshots
 from weft.history.reading import Materials, Reader
 from weft.jobs.plan import Plan
 
 _REMEMBERED = 500
-# The snapshot that each workflow stood at, by its name, when the job was submitted that goes by them.
-Pins = Mapping[str, int]
+# Where each tag stood, by the name by which it is used, when the job was submitted that goes by them: how it is kept.
+Pins = Mapping[str, Mapping[str, Json]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +42,21 @@ class Library:
         self._reader = reader
         self._actor = actor
         self._known: OrderedDict[int, Planned] = OrderedDict()
+        self._documents: OrderedDict[bytes, Materials] = OrderedDict()
+
+    async def kept(self, document: Document) -> Materials:
+        """Return a definition as it is kept: checked and written the first time, then remembered."""
+        digest = sha256(orjson.dumps(document.data, option=orjson.OPT_SORT_KEYS)).digest()
+        if digest not in self._documents:
+            self._documents[digest] = await keeping.keep(self._reader, document, self._actor)
+            if len(self._documents) > _REMEMBERED:
+                self._documents.popitem(last=False)
+        return self._documents[digest]
+
+    def forget(self) -> None:
+        """Forget what was kept: it is there no more."""
+        self._known.clear()
+        self._documents.clear()
 
     async def planned(self, found: Materials) -> Planned:
         """Return a version ready to be executed; its whole document is kept from now on."""
@@ -60,17 +79,33 @@ class Library:
         known = self._known.get(snapshot_id)
         return known if known is not None else await self.planned(await self._reader.of(snapshot_id))
 
-    async def pins(self, first: Planned) -> dict[str, int]:
-        """Return where all workflows stand now that a version has as nodes, and those that they have; by name."""
-        found: dict[str, int] = {}
+    async def pins(self, first: Planned, found: Materials) -> dict[str, dict[str, Json]]:
+        """Return where the tag stands by which a version was found, and all workflows that it uses, at any depth.
+
+        By name; each with the snapshot that jobs of it go by, and the number of the tag's last move.
+        """
+        pinned: dict[str, dict[str, Json]] = {}
+        if found.row["tag"] is not None:
+            pinned[found.row["tag"]] = _position(found, first)
+        seen: set[str] = set()
         open_ = sorted(first.uses)
         while open_:
             name = open_.pop()
-            if name not in found:
+            if name not in seen:
+                seen.add(name)
                 materials = await self._reader.find(tag=name)
                 if materials is None:
                     raise NotFound("tag", name)
                 planned = await self.planned(materials)
-                found[name] = planned.snapshot_id
+                pinned[name] = _position(materials, planned)
                 open_ += sorted(planned.uses)
-        return found
+        return pinned
+
+
+def _position(found: Materials, planned: Planned) -> dict[str, Json]:
+    return {
+        "tag": found.row["tag"],
+        "version": found.row["tag_version"],
+        "snapshot_id": str(planned.snapshot_id),
+        "version_hash": planned.version_hash,
+    }

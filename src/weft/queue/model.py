@@ -12,6 +12,7 @@ from weft.core.json import Json
 from weft.core.states import TaskState
 from weft.queue.audit import AuditEntry
 from weft.queue.retry import Retry
+from weft.queue.steps import TaskStep
 
 
 class TaskHandle(NamedTuple):
@@ -46,7 +47,7 @@ class NewTask:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One attempt that did not complete."""
+    """One attempt that did not complete; ``code_version`` is the hash of the code that its worker had for it."""
 
     attempt: int
     outcome: str
@@ -55,6 +56,8 @@ class Attempt:
     started_at: datetime | None
     ended_at: datetime
     error: Mapping[str, str] | None
+    code_version: str | None = None
+    metrics: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +83,11 @@ class TaskSummary:
 
 @dataclass(frozen=True, slots=True)
 class Task(TaskSummary):
-    """All that is known of one task; ``actor`` enqueued it, ``audit`` tells who cancelled or replayed it."""
+    """All that is known of one task; ``actor`` enqueued it, ``audit`` tells who cancelled or replayed it.
+
+    ``steps`` are what it has saved on its way, ``metrics`` what its last attempt has measured.
+    ``code_version`` is the hash of the code that the worker of its last attempt had for it.
+    """
 
     params: Json
     output: Json
@@ -90,7 +97,10 @@ class Task(TaskSummary):
     waiting_on: int
     job_id: int | None
     actor: str | None
+    code_version: str | None = None
     attempts: tuple[Attempt, ...] = field(default=())
+    steps: tuple[TaskStep, ...] = field(default=())
+    metrics: Mapping[str, Any] = field(default_factory=dict)
     audit: tuple[AuditEntry, ...] = field(default=())
     # Params or output that cannot be read, with the reason.
     unavailable: Mapping[str, BlobUnavailable] = field(default_factory=dict)

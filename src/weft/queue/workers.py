@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
@@ -58,6 +59,12 @@ async def register(
     return int(worker_id)
 
 
+async def note_codes(conn: type_Connection, org_id: int, worker_id: int, codes: Mapping[str, str]) -> None:
+    """Note which code a worker has for each handler; that stays for as long as what it ran is remembered."""
+    if codes:
+        await conn.execute(SQL.note_codes, org_id, worker_id, list(codes), list(codes.values()))
+
+
 async def heartbeat(
     conn: type_Connection, worker_id: int, *, lease: timedelta, busy: bool, completed: int, failed: int,
     is_blocked: bool = False,
@@ -92,6 +99,22 @@ async def deregister(conn: type_Connection, worker_id: int, *, completed: int = 
     await conn.execute(SQL.give_up_lead, worker_id)
     await conn.execute(SQL.give_up_slots, worker_id)
     return await conn.fetchval(SQL.deregister, worker_id, completed, failed) is not None
+
+
+async def own_queue(conn: type_Connection, worker_id: int) -> int:
+    """Make the queue in which the steps of the jobs wait that an orchestrator owns; return its id."""
+    await conn.execute(SQL.own_queue, worker_id)
+    return -worker_id
+
+
+async def leave_jobs(conn: type_Connection, worker_id: int) -> None:
+    """Let others own the jobs of an orchestrator that leaves."""
+    await conn.execute(SQL.leave_jobs, worker_id)
+
+
+async def adopt_jobs(conn: type_Connection, worker_id: int) -> int:
+    """Own the jobs of orchestrators that are gone; return how many jobs and steps that were."""
+    return int(await conn.fetchval(SQL.adopt_jobs, worker_id))
 
 
 async def list_workers(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import asyncpg
 import orjson
 
 from weft.core.checks import check_id, check_number, check_span, check_text
@@ -17,39 +18,38 @@ from weft.core.json import Json, encode, plain
 from weft.core.states import TaskState
 from weft.flow.inputs import check_inputs, told_of
 from weft.flow.model import Input, WorkflowDefinition
-from weft.history import keeping
+from weft.flow.patches import Op, check_ops
+from weft.history import snapshots
 from weft.history.reading import Materials
+from weft.jobs.labels import check_labels
 from weft.jobs.library import Library
 from weft.jobs.model import Approval, Job, JobHandle, JobNode, JobSummary
 from weft.jobs.plan import Plan
 from weft.jobs.submit import SQL, NewJob, submit
-from weft.queue import queues
-from weft.sdk.workflow_calls import WorkflowCalls
+from weft.sdk.reruns import Reruns
 from weft.sdk.workflows import document_of
 
 if TYPE_CHECKING:
     from asyncpg import Record
 
     from weft.db.database import type_Connection
-    from weft.sdk.session import Session
+    from weft.sdk.bisecting import Bisected, BisectStep
+    from weft.worker.registry import Registry
 
 Workflow = str | int | Path | Mapping[str, Json] | WorkflowDefinition
 
 
-class Jobs(WorkflowCalls):
+class Jobs(Reruns):
     """What is done with jobs; `Client.jobs`."""
-
-    def __init__(self, session: Session) -> None:
-        super().__init__(session)
-        self._library: Library | None = None
 
     async def submit(
         self, workflow: Workflow, inputs: Mapping[str, Any] | None = None, *, priority: int = 0,
-        idempotency_key: str | None = None, labels: Mapping[str, str] | None = None,
+        idempotency_key: str | None = None, labels: Mapping[str, str] | None = None, patch: Sequence[Op] | None = None,
     ) -> JobHandle:  # fmt: skip
         """Execute a workflow: by the name of its tag, a version's id or hash, a file, or a definition.
 
-        A known ``idempotency_key`` creates nothing and returns the existing job's id. Example::
+        A known ``idempotency_key`` creates nothing and returns the existing job's id. ``patch`` (RFC 6902) changes the
+        definition for this job only. Example::
 
             job = await client.jobs.submit("etl", {"day": "2026-11-14"})
             print((await client.jobs.wait(job.id)).result)
@@ -58,19 +58,37 @@ class Jobs(WorkflowCalls):
         check_number(priority, "priority", -32767, 32767)
         if idempotency_key is not None:
             check_text(idempotency_key, "idempotency_key", 500)
-        found = await self._materials(workflow)
-        if self._library is None:
-            self._library = Library(await self._reader(), self._session.actor)
-        known = await self._library.planned(found)
+        words, ops = check_labels(labels), None if patch is None else check_ops(list(patch))
+        library = await self._plans()
+        try:
+            return await self._submit_now(library, workflow, given, priority, idempotency_key, words, ops)
+        except asyncpg.ForeignKeyViolationError:
+            # What was remembered has been collected as garbage, or the database is another one by now.
+            library.forget()
+            return await self._submit_now(library, workflow, given, priority, idempotency_key, words, ops)
+
+    async def _submit_now(
+        self, library: Library, workflow: Workflow, given: Json, priority: int, idempotency_key: str | None,
+        labels: Mapping[str, str], ops: Sequence[Op] | None,
+    ) -> JobHandle:  # fmt: skip
+        found = await self._materials(library, workflow)
+        known = await library.planned(found if ops is None else await self._patched(found, ops))
         values, problems = check_inputs(known.inputs, given)
         if problems:
             raise InvalidInput("inputs", told_of(problems))
         new = NewJob(
-            known.workflow_id, values, priority, idempotency_key, "tag" if found.row["tag"] else "version",
-            found.row["tag"] or str(found.row["id"]), known.snapshot_id, known.version_hash, dict(labels or {}),
-            self._session.actor, await self._library.pins(known),
+            known.workflow_id, values, priority, idempotency_key, "tag" if found.row["tag"] else found.row["kind"],
+            found.row["tag"] or str(found.row["id"]), known.snapshot_id, known.version_hash, labels,
+            self._session.actor, await library.pins(known, found), patch=ops,
         )  # fmt: skip
         return await self._submit(new, known.plan)
+
+    async def _patched(self, found: Materials, ops: Sequence[Op]) -> Materials:
+        """Return what a patch makes of a version, for one job; no tag moves."""
+        reader = await self._reader()
+        kept = await snapshots.take(reader, found, self._session.actor, ops)
+        assert kept.snapshot_id is not None
+        return await reader.of(kept.snapshot_id)
 
     async def _submit(self, new: NewJob, plan: Plan) -> JobHandle:
         session = self._session
@@ -78,18 +96,35 @@ class Jobs(WorkflowCalls):
         lanes = await session._queue_ids(plan.queues)
         patience = session.settings.job_default_timeout
         ids = await session.ids.take(1 + len(plan.steps))
-        created = await session.database.run(lambda conn: submit(conn, org_id, new, plan, ids, lanes, patience))
+        created = await session.database.run_alone(lambda conn: submit(conn, org_id, new, plan, ids, lanes, patience))
         if not created:
             known = await self._read(lambda conn: conn.fetchval(SQL.of_key, org_id, new.idempotency_key))
             return JobHandle(known, False)
-        async with session.database.acquire() as conn:
-            await queues.hint(conn, plan.first_queues(lanes))
+        session._hints.send_ids(plan.first_queues(lanes))
         return JobHandle(ids[0], True)
 
-    async def _materials(self, workflow: Workflow) -> Materials:
+    async def _materials(self, library: Library, workflow: Workflow) -> Materials:
         if isinstance(workflow, (str, int)):
             return await self._found(workflow, None)
-        return await keeping.keep(await self._reader(), document_of(workflow), self._session.actor)
+        return await library.kept(document_of(workflow))
+
+    async def bisect(
+        self, tag: str, *, good: str | int, bad: str | int | None = None, inputs: Mapping[str, Any] | None = None,
+        timeout: float | timedelta | None = None, registry: Registry | None = None,
+        on_step: Callable[[BisectStep], None] | None = None,
+    ) -> Bisected:  # fmt: skip
+        """Find the change that broke a workflow, between a version that works and one that fails.
+
+        ``bad`` is what the tag is at, unless said otherwise. Versions between them are run by halves, each with the
+        outputs of those before that nothing has changed; ``timeout`` is for each. Raises `InvalidInput` when ``good``
+        does not lead to ``bad``, or fails as well, or ``bad`` does not fail. Example::
+
+            found = await client.jobs.bisect("etl", good="etl/stable", inputs={"day": "2026-11-14"})
+            print(found.bad.id, found.bad.actor, found.bad.message, sorted(found.diff.changed))
+        """
+        from weft.sdk.bisecting import bisect
+
+        return await bisect(self, tag, good, bad, inputs, timeout, registry, on_step)
 
     async def show(self, job_id: int) -> Job:
         """Return a job; raises `NotFound`.
@@ -104,15 +139,16 @@ class Jobs(WorkflowCalls):
         if row is None:
             raise NotFound("job", job_id)
         told = dict(row)
-        for name in ("inputs", "result", "error", "labels"):
+        for name in ("inputs", "result", "error", "labels", "patch", "tag_positions"):
             told[name] = None if told[name] is None else orjson.loads(told[name])
-        return Job(**{**told, "state": JobState(told["state"]), "labels": told["labels"] or {}})
+        more = {"labels": told["labels"] or {}, "tag_positions": told["tag_positions"] or {}}
+        return Job(**{**told, "state": JobState(told["state"]), **more})
 
     async def list(
         self, *, workflow_id: str | None = None, state: str | Sequence[str] | None = None, before: int | None = None,
-        limit: int = 50,
+        limit: int = 50, labels: Mapping[str, str] | None = None,
     ) -> builtins.list[JobSummary]:  # fmt: skip
-        """Return jobs, newest first; pass the last id as ``before`` for the next page.
+        """Return jobs, newest first, those with all of ``labels``; pass the last id as ``before`` for the next page.
 
         Example::
 
@@ -121,11 +157,12 @@ class Jobs(WorkflowCalls):
         check_number(limit, "limit", 1, 1000)
         key = 2**63 - 1 if before is None else check_id(before, "before")
         states = None if state is None else _states([state] if isinstance(state, str) else state)
+        wanted = orjson.dumps(check_labels(labels)).decode() if labels else None
         org_id = await self._session.org_id()
 
         async def look(conn: type_Connection) -> builtins.list[Record]:
-            live = await conn.fetch(SQL.list_live, org_id, key, workflow_id, states, limit)
-            return [*live, *await conn.fetch(SQL.list_done, org_id, key, workflow_id, states, limit)]
+            live = await conn.fetch(SQL.list_live, org_id, key, workflow_id, states, limit, wanted)
+            return [*live, *await conn.fetch(SQL.list_done, org_id, key, workflow_id, states, limit, wanted)]
 
         rows = sorted(await self._read(look), key=lambda row: row["id"], reverse=True)[:limit]
         return [JobSummary(**{**row, "state": JobState(row["state"])}) for row in rows]
@@ -162,8 +199,12 @@ class Jobs(WorkflowCalls):
         """
         if timeout is not None:
             timeout = check_span(timeout, "timeout", zero=True).total_seconds()
-        job = await self.show(job_id)
-        return await self._session.waiter.until_ended(job.end_id, timeout, lambda _: self.show(job_id))
+        check_id(job_id, "job_id")
+        org_id = await self._session.org_id()
+        end_id = await self._read(lambda conn: conn.fetchval(SQL.end_of_live, org_id, job_id))
+        if end_id is None:
+            return await self.show(job_id)
+        return await self._session.waiter.until_ended(end_id, timeout, lambda _: self.show(job_id), is_open=True)
 
     async def cancel(self, job_id: int) -> None:
         """Cancel a job: nothing of it begins any more, and what runs is told to stop. Raises `StateConflict`.

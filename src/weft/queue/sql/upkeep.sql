@@ -13,12 +13,14 @@ returning t.id, t.queue_id, t.concurrency_key;
 select min(t.due_at) as due_at, weft.now() as now from weft.task t where t.state = 'scheduled';
 
 -- name: old_partitions
--- Days below the retention of which no task is open, nor a job of them or of days before: first what has ended, if
+-- Days below the retention of which no task is open, nor a job of them or of days before, nor one that keeps outputs from
+-- there: first what has ended, if
 -- nothing of it ended within the retention; when that is gone, params and attempts. Also what somebody detached, or
 -- began to, and did not come to drop: nobody sees it any more.
 with bound as (
   select weft.first_id_at(weft.now() - $1::interval) as id,
-    (select min(t.job_id) from weft.task t where t.job_id is not null) as open_job_id
+    least((select min(t.job_id) from weft.task t where t.job_id is not null),
+          (select min(j.kept_from) from weft.job j where j.kept_from is not null)) as open_job_id
 ), found as (
   select c.relname as child, regexp_replace(c.relname, '_[0-9]{8}$', '') as parent, right(c.relname, 8) as day,
     i.inhrelid is not null as is_attached, coalesce(i.inhdetachpending, false) as is_pending,
@@ -26,7 +28,7 @@ with bound as (
     weft.first_id_at(to_date(right(c.relname, 8), 'YYYYMMDD')::timestamp at time zone 'UTC' + interval '24 hours') as high
   from pg_class c left join pg_inherits i on i.inhrelid = c.oid
   where c.relnamespace = 'weft'::regnamespace and c.relkind = 'r'
-    and c.relname ~ '^(task_done|task_params|attempt|job_done)_[0-9]{8}$'
+    and c.relname ~ '^(task_done|task_params|attempt|job_done|step)_[0-9]{8}$'
 )
 select f.child, f.parent, f.is_attached, f.is_pending from found f, bound
 where f.high <= bound.id and case
@@ -74,3 +76,10 @@ delete from weft.task_log l using (
 -- name: end_late_jobs
 -- Jobs that are pending, running or paused past their time → cancelling, to fail; what waits past its time → failed or skipped.
 select weft.end_late_jobs(100) + weft.end_late_waits(100);
+
+-- name: next_late
+-- When the next job, or the next of what waits or must beat, runs out of time.
+select least(
+  (select min(j.timeout_at) from weft.job j where j.timeout_at is not null),
+  (select min(t.expires_at) from weft.task t where t.expires_at is not null)
+) as due_at, weft.now() as now;
