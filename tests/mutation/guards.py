@@ -30,14 +30,18 @@ FILES = {
     "kept": "db/migrations/sql/0003_reruns.sql",
     "step": "db/migrations/sql/0003_functions.sql",
 <<<<<<< HEAD
+<<<<<<< HEAD
     "graph": "jobs/sql/graph.sql",
     "spawned": "db/migrations/sql/0003_graphs.sql",
 =======
     "owner": "db/migrations/sql/0003_ownership.sql",
 >>>>>>> proof
+=======
+    "definition": "db/migrations/sql/0003_definitions.sql",
+>>>>>>> definitions
 }
 # What a later migration makes anew is guarded there.
-SUPERSEDED = {"function.finish_and_claim", "function.release_next", "function.ensure_partitions"}
+SUPERSEDED = {"function.finish_and_claim", "function.release_next", "function.ensure_partitions", "version.undo_tag"}
 
 
 @dataclass(frozen=True)
@@ -393,10 +397,11 @@ GUARDS: list[Guard] = [
     *_of("history.broken_moves", "test_history_orgs test_history_upkeep", ("where m.org_id = $1", "")),
     *_of("history.broken_moves", ORGS, "and a.org_id = $1"),
     *_of("history.mend_tag", ORGS, "m.org_id = $1 and"),
-    *_of("history.last_sound_target", ORGS, "m.org_id = $1 and"),
+    *_of("history.last_sound_move", ORGS, "m.org_id = $1 and"),
     *_of("history.last_move", ORGS, "m.org_id = $1 and"),
     *_of("history.move_astray_tag", ORGS, "t.org_id = $1 and"),
     *_of("tag.names", ORGS, "t.org_id = $1 and"),
+    *_of("tag.trace", ORGS, "t.org_id = $1 and"),
     *_of("version.move_tag", ORGS, "and a.org_id = org"),
     *_of("version.put_artifact", ORGS, "and a.org_id = org"),
     *_of("version.lock_tag", ORGS, "g.org_id = org and"),
@@ -430,7 +435,13 @@ GUARDS: list[Guard] = [
          ("if t.workflow_id <> workflow and not force and t.deleted_at is null then", "if false then"),
          ("and t.deleted_at is null then", "then")),
     *_of("version.compact_tag", "test_history", ("on b.version_hash = a.version_hash", "on true")),
-    *_of("version.undo_tag", "test_history_names", ("or t.deleted_at is not null", "")),
+    *_of("definition.undo_tag", "test_history_names", ("or t.deleted_at is not null", "")),
+    *_of("definition.undo_tag", "test_history_damage", ("exit when exists (select 1 from weft.artifact a where a.id = target and a.org_id = org);", "exit;")),
+    *_of("definition.is_forced", "test_history_names", ("elsif replaces is distinct from t.workflow_id then", "elsif false then"),
+         ("return force or not t.is_protected;", "return true;")),
+    *_of("definition.is_forced", "test_history_names", ("t.deleted_at is not null or", "")),
+    *_of("definition.is_forced", ORGS, "g.org_id = org and"),
+    *_of("definition.is_forced", "test_history_races", ("for update", "")),
     *_of("version.redo_tag", "test_history_names", ("or t.deleted_at is not null", "")),
     *_of("version.redo_tag", "test_history",
          ("hashtextextended(m.tag, m.back_to) = hashtextextended(tag_name, t.position) "
@@ -661,6 +672,14 @@ REDUNDANT: list[tuple[Guard, str]] = [
     (
         Guard("artifact.parted_at", "one.org_id = $1 and"),
         "that is what the org's own tag is at",
+    ),
+    (
+        Guard("tag.move", "and v.org_id = $1"),
+        "the move itself is refused to what another org has",
+    ),
+    (
+        Guard("artifact.chain", "h.org_id = $1 and"),
+        "the id is that of an artifact that was found by org",
     ),
     (
         Guard("tag.at_artifacts", "t.org_id = $1 and"),

@@ -12,6 +12,9 @@ drop function weft.keep_tasks, weft.kept_results;
 drop table weft.event, weft.awaited, weft.job_done, weft.job, weft.worker_code;
 drop type weft.job_state;
 
+-- name: drop_definitions
+drop function weft.is_forced;
+
 -- name: drop_tasks_of_jobs
 delete from weft.task where job_id is not null;
 delete from weft.queue where id = 2 or id < 0;
