@@ -93,10 +93,19 @@ class Library:
         known = self._known.get(snapshot_id)
         return known if known is not None else await self.planned(await self._reader.of(snapshot_id))
 
-    async def pins(self, first: Planned, found: Materials) -> dict[str, dict[str, Json]]:
+    async def _at_tag(self, name: str) -> tuple[Materials, Planned]:
+        materials = await self._reader.find(tag=name)
+        if materials is None:
+            raise NotFound("tag", name)
+        return materials, await self.planned(materials)
+
+    async def pins(
+        self, first: Planned, found: Materials, own: Mapping[str, tuple[Materials, Planned]] | None = None
+    ) -> dict[str, dict[str, Json]]:
         """Return where the tag stands by which a version was found, and all workflows that it uses, at any depth.
 
-        By name; each with the snapshot that jobs of it go by, and the number of the tag's last move.
+        By name; each with the snapshot that jobs of it go by, and the number of the tag's last move. ``own`` are those
+        that the caller has given with it, whatever their tags are at.
         """
         pinned: dict[str, dict[str, Json]] = {}
         if found.row["tag"] is not None:
@@ -107,10 +116,7 @@ class Library:
             name = open_.pop()
             if name not in seen:
                 seen.add(name)
-                materials = await self._reader.find(tag=name)
-                if materials is None:
-                    raise NotFound("tag", name)
-                planned = await self.planned(materials)
+                materials, planned = (own or {}).get(name) or await self._at_tag(name)
                 pinned[name] = _position(materials, planned)
                 open_ += sorted(planned.uses)
         return pinned

@@ -23,11 +23,12 @@ from weft.flow.patches import Op, check_ops
 from weft.history import snapshots
 from weft.history.reading import Materials
 from weft.jobs.labels import check_labels
-from weft.jobs.library import Library
+from weft.jobs.library import Library, Planned
 from weft.jobs.model import Approval, Job, JobHandle, JobNode, JobSummary
 from weft.jobs.plan import Plan
 from weft.jobs.posting import check_url
 from weft.jobs.submit import SQL, NewJob, submit
+from weft.sdk.authoring.workflow import Workflow as PythonWorkflow
 from weft.sdk.reruns import Reruns
 from weft.sdk.values import value_of
 from weft.sdk.workflows import document_of
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from weft.sdk.bisecting import Bisected, BisectStep
     from weft.worker.registry import Registry
 
-Workflow = str | int | Path | Mapping[str, Json] | WorkflowDefinition
+Workflow = str | int | Path | Mapping[str, Json] | WorkflowDefinition | PythonWorkflow[..., Any]
 
 
 class Jobs(Reruns):
@@ -50,7 +51,7 @@ class Jobs(Reruns):
         idempotency_key: str | None = None, labels: Mapping[str, str] | None = None, patch: Sequence[Op] | None = None,
         callback_url: str | None = None,
     ) -> JobHandle:  # fmt: skip
-        """Execute a workflow: by the name of its tag, a version's id or hash, a file, or a definition.
+        """Execute a workflow: by its tag, a version's id or hash, a file, a definition, or a `weft.workflow`.
 
         A known ``idempotency_key`` creates nothing and returns the existing job's id. ``patch`` (RFC 6902) changes the
         definition for this job only. When the job has ended, ``callback_url`` is told of it by HTTP. Example::
@@ -84,7 +85,8 @@ class Jobs(Reruns):
             raise InvalidInput("inputs", told_of(problems))
         new = replace(
             wish, workflow_id=known.workflow_id, inputs=values, snapshot_id=known.snapshot_id,
-            version_hash=known.version_hash, pins=await library.pins(known, found),
+            version_hash=known.version_hash,
+            pins=await library.pins(known, found, await self._own(library, workflow)),
             base_kind="tag" if found.row["tag"] else found.row["kind"],
             base_ref=found.row["tag"] or str(found.row["id"]),
         )  # fmt: skip
@@ -132,6 +134,18 @@ class Jobs(Reruns):
         from weft.sdk.bisecting import bisect
 
         return await bisect(self, tag, good, bad, inputs, timeout, registry, on_step)
+
+    async def _own(self, library: Library, workflow: Workflow) -> dict[str, tuple[Materials, Planned]]:
+        """Return the workflows that a Python workflow calls, as they are in this process; no tag is moved to them."""
+        own: dict[str, tuple[Materials, Planned]] = {}
+        open_ = builtins.list(workflow.uses.values()) if isinstance(workflow, PythonWorkflow) else []
+        while open_:
+            used = open_.pop()
+            if used.workflow_id not in own:
+                found = await self._materials(library, used)
+                own[used.workflow_id] = found, await library.planned(found)
+                open_ += used.uses.values()
+        return own
 
     async def show(self, job_id: int) -> Job:
         """Return a job; raises `NotFound`.
@@ -232,6 +246,7 @@ class Jobs(Reruns):
         org_id = await self._session.org_id()
 
         async def cancel(conn: Any) -> bool:
+            await conn.execute(SQL.hold_end, org_id, job_id)
             rank = await conn.fetchval(SQL.cancel, org_id, job_id)
             if rank is None:
                 return False
