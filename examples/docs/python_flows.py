@@ -131,8 +131,11 @@ if __name__ == "__main__":
             return tell("long")
         return tell("short")
 
+    # docs: end refused
+
+    # docs: begin told
     try:
         print(wrong.definition)
     except weft.InvalidDefinition as problem:
         print(problem)
-    # docs: end refused
+    # docs: end told
