@@ -53,7 +53,9 @@ def _workflows(work: Callable[[Workflows], Awaitable[Any]]) -> Any:
 
 @app.command()
 def push(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A YAML or JSON file.")],
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE|MODULE:NAME", help="A YAML or JSON file, or a Python workflow.")
+    ],
     tag: Annotated[
         str | None, typer.Option(help="The tag to move; `main` by default, that is `<workflow_id>/main`.")
     ] = None,
@@ -64,8 +66,11 @@ def push(
     as_json: JsonFlag = False,
 ) -> None:
     """Keep a definition, and move a tag to it."""
+    from weft.cli.definitions import find_workflow
+
+    what = find_workflow(str(file)) or file
     options: dict[str, Any] = {"message": message, "expect": _expected(expect), "force": force, "replaces": replaces}
-    done = _workflows(lambda w: w.push(file, tag=tag, **options))
+    done = _workflows(lambda w: w.push(what, tag=tag, **options))
     _tell_pushed(done, "pushed", as_json=as_json)
 
 
