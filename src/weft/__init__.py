@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from weft.sdk.reruns import Rerun
     from weft.sdk.worker import Worker
     from weft.sdk.workflows import Workflows
+    from weft.worker.children import SpawnedTask
     from weft.worker.context import Context
     from weft.worker.handling import BlobRepository, HandlerContext, HandlerResult, register_handler
     from weft.worker.registry import Registry, task
@@ -103,6 +104,7 @@ _HOMES = {
     "SchemaOutdated": "weft.core.errors",
     "Settings": "weft.core.settings",
     "Snooze": "weft.core.signals",
+    "SpawnedTask": "weft.worker.children",
     "StateConflict": "weft.core.errors",
     "Tag": "weft.history.model",
     "TagConflict": "weft.core.errors",
@@ -174,6 +176,7 @@ __all__ = [
     "SchemaOutdated",
     "Settings",
     "Snooze",
+    "SpawnedTask",
     "StateConflict",
     "Tag",
     "TagConflict",

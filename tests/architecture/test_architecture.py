@@ -31,8 +31,8 @@ PUBLIC = [
     "KeyLimit", "LeaseLost", "Materialized", "MergeConflict", "NewTask", "NonRetryable", "NotFound", "Orchestrator",
     "OutboxRow", "Page", "PermissionDenied", "Pushed", "QueueInfo", "Registry", "Rerun", "RerunAction",
     "RerunPlan", "RerunStep", "Retry", "SchemaOutdated", "Settings",
-    "Snooze", "StateConflict", "Tag", "TagConflict", "TagMove", "Task", "TaskFailed", "TaskHandle", "TaskState",
-    "TaskStep", "TaskSummary", "UnknownQueue", "WaitTimeout", "WeftError", "Why", "Worker", "WorkerInfo",
+    "Snooze", "SpawnedTask", "StateConflict", "Tag", "TagConflict", "TagMove", "Task", "TaskFailed", "TaskHandle",
+    "TaskState", "TaskStep", "TaskSummary", "UnknownQueue", "WaitTimeout", "WeftError", "Why", "Worker", "WorkerInfo",
     "WorkflowDefinition", "Workflows", "__version__", "read_definition", "register_handler", "task",
 ]  # fmt: skip
 
