@@ -13,6 +13,7 @@ if TYPE_CHECKING:
         DatabaseUnavailable,
         InvalidDefinition,
         InvalidInput,
+        JobFailed,
         LeaseLost,
         MergeConflict,
         NotFound,
@@ -42,11 +43,16 @@ if TYPE_CHECKING:
     from weft.queue.steps import TaskStep
     from weft.queue.why import Why
     from weft.queue.workers import WorkerInfo
+    from weft.sdk.authoring.branching import group, wait_for_approval, wait_for_event, when
+    from weft.sdk.authoring.symbols import filtered
+    from weft.sdk.authoring.workflow import Workflow, workflow
     from weft.sdk.bisecting import Bisected, BisectStep
     from weft.sdk.client import Client
     from weft.sdk.jobs import Jobs
     from weft.sdk.orchestrator import Orchestrator
     from weft.sdk.reruns import Rerun
+    from weft.sdk.running import run, submit
+    from weft.sdk.submitted import SubmittedJob
     from weft.sdk.worker import Worker
     from weft.sdk.workflows import Workflows
     from weft.worker.children import SpawnedTask
@@ -77,6 +83,7 @@ _HOMES = {
     "InvalidDefinition": "weft.core.errors",
     "InvalidInput": "weft.core.errors",
     "Job": "weft.jobs.model",
+    "JobFailed": "weft.core.errors",
     "JobHandle": "weft.jobs.model",
     "JobNode": "weft.jobs.model",
     "JobState": "weft.core.job_states",
@@ -106,6 +113,7 @@ _HOMES = {
     "Snooze": "weft.core.signals",
     "SpawnedTask": "weft.worker.children",
     "StateConflict": "weft.core.errors",
+    "SubmittedJob": "weft.sdk.submitted",
     "Tag": "weft.history.model",
     "TagConflict": "weft.core.errors",
     "TagMove": "weft.history.model",
@@ -121,11 +129,20 @@ _HOMES = {
     "Why": "weft.queue.why",
     "Worker": "weft.sdk.worker",
     "WorkerInfo": "weft.queue.workers",
+    "Workflow": "weft.sdk.authoring.workflow",
     "WorkflowDefinition": "weft.flow.model",
     "Workflows": "weft.sdk.workflows",
+    "filtered": "weft.sdk.authoring.symbols",
+    "group": "weft.sdk.authoring.branching",
     "read_definition": "weft.flow.reading",
     "register_handler": "weft.worker.handling",
+    "run": "weft.sdk.running",
+    "submit": "weft.sdk.running",
     "task": "weft.worker.registry",
+    "wait_for_approval": "weft.sdk.authoring.branching",
+    "wait_for_event": "weft.sdk.authoring.branching",
+    "when": "weft.sdk.authoring.branching",
+    "workflow": "weft.sdk.authoring.workflow",
 }
 
 __all__ = [
@@ -149,6 +166,7 @@ __all__ = [
     "InvalidDefinition",
     "InvalidInput",
     "Job",
+    "JobFailed",
     "JobHandle",
     "JobNode",
     "JobState",
@@ -178,6 +196,7 @@ __all__ = [
     "Snooze",
     "SpawnedTask",
     "StateConflict",
+    "SubmittedJob",
     "Tag",
     "TagConflict",
     "TagMove",
@@ -193,12 +212,21 @@ __all__ = [
     "Why",
     "Worker",
     "WorkerInfo",
+    "Workflow",
     "WorkflowDefinition",
     "Workflows",
     "__version__",
+    "filtered",
+    "group",
     "read_definition",
     "register_handler",
+    "run",
+    "submit",
     "task",
+    "wait_for_approval",
+    "wait_for_event",
+    "when",
+    "workflow",
 ]
 
 

@@ -16,6 +16,9 @@ begin
   if of.id is null then
     return;
   end if;
+  root := coalesce(of.counts_for, parent);
+  -- Tasks before their job, as by whoever finishes them.
+  perform 1 from weft.task t where t.id in (select e.next from weft.edge e where e.prev = root) order by t.id for no key update;
   select j.rank into job_rank from weft.job j where j.id = of.job_id and j.state in ('pending', 'running', 'paused') for share;
   if not found then
     return;
@@ -31,8 +34,6 @@ begin
   if not found then
     raise exception 'queue: there is no queue "%"', queue using errcode = 'WF001';
   end if;
-  root := coalesce(of.counts_for, parent);
-  perform 1 from weft.task t where t.id in (select e.next from weft.edge e where e.prev = root) order by t.id for no key update;
   update weft.task t set waiting_on = t.waiting_on + 1 where t.id in (select e.next from weft.edge e where e.prev = root);
   loop
     new_id := weft.next_id();
