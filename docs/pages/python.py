@@ -58,9 +58,8 @@ _GROUPS = {
         "Collected",
     ],
     "Execute": [
-        *("run", "submit", "SubmittedJob"),
-        *("Jobs", "JobHandle", "Job", "JobSummary", "JobNode", "JobState", "Approval", "Orchestrator"),
-        *("Rerun", "RerunPlan", "RerunStep", "RerunAction", "Bisected", "BisectStep"),
+        *("run", "submit", "SubmittedJob", "Jobs", "JobHandle", "Job", "JobSummary", "JobNode", "JobState", "Approval"),
+        *("Orchestrator", "Rerun", "RerunPlan", "RerunStep", "RerunAction", "Bisected", "BisectStep"),
     ],
     "Look": [
         *("Task", "TaskSummary", "TaskState", "TaskStep", "Attempt", "AuditEntry", "Page", "Why"),

@@ -36,10 +36,10 @@ PUBLIC = [
 ]  # fmt: skip
 
 CLIENT = [
-    "add_effect", "audit", "blobs", "cancel", "cancel_all", "count_dead", "create_queue", "database",
-    "dead_letters", "enqueue", "enqueue_many", "get_task", "jobs", "limit_queue", "list_tasks", "org_id", "outbox",
-    "pause_queue", "purge", "queues", "read_log", "replay", "replay_all", "replay_dead", "replay_outbox",
-    "resume_queue", "wait", "why", "workers", "workflows",
+    "add_effect", "audit", "blobs", "cancel", "cancel_all", "count_dead", "create_queue", "database", "dead_letters",
+    "enqueue", "enqueue_many", "get_task", "jobs", "limit_queue", "list_tasks", "org_id", "outbox", "pause_queue",
+    "purge", "queues", "read_log", "replay", "replay_all", "replay_dead", "replay_outbox", "resume_queue", "wait",
+    "why", "workers", "workflows",
 ]  # fmt: skip
 
 

@@ -57,6 +57,12 @@ SCRIPTS = {
         *("paid 30", "ask {'reason': {'type': 'string'}}", "paid 420", "total completed", "ask completed"),
         "END completed",
     ],
+    "run_again.py": [
+        *("failed", "count keep because nothing about it has changed", "report run because it was dead (error)"),
+        *("42 in B2, reported", "0", "42 in C3, reported"),
+    ],
+    "handling.py": ["True completed 8", "{'pixels': 8000000}"],
+    "callbacks.py": ['True :"completed"'],
     "flows.py": ["30.0"],
     "python_flows.py": [
         *(
@@ -68,10 +74,6 @@ SCRIPTS = {
         *("python_flows.py:", "for `if` use weft.when"),
     ],
     "submit_flows.py": ["with_tax completed {'completed': 3}", "END completed", "30.0"],
-    "run_again.py": [
-        *("failed", "count keep because nothing about it has changed", "report run because it was dead (error)"),
-        *("42 in B2, reported", "0", "42 in C3, reported"),
-    ],
     "operate.py": ["it is due at", "no live worker serves", "is paused", "it has ended: completed"],
 }
 COMMANDS = {

@@ -29,9 +29,19 @@ FILES = {
     "rerun": "jobs/sql/rerun.sql",
     "kept": "db/migrations/sql/0003_reruns.sql",
     "step": "db/migrations/sql/0003_functions.sql",
+<<<<<<< HEAD
+<<<<<<< HEAD
+    "graph": "jobs/sql/graph.sql",
+    "spawned": "db/migrations/sql/0003_graphs.sql",
+=======
+    "owner": "db/migrations/sql/0003_ownership.sql",
+>>>>>>> proof
+=======
+    "definition": "db/migrations/sql/0003_definitions.sql",
+>>>>>>> definitions
 }
 # What a later migration makes anew is guarded there.
-SUPERSEDED = {"function.finish_and_claim", "function.release_next", "function.ensure_partitions"}
+SUPERSEDED = {"function.finish_and_claim", "function.release_next", "function.ensure_partitions", "version.undo_tag"}
 
 
 @dataclass(frozen=True)
@@ -125,17 +135,58 @@ GUARDS: list[Guard] = [
     *_of("step.reach_next", "test_graph", "t.waiting_on = next_counts[width_bucket(t.id, next_ids)] and",
          "t.concurrency_key is null and", "and t.waiting_on = 0"),
     *_of("step.reach_next", "test_job_graphs",
-         ("and (t.reached + next_reached[width_bucket(t.id, next_ids)] > 0 or t.handler = '@end')", ""),
+<<<<<<< HEAD
+         ("and (t.reached + next_reached[width_bucket(t.id, next_ids)] > 0 "
+          "and t.reason is distinct from 'upstream_failed' or t.handler = '@end')", ""),
          ("or t.handler = '@end'", ""), "filter (where e.branches is null or s.taken = any (e.branches))",
+=======
+         ("and (t.reached + next_reached[width_bucket(t.id, next_ids)] > 0 and t.reason is distinct from 'upstream_failed' "
+          "or t.handler = '@end')", ""),
+         ("> 0 and t.reason is distinct from 'upstream_failed'", "> 0"), ("or t.handler = '@end'", ""), "filter (where e.branches is null or s.taken = any (e.branches))",
+>>>>>>> proof
          ("s.taken = any (e.branches)", "true")),
+    *_of("step.reach_next", "test_random_groups",
+         ("and t.reason is distinct from 'upstream_failed' or t.handler", "or t.handler"),
+         "perform weft.skip_later(weft.skip_tasks(spoiled, 'upstream_failed', 100, own), 'upstream_failed');"),
     # --- jobs ---
     *_of("step.skip_tasks", "test_job_graphs", "and t.handler <> '@end'",
          ("case when why = 'upstream_failed' then weft.fail_next(gone || counted) else "
           "weft.reach_next(gone || counted, null, false, own) end", "weft.reach_next(gone || counted, null, false, own)")),
-    *_of("step.fail_next", "test_job_graphs", ("and t.handler = '@end'", ""), ("and t.handler <> '@end'", "")),
+    *_of("step.fail_next", "test_job_graphs test_random_groups", ("and t.handler = '@end'", ""),
+         ("and t.waiting_on = 0", "")),
+    # --- graphs ---
+    *_of("graph.job_of", "test_groups", "j.org_id = $1 and"),
+    *_of("graph.look_at", "test_groups", "and t.job_id = $2", "and d.job_id = $2"),
+    *_of("graph.health", "test_orchestration", "w.org_id = $1 and", ("w.org_id = $1 and", "", 1)),
+    *_of("graph.one_adds", "test_adding",
+         ("pg_advisory_xact_lock(hashtextextended('weft.graph ' || $1::bigint, 0))", "1")),
+    *_of("graph.lock_before", "test_adding", "for share"),
+    *_of("graph.lock_after", "test_adding", "for no key update"),
+    *_of("graph.going_on", "test_adding test_groups", "and j.state in ('pending', 'running', 'paused')"),
+    *_of("graph.edges_among", "test_groups", "and e.next = u.next"),
+    *_of("graph.wait_longer", "test_groups test_adding", "+ u.more", "+ u.reached",
+         ("case when u.more > 0 then 'pending'::weft.task_state else t.state end", "t.state")),
+    *_of("spawned.spawn", "test_spawn", "and t.attempt = parent_attempt", "and coalesce(t.worker_id, 0) = me",
+         "and j.state in ('pending', 'running', 'paused')", "and k.key = parent || ' ' || call",
+         ("coalesce(of.counts_for, parent)", "parent"),
+         ("set waiting_on = t.waiting_on + 1", "set waiting_on = t.waiting_on")),
     *_of("step.note_failed", "test_job_graphs", "and not d.allow_failure", ("filter (where d.allow_failure)", "", 0)),
-    *_of("step.fail_job", "test_job_graphs", ("if not job.finishes_independent then", "if true then"),
+    *_of("step.fail_job", "test_job_graphs", ("not job.finishes_independent or", "true or"),
          ("coalesce(j.verdict, 'failed')", "j.verdict")),
+    *_of("step.fail_job", "test_job_races", "or job.state = 'cancelling'", "and not is_counted",
+         "and coalesce(t.worker_id, 0) = me", "and t.attempt = in_attempt", "and t.state = 'running'"),
+    *_of("step.fail_next", "test_job_races", ("and t.state = 'pending';", ";")),
+    *_of("step.note_failed", "test_job_races", ("case when d.is_step then d.handler else '@fail' end", "'@fail'"),
+         ("case when d.is_step then d.params else json_build_object('id', d.id::text) end",
+          "json_build_object('id', d.id::text)"), ("filter (where d.state = 'cancelled')", "filter (where false)")),
+    *_of("step.skip_tasks", "test_job_races", ("weft.lasting_queue(queue_id)", "queue_id")),
+    *_of("step.sweep_job", "test_job_races", ("or t.state = 'pending'", "", 0), ("or t.state = 'pending'", "", 1),
+         ("weft.lasting_queue(queue_id)", "queue_id"), "delete from weft.awaited a where a.task_id = any (batch);",
+         ("order by s.queue_id, s.key for update", "order by s.queue_id, s.key")),
+    *_of("step.end_jobs", "test_job_races", ("order by t.id for update", "order by t.id")),
+    *_of("step.resume_job", "test_job_races", "for no key update"),
+    *_of("job.hold_end", "test_job_races", "for no key update"),
+    *_of("task.cancel", "test_job_races", ("weft.lasting_queue(queue_id)", "queue_id")),
     *_of("step.sweep_job", "test_jobs", ("or job.state <> 'cancelling'", ""), "and t.id <> job.end_id"),
     *_of("step.begin_jobs", "test_jobs", ("and j.state = 'paused'", "and false"),
          ("j.state = 'pending'", "false"), ("and t.job_id = any (paused)", "and false")),
@@ -152,10 +203,14 @@ GUARDS: list[Guard] = [
     *_of("step.add_children", "test_jobs", "and t.attempt = parent_attempt", "and coalesce(t.worker_id, 0) = me",
          "and j.state in ('pending', 'running', 'paused')"),
     *_of("artifact.keep", "test_jobs", "a.org_id = $1 and", "and a.digest = $3", "a.workflow_id = $2 and"),
+    *_of("owner.hand_over", "test_job_owners", ("j.owner_id = gone", "true"), ("and t.queue_id = -gone", "")),
+    *_of("owner.adopt_jobs", "test_job_owners", "and w.until > weft.now()",
+         ("not exists (select 1 from weft.worker w where w.id = gone)", "true")),
     *_of("job.of_key", "test_jobs", "k.org_id = $1 and"),
     *_of("job.nodes", "test_jobs", "and t.org_id = $1", "and d.org_id = $1"),
     *_of("task.replay", "test_jobs", "and d.job_id is null"),
-    *_of("job.show", "test_jobs", "j.org_id = $1 and"),
+    *_of("step.show_job", "test_jobs", "j.org_id = org and"),
+    *_of("job.end_of_live", "test_jobs", "j.org_id = $1 and"),
     *_of("job.cancel", "test_jobs", "j.org_id = $1 and", "and j.state in ('pending', 'running', 'paused')"),
     *_of("job.pause", "test_jobs", "j.org_id = $1 and", "and j.state in ('pending', 'running')"),
     *_of("job.list_live", "test_jobs", "j.org_id = $1 and"),
@@ -170,9 +225,7 @@ GUARDS: list[Guard] = [
     *_of("job.approvals", "test_jobs", "a.org_id = $1 and", "and a.kind = 'approval'"),
     # --- hints ---
     *_of("function.free_slots", "test_hints", "perform weft.hint(woken);"),
-    *_of("step.reach_next", "test_wakeups",
-         """perform weft.hint(array( select distinct t.queue_id from weft.task t
-         where t.id = any (next_ids) and t.state = 'ready' and t.queue_id <> all (own)));"""),
+    *_of("step.reach_next", "test_wakeups", "perform weft.hint(woken);"),
     *_of("function.hint_one", "test_hints test_wakeups", "queue = any (w.queues) and",
          ("w.state in ('active', 'idle') and", ""), "w.until > weft.now() and", "and not w.saturated",
          "and w.id <> except_worker", "w.blocked,"),
@@ -344,10 +397,11 @@ GUARDS: list[Guard] = [
     *_of("history.broken_moves", "test_history_orgs test_history_upkeep", ("where m.org_id = $1", "")),
     *_of("history.broken_moves", ORGS, "and a.org_id = $1"),
     *_of("history.mend_tag", ORGS, "m.org_id = $1 and"),
-    *_of("history.last_sound_target", ORGS, "m.org_id = $1 and"),
+    *_of("history.last_sound_move", ORGS, "m.org_id = $1 and"),
     *_of("history.last_move", ORGS, "m.org_id = $1 and"),
     *_of("history.move_astray_tag", ORGS, "t.org_id = $1 and"),
     *_of("tag.names", ORGS, "t.org_id = $1 and"),
+    *_of("tag.trace", ORGS, "t.org_id = $1 and"),
     *_of("version.move_tag", ORGS, "and a.org_id = org"),
     *_of("version.put_artifact", ORGS, "and a.org_id = org"),
     *_of("version.lock_tag", ORGS, "g.org_id = org and"),
@@ -381,7 +435,13 @@ GUARDS: list[Guard] = [
          ("if t.workflow_id <> workflow and not force and t.deleted_at is null then", "if false then"),
          ("and t.deleted_at is null then", "then")),
     *_of("version.compact_tag", "test_history", ("on b.version_hash = a.version_hash", "on true")),
-    *_of("version.undo_tag", "test_history_names", ("or t.deleted_at is not null", "")),
+    *_of("definition.undo_tag", "test_history_names", ("or t.deleted_at is not null", "")),
+    *_of("definition.undo_tag", "test_history_damage", ("exit when exists (select 1 from weft.artifact a where a.id = target and a.org_id = org);", "exit;")),
+    *_of("definition.is_forced", "test_history_names", ("elsif replaces is distinct from t.workflow_id then", "elsif false then"),
+         ("return force or not t.is_protected;", "return true;")),
+    *_of("definition.is_forced", "test_history_names", ("t.deleted_at is not null or", "")),
+    *_of("definition.is_forced", ORGS, "g.org_id = org and"),
+    *_of("definition.is_forced", "test_history_races", ("for update", "")),
     *_of("version.redo_tag", "test_history_names", ("or t.deleted_at is not null", "")),
     *_of("version.redo_tag", "test_history",
          ("hashtextextended(m.tag, m.back_to) = hashtextextended(tag_name, t.position) "
@@ -421,7 +481,8 @@ GUARDS: list[Guard] = [
     *_of("outbox.done", "test_outbox_rows", "and o.worker_id = $2", "and o.state = 'processing'"),
     *_of("outbox.retry_later", "test_outbox_rows", "and o.worker_id = $2", "and o.state = 'processing'"),
     *_of("outbox.fail", "test_outbox_rows", "and o.worker_id = $2", "and o.state = 'processing'"),
-    *_of("outbox.give_back", "test_outbox_rows", ("o.worker_id = $1 and", ""), "and o.state = 'processing'"),
+    *_of("outbox.give_back", "test_outbox_rows", ("o.worker_id = $1 and", ""), "and o.kind = any ($2)",
+         "and o.state = 'processing'"),
     *_of("outbox.rescue", "test_outbox_rows", ("o.state = 'processing' and", ""), "and w.state in ('active', 'idle')",
          "and w.until > (select weft.now())"),
     *_of("outbox.replay", "test_outbox_rows", ("o.org_id = $1 and", ""), "and o.state = 'failed'",
@@ -611,6 +672,14 @@ REDUNDANT: list[tuple[Guard, str]] = [
     (
         Guard("artifact.parted_at", "one.org_id = $1 and"),
         "that is what the org's own tag is at",
+    ),
+    (
+        Guard("tag.move", "and v.org_id = $1"),
+        "the move itself is refused to what another org has",
+    ),
+    (
+        Guard("artifact.chain", "h.org_id = $1 and"),
+        "the id is that of an artifact that was found by org",
     ),
     (
         Guard("tag.at_artifacts", "t.org_id = $1 and"),

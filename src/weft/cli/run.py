@@ -51,6 +51,9 @@ def run(
         list[str] | None,
         typer.Option("--set", metavar="FIELD=JSON", help="nodes.x.params.y=3, for this job only; may be repeated."),
     ] = None,
+    callback_url: Annotated[
+        str | None, typer.Option(metavar="URL", help="Who is told by HTTP when the job has ended.")
+    ] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Execute a workflow and print its result; the exit code is 1 when it failed.
@@ -64,7 +67,7 @@ def run(
     from weft.cli.worker_process import import_apps
 
     import_apps(modules or [])
-    what: Any = read_workflow(workflow)
+    what = read_workflow(workflow)
     if not isinstance(what, (Path, str)):
         modules = [*(modules or []), workflow.partition(":")[0]]
     words = read_labels(labels)
@@ -73,7 +76,13 @@ def run(
         given = read_inputs(inputs or [], await declared_inputs(client, what))
         ops = await _ops(client, what, patch, assignments or [])
         handle = await client.jobs.submit(
-            what, given, priority=priority, idempotency_key=idempotency_key, labels=words, patch=ops
+            what,
+            given,
+            priority=priority,
+            idempotency_key=idempotency_key,
+            labels=words,
+            patch=ops,
+            callback_url=callback_url,
         )
         if detach:
             answer = {"id": str(handle.id), "created": handle.created}
@@ -103,11 +112,12 @@ def print_result(job: Job, *, as_json: bool) -> None:
 
 
 def read_workflow(workflow: str) -> Any:
-    """Return a file, a Python workflow, or the name of a tag or version."""
+    """Return a file, a Python workflow by MODULE:NAME, or the name of a tag or version."""
     from weft.cli.definitions import find_workflow
 
-    is_file = workflow.endswith((".yaml", ".yml", ".json")) or Path(workflow).is_file()
-    return Path(workflow) if is_file else find_workflow(workflow) or workflow
+    if workflow.endswith((".yaml", ".yml", ".json")) or Path(workflow).is_file():
+        return Path(workflow)
+    return find_workflow(workflow) or workflow
 
 
 async def _data(client: Client, what: Any) -> Mapping[str, Any]:

@@ -22,6 +22,10 @@ from weft.show_job($1, $2) j;
 -- The task that a job ends with, while it has not ended.
 select j.end_id from weft.job j where j.org_id = $1 and j.id = $2;
 
+-- name: hold_end
+-- Before the job itself: so does whoever finishes it.
+select t.id from weft.task t where t.id = (select j.end_id from weft.job j where j.org_id = $1 and j.id = $2) for no key update;
+
 -- name: cancel
 -- pending, running or paused → cancelling.
 update weft.job j set state = 'cancelling', verdict = 'cancelled', reason = 'cancelled'
@@ -34,7 +38,8 @@ select weft.sweep_job($1, $2);
 select weft.put_control($1, $2, $3, '@sweep', '{}');
 
 -- name: fail
-select weft.fail_job($1);
+-- Null when the step is no longer the caller's.
+select weft.fail_job($1, $2, $3, $4);
 
 -- name: skip
 select weft.skip_tasks($1, $2, 1000, '{}');
@@ -50,14 +55,14 @@ select coalesce(max(c.item) + 1, 0) from (
   union all select max(d.item) from weft.task_done d where d.parent_id = $1
 ) c;
 
--- name: node_of
--- The node of a task that has ended; an item of a fan_out is of the fan_out's.
-select d.node from weft.task_done d where d.org_id = $1 and d.id = $2;
-
 -- name: completed_items
 -- Of which items of fan_outs there are outputs already.
 select distinct d.item from unnest($1::bigint[]) as p (id)
 cross join lateral (select c.item from weft.task_done c where c.parent_id = p.id and c.state = 'completed') d;
+
+-- name: node_of
+-- The node of a task that has ended; an item of a fan_out is of the fan_out's.
+select d.node from weft.task_done d where d.org_id = $1 and d.id = $2;
 
 -- name: list_live
 -- Newest first below a key; filters that are null let everything pass.
@@ -127,3 +132,12 @@ select id, answered from weft.send_event($1, $2, $3, $4);
 -- What waits for a person, of one job or of all.
 select a.task_id, a.job_id, t.node, a.since, a.form, t.expires_at from weft.awaited a join weft.task t on t.id = a.task_id
 where a.org_id = $1 and a.kind = 'approval' and ($2::bigint is null or a.job_id = $2) order by a.task_id limit $3;
+
+-- name: message
+-- A task that asks for a job, with the key under which it was enqueued.
+select t.org_id, t.actor, (select k.key from weft.idempotency_key k where k.task_id = t.id) as key
+from weft.task t where t.id = $1;
+
+-- name: finish
+-- running, by its worker and attempt → completed.
+select weft.complete($1, $2, $3, $4);
