@@ -29,16 +29,10 @@ FILES = {
     "rerun": "jobs/sql/rerun.sql",
     "kept": "db/migrations/sql/0003_reruns.sql",
     "step": "db/migrations/sql/0003_functions.sql",
-<<<<<<< HEAD
-<<<<<<< HEAD
     "graph": "jobs/sql/graph.sql",
     "spawned": "db/migrations/sql/0003_graphs.sql",
-=======
     "owner": "db/migrations/sql/0003_ownership.sql",
->>>>>>> proof
-=======
     "definition": "db/migrations/sql/0003_definitions.sql",
->>>>>>> definitions
 }
 # What a later migration makes anew is guarded there.
 SUPERSEDED = {"function.finish_and_claim", "function.release_next", "function.ensure_partitions", "version.undo_tag"}
@@ -135,15 +129,9 @@ GUARDS: list[Guard] = [
     *_of("step.reach_next", "test_graph", "t.waiting_on = next_counts[width_bucket(t.id, next_ids)] and",
          "t.concurrency_key is null and", "and t.waiting_on = 0"),
     *_of("step.reach_next", "test_job_graphs",
-<<<<<<< HEAD
-         ("and (t.reached + next_reached[width_bucket(t.id, next_ids)] > 0 "
-          "and t.reason is distinct from 'upstream_failed' or t.handler = '@end')", ""),
-         ("or t.handler = '@end'", ""), "filter (where e.branches is null or s.taken = any (e.branches))",
-=======
          ("and (t.reached + next_reached[width_bucket(t.id, next_ids)] > 0 and t.reason is distinct from 'upstream_failed' "
           "or t.handler = '@end')", ""),
          ("> 0 and t.reason is distinct from 'upstream_failed'", "> 0"), ("or t.handler = '@end'", ""), "filter (where e.branches is null or s.taken = any (e.branches))",
->>>>>>> proof
          ("s.taken = any (e.branches)", "true")),
     *_of("step.reach_next", "test_random_groups",
          ("and t.reason is distinct from 'upstream_failed' or t.handler", "or t.handler"),
