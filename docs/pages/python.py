@@ -9,15 +9,15 @@ from collections.abc import Iterator
 from typing import Any
 
 import weft
-import weft.testing as testing
 from docs.pages.markdown import code, from_docstring, table
+from weft import testing
 from weft.worker.registry import Handler
 
 _HEAD = """\
 # Python
 
-The public names are those of `import weft` and `weft.testing`; everything else may change without notice. All calls are async. Every
-verb that writes raises one of the [errors](errors.md) when it did not land.
+The public names are those of `import weft` and `weft.testing`; everything else may change without notice. All calls
+are async but `weft.run`. Every verb that writes raises one of the [errors](errors.md) when it did not land.
 
 """
 

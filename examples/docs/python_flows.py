@@ -139,5 +139,5 @@ if __name__ == "__main__":
     try:
         print(wrong.definition)
     except weft.InvalidDefinition as problem:
-        print(problem)  # python_flows.py:108:8: error: nodes.stat.output.size > 10 is known only when a job runs, …
+        print(problem)  # python_flows.py:118:8: error: nodes.stat.output.size > 10 is known only when a job runs, …
     # docs: end told
