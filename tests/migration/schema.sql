@@ -566,12 +566,13 @@ begin
   insert into weft.job_done (
     id, org_id, end_id, created_at, ended_at, state, rank, finishes_independent, started_at, failed_id, owner_id, parent_id,
     snapshot_id, version_hash, workflow_id, base_kind, base_ref, reason, inputs, result, error, patch, tag_positions,
-    labels, callback_url, actor)
+    labels, callback_url, actor, rerun_of)
   select m.id, m.org_id, m.end_id, m.created_at, weft.now(),
     coalesce(m.verdict, 'completed'),
     m.rank, m.finishes_independent, m.started_at, m.failed_id, m.owner_id, m.parent_id, m.snapshot_id, m.version_hash,
     m.workflow_id, m.base_kind, m.base_ref, m.reason, m.inputs,
-    case when m.verdict is null then e.output end, f.error, m.patch, m.tag_positions, m.labels, m.callback_url, m.actor
+    case when m.verdict is null then e.output end, f.error, m.patch, m.tag_positions, m.labels, m.callback_url, m.actor,
+    m.rerun_of
   from moved m
   left join lateral (select d.output from weft.task_done d where d.id = m.end_id) e on true
   left join lateral (select d.error from weft.task_done d where d.id = m.failed_id) f on true
@@ -981,7 +982,9 @@ CREATE TABLE weft.job (
     tag_positions json,
     labels json,
     callback_url text,
-    actor text
+    actor text,
+    rerun_of bigint,
+    kept_from bigint
 )
 WITH (fillfactor='70');
 
@@ -1130,6 +1133,55 @@ CREATE FUNCTION weft.keep_blob(task_id bigint, org_id bigint, reference json) RE
   insert into weft.blob (digest, bytes) values (reference ->> '$blob', (reference ->> 'size')::bigint) on conflict do nothing;
   insert into weft.task_blob (task_id, digest, org_id) values (task_id, reference ->> '$blob', org_id) on conflict do nothing;
 $_$;
+
+CREATE FUNCTION weft.keep_tasks(org bigint, job bigint, by_actor text, ids bigint[], nodes text[], handlers text[], queues bigint[], ranks smallint[], all_params json[], all_needs text[], lenient boolean[], froms bigint[], made json[], reached_ids bigint[], reached_counts integer[]) RETURNS boolean
+    LANGUAGE plpgsql
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET jit TO 'off'
+    AS $$
+declare at timestamptz := weft.now(); written int;
+begin
+  insert into weft.task_done (
+    id, org_id, queue_id, order_id, created_at, ended_at, state, attempt, rank, failures, crashes, generation, handler,
+    params, output, worker_id, job_id, reason, actor, node, needs, allow_failure, kept_id)
+  select u.id, org, u.queue, job, at, at, case when u.kept is null then 'skipped' else 'completed' end::weft.task_state,
+    0, u.rank, 0, 0, 0, u.handler, case when length(u.params::text) <= 256 then u.params end,
+    case when u.kept is not null then coalesce(u.made, o.output) end,
+    o.worker_id, job, case when u.kept is null then 'branch_not_taken' else 'kept' end, by_actor, u.node, u.needs::bigint[],
+    u.lenient, o.root
+  from unnest(ids, nodes, handlers, queues, ranks, all_params, all_needs, lenient, froms, made)
+    as u (id, node, handler, queue, rank, params, needs, lenient, kept, made)
+  left join lateral (
+    select d.id, d.output, d.worker_id, coalesce(d.kept_id, d.id) as root from weft.task_done d
+    where d.id = u.kept and d.org_id = org and d.state = 'completed'
+  ) o on true
+  where u.kept is null or o.id is not null;
+  get diagnostics written = row_count;
+  if written < cardinality(ids) then
+    return false;
+  end if;
+  insert into weft.task_params (id, org_id, params)
+  select u.id, org, u.params from unnest(ids, all_params) as u (id, params) where length(u.params::text) > 256;
+  insert into weft.task_blob (task_id, digest, org_id)
+  select u.id, b.digest, org from unnest(ids, froms) as u (id, kept)
+  cross join lateral (select b.digest from weft.task_blob b where b.task_id = u.kept) b on conflict do nothing;
+  update weft.task t set reached = u.n from unnest(reached_ids, reached_counts) as u (id, n) where t.id = u.id;
+  return true;
+end $$;
+
+CREATE FUNCTION weft.kept_results(parents json) RETURNS TABLE(output json, item integer)
+    LANGUAGE sql STABLE STRICT
+    AS $$
+  select distinct on (d.item) d.output, d.item
+  from json_array_elements_text(parents) as p (id) cross join lateral (
+    select c.output, c.item, c.state, c.id from weft.task_done c where c.parent_id = p.id::bigint
+  ) d
+  order by d.item, d.state = 'completed' desc, d.id desc
+$$;
 
 CREATE FUNCTION weft.line_of(head bigint, below bigint, count integer) RETURNS SETOF bigint
     LANGUAGE plpgsql STABLE
@@ -1713,6 +1765,8 @@ CREATE FUNCTION weft.results_of(reference json) RETURNS json
     select d.output, d.item from weft.task_done d where d.parent_id = (p.part ->> 'each')::bigint
     union all
     select weft.output_of(d.id), 0 from weft.task_done d where d.id = (p.part ->> 'of')::bigint
+    union all
+    select k.output, k.item from weft.kept_results(p.part -> 'all') k
   ) r
 $_$;
 
@@ -1807,7 +1861,8 @@ CREATE TABLE weft.job_done (
     tag_positions json,
     labels json,
     callback_url text,
-    actor text
+    actor text,
+    rerun_of bigint
 )
 PARTITION BY RANGE (id);
 
@@ -1833,7 +1888,10 @@ CREATE VIEW weft.jobs AS
     encode(j.version_hash, 'hex'::text) AS version_hash,
     j.labels,
     j.actor,
-    j.end_id
+    j.end_id,
+    j.rerun_of,
+    j.patch,
+    j.tag_positions
    FROM weft.job j
 UNION ALL
  SELECT d.id,
@@ -1857,7 +1915,10 @@ UNION ALL
     encode(d.version_hash, 'hex'::text) AS version_hash,
     d.labels,
     d.actor,
-    d.end_id
+    d.end_id,
+    d.rerun_of,
+    d.patch,
+    d.tag_positions
    FROM weft.job_done d;
 
 COMMENT ON VIEW weft.jobs IS 'Every job, live or ended, with its state and, when it has ended, its result or error.';
@@ -2573,7 +2634,8 @@ CREATE TABLE weft.task_done (
     item integer,
     counts_for bigint,
     needs bigint[],
-    allow_failure boolean DEFAULT false NOT NULL
+    allow_failure boolean DEFAULT false NOT NULL,
+    kept_id bigint
 )
 PARTITION BY RANGE (id);
 
@@ -2673,6 +2735,14 @@ CREATE TABLE weft.worker (
     rescued_at timestamp with time zone
 )
 WITH (fillfactor='50');
+
+CREATE TABLE weft.worker_code (
+    worker_id bigint NOT NULL,
+    org_id bigint NOT NULL,
+    handler text NOT NULL,
+    code bytea NOT NULL,
+    gone_at timestamp with time zone
+);
 
 CREATE VIEW weft.workers AS
  SELECT id,
@@ -2785,6 +2855,9 @@ ALTER TABLE ONLY weft.task_params
 ALTER TABLE ONLY weft.task
     ADD CONSTRAINT task_pkey PRIMARY KEY (id);
 
+ALTER TABLE ONLY weft.worker_code
+    ADD CONSTRAINT worker_code_pkey PRIMARY KEY (worker_id, handler);
+
 ALTER TABLE ONLY weft.worker
     ADD CONSTRAINT worker_pkey PRIMARY KEY (id);
 
@@ -2812,15 +2885,23 @@ CREATE INDEX event_name ON weft.event USING btree (org_id, name, id);
 
 CREATE INDEX idempotency_key_task ON weft.idempotency_key USING btree (task_id);
 
+CREATE INDEX job_done_parent ON ONLY weft.job_done USING btree (parent_id) WHERE (parent_id IS NOT NULL);
+
+CREATE INDEX job_done_rerun_of ON ONLY weft.job_done USING btree (rerun_of) WHERE (rerun_of IS NOT NULL);
+
 CREATE INDEX job_done_snapshot ON ONLY weft.job_done USING btree (snapshot_id);
 
 CREATE INDEX job_done_unsuccessful ON ONLY weft.job_done USING btree (state, id) WHERE (state <> 'completed'::weft.job_state);
 
 CREATE INDEX job_done_workflow ON ONLY weft.job_done USING btree (org_id, workflow_id, id);
 
+CREATE INDEX job_kept_from ON weft.job USING btree (kept_from) WHERE (kept_from IS NOT NULL);
+
 CREATE INDEX job_owner ON weft.job USING btree (owner_id) WHERE (owner_id IS NOT NULL);
 
 CREATE INDEX job_parent ON weft.job USING btree (parent_id) WHERE (parent_id IS NOT NULL);
+
+CREATE INDEX job_rerun_of ON weft.job USING btree (rerun_of) WHERE (rerun_of IS NOT NULL);
 
 CREATE INDEX job_snapshot ON weft.job USING btree (snapshot_id);
 
@@ -2865,6 +2946,10 @@ CREATE INDEX task_log_digest ON weft.task_log USING btree (digest);
 CREATE INDEX task_ready ON weft.task USING btree (queue_id, rank, order_id, id) WHERE (state = 'ready'::weft.task_state);
 
 CREATE INDEX task_worker ON weft.task USING btree (worker_id) WHERE (worker_id IS NOT NULL);
+
+CREATE INDEX worker_code_gone ON weft.worker_code USING btree (gone_at);
+
+CREATE INDEX worker_code_handler ON weft.worker_code USING btree (org_id, handler, worker_id);
 
 CREATE RULE refuse_delete AS
     ON DELETE TO weft.attempts DO INSTEAD  SELECT weft.refuse_write('attempts'::text) AS refuse_write;

@@ -100,7 +100,7 @@ def as_record(thing: Any) -> dict[str, Any]:
 
 
 def _jsonable_field(name: str, value: Any) -> Any:
-    if isinstance(value, int) and not isinstance(value, bool) and (name == "id" or name.endswith("_id")):
+    if isinstance(value, int) and not isinstance(value, bool) and (name in ("id", "rerun_of") or name.endswith("_id")):
         return str(value)
     if isinstance(value, tuple):
         if name.endswith("_ids"):

@@ -48,17 +48,24 @@ class FanOut:
         items = self.items
         async with database.acquire() as conn:
             done = await conn.fetchval(SQL.count_children, self._fence[1])
-        for start in range(done, len(items), _CHUNK):
-            chunk = list(islice(items, start, start + _CHUNK))
-            each = [{**self._values, "item": item, "index": start + place} for place, item in enumerate(chunk)]
+            kept = await self._kept(conn)
+        left = ((place, items[place]) for place in range(done, len(items)) if place not in kept)
+        while chunk := list(islice(left, _CHUNK)):
+            each = [{**self._values, "item": item, "index": place} for place, item in chunk]
+            places = [place for place, _ in chunk]
             params = [await self._written(values, database.settings, storage) for values in each]
             keys = [self._key_of(values) for values in each]
             made = await ids.take(len(chunk))
             if not await database.run(
-                lambda conn, at=start, of=params, keys=keys, ids=made: self._add(conn, at, of, keys, ids)  # type: ignore[misc]
+                lambda conn, at=places, of=params, keys=keys, ids=made: self._add(conn, at, of, keys, ids)  # type: ignore[misc]
             ):
                 raise LeaseLost(self._fence[1])
         return len(items)
+
+    async def _kept(self, conn: type_Connection) -> set[int]:
+        """Return the items whose outputs another job has, of which this one keeps them."""
+        parents = [int(id) for id in self._spec.get("kept", ())]
+        return {row[0] for row in await conn.fetch(SQL.completed_items, parents)} if parents else set()
 
     async def _written(self, values: dict[str, Json], settings: Settings, storage: Callable[[], Blobs]) -> str:
         """Return the params of a task as they stand in the database: themselves, or a reference when they are large."""
@@ -72,11 +79,12 @@ class FanOut:
         return f"@{self._fence[1]}" if self._spec["max_parallel"] is not None else self._key.render(values)
 
     async def _add(
-        self, conn: type_Connection, start: int, params: Sequence[str], keys: Sequence[Json], ids: Sequence[int]
-    ) -> bool:
+        self, conn: type_Connection, places: Sequence[int], params: Sequence[str], keys: Sequence[Json],
+        ids: Sequence[int],
+    ) -> bool:  # fmt: skip
         task = self._spec["task"]
         added = await conn.fetchval(
-            SQL.add_children, *self._fence, ids, list(range(start, start + len(ids))), params, task["queue_id"],
+            SQL.add_children, *self._fence, ids, places, params, task["queue_id"],
             task["handler"], task["priority"], task["max_attempts"], task["retry"], _span(task["timeout"]),
             _span(task["heartbeat_timeout"]), keys, self._spec["max_parallel"], task["allow_failure"],
         )  # fmt: skip

@@ -57,8 +57,8 @@ class Requests:
             check_url(request.callback_url, "callback_url")
         library = self._libraries.of(facts["org_id"], facts["actor"])
         try:
-            tag, planned = await library.at(request.workflow_id)
-            pins = await library.pins(planned)
+            found, planned = await library.at(request.workflow_id)
+            pins = await library.pins(planned, found)
         except NotFound as problem:
             raise NonRetryable(f"workflow_id: {problem}") from None
         given, problems = check_inputs(planned.inputs, request.inputs)
@@ -66,8 +66,8 @@ class Requests:
             raise NonRetryable(f"inputs: {told_of(problems)}")
         key = facts["key"] or f"message-{fence[1]}"
         new = NewJob(
-            planned.workflow_id, given, request.priority, key, "tag", tag, planned.snapshot_id, planned.version_hash,
-            actor=facts["actor"], pins=pins, callback_url=request.callback_url,
+            planned.workflow_id, given, request.priority, key, "tag", found.row["tag"], planned.snapshot_id,
+            planned.version_hash, actor=facts["actor"], pins=pins, callback_url=request.callback_url,
         )  # fmt: skip
         ids = await self._ids.take(1 + len(planned.plan.steps))
         patience = self._database.settings.job_default_timeout

@@ -39,7 +39,8 @@ class SubWorkflows:
         if facts is None:
             raise LeaseLost(fence[1])
         pins = orjson.loads(facts["tag_positions"])
-        planned = await self._libraries.of(facts["org_id"], facts["actor"]).by_snapshot(int(pins[spec["workflow"]]))
+        library = self._libraries.of(facts["org_id"], facts["actor"])
+        planned = await library.by_snapshot(int(pins[spec["workflow"]]["snapshot_id"]))
         given = _inputs(planned, spec, values)
         new = NewJob(
             planned.workflow_id, given, -facts["rank"], None, "tag", spec["workflow"], planned.snapshot_id,

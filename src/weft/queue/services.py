@@ -179,6 +179,7 @@ class Pruner(Service):
             await database.run(prune)
             for prune in (
                 lambda conn: upkeep.prune_workers(conn, timedelta(hours=1)),
+                lambda conn: upkeep.prune_codes(conn, settings.retention),
                 upkeep.prune_idle_keys,
                 upkeep.forget_slots,
                 lambda conn: outbox.prune(conn, settings.retention),

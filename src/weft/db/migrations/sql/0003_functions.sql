@@ -209,8 +209,9 @@ begin
 end $$;
 
 -- name: results_of
--- What a fan_in stands for, in order: the outputs of the items of a fan_out, or that of another task. Under a key that no
--- output has: whoever reads it knows that each is an output by itself, which may be in the blob storage.
+-- What a fan_in stands for, in order: the outputs of the items of a fan_out, or of several of which each ran what the
+-- others had not completed, or that of another task. Under a key that no output has: whoever reads it knows that each is
+-- an output by itself, which may be in the blob storage.
 create function weft.results_of(reference json) returns json language sql stable as $$
   select json_build_object('$gathered', coalesce(json_agg(r.output order by p.place, r.item), '[]'))
   from json_array_elements(reference -> '$results') with ordinality as p (part, place)
@@ -218,6 +219,8 @@ create function weft.results_of(reference json) returns json language sql stable
     select d.output, d.item from weft.task_done d where d.parent_id = (p.part ->> 'each')::bigint
     union all
     select weft.output_of(d.id), 0 from weft.task_done d where d.id = (p.part ->> 'of')::bigint
+    union all
+    select k.output, k.item from weft.kept_results(p.part -> 'all') k
   ) r
 $$;
 
@@ -243,12 +246,13 @@ begin
   insert into weft.job_done (
     id, org_id, end_id, created_at, ended_at, state, rank, finishes_independent, started_at, failed_id, owner_id, parent_id,
     snapshot_id, version_hash, workflow_id, base_kind, base_ref, reason, inputs, result, error, patch, tag_positions,
-    labels, callback_url, actor)
+    labels, callback_url, actor, rerun_of)
   select m.id, m.org_id, m.end_id, m.created_at, weft.now(),
     coalesce(m.verdict, 'completed'),
     m.rank, m.finishes_independent, m.started_at, m.failed_id, m.owner_id, m.parent_id, m.snapshot_id, m.version_hash,
     m.workflow_id, m.base_kind, m.base_ref, m.reason, m.inputs,
-    case when m.verdict is null then e.output end, f.error, m.patch, m.tag_positions, m.labels, m.callback_url, m.actor
+    case when m.verdict is null then e.output end, f.error, m.patch, m.tag_positions, m.labels, m.callback_url, m.actor,
+    m.rerun_of
   from moved m
   left join lateral (select d.output from weft.task_done d where d.id = m.end_id) e on true
   left join lateral (select d.error from weft.task_done d where d.id = m.failed_id) f on true
@@ -841,12 +845,14 @@ select weft.ensure_partitions();
 create view weft.jobs as
   select j.id, j.org_id, j.workflow_id, j.state::text as state, j.reason, -j.rank as priority, j.inputs, null::json as result,
     null::json as error, j.created_at, j.started_at, null::timestamptz as ended_at, j.failed_id, j.owner_id, j.parent_id,
-    j.base_kind, j.base_ref, j.snapshot_id, encode(j.version_hash, 'hex') as version_hash, j.labels, j.actor, j.end_id
+    j.base_kind, j.base_ref, j.snapshot_id, encode(j.version_hash, 'hex') as version_hash, j.labels, j.actor, j.end_id,
+    j.rerun_of, j.patch, j.tag_positions
   from weft.job j
   union all
   select d.id, d.org_id, d.workflow_id, d.state::text, d.reason, -d.rank, d.inputs, d.result,
     d.error, d.created_at, d.started_at, d.ended_at, d.failed_id, d.owner_id, d.parent_id,
-    d.base_kind, d.base_ref, d.snapshot_id, encode(d.version_hash, 'hex'), d.labels, d.actor, d.end_id
+    d.base_kind, d.base_ref, d.snapshot_id, encode(d.version_hash, 'hex'), d.labels, d.actor, d.end_id,
+    d.rerun_of, d.patch, d.tag_positions
   from weft.job_done d;
 
 -- name: show_job
