@@ -289,9 +289,9 @@ end $$;
 
 CREATE FUNCTION weft.answer(task_id bigint, ending text, output json, error json, why text) RETURNS boolean
     LANGUAGE plpgsql
-    AS $$
+    AS $_$
 #variable_conflict use_variable
-declare ended bigint[];
+declare ended bigint[]; org bigint;
 begin
   with moved as (
     delete from weft.task t where t.id = task_id and t.state = 'waiting' returning t.*
@@ -307,9 +307,12 @@ begin
       m.needs, m.allow_failure
     from moved m
   )
-  select array_remove(array[m.id, m.counts_for], null) into ended from moved m;
+  select array_remove(array[m.id, m.counts_for], null), m.org_id into ended, org from moved m;
   if ended is null then
     return false;
+  end if;
+  if ending = 'completed' and output::text like '{"$blob":%' then
+    perform weft.keep_blob(task_id, org, output);
   end if;
   delete from weft.awaited a where a.task_id = ended[1];
   if ending = 'completed' then
@@ -320,7 +323,7 @@ begin
     perform weft.note_failed(array[task_id]);
   end if;
   return true;
-end $$;
+end $_$;
 
 CREATE FUNCTION weft.begin_jobs(tasks bigint[], jobs bigint[], orchestrator bigint) RETURNS bigint[]
     LANGUAGE plpgsql
@@ -573,6 +576,12 @@ begin
   from moved m
   left join lateral (select d.output from weft.task_done d where d.id = m.end_id) e on true
   left join lateral (select d.error from weft.task_done d where d.id = m.failed_id) f on true
+  ), told as (
+    insert into weft.outbox (org_id, kind, payload, actor)
+    select m.org_id, 'callback', json_build_object('url', m.callback_url, 'job_id', m.id::text,
+      'status', coalesce(m.verdict, 'completed'), 'workflow_id', m.workflow_id, 'reason', m.reason,
+      'ended_at', to_char(weft.now() at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')), m.actor
+    from moved m where m.callback_url is not null
   )
   select array_agg(m.parent_id order by m.parent_id) filter (where m.parent_id is not null) into parents from moved m;
   for child in
@@ -1750,13 +1759,12 @@ end $$;
 CREATE FUNCTION weft.results_of(reference json) RETURNS json
     LANGUAGE sql STABLE
     AS $_$
-  select json_build_object('results', coalesce(json_agg(r.output order by p.place, r.item), '[]'))
+  select json_build_object('$gathered', coalesce(json_agg(r.output order by p.place, r.item), '[]'))
   from json_array_elements(reference -> '$results') with ordinality as p (part, place)
   cross join lateral (
     select d.output, d.item from weft.task_done d where d.parent_id = (p.part ->> 'each')::bigint
     union all
-    select case when d.handler = '@fan_in' then weft.output_of(d.id) else d.output end, 0
-    from weft.task_done d where d.id = (p.part ->> 'of')::bigint
+    select weft.output_of(d.id), 0 from weft.task_done d where d.id = (p.part ->> 'of')::bigint
     union all
     select k.output, k.item from weft.kept_results(p.part -> 'all') k
   ) r

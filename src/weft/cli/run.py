@@ -23,7 +23,12 @@ CANCELLED = 6
 
 @app.command()
 def run(
-    workflow: Annotated[str, typer.Argument(metavar="FILE|TAG", help="A file of YAML or JSON, a tag, or a version.")],
+    workflow: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE|MODULE:NAME|TAG", help="A YAML or JSON file, a Python workflow, a tag or a version."
+        ),
+    ],
     inputs: Annotated[
         list[str] | None, typer.Option("--input", "-i", metavar="NAME=VALUE", help="An input; may be repeated.")
     ] = None,
@@ -46,6 +51,9 @@ def run(
         list[str] | None,
         typer.Option("--set", metavar="FIELD=JSON", help="nodes.x.params.y=3, for this job only; may be repeated."),
     ] = None,
+    callback_url: Annotated[
+        str | None, typer.Option(metavar="URL", help="Who is told by HTTP when the job has ended.")
+    ] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Execute a workflow and print its result; the exit code is 1 when it failed.
@@ -59,14 +67,22 @@ def run(
     from weft.cli.worker_process import import_apps
 
     import_apps(modules or [])
-    what: Any = read_workflow(workflow)
+    what = read_workflow(workflow)
+    if not isinstance(what, (Path, str)):
+        modules = [*(modules or []), workflow.partition(":")[0]]
     words = read_labels(labels)
 
     async def main(client: Client) -> Job | None:
         given = read_inputs(inputs or [], await declared_inputs(client, what))
         ops = await _ops(client, what, patch, assignments or [])
         handle = await client.jobs.submit(
-            what, given, priority=priority, idempotency_key=idempotency_key, labels=words, patch=ops
+            what,
+            given,
+            priority=priority,
+            idempotency_key=idempotency_key,
+            labels=words,
+            patch=ops,
+            callback_url=callback_url,
         )
         if detach:
             answer = {"id": str(handle.id), "created": handle.created}
@@ -95,21 +111,24 @@ def print_result(job: Job, *, as_json: bool) -> None:
     raise typer.Exit({"completed": 0, "cancelled": CANCELLED}.get(job.state, FAILED))
 
 
-def read_workflow(workflow: str) -> Path | str:
-    """Return a file, or the name of a tag or version."""
-    is_file = workflow.endswith((".yaml", ".yml", ".json")) or Path(workflow).is_file()
-    return Path(workflow) if is_file else workflow
+def read_workflow(workflow: str) -> Any:
+    """Return a file, a Python workflow by MODULE:NAME, or the name of a tag or version."""
+    from weft.cli.definitions import find_workflow
+
+    if workflow.endswith((".yaml", ".yml", ".json")) or Path(workflow).is_file():
+        return Path(workflow)
+    return find_workflow(workflow) or workflow
 
 
-async def _data(client: Client, what: Path | str) -> Mapping[str, Any]:
+async def _data(client: Client, what: Any) -> Mapping[str, Any]:
     """Return a definition as it is written."""
-    from weft.flow.reading import read_file
+    from weft.sdk.workflows import document_of
 
-    data = read_file(what).data if isinstance(what, Path) else (await client.workflows.show(what)).data
+    data = (await client.workflows.show(what)).data if isinstance(what, str) else document_of(what).data
     return data if isinstance(data, Mapping) else {}
 
 
-async def declared_inputs(client: Client, what: Path | str) -> Mapping[str, Any]:
+async def declared_inputs(client: Client, what: Any) -> Mapping[str, Any]:
     """Return the inputs that a workflow declares, as they are written."""
     declared = (await _data(client, what)).get("inputs")
     return declared if isinstance(declared, dict) else {}

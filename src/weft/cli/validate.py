@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from weft.cli.apps import JsonFlag, new_app
+from weft.cli.definitions import find_workflow
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -18,7 +19,10 @@ if TYPE_CHECKING:
 
 app = new_app()
 
-Files = Annotated[list[Path], typer.Argument(metavar="FILE...", help="YAML or JSON files; folders are searched.")]
+Files = Annotated[
+    list[Path],
+    typer.Argument(metavar="FILE|MODULE:NAME...", help="YAML or JSON files, folders of them, or Python workflows."),
+]
 Apps = Annotated[
     list[str] | None,
     typer.Option("--app", metavar="MODULE", help="A module whose handlers are known; may be repeated."),
@@ -51,12 +55,26 @@ def _check(path: Path, handlers: list[str] | None, strict: bool) -> Checked:
     from weft.flow.reading import check_file
     from weft.flow.validation import Checked
 
+    if (workflow := find_workflow(str(path))) is not None:
+        return _with_source(workflow.checked)
     try:
         return check_file(path, handlers=handlers, strict=strict)
     except InvalidInput as problem:  # told with the others
         return Checked(
             None, Document(None, "", str(path)), [Problem("unreadable", (), problem.problem, file=str(path))]
         )
+
+
+def _with_source(checked: Checked) -> Checked:
+    """Show a Python workflow's problems in its own source; its handlers are there, or it could not name them."""
+    from weft.flow.document import Document
+
+    files = {problem.file for problem in checked.problems if problem.file is not None}
+    if len(files) != 1:
+        return replace(checked, nodes={})
+    source = Path(files.pop())
+    text = source.read_text(encoding="utf-8") if source.is_file() else ""
+    return replace(checked, document=Document(None, text, str(source)), nodes={})
 
 
 def _with_unchecked(checked: Checked) -> Checked:

@@ -46,7 +46,9 @@ def _workflows(work: Callable[[Workflows], Awaitable[Any]]) -> Any:
 
 @app.command()
 def push(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A YAML or JSON file.")],
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE|MODULE:NAME", help="A YAML or JSON file, or a Python workflow.")
+    ],
     tag: Annotated[
         str | None, typer.Option(help="The tag to move; `main` by default, that is `<workflow_id>/main`.")
     ] = None,
@@ -56,7 +58,10 @@ def push(
     as_json: JsonFlag = False,
 ) -> None:
     """Keep a definition, and move a tag to it."""
-    done = _workflows(lambda w: w.push(file, tag=tag, message=message, expect=_expected(expect), force=force))
+    from weft.cli.definitions import find_workflow
+
+    what = find_workflow(str(file)) or file
+    done = _workflows(lambda w: w.push(what, tag=tag, message=message, expect=_expected(expect), force=force))
     _tell_pushed(done, "pushed", as_json=as_json)
 
 

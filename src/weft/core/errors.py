@@ -21,7 +21,8 @@
     │   └── BlobUnavailable         a value in the blob storage is missing, damaged or out of reach
     ├── LeaseLost                   another worker holds the task now: drop what you were doing
     ├── WaitTimeout                 the task did not end in the time given: wait longer or look at it
-    └── TaskFailed                  the awaited task ended without success: look at its error
+    ├── TaskFailed                  the awaited task ended without success: look at its error
+    └── JobFailed                   the awaited job ended without success: look at the node that failed
 
 What a handler raises to speak to the engine (`Snooze`, `NonRetryable`) is in `weft.core.signals`.
 Each error has a stable ``code``, which maps once to an exit code, an HTTP status and an anchor in the docs.
@@ -381,3 +382,29 @@ class TaskFailed(WeftError):
         self.error = error
         self.problem = error_line(error or {}) or reason
         super().__init__(f"task {task_id} is {state}{f': {self.problem}' if self.problem else ''}")
+
+
+class JobFailed(WeftError):
+    """The awaited job ended without success.
+
+    ``node`` is the one that failed, ``error`` what its last attempt ended with: type, message and traceback. Both are
+    None when no node is to blame, as in a job that was cancelled or ran out of time; then ``reason`` says why.
+    """
+
+    code = "job_failed"
+    http_status = 409
+
+    def __init__(
+        self, job_id: int, workflow_id: str, state: str, *, node: str | None = None,
+        error: Mapping[str, str] | None = None, reason: str | None = None,
+    ) -> None:  # fmt: skip
+        self.job_id = job_id
+        self.workflow_id = workflow_id
+        self.state = state
+        self.node = node
+        self.error = error
+        self.reason = reason
+        self.problem = error_line(error or {}) or reason
+        at = f" at {node!r}" if node else ""
+        what = f": {self.problem}" if self.problem else ""
+        super().__init__(f"job {job_id} of {workflow_id} {state}{at}{what}; see `weft jobs show {job_id}`")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from weft.core.errors import BlobUnavailable
 from weft.core.job_states import JobState
 from weft.core.json import Json
 from weft.core.states import TaskState
@@ -75,6 +76,8 @@ class Job(JobSummary):
     rerun_of: int | None
     patch: Sequence[Mapping[str, Json]] | None
     tag_positions: Mapping[str, Mapping[str, Json]]
+    # A result that cannot be read, with the reason.
+    unavailable: Mapping[str, BlobUnavailable] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,6 +42,7 @@ class NewJob:
     parent_id: int | None = None
     patch: Sequence[Op] | None = None
     rerun_of: int | None = None
+    callback_url: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +100,7 @@ def job_row(org_id: int, new: NewJob, job_id: int, end_id: int, *, is_patient: b
         "version_hash": None if new.version_hash is None else f"\\x{new.version_hash}",
         "labels": new.labels or None, "actor": new.actor, "parent_id": new.parent_id,
         "tag_positions": new.pins or None, "patch": new.patch, "rerun_of": new.rerun_of,
+        "callback_url": new.callback_url,
         "kept_from": min((root for roots in kept.items.values() for root in roots), default=None),
     }  # fmt: skip
     return encode(job, "job")

@@ -104,5 +104,5 @@ async def retry_failed_tasks(job_id: int) -> Job:
         again = await retry_failed_tasks(job.id)
     """
     async with borrowed_client() as client:
-        again = await client.jobs.rerun(job_id, failed=True)  # type: ignore[attr-defined]
+        again = await client.jobs.rerun(job_id, failed=True)
         return Job.of(await client.jobs.show(again.id), client.settings)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,7 @@ import asyncpg
 import orjson
 
 from weft.core.checks import check_id, check_number, check_span, check_text
-from weft.core.errors import InvalidInput, NotFound, StateConflict, did_you_mean
+from weft.core.errors import BlobUnavailable, InvalidInput, NotFound, StateConflict, did_you_mean
 from weft.core.job_states import JobState
 from weft.core.json import Json, encode, plain
 from weft.core.states import TaskState
@@ -22,11 +23,14 @@ from weft.flow.patches import Op, check_ops
 from weft.history import snapshots
 from weft.history.reading import Materials
 from weft.jobs.labels import check_labels
-from weft.jobs.library import Library
+from weft.jobs.library import Library, Planned
 from weft.jobs.model import Approval, Job, JobHandle, JobNode, JobSummary
 from weft.jobs.plan import Plan
+from weft.jobs.posting import check_url
 from weft.jobs.submit import SQL, NewJob, submit
+from weft.sdk.authoring.workflow import Workflow as PythonWorkflow
 from weft.sdk.reruns import Reruns
+from weft.sdk.values import value_of
 from weft.sdk.workflows import document_of
 
 if TYPE_CHECKING:
@@ -36,7 +40,7 @@ if TYPE_CHECKING:
     from weft.sdk.bisecting import Bisected, BisectStep
     from weft.worker.registry import Registry
 
-Workflow = str | int | Path | Mapping[str, Json] | WorkflowDefinition
+Workflow = str | int | Path | Mapping[str, Json] | WorkflowDefinition | PythonWorkflow[..., Any]
 
 
 class Jobs(Reruns):
@@ -45,11 +49,12 @@ class Jobs(Reruns):
     async def submit(
         self, workflow: Workflow, inputs: Mapping[str, Any] | None = None, *, priority: int = 0,
         idempotency_key: str | None = None, labels: Mapping[str, str] | None = None, patch: Sequence[Op] | None = None,
+        callback_url: str | None = None,
     ) -> JobHandle:  # fmt: skip
-        """Execute a workflow: by the name of its tag, a version's id or hash, a file, or a definition.
+        """Execute a workflow: by its tag, a version's id or hash, a file, a definition, or a `weft.workflow`.
 
         A known ``idempotency_key`` creates nothing and returns the existing job's id. ``patch`` (RFC 6902) changes the
-        definition for this job only. Example::
+        definition for this job only. When the job has ended, ``callback_url`` is told of it by HTTP. Example::
 
             job = await client.jobs.submit("etl", {"day": "2026-11-14"})
             print((await client.jobs.wait(job.id)).result)
@@ -58,28 +63,32 @@ class Jobs(Reruns):
         check_number(priority, "priority", -32767, 32767)
         if idempotency_key is not None:
             check_text(idempotency_key, "idempotency_key", 500)
-        words, ops = check_labels(labels), None if patch is None else check_ops(list(patch))
+        if callback_url is not None:
+            check_url(callback_url, "callback_url")
+        wish = NewJob(
+            "", given, priority, idempotency_key, labels=check_labels(labels), actor=self._session.actor,
+            patch=None if patch is None else check_ops(list(patch)), callback_url=callback_url,
+        )  # fmt: skip
         library = await self._plans()
         try:
-            return await self._submit_now(library, workflow, given, priority, idempotency_key, words, ops)
+            return await self._submit_now(library, workflow, wish)
         except asyncpg.ForeignKeyViolationError:
             # What was remembered has been collected as garbage, or the database is another one by now.
             library.forget()
-            return await self._submit_now(library, workflow, given, priority, idempotency_key, words, ops)
+            return await self._submit_now(library, workflow, wish)
 
-    async def _submit_now(
-        self, library: Library, workflow: Workflow, given: Json, priority: int, idempotency_key: str | None,
-        labels: Mapping[str, str], ops: Sequence[Op] | None,
-    ) -> JobHandle:  # fmt: skip
+    async def _submit_now(self, library: Library, workflow: Workflow, wish: NewJob) -> JobHandle:
         found = await self._materials(library, workflow)
-        known = await library.planned(found if ops is None else await self._patched(found, ops))
-        values, problems = check_inputs(known.inputs, given)
+        known = await library.planned(found if wish.patch is None else await self._patched(found, wish.patch))
+        values, problems = check_inputs(known.inputs, wish.inputs)
         if problems:
             raise InvalidInput("inputs", told_of(problems))
-        new = NewJob(
-            known.workflow_id, values, priority, idempotency_key, "tag" if found.row["tag"] else found.row["kind"],
-            found.row["tag"] or str(found.row["id"]), known.snapshot_id, known.version_hash, labels,
-            self._session.actor, await library.pins(known, found), patch=ops,
+        new = replace(
+            wish, workflow_id=known.workflow_id, inputs=values, snapshot_id=known.snapshot_id,
+            version_hash=known.version_hash,
+            pins=await library.pins(known, found, await self._own(library, workflow)),
+            base_kind="tag" if found.row["tag"] else found.row["kind"],
+            base_ref=found.row["tag"] or str(found.row["id"]),
         )  # fmt: skip
         return await self._submit(new, known.plan)
 
@@ -126,10 +135,22 @@ class Jobs(Reruns):
 
         return await bisect(self, tag, good, bad, inputs, timeout, registry, on_step)
 
+    async def _own(self, library: Library, workflow: Workflow) -> dict[str, tuple[Materials, Planned]]:
+        """Return the workflows that a Python workflow calls, as they are in this process; no tag is moved to them."""
+        own: dict[str, tuple[Materials, Planned]] = {}
+        open_ = builtins.list(workflow.uses.values()) if isinstance(workflow, PythonWorkflow) else []
+        while open_:
+            used = open_.pop()
+            if used.workflow_id not in own:
+                found = await self._materials(library, used)
+                own[used.workflow_id] = found, await library.planned(found)
+                open_ += used.uses.values()
+        return own
+
     async def show(self, job_id: int) -> Job:
         """Return a job; raises `NotFound`.
 
-        Example::
+        A result whose blob is missing or damaged is None, and ``unavailable`` says why. Example::
 
             print((await client.jobs.show(job.id)).state)
         """
@@ -139,8 +160,12 @@ class Jobs(Reruns):
         if row is None:
             raise NotFound("job", job_id)
         told = dict(row)
-        for name in ("inputs", "result", "error", "labels", "patch", "tag_positions"):
+        for name in ("inputs", "error", "labels", "patch", "tag_positions"):
             told[name] = None if told[name] is None else orjson.loads(told[name])
+        try:
+            told["result"] = None if row["result"] is None else await value_of(row["result"], self._session.blobs)
+        except BlobUnavailable as problem:
+            told |= {"result": None, "unavailable": {"result": problem}}
         more = {"labels": told["labels"] or {}, "tag_positions": told["tag_positions"] or {}}
         return Job(**{**told, "state": JobState(told["state"]), **more})
 
@@ -193,7 +218,7 @@ class Jobs(Reruns):
     async def wait(self, job_id: int, timeout: float | timedelta | None = None) -> Job:
         """Return a job when it has ended; raises `WaitTimeout` after ``timeout`` seconds.
 
-        Example::
+        A result that cannot be read is raised as `BlobUnavailable`. Example::
 
             print((await client.jobs.wait(job.id, timeout=60)).result)
         """
@@ -203,8 +228,12 @@ class Jobs(Reruns):
         org_id = await self._session.org_id()
         end_id = await self._read(lambda conn: conn.fetchval(SQL.end_of_live, org_id, job_id))
         if end_id is None:
-            return await self.show(job_id)
-        return await self._session.waiter.until_ended(end_id, timeout, lambda _: self.show(job_id), is_open=True)
+            job = await self.show(job_id)
+        else:
+            job = await self._session.waiter.until_ended(end_id, timeout, lambda _: self.show(job_id), is_open=True)
+        if job.unavailable:
+            raise job.unavailable["result"]
+        return job
 
     async def cancel(self, job_id: int) -> None:
         """Cancel a job: nothing of it begins any more, and what runs is told to stop. Raises `StateConflict`.

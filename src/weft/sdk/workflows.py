@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from weft.core.checks import check_moment, check_number, check_text
 from weft.core.errors import InvalidInput, NotFound, StateConflict, TagConflict
@@ -20,6 +20,7 @@ from weft.flow.reading import read_file, read_text, sound
 from weft.flow.validation import check_document
 from weft.history import artifacts, story, tags
 from weft.history.model import Artifact, Materialized, Pushed, Tag, TagMove
+from weft.sdk.authoring.workflow import Workflow as PythonWorkflow
 from weft.sdk.workflow_calls import TAG, check_tag, check_version
 from weft.sdk.workflow_upkeep import WorkflowUpkeep
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from weft.flow.problems import Path as FieldPath
 
 _PREFER = (None, "ours", "theirs")
-Definition = Path | str | bytes | Mapping[str, Json] | WorkflowDefinition
+Definition = Path | str | bytes | Mapping[str, Json] | WorkflowDefinition | PythonWorkflow[..., Any]
 
 
 class Workflows(WorkflowUpkeep):
@@ -334,12 +335,16 @@ def document_of(definition: Definition) -> Document:
     """Return the document of a definition in any of its forms; raises `InvalidDefinition` when it cannot be read."""
     if isinstance(definition, WorkflowDefinition):
         return Document(definition.model_dump(by_alias=True, exclude_unset=True, mode="json"))
+    if isinstance(definition, PythonWorkflow):
+        return Document(definition.document)
     if isinstance(definition, Path):
         return read_file(definition)
     if isinstance(definition, (str, bytes)):
         return read_text(definition)
     if not isinstance(definition, Mapping):
-        raise InvalidInput("definition", f"must be a file, a text or a mapping, not {type(definition).__name__}")
+        raise InvalidInput(
+            "definition", f"must be a file, a text, a mapping or a workflow, not {type(definition).__name__}"
+        )
     # A copy in plain JSON: the caller's own may change, or hold what JSON has not.
     return Document(plain(dict(definition), "definition"))
 

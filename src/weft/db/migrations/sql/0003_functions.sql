@@ -210,15 +210,15 @@ end $$;
 
 -- name: results_of
 -- What a fan_in stands for, in order: the outputs of the items of a fan_out, or of several of which each ran what the
--- others had not completed, or that of another task.
+-- others had not completed, or that of another task. Under a key that no output has: whoever reads it knows that each is
+-- an output by itself, which may be in the blob storage.
 create function weft.results_of(reference json) returns json language sql stable as $$
-  select json_build_object('results', coalesce(json_agg(r.output order by p.place, r.item), '[]'))
+  select json_build_object('$gathered', coalesce(json_agg(r.output order by p.place, r.item), '[]'))
   from json_array_elements(reference -> '$results') with ordinality as p (part, place)
   cross join lateral (
     select d.output, d.item from weft.task_done d where d.parent_id = (p.part ->> 'each')::bigint
     union all
-    select case when d.handler = '@fan_in' then weft.output_of(d.id) else d.output end, 0
-    from weft.task_done d where d.id = (p.part ->> 'of')::bigint
+    select weft.output_of(d.id), 0 from weft.task_done d where d.id = (p.part ->> 'of')::bigint
     union all
     select k.output, k.item from weft.kept_results(p.part -> 'all') k
   ) r
@@ -231,7 +231,8 @@ create function weft.outputs_of(ids bigint[]) returns json[] language sql stable
 $$;
 
 -- name: end_jobs
--- Jobs whose end was reached → completed, failed or cancelled, with what the end gave as the result.
+-- Jobs whose end was reached → completed, failed or cancelled, with what the end gave as the result; whoever is to be told
+-- of it is, once that is committed.
 create function weft.end_jobs(ends bigint[]) returns void language plpgsql
   set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off
   set enable_mergejoin = off set enable_bitmapscan = off set jit = off as $$
@@ -255,6 +256,12 @@ begin
   from moved m
   left join lateral (select d.output from weft.task_done d where d.id = m.end_id) e on true
   left join lateral (select d.error from weft.task_done d where d.id = m.failed_id) f on true
+  ), told as (
+    insert into weft.outbox (org_id, kind, payload, actor)
+    select m.org_id, 'callback', json_build_object('url', m.callback_url, 'job_id', m.id::text,
+      'status', coalesce(m.verdict, 'completed'), 'workflow_id', m.workflow_id, 'reason', m.reason,
+      'ended_at', to_char(weft.now() at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')), m.actor
+    from moved m where m.callback_url is not null
   )
   select array_agg(m.parent_id order by m.parent_id) filter (where m.parent_id is not null) into parents from moved m;
   for child in
@@ -281,7 +288,7 @@ end $$;
 -- waiting → completed, failed or skipped; false when it does not wait.
 create function weft.answer(task_id bigint, ending text, output json, error json, why text) returns boolean language plpgsql as $$
 #variable_conflict use_variable
-declare ended bigint[];
+declare ended bigint[]; org bigint;
 begin
   with moved as (
     delete from weft.task t where t.id = task_id and t.state = 'waiting' returning t.*
@@ -297,9 +304,12 @@ begin
       m.needs, m.allow_failure
     from moved m
   )
-  select array_remove(array[m.id, m.counts_for], null) into ended from moved m;
+  select array_remove(array[m.id, m.counts_for], null), m.org_id into ended, org from moved m;
   if ended is null then
     return false;
+  end if;
+  if ending = 'completed' and output::text like '{"$blob":%' then
+    perform weft.keep_blob(task_id, org, output);
   end if;
   delete from weft.awaited a where a.task_id = ended[1];
   if ending = 'completed' then
