@@ -37,7 +37,10 @@ PARAMETERS = {
     ("enqueue", "concurrency_key"): "tasks of one key share the limit of that key in their queue",
     ("enqueue", "org"): "the org that the queue belongs to",
     ("enqueue", "actor"): "who did it, kept with the task; by default the user who logged in",
-    ("add_effect", "kind"): "`enqueue_task`; `route_event` and `callback` are kept for parts to come",
+    (
+        "add_effect",
+        "kind",
+    ): "`enqueue_task`; a `callback` is added by the engine when a job ends, `route_event` is kept for parts to come",
     ("add_effect", "payload"): (
         "of `enqueue_task`: an object with `handler` and any of `params`, `queue`, `priority`, `idempotency_key`, "
         "`delay`, `max_attempts`, `timeout`, `heartbeat_timeout`, `concurrency_key`; times in seconds"

@@ -34,6 +34,23 @@ async def test_what_was_saved_before_the_worker_was_killed_is_not_done_again(
     assert output == [victim.pid, pids[2]]
 
 
+async def test_a_handler_saves_how_far_it_is_when_its_worker_is_told_to_end(
+    crew: Crew, client: weft.Client, tmp_path: Path
+) -> None:
+    note = tmp_path / "begun"
+    first = await crew.worker(modules=("crash.apps.stepping",), grace=60)
+    handle = await client.enqueue("stopping", {"path": str(note)}, max_attempts=1)
+
+    async def has_begun() -> bool:
+        return note.exists()
+
+    await until(has_begun, "the handler has begun")
+    first.terminate()
+    assert await first.wait() == 0
+    second = await crew.worker(modules=("crash.apps.stepping",))
+    assert await client.wait(handle.id, timeout=60) == [first.pid, second.pid]
+
+
 async def test_a_callback_whose_sender_is_killed_before_it_could_note_that_is_sent_again_with_the_same_id(
     crew: Crew, client: weft.Client, conn: asyncpg.Connection[asyncpg.Record]
 ) -> None:

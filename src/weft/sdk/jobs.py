@@ -246,6 +246,7 @@ class Jobs(Reruns):
         org_id = await self._session.org_id()
 
         async def cancel(conn: Any) -> bool:
+            await conn.execute(SQL.hold_end, org_id, job_id)
             rank = await conn.fetchval(SQL.cancel, org_id, job_id)
             if rank is None:
                 return False

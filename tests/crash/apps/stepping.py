@@ -17,6 +17,18 @@ async def stepping(path: str, ctx: weft.Context) -> list[int]:
     return [first, second]
 
 
+@weft.task(name="stopping")
+async def stopping(path: str, ctx: weft.Context) -> list[int]:
+    """Save how far it is when its worker is told to stop; whoever comes next goes on from there."""
+    found = await ctx.checkpoint.load("until here")
+    if found is None:
+        _note(path)
+        await ctx.wait_for_shutdown()
+        await ctx.checkpoint.save("until here", os.getpid())
+        raise weft.Snooze(0)
+    return [found.data, os.getpid()]
+
+
 def _note(path: str) -> int:
     with Path(path).open("a", encoding="ascii") as file:
         file.write(f"{os.getpid()}\n")
