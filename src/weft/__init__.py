@@ -13,6 +13,7 @@ if TYPE_CHECKING:
         DatabaseUnavailable,
         InvalidDefinition,
         InvalidInput,
+        JobFailed,
         LeaseLost,
         MergeConflict,
         NotFound,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from weft.flow.reading import read_definition
     from weft.history.model import Artifact, Collected, Finding, Materialized, Pushed, Tag, TagMove
     from weft.jobs.model import Approval, Job, JobHandle, JobNode, JobSummary
+    from weft.jobs.rerun import RerunAction, RerunPlan, RerunStep
     from weft.queue.audit import AuditEntry
     from weft.queue.model import Attempt, NewTask, Page, Task, TaskHandle, TaskSummary
     from weft.queue.outbox import OutboxRow
@@ -41,9 +43,16 @@ if TYPE_CHECKING:
     from weft.queue.steps import TaskStep
     from weft.queue.why import Why
     from weft.queue.workers import WorkerInfo
+    from weft.sdk.authoring.branching import group, wait_for_approval, wait_for_event, when
+    from weft.sdk.authoring.symbols import filtered
+    from weft.sdk.authoring.workflow import Workflow, workflow
+    from weft.sdk.bisecting import Bisected, BisectStep
     from weft.sdk.client import Client
     from weft.sdk.jobs import Jobs
     from weft.sdk.orchestrator import Orchestrator
+    from weft.sdk.reruns import Rerun
+    from weft.sdk.running import run, submit
+    from weft.sdk.submitted import SubmittedJob
     from weft.sdk.worker import Worker
     from weft.sdk.workflows import Workflows
     from weft.worker.context import Context
@@ -57,6 +66,8 @@ _HOMES = {
     "Artifact": "weft.history.model",
     "Attempt": "weft.queue.model",
     "AuditEntry": "weft.queue.audit",
+    "BisectStep": "weft.sdk.bisecting",
+    "Bisected": "weft.sdk.bisecting",
     "BlobRepository": "weft.worker.handling",
     "BlobUnavailable": "weft.core.errors",
     "Checkpoint": "weft.worker.steps",
@@ -71,6 +82,7 @@ _HOMES = {
     "InvalidDefinition": "weft.core.errors",
     "InvalidInput": "weft.core.errors",
     "Job": "weft.jobs.model",
+    "JobFailed": "weft.core.errors",
     "JobHandle": "weft.jobs.model",
     "JobNode": "weft.jobs.model",
     "JobState": "weft.core.job_states",
@@ -90,11 +102,16 @@ _HOMES = {
     "Pushed": "weft.history.model",
     "QueueInfo": "weft.queue.queues",
     "Registry": "weft.worker.registry",
+    "Rerun": "weft.sdk.reruns",
+    "RerunAction": "weft.jobs.rerun",
+    "RerunPlan": "weft.jobs.rerun",
+    "RerunStep": "weft.jobs.rerun",
     "Retry": "weft.queue.retry",
     "SchemaOutdated": "weft.core.errors",
     "Settings": "weft.core.settings",
     "Snooze": "weft.core.signals",
     "StateConflict": "weft.core.errors",
+    "SubmittedJob": "weft.sdk.submitted",
     "Tag": "weft.history.model",
     "TagConflict": "weft.core.errors",
     "TagMove": "weft.history.model",
@@ -110,11 +127,20 @@ _HOMES = {
     "Why": "weft.queue.why",
     "Worker": "weft.sdk.worker",
     "WorkerInfo": "weft.queue.workers",
+    "Workflow": "weft.sdk.authoring.workflow",
     "WorkflowDefinition": "weft.flow.model",
     "Workflows": "weft.sdk.workflows",
+    "filtered": "weft.sdk.authoring.symbols",
+    "group": "weft.sdk.authoring.branching",
     "read_definition": "weft.flow.reading",
     "register_handler": "weft.worker.handling",
+    "run": "weft.sdk.running",
+    "submit": "weft.sdk.running",
     "task": "weft.worker.registry",
+    "wait_for_approval": "weft.sdk.authoring.branching",
+    "wait_for_event": "weft.sdk.authoring.branching",
+    "when": "weft.sdk.authoring.branching",
+    "workflow": "weft.sdk.authoring.workflow",
 }
 
 __all__ = [
@@ -122,6 +148,8 @@ __all__ = [
     "Artifact",
     "Attempt",
     "AuditEntry",
+    "BisectStep",
+    "Bisected",
     "BlobRepository",
     "BlobUnavailable",
     "Checkpoint",
@@ -136,6 +164,7 @@ __all__ = [
     "InvalidDefinition",
     "InvalidInput",
     "Job",
+    "JobFailed",
     "JobHandle",
     "JobNode",
     "JobState",
@@ -155,11 +184,16 @@ __all__ = [
     "Pushed",
     "QueueInfo",
     "Registry",
+    "Rerun",
+    "RerunAction",
+    "RerunPlan",
+    "RerunStep",
     "Retry",
     "SchemaOutdated",
     "Settings",
     "Snooze",
     "StateConflict",
+    "SubmittedJob",
     "Tag",
     "TagConflict",
     "TagMove",
@@ -175,12 +209,21 @@ __all__ = [
     "Why",
     "Worker",
     "WorkerInfo",
+    "Workflow",
     "WorkflowDefinition",
     "Workflows",
     "__version__",
+    "filtered",
+    "group",
     "read_definition",
     "register_handler",
+    "run",
+    "submit",
     "task",
+    "wait_for_approval",
+    "wait_for_event",
+    "when",
+    "workflow",
 ]
 
 

@@ -289,9 +289,9 @@ end $$;
 
 CREATE FUNCTION weft.answer(task_id bigint, ending text, output json, error json, why text) RETURNS boolean
     LANGUAGE plpgsql
-    AS $$
+    AS $_$
 #variable_conflict use_variable
-declare ended bigint[];
+declare ended bigint[]; org bigint;
 begin
   with moved as (
     delete from weft.task t where t.id = task_id and t.state = 'waiting' returning t.*
@@ -307,9 +307,12 @@ begin
       m.needs, m.allow_failure
     from moved m
   )
-  select array_remove(array[m.id, m.counts_for], null) into ended from moved m;
+  select array_remove(array[m.id, m.counts_for], null), m.org_id into ended, org from moved m;
   if ended is null then
     return false;
+  end if;
+  if ending = 'completed' and output::text like '{"$blob":%' then
+    perform weft.keep_blob(task_id, org, output);
   end if;
   delete from weft.awaited a where a.task_id = ended[1];
   if ending = 'completed' then
@@ -320,7 +323,7 @@ begin
     perform weft.note_failed(array[task_id]);
   end if;
   return true;
-end $$;
+end $_$;
 
 CREATE FUNCTION weft.begin_jobs(tasks bigint[], jobs bigint[], orchestrator bigint) RETURNS bigint[]
     LANGUAGE plpgsql
@@ -565,15 +568,22 @@ begin
   insert into weft.job_done (
     id, org_id, end_id, created_at, ended_at, state, rank, finishes_independent, started_at, failed_id, owner_id, parent_id,
     snapshot_id, version_hash, workflow_id, base_kind, base_ref, reason, inputs, result, error, patch, tag_positions,
-    labels, callback_url, actor)
+    labels, callback_url, actor, rerun_of)
   select m.id, m.org_id, m.end_id, m.created_at, weft.now(),
     coalesce(m.verdict, 'completed'),
     m.rank, m.finishes_independent, m.started_at, m.failed_id, m.owner_id, m.parent_id, m.snapshot_id, m.version_hash,
     m.workflow_id, m.base_kind, m.base_ref, m.reason, m.inputs,
-    case when m.verdict is null then e.output end, f.error, m.patch, m.tag_positions, m.labels, m.callback_url, m.actor
+    case when m.verdict is null then e.output end, f.error, m.patch, m.tag_positions, m.labels, m.callback_url, m.actor,
+    m.rerun_of
   from moved m
   left join lateral (select d.output from weft.task_done d where d.id = m.end_id) e on true
   left join lateral (select d.error from weft.task_done d where d.id = m.failed_id) f on true
+  ), told as (
+    insert into weft.outbox (org_id, kind, payload, actor)
+    select m.org_id, 'callback', json_build_object('url', m.callback_url, 'job_id', m.id::text,
+      'status', coalesce(m.verdict, 'completed'), 'workflow_id', m.workflow_id, 'reason', m.reason,
+      'ended_at', to_char(weft.now() at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')), m.actor
+    from moved m where m.callback_url is not null
   )
   select array_agg(m.parent_id order by m.parent_id) filter (where m.parent_id is not null) into parents from moved m;
   for child in
@@ -978,7 +988,9 @@ CREATE TABLE weft.job (
     tag_positions json,
     labels json,
     callback_url text,
-    actor text
+    actor text,
+    rerun_of bigint,
+    kept_from bigint
 )
 WITH (fillfactor='70');
 
@@ -1122,6 +1134,21 @@ CREATE FUNCTION weft.id_at(moment timestamp with time zone) RETURNS bigint
     LANGUAGE sql PARALLEL RESTRICTED
     RETURN ((((floor((EXTRACT(epoch FROM moment) * (1000)::numeric)))::bigint - '1704067200000'::bigint) << 22) | (((((EXTRACT(epoch FROM moment) * (1000000)::numeric))::bigint % (1000)::bigint) * 4) + nextval('weft.id_sequence'::regclass)));
 
+CREATE FUNCTION weft.is_forced(org bigint, tag_name text, workflow text, force boolean, replaces text) RETURNS boolean
+    LANGUAGE plpgsql
+    SET lock_timeout TO '3s'
+    AS $$
+declare t weft.tag;
+begin
+  select * into t from weft.tag g where g.org_id = org and g.name = tag_name for update;
+  if t.name is null or t.deleted_at is not null or workflow is null or t.workflow_id = workflow then
+    return force;
+  elsif replaces is distinct from t.workflow_id then
+    perform weft.refuse_move('of another workflow', t);
+  end if;
+  return force or not t.is_protected;
+end $$;
+
 CREATE FUNCTION weft.keep_blob(task_id bigint, org_id bigint, reference json) RETURNS void
     LANGUAGE sql
     AS $_$
@@ -1129,9 +1156,79 @@ CREATE FUNCTION weft.keep_blob(task_id bigint, org_id bigint, reference json) RE
   insert into weft.task_blob (task_id, digest, org_id) values (task_id, reference ->> '$blob', org_id) on conflict do nothing;
 $_$;
 
+CREATE FUNCTION weft.keep_tasks(org bigint, job bigint, by_actor text, ids bigint[], nodes text[], handlers text[], queues bigint[], ranks smallint[], all_params json[], all_needs text[], lenient boolean[], froms bigint[], made json[], reached_ids bigint[], reached_counts integer[]) RETURNS boolean
+    LANGUAGE plpgsql
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET jit TO 'off'
+    AS $$
+declare at timestamptz := weft.now(); written int;
+begin
+  insert into weft.task_done (
+    id, org_id, queue_id, order_id, created_at, ended_at, state, attempt, rank, failures, crashes, generation, handler,
+    params, output, worker_id, job_id, reason, actor, node, needs, allow_failure, kept_id)
+  select u.id, org, u.queue, job, at, at, case when u.kept is null then 'skipped' else 'completed' end::weft.task_state,
+    0, u.rank, 0, 0, 0, u.handler, case when length(u.params::text) <= 256 then u.params end,
+    case when u.kept is not null then coalesce(u.made, o.output) end,
+    o.worker_id, job, case when u.kept is null then 'branch_not_taken' else 'kept' end, by_actor, u.node, u.needs::bigint[],
+    u.lenient, o.root
+  from unnest(ids, nodes, handlers, queues, ranks, all_params, all_needs, lenient, froms, made)
+    as u (id, node, handler, queue, rank, params, needs, lenient, kept, made)
+  left join lateral (
+    select d.id, d.output, d.worker_id, coalesce(d.kept_id, d.id) as root from weft.task_done d
+    where d.id = u.kept and d.org_id = org and d.state = 'completed'
+  ) o on true
+  where u.kept is null or o.id is not null;
+  get diagnostics written = row_count;
+  if written < cardinality(ids) then
+    return false;
+  end if;
+  insert into weft.task_params (id, org_id, params)
+  select u.id, org, u.params from unnest(ids, all_params) as u (id, params) where length(u.params::text) > 256;
+  insert into weft.task_blob (task_id, digest, org_id)
+  select u.id, b.digest, org from unnest(ids, froms) as u (id, kept)
+  cross join lateral (select b.digest from weft.task_blob b where b.task_id = u.kept) b on conflict do nothing;
+  update weft.task t set reached = u.n from unnest(reached_ids, reached_counts) as u (id, n) where t.id = u.id;
+  return true;
+end $$;
+
+CREATE FUNCTION weft.kept_results(parents json) RETURNS TABLE(output json, item integer)
+    LANGUAGE sql STABLE STRICT
+    AS $$
+  select distinct on (d.item) d.output, d.item
+  from json_array_elements_text(parents) as p (id) cross join lateral (
+    select c.output, c.item, c.state, c.id from weft.task_done c where c.parent_id = p.id::bigint
+  ) d
+  order by d.item, d.state = 'completed' desc, d.id desc
+$$;
+
 CREATE FUNCTION weft.lasting_queue(queue bigint) RETURNS bigint
     LANGUAGE sql IMMUTABLE
     AS $$ select case when queue < 0 then 2 else queue end $$;
+
+CREATE FUNCTION weft.leading_to(firsts bigint[], lasts bigint[]) RETURNS TABLE(first bigint, last bigint)
+    LANGUAGE plpgsql STABLE
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET enable_material TO 'off'
+    SET jit TO 'off'
+    AS $$
+begin
+  return query
+    with recursive walk (origin, id) as (
+      select u.id, u.id from unnest(firsts) as u (id)
+      union
+      select w.origin, e.next from walk w join weft.edge e on e.prev = w.id
+      where exists (select 1 from weft.task t where t.id = e.next)
+    )
+    select w.origin, w.id from walk w where w.id = any (lasts) and w.id <> w.origin;
+end $$;
 
 CREATE FUNCTION weft.line_of(head bigint, below bigint, count integer) RETURNS SETOF bigint
     LANGUAGE plpgsql STABLE
@@ -1718,12 +1815,14 @@ end $$;
 CREATE FUNCTION weft.results_of(reference json) RETURNS json
     LANGUAGE sql STABLE
     AS $_$
-  select json_build_object('results', coalesce(json_agg(r.output order by p.place, r.item), '[]'))
+  select json_build_object('$gathered', coalesce(json_agg(r.output order by p.place, r.item), '[]'))
   from json_array_elements(reference -> '$results') with ordinality as p (part, place)
   cross join lateral (
     select d.output, d.item from weft.task_done d where d.parent_id = (p.part ->> 'each')::bigint
     union all
-    select d.output, 0 from weft.task_done d where d.id = (p.part ->> 'of')::bigint
+    select weft.output_of(d.id), 0 from weft.task_done d where d.id = (p.part ->> 'of')::bigint
+    union all
+    select k.output, k.item from weft.kept_results(p.part -> 'all') k
   ) r
 $_$;
 
@@ -1820,7 +1919,8 @@ CREATE TABLE weft.job_done (
     tag_positions json,
     labels json,
     callback_url text,
-    actor text
+    actor text,
+    rerun_of bigint
 )
 PARTITION BY RANGE (id);
 
@@ -1846,7 +1946,10 @@ CREATE VIEW weft.jobs AS
     encode(j.version_hash, 'hex'::text) AS version_hash,
     j.labels,
     j.actor,
-    j.end_id
+    j.end_id,
+    j.rerun_of,
+    j.patch,
+    j.tag_positions
    FROM weft.job j
 UNION ALL
  SELECT d.id,
@@ -1870,7 +1973,10 @@ UNION ALL
     encode(d.version_hash, 'hex'::text) AS version_hash,
     d.labels,
     d.actor,
-    d.end_id
+    d.end_id,
+    d.rerun_of,
+    d.patch,
+    d.tag_positions
    FROM weft.job_done d;
 
 COMMENT ON VIEW weft.jobs IS 'Every job, live or ended, with its state and, when it has ended, its result or error.';
@@ -2153,14 +2259,19 @@ begin
     raise exception 'there is no tag %', tag_name using errcode = 'WF005';
   end if;
   for step in 1 .. steps loop
-    select m.back_to into back from weft.tag_move m where m.org_id = org and m.tag = tag_name and m.version = t.position;
+    back := t.position;
+    loop
+      select m.back_to into back from weft.tag_move m where m.org_id = org and m.tag = tag_name and m.version = back;
+      exit when back is null;
+      select m.to_id into target from weft.tag_move m where m.org_id = org and m.tag = tag_name and m.version = back;
+      exit when exists (select 1 from weft.artifact a where a.id = target and a.org_id = org);
+    end loop;
     if back is null then
       if step = 1 then
         raise exception 'tag %: nothing to undo', tag_name using errcode = 'WF006';
       end if;
       exit;
     end if;
-    select m.to_id into target from weft.tag_move m where m.org_id = org and m.tag = tag_name and m.version = back;
     t := weft.add_move(t, 'undo', target, back, actor, message, null);
   end loop;
   return t;
@@ -2595,7 +2706,8 @@ CREATE TABLE weft.task_done (
     item integer,
     counts_for bigint,
     needs bigint[],
-    allow_failure boolean DEFAULT false NOT NULL
+    allow_failure boolean DEFAULT false NOT NULL,
+    kept_id bigint
 )
 PARTITION BY RANGE (id);
 
@@ -2695,6 +2807,14 @@ CREATE TABLE weft.worker (
     rescued_at timestamp with time zone
 )
 WITH (fillfactor='50');
+
+CREATE TABLE weft.worker_code (
+    worker_id bigint NOT NULL,
+    org_id bigint NOT NULL,
+    handler text NOT NULL,
+    code bytea NOT NULL,
+    gone_at timestamp with time zone
+);
 
 CREATE VIEW weft.workers AS
  SELECT id,
@@ -2807,6 +2927,9 @@ ALTER TABLE ONLY weft.task_params
 ALTER TABLE ONLY weft.task
     ADD CONSTRAINT task_pkey PRIMARY KEY (id);
 
+ALTER TABLE ONLY weft.worker_code
+    ADD CONSTRAINT worker_code_pkey PRIMARY KEY (worker_id, handler);
+
 ALTER TABLE ONLY weft.worker
     ADD CONSTRAINT worker_pkey PRIMARY KEY (id);
 
@@ -2836,15 +2959,23 @@ CREATE INDEX event_name ON weft.event USING btree (org_id, name, id);
 
 CREATE INDEX idempotency_key_task ON weft.idempotency_key USING btree (task_id);
 
+CREATE INDEX job_done_parent ON ONLY weft.job_done USING btree (parent_id) WHERE (parent_id IS NOT NULL);
+
+CREATE INDEX job_done_rerun_of ON ONLY weft.job_done USING btree (rerun_of) WHERE (rerun_of IS NOT NULL);
+
 CREATE INDEX job_done_snapshot ON ONLY weft.job_done USING btree (snapshot_id);
 
 CREATE INDEX job_done_unsuccessful ON ONLY weft.job_done USING btree (state, id) WHERE (state <> 'completed'::weft.job_state);
 
 CREATE INDEX job_done_workflow ON ONLY weft.job_done USING btree (org_id, workflow_id, id);
 
+CREATE INDEX job_kept_from ON weft.job USING btree (kept_from) WHERE (kept_from IS NOT NULL);
+
 CREATE INDEX job_owner ON weft.job USING btree (owner_id) WHERE (owner_id IS NOT NULL);
 
 CREATE INDEX job_parent ON weft.job USING btree (parent_id) WHERE (parent_id IS NOT NULL);
+
+CREATE INDEX job_rerun_of ON weft.job USING btree (rerun_of) WHERE (rerun_of IS NOT NULL);
 
 CREATE INDEX job_snapshot ON weft.job USING btree (snapshot_id);
 
@@ -2889,6 +3020,10 @@ CREATE INDEX task_log_digest ON weft.task_log USING btree (digest);
 CREATE INDEX task_ready ON weft.task USING btree (queue_id, rank, order_id, id) WHERE (state = 'ready'::weft.task_state);
 
 CREATE INDEX task_worker ON weft.task USING btree (worker_id) WHERE (worker_id IS NOT NULL);
+
+CREATE INDEX worker_code_gone ON weft.worker_code USING btree (gone_at);
+
+CREATE INDEX worker_code_handler ON weft.worker_code USING btree (org_id, handler, worker_id);
 
 CREATE RULE refuse_delete AS
     ON DELETE TO weft.attempts DO INSTEAD  SELECT weft.refuse_write('attempts'::text) AS refuse_write;

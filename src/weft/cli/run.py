@@ -23,7 +23,12 @@ CANCELLED = 6
 
 @app.command()
 def run(
-    workflow: Annotated[str, typer.Argument(metavar="FILE|TAG", help="A file of YAML or JSON, a tag, or a version.")],
+    workflow: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE|MODULE:NAME|TAG", help="A YAML or JSON file, a Python workflow, a tag or a version."
+        ),
+    ],
     inputs: Annotated[
         list[str] | None, typer.Option("--input", "-i", metavar="NAME=VALUE", help="An input; may be repeated.")
     ] = None,
@@ -36,28 +41,54 @@ def run(
     ] = False,
     priority: Annotated[int, typer.Option(help="Higher comes first.")] = 0,
     idempotency_key: Annotated[str | None, typer.Option(help="A key that is known creates nothing.")] = None,
+    labels: Annotated[
+        list[str] | None, typer.Option("--label", metavar="NAME=VALUE", help="To find it by; may be repeated.")
+    ] = None,
+    patch: Annotated[
+        Path | None, typer.Option(help="A JSON Patch (RFC 6902) for this job only, or - for the input.")
+    ] = None,
+    assignments: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="FIELD=JSON", help="nodes.x.params.y=3, for this job only; may be repeated."),
+    ] = None,
+    callback_url: Annotated[
+        str | None, typer.Option(metavar="URL", help="Who is told by HTTP when the job has ended.")
+    ] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Execute a workflow and print its result; the exit code is 1 when it failed.
 
     Its tasks run in this process, by the handlers of --app, and in whatever workers there are. All that is durable:
-    ended in the middle, the job goes on when a worker and an orchestrator are there again.
+    ended in the middle, the job goes on when a worker and an orchestrator are there again. What --patch and --set
+    change is changed for this job alone: no tag moves.
     """
     from weft.cli.calls import call
-    from weft.cli.output import as_record, print_json
+    from weft.cli.output import print_json
     from weft.cli.worker_process import import_apps
 
     import_apps(modules or [])
-    what: Any = Path(workflow) if _is_file(workflow) else workflow
+    what = read_workflow(workflow)
+    if not isinstance(what, (Path, str)):
+        modules = [*(modules or []), workflow.partition(":")[0]]
+    words = read_labels(labels)
 
     async def main(client: Client) -> Job | None:
-        given = read_inputs(inputs or [], await _declared(client, what))
-        handle = await client.jobs.submit(what, given, priority=priority, idempotency_key=idempotency_key)
+        given = read_inputs(inputs or [], await declared_inputs(client, what))
+        ops = await _ops(client, what, patch, assignments or [])
+        handle = await client.jobs.submit(
+            what,
+            given,
+            priority=priority,
+            idempotency_key=idempotency_key,
+            labels=words,
+            patch=ops,
+            callback_url=callback_url,
+        )
         if detach:
             answer = {"id": str(handle.id), "created": handle.created}
             print_json(answer) if as_json else print(handle.id)
             return None
-        async with _at_work(client, modules or []):
+        async with at_work(client, modules or []):
             if as_json:
                 return await client.jobs.wait(handle.id)
             from weft.cli.job_watch import watch
@@ -65,8 +96,14 @@ def run(
             return await watch(client, handle.id)
 
     job = call(main)
-    if job is None:
-        return
+    if job is not None:
+        print_result(job, as_json=as_json)
+
+
+def print_result(job: Job, *, as_json: bool) -> None:
+    """Print what became of a job, and end with the code that says so."""
+    from weft.cli.output import as_record, print_json
+
     if as_json:
         print_json(as_record(job))
     elif job.state == "completed":
@@ -74,17 +111,56 @@ def run(
     raise typer.Exit({"completed": 0, "cancelled": CANCELLED}.get(job.state, FAILED))
 
 
-def _is_file(workflow: str) -> bool:
-    return workflow.endswith((".yaml", ".yml", ".json")) or Path(workflow).is_file()
+def read_workflow(workflow: str) -> Any:
+    """Return a file, a Python workflow by MODULE:NAME, or the name of a tag or version."""
+    from weft.cli.definitions import find_workflow
+
+    if workflow.endswith((".yaml", ".yml", ".json")) or Path(workflow).is_file():
+        return Path(workflow)
+    return find_workflow(workflow) or workflow
 
 
-async def _declared(client: Client, what: Path | str) -> Mapping[str, Any]:
+async def _data(client: Client, what: Any) -> Mapping[str, Any]:
+    """Return a definition as it is written."""
+    from weft.sdk.workflows import document_of
+
+    data = (await client.workflows.show(what)).data if isinstance(what, str) else document_of(what).data
+    return data if isinstance(data, Mapping) else {}
+
+
+async def declared_inputs(client: Client, what: Any) -> Mapping[str, Any]:
     """Return the inputs that a workflow declares, as they are written."""
-    from weft.flow.reading import read_file
-
-    data = read_file(what).data if isinstance(what, Path) else (await client.workflows.show(what)).data
-    declared = data.get("inputs") if isinstance(data, dict) else None
+    declared = (await _data(client, what)).get("inputs")
     return declared if isinstance(declared, dict) else {}
+
+
+async def _ops(
+    client: Client, what: Any, patch: Path | None, assignments: Sequence[str]
+) -> list[dict[str, Any]] | None:
+    """Return what is to be changed for one job."""
+    from weft.cli.definitions import read_assignments, read_ops
+    from weft.flow.patches import op_for
+
+    ops = [] if patch is None else read_ops(patch)
+    if assignments:
+        data = await _data(client, what)
+        ops = [*ops, *(op_for(data, field, value) for field, value in read_assignments(list(assignments)).items())]
+    return ops if patch is not None or assignments else None
+
+
+def read_labels(given: Sequence[str] | None) -> dict[str, str]:
+    """Read labels such as ``team=data``."""
+    from weft.core.errors import InvalidInput
+
+    found: dict[str, str] = {}
+    for each in given or ():
+        name, equals, value = each.partition("=")
+        if not equals or not name or not value:
+            raise InvalidInput("--label", f"{each!r} must be NAME=VALUE")
+        if name in found:
+            raise InvalidInput("--label", f"{name!r} is given twice")
+        found[name] = value
+    return found
 
 
 def read_inputs(given: Sequence[str], declared: Mapping[str, Any], option: str = "--input") -> dict[str, Any]:
@@ -110,7 +186,7 @@ def read_inputs(given: Sequence[str], declared: Mapping[str, Any], option: str =
 
 
 @asynccontextmanager
-async def _at_work(client: Client, modules: Sequence[str]) -> AsyncIterator[None]:
+async def at_work(client: Client, modules: Sequence[str]) -> AsyncIterator[None]:
     """Work and orchestrate here while the body runs; without handlers of one's own only orchestrate."""
     from weft.sdk.orchestrator import Orchestrator
     from weft.sdk.worker import Worker

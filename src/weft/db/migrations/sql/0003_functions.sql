@@ -198,18 +198,6 @@ begin
   end if;
 end $$;
 
--- name: results_of
--- What a fan_in stands for, in order: the outputs of the items of a fan_out, or that of another task.
-create function weft.results_of(reference json) returns json language sql stable as $$
-  select json_build_object('results', coalesce(json_agg(r.output order by p.place, r.item), '[]'))
-  from json_array_elements(reference -> '$results') with ordinality as p (part, place)
-  cross join lateral (
-    select d.output, d.item from weft.task_done d where d.parent_id = (p.part ->> 'each')::bigint
-    union all
-    select d.output, 0 from weft.task_done d where d.id = (p.part ->> 'of')::bigint
-  ) r
-$$;
-
 -- name: output_of
 create function weft.output_of(task_id bigint) returns json language plpgsql stable
   set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off
@@ -220,6 +208,22 @@ begin
   return case when found.handler = '@fan_in' and found.output is not null then weft.results_of(found.output) else found.output end;
 end $$;
 
+-- name: results_of
+-- What a fan_in stands for, in order: the outputs of the items of a fan_out, or of several of which each ran what the
+-- others had not completed, or that of another task. Under a key that no output has: whoever reads it knows that each is
+-- an output by itself, which may be in the blob storage.
+create function weft.results_of(reference json) returns json language sql stable as $$
+  select json_build_object('$gathered', coalesce(json_agg(r.output order by p.place, r.item), '[]'))
+  from json_array_elements(reference -> '$results') with ordinality as p (part, place)
+  cross join lateral (
+    select d.output, d.item from weft.task_done d where d.parent_id = (p.part ->> 'each')::bigint
+    union all
+    select weft.output_of(d.id), 0 from weft.task_done d where d.id = (p.part ->> 'of')::bigint
+    union all
+    select k.output, k.item from weft.kept_results(p.part -> 'all') k
+  ) r
+$$;
+
 -- name: outputs_of
 -- The outputs of tasks that have ended, in the order in which they are asked for; null of one that has none.
 create function weft.outputs_of(ids bigint[]) returns json[] language sql stable as $$
@@ -227,7 +231,8 @@ create function weft.outputs_of(ids bigint[]) returns json[] language sql stable
 $$;
 
 -- name: end_jobs
--- Jobs whose end was reached → completed, failed or cancelled, with what the end gave as the result.
+-- Jobs whose end was reached → completed, failed or cancelled, with what the end gave as the result; whoever is to be told
+-- of it is, once that is committed.
 create function weft.end_jobs(ends bigint[]) returns void language plpgsql
   set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off
   set enable_mergejoin = off set enable_bitmapscan = off set jit = off as $$
@@ -243,15 +248,22 @@ begin
   insert into weft.job_done (
     id, org_id, end_id, created_at, ended_at, state, rank, finishes_independent, started_at, failed_id, owner_id, parent_id,
     snapshot_id, version_hash, workflow_id, base_kind, base_ref, reason, inputs, result, error, patch, tag_positions,
-    labels, callback_url, actor)
+    labels, callback_url, actor, rerun_of)
   select m.id, m.org_id, m.end_id, m.created_at, weft.now(),
     coalesce(m.verdict, 'completed'),
     m.rank, m.finishes_independent, m.started_at, m.failed_id, m.owner_id, m.parent_id, m.snapshot_id, m.version_hash,
     m.workflow_id, m.base_kind, m.base_ref, m.reason, m.inputs,
-    case when m.verdict is null then e.output end, f.error, m.patch, m.tag_positions, m.labels, m.callback_url, m.actor
+    case when m.verdict is null then e.output end, f.error, m.patch, m.tag_positions, m.labels, m.callback_url, m.actor,
+    m.rerun_of
   from moved m
   left join lateral (select d.output from weft.task_done d where d.id = m.end_id) e on true
   left join lateral (select d.error from weft.task_done d where d.id = m.failed_id) f on true
+  ), told as (
+    insert into weft.outbox (org_id, kind, payload, actor)
+    select m.org_id, 'callback', json_build_object('url', m.callback_url, 'job_id', m.id::text,
+      'status', coalesce(m.verdict, 'completed'), 'workflow_id', m.workflow_id, 'reason', m.reason,
+      'ended_at', to_char(weft.now() at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')), m.actor
+    from moved m where m.callback_url is not null
   )
   select array_agg(m.parent_id order by m.parent_id) filter (where m.parent_id is not null) into parents from moved m;
   for child in
@@ -278,7 +290,7 @@ end $$;
 -- waiting → completed, failed or skipped; false when it does not wait.
 create function weft.answer(task_id bigint, ending text, output json, error json, why text) returns boolean language plpgsql as $$
 #variable_conflict use_variable
-declare ended bigint[];
+declare ended bigint[]; org bigint;
 begin
   with moved as (
     delete from weft.task t where t.id = task_id and t.state = 'waiting' returning t.*
@@ -294,9 +306,12 @@ begin
       m.needs, m.allow_failure
     from moved m
   )
-  select array_remove(array[m.id, m.counts_for], null) into ended from moved m;
+  select array_remove(array[m.id, m.counts_for], null), m.org_id into ended, org from moved m;
   if ended is null then
     return false;
+  end if;
+  if ending = 'completed' and output::text like '{"$blob":%' then
+    perform weft.keep_blob(task_id, org, output);
   end if;
   delete from weft.awaited a where a.task_id = ended[1];
   if ending = 'completed' then
@@ -858,12 +873,14 @@ select weft.ensure_partitions();
 create view weft.jobs as
   select j.id, j.org_id, j.workflow_id, j.state::text as state, j.reason, -j.rank as priority, j.inputs, null::json as result,
     null::json as error, j.created_at, j.started_at, null::timestamptz as ended_at, j.failed_id, j.owner_id, j.parent_id,
-    j.base_kind, j.base_ref, j.snapshot_id, encode(j.version_hash, 'hex') as version_hash, j.labels, j.actor, j.end_id
+    j.base_kind, j.base_ref, j.snapshot_id, encode(j.version_hash, 'hex') as version_hash, j.labels, j.actor, j.end_id,
+    j.rerun_of, j.patch, j.tag_positions
   from weft.job j
   union all
   select d.id, d.org_id, d.workflow_id, d.state::text, d.reason, -d.rank, d.inputs, d.result,
     d.error, d.created_at, d.started_at, d.ended_at, d.failed_id, d.owner_id, d.parent_id,
-    d.base_kind, d.base_ref, d.snapshot_id, encode(d.version_hash, 'hex'), d.labels, d.actor, d.end_id
+    d.base_kind, d.base_ref, d.snapshot_id, encode(d.version_hash, 'hex'), d.labels, d.actor, d.end_id,
+    d.rerun_of, d.patch, d.tag_positions
   from weft.job_done d;
 
 -- name: show_job
