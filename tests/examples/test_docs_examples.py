@@ -61,6 +61,7 @@ SCRIPTS = {
         *("failed", "count keep because nothing about it has changed", "report run because it was dead (error)"),
         *("42 in B2, reported", "0", "42 in C3, reported"),
     ],
+    "graphs.py": ["COMPLETED all is loaded", "COMPLETED", "13"],
     "handling.py": ["True completed 8", "{'pixels': 8000000}"],
     "callbacks.py": ['True :"completed"'],
     "flows.py": ["30.0"],
