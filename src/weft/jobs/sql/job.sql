@@ -62,7 +62,7 @@ cross join lateral (select c.item from weft.task_done c where c.parent_id = p.id
 
 -- name: node_of
 -- The node of a task that has ended; an item of a fan_out is of the fan_out's.
-select d.node from weft.task_done d where d.org_id = $1 and d.id = $2;
+select d.node from weft.task_done d where d.id = $1;
 
 -- name: list_live
 -- Newest first below a key; filters that are null let everything pass.
