@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 import statistics
 import time
 from collections.abc import Awaitable, Callable
@@ -14,7 +13,6 @@ import asyncpg
 import weft
 from bench.place import child_process, fresh_database, worker_process
 from bench.report import Figure
-from weft.jobs.items import Task
 
 CONCURRENCY = 200
 FIBS = 40
@@ -73,49 +71,6 @@ SMALL: dict[str, Any] = {
         "END": {"type": "end"},
     },
 }
-
-
-def layers(count: int, width: int) -> list[Task]:
-    """Return a graph of so many tasks in layers, each of which waits for three of the layer before."""
-    chance, found, before = random.Random(1), list[Task](), list[Task]()
-    while len(found) < count:
-        layer = [Task("bench:noop", {"x": number}) for number in range(width)]
-        for task in layer if before else ():
-            task.depends_on(chance.sample(before, 3))
-        found += layer
-        before = layer
-    return found
-
-
-async def measure_graphs(server: str, scale: int, repeat: int) -> list[Figure]:
-    """A large graph from its objects to its commit, beside the COPY of as many rows that are ready."""
-    count = 100_000 // scale
-    runs, raw = list[float](), list[float]()
-    for _ in range(repeat):
-        async with fresh_database(server) as url, weft.Client(url) as client:
-            raw.append(await _copied(url, count))
-            items = layers(count, 1000 // min(scale, 10))
-            runs += await _runs(1, lambda items=items: client.jobs.submit_graph("layers", items))  # type: ignore[misc]
-    beside = f"COPY of the rows alone {statistics.median(raw):.2f} s"
-    return [_figure(f"submit {count:,} tasks, {3 * count:,} edges", runs, "s", 2.0 / scale, beside)]
-
-
-async def _copied(url: str, count: int) -> float:
-    """Return how long the rows alone take, in one transaction that is undone."""
-    conn = await asyncpg.connect(url)
-    tasks = [(n, 1, 1, 1, "pending", 3, "bench:noop", '{"x":1}', 1, "noop") for n in range(1, count + 1)]
-    edges = [(max(1, n - 1000 - each), n, 1) for n in range(1, count + 1) for each in (1, 2, 3)]
-    edges = list(dict.fromkeys(edges))
-    columns = "id org_id queue_id order_id state waiting_on handler params job_id node".split()
-    transaction = conn.transaction()
-    await transaction.start()
-    began = time.perf_counter()
-    await conn.copy_records_to_table("task", schema_name="weft", columns=columns, records=tasks)
-    await conn.copy_records_to_table("edge", schema_name="weft", columns=["prev", "next", "org_id"], records=edges)
-    took = time.perf_counter() - began
-    await transaction.rollback()
-    await conn.close()
-    return took
 
 
 async def measure_jobs(server: str, scale: int, repeat: int) -> list[Figure]:

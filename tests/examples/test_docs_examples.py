@@ -121,10 +121,11 @@ COMMANDS = {
         *("nothing waits for a person", "sent file.arrived, 0 waited for it"),
     ],
     "run_again.sh": [
-        *("scheme", "keep", "collect", "run", "it was asked for", '{"count":10}', '{"count":10}', '{"count":10}'),
-        *('{"count":10}', '{"count":10}', "tile_raster", "would run again 0", "run again 0", "faster", "worked at"),
-        "nodes.collect.output.results.count",
+        *("scheme", "keep", "collect", "run", "it was asked for", '{"count":10}', '{"count":10}', "patched "),
+        *('{"count":10}', "would run again 0", "run again 0"),
     ],
+    "change_one_job.sh": ['{"count":10}', "tile_raster"],
+    "bisect.sh": ["faster", "worked at", "nodes.collect.output.results.count"],
     "backup.sh": ["wrote weft.dump", "restored weft.dump", "(1 row)"],
 }
 TESTS = {"test_flows.py"}
