@@ -32,7 +32,9 @@ if TYPE_CHECKING:
     from weft.flow.model import WorkflowDefinition
     from weft.flow.reading import read_definition
     from weft.history.model import Artifact, Collected, Finding, Materialized, Pushed, Tag, TagMove
-    from weft.jobs.model import Approval, Job, JobHandle, JobNode, JobSummary
+    from weft.jobs.events import JobEvent, JobEvents
+    from weft.jobs.model import Approval, Job, JobAttempt, JobHandle, JobNode, JobSummary
+    from weft.jobs.why import NodeWhy
     from weft.queue.audit import AuditEntry
     from weft.queue.model import Attempt, NewTask, Page, Task, TaskHandle, TaskSummary
     from weft.queue.outbox import OutboxRow
@@ -63,6 +65,9 @@ _HOMES = {
     "InvalidDefinition": "weft.core.errors",
     "InvalidInput": "weft.core.errors",
     "Job": "weft.jobs.model",
+    "JobAttempt": "weft.jobs.model",
+    "JobEvent": "weft.jobs.events",
+    "JobEvents": "weft.jobs.events",
     "JobHandle": "weft.jobs.model",
     "JobNode": "weft.jobs.model",
     "JobState": "weft.core.job_states",
@@ -73,6 +78,7 @@ _HOMES = {
     "Materialized": "weft.history.model",
     "MergeConflict": "weft.core.errors",
     "NewTask": "weft.queue.model",
+    "NodeWhy": "weft.jobs.why",
     "NonRetryable": "weft.core.signals",
     "NotFound": "weft.core.errors",
     "Orchestrator": "weft.sdk.orchestrator",
@@ -121,6 +127,9 @@ __all__ = [
     "InvalidDefinition",
     "InvalidInput",
     "Job",
+    "JobAttempt",
+    "JobEvent",
+    "JobEvents",
     "JobHandle",
     "JobNode",
     "JobState",
@@ -131,6 +140,7 @@ __all__ = [
     "Materialized",
     "MergeConflict",
     "NewTask",
+    "NodeWhy",
     "NonRetryable",
     "NotFound",
     "Orchestrator",

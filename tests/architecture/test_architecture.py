@@ -23,14 +23,14 @@ LONGEST = 450
 
 # The whole public interface; a change here is a change for users.
 PUBLIC = [
-    "Approval", "Artifact", "Attempt", "AuditEntry", "BlobUnavailable", "Client", "Collected",
-    "Context", "DatabaseUnavailable",
-    "Finding", "InvalidDefinition", "InvalidInput", "Job", "JobHandle", "JobNode", "JobState", "JobSummary", "Jobs",
-    "KeyLimit", "LeaseLost", "Materialized", "MergeConflict", "NewTask", "NonRetryable", "NotFound", "Orchestrator",
-    "OutboxRow", "Page", "PermissionDenied", "Pushed", "QueueInfo", "Registry", "Retry", "SchemaOutdated", "Settings",
-    "Snooze", "StateConflict", "Tag", "TagConflict", "TagMove", "Task", "TaskFailed", "TaskHandle", "TaskState",
-    "TaskSummary", "UnknownQueue", "WaitTimeout", "WeftError", "Why", "Worker", "WorkerInfo", "WorkflowDefinition",
-    "Workflows", "__version__", "read_definition", "task",
+    "Approval", "Artifact", "Attempt", "AuditEntry", "BlobUnavailable", "Client", "Collected", "Context",
+    "DatabaseUnavailable", "Finding", "InvalidDefinition", "InvalidInput", "Job", "JobAttempt", "JobEvent", "JobEvents",
+    "JobHandle", "JobNode", "JobState", "JobSummary", "Jobs", "KeyLimit", "LeaseLost", "Materialized", "MergeConflict",
+    "NewTask", "NodeWhy", "NonRetryable", "NotFound", "Orchestrator", "OutboxRow", "Page", "PermissionDenied", "Pushed",
+    "QueueInfo", "Registry", "Retry", "SchemaOutdated", "Settings", "Snooze", "StateConflict", "Tag", "TagConflict",
+    "TagMove", "Task", "TaskFailed", "TaskHandle", "TaskState", "TaskSummary", "UnknownQueue", "WaitTimeout",
+    "WeftError", "Why", "Worker", "WorkerInfo", "WorkflowDefinition", "Workflows", "__version__", "read_definition",
+    "task",
 ]  # fmt: skip
 
 CLIENT = [

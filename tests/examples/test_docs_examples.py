@@ -54,6 +54,13 @@ SCRIPTS = {
         *("paid 30", "ask {'reason': {'type': 'string'}}", "paid 420", "total completed", "ask completed"),
         "END completed",
     ],
+    "watch.py": [
+        "greet no_worker no live worker serves",
+        "job.submitted",
+        "greet task.completed",
+        "job.completed",
+        "True",
+    ],
     "operate.py": ["it is due at", "no live worker serves", "is paused", "it has ended: completed"],
 }
 COMMANDS = {
@@ -94,6 +101,21 @@ COMMANDS = {
     "run_workflows.sh": [
         *('{"count":10}', '{"count":10}', "completed", "paused ", "resumed ", "tile_raster", "cancelled "),
         *("nothing waits for a person", "sent file.arrived, 0 waited for it"),
+    ],
+    "watch_jobs.sh": [
+        *(
+            "created rasters",
+            "scheme ready: no live worker serves queue 'rasters'",
+            "END pending: it waits for collect",
+        ),
+        *(
+            '{"count":10}',
+            "submitted",
+            "tiles",
+            "10 items",
+            '"type":"job.completed"',
+            "scheme | looking at scans/alps.tif",
+        ),
     ],
     "backup.sh": ["wrote weft.dump", "restored weft.dump", "(1 row)"],
 }

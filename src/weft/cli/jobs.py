@@ -9,14 +9,15 @@ import typer
 from weft.cli.apps import JsonFlag, new_app
 from weft.cli.calls import call, call_each
 from weft.cli.inputs import read_id
+from weft.cli.job_looking import JobId, looking
 
 if TYPE_CHECKING:
     from weft.jobs.model import Job, JobNode
     from weft.sdk.client import Client
 
 app = new_app("Look at jobs, pause, resume, cancel and approve them.")
-
-JobId = Annotated[str, typer.Argument(metavar="ID", help="The id of a job.")]
+for command in looking:
+    app.command()(command)
 
 JobIds = Annotated[list[str], typer.Argument(metavar="ID", help="Ids of jobs.")]
 

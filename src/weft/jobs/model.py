@@ -39,7 +39,10 @@ class JobSummary:
 
 @dataclass(frozen=True, slots=True)
 class JobNode:
-    """A node of a job: the state of its task, and of a fan_out how many of its items are in which state."""
+    """A node of a job: the state of its task, and of a fan_out how many of its items are in which state.
+
+    One that is tried again has the error of its last attempt, and ``due_at`` says when.
+    """
 
     id: int
     node: str
@@ -51,6 +54,7 @@ class JobNode:
     ended_at: datetime | None
     error: Mapping[str, Any] | None
     items: Mapping[str, int]
+    due_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,3 +82,15 @@ class Approval:
     since: datetime
     form: Mapping[str, Any]
     expires_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class JobAttempt:
+    """An attempt at a task of a job: its node, and of a fan_out for which item."""
+
+    task_id: int
+    node: str
+    item: int | None
+    attempt: int
+    started_at: datetime | None
+    ended_at: datetime | None

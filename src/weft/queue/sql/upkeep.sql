@@ -26,7 +26,7 @@ with bound as (
     weft.first_id_at(to_date(right(c.relname, 8), 'YYYYMMDD')::timestamp at time zone 'UTC' + interval '24 hours') as high
   from pg_class c left join pg_inherits i on i.inhrelid = c.oid
   where c.relnamespace = 'weft'::regnamespace and c.relkind = 'r'
-    and c.relname ~ '^(task_done|task_params|attempt|job_done)_[0-9]{8}$'
+    and c.relname ~ '^(task_done|task_params|attempt|job_done|job_event)_[0-9]{8}$'
 )
 select f.child, f.parent, f.is_attached, f.is_pending from found f, bound
 where f.high <= bound.id and case
@@ -70,6 +70,28 @@ delete from weft.task_log l using (
   select o.task_id, o.attempt from weft.task_log o where o.created_at < (select weft.now() - $1::interval)
   order by o.created_at limit 1000
 ) old where l.task_id = old.task_id and l.attempt = old.attempt returning 1;
+
+-- name: prune_edges
+-- Between tasks that are both gone from the history, from a place in the order of tasks on; returns how many were looked at.
+with page as materialized (
+  select e.prev, e.next from weft.edge e
+  where e.prev > $2 and e.prev < (select weft.first_id_at(weft.now() - $1::interval)) order by e.prev limit 1000
+), gone as (
+  delete from weft.edge e using page where e.prev = page.prev and e.next = page.next
+    and not exists (select 1 from weft.task t where t.id in (page.prev, page.next))
+    and not exists (select 1 from weft.task_done d where d.id = page.prev)
+    and not exists (select 1 from weft.task_done d where d.id = page.next)
+  returning 1
+)
+select max(page.prev) as last, count(*)::int as seen, (select count(*)::int from gone) as gone from page;
+
+-- name: prune_events
+-- Sent longer ago than the given time, and an hour before any job that may still wait for one.
+delete from weft.event e using (
+  select o.id from weft.event o where o.id < (select weft.first_id_at(weft.now() - $1::interval))
+    and o.id < (select coalesce(min(j.id) - (3600000::bigint << 22), 9223372036854775807) from weft.job j)
+  order by o.id limit 1000
+) old where e.id = old.id returning 1;
 
 -- name: end_late_jobs
 -- Jobs that are pending, running or paused past their time → cancelling, to fail; what waits past its time → failed or skipped.

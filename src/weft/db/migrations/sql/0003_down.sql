@@ -1,3 +1,8 @@
+-- name: drop_job_events
+drop view weft.job_events;
+drop function weft.note_event;
+drop table weft.job_event;
+
 -- name: drop_jobs
 drop view weft.jobs;
 drop function weft.end_late_waits, weft.send_event, weft.begin_wait, weft.lock_event, weft.cancel_children, weft.answer, weft.wait_for_answer, weft.end_late_jobs, weft.resume_job, weft.begin_jobs, weft.put_job, weft.add_children, weft.sweep_job, weft.fail_job, weft.forget_result, weft.note_failed, weft.end_jobs, weft.outputs_of, weft.output_of, weft.results_of,

@@ -1,5 +1,5 @@
 -- name: ensure_partitions
--- Makes the daily partitions of task_done, task_params, attempt and job_done that are missing from yesterday to `days` ahead, and on
+-- Makes the daily partitions of task_done, task_params, attempt, job_done and job_event that are missing from yesterday to `days` ahead, and on
 -- the days of tasks that have not ended; returns how many. Whoever finds one missing calls it, with the rights of the
 -- schema's owner, to whom they belong. LIKE and ATTACH, not PARTITION OF: that would queue every claim behind one idle reader.
 create or replace function weft.ensure_partitions(days int default 8) returns int language plpgsql volatile security definer
@@ -23,7 +23,9 @@ begin
   loop
     low := weft.first_id_at(day);
     high := weft.first_id_at(day + interval '24 hours');
-    foreach parent in array array['task_done', 'task_params', 'attempt', 'job_done'] loop
+    -- Job_event is made last of all, by the same migration.
+    foreach parent in array array['task_done', 'task_params', 'attempt', 'job_done', 'job_event'] loop
+      continue when to_regclass('weft.' || parent) is null;
       child := parent || '_' || to_char(day at time zone 'UTC', 'YYYYMMDD');
       if to_regclass('weft.' || child) is null then
         execute format('create table weft.%I (like weft.%I including all)', child, parent);
@@ -319,6 +321,7 @@ begin
       and e.at >= (select j.created_at from weft.job j where j.id = of.job_id)
     order by e.id limit 1;
     if found then
+      perform weft.note_event(of.org_id, of.job_id, 'task.received', 'completed', json_build_object('event', event), task_id, of.node);
       perform weft.answer(task_id, 'completed', found_payload::json, null, null);
     end if;
   end if;
@@ -330,15 +333,20 @@ end $$;
 create function weft.send_event(org bigint, event text, payload jsonb, actor text) returns table (id bigint, answered int)
 language plpgsql as $$
 #variable_conflict use_variable
-declare waiting bigint;
+declare waiting record;
 begin
   perform weft.lock_event(org, event);
   insert into weft.event as e (org_id, name, payload, actor) values (org, event, payload, actor) returning e.id into id;
   answered := 0;
   for waiting in
-    select a.task_id from weft.awaited a where a.org_id = org and a.event = event and payload @> a.match order by a.task_id
+    select a.task_id, a.job_id, t.node from weft.awaited a join weft.task t on t.id = a.task_id
+    where a.org_id = org and a.event = event and payload @> a.match order by a.task_id
   loop
-    answered := answered + weft.answer(waiting, 'completed', payload::json, null, null)::int;
+    if weft.answer(waiting.task_id, 'completed', payload::json, null, null) then
+      perform weft.note_event(org, waiting.job_id, 'task.received', 'completed', json_build_object('event', event, 'by', actor),
+        waiting.task_id, waiting.node);
+      answered := answered + 1;
+    end if;
   end loop;
   return next;
 end $$;
@@ -561,11 +569,11 @@ begin
       got := got || coalesce(more, '{}');
     end loop;
     if cardinality(got) > 0 then
-      at := weft.now();
       select array_agg(distinct t.job_id) into begun from weft.task t where t.id = any (got) and t.job_id is not null;
       if exists (select 1 from weft.job j where j.id = any (begun) and j.state in ('pending', 'paused')) then
         got := weft.begin_jobs(got, begun);
       end if;
+      at := weft.now();
       return query
         update weft.task t set state = 'running', attempt = t.attempt + 1, worker_id = me, claimed_at = at, reason = null,
           expires_at = at + t.heartbeat_timeout
@@ -700,6 +708,7 @@ begin
     if keys is not null then
       perform weft.free_slots(keyed_queues, keys);
     end if;
+    delete from weft.awaited a where a.task_id = any (batch);
     perform weft.cancel_children(batch);
   end if;
   if exists (
