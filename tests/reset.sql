@@ -24,7 +24,7 @@ do $$ declare name text; begin
   loop execute 'delete from ' || name; end loop;
 end $$;
 reset session_replication_role;
-delete from weft.queue where id > 2;
+delete from weft.queue where id not in (1, 2);
 delete from weft.org where id <> 1;
 update weft.queue set max_running = null, max_running_per_key = null, paused_at = null;
 update weft.machine set holder = null, until = '-infinity' where holder is not null or until <> '-infinity';

@@ -281,3 +281,11 @@ async def test_events_of_another_org_are_not_told(client: weft.Client, conn: Con
     await conn.execute("update weft.job set org_id = 2")
     with pytest.raises(weft.NotFound):
         await client.jobs.events(handle.id)
+
+
+async def test_a_job_that_is_taken_over_says_by_whom_and_from_whom(client: weft.Client, conn: Connection) -> None:
+    handle = await client.jobs.submit(flow(first={"handler": "say"}))
+    await conn.execute("update weft.job set owner_id = 7")
+    await conn.fetchval("select weft.hand_over(7, 8, 100)")
+    (adopted,) = [event for event in (await client.jobs.events(handle.id)).events if event.type == "job.adopted"]
+    assert adopted.data == {"owner_id": "8", "former_id": "7"}

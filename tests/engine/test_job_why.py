@@ -180,3 +180,13 @@ async def test_a_job_of_another_org_is_not_told_of(client: weft.Client, conn: Co
     await conn.execute("update weft.job set org_id = 2")
     with pytest.raises(weft.NotFound):
         await client.jobs.why(handle.id)
+
+
+async def test_a_step_of_an_owner_that_is_lost_waits_for_another(client: weft.Client, conn: Connection) -> None:
+    each = {"type": "fan_out", "items": [1], "task": {"handler": "say"}, "next": "END"}
+    handle = await client.jobs.submit(flow(each=each, END={"type": "end"}))
+    await conn.execute("insert into weft.queue (id, org_id, name) values (-7, 1, '@control/7')")
+    await conn.execute("update weft.task set queue_id = -7 where node = 'each'")
+    assert await _told(client, handle.id) == [("each", "no_orchestrator")]
+    await _register(conn, "@fan_out", queue_id=CONTROL)
+    assert await _told(client, handle.id) == [("each", "worker_lost")]

@@ -356,3 +356,33 @@ async def test_a_snapshot_that_a_job_goes_by_is_not_collected(
     assert (await client.workflows.gc(grace=86_400)).snapshots == 0
     kept = await conn.fetchval("select count(*) from weft.artifact where kind = 'snapshot'")
     assert (kept, await client.workflows.fsck()) == (1, [])
+
+
+async def test_a_definition_that_was_collected_meanwhile_is_kept_again(
+    client: weft.Client, handlers: Handlers, conn: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    definition = flow(only={"handler": "say", "params": {"value": 1}})
+    async with at_work(client, handlers):
+        first = await client.jobs.wait((await client.jobs.submit(definition)).id, timeout=30)
+        await conn.execute("delete from weft.job_done; delete from weft.artifact where kind = 'snapshot'")
+        await conn.execute("delete from weft.artifact")
+        second = await client.jobs.wait((await client.jobs.submit(definition)).id, timeout=30)
+    assert (second.state, second.version_hash) == ("completed", first.version_hash)
+    assert second.snapshot_id != first.snapshot_id
+
+
+async def test_the_output_of_the_start_is_the_inputs(client: weft.Client, handlers: Handlers) -> None:
+    definition = flow(
+        {"size": {"type": "integer", "default": 3}},
+        first={"handler": "say", "params": {"value": "{{ nodes.START.output }}"}, "next": "second"},
+        second={
+            "handler": "say",
+            "params": {"value": "{{ nodes.START.output.size + nodes.first.output.size }}"},
+            "next": "END",
+        },
+        END={"type": "end", "output": ["{{ nodes.second.output }}", "{{ nodes.START.output.size }}"]},
+    )
+    async with at_work(client, handlers):
+        job = await client.jobs.wait((await client.jobs.submit(definition)).id, timeout=30)
+    assert (job.state, job.result) == ("completed", [6, 3])
+    assert handlers.given == [{"size": 3}, 6]

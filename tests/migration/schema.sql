@@ -270,6 +270,23 @@ begin
   return coalesce(admitted, '{}');
 end $$;
 
+CREATE FUNCTION weft.adopt_jobs(me bigint, room integer) RETURNS integer
+    LANGUAGE plpgsql
+    AS $$
+declare gone bigint; count int := 0;
+begin
+  for gone in
+    select -q.id from weft.queue q where q.id < 0 and not exists (
+      select 1 from weft.worker w where w.id = -q.id and w.state in ('active', 'idle') and w.until > weft.now())
+  loop
+    count := count + weft.hand_over(gone, me, room);
+    delete from weft.queue q where q.id = -gone and not exists (select 1 from weft.worker w where w.id = gone)
+      and not exists (select 1 from weft.task t where t.state = 'ready' and t.queue_id = -gone)
+      and not exists (select 1 from weft.job j where j.owner_id = gone);
+  end loop;
+  return count;
+end $$;
+
 CREATE FUNCTION weft.answer(task_id bigint, ending text, output json, error json, why text) RETURNS boolean
     LANGUAGE plpgsql
     AS $$
@@ -305,12 +322,18 @@ begin
   return true;
 end $$;
 
-CREATE FUNCTION weft.begin_jobs(tasks bigint[], jobs bigint[]) RETURNS bigint[]
+CREATE FUNCTION weft.begin_jobs(tasks bigint[], jobs bigint[], orchestrator bigint) RETURNS bigint[]
     LANGUAGE plpgsql
     AS $$
-declare paused bigint[]; parked bigint[]; keyed_queues bigint[]; keys text[];
+declare fresh bigint[]; paused bigint[]; parked bigint[]; keyed_queues bigint[]; keys text[];
 begin
-  update weft.job j set state = 'running', started_at = weft.now() where j.id = any (jobs) and j.state = 'pending';
+  fresh := array(
+    select j.id from weft.job j
+    where j.id = any (jobs) and (j.state = 'pending' or j.owner_id is null and orchestrator is not null and j.state <> 'paused')
+    order by j.id for no key update);
+  update weft.job j set state = case when j.state = 'pending' then 'running' else j.state end,
+    started_at = coalesce(j.started_at, weft.now()), owner_id = coalesce(j.owner_id, orchestrator)
+  where j.id = any (fresh);
   select array_agg(l.id) into paused from (
     select j.id from weft.job j where j.id = any (jobs) and j.state = 'paused' order by j.id for share
   ) l;
@@ -503,6 +526,12 @@ CREATE FUNCTION weft.complete(worker_id bigint, task_id bigint, attempt integer,
     select 1 from weft.finish_and_claim($1, array[$2], array[$3], array[$4], '{}', '{}', '{}', '{}', '{}', 0, false, null)
   )
 $_$;
+
+CREATE FUNCTION weft.control_queue(job bigint) RETURNS bigint
+    LANGUAGE sql STABLE
+    AS $$
+  select coalesce((select -j.owner_id from weft.job j where j.id = job), 2)
+$$;
 
 CREATE FUNCTION weft.delete_tag(org bigint, tag_name text, expected_version bigint, force boolean, actor text, message text) RETURNS weft.tag
     LANGUAGE plpgsql
@@ -722,7 +751,7 @@ end $$;
 CREATE FUNCTION weft.fail_next(failed bigint[]) RETURNS bigint[]
     LANGUAGE plpgsql
     AS $$
-declare next_ids bigint[]; next_counts int[];
+declare next_ids bigint[]; next_counts int[]; woken bigint[];
 begin
   select array_agg(e.next), array_agg(e.n) into next_ids, next_counts
   from (select e.next, count(*)::int as n from unnest(failed) as s (prev) join weft.edge e on e.prev = s.prev
@@ -730,14 +759,17 @@ begin
   perform 1 from weft.task t where t.id = any (next_ids) order by t.id for no key update;
   update weft.task t set
     waiting_on = t.waiting_on - next_counts[width_bucket(t.id, next_ids)],
-    state = case when t.waiting_on = next_counts[width_bucket(t.id, next_ids)] and t.state = 'pending'
+    state = case when t.waiting_on = next_counts[width_bucket(t.id, next_ids)] and t.state = 'pending' and t.handler = '@end'
                  then 'ready'::weft.task_state else t.state end,
-    reason = null
-  where t.id = any (next_ids) and t.handler = '@end';
-  if found then
-    perform weft.hint_one(2);
+    queue_id = case when t.handler = '@end' then weft.control_queue(t.job_id) else t.queue_id end,
+    reason = case when t.handler = '@end' then null else 'upstream_failed' end
+  where t.id = any (next_ids);
+  woken := array(
+    select distinct t.queue_id from weft.task t where t.id = any (next_ids) and t.handler = '@end' and t.state = 'ready');
+  if cardinality(woken) > 0 then
+    perform weft.hint(woken);
   end if;
-  return array(select t.id from weft.task t where t.id = any (next_ids) and t.handler <> '@end');
+  return array(select t.id from weft.task t where t.id = any (next_ids) and t.handler <> '@end' and t.waiting_on = 0);
 end $$;
 
 CREATE FUNCTION weft.finish_and_claim(me bigint, ids bigint[], attempts integer[], outputs json[], queues bigint[], rooms integer[], ranks smallint[], orders bigint[], marks bigint[], wanted integer, from_head boolean, patience text) RETURNS TABLE(lost boolean, id bigint, attempt integer, queue_id bigint, rank smallint, order_id bigint, handler text, params json, max_attempts smallint, failures smallint, crashes smallint, timeout interval, heartbeat_timeout interval, retry json, job_id bigint, node text, given json[])
@@ -752,7 +784,7 @@ CREATE FUNCTION weft.finish_and_claim(me bigint, ids bigint[], attempts integer[
     AS $$
 #variable_conflict use_column
 declare
-  results json[]; ended bigint[]; counted bigint[]; taken int[]; ends bigint[]; begun bigint[]; freed_queues bigint[]; freed_keys text[]; admitted bigint[];
+  results json[]; ended bigint[]; counted bigint[]; taken int[]; ends bigint[]; begun bigint[]; mine bigint[] := '{}'; freed_queues bigint[]; freed_keys text[]; admitted bigint[];
   at timestamptz := weft.now(); got bigint[] := '{}'; more bigint[]; room int; shares int[];
 begin
   if patience is not null then
@@ -849,6 +881,7 @@ begin
         for update skip locked
       ) c;
       got := got || coalesce(more, '{}');
+      mine := case when queues[i] < 0 then mine || more else mine end;
       rooms[i] := rooms[i] - coalesce(cardinality(more), 0);
     end loop;
     -- Came up short above the marks: look once below them, for what is more urgent or was committed late.
@@ -863,18 +896,21 @@ begin
         for update skip locked
       ) c;
       got := got || coalesce(more, '{}');
+      mine := case when queues[i] < 0 then mine || more else mine end;
     end loop;
     if cardinality(got) > 0 then
       select array_agg(distinct t.job_id) into begun from weft.task t where t.id = any (got) and t.job_id is not null;
-      if exists (select 1 from weft.job j where j.id = any (begun) and j.state in ('pending', 'paused')) then
-        got := weft.begin_jobs(got, begun);
+      if exists (select 1 from weft.job j where j.id = any (begun)
+                   and (j.state in ('pending', 'paused') or j.owner_id is null and -me = any (queues))) then
+        got := weft.begin_jobs(got, begun, case when -me = any (queues) then me end);
       end if;
       at := weft.now();
+      -- What came by an owner's queue goes back to that of all, should the owner be lost.
       return query
         update weft.task t set state = 'running', attempt = t.attempt + 1, worker_id = me, claimed_at = at, reason = null,
-          expires_at = at + t.heartbeat_timeout
+          expires_at = at + t.heartbeat_timeout, queue_id = case when t.queue_id < 0 then 2 else t.queue_id end
         where t.id = any (got)
-        returning false, t.id, t.attempt::int, t.queue_id, t.rank::smallint, t.order_id, t.handler::text, t.params,
+        returning false, t.id, t.attempt::int, case when t.id = any (mine) then -me else t.queue_id end, t.rank::smallint, t.order_id, t.handler::text, t.params,
           t.max_attempts, t.failures::smallint, t.crashes, t.timeout::interval, t.heartbeat_timeout::interval, t.retry,
           t.job_id, t.node, case when t.needs is not null then weft.outputs_of(t.needs) end;
     end if;
@@ -964,6 +1000,31 @@ begin
   return woken;
 end $$;
 
+CREATE FUNCTION weft.hand_over(gone bigint, heir bigint, room integer) RETURNS integer
+    LANGUAGE plpgsql
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET jit TO 'off'
+    AS $$
+declare jobs bigint[]; steps bigint[];
+begin
+  jobs := array(select j.id from weft.job j where j.owner_id = gone order by j.id limit room for no key update skip locked);
+  update weft.job j set owner_id = heir where j.id = any (jobs);
+  if heir is not null then
+    perform weft.note_event(j.org_id, j.id, 'job.adopted', j.state::text,
+      json_build_object('owner_id', heir::text, 'former_id', gone::text)) from weft.job j where j.id = any (jobs);
+  end if;
+  steps := array(
+    select t.id from weft.task t where t.state = 'ready' and t.queue_id = -gone
+    order by t.rank, t.order_id, t.id limit room for no key update skip locked);
+  update weft.task t set queue_id = coalesce(-heir, 2) where t.id = any (steps);
+  if cardinality(steps) > 0 then
+    perform weft.hint_one(coalesce(-heir, 2));
+  end if;
+  return cardinality(jobs) + cardinality(steps);
+end $$;
+
 CREATE FUNCTION weft.heartbeat(me bigint, lease interval, busy boolean, add_completed bigint, add_failed bigint, leader_lease interval, is_blocked boolean) RETURNS TABLE(held integer, leader boolean, token bigint, next_due_at timestamp with time zone, has_outbox boolean, lapsed boolean, limited boolean)
     LANGUAGE plpgsql
     SET plan_cache_mode TO 'force_generic_plan'
@@ -1015,11 +1076,17 @@ begin
 end $$;
 
 CREATE FUNCTION weft.hint(queues bigint[], except_worker bigint DEFAULT 0) RETURNS integer
-    LANGUAGE sql
+    LANGUAGE plpgsql
     AS $$
-  select coalesce(sum(weft.hint_one(u.queue_id, except_worker)), 0)::int
-  from (select distinct unnest(queues) as queue_id) u
-$$;
+declare told int := 0; queue bigint; done bigint[] := '{}';
+begin
+  foreach queue in array queues loop
+    continue when queue = any (done);
+    told := told + weft.hint_one(queue, except_worker);
+    done := done || queue;
+  end loop;
+  return told;
+end $$;
 
 CREATE FUNCTION weft.hint_one(queue bigint, except_worker bigint DEFAULT 0) RETURNS integer
     LANGUAGE plpgsql
@@ -1367,16 +1434,16 @@ $$;
 CREATE FUNCTION weft.put_control(org bigint, job bigint, rank smallint, handler text, params json) RETURNS bigint
     LANGUAGE plpgsql
     AS $$
-declare new_id bigint := weft.next_id();
+declare new_id bigint := weft.next_id(); lane bigint := weft.control_queue(job);
 begin
   loop
     insert into weft.task as t (id, org_id, queue_id, order_id, state, rank, handler, params, job_id, max_attempts)
-    values (new_id, org, 2, job, 'ready', put_control.rank, put_control.handler, put_control.params, job, 10)
+    values (new_id, org, lane, job, 'ready', put_control.rank, put_control.handler, put_control.params, job, 10)
     on conflict do nothing;
     exit when found;
     new_id := weft.next_id();
   end loop;
-  perform weft.hint_one(2);
+  perform weft.hint_one(lane);
   return new_id;
 end $$;
 
@@ -1531,7 +1598,7 @@ end $_$;
 CREATE FUNCTION weft.reach_next(ended bigint[], taken integer[], reaching boolean, own bigint[]) RETURNS bigint[]
     LANGUAGE plpgsql
     AS $$
-declare next_ids bigint[]; next_counts int[]; next_reached int[]; keyed bigint[]; missed bigint[];
+declare next_ids bigint[]; next_counts int[]; next_reached int[]; keyed bigint[]; missed bigint[]; spoiled bigint[]; woken bigint[];
 begin
   select array_agg(e.next), array_agg(e.n), array_agg(e.r) into next_ids, next_counts, next_reached
   from (
@@ -1547,21 +1614,32 @@ begin
   update weft.task t set
     waiting_on = t.waiting_on - next_counts[width_bucket(t.id, next_ids)],
     reached = t.reached + next_reached[width_bucket(t.id, next_ids)],
+    queue_id = case when t.queue_id <> 2 and t.queue_id > 0 then t.queue_id
+                    else coalesce((select -j.owner_id from weft.job j where j.id = t.job_id), 2) end,
     state = case when t.waiting_on = next_counts[width_bucket(t.id, next_ids)] and t.concurrency_key is null and t.state = 'pending'
-                   and (t.reached + next_reached[width_bucket(t.id, next_ids)] > 0 or t.handler = '@end')
+                   and (t.reached + next_reached[width_bucket(t.id, next_ids)] > 0 and t.reason is distinct from 'upstream_failed'
+                        or t.handler = '@end')
                  then 'ready'::weft.task_state else t.state end,
-    reason = case when t.waiting_on = next_counts[width_bucket(t.id, next_ids)] then null else t.reason end
+    reason = case when t.waiting_on = next_counts[width_bucket(t.id, next_ids)] and t.reason is distinct from 'upstream_failed'
+                  then null else t.reason end
   where t.id = any (next_ids);
-  select array_agg(t.id order by t.id) filter (where t.reached > 0),
-         array_agg(t.id order by t.id) filter (where t.reached = 0)
-  into keyed, missed from weft.task t
+  select array_agg(t.id order by t.id) filter (where t.reached > 0 and t.reason is null),
+         array_agg(t.id order by t.id) filter (where t.reached = 0 and t.reason is null),
+         array_agg(t.id order by t.id) filter (where t.reason is not null)
+  into keyed, missed, spoiled from weft.task t
   where t.id = any (next_ids) and t.waiting_on = 0 and t.state = 'pending' and t.reason is distinct from 'concurrency_key';
   if keyed is not null then
     perform weft.take_slots(keyed);
   end if;
-  perform weft.hint(array(
+  if spoiled is not null then
+    perform weft.skip_later(weft.skip_tasks(spoiled, 'upstream_failed', 100, own), 'upstream_failed');
+  end if;
+  woken := array(
     select distinct t.queue_id from weft.task t
-    where t.id = any (next_ids) and t.state = 'ready' and t.queue_id <> all (own)));
+    where t.id = any (next_ids) and t.state = 'ready' and t.queue_id <> all (own));
+  if cardinality(woken) > 0 then
+    perform weft.hint(woken);
+  end if;
   return missed;
 end $$;
 
@@ -1663,6 +1741,7 @@ begin
   perform 1 from weft.task t where t.job_id = job and t.state = 'pending' and t.reason = 'job_paused' order by t.id for update;
   with freed as (
     update weft.task t set reason = null,
+      queue_id = case when t.queue_id = 2 or t.queue_id < 0 then weft.control_queue(job) else t.queue_id end,
       state = case when t.concurrency_key is null then 'ready' else 'pending' end::weft.task_state
     where t.job_id = job and t.state = 'pending' and t.reason = 'job_paused'
     returning t.id, t.queue_id, t.concurrency_key
@@ -1717,6 +1796,98 @@ begin
     ) p group by 1
   ) best on best.queue_id = u.queue_id;
   return shares;
+end $$;
+
+CREATE TABLE weft.job_done (
+    id bigint NOT NULL,
+    org_id bigint NOT NULL,
+    end_id bigint NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    ended_at timestamp with time zone NOT NULL,
+    state weft.job_state NOT NULL,
+    rank smallint NOT NULL,
+    finishes_independent boolean NOT NULL,
+    started_at timestamp with time zone,
+    failed_id bigint,
+    owner_id bigint,
+    parent_id bigint,
+    snapshot_id bigint,
+    version_hash bytea,
+    workflow_id text NOT NULL,
+    base_kind text NOT NULL,
+    base_ref text,
+    reason text,
+    inputs json NOT NULL,
+    result json,
+    error json,
+    patch json,
+    tag_positions json,
+    labels json,
+    callback_url text,
+    actor text
+)
+PARTITION BY RANGE (id);
+
+CREATE VIEW weft.jobs AS
+ SELECT j.id,
+    j.org_id,
+    j.workflow_id,
+    (j.state)::text AS state,
+    j.reason,
+    (- (j.rank)::smallint) AS priority,
+    j.inputs,
+    NULL::json AS result,
+    NULL::json AS error,
+    j.created_at,
+    j.started_at,
+    NULL::timestamp with time zone AS ended_at,
+    j.failed_id,
+    j.owner_id,
+    j.parent_id,
+    j.base_kind,
+    j.base_ref,
+    j.snapshot_id,
+    encode(j.version_hash, 'hex'::text) AS version_hash,
+    j.labels,
+    j.actor,
+    j.end_id
+   FROM weft.job j
+UNION ALL
+ SELECT d.id,
+    d.org_id,
+    d.workflow_id,
+    (d.state)::text AS state,
+    d.reason,
+    (- d.rank) AS priority,
+    d.inputs,
+    d.result,
+    d.error,
+    d.created_at,
+    d.started_at,
+    d.ended_at,
+    d.failed_id,
+    d.owner_id,
+    d.parent_id,
+    d.base_kind,
+    d.base_ref,
+    d.snapshot_id,
+    encode(d.version_hash, 'hex'::text) AS version_hash,
+    d.labels,
+    d.actor,
+    d.end_id
+   FROM weft.job_done d;
+
+COMMENT ON VIEW weft.jobs IS 'Every job, live or ended, with its state and, when it has ended, its result or error.';
+
+CREATE FUNCTION weft.show_job(org bigint, job bigint) RETURNS SETOF weft.jobs
+    LANGUAGE plpgsql STABLE
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET jit TO 'off'
+    AS $$
+begin
+  return query select * from weft.jobs j where j.org_id = org and j.id = job;
 end $$;
 
 CREATE FUNCTION weft.skip_later(ids bigint[], why text) RETURNS void
@@ -1837,9 +2008,10 @@ begin
     return true;
   end if;
   perform weft.forget_result(job);
-  update weft.task t set state = 'ready', reason = null, waiting_on = 0 where t.id = job.end_id and t.state = 'pending';
+  update weft.task t set state = 'ready', reason = null, waiting_on = 0, queue_id = coalesce(-job.owner_id, 2)
+  where t.id = job.end_id and t.state = 'pending';
   if found then
-    perform weft.hint_one(2);
+    perform weft.hint_one(coalesce(-job.owner_id, 2));
   end if;
   return false;
 end $$;
@@ -1965,36 +2137,6 @@ CREATE TABLE weft.artifact (
     CONSTRAINT artifact_check2 CHECK ((chain[cardinality(chain)] = id)),
     CONSTRAINT artifact_check3 CHECK (((kind = 'snapshot'::weft.artifact_kind) = (plan_hash IS NOT NULL)))
 );
-
-CREATE TABLE weft.job_done (
-    id bigint NOT NULL,
-    org_id bigint NOT NULL,
-    end_id bigint NOT NULL,
-    created_at timestamp with time zone NOT NULL,
-    ended_at timestamp with time zone NOT NULL,
-    state weft.job_state NOT NULL,
-    rank smallint NOT NULL,
-    finishes_independent boolean NOT NULL,
-    started_at timestamp with time zone,
-    failed_id bigint,
-    owner_id bigint,
-    parent_id bigint,
-    snapshot_id bigint,
-    version_hash bytea,
-    workflow_id text NOT NULL,
-    base_kind text NOT NULL,
-    base_ref text,
-    reason text,
-    inputs json NOT NULL,
-    result json,
-    error json,
-    patch json,
-    tag_positions json,
-    labels json,
-    callback_url text,
-    actor text
-)
-PARTITION BY RANGE (id);
 
 CREATE VIEW weft.artifact_use AS
  SELECT m.to_id AS artifact_id,
@@ -2413,57 +2555,6 @@ UNION ALL
 
 COMMENT ON VIEW weft.job_events IS 'What happened in each job, in order of `at` and then `id`.';
 
-CREATE VIEW weft.jobs AS
- SELECT j.id,
-    j.org_id,
-    j.workflow_id,
-    (j.state)::text AS state,
-    j.reason,
-    (- (j.rank)::smallint) AS priority,
-    j.inputs,
-    NULL::json AS result,
-    NULL::json AS error,
-    j.created_at,
-    j.started_at,
-    NULL::timestamp with time zone AS ended_at,
-    j.failed_id,
-    j.owner_id,
-    j.parent_id,
-    j.base_kind,
-    j.base_ref,
-    j.snapshot_id,
-    encode(j.version_hash, 'hex'::text) AS version_hash,
-    j.labels,
-    j.actor,
-    j.end_id
-   FROM weft.job j
-UNION ALL
- SELECT d.id,
-    d.org_id,
-    d.workflow_id,
-    (d.state)::text AS state,
-    d.reason,
-    (- d.rank) AS priority,
-    d.inputs,
-    d.result,
-    d.error,
-    d.created_at,
-    d.started_at,
-    d.ended_at,
-    d.failed_id,
-    d.owner_id,
-    d.parent_id,
-    d.base_kind,
-    d.base_ref,
-    d.snapshot_id,
-    encode(d.version_hash, 'hex'::text) AS version_hash,
-    d.labels,
-    d.actor,
-    d.end_id
-   FROM weft.job_done d;
-
-COMMENT ON VIEW weft.jobs IS 'Every job, live or ended, with its state and, when it has ended, its result or error.';
-
 CREATE TABLE weft.key_slot (
     queue_id bigint NOT NULL,
     org_id bigint NOT NULL,
@@ -2683,7 +2774,7 @@ CREATE VIEW weft.workers AS
     concurrency,
     ( SELECT array_agg(q.name ORDER BY q.name) AS array_agg
            FROM weft.queue q
-          WHERE (q.id = ANY (w.queues))) AS queues,
+          WHERE ((q.id = ANY (w.queues)) AND (q.id > 0))) AS queues,
     handlers,
     started_at,
     heartbeat_at AS last_heartbeat,

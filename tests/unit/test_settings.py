@@ -80,6 +80,9 @@ def test_a_lease_shorter_than_two_heartbeats_is_refused() -> None:
     """Such a worker would be lost between any two heartbeats."""
     with pytest.raises(InvalidSetting, match=r"worker_timeout|WEFT_WORKER_TIMEOUT"):
         Settings.load(environ={}, worker_timeout="2s", worker_heartbeat_interval="3s")
+    with pytest.raises(InvalidSetting, match=r"WEFT_ORPHAN_THRESHOLD: .* orchestrators would be lost"):
+        Settings.load(environ={}, orphan_threshold="3s")
+    assert Settings(orphan_threshold=timedelta(seconds=4)).for_orchestrator.lease_time == timedelta(seconds=4)
 
 
 @pytest.mark.parametrize(

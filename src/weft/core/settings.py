@@ -6,7 +6,7 @@ import os
 import re
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -171,6 +171,20 @@ class Settings:
     worker_task_timeout: timedelta = _setting(
         timedelta(hours=1), parse_interval, "an attempt of a task without a timeout of its own is ended after this time"
     )
+    orchestrator_heartbeat_interval: timedelta | None = _setting(
+        None, parse_interval, "time between heartbeats of an orchestrator; by default 2 s, in the fast profile 0.5 s"
+    )
+    orphan_threshold: timedelta | None = _setting(
+        None,
+        parse_interval,
+        "an orchestrator without a heartbeat for this long is lost, and its jobs are orphans; by default 6 s, in the "
+        "fast profile 2 s",
+    )
+    orphan_scan_interval: timedelta | None = _setting(
+        None,
+        parse_interval,
+        "how often an orchestrator looks for orphaned jobs, to own them; by default 2 s, in the fast profile 0.5 s",
+    )
     job_default_timeout: timedelta = _setting(
         timedelta(hours=24), parse_interval, "a job whose workflow says nothing else fails after this time"
     )
@@ -198,11 +212,9 @@ class Settings:
             raise InvalidSetting("WEFT_WORKER_MAX_ATTEMPTS", "must be at most 32767")
         if self.worker_concurrency > 2**31 - 1:
             raise InvalidSetting("WEFT_WORKER_CONCURRENCY", "must be at most 2147483647")
-        if self.lease_time < 2 * self.heartbeat_interval:
-            raise InvalidSetting(
-                "WEFT_WORKER_TIMEOUT",
-                f"{self.lease_time} is less than two heartbeats of {self.heartbeat_interval}: workers would be lost",
-            )
+        _check_lease("WEFT_WORKER_TIMEOUT", self.lease_time, self.heartbeat_interval, "workers")
+        patience = self.orphan_threshold or self._by_profile(6, 2)
+        _check_lease("WEFT_ORPHAN_THRESHOLD", patience, self._orchestrator_interval, "orchestrators")
 
     @classmethod
     def load(cls, environ: Mapping[str, str] | None = None, **arguments: Any) -> Settings:
@@ -226,12 +238,35 @@ class Settings:
     @property
     def heartbeat_interval(self) -> timedelta:
         """The time between two heartbeats, after the profile."""
-        return self.worker_heartbeat_interval or timedelta(seconds=0.5 if self.profile == "fast" else 3)
+        return self.worker_heartbeat_interval or self._by_profile(3, 0.5)
 
     @property
     def lease_time(self) -> timedelta:
         """How long a heartbeat vouches for a worker, after the profile."""
-        return self.worker_timeout or timedelta(seconds=2 if self.profile == "fast" else 10)
+        return self.worker_timeout or self._by_profile(10, 2)
+
+    @property
+    def scan_interval(self) -> timedelta:
+        """How often an orchestrator looks for orphaned jobs, after the profile."""
+        return self.orphan_scan_interval or self._by_profile(2, 0.5)
+
+    @property
+    def for_orchestrator(self) -> Settings:
+        """These settings with the heartbeats of an orchestrator."""
+        patience = self.orphan_threshold or self._by_profile(6, 2)
+        return replace(self, worker_heartbeat_interval=self._orchestrator_interval, worker_timeout=patience)
+
+    @property
+    def _orchestrator_interval(self) -> timedelta:
+        return self.orchestrator_heartbeat_interval or self._by_profile(2, 0.5)
+
+    def _by_profile(self, standard: float, fast: float) -> timedelta:
+        return timedelta(seconds=fast if self.profile == "fast" else standard)
+
+
+def _check_lease(name: str, lease: timedelta, interval: timedelta, who: str) -> None:
+    if lease < 2 * interval:
+        raise InvalidSetting(name, f"{lease} is less than two heartbeats of {interval}: {who} would be lost")
 
 
 # Read before the settings, so no keys of the file: where that is, and whether a command tells its errors' tracebacks.

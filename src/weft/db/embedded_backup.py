@@ -34,7 +34,7 @@ SELECT CASE WHEN EXISTS (SELECT FROM pg_tables WHERE schemaname NOT IN ('weft', 
 """
 _HOLDS_ROWS = """
 SELECT EXISTS (SELECT FROM weft.task) OR EXISTS (SELECT FROM weft.task_done) OR EXISTS (SELECT FROM weft.outbox)
-  OR EXISTS (SELECT FROM weft.queue WHERE name NOT IN ('default', '@control'))
+  OR EXISTS (SELECT FROM weft.queue WHERE name <> 'default' AND name NOT LIKE '@%')
 """
 
 

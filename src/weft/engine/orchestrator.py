@@ -38,7 +38,7 @@ class Steps:
         """The steps by the names of their handlers."""
         steps: tuple[Callable[..., Awaitable[Any]], ...] = (
             self.conditional, self.fan_out, self.fan_in, self.wait, self.workflow, self.output, self.end, self.fail,
-            self.skip, self.sweep,
+            self.skip, self.sweep, self.open, self.close,
         )  # fmt: skip
         registry = Registry()
         for step in steps:
@@ -81,6 +81,12 @@ class Steps:
     async def end(self, spec: Values | None = None, values: Values | None = None) -> Any:
         """Give the result of the job, which ends with it."""
         return None if spec is None else control.result_of(spec, values or {})
+
+    async def open(self) -> None:
+        """Let what is in a group begin."""
+
+    async def close(self, gate: str | None = None) -> None:
+        """Let what waits for a group go on."""
 
     async def fail(self, id: str, ctx: Context) -> None:
         """Do what the job does when a task of it has failed."""

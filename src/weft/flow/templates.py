@@ -21,6 +21,11 @@ class Template:
     _render: Evaluate | None
     _constant: Json
 
+    @property
+    def is_constant(self) -> bool:
+        """Whether there is nothing to evaluate in it."""
+        return self._render is None
+
     def render(self, values: Values, budget: Budget | None = None) -> Json:
         """Return the value with its expressions evaluated; raises `ExpressionError`."""
         return self._constant if self._render is None else self._render(values, budget or Budget())

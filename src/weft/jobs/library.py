@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
+from hashlib import sha256
+
+import orjson
 
 from weft.core.errors import NotFound
 from weft.flow.document import Document
 from weft.flow.model import Input, WorkflowNode
 from weft.flow.validation import check_document
-from weft.history import snapshots
+from weft.history import keeping, snapshots
 from weft.history.reading import Materials, Reader
 from weft.jobs.plan import Plan
 
@@ -38,6 +41,21 @@ class Library:
         self._reader = reader
         self._actor = actor
         self._known: OrderedDict[int, Planned] = OrderedDict()
+        self._documents: OrderedDict[bytes, Materials] = OrderedDict()
+
+    async def kept(self, document: Document) -> Materials:
+        """Return a definition as it is kept: checked and written the first time, then remembered."""
+        digest = sha256(orjson.dumps(document.data, option=orjson.OPT_SORT_KEYS)).digest()
+        if digest not in self._documents:
+            self._documents[digest] = await keeping.keep(self._reader, document, self._actor)
+            if len(self._documents) > _REMEMBERED:
+                self._documents.popitem(last=False)
+        return self._documents[digest]
+
+    def forget(self) -> None:
+        """Forget what was kept: it is there no more."""
+        self._known.clear()
+        self._documents.clear()
 
     async def planned(self, found: Materials) -> Planned:
         """Return a version ready to be executed; its whole document is kept from now on."""

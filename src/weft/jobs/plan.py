@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
@@ -45,8 +46,8 @@ _CONTROL = {
 class Step:
     """A task as every job of a workflow has it.
 
-    ``needs`` are the nodes whose outputs its expressions take; ``child`` is what a fan_out makes for each item;
-    ``collects`` are the nodes whose outputs a fan_in gathers.
+    ``needs`` are the nodes whose outputs its expressions take, ``starts`` those of them that give the inputs; ``child``
+    is what a fan_out makes for each item; ``collects`` are the nodes whose outputs a fan_in gathers.
     """
 
     node: str | None
@@ -56,6 +57,7 @@ class Step:
     key: Template | None = None
     inputs: frozenset[str] | None = frozenset()
     needs: tuple[str, ...] = ()
+    starts: tuple[str, ...] = ()
     queue: str | None = None
     priority: int = 0
     max_attempts: int | None = None
@@ -98,6 +100,8 @@ class Plan:
             steps[-1] = Step(ends[0], END, **_evaluated({"output": steps[-1].spec["output"]}))
         else:
             steps.append(Step(None, END, {"ends": ends}, needs=tuple(ends)))
+        starts = definition.nodes.keys() - places.keys()
+        steps = [_without(starts, step) for step in steps]
         edges = _edges(data, graph, places, len(steps) - 1)
         waits = [0] * len(steps)
         for _, target, _ in edges:
@@ -115,6 +119,14 @@ class Plan:
         """Return the queues in which something is ready as soon as a job is submitted."""
         firsts = (step for step, waits in zip(self.steps, self.waits, strict=True) if waits == 0)
         return {CONTROL_QUEUE if step.is_control else ids[step.queue or "default"] for step in firsts}
+
+
+def _without(starts: AbstractSet[str], step: Step) -> Step:
+    """Return a step that does not wait for a start, whose output is the inputs of the job."""
+    if starts.isdisjoint(step.needs):
+        return step
+    needs = tuple(name for name in step.needs if name not in starts)
+    return replace(step, needs=needs, starts=tuple(starts & set(step.needs)), inputs=None)
 
 
 def _edges(
@@ -177,7 +189,7 @@ def _evaluated(spec: Json, more: Iterable[Reference] = ()) -> dict[str, Any]:
     """Return the fields of a step that say what its expressions refer to."""
     template = read_value(spec)
     references = [*(reference for _, reference in template.references), *more]
-    if not references:
+    if not references and template.is_constant:
         return {"spec": spec}
     inputs: set[str] | None = set()
     needs: dict[str, None] = {}

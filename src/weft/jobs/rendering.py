@@ -16,9 +16,12 @@ RENDER_MARK = '{"$render":'
 END = "@end"
 
 
-def packed(spec: Json, inputs: Mapping[str, Json], nodes: Sequence[str], job: Mapping[str, Json]) -> str:
+def packed(
+    spec: Json, inputs: Mapping[str, Json], nodes: Sequence[str], starts: Sequence[str], job: Mapping[str, Json]
+) -> str:
     """Return what is kept of a task whose params are known only when other tasks have ended."""
-    return orjson.dumps({"$render": spec, "inputs": inputs, "nodes": nodes, "job": job}).decode()
+    kept = {"$render": spec, "inputs": inputs, "nodes": nodes, "job": job}
+    return orjson.dumps({**kept, "starts": starts} if starts else kept).decode()
 
 
 async def unpacked(
@@ -28,7 +31,14 @@ async def unpacked(
     kept = orjson.loads(text)
     parts = zip(kept["nodes"], given or (), strict=True)
     outputs = {name: {"output": await _loaded(output, blobs)} for name, output in parts}
-    return kept["$render"], {"inputs": kept["inputs"], "nodes": outputs, "job": kept["job"]}
+    return kept["$render"], values_of(kept["inputs"], outputs, kept.get("starts", ()), kept["job"])
+
+
+def values_of(
+    inputs: Mapping[str, Json], outputs: Mapping[str, Json], starts: Sequence[str], job: Mapping[str, Json]
+) -> dict[str, Any]:
+    """Return what expressions see; the output of a start is the inputs."""
+    return {"inputs": inputs, "nodes": {**outputs, **{name: {"output": inputs} for name in starts}}, "job": job}
 
 
 async def _loaded(output: str | None, blobs: Callable[[], Blobs]) -> Json:

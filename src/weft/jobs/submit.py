@@ -14,7 +14,7 @@ from weft.core.json import Json, encode
 from weft.db.statements import Statements
 from weft.flow.budget import ExpressionError
 from weft.jobs.plan import CONTROL_QUEUE, Plan, Step
-from weft.jobs.rendering import packed
+from weft.jobs.rendering import packed, values_of
 
 if TYPE_CHECKING:
     from weft.db.database import type_Connection
@@ -50,18 +50,10 @@ async def submit(
     """
     job_id, *task_ids = ids
     rows = _Rows.of(plan, new, job_id, task_ids, queues)
-    job = {
-        "id": job_id, "org_id": org_id, "end_id": task_ids[-1], "state": "pending", "rank": -new.priority,
-        "finishes_independent": plan.finishes_independent, "workflow_id": new.workflow_id, "inputs": new.inputs,
-        "base_kind": new.base_kind, "base_ref": new.base_ref, "snapshot_id": new.snapshot_id,
-        "version_hash": None if new.version_hash is None else f"\\x{new.version_hash}",
-        "labels": new.labels or None, "actor": new.actor, "parent_id": new.parent_id,
-        "tag_positions": {name: str(pinned) for name, pinned in new.pins.items()} or None,
-    }  # fmt: skip
     return bool(
         await conn.fetchval(
             SQL.put,
-            encode(job, "job"),
+            job_row(org_id, new, job_id, task_ids[-1], is_patient=plan.finishes_independent),
             plan.timeout or patience,
             new.idempotency_key,
             task_ids,
@@ -69,6 +61,19 @@ async def submit(
             *_edges(plan, task_ids),
         )
     )
+
+
+def job_row(org_id: int, new: NewJob, job_id: int, end_id: int, *, is_patient: bool) -> str:
+    """Return the row of a job, as JSON."""
+    job = {
+        "id": job_id, "org_id": org_id, "end_id": end_id, "state": "pending", "rank": -new.priority,
+        "finishes_independent": is_patient, "workflow_id": new.workflow_id, "inputs": new.inputs,
+        "base_kind": new.base_kind, "base_ref": new.base_ref, "snapshot_id": new.snapshot_id,
+        "version_hash": None if new.version_hash is None else f"\\x{new.version_hash}",
+        "labels": new.labels or None, "actor": new.actor, "parent_id": new.parent_id,
+        "tag_positions": {name: str(pinned) for name, pinned in new.pins.items()} or None,
+    }  # fmt: skip
+    return encode(job, "job")
 
 
 def _edges(plan: Plan, ids: Sequence[int]) -> tuple[list[int], list[int], list[str | None]]:
@@ -150,11 +155,11 @@ def _params(step: Step, spec: Json, inputs: Mapping[str, Json], job: Mapping[str
     """Return the params of a task: rendered, unless the outputs of others are asked for."""
     used = inputs if step.inputs is None else {name: inputs[name] for name in step.inputs if name in inputs}
     if step.is_control or step.needs:
-        return packed(spec, used, step.needs, job)
+        return packed(spec, used, step.needs, step.starts, job)
     if step.template is None:
         return orjson.dumps(spec).decode()
     try:
-        return encode(step.template.render({"inputs": used, "nodes": {}, "job": job}), "params")
+        return encode(step.template.render(values_of(used, {}, step.starts, job)), "params")
     except ExpressionError as problem:
         raise InvalidInput(f"nodes.{step.node}.params", str(problem)) from None
 

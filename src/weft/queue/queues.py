@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 SQL = Statements("weft.queue", "sql/queue.sql")
 PATIENCE = "1s"
+# The name of the queue of control steps, which every installation has.
+CONTROL = "@control"
 
 
 @dataclass(frozen=True, slots=True)

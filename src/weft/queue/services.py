@@ -125,18 +125,28 @@ class Admitter(Service):
 
 
 class JobTimer(Service):
-    """Lets jobs fail that have run out of time."""
+    """Lets jobs and waits fail that have run out of time, resting until the next one does."""
 
     name = "job timer"
     interval = 5.0
+    shortest = 0.2
 
     def __init__(self, database: Database) -> None:
         super().__init__()
         self._database = database
+        self._next = self.interval
 
     async def run_once(self) -> int:
         """End one batch; what is left of them is swept away by an orchestrator."""
-        return await self._database.run(upkeep.end_late_jobs)
+        count = await self._database.run(upkeep.end_late_jobs)
+        async with self._database.acquire() as conn:
+            late_in = await upkeep.next_late(conn)
+        self._next = self.interval if late_in is None else late_in.total_seconds()
+        return count
+
+    def pause_before_next(self, done: int) -> float:
+        """Rest until the next one is late, as far as is known."""
+        return 0.0 if done else min(max(self._next, self.shortest), self.interval)
 
 
 class Pruner(Service):

@@ -40,7 +40,16 @@ async def stage(conn: type_Connection) -> tuple[int, set[int]]:
 
 async def next_due(conn: type_Connection) -> timedelta | None:
     """Return the time until the next task is due; None when nothing is scheduled."""
-    row = await conn.fetchrow(SQL.next_due)
+    return await _time_until(conn, SQL.next_due)
+
+
+async def next_late(conn: type_Connection) -> timedelta | None:
+    """Return the time until something runs out of time; None when nothing does."""
+    return await _time_until(conn, SQL.next_late)
+
+
+async def _time_until(conn: type_Connection, statement: str) -> timedelta | None:
+    row = await conn.fetchrow(statement)
     assert row is not None
     due_at: datetime | None = row["due_at"]
     return None if due_at is None else due_at - row["now"]

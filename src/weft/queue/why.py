@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 SQL = Statements("weft.queue", "sql/why.sql")
 _MANY = 1000
-_CONTROL = "@control"
 
 
 class Cause(StrEnum):
@@ -225,7 +224,11 @@ def _nobody(row: Record) -> Why | None:
         return Why(Cause.PAUSED, f"queue {queue!r} is paused", f"resume it: `weft queues resume {quote(queue)}`")
     if row["serving"]:
         return None
-    if queue == _CONTROL:
+    if queue.startswith("@"):
+        if row["orchestrators"]:
+            return Why(
+                Cause.WORKER_LOST, "the owner of its job is lost: another orchestrator takes it over in a moment"
+            )
         return Why(Cause.NO_ORCHESTRATOR, "no orchestrator is alive", "start one: `weft orchestrator`")
     others = f"; {row['workers']} serve other queues" if row["workers"] else ""
     return Why(

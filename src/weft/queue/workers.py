@@ -94,6 +94,22 @@ async def deregister(conn: type_Connection, worker_id: int, *, completed: int = 
     return await conn.fetchval(SQL.deregister, worker_id, completed, failed) is not None
 
 
+async def own_queue(conn: type_Connection, worker_id: int) -> int:
+    """Make the queue in which the steps of the jobs wait that an orchestrator owns; return its id."""
+    await conn.execute(SQL.own_queue, worker_id)
+    return -worker_id
+
+
+async def leave_jobs(conn: type_Connection, worker_id: int) -> None:
+    """Let others own the jobs of an orchestrator that leaves."""
+    await conn.execute(SQL.leave_jobs, worker_id)
+
+
+async def adopt_jobs(conn: type_Connection, worker_id: int) -> int:
+    """Own the jobs of orchestrators that are gone; return how many jobs and steps that were."""
+    return int(await conn.fetchval(SQL.adopt_jobs, worker_id))
+
+
 async def list_workers(
     conn: type_Connection, org_id: int, states: list[str] | None = None, limit: int = 1000
 ) -> list[WorkerInfo]:

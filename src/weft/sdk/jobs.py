@@ -8,6 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import asyncpg
 import orjson
 
 from weft.core.checks import check_id, check_number, check_span, check_text
@@ -17,14 +18,13 @@ from weft.core.json import Json, encode, plain
 from weft.core.states import TaskState
 from weft.flow.inputs import check_inputs, told_of
 from weft.flow.model import Input, WorkflowDefinition
-from weft.history import keeping
 from weft.history.reading import Materials
 from weft.jobs import events
 from weft.jobs.library import Library
 from weft.jobs.model import Approval, Job, JobHandle, JobNode, JobSummary
 from weft.jobs.plan import Plan
 from weft.jobs.submit import SQL, NewJob, submit
-from weft.queue import queues
+from weft.sdk.graph_calls import GraphCalls
 from weft.sdk.job_looking import JobLooking
 from weft.sdk.workflows import document_of
 
@@ -32,17 +32,12 @@ if TYPE_CHECKING:
     from asyncpg import Record
 
     from weft.db.database import type_Connection
-    from weft.sdk.session import Session
 
 Workflow = str | int | Path | Mapping[str, Json] | WorkflowDefinition
 
 
-class Jobs(JobLooking):
+class Jobs(GraphCalls, JobLooking):
     """What is done with jobs; `Client.jobs`."""
-
-    def __init__(self, session: Session) -> None:
-        super().__init__(session)
-        self._library: Library | None = None
 
     async def submit(
         self, workflow: Workflow, inputs: Mapping[str, Any] | None = None, *, priority: int = 0,
@@ -59,17 +54,28 @@ class Jobs(JobLooking):
         check_number(priority, "priority", -32767, 32767)
         if idempotency_key is not None:
             check_text(idempotency_key, "idempotency_key", 500)
-        found = await self._materials(workflow)
         if self._library is None:
             self._library = Library(await self._reader(), self._session.actor)
-        known = await self._library.planned(found)
+        try:
+            return await self._submit_now(self._library, workflow, given, priority, idempotency_key, labels)
+        except asyncpg.ForeignKeyViolationError:
+            # What was remembered has been collected as garbage, or the database is another one by now.
+            self._library.forget()
+            return await self._submit_now(self._library, workflow, given, priority, idempotency_key, labels)
+
+    async def _submit_now(
+        self, library: Library, workflow: Workflow, given: Json, priority: int, idempotency_key: str | None,
+        labels: Mapping[str, str] | None,
+    ) -> JobHandle:  # fmt: skip
+        found = await self._materials(library, workflow)
+        known = await library.planned(found)
         values, problems = check_inputs(known.inputs, given)
         if problems:
             raise InvalidInput("inputs", told_of(problems))
         new = NewJob(
             known.workflow_id, values, priority, idempotency_key, "tag" if found.row["tag"] else "version",
             found.row["tag"] or str(found.row["id"]), known.snapshot_id, known.version_hash, dict(labels or {}),
-            self._session.actor, await self._library.pins(known),
+            self._session.actor, await library.pins(known),
         )  # fmt: skip
         return await self._submit(new, known.plan)
 
@@ -79,18 +85,17 @@ class Jobs(JobLooking):
         lanes = await session._queue_ids(plan.queues)
         patience = session.settings.job_default_timeout
         ids = await session.ids.take(1 + len(plan.steps))
-        created = await session.database.run(lambda conn: submit(conn, org_id, new, plan, ids, lanes, patience))
+        created = await session.database.run_alone(lambda conn: submit(conn, org_id, new, plan, ids, lanes, patience))
         if not created:
             known = await self._read(lambda conn: conn.fetchval(SQL.of_key, org_id, new.idempotency_key))
             return JobHandle(known, False)
-        async with session.database.acquire() as conn:
-            await queues.hint(conn, plan.first_queues(lanes))
+        session._hints.send_ids(plan.first_queues(lanes))
         return JobHandle(ids[0], True)
 
-    async def _materials(self, workflow: Workflow) -> Materials:
+    async def _materials(self, library: Library, workflow: Workflow) -> Materials:
         if isinstance(workflow, (str, int)):
             return await self._found(workflow, None)
-        return await keeping.keep(await self._reader(), document_of(workflow), self._session.actor)
+        return await library.kept(document_of(workflow))
 
     async def show(self, job_id: int) -> Job:
         """Return a job; raises `NotFound`.
@@ -163,8 +168,12 @@ class Jobs(JobLooking):
         """
         if timeout is not None:
             timeout = check_span(timeout, "timeout", zero=True).total_seconds()
-        job = await self.show(job_id)
-        return await self._session.waiter.until_ended(job.end_id, timeout, lambda _: self.show(job_id))
+        check_id(job_id, "job_id")
+        org_id = await self._session.org_id()
+        end_id = await self._read(lambda conn: conn.fetchval(SQL.end_of_live, org_id, job_id))
+        if end_id is None:
+            return await self.show(job_id)
+        return await self._session.waiter.until_ended(end_id, timeout, lambda _: self.show(job_id), is_open=True)
 
     async def cancel(self, job_id: int) -> None:
         """Cancel a job: nothing of it begins any more, and what runs is told to stop. Raises `StateConflict`.

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from weft.core.settings import Settings
+from weft.engine.adoption import Adopter
 from weft.engine.orchestrator import Steps
+from weft.queue.queues import CONTROL
 from weft.sdk.worker import Worker
 from weft.worker.registry import Registry
 
 if TYPE_CHECKING:
     from weft.sdk.client import Client
 
-CONTROL = "@control"
-
 
 class Orchestrator(Worker):
     """Chooses branches, expands fan-outs, ends jobs; any number of them share the work.
 
-    Example::
+    Each owns the jobs whose first step it took, until they end or it is gone. Example::
 
         async with weft.Client() as client:
             await weft.Orchestrator(client=client).run()
@@ -25,12 +27,23 @@ class Orchestrator(Worker):
 
     def __init__(self, *, client: Client, concurrency: int = 200) -> None:
         super().__init__(client=client, concurrency=concurrency, registry=Registry())
+        self._adopter = Adopter(client.database, lambda: self.process.id, client.settings.scan_interval)
 
     @property
     def queues(self) -> list[str]:
         """The queue of control steps."""
         return [CONTROL]
 
+    @property
+    def _settings(self) -> Settings:
+        return self._client.settings.for_orchestrator
+
     async def _start(self) -> None:
         self._registry = Steps(self._client.database, self._client.ids, lambda: self._client.blobs).registry
         await super()._start()
+        await self._adopter.start()
+
+    async def stop(self, grace: float | timedelta | None = None) -> None:
+        """Stop, as a worker does; others own its jobs from then on."""
+        await self._adopter.stop()
+        await super().stop(grace)

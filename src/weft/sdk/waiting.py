@@ -55,15 +55,20 @@ class Waiter:
         self._waits: dict[int, _Wait] = {}
         self._poll: asyncio.Task[None] | None = None
 
-    async def until_ended(self, task_id: int, timeout: float | None, get: Callable[[int], Awaitable[E]]) -> E:
+    async def until_ended(
+        self, task_id: int, timeout: float | None, get: Callable[[int], Awaitable[E]], *, is_open: bool = False
+    ) -> E:
         """Return the task, or what ends with it, as ``get`` finds it, when it has ended.
 
         Raises `WaitTimeout` after ``timeout`` seconds.
 
-        PostgreSQL may be away meanwhile: it is asked again until the time is over.
+        PostgreSQL may be away meanwhile: it is asked again until the time is over. Whoever knows that it ``is_open``
+        saves one question.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         try:
+            if is_open:
+                await self._wait(task_id, deadline)
             task = await self._persist(lambda: get(task_id), deadline)
             # Again, should somebody replay it meanwhile.
             while not task.state.is_final:

@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Self
 
 from weft.core.checks import MAX_RUNNING, check_names, check_number, check_queues, check_span
+from weft.core.settings import Settings
 from weft.queue.model import NewTask
 from weft.queue.outbox import Effect
 from weft.sdk.client import Client
@@ -55,6 +56,10 @@ class Worker:
             return sorted({"default", *(handler.queue for handler in self._registry)})
         return list(self._queues)
 
+    @property
+    def _settings(self) -> Settings:
+        return self._client.settings
+
     async def start(self) -> Self:
         """Begin to work; returns when the worker is registered and claims. One that works already goes on."""
         refuse_while_loading("worker")
@@ -65,7 +70,7 @@ class Worker:
 
     async def _start(self) -> None:
         worker = WorkerProcess(
-            self._client.database, self._client.settings, self._registry, org_id=await self._client.org_id(),
+            self._client.database, self._settings, self._registry, org_id=await self._client.org_id(),
             queue_names=self.queues, concurrency=self._concurrency, version=__version__,
             app_modules=self._app_modules, sinks={"enqueue_task": self._enqueue_task},
         )  # fmt: skip

@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from weft.queue import queues, work, workers
+from weft.queue.queues import CONTROL
 
 if TYPE_CHECKING:
     from weft.db.database import type_Connection
@@ -18,7 +19,10 @@ async def enter(
     conn: type_Connection, org_id: int, queue_names: Sequence[str], handlers: list[str], *, lease: timedelta,
     concurrency: int, version: str,
 ) -> tuple[int, list[int]]:  # fmt: skip
-    """Register a worker; queues that do not exist are made. Return its id and the ids of its queues."""
+    """Register a worker; queues that do not exist are made. Return its id and the ids of its queues.
+
+    One that works the queue of control steps has another of its own, for the jobs that it owns.
+    """
     known = await queues.ids(conn, org_id)
     for name in queue_names:
         if name not in known:
@@ -29,6 +33,8 @@ async def enter(
         conn, org_id, lease=lease, concurrency=concurrency, pid=os.getpid(), hostname=socket.gethostname(),
         version=version, queues=queue_ids, handlers=handlers,
     )  # fmt: skip
+    if CONTROL in queue_names:
+        queue_ids.append(await workers.own_queue(conn, worker_id))
     return worker_id, queue_ids
 
 
@@ -38,4 +44,5 @@ async def leave(conn: type_Connection, worker_id: int, completed: int, failed: i
     First nothing more can be claimed in its name, then what it holds goes back, whether it has heard of it or not.
     """
     await workers.deregister(conn, worker_id, completed=completed, failed=failed)
+    await workers.leave_jobs(conn, worker_id)
     return await work.hand_back_all(conn, worker_id)

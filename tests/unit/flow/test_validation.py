@@ -156,6 +156,13 @@ SMALLEST: list[tuple[str, str, int | None, int | None]] = [
     ("bad_expression", _behind("a: {handler: h, params: {x: '{{ nodes[inputs.size].output }}'}, next: END}"), 6, 31),
     ("bad_expression", _behind("a: {handler: h, params: {x: '{{ item }}'}, next: END}"), 6, 31),
     ("bad_expression", _behind("a: {handler: '{{ inputs.size }}', next: END}"), 6, 16),
+    ("bad_expression", _behind("a: {handler: h, concurrency_key: '{{ nodes.START.output }}', next: END}"), 6, 36),
+    (
+        "two_limits",
+        _behind("a: {type: fan_out, items: [1], max_parallel: 1, task: {handler: h, concurrency_key: k}, next: END}"),
+        6,
+        48,
+    ),
     ("bad_expression", _behind("a: {handler: h, queue: '{{ inputs.size }}', next: END}"), 6, 26),
 ]
 

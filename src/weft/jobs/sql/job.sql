@@ -11,7 +11,11 @@ where k.org_id = $1 and k.handler = '@job' and k.key = $2;
 -- name: show
 select j.id, j.workflow_id, j.state, j.reason, j.priority, j.inputs, j.result, j.error, j.created_at, j.started_at, j.ended_at,
   j.failed_id, j.owner_id, j.parent_id, j.base_kind, j.base_ref, j.snapshot_id, j.version_hash, j.labels, j.actor, j.end_id
-from weft.jobs j where j.org_id = $1 and j.id = $2;
+from weft.show_job($1, $2) j;
+
+-- name: end_of_live
+-- The task that a job ends with, while it has not ended.
+select j.end_id from weft.job j where j.org_id = $1 and j.id = $2;
 
 -- name: cancel
 -- pending, running or paused → cancelling.

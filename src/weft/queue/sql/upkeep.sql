@@ -96,3 +96,10 @@ delete from weft.event e using (
 -- name: end_late_jobs
 -- Jobs that are pending, running or paused past their time → cancelling, to fail; what waits past its time → failed or skipped.
 select weft.end_late_jobs(100) + weft.end_late_waits(100);
+
+-- name: next_late
+-- When the next job, or the next of what waits or must beat, runs out of time.
+select least(
+  (select min(j.timeout_at) from weft.job j where j.timeout_at is not null),
+  (select min(t.expires_at) from weft.task t where t.expires_at is not null)
+) as due_at, weft.now() as now;

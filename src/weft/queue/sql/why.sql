@@ -9,7 +9,7 @@ select t.state::text as state, t.reason, t.handler, t.attempt, t.due_at, t.due_a
   (select count(*) from (
      select from weft.task o where o.state = 'ready' and o.queue_id = t.queue_id
        and (o.rank, o.order_id, o.id) < (t.rank, t.order_id, t.id) limit 1000) a) as ahead,
-  live.workers, live.serving, live.knowing, t.job_id, t.node, t.parent_id, t.expires_at, j.state::text as job_state,
+  live.workers, live.serving, live.knowing, live.orchestrators, t.job_id, t.node, t.parent_id, t.expires_at, j.state::text as job_state,
   a.kind as awaited_kind, a.event as awaited_event, a.match as awaited_match, a.form as awaited_form, a.since as awaited_since,
   c.id as child_id, c.state::text as child_state, before.tasks as before, holding.tasks as holding,
   array(select distinct h from weft.worker w, unnest(w.handlers) as h
@@ -19,9 +19,10 @@ join weft.queue q on q.id = t.queue_id
 left join weft.key_slot s on s.queue_id = t.queue_id and s.key = t.concurrency_key
 cross join lateral (
   select count(*) as workers, count(*) filter (where t.queue_id = any (w.queues)) as serving,
-    count(*) filter (where t.queue_id = any (w.queues) and t.handler = any (w.handlers)) as knowing
+    count(*) filter (where t.queue_id = any (w.queues) and t.handler = any (w.handlers)) as knowing,
+    count(*) filter (where 2 = any (w.queues)) as orchestrators
   from weft.worker w
-  where (w.org_id = t.org_id or t.queue_id = 2) and w.state in ('active', 'idle') and w.until >= (select weft.now())
+  where (w.org_id = t.org_id or t.queue_id = 2 or t.queue_id < 0) and w.state in ('active', 'idle') and w.until >= (select weft.now())
 ) live
 left join weft.job j on j.id = t.job_id
 left join weft.awaited a on a.task_id = t.id

@@ -2,6 +2,19 @@
 insert into weft.worker (org_id, until, concurrency, pid, hostname, version, queues, handlers)
 values ($1, weft.now() + $2::interval, $3, $4, $5, $6, $7, $8) returning id;
 
+-- name: own_queue
+-- A queue of its own, for the steps of the jobs that an orchestrator owns.
+with made as (
+  insert into weft.queue (id, org_id, name) values (-$1::bigint, 1, '@control/' || $1)
+)
+update weft.worker w set queues = w.queues || -$1::bigint where w.id = $1;
+
+-- name: leave_jobs
+select weft.hand_over($1, null, 10000) where exists (select 1 from weft.queue q where q.id = -$1::bigint);
+
+-- name: adopt_jobs
+select weft.adopt_jobs($1, 1000);
+
 -- name: know_handlers
 insert into weft.handler as h (org_id, name) select $1, unnest($2::text[]) order by 2
 on conflict (org_id, name) do update set known_at = excluded.known_at;

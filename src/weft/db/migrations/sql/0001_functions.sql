@@ -576,11 +576,17 @@ begin
 end $$;
 
 -- name: hint
--- Tells one worker per queue.
-create function weft.hint(queues bigint[], except_worker bigint default 0) returns int language sql volatile as $$
-  select coalesce(sum(weft.hint_one(u.queue_id, except_worker)), 0)::int
-  from (select distinct unnest(queues) as queue_id) u
-$$;
+-- Tells one worker per queue. A loop, whose plans are kept: a query would be planned in every call.
+create function weft.hint(queues bigint[], except_worker bigint default 0) returns int language plpgsql as $$
+declare told int := 0; queue bigint; done bigint[] := '{}';
+begin
+  foreach queue in array queues loop
+    continue when queue = any (done);
+    told := told + weft.hint_one(queue, except_worker);
+    done := done || queue;
+  end loop;
+  return told;
+end $$;
 
 -- name: orphaning_workers
 -- Workers that hold tasks although they are gone: stopped, rescued before, or forgotten. One probe per worker.
@@ -676,7 +682,7 @@ create view weft.queues as
 -- name: view_workers
 create view weft.workers as
   select w.id, w.org_id, w.hostname, w.pid, w.version, w.state::text as state, w.concurrency,
-    (select array_agg(q.name order by q.name) from weft.queue q where q.id = any (w.queues)) as queues, w.handlers,
+    (select array_agg(q.name order by q.name) from weft.queue q where q.id = any (w.queues) and q.id > 0) as queues, w.handlers,
     w.started_at, w.heartbeat_at as last_heartbeat, w.until, w.completed as tasks_completed, w.failed as tasks_failed,
     exists (select 1 from weft.lease l where l.holder = w.id and l.until > weft.now()) as is_leader
   from weft.worker w;

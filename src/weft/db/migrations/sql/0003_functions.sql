@@ -44,26 +44,27 @@ drop function weft.release_next;
 -- Lets the engine do something about a job: a task of the control queue, ready at once.
 create function weft.put_control(org bigint, job bigint, rank smallint, handler text, params json) returns bigint
 language plpgsql as $$
-declare new_id bigint := weft.next_id();
+declare new_id bigint := weft.next_id(); lane bigint := weft.control_queue(job);
 begin
   loop
     insert into weft.task as t (id, org_id, queue_id, order_id, state, rank, handler, params, job_id, max_attempts)
-    values (new_id, org, 2, job, 'ready', put_control.rank, put_control.handler, put_control.params, job, 10)
+    values (new_id, org, lane, job, 'ready', put_control.rank, put_control.handler, put_control.params, job, 10)
     on conflict do nothing;
     exit when found;
     new_id := weft.next_id();
   end loop;
-  perform weft.hint_one(2);
+  perform weft.hint_one(lane);
   return new_id;
 end $$;
 
 -- name: reach_next
 -- Counts for what comes after tasks that these have ended: `reaching` says whether they completed, and of a conditional
 -- `taken` names the branch. What waits for nothing more becomes ready, or asks for a slot of its key; returned is what
--- nothing has reached, to be skipped. The end of a job is never skipped. Tasks are locked in order.
+-- nothing has reached, to be skipped. The end of a job is never skipped. What comes after a failure is skipped here when all
+-- that it waited for has ended. Tasks are locked in order.
 create function weft.reach_next(ended bigint[], taken int[], reaching boolean, own bigint[]) returns bigint[]
 language plpgsql as $$
-declare next_ids bigint[]; next_counts int[]; next_reached int[]; keyed bigint[]; missed bigint[];
+declare next_ids bigint[]; next_counts int[]; next_reached int[]; keyed bigint[]; missed bigint[]; spoiled bigint[]; woken bigint[];
 begin
   select array_agg(e.next), array_agg(e.n), array_agg(e.r) into next_ids, next_counts, next_reached
   from (
@@ -79,21 +80,32 @@ begin
   update weft.task t set
     waiting_on = t.waiting_on - next_counts[width_bucket(t.id, next_ids)],
     reached = t.reached + next_reached[width_bucket(t.id, next_ids)],
+    queue_id = case when t.queue_id <> 2 and t.queue_id > 0 then t.queue_id
+                    else coalesce((select -j.owner_id from weft.job j where j.id = t.job_id), 2) end,
     state = case when t.waiting_on = next_counts[width_bucket(t.id, next_ids)] and t.concurrency_key is null and t.state = 'pending'
-                   and (t.reached + next_reached[width_bucket(t.id, next_ids)] > 0 or t.handler = '@end')
+                   and (t.reached + next_reached[width_bucket(t.id, next_ids)] > 0 and t.reason is distinct from 'upstream_failed'
+                        or t.handler = '@end')
                  then 'ready'::weft.task_state else t.state end,
-    reason = case when t.waiting_on = next_counts[width_bucket(t.id, next_ids)] then null else t.reason end
+    reason = case when t.waiting_on = next_counts[width_bucket(t.id, next_ids)] and t.reason is distinct from 'upstream_failed'
+                  then null else t.reason end
   where t.id = any (next_ids);
-  select array_agg(t.id order by t.id) filter (where t.reached > 0),
-         array_agg(t.id order by t.id) filter (where t.reached = 0)
-  into keyed, missed from weft.task t
+  select array_agg(t.id order by t.id) filter (where t.reached > 0 and t.reason is null),
+         array_agg(t.id order by t.id) filter (where t.reached = 0 and t.reason is null),
+         array_agg(t.id order by t.id) filter (where t.reason is not null)
+  into keyed, missed, spoiled from weft.task t
   where t.id = any (next_ids) and t.waiting_on = 0 and t.state = 'pending' and t.reason is distinct from 'concurrency_key';
   if keyed is not null then
     perform weft.take_slots(keyed);
   end if;
-  perform weft.hint(array(
+  if spoiled is not null then
+    perform weft.skip_later(weft.skip_tasks(spoiled, 'upstream_failed', 100, own), 'upstream_failed');
+  end if;
+  woken := array(
     select distinct t.queue_id from weft.task t
-    where t.id = any (next_ids) and t.state = 'ready' and t.queue_id <> all (own)));
+    where t.id = any (next_ids) and t.state = 'ready' and t.queue_id <> all (own));
+  if cardinality(woken) > 0 then
+    perform weft.hint(woken);
+  end if;
   return missed;
 end $$;
 
@@ -153,10 +165,10 @@ begin
 end $$;
 
 -- name: fail_next
--- What comes after tasks that failed, and can never be reached. Only the end of the job counts them: what else waits for
--- them is not to go on by what others do, before it is skipped.
+-- What comes after tasks that failed, and can never be reached: it is not to go on by what others do. Returned is what all
+-- have ended for that it waited for, to be skipped; the rest, when they have: else its job could end before them.
 create function weft.fail_next(failed bigint[]) returns bigint[] language plpgsql as $$
-declare next_ids bigint[]; next_counts int[];
+declare next_ids bigint[]; next_counts int[]; woken bigint[];
 begin
   select array_agg(e.next), array_agg(e.n) into next_ids, next_counts
   from (select e.next, count(*)::int as n from unnest(failed) as s (prev) join weft.edge e on e.prev = s.prev
@@ -164,14 +176,17 @@ begin
   perform 1 from weft.task t where t.id = any (next_ids) order by t.id for no key update;
   update weft.task t set
     waiting_on = t.waiting_on - next_counts[width_bucket(t.id, next_ids)],
-    state = case when t.waiting_on = next_counts[width_bucket(t.id, next_ids)] and t.state = 'pending'
+    state = case when t.waiting_on = next_counts[width_bucket(t.id, next_ids)] and t.state = 'pending' and t.handler = '@end'
                  then 'ready'::weft.task_state else t.state end,
-    reason = null
-  where t.id = any (next_ids) and t.handler = '@end';
-  if found then
-    perform weft.hint_one(2);
+    queue_id = case when t.handler = '@end' then weft.control_queue(t.job_id) else t.queue_id end,
+    reason = case when t.handler = '@end' then null else 'upstream_failed' end
+  where t.id = any (next_ids);
+  woken := array(
+    select distinct t.queue_id from weft.task t where t.id = any (next_ids) and t.handler = '@end' and t.state = 'ready');
+  if cardinality(woken) > 0 then
+    perform weft.hint(woken);
   end if;
-  return array(select t.id from weft.task t where t.id = any (next_ids) and t.handler <> '@end');
+  return array(select t.id from weft.task t where t.id = any (next_ids) and t.handler <> '@end' and t.waiting_on = 0);
 end $$;
 
 -- name: skip_later
@@ -367,12 +382,18 @@ begin
 end $$;
 
 -- name: begin_jobs
--- Jobs of which something is about to begin: pending → running. Tasks of a job that is paused wait for it instead; the
--- lock makes that exact against whoever resumes it. Returns the tasks that may begin.
-create function weft.begin_jobs(tasks bigint[], jobs bigint[]) returns bigint[] language plpgsql as $$
-declare paused bigint[]; parked bigint[]; keyed_queues bigint[]; keys text[];
+-- Jobs of which something is about to begin: pending → running; an orchestrator owns what nobody does. Tasks of a job that
+-- is paused wait for it instead; the lock makes that exact against whoever resumes it. Returns the tasks that may begin.
+create function weft.begin_jobs(tasks bigint[], jobs bigint[], orchestrator bigint) returns bigint[] language plpgsql as $$
+declare fresh bigint[]; paused bigint[]; parked bigint[]; keyed_queues bigint[]; keys text[];
 begin
-  update weft.job j set state = 'running', started_at = weft.now() where j.id = any (jobs) and j.state = 'pending';
+  fresh := array(
+    select j.id from weft.job j
+    where j.id = any (jobs) and (j.state = 'pending' or j.owner_id is null and orchestrator is not null and j.state <> 'paused')
+    order by j.id for no key update);
+  update weft.job j set state = case when j.state = 'pending' then 'running' else j.state end,
+    started_at = coalesce(j.started_at, weft.now()), owner_id = coalesce(j.owner_id, orchestrator)
+  where j.id = any (fresh);
   select array_agg(l.id) into paused from (
     select j.id from weft.job j where j.id = any (jobs) and j.state = 'paused' order by j.id for share
   ) l;
@@ -405,6 +426,7 @@ begin
   perform 1 from weft.task t where t.job_id = job and t.state = 'pending' and t.reason = 'job_paused' order by t.id for update;
   with freed as (
     update weft.task t set reason = null,
+      queue_id = case when t.queue_id = 2 or t.queue_id < 0 then weft.control_queue(job) else t.queue_id end,
       state = case when t.concurrency_key is null then 'ready' else 'pending' end::weft.task_state
     where t.job_id = job and t.state = 'pending' and t.reason = 'job_paused'
     returning t.id, t.queue_id, t.concurrency_key
@@ -456,7 +478,7 @@ create function weft.finish_and_claim(
   set enable_mergejoin = off set enable_bitmapscan = off set enable_material = off set jit = off as $$
 #variable_conflict use_column
 declare
-  results json[]; ended bigint[]; counted bigint[]; taken int[]; ends bigint[]; begun bigint[]; freed_queues bigint[]; freed_keys text[]; admitted bigint[];
+  results json[]; ended bigint[]; counted bigint[]; taken int[]; ends bigint[]; begun bigint[]; mine bigint[] := '{}'; freed_queues bigint[]; freed_keys text[]; admitted bigint[];
   at timestamptz := weft.now(); got bigint[] := '{}'; more bigint[]; room int; shares int[];
 begin
   if patience is not null then
@@ -553,6 +575,7 @@ begin
         for update skip locked
       ) c;
       got := got || coalesce(more, '{}');
+      mine := case when queues[i] < 0 then mine || more else mine end;
       rooms[i] := rooms[i] - coalesce(cardinality(more), 0);
     end loop;
     -- Came up short above the marks: look once below them, for what is more urgent or was committed late.
@@ -567,18 +590,21 @@ begin
         for update skip locked
       ) c;
       got := got || coalesce(more, '{}');
+      mine := case when queues[i] < 0 then mine || more else mine end;
     end loop;
     if cardinality(got) > 0 then
       select array_agg(distinct t.job_id) into begun from weft.task t where t.id = any (got) and t.job_id is not null;
-      if exists (select 1 from weft.job j where j.id = any (begun) and j.state in ('pending', 'paused')) then
-        got := weft.begin_jobs(got, begun);
+      if exists (select 1 from weft.job j where j.id = any (begun)
+                   and (j.state in ('pending', 'paused') or j.owner_id is null and -me = any (queues))) then
+        got := weft.begin_jobs(got, begun, case when -me = any (queues) then me end);
       end if;
       at := weft.now();
+      -- What came by an owner's queue goes back to that of all, should the owner be lost.
       return query
         update weft.task t set state = 'running', attempt = t.attempt + 1, worker_id = me, claimed_at = at, reason = null,
-          expires_at = at + t.heartbeat_timeout
+          expires_at = at + t.heartbeat_timeout, queue_id = case when t.queue_id < 0 then 2 else t.queue_id end
         where t.id = any (got)
-        returning false, t.id, t.attempt::int, t.queue_id, t.rank::smallint, t.order_id, t.handler::text, t.params,
+        returning false, t.id, t.attempt::int, case when t.id = any (mine) then -me else t.queue_id end, t.rank::smallint, t.order_id, t.handler::text, t.params,
           t.max_attempts, t.failures::smallint, t.crashes, t.timeout::interval, t.heartbeat_timeout::interval, t.retry,
           t.job_id, t.node, case when t.needs is not null then weft.outputs_of(t.needs) end;
     end if;
@@ -717,9 +743,10 @@ begin
     return true;
   end if;
   perform weft.forget_result(job);
-  update weft.task t set state = 'ready', reason = null, waiting_on = 0 where t.id = job.end_id and t.state = 'pending';
+  update weft.task t set state = 'ready', reason = null, waiting_on = 0, queue_id = coalesce(-job.owner_id, 2)
+  where t.id = job.end_id and t.state = 'pending';
   if found then
-    perform weft.hint_one(2);
+    perform weft.hint_one(coalesce(-job.owner_id, 2));
   end if;
   return false;
 end $$;
@@ -819,6 +846,14 @@ create view weft.jobs as
     d.error, d.created_at, d.started_at, d.ended_at, d.failed_id, d.owner_id, d.parent_id,
     d.base_kind, d.base_ref, d.snapshot_id, encode(d.version_hash, 'hex'), d.labels, d.actor, d.end_id
   from weft.job_done d;
+
+-- name: show_job
+-- A job, live or ended. A function, whose plan is kept: planned for every call, it took ten times as long as its execution.
+create function weft.show_job(org bigint, job bigint) returns setof weft.jobs language plpgsql stable
+  set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+begin
+  return query select * from weft.jobs j where j.org_id = org and j.id = job;
+end $$;
 
 -- name: jobs_are_read_only
 do $$

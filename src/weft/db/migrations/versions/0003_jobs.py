@@ -13,6 +13,7 @@ def upgrade() -> None:
     """Add jobs."""
     apply_sql("0003_tables.sql")
     apply_sql("0003_functions.sql")
+    apply_sql("0003_ownership.sql")
     apply_sql("0003_watching.sql")
 
 

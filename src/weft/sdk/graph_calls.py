@@ -1,0 +1,137 @@
+"""The part of `Client.jobs` that takes graphs as they are put together in Python, also while a job runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import asyncpg
+
+from weft.core.checks import check_id, check_number, check_text
+from weft.core.errors import InvalidInput
+from weft.core.garbage import uncollected
+from weft.core.json import blob_reference, check_size, size_of
+from weft.jobs import adding, adhoc
+from weft.jobs.adding import Addition
+from weft.jobs.items import Item, Task, items_of
+from weft.jobs.library import Library
+from weft.jobs.model import JobHandle
+from weft.jobs.submit import SQL, NewJob
+from weft.sdk.workflow_calls import WorkflowCalls
+from weft.sdk.workflows import document_of
+
+if TYPE_CHECKING:
+    from weft.db.database import type_Connection
+    from weft.jobs.layout import Layout
+    from weft.sdk.session import Session
+
+ON_FAILURE = ("fail_fast", "finish_independent")
+
+
+class GraphCalls(WorkflowCalls):
+    """What is done with graphs of tasks and groups."""
+
+    def __init__(self, session: Session) -> None:
+        super().__init__(session)
+        self._library: Library | None = None
+
+    async def submit_graph(
+        self, name: str, items: Item | Sequence[Item], *, priority: int = 0, idempotency_key: str | None = None,
+        labels: Mapping[str, str] | None = None, on_failure: str = "fail_fast",
+    ) -> JobHandle:  # fmt: skip
+        """Execute tasks and groups, with all that they wait for; ``name`` is what the workflow is called.
+
+        A graph of up to 5,000 tasks is kept as a definition, so that the job can be run again. Example::
+
+            extract, load = Task("etl.extract"), Task("etl.load")
+            extract >> load
+            job = await client.jobs.submit_graph("etl", load)
+        """
+        check_number(priority, "priority", -32767, 32767)
+        if idempotency_key is not None:
+            check_text(idempotency_key, "idempotency_key", 500)
+        if on_failure not in ON_FAILURE:
+            raise InvalidInput("on_failure", f"must be one of {', '.join(ON_FAILURE)}, not {on_failure!r}")
+        with uncollected():
+            try:
+                return await self._submit_graph(name, items, priority, idempotency_key, labels, on_failure)
+            except asyncpg.ForeignKeyViolationError:
+                # What was remembered has been collected as garbage, or the database is another one by now.
+                assert self._library is not None
+                self._library.forget()
+                return await self._submit_graph(name, items, priority, idempotency_key, labels, on_failure)
+
+    async def _submit_graph(
+        self, name: str, items: Item | Sequence[Item], priority: int, idempotency_key: str | None,
+        labels: Mapping[str, str] | None, on_failure: str,
+    ) -> JobHandle:  # fmt: skip
+        addition = await self._addition(items, 2)
+        job_id, end_id = addition.ids.pop(), addition.ids.pop()
+        layout = adhoc.laid_out(addition, end_id)
+        kept = await self._kept(check_text(name, "name", 200), addition, on_failure)
+        new = NewJob(
+            name, {}, priority, idempotency_key, kept.base_kind, kept.base_ref, kept.snapshot_id, kept.version_hash,
+            dict(labels or {}), self._session.actor,
+        )  # fmt: skip
+        org_id, patience = await self._session.org_id(), self._session.settings.job_default_timeout
+        if not await self._session.database.run(
+            lambda conn: adhoc.begin(
+                conn, org_id, new, addition, layout, job_id, end_id, patience, is_patient=on_failure != ON_FAILURE[0]
+            )
+        ):
+            known = await self._read(lambda conn: conn.fetchval(SQL.of_key, org_id, idempotency_key))
+            return JobHandle(known, False)
+        addition.landed(layout, job_id)
+        self._session._hints.send_ids(addition.woken)
+        return JobHandle(job_id, True)
+
+    async def add(self, job_id: int, items: Item | Sequence[Item]) -> None:
+        """Add tasks and groups to a job that goes on, with all that they wait for; they have ids then.
+
+        What waits for a group waits for what is added to it too. Raises `StateConflict` when the job, the group or
+        something that a task is to come before has ended or begun. Example::
+
+            await client.jobs.add(job.id, Task("etl.report").depends_on(load))
+        """
+        check_id(job_id, "job_id")
+        addition = await self._addition(items, 0)
+        if any(item.job_id not in (None, job_id) for pair in addition.pairs for item in pair):
+            raise InvalidInput("items", f"some of them are part of another job than {job_id}")
+        org_id = await self._session.org_id()
+
+        async def add(conn: type_Connection) -> Layout:
+            return await adding.add(conn, org_id, job_id, addition)
+
+        addition.landed(await self._session.database.run(add), job_id)
+        self._session._hints.send_ids(addition.woken)
+
+    async def _addition(self, items: Item | Sequence[Item], more: int) -> Addition:
+        session = self._session
+        addition = Addition.of(items_of(items, "items"))
+        await self._move_large(addition)
+        addition.lanes = await session._queue_ids(addition.queues)
+        addition.ids = await session.ids.take(addition.room + more)
+        return addition
+
+    async def _move_large(self, addition: Addition) -> None:
+        settings = self._session.settings
+        for item in addition.items:
+            if isinstance(item, Task) and len(item.params) > settings.inline_limit // 4:
+                check_size("params", item.params, settings.value_limit)
+                if (size := size_of(item.params)) > settings.inline_limit:
+                    item.params = blob_reference(await self._session.blobs.put(item.params.encode()), size)
+
+    async def _kept(self, name: str, addition: Addition, on_failure: str) -> NewJob:
+        """Return a job by the definition that is kept of a graph, if there is one."""
+        document = adhoc.document_of_graph(name, addition)
+        if document is None:
+            return NewJob(name, {}, base_kind="graph")
+        document["on_failure"] = on_failure
+        if self._library is None:
+            self._library = Library(await self._reader(), self._session.actor)
+        found = await self._library.kept(document_of(document))
+        known = await self._library.planned(found)
+        return NewJob(
+            name, {}, base_kind="version", base_ref=str(found.row["id"]), snapshot_id=known.snapshot_id,
+            version_hash=known.version_hash,
+        )  # fmt: skip
