@@ -70,7 +70,7 @@ _GROUPS = {
     ],
     "Look": [
         *("Task", "TaskSummary", "TaskState", "Attempt", "AuditEntry", "Page", "Why"),
-        *("QueueInfo", "KeyLimit", "WorkerInfo", "OutboxRow"),
+        *("QueueInfo", "KeyLimit", "WorkerInfo", "OutboxRow", "Metric", "Sample", "Health", "HealthCheck"),
     ],
     "Settings": ["Settings", "__version__"],
     "Errors": [

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from weft.flow.reading import read_definition
     from weft.history.model import Artifact, Collected, Finding, Materialized, Pushed, Tag, TagMove
     from weft.jobs.events import JobEvent, JobEvents
+    from weft.jobs.health import Health, HealthCheck
+    from weft.jobs.metrics import Metric, Sample
     from weft.jobs.model import Approval, Job, JobAttempt, JobHandle, JobNode, JobSummary
     from weft.jobs.why import NodeWhy
     from weft.queue.audit import AuditEntry
@@ -62,6 +64,8 @@ _HOMES = {
     "Context": "weft.worker.context",
     "DatabaseUnavailable": "weft.core.errors",
     "Finding": "weft.history.model",
+    "Health": "weft.jobs.health",
+    "HealthCheck": "weft.jobs.health",
     "InvalidDefinition": "weft.core.errors",
     "InvalidInput": "weft.core.errors",
     "Job": "weft.jobs.model",
@@ -77,6 +81,7 @@ _HOMES = {
     "LeaseLost": "weft.core.errors",
     "Materialized": "weft.history.model",
     "MergeConflict": "weft.core.errors",
+    "Metric": "weft.jobs.metrics",
     "NewTask": "weft.queue.model",
     "NodeWhy": "weft.jobs.why",
     "NonRetryable": "weft.core.signals",
@@ -89,6 +94,7 @@ _HOMES = {
     "QueueInfo": "weft.queue.queues",
     "Registry": "weft.worker.registry",
     "Retry": "weft.queue.retry",
+    "Sample": "weft.jobs.metrics",
     "SchemaOutdated": "weft.core.errors",
     "Settings": "weft.core.settings",
     "Snooze": "weft.core.signals",
@@ -124,6 +130,8 @@ __all__ = [
     "Context",
     "DatabaseUnavailable",
     "Finding",
+    "Health",
+    "HealthCheck",
     "InvalidDefinition",
     "InvalidInput",
     "Job",
@@ -139,6 +147,7 @@ __all__ = [
     "LeaseLost",
     "Materialized",
     "MergeConflict",
+    "Metric",
     "NewTask",
     "NodeWhy",
     "NonRetryable",
@@ -151,6 +160,7 @@ __all__ = [
     "QueueInfo",
     "Registry",
     "Retry",
+    "Sample",
     "SchemaOutdated",
     "Settings",
     "Snooze",

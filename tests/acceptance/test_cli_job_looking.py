@@ -131,3 +131,16 @@ def test_whoever_only_watches_leaves_at_once(cli: Cli, folder: Path) -> None:
         watching.line("goes on without you")
         assert watching.code() == 130
     assert cli.json("jobs", "show", job_id)["state"] == "pending"
+
+
+def test_metrics_and_health_are_printed(cli: Cli, folder: Path) -> None:
+    cli("run", _write(folder, say={"handler": "tiles.say", "params": {"lines": 1}, "next": "END"}), *APP)
+    found = {metric["name"]: metric for metric in cli.json("metrics")["metrics"]}
+    assert found["jobs_completed_total"]["samples"][0]["value"] == 1
+    assert "weft_jobs_completed_total 1\n" in cli("metrics", "--prometheus")
+    assert "jobs_completed_total" in cli("metrics")
+    assert "not both" in cli("metrics", "--prometheus", "--json", code=2)
+    health = cli.json("health", code=1)
+    assert (health["ok"], [check["ok"] for check in health["checks"]]) == (False, [True, False, True, True])
+    away = Cli("postgresql://127.0.0.1:1/weft", folder)
+    assert [check["ok"] for check in away.json("health", code=1)["checks"]] == [False] * 4

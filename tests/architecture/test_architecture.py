@@ -24,18 +24,18 @@ LONGEST = 450
 # The whole public interface; a change here is a change for users.
 PUBLIC = [
     "Approval", "Artifact", "Attempt", "AuditEntry", "BlobUnavailable", "Client", "Collected", "Context",
-    "DatabaseUnavailable", "Finding", "InvalidDefinition", "InvalidInput", "Job", "JobAttempt", "JobEvent", "JobEvents",
-    "JobHandle", "JobNode", "JobState", "JobSummary", "Jobs", "KeyLimit", "LeaseLost", "Materialized", "MergeConflict",
-    "NewTask", "NodeWhy", "NonRetryable", "NotFound", "Orchestrator", "OutboxRow", "Page", "PermissionDenied", "Pushed",
-    "QueueInfo", "Registry", "Retry", "SchemaOutdated", "Settings", "Snooze", "StateConflict", "Tag", "TagConflict",
-    "TagMove", "Task", "TaskFailed", "TaskHandle", "TaskState", "TaskSummary", "UnknownQueue", "WaitTimeout",
-    "WeftError", "Why", "Worker", "WorkerInfo", "WorkflowDefinition", "Workflows", "__version__", "read_definition",
-    "task",
+    "DatabaseUnavailable", "Finding", "Health", "HealthCheck", "InvalidDefinition", "InvalidInput", "Job", "JobAttempt",
+    "JobEvent", "JobEvents", "JobHandle", "JobNode", "JobState", "JobSummary", "Jobs", "KeyLimit", "LeaseLost",
+    "Materialized", "MergeConflict", "Metric", "NewTask", "NodeWhy", "NonRetryable", "NotFound", "Orchestrator",
+    "OutboxRow", "Page", "PermissionDenied", "Pushed", "QueueInfo", "Registry", "Retry", "Sample", "SchemaOutdated",
+    "Settings", "Snooze", "StateConflict", "Tag", "TagConflict", "TagMove", "Task", "TaskFailed", "TaskHandle",
+    "TaskState", "TaskSummary", "UnknownQueue", "WaitTimeout", "WeftError", "Why", "Worker", "WorkerInfo",
+    "WorkflowDefinition", "Workflows", "__version__", "read_definition", "task",
 ]  # fmt: skip
 
 CLIENT = [
-    "add_effect", "audit", "blobs", "cancel", "cancel_all", "count_dead", "create_queue", "database",
-    "dead_letters", "enqueue", "enqueue_many", "get_task", "jobs", "limit_queue", "list_tasks", "org_id", "outbox",
+    "add_effect", "audit", "blobs", "cancel", "cancel_all", "count_dead", "create_queue", "database", "dead_letters",
+    "enqueue", "enqueue_many", "get_task", "health", "jobs", "limit_queue", "list_tasks", "metrics", "org_id", "outbox",
     "pause_queue", "purge", "queues", "read_log", "replay", "replay_all", "replay_dead", "replay_outbox",
     "resume_queue", "wait", "why", "workers", "workflows",
 ]  # fmt: skip

@@ -73,7 +73,14 @@ COMMANDS = {
         "leader",
     ],
     "migrate.sh": ["0003 (head)", "downgraded from 0003 to nothing"],
-    "operate.sh": ["default", "created mail", "paused mail", "resumed mail", "replayed 0", "purged 0"],
+    "operate.sh": [
+        *("default", "something is not well", "jobs_created_total"),
+        "created mail",
+        "paused mail",
+        "resumed mail",
+        "replayed 0",
+        "purged 0",
+    ],
     "limits.sh": [
         "mail: 20 at once",
         "20 at once, 2 per key",

@@ -220,6 +220,13 @@ begin
   return t;
 end $$;
 
+CREATE FUNCTION weft.add_up(org bigint, name text, count bigint, seconds double precision DEFAULT 0) RETURNS void
+    LANGUAGE sql
+    AS $$
+  insert into weft.tally as t (org_id, name, process, count, seconds) values (org, add_up.name, pg_backend_pid(), add_up.count, add_up.seconds)
+  on conflict (org_id, name, process) do update set count = t.count + excluded.count, seconds = t.seconds + excluded.seconds
+$$;
+
 CREATE FUNCTION weft.admit_waiting(queues bigint[], keys text[], freed integer) RETURNS bigint[]
     LANGUAGE plpgsql
     SET plan_cache_mode TO 'force_generic_plan'
@@ -573,6 +580,12 @@ begin
   from moved m
   left join lateral (select d.output from weft.task_done d where d.id = m.end_id) e on true
   left join lateral (select d.error from weft.task_done d where d.id = m.failed_id) f on true
+  ), counted as (
+    insert into weft.tally as t (org_id, name, process, count, seconds)
+    select m.org_id, 'jobs_' || coalesce(m.verdict, 'completed'), pg_backend_pid(), count(*),
+      coalesce(sum(extract(epoch from weft.now() - m.started_at)), 0)
+    from moved m group by 1, 2 order by 1, 2
+    on conflict (org_id, name, process) do update set count = t.count + excluded.count, seconds = t.seconds + excluded.seconds
   )
   select array_agg(m.parent_id order by m.parent_id) filter (where m.parent_id is not null) into parents from moved m;
   for child in
@@ -2667,6 +2680,20 @@ CREATE TABLE weft.schema_revision (
     version_num character varying(32) NOT NULL
 );
 
+CREATE TABLE weft.tally (
+    org_id bigint NOT NULL,
+    name text NOT NULL,
+    process integer NOT NULL,
+    count bigint DEFAULT 0 NOT NULL,
+    seconds double precision DEFAULT 0 NOT NULL
+)
+WITH (fillfactor='50');
+
+CREATE TABLE weft.tally_mark (
+    name text NOT NULL,
+    id bigint NOT NULL
+);
+
 CREATE TABLE weft.task_params (
     id bigint NOT NULL,
     org_id bigint NOT NULL,
@@ -2859,6 +2886,12 @@ ALTER TABLE ONLY weft.tag_move
 
 ALTER TABLE ONLY weft.tag
     ADD CONSTRAINT tag_pkey PRIMARY KEY (org_id, name);
+
+ALTER TABLE ONLY weft.tally_mark
+    ADD CONSTRAINT tally_mark_pkey PRIMARY KEY (name);
+
+ALTER TABLE ONLY weft.tally
+    ADD CONSTRAINT tally_pkey PRIMARY KEY (org_id, name, process);
 
 ALTER TABLE ONLY weft.task_blob
     ADD CONSTRAINT task_blob_pkey PRIMARY KEY (task_id, digest);
@@ -3080,6 +3113,9 @@ ALTER TABLE ONLY weft.tag
 
 ALTER TABLE ONLY weft.tag
     ADD CONSTRAINT tag_target_id_fkey FOREIGN KEY (target_id) REFERENCES weft.artifact(id);
+
+ALTER TABLE ONLY weft.tally
+    ADD CONSTRAINT tally_org_id_fkey FOREIGN KEY (org_id) REFERENCES weft.org(id);
 
 ALTER TABLE ONLY weft.task_blob
     ADD CONSTRAINT task_blob_digest_fkey FOREIGN KEY (digest) REFERENCES weft.blob(digest);

@@ -25,6 +25,8 @@ COMMANDS = {
     "diff": ("diff", "Show what differs between two workflow definitions, node by node."),
     "graph": ("graph", "Draw a workflow definition."),
     "schema": ("schema", "Print the JSON Schema of workflow definitions."),
+    "health": ("health", "Say whether the database, workers, orchestrators and tasks are well."),
+    "metrics": ("metrics", "Print numbers about jobs, tasks and workers."),
     "outbox": ("outbox", "Look at the outbox, replay what failed."),
     "audit": ("audit", "Look at what operators did."),
     "db": ("db", "Start, stop, look into, back up the embedded PostgreSQL."),

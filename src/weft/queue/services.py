@@ -168,6 +168,7 @@ class Pruner(Service):
         """Prune one page of everything; partitions every tenth time."""
         database, settings = self._database, self._settings
         await database.run(upkeep.refresh_handlers)
+        await database.run(upkeep.add_up)
         gone, after = await database.run(
             lambda conn: upkeep.prune_keys(conn, settings.idempotency_ttl, self._keys_after)
         )

@@ -162,6 +162,12 @@ async def prune_events(conn: type_Connection, older_than: timedelta) -> int:
     return len(await conn.fetch(SQL.prune_events, older_than))
 
 
+async def add_up(conn: type_Connection) -> None:
+    """Bring the totals up to date that outlive what they count."""
+    await conn.execute(SQL.fold_tallies)
+    await conn.execute(SQL.count_made, timeout=SCAN_LIMIT)
+
+
 async def prune_logs(conn: type_Connection, older_than: timedelta) -> int:
     """Forget where logs were copied to long ago; return how many."""
     return len(await conn.fetch(SQL.prune_logs, older_than))

@@ -103,3 +103,34 @@ select least(
   (select min(j.timeout_at) from weft.job j where j.timeout_at is not null),
   (select min(t.expires_at) from weft.task t where t.expires_at is not null)
 ) as due_at, weft.now() as now;
+
+-- name: fold_tallies
+-- Of server processes that are gone, into the one row that stays.
+with gone as (
+  delete from weft.tally t where t.process <> 0 and not exists (select 1 from pg_stat_activity a where a.pid = t.process)
+  returning t.org_id, t.name, t.count, t.seconds
+)
+insert into weft.tally as t (org_id, name, process, count, seconds)
+select g.org_id, g.name, 0, sum(g.count), sum(g.seconds) from gone g group by 1, 2 order by 1, 2
+on conflict (org_id, name, process) do update set count = t.count + excluded.count, seconds = t.seconds + excluded.seconds;
+
+-- name: count_made
+-- Adds the tasks of at most a day to those that were made, up to five minutes ago: who has enqueued them has committed by then.
+with mark as (
+  select m.id from weft.tally_mark m where m.name = 'tasks_created' for update
+), bound as materialized (
+  select m.id as low, least(weft.first_id_at(weft.now() - interval '5 minutes'), (86400000::bigint << 22) + greatest(m.id, least(
+    (select min(t.id) from weft.task t), (select min(d.id) from weft.task_done d), weft.first_id_at(weft.now())))) as high
+  from mark m
+), counted as (
+  insert into weft.tally as t (org_id, name, process, count)
+  select o.org_id, 'tasks_created', 0, count(*) from (
+    select t.org_id from weft.task t where t.id >= (select low from bound) and t.id < (select high from bound)
+      and t.queue_id > 0 and t.queue_id <> 2
+    union all
+    select d.org_id from weft.task_done d where d.id >= (select low from bound) and d.id < (select high from bound)
+      and d.queue_id > 0 and d.queue_id <> 2
+  ) o group by 1 order by 1
+  on conflict (org_id, name, process) do update set count = t.count + excluded.count
+)
+update weft.tally_mark m set id = greatest(m.id, b.high) from bound b where m.name = 'tasks_created' and b.high > m.id;

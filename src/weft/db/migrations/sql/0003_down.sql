@@ -1,7 +1,7 @@
 -- name: drop_job_events
 drop view weft.job_events;
-drop function weft.note_event;
-drop table weft.job_event;
+drop function weft.note_event, weft.add_up;
+drop table weft.job_event, weft.tally, weft.tally_mark;
 
 -- name: drop_jobs
 drop function weft.show_job;

@@ -252,6 +252,12 @@ begin
   from moved m
   left join lateral (select d.output from weft.task_done d where d.id = m.end_id) e on true
   left join lateral (select d.error from weft.task_done d where d.id = m.failed_id) f on true
+  ), counted as (
+    insert into weft.tally as t (org_id, name, process, count, seconds)
+    select m.org_id, 'jobs_' || coalesce(m.verdict, 'completed'), pg_backend_pid(), count(*),
+      coalesce(sum(extract(epoch from weft.now() - m.started_at)), 0)
+    from moved m group by 1, 2 order by 1, 2
+    on conflict (org_id, name, process) do update set count = t.count + excluded.count, seconds = t.seconds + excluded.seconds
   )
   select array_agg(m.parent_id order by m.parent_id) filter (where m.parent_id is not null) into parents from moved m;
   for child in

@@ -107,3 +107,32 @@ end $$;
 
 -- name: comment_job_events
 comment on view weft.job_events is 'What happened in each job, in order of `at` and then `id`.';
+
+-- name: tally
+-- Totals that outlive what they count. A server process has rows of its own, so that nobody waits for a number; when it is
+-- gone they are added to row 0.
+create table weft.tally (
+  org_id bigint not null references weft.org,
+  name text not null,
+  process int not null,
+  count bigint not null default 0,
+  seconds double precision not null default 0,
+  primary key (org_id, name, process)
+) with (fillfactor = 50);
+
+-- name: tally_mark
+-- Tasks with an id below it are in the total of those that were made.
+create table weft.tally_mark (
+  name text primary key,
+  id bigint not null
+);
+
+-- name: first_mark
+insert into weft.tally_mark (name, id) values ('tasks_created', 0);
+
+-- name: add_up
+-- Adds to a total, in the transaction of what is counted.
+create function weft.add_up(org bigint, name text, count bigint, seconds double precision default 0) returns void language sql volatile as $$
+  insert into weft.tally as t (org_id, name, process, count, seconds) values (org, add_up.name, pg_backend_pid(), add_up.count, add_up.seconds)
+  on conflict (org_id, name, process) do update set count = t.count + excluded.count, seconds = t.seconds + excluded.seconds
+$$;
