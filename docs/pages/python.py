@@ -23,7 +23,7 @@ verb that writes raises one of the [errors](errors.md) when it did not land.
 # What the engine alone calls.
 _HIDDEN = {
     "Retry": {"to_json", "from_json"},
-    "Context": {"cancel"},
+    "Context": {"cancel", "save_metrics"},
     "Client": {"database", "blobs"},
     "Registry": {"add", "get", "names", "suggest"},
 }
@@ -36,12 +36,14 @@ _CONTEXT = """\
 | `handler` | the name of the handler |
 | `worker_id` | the worker that runs it |
 | `job_id` | the job that the task belongs to, or None |
+| `node` | the node of that job, or None |
 
 """
 
 _GROUPS = {
     "Enqueue and operate": ["Client", "NewTask", "TaskHandle", "Retry"],
-    "Run": ["task", "Context", "Worker", "Registry", "Snooze", "NonRetryable"],
+    "Run": ["task", "Context", "Checkpoints", "Checkpoint", "Worker", "Registry", "Snooze", "NonRetryable"],
+    "Run with a context and a result": ["register_handler", "HandlerContext", "HandlerResult", "BlobRepository"],
     "Define": [
         "WorkflowDefinition",
         "read_definition",
@@ -69,7 +71,7 @@ _GROUPS = {
         "Orchestrator",
     ],
     "Look": [
-        *("Task", "TaskSummary", "TaskState", "Attempt", "AuditEntry", "Page", "Why"),
+        *("Task", "TaskSummary", "TaskState", "TaskStep", "Attempt", "AuditEntry", "Page", "Why"),
         *("QueueInfo", "KeyLimit", "WorkerInfo", "OutboxRow", "Metric", "Sample", "Health", "HealthCheck"),
     ],
     "Settings": ["Settings", "__version__"],

@@ -18,7 +18,7 @@ grant insert, select on weft.task_blob to shop_web;
 -- docs: begin read
 create role shop_report login;
 grant usage on schema weft to shop_report;
-grant select on weft.tasks, weft.attempts, weft.queues, weft.workers, weft.orgs, weft.audits, weft.jobs,
+grant select on weft.tasks, weft.attempts, weft.steps, weft.queues, weft.workers, weft.orgs, weft.audits, weft.jobs,
   weft.job_events to shop_report;
 -- docs: end read
 
@@ -26,7 +26,7 @@ grant select on weft.tasks, weft.attempts, weft.queues, weft.workers, weft.orgs,
 create role shop_worker login;
 grant usage on schema weft to shop_worker;
 grant usage on sequence weft.id_sequence to shop_worker;
-grant select on weft.schema_revision, weft.org, weft.tasks, weft.attempts, weft.workers to shop_worker;
+grant select on weft.schema_revision, weft.org, weft.tasks, weft.attempts, weft.steps, weft.workers to shop_worker;
 grant execute on function weft.enqueue, weft.add_effect, weft.ensure_partitions to shop_worker;
 grant select, insert, delete on weft.audit to shop_worker;
 grant select, insert, delete on weft.edge to shop_worker;
@@ -34,7 +34,7 @@ grant select, insert, delete on weft.task_params, weft.attempt to shop_worker;
 grant select, update on weft.machine to shop_worker;
 grant select, insert, update on weft.queue, weft.handler, weft.lease to shop_worker;
 grant select, insert, update, delete on weft.task, weft.task_done, weft.idempotency_key, weft.worker, weft.queue_slot,
-  weft.key_slot, weft.outbox, weft.task_log, weft.blob, weft.task_blob to shop_worker;
+  weft.key_slot, weft.outbox, weft.task_log, weft.blob, weft.task_blob, weft.step to shop_worker;
 grant select on weft.blob_use, weft.jobs, weft.artifact, weft.artifact_use to shop_worker;
 grant select, insert, update, delete on weft.job, weft.job_done, weft.awaited to shop_worker;
 grant select, insert, delete on weft.event to shop_worker;

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from weft.queue.outbox import OutboxRow
     from weft.queue.queues import KeyLimit, QueueInfo
     from weft.queue.retry import Retry
+    from weft.queue.steps import TaskStep
     from weft.queue.why import Why
     from weft.queue.workers import WorkerInfo
     from weft.sdk.client import Client
@@ -50,7 +51,9 @@ if TYPE_CHECKING:
     from weft.sdk.worker import Worker
     from weft.sdk.workflows import Workflows
     from weft.worker.context import Context
+    from weft.worker.handling import BlobRepository, HandlerContext, HandlerResult, register_handler
     from weft.worker.registry import Registry, task
+    from weft.worker.steps import Checkpoint, Checkpoints
 
 # Each public name and the module it lives in; loaded when first used, so that `import weft` is quick.
 _HOMES = {
@@ -58,12 +61,17 @@ _HOMES = {
     "Artifact": "weft.history.model",
     "Attempt": "weft.queue.model",
     "AuditEntry": "weft.queue.audit",
+    "BlobRepository": "weft.worker.handling",
     "BlobUnavailable": "weft.core.errors",
+    "Checkpoint": "weft.worker.steps",
+    "Checkpoints": "weft.worker.steps",
     "Client": "weft.sdk.client",
     "Collected": "weft.history.model",
     "Context": "weft.worker.context",
     "DatabaseUnavailable": "weft.core.errors",
     "Finding": "weft.history.model",
+    "HandlerContext": "weft.worker.handling",
+    "HandlerResult": "weft.worker.handling",
     "Health": "weft.jobs.health",
     "HealthCheck": "weft.jobs.health",
     "InvalidDefinition": "weft.core.errors",
@@ -106,6 +114,7 @@ _HOMES = {
     "TaskFailed": "weft.core.errors",
     "TaskHandle": "weft.queue.model",
     "TaskState": "weft.core.states",
+    "TaskStep": "weft.queue.steps",
     "TaskSummary": "weft.queue.model",
     "UnknownQueue": "weft.core.errors",
     "WaitTimeout": "weft.core.errors",
@@ -116,6 +125,7 @@ _HOMES = {
     "WorkflowDefinition": "weft.flow.model",
     "Workflows": "weft.sdk.workflows",
     "read_definition": "weft.flow.reading",
+    "register_handler": "weft.worker.handling",
     "task": "weft.worker.registry",
 }
 
@@ -124,12 +134,17 @@ __all__ = [
     "Artifact",
     "Attempt",
     "AuditEntry",
+    "BlobRepository",
     "BlobUnavailable",
+    "Checkpoint",
+    "Checkpoints",
     "Client",
     "Collected",
     "Context",
     "DatabaseUnavailable",
     "Finding",
+    "HandlerContext",
+    "HandlerResult",
     "Health",
     "HealthCheck",
     "InvalidDefinition",
@@ -172,6 +187,7 @@ __all__ = [
     "TaskFailed",
     "TaskHandle",
     "TaskState",
+    "TaskStep",
     "TaskSummary",
     "UnknownQueue",
     "WaitTimeout",
@@ -183,6 +199,7 @@ __all__ = [
     "Workflows",
     "__version__",
     "read_definition",
+    "register_handler",
     "task",
 ]
 

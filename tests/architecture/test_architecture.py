@@ -23,14 +23,15 @@ LONGEST = 450
 
 # The whole public interface; a change here is a change for users.
 PUBLIC = [
-    "Approval", "Artifact", "Attempt", "AuditEntry", "BlobUnavailable", "Client", "Collected", "Context",
-    "DatabaseUnavailable", "Finding", "Health", "HealthCheck", "InvalidDefinition", "InvalidInput", "Job", "JobAttempt",
-    "JobEvent", "JobEvents", "JobHandle", "JobNode", "JobState", "JobSummary", "Jobs", "KeyLimit", "LeaseLost",
-    "Materialized", "MergeConflict", "Metric", "NewTask", "NodeWhy", "NonRetryable", "NotFound", "Orchestrator",
-    "OutboxRow", "Page", "PermissionDenied", "Pushed", "QueueInfo", "Registry", "Retry", "Sample", "SchemaOutdated",
-    "Settings", "Snooze", "StateConflict", "Tag", "TagConflict", "TagMove", "Task", "TaskFailed", "TaskHandle",
-    "TaskState", "TaskSummary", "UnknownQueue", "WaitTimeout", "WeftError", "Why", "Worker", "WorkerInfo",
-    "WorkflowDefinition", "Workflows", "__version__", "read_definition", "task",
+    "Approval", "Artifact", "Attempt", "AuditEntry", "BlobRepository", "BlobUnavailable", "Checkpoint", "Checkpoints",
+    "Client", "Collected", "Context", "DatabaseUnavailable", "Finding", "HandlerContext", "HandlerResult", "Health",
+    "HealthCheck", "InvalidDefinition", "InvalidInput", "Job", "JobAttempt", "JobEvent", "JobEvents", "JobHandle",
+    "JobNode", "JobState", "JobSummary", "Jobs", "KeyLimit", "LeaseLost", "Materialized", "MergeConflict", "Metric",
+    "NewTask", "NodeWhy", "NonRetryable", "NotFound", "Orchestrator", "OutboxRow", "Page", "PermissionDenied", "Pushed",
+    "QueueInfo", "Registry", "Retry", "Sample", "SchemaOutdated", "Settings", "Snooze", "StateConflict", "Tag",
+    "TagConflict", "TagMove", "Task", "TaskFailed", "TaskHandle", "TaskState", "TaskStep", "TaskSummary",
+    "UnknownQueue", "WaitTimeout", "WeftError", "Why", "Worker", "WorkerInfo", "WorkflowDefinition", "Workflows",
+    "__version__", "read_definition", "register_handler", "task",
 ]  # fmt: skip
 
 CLIENT = [

@@ -20,7 +20,7 @@ class Handlers:
         self.given: list[Any] = []
         self.leave = asyncio.Event()
         self.begun = asyncio.Event()
-        for handler in (self.say, self.hold, self.fail, self.fail_once):
+        for handler in (self.say, self.hold, self.fail, self.fail_once, self.stepwise):
             self.registry.task(name=handler.__name__)(handler)
 
     async def say(self, value: Any = None) -> Any:
@@ -39,6 +39,9 @@ class Handlers:
     async def fail_once(self, ctx: Context) -> None:
         if ctx.attempt == 1:
             raise ValueError("not yet")
+
+    async def stepwise(self, ctx: Context) -> None:
+        await ctx.step("first", self.say, 1)
 
 
 @asynccontextmanager

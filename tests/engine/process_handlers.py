@@ -229,3 +229,57 @@ def leave_a_session(dies: bool) -> str:
     if dies:
         os._exit(3)
     return "done"
+
+
+@weft.task(name="process:steps", executor="process", retry=weft.Retry(3, initial_delay=0))
+def steps(path: str, ctx: weft.Context) -> list[Any]:
+    """Note each call of a step in a file; fail after the second, until the last attempt."""
+    first = ctx.step("first", _noted, path, "first")
+    second = ctx.step("second", _noted_later, path, "second")
+    ctx.checkpoint.save("both", {"size": "x" * 3000})
+    if ctx.attempt < 2:
+        raise ValueError("again")
+    found = ctx.checkpoint.load()
+    return [first, second, found.phase, len(found.data["size"])]
+
+
+@weft.task(name="process:steps async", executor="process", retry=weft.Retry(3, initial_delay=0))
+async def steps_async(path: str, ctx: weft.Context) -> list[Any]:
+    first = await ctx.step("first", _noted, path, "first")
+    second = await ctx.step("second", _noted_later, path, "second")
+    if ctx.attempt < 2:
+        raise ValueError("again")
+    return [first, second]
+
+
+def _noted(path: str, word: str) -> str:
+    with Path(path).open("a", encoding="ascii") as file:
+        file.write(f"{word}\n")
+    return word
+
+
+async def _noted_later(path: str, word: str) -> str:
+    return _noted(path, word)
+
+
+@weft.task(name="process:until shutdown", executor="process")
+def until_shutdown(path: str, ctx: weft.Context) -> bool:
+    Path(path).write_text("begun", encoding="ascii")
+    return bool(ctx.wait_for_shutdown(30)) and ctx.shutdown_requested
+
+
+@weft.task(name="process:too late", executor="process", retry=weft.Retry(1))
+def twice(ctx: weft.Context) -> None:
+    ctx.step("same", pid.function)
+    ctx.step("same", pid.function)
+
+
+@weft.register_handler("process:of params", executor="process", retry=weft.Retry(2, initial_delay=0))
+def of_params(ctx: weft.HandlerContext) -> weft.HandlerResult:
+    assert ctx.blob_repository is not None
+    digest = ctx.blob_repository.put(b"\x00kept")
+    metrics = {"attempt": ctx.attempt}
+    if ctx.attempt == 1:
+        return weft.HandlerResult(success=False, error_message="not yet", metrics=metrics)
+    found = ctx.blob_repository.get(digest).hex()
+    return weft.HandlerResult(success=True, output={"found": found, "has_pool": ctx.pool is not None}, metrics=metrics)

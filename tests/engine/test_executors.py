@@ -10,6 +10,7 @@ import threading
 import time
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import asyncpg
 import process_handlers
@@ -538,6 +539,10 @@ async def test_heartbeats_that_follow_quickly_are_not_all_sent(registry: Registr
     assert len(sent) == 1
 
 
+async def _refuse(verb: str, arguments: dict[str, Any]) -> None:
+    raise AssertionError(verb)
+
+
 async def test_an_answer_of_a_process_is_whole_and_only_its_own_beats_count(tmp_path: Path) -> None:
     """Threads that the first task leaves behind beat on, while it answers and while the next one runs."""
     processes = Processes(["process_handlers"], None)
@@ -548,7 +553,8 @@ async def test_an_answer_of_a_process_is_whole_and_only_its_own_beats_count(tmp_
         claim = Claim(id, 1, 1, 0, id, handler, params, 3, 0, 0, None, timeout, None, None)
         log = TaskLog(tmp_path, id, 1000, attempt=1)
         answer = await processes.run(
-            claim, params, 1, log, lambda: beats.append(None), on_start=lambda: None, settings=Settings(), alone=False
+            claim, params, 1, log, lambda: beats.append(None), answer=_refuse, on_start=lambda: None,
+            settings=Settings(), alone=False,
         )  # fmt: skip
         return len(beats), answer
 

@@ -85,6 +85,14 @@ async def test_attempts_that_failed_are_told_with_why(client: weft.Client, handl
     assert events[1].data["message"] == "not yet"
 
 
+async def test_a_step_that_is_saved_is_told_by_its_name(client: weft.Client, handlers: Handlers) -> None:
+    async with at_work(client, handlers):
+        handle = await client.jobs.submit(flow(long={"handler": "stepwise"}))
+        await client.jobs.wait(handle.id, timeout=30)
+    told = [(event.type, event.checkpoint) for event in await _all(client, handle.id) if event.node == "long"]
+    assert told == [("task.claimed", None), ("task.saved", "first"), ("task.completed", None)]
+
+
 async def test_a_job_that_fails_says_what_failed(client: weft.Client, handlers: Handlers) -> None:
     async with at_work(client, handlers):
         handle = await client.jobs.submit(

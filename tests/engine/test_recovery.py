@@ -34,7 +34,7 @@ async def test_outcomes_that_could_not_be_sent_are_all_kept_and_the_worker_goes_
     assert known is not None
     settings = Settings(home=tmp_path)
     env = Environment(
-        settings,
+        client.database,
         1,
         open_blobs(settings),
         Processes([], None),

@@ -43,7 +43,10 @@ SCRIPTS = {
     "idempotency.py": ["True False True", "[False, True, False]", "weft-task-"],
     "large_values.py": ["20000", "params: has 2000011 bytes, and may have 1048576"],
     "task_logs.py": [""],
-    "long_tasks.py": ["dead timeout", "dead timeout", "3", "cancelled"],
+    "long_tasks.py": [
+        *("dead timeout", "dead timeout", "3", "told ada of 100", "goes on after download"),
+        "cancelled",
+    ],
     "schedule.py": ["True 1000", "[('scheduled', 2)]"],
     "testing.py": ["ok"],
     "keep_workflows.py": [

@@ -723,7 +723,7 @@ begin
     low := weft.first_id_at(day);
     high := weft.first_id_at(day + interval '24 hours');
     -- Job_event is made last of all, by the same migration.
-    foreach parent in array array['task_done', 'task_params', 'attempt', 'job_done', 'job_event'] loop
+    foreach parent in array array['task_done', 'task_params', 'attempt', 'job_done', 'step', 'job_event'] loop
       continue when to_regclass('weft.' || parent) is null;
       child := parent || '_' || to_char(day at time zone 'UTC', 'YYYYMMDD');
       if to_regclass('weft.' || child) is null then
@@ -1961,6 +1961,62 @@ begin
   return ids;
 end $$;
 
+CREATE FUNCTION weft.spawn(me bigint, parent bigint, parent_attempt integer, call text, handler text, queue text, params json, priority integer, attempts smallint, retry json, timeout interval, heartbeat interval, key text, lenient boolean) RETURNS TABLE(id bigint, known_handler text)
+    LANGUAGE plpgsql
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET jit TO 'off'
+    AS $$
+#variable_conflict use_variable
+declare of weft.task; job_rank smallint; lane bigint; root bigint; new_id bigint; is_short boolean := length(params::text) <= 256;
+begin
+  select * into of from weft.task t where t.id = parent and coalesce(t.worker_id, 0) = me and t.attempt = parent_attempt
+    and t.state = 'running' for no key update;
+  if of.id is null then
+    return;
+  end if;
+  select j.rank into job_rank from weft.job j where j.id = of.job_id and j.state in ('pending', 'running', 'paused') for share;
+  if not found then
+    return;
+  end if;
+  select k.task_id into new_id from weft.idempotency_key k
+  where k.org_id = of.org_id and k.handler = '@spawn' and k.key = parent || ' ' || call;
+  if found then
+    return query select t.id, t.handler::text from weft.task t where t.id = new_id
+      union all select d.id, d.handler from weft.task_done d where d.id = new_id;
+    return;
+  end if;
+  select q.id into lane from weft.queue q where q.org_id = of.org_id and q.name = queue;
+  if not found then
+    raise exception 'queue: there is no queue "%"', queue using errcode = 'WF001';
+  end if;
+  root := coalesce(of.counts_for, parent);
+  perform 1 from weft.task t where t.id in (select e.next from weft.edge e where e.prev = root) order by t.id for no key update;
+  update weft.task t set waiting_on = t.waiting_on + 1 where t.id in (select e.next from weft.edge e where e.prev = root);
+  loop
+    new_id := weft.next_id();
+    insert into weft.task as t (id, org_id, queue_id, order_id, state, rank, max_attempts, handler, params, job_id, timeout,
+      heartbeat_timeout, retry, concurrency_key, actor, node, parent_id, counts_for, allow_failure)
+    values (new_id, of.org_id, lane, of.order_id, case when key is null then 'ready' else 'pending' end::weft.task_state,
+      job_rank - priority, attempts, handler, case when is_short then params end, of.job_id, timeout, heartbeat, retry, key,
+      of.actor, of.node, parent, root, lenient)
+    on conflict do nothing;
+    exit when found;
+  end loop;
+  insert into weft.idempotency_key (org_id, handler, key, task_id) values (of.org_id, '@spawn', parent || ' ' || call, new_id);
+  if not is_short then
+    insert into weft.task_params (id, org_id, params) values (new_id, of.org_id, params);
+  end if;
+  if key is not null then
+    perform weft.take_slots(array[new_id]);
+  end if;
+  perform weft.hint_one(lane);
+  return query select new_id, handler;
+end $$;
+
 CREATE FUNCTION weft.sweep_job(job_id bigint, room integer) RETURNS boolean
     LANGUAGE plpgsql
     SET plan_cache_mode TO 'force_generic_plan'
@@ -2356,6 +2412,19 @@ CREATE TABLE weft.job_event (
 )
 PARTITION BY RANGE (job_id);
 
+CREATE TABLE weft.step (
+    task_id bigint NOT NULL,
+    name text NOT NULL,
+    org_id bigint NOT NULL,
+    attempt integer NOT NULL,
+    saved_at timestamp with time zone DEFAULT weft.now() NOT NULL,
+    took interval,
+    bytes bigint NOT NULL,
+    data json NOT NULL,
+    CONSTRAINT step_name_check CHECK (((name <> ''::text) AND (length(name) <= 220)))
+)
+PARTITION BY RANGE (task_id);
+
 CREATE TABLE weft.task (
     id bigint NOT NULL,
     org_id bigint NOT NULL,
@@ -2552,6 +2621,36 @@ UNION ALL
      CROSS JOIN LATERAL ( VALUES ('task.claimed'::text,'running'::text,a.started_at,json_build_object('worker_id', (a.worker_id)::text)), (('attempt.'::text || a.outcome),a.outcome,a.ended_at,json_build_object('reason', a.reason, 'worker_id', (a.worker_id)::text, 'type', (a.error ->> 'type'::text), 'message', (a.error ->> 'message'::text)))) s(type, state, at, data))
   WHERE (s.at IS NOT NULL)
 UNION ALL
+ SELECT t.job_id,
+    t.org_id,
+    ((((t.id || '.'::text) || EXTRACT(epoch FROM s.saved_at)) || '.'::text) || s.name) AS id,
+    s.saved_at AS at,
+    'task.saved'::text AS type,
+    'running'::text AS state,
+    t.node,
+    t.item,
+    t.id AS task_id,
+    s.attempt,
+    json_build_object('bytes', s.bytes) AS data,
+    s.name AS checkpoint
+   FROM (( SELECT t_1.job_id,
+            t_1.org_id,
+            t_1.id,
+            t_1.node,
+            t_1.item
+           FROM weft.task t_1
+          WHERE ((t_1.node IS NOT NULL) AND ((t_1.attempt)::integer > 0))
+        UNION ALL
+         SELECT d.job_id,
+            d.org_id,
+            d.id,
+            d.node,
+            d.item
+           FROM weft.task_done d
+          WHERE ((d.node IS NOT NULL) AND (d.attempt > 0))) t
+     JOIN weft.step s ON ((s.task_id = t.id)))
+  WHERE (s.name !~~ '@%'::text)
+UNION ALL
  SELECT e.job_id,
     e.org_id,
     (e.id)::text AS id,
@@ -2679,6 +2778,19 @@ COMMENT ON VIEW weft.queues IS 'Every queue, with its limits and whether it is p
 CREATE TABLE weft.schema_revision (
     version_num character varying(32) NOT NULL
 );
+
+CREATE VIEW weft.steps AS
+ SELECT task_id,
+    org_id,
+    name,
+    attempt,
+    saved_at,
+    took,
+    bytes,
+    data
+   FROM weft.step s;
+
+COMMENT ON VIEW weft.steps IS 'Every step and checkpoint that tasks have saved, and what their attempts have measured.';
 
 CREATE TABLE weft.tally (
     org_id bigint NOT NULL,
@@ -2881,6 +2993,9 @@ ALTER TABLE ONLY weft.queue_slot
 ALTER TABLE ONLY weft.schema_revision
     ADD CONSTRAINT schema_revision_pkc PRIMARY KEY (version_num);
 
+ALTER TABLE ONLY weft.step
+    ADD CONSTRAINT step_pkey PRIMARY KEY (task_id, name);
+
 ALTER TABLE ONLY weft.tag_move
     ADD CONSTRAINT tag_move_pkey PRIMARY KEY (org_id, tag, version);
 
@@ -3008,6 +3123,9 @@ CREATE RULE refuse_delete AS
     ON DELETE TO weft.queues DO INSTEAD  SELECT weft.refuse_write('queues'::text) AS refuse_write;
 
 CREATE RULE refuse_delete AS
+    ON DELETE TO weft.steps DO INSTEAD  SELECT weft.refuse_write('steps'::text) AS refuse_write;
+
+CREATE RULE refuse_delete AS
     ON DELETE TO weft.tasks DO INSTEAD  SELECT weft.refuse_write('tasks'::text) AS refuse_write;
 
 CREATE RULE refuse_delete AS
@@ -3032,6 +3150,9 @@ CREATE RULE refuse_insert AS
     ON INSERT TO weft.queues DO INSTEAD  SELECT weft.refuse_write('queues'::text) AS refuse_write;
 
 CREATE RULE refuse_insert AS
+    ON INSERT TO weft.steps DO INSTEAD  SELECT weft.refuse_write('steps'::text) AS refuse_write;
+
+CREATE RULE refuse_insert AS
     ON INSERT TO weft.tasks DO INSTEAD  SELECT weft.refuse_write('tasks'::text) AS refuse_write;
 
 CREATE RULE refuse_insert AS
@@ -3054,6 +3175,9 @@ CREATE RULE refuse_update AS
 
 CREATE RULE refuse_update AS
     ON UPDATE TO weft.queues DO INSTEAD  SELECT weft.refuse_write('queues'::text) AS refuse_write;
+
+CREATE RULE refuse_update AS
+    ON UPDATE TO weft.steps DO INSTEAD  SELECT weft.refuse_write('steps'::text) AS refuse_write;
 
 CREATE RULE refuse_update AS
     ON UPDATE TO weft.tasks DO INSTEAD  SELECT weft.refuse_write('tasks'::text) AS refuse_write;

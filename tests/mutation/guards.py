@@ -18,6 +18,7 @@ FILES = {
     "outbox": "queue/sql/outbox.sql",
     "blob": "queue/sql/blob.sql",
     "audit": "queue/sql/audit.sql",
+    "saved": "queue/sql/step.sql",
     "machine": "db/sql/machine.sql",
     "function": "db/migrations/sql/0001_functions.sql",
     "artifact": "history/sql/artifact.sql",
@@ -415,6 +416,11 @@ GUARDS: list[Guard] = [
          "and ($2::bigint[] is null or o.id = any ($2))"),
     *_of("outbox.prune", "test_outbox_rows", ("d.state = 'done' and", ""),
          "and d.processed_at < (select weft.now() - $1::interval)"),
+    # --- steps ---
+    *_of("saved.save", "test_fences", "and coalesce(t.worker_id, 0) = $1", "and t.attempt = $3", "and t.state = 'running'",
+         "for share"),
+    *_of("saved.drop", "test_fences", "and coalesce(t.worker_id, 0) = $1", "and t.attempt = $3", "and t.state = 'running'",
+         "for share"),
     # --- orgs ---
     *_of("task.states_of", "test_orgs", ("and t.org_id = $1", ""), ("and d.org_id = $1", "")),
     *_of("task.count_purgeable", "test_orgs", "and c.org_id = $1"),
@@ -445,6 +451,10 @@ GUARDS: list[Guard] = [
 ]  # fmt: skip
 
 REDUNDANT: list[tuple[Guard, str]] = [
+    (
+        Guard("saved.list", "s.org_id = $1 and"),
+        "whoever asks has found the task in its org before",
+    ),
     (
         Guard("queue.park_surplus", "r.place <= c.surplus", "true"),
         "it bounds the work: what is parked beyond the surplus is admitted again in the same transaction",

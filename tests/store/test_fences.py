@@ -10,7 +10,8 @@ import asyncpg
 import pytest
 from store_scene import Store
 
-from weft.queue import work
+from weft.queue import steps, work
+from weft.queue.steps import Fence
 from weft.queue.work import Claim
 
 Verb = Callable[[Store, int, Claim], Awaitable[bool]]
@@ -36,17 +37,31 @@ async def _hand_back(store: Store, worker: int, claim: Claim) -> bool:
     return await store.hand_back(worker, claim) != set()
 
 
+async def _save_step(store: Store, worker: int, claim: Claim) -> bool:
+    fence = Fence(worker, claim.id, claim.attempt)
+    return await store.run(steps.save, fence, "step", None, 2, "{}") is not None
+
+
+async def _drop_step(store: Store, worker: int, claim: Claim) -> bool:
+    await store.conn.execute(
+        "insert into weft.step (task_id, name, org_id, attempt, bytes, data) values ($1, 'old', 1, 1, 2, '{}')"
+        " on conflict do nothing",
+        claim.id,
+    )
+    return await store.run(steps.drop, Fence(worker, claim.id, claim.attempt), "old")
+
+
 async def _extend(store: Store, worker: int, claim: Claim) -> bool:
     return await work.extend_expiry(store.conn, worker, claim)
 
 
 VERBS: dict[str, Verb] = {
     "complete": _complete, "postpone": _postpone, "end": _end, "decline": _decline, "hand back": _hand_back,
-    "extend": _extend,
+    "extend": _extend, "save step": _save_step, "drop step": _drop_step,
 }  # fmt: skip
 AFTER = {
     "complete": "completed", "postpone": "scheduled", "end": "dead", "decline": "scheduled", "hand back": "ready",
-    "extend": "running",
+    "extend": "running", "save step": "running", "drop step": "running",
 }  # fmt: skip
 
 
@@ -100,6 +115,7 @@ async def test_a_task_that_is_not_running_takes_no_outcome(store: Store, name: s
     allowed = {
         "complete": {"running"}, "postpone": {"running", "dispatched"}, "end": {"running", "dispatched"},
         "decline": {"running"}, "hand back": {"running", "claimed"}, "extend": {"running"},
+        "save step": {"running"}, "drop step": {"running"},
     }[name]  # fmt: skip
     for state in {"pending", "scheduled", "ready", "dispatched", "claimed", "waiting"} - allowed:
         await store.conn.execute("update weft.task set state = $1::text::weft.task_state where id = $2", state, id)

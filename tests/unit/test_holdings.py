@@ -6,6 +6,7 @@ from pathlib import Path
 
 from weft.core.settings import Settings
 from weft.db.blobs import open_blobs
+from weft.db.database import Database
 from weft.queue.work import Claim, Completed
 from weft.worker.attempt import Attempt, Environment
 from weft.worker.holdings import Holdings
@@ -26,8 +27,9 @@ def _running(home: Path, *claims: Claim) -> Holdings:
     known = registry.get("h")
     assert known is not None
     settings = Settings(home=home)
+    database = Database("postgresql://nobody@localhost/nowhere", settings)
     env = Environment(
-        settings, 1, open_blobs(settings), Processes([], None), home, lambda _: None, lambda _attempt, _outcome: None
+        database, 1, open_blobs(settings), Processes([], None), home, lambda _: None, lambda _attempt, _outcome: None
     )
     held = Holdings()
     held.running = {claim.id: Attempt(env, claim, known) for claim in claims}

@@ -24,9 +24,11 @@ from weft.core.errors import error_line
 
 if TYPE_CHECKING:
     from weft.queue.model import Attempt, Page, Task, TaskSummary
+    from weft.queue.steps import TaskStep
     from weft.queue.why import Why
 
 _COLUMNS = ("ID", "STATE", "QUEUE~", "HANDLER~", "FAILED>", "CREATED", "TIME")
+_STEP_COLUMNS = ("NAME~", "BYTES>", "TOOK>", "ATTEMPT>", "SAVED")
 _PAST = {"cancel": "cancelled", "replay": "replayed"}
 _DEAD_COLUMNS = ("ID", "STATE", "QUEUE~", "HANDLER~", "FAILED>", "ENDED", "ERROR~")
 
@@ -110,6 +112,11 @@ def print_task(task: Task, why: Why) -> None:
     _print_value(task, "params")
     if task.state == "completed":
         _print_value(task, "output")
+    if task.steps:
+        _print_part("steps", None)
+        print_table(_STEP_COLUMNS, map(_step_row, task.steps), empty="")
+    if task.metrics:
+        _print_part("metrics", _pretty(task.metrics))
     for attempt in task.attempts:
         _print_attempt(attempt)
     for entry in task.audit:
@@ -118,6 +125,11 @@ def print_task(task: Task, why: Why) -> None:
         _print_part(f"{_PAST.get(entry.verb, entry.verb)} {moment_text(entry.at)} by {entry.actor}{told}", None)
     if task.error is not None and not task.attempts:
         _print_part("error", _error_text(task.error))
+
+
+def _step_row(step: TaskStep) -> tuple[Any, ...]:
+    took = "" if step.took is None else span(step.took)
+    return step.name, f"{step.bytes:,}", took, step.attempt, moment_text(step.saved_at)
 
 
 def _print_value(task: Task, name: str) -> None:

@@ -44,6 +44,7 @@ def import_apps(modules: Sequence[str]) -> None:
         except (Exception, SystemExit) as problem:  # the boundary to user code: told with its place
             logging.getLogger("weft.worker").debug("cannot import %s", name, exc_info=True)
             raise HandlerImportFailed(name, _cause(name, problem)) from problem
+    REGISTRY.admit(modules)
 
 
 def _cause(name: str, problem: BaseException) -> str:

@@ -38,6 +38,10 @@ class Item:
         """The group that it is in."""
         return self._group
 
+    def join(self, group: Group) -> None:
+        """Note the group that it is in, of something that is part of a job."""
+        self._group = group
+
     @property
     def called(self) -> str:
         """What errors call it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -234,9 +235,9 @@ def names_of(items: Sequence[Item], ids: Sequence[int] | None) -> list[str]:
         elif item.name is not None:
             name = item.name
         elif ids is not None:
-            name = f"{item.called[: MAX_NAME - 24]}-{ids[place]}"
+            name = f"{_safe(item.called)}-{ids[place]}"
         else:
-            name = base = item.called[: MAX_NAME - 24]
+            name = base = _safe(item.called)
             number = numbers.get(base, 1)
             while name in taken:
                 number += 1
@@ -245,6 +246,12 @@ def names_of(items: Sequence[Item], ids: Sequence[int] | None) -> list[str]:
             taken.add(name)
         found.append(name)
     return found
+
+
+def _safe(name: str) -> str:
+    """Return what can be the name of a node, with room for a number."""
+    word = re.sub(r"[^A-Za-z0-9_-]", "_", name)[: MAX_NAME - 24]
+    return word if word[:1].isalpha() or word[:1] == "_" else f"_{word}"
 
 
 def path_of(group: Group) -> str:

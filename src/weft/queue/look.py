@@ -10,7 +10,7 @@ from weft.core.errors import NotFound
 from weft.core.json import readable
 from weft.core.states import FINAL, LIVE, TaskState
 from weft.db.statements import Statements
-from weft.queue import audit
+from weft.queue import audit, steps
 from weft.queue.model import Attempt, Page, Task, TaskSummary
 
 if TYPE_CHECKING:
@@ -33,16 +33,19 @@ async def show(conn: type_Connection, org_id: int, task_id: int) -> tuple[Task, 
     row = await conn.fetchrow(SQL.show, org_id, task_id)
     if row is None:
         raise NotFound("task", task_id)
+    saved, metrics = await steps.of_task(conn, org_id, task_id)
     attempts = tuple(
         Attempt(
             attempt=a["attempt"], outcome=a["outcome"], reason=a["reason"], worker_id=a["worker_id"],
             started_at=_moment(a["started_at"]), ended_at=_moment(a["ended_at"]), error=_error(a["error"]),
+            metrics=metrics.get(a["attempt"], {}),
         )
         for a in await conn.fetch(SQL.attempts, org_id, task_id)
     )  # fmt: skip
     task = Task(
         **_summary_fields(row), **{name: row[name] for name in _DETAIL},
-        params=None, output=None, attempts=attempts, audit=await _audit(conn, org_id, row),
+        params=None, output=None, attempts=attempts, steps=saved, metrics=metrics.get(row["attempt"], {}),
+        audit=await _audit(conn, org_id, row),
     )  # fmt: skip
     return task, row["params"], row["output"]
 

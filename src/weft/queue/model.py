@@ -12,6 +12,7 @@ from weft.core.json import Json
 from weft.core.states import TaskState
 from weft.queue.audit import AuditEntry
 from weft.queue.retry import Retry
+from weft.queue.steps import TaskStep
 
 
 class TaskHandle(NamedTuple):
@@ -55,6 +56,7 @@ class Attempt:
     started_at: datetime | None
     ended_at: datetime
     error: Mapping[str, str] | None
+    metrics: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +82,10 @@ class TaskSummary:
 
 @dataclass(frozen=True, slots=True)
 class Task(TaskSummary):
-    """All that is known of one task; ``actor`` enqueued it, ``audit`` tells who cancelled or replayed it."""
+    """All that is known of one task; ``actor`` enqueued it, ``audit`` tells who cancelled or replayed it.
+
+    ``steps`` are what it has saved on its way, ``metrics`` what its last attempt has measured.
+    """
 
     params: Json
     output: Json
@@ -91,6 +96,8 @@ class Task(TaskSummary):
     job_id: int | None
     actor: str | None
     attempts: tuple[Attempt, ...] = field(default=())
+    steps: tuple[TaskStep, ...] = field(default=())
+    metrics: Mapping[str, Any] = field(default_factory=dict)
     audit: tuple[AuditEntry, ...] = field(default=())
     # Params or output that cannot be read, with the reason.
     unavailable: Mapping[str, BlobUnavailable] = field(default_factory=dict)

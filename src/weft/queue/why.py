@@ -127,6 +127,8 @@ def _waiting(row: Record) -> Why:
         return Why(
             Cause.WORKFLOW, f"it waits for job {child}, which is {row['child_state']}", f"see `weft jobs why {child}`"
         )
+    if row["made"]:
+        return Why(Cause.DEPENDENCIES, f"it waits for {row['made']:,} tasks that it has made")
     return Why(Cause.ANSWER, f"it waits for an answer{until}")
 
 

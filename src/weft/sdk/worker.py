@@ -69,6 +69,7 @@ class Worker:
         return self
 
     async def _start(self) -> None:
+        self._registry.admit(self._app_modules)
         worker = WorkerProcess(
             self._client.database, self._settings, self._registry, org_id=await self._client.org_id(),
             queue_names=self.queues, concurrency=self._concurrency, version=__version__,

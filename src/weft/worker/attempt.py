@@ -8,17 +8,14 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable
 from concurrent.futures import Future
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import orjson
 
 from weft.core.errors import InvalidInput, error_line
 from weft.core.json import BLOB_MARK, blob_reference, check_size, referenced_blob, size_of
-from weft.core.settings import Settings
 from weft.core.signals import NonRetryable, Parked, Snooze
 from weft.db.blobs import Blobs
 from weft.db.database import Database
@@ -26,11 +23,15 @@ from weft.flow.budget import ExpressionError
 from weft.jobs.rendering import RENDER_MARK, rendered, unpacked
 from weft.queue import look
 from weft.queue.retry import Retry
+from weft.queue.steps import Fence
 from weft.queue.work import MISSING_PARAMS, NO_HEARTBEAT, Claim, Completed, Ended, Postponed
+from weft.worker.answers import AWAIT_TASKS
 from weft.worker.context import RUNNING, Context, beat_interval, describe_error
+from weft.worker.environment import Environment
 from weft.worker.logs import TaskLog
-from weft.worker.processes import ChildDied, Processes
+from weft.worker.processes import ChildDied
 from weft.worker.registry import AnyHandler
+from weft.worker.resting import Rest
 
 logger = logging.getLogger("weft.worker")
 Outcome = Completed | Postponed | Ended
@@ -42,29 +43,25 @@ class TimedOut(Exception):
     """The attempt ran longer than its timeout."""
 
 
-class Environment:
-    """What all attempts of a worker share."""
-
-    def __init__(
-        self, settings: Settings, worker_id: int, blobs: Blobs, processes: Processes, log_folder: Path,
-        beat: Callable[[Claim], None], on_end: Callable[[Attempt, Outcome | None], None],
-    ) -> None:  # fmt: skip
-        self.settings = settings
-        self.worker_id = worker_id
-        self.blobs = blobs
-        self.processes = processes
-        self.log_folder = log_folder
-        self.beat = beat
-        self.on_end = on_end
-
-
 class Attempt:
     """One attempt while it runs; it ends in exactly one outcome, or in none when it is no longer ours.
 
     Made for every task, so it makes nothing that most tasks never use.
     """
 
-    __slots__ = ("_context", "_ending", "_log", "claim", "env", "handler", "is_over", "started", "task", "timer")
+    __slots__ = (
+        "_context",
+        "_ending",
+        "_log",
+        "_rest",
+        "claim",
+        "env",
+        "handler",
+        "is_over",
+        "started",
+        "task",
+        "timer",
+    )
 
     def __init__(self, env: Environment, claim: Claim, handler: AnyHandler) -> None:
         self.env = env
@@ -77,6 +74,7 @@ class Attempt:
         self._context: Context | None = None
         self._log: TaskLog | None = None
         self._ending: str | None = None
+        self._rest: Rest | None = None
 
     @property
     def context(self) -> Context:
@@ -85,8 +83,9 @@ class Attempt:
             claim = self.claim
             self._context = Context(
                 task_id=claim.id, attempt=claim.attempt, handler=claim.handler, worker_id=self.env.worker_id,
-                write=self._write_now, beat=self._beat, beat_interval=beat_interval(claim.heartbeat_timeout),
-                job_id=claim.job_id,
+                write=self._write_now, beat=self.beat, beat_interval=beat_interval(claim.heartbeat_timeout),
+                job_id=claim.job_id, node=claim.node, ask=self._ask, shutdown=self.env.shutdown,
+                pool=self.env.pool,
             )  # fmt: skip
             if self._ending is not None:
                 self._context.cancel()
@@ -135,8 +134,24 @@ class Attempt:
         is_suspect = self.claim.crashes > 0 and not self.claim.handler.startswith("@")
         return is_suspect or self.handler.executor == "process"
 
-    def _beat(self) -> None:
+    def beat(self) -> None:
+        """Say that the attempt is alive."""
         self.env.beat(self.claim)
+
+    def _ask(self, verb: str, arguments: dict[str, Any]) -> Future[Any]:
+        """Do what the handler asks for; called on any thread."""
+        assert self.task is not None
+        return asyncio.run_coroutine_threadsafe(self.answer(verb, arguments), self.task.get_loop())
+
+    async def answer(self, verb: str, arguments: dict[str, Any]) -> Any:
+        """Do what the handler asks for."""
+        fence = Fence(self.env.worker_id, self.claim.id, self.claim.attempt)
+        answer = self.env.answers.answer(fence, verb, arguments, lambda: self.is_over or self._ending is not None)
+        if verb != AWAIT_TASKS:
+            return await answer
+        self._rest = self._rest or Rest(self)
+        async with self._rest.taken():
+            return await answer
 
     def end(self, why: str) -> None:
         """End the attempt: ``timeout`` writes an outcome, anything else writes none (someone else decides)."""
@@ -347,7 +362,7 @@ class Attempt:
 
     def _beat_for_the_handler(self) -> None:
         if self.claim.heartbeat_timeout is not None:
-            self._beat()
+            self.beat()
             pause = max(_SHORTEST_BEAT, self.claim.heartbeat_timeout.total_seconds() / 3)
             self.timer = asyncio.get_running_loop().call_later(pause, self._beat_for_the_handler)
 
@@ -359,7 +374,7 @@ class Attempt:
             seconds = self.timeout.total_seconds()
             self.timer = asyncio.get_running_loop().call_later(seconds, self.end, "timeout")
         if self.claim.heartbeat_timeout is not None:
-            self._beat()
+            self.beat()
 
     async def _run_in_process(self, params: str) -> Outcome:
         claim = self.claim
@@ -370,7 +385,8 @@ class Attempt:
                 params,
                 self.env.worker_id,
                 self.log,
-                self._beat,
+                self.beat,
+                answer=self.answer,
                 on_start=self._start_clock,
                 settings=self.env.settings,
                 alone=bool(claim.crashes),

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import importlib
+import itertools
 import logging
 import os
 import queue
@@ -17,15 +18,17 @@ import runpy
 import signal
 import sys
 import threading
+from concurrent.futures import Future
 from typing import Any
 
 import orjson
 
-from weft.core.errors import InvalidInput
+from weft.core.errors import InvalidInput, LeaseLost
 from weft.core.json import check_size, size_of
 from weft.core.signals import NonRetryable, Snooze
 from weft.worker.context import RUNNING, Context, describe_error
 from weft.worker.registry import REGISTRY, AnyHandler
+from weft.worker.shutdown import Shutdown
 from weft.worker.surroundings import Surroundings, loading
 
 MAIN_NAME = "__weft_main__"
@@ -46,11 +49,12 @@ def main() -> None:
     problem = _load(setup["modules"], setup["main"])
     surroundings = Surroundings()
     requests: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
-    threading.Thread(target=_read, args=(source, requests), daemon=True).start()
+    line = _Line(answers)
+    threading.Thread(target=_read, args=(source, requests, line), daemon=True).start()
     answers.send({"outcome": "ready"})
     while True:
         request = requests.get()
-        answer = problem or _run(request, answers)
+        answer = problem or _run(request, line)
         if os.getpid() != own_pid:
             # The handler forked, and this is the copy: the answer is its parent's to give.
             os._exit(0)
@@ -107,9 +111,49 @@ class _Answers:
                 left = left[os.write(self._descriptor, left) :]
 
 
-def _read(source: Any, requests: queue.SimpleQueue[dict[str, Any]]) -> None:
-    for line in source:
-        requests.put(orjson.loads(line))
+class _Line:
+    """The way to the worker while a task runs: its beats and questions, what it is answered, and when to stop."""
+
+    def __init__(self, answers: _Answers) -> None:
+        self._answers = answers
+        self._numbers = itertools.count(1)
+        self._open: dict[int, tuple[int, Future[Any]]] = {}
+        self.shutdown = Shutdown()
+
+    def beat(self, request: dict[str, Any]) -> None:
+        """Say that a task lives."""
+        self._answers.send({"outcome": "beat", "id": request["id"], "attempt": request["attempt"]})
+
+    def ask(self, request: dict[str, Any], verb: str, arguments: dict[str, Any]) -> Future[Any]:
+        """Ask the worker for something in the name of a task."""
+        number, answer = next(self._numbers), Future[Any]()
+        self._open[number] = request["id"], answer
+        said = {"id": request["id"], "attempt": request["attempt"], "verb": verb, "arguments": arguments}
+        self._answers.send({"outcome": "ask", "call": number, **said})
+        return answer
+
+    def hear(self, message: dict[str, Any]) -> None:
+        """Hand on what the worker says."""
+        if "shutdown" in message:
+            self.shutdown.request()
+            return
+        task_id, answer = self._open.pop(message["call"])
+        if not answer.set_running_or_notify_cancel():
+            return
+        if "lost" in message:
+            answer.set_exception(LeaseLost(task_id))
+        elif "refused" in message:
+            answer.set_exception(InvalidInput(*message["refused"]))
+        elif "problem" in message:
+            answer.set_exception(RuntimeError(message["problem"]))
+        else:
+            answer.set_result(message["value"])
+
+
+def _read(source: Any, requests: queue.SimpleQueue[dict[str, Any]], line: _Line) -> None:
+    for text in source:
+        message = orjson.loads(text)
+        requests.put(message) if "handler" in message else line.hear(message)
     # The parent is gone: whatever runs here is fenced, so end it, even in the middle, and all that it has started.
     os.killpg(os.getpgrp(), signal.SIGKILL)
 
@@ -121,6 +165,7 @@ def _load(modules: list[str], main_file: str | None) -> dict[str, Any] | None:
                 runpy.run_path(main_file, run_name=MAIN_NAME)
             for module in modules:
                 importlib.import_module(module)
+            REGISTRY.admit(modules)
     except BaseException as problem:  # noqa: BLE001  the boundary to user code: told to the parent
         return {"outcome": "error", "error": describe_error(problem), "retryable": True}
     return None
@@ -146,7 +191,7 @@ def _write(handler: AnyHandler, output: Any, limit: int) -> str:
     return text
 
 
-def _run(request: dict[str, Any], answers: _Answers) -> dict[str, Any]:
+def _run(request: dict[str, Any], line: _Line) -> dict[str, Any]:
     name = request["handler"]
     handler = REGISTRY.get(name) or REGISTRY.get(name.replace("__main__.", f"{MAIN_NAME}.", 1))
     if handler is None:
@@ -154,8 +199,8 @@ def _run(request: dict[str, Any], answers: _Answers) -> dict[str, Any]:
     context = Context(
         task_id=request["id"], attempt=request["attempt"], handler=name, worker_id=request["worker_id"],
         write=lambda output: _write(handler, output, request["inline_limit"]),
-        beat=lambda: answers.send({"outcome": "beat", "id": request["id"], "attempt": request["attempt"]}),
-        beat_interval=request["beat_interval"], job_id=request["job_id"],
+        beat=lambda: line.beat(request), beat_interval=request["beat_interval"], job_id=request["job_id"],
+        node=request["node"], ask=lambda verb, arguments: line.ask(request, verb, arguments), shutdown=line.shutdown,
     )  # fmt: skip
     RUNNING.set(_InChild(context))
     try:

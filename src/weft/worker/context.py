@@ -8,15 +8,22 @@ import logging
 import os
 import time
 import traceback
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Generator, Mapping
 from datetime import timedelta
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import orjson
 
 from weft.core.errors import LeaseLost
 from weft.core.json import encode
 from weft.db.foreign import Row, fetch_row
+from weft.queue.retry import Retry
+from weft.worker.children import Children, SpawnedTask
+from weft.worker.shutdown import Shutdown
+from weft.worker.steps import Ask, Checkpoints, Steps
+
+if TYPE_CHECKING:
+    from weft.worker.registry import AnyHandler
 
 # How often a heartbeat is sent on, as a part of its timeout; the expiry it sets is later by as much.
 _BEATS_IN_TIMEOUT = 10
@@ -38,12 +45,19 @@ class Context:
         self, *, task_id: int, attempt: int, handler: str, worker_id: int,
         write: Callable[[Any], str] = lambda output: encode(output, "output"),
         beat: Callable[[], None] = lambda: None, beat_interval: float | None = None, job_id: int | None = None,
+        node: str | None = None, ask: Ask | None = None, shutdown: Shutdown | None = None, pool: Any = None,
     ) -> None:  # fmt: skip
         self.task_id = task_id
         self.attempt = attempt
         self.handler = handler
         self.worker_id = worker_id
         self.job_id = job_id
+        self.node = node
+        self.ask = ask
+        self.pool = pool
+        self._steps: Steps | None = None
+        self._children: Children | None = None
+        self._shutdown = shutdown or Shutdown()
         self._write = write
         self._beat = beat
         self._beat_interval = beat_interval
@@ -74,6 +88,93 @@ class Context:
         if self._beat_interval is not None and (now := time.monotonic()) >= self._next_beat:
             self._next_beat = now + self._beat_interval
             self._beat()
+
+    def step(self, name: str, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        """Call a function and keep what it returns: a later attempt of this task gets that, and calls nothing.
+
+        Await it in an async handler; elsewhere it returns when the function has. The function may be async or not, and
+        what it returns must be JSON or of the type of its annotation. Each step of an attempt has a name of its own.
+        Raises `LeaseLost` when another worker has the task by now: end. Example::
+
+            order = await ctx.step("charge", charge, customer, amount=100)
+            await ctx.step("mail", send_receipt, order)
+        """
+        return self._own_steps.step(name, function, *args, **kwargs)
+
+    def spawn(
+        self, handler: str | AnyHandler, params: Mapping[str, Any] | None = None, *, key: str | None = None,
+        queue: str | None = None, priority: int = 0, max_attempts: int | None = None,
+        retry: Retry | int | None = None, timeout: float | timedelta | None = None,
+        heartbeat_timeout: float | timedelta | None = None, concurrency_key: str | None = None,
+        allow_failure: bool = False,
+    ) -> Any:  # fmt: skip
+        """Make a further task of this one's job, and return it as a `SpawnedTask`; await it in an async handler.
+
+        What comes after this task waits for it too. A later attempt gets the same task by its ``key``, or without one
+        by the order of the calls. When it fails the job does what it does about any failure, unless ``allow_failure``.
+        Raises `LeaseLost` when another worker has the task by now: end. Example::
+
+            parts = [await ctx.spawn("resize", {"path": path}, key=path) for path in paths]
+            sizes = await ctx.gather(*parts)
+        """
+        return self._own_children.spawn(
+            handler, params, key, queue, priority, max_attempts, retry, timeout, heartbeat_timeout, concurrency_key,
+            allow_failure,
+        )  # fmt: skip
+
+    def gather(self, *tasks: SpawnedTask) -> Any:
+        """Return the outputs of tasks that this one made, in their order, when all have completed.
+
+        Await it in an async handler. Meanwhile the worker runs others in this one's place. Raises `TaskFailed`.
+        """
+        return self._own_children.gather(tasks)
+
+    @property
+    def _own_children(self) -> Children:
+        if self._children is None:
+            self._children = Children(self.ask if self.job_id is not None else None)
+        return self._children
+
+    @property
+    def checkpoint(self) -> Checkpoints:
+        """What this task has saved at the ends of its phases, to go on from there in a later attempt."""
+        return Checkpoints(self._own_steps)
+
+    @property
+    def _own_steps(self) -> Steps:
+        if self._steps is None:
+            self._steps = Steps(self.attempt, self.ask)
+        return self._steps
+
+    def save_metrics(self, metrics: dict[str, Any]) -> Any:
+        """Keep what this attempt has measured, over what it has before; awaitable where a loop runs."""
+        return self._own_steps.save_metrics(metrics)
+
+    @property
+    def shutdown_requested(self) -> bool:
+        """Whether the worker was told to stop: save what you have, and return or raise `Snooze` within the grace."""
+        return self._shutdown.is_requested
+
+    def wait_for_shutdown(self, timeout: float | None = None) -> Any:
+        """Wait until the worker is told to stop, at most ``timeout`` seconds; return whether it was.
+
+        Await it in an async handler; elsewhere it blocks. Example::
+
+            if await ctx.wait_for_shutdown(60):
+                raise weft.Snooze(0)
+        """
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return self._shutdown.wait(timeout)
+        return self._await_shutdown(timeout)
+
+    async def _await_shutdown(self, timeout: float | None) -> bool:
+        try:
+            async with asyncio.timeout(timeout):
+                return await asyncio.wrap_future(self._shutdown.future())
+        except TimeoutError:
+            return self._shutdown.is_requested
 
     def complete_in(self, connection: Any, output: Any = None) -> Awaitable[None]:
         """Complete this task inside the caller's own transaction: both are committed, or neither is.

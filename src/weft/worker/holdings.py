@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 from weft.queue.work import Claim, Completed, Ended, Postponed
 from weft.worker.attempt import Attempt, Outcome
@@ -15,7 +16,9 @@ _PULSES_PER_LOOK = 20
 class Holdings:
     """Everything a worker answers for, each task in ``running`` or ``unbegun`` until its outcome has landed."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_room: Callable[[], None] = lambda: None) -> None:
+        self._on_room = on_room
+        self._resting: Counter[int] = Counter()
         self.running: dict[int, Attempt] = {}
         self.unbegun: list[Claim] = []
         self.completed: list[Completed] = []
@@ -27,6 +30,23 @@ class Holdings:
     def __len__(self) -> int:
         """Return how many tasks are held."""
         return len(self.running) + len(self.unbegun)
+
+    @property
+    def busy(self) -> int:
+        """How many of them take up a slot: what waits for tasks that it made takes none."""
+        return len(self) - sum(task_id in self.running for task_id in self._resting)
+
+    @contextmanager
+    def resting(self, task_id: int) -> Iterator[None]:
+        """Take no slot for a task in the body; others may have it."""
+        self._resting[task_id] += 1
+        self._on_room()
+        try:
+            yield
+        finally:
+            self._resting[task_id] -= 1
+            if not self._resting[task_id]:
+                del self._resting[task_id]
 
     @property
     def has_news(self) -> bool:
@@ -104,8 +124,10 @@ class Holdings:
 
     def in_use(self, settling: Sequence[Completed] = ()) -> Counter[int]:
         """Return how many tasks of each queue are held, those about to be settled not counted."""
-        count = Counter(attempt.claim.queue_id for attempt in self.running.values())
-        count.subtract(self.running[o.id].claim.queue_id for o in settling if o.id in self.running)
+        count = Counter(a.claim.queue_id for id, a in self.running.items() if id not in self._resting)
+        count.subtract(
+            self.running[o.id].claim.queue_id for o in settling if o.id in self.running and o.id not in self._resting
+        )
         count.update(claim.queue_id for claim in self.unbegun)
         return count
 

@@ -10,12 +10,13 @@ import os
 import secrets
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import orjson
 
+from weft.core.errors import InvalidInput, LeaseLost
 from weft.core.settings import Settings
 from weft.queue.work import Claim
 from weft.worker.context import beat_interval
@@ -23,6 +24,8 @@ from weft.worker.logs import TaskLog
 from weft.worker.registry import Registry
 
 logger = logging.getLogger("weft.worker")
+# What does what a handler asks for: a verb and its arguments.
+Answer = Callable[[str, dict[str, Any]], Awaitable[Any]]
 _START_LIMIT = 60.0
 _LAST_WORDS = 0.5
 _START_TRIES, _START_PAUSE = 30, 1.0
@@ -128,33 +131,61 @@ class Child:
         assert self._process.stdin is not None
         self._process.stdin.write(orjson.dumps(message) + b"\n")
 
+    def request_shutdown(self) -> None:
+        """Tell what runs there that the worker is about to stop."""
+        if self.is_alive:
+            self._send({"shutdown": True})
+
+    async def _reply(self, question: dict[str, Any], answer: Answer | None) -> None:
+        """Answer a question of the task; without an ``answer`` it comes from what an earlier one has left behind."""
+        reply: dict[str, Any] = {"call": question["call"], "value": None}
+        try:
+            if answer is None:
+                raise LeaseLost(question["id"])
+            reply["value"] = await answer(question["verb"], question["arguments"])
+        except LeaseLost:
+            reply["lost"] = True
+        except InvalidInput as problem:
+            reply["refused"] = [problem.field, problem.problem]
+        except Exception as problem:  # noqa: BLE001  raised again where it was asked
+            reply["problem"] = f"{type(problem).__name__}: {problem}"
+        if self.is_alive:
+            self._send(reply)
+
     async def run(
-        self, claim: Claim, params: str, worker_id: int, log: TaskLog, beat: Callable[[], None], settings: Settings
-    ) -> dict[str, Any]:
+        self, claim: Claim, params: str, worker_id: int, log: TaskLog, beat: Callable[[], None], answer: Answer,
+        settings: Settings,
+    ) -> dict[str, Any]:  # fmt: skip
         """Run one attempt and return its answer; raises `ChildDied` when the process ends instead."""
         self._send(
             {"id": claim.id, "attempt": claim.attempt, "handler": claim.handler, "params": params,
-             "worker_id": worker_id, "job_id": claim.job_id, "inline_limit": settings.inline_limit,
+             "worker_id": worker_id, "job_id": claim.job_id, "node": claim.node, "inline_limit": settings.inline_limit,
              "value_limit": settings.value_limit, "beat_interval": beat_interval(claim.heartbeat_timeout)}
         )  # fmt: skip
         copying = asyncio.create_task(self._copy_output(log))
+        replies = set[asyncio.Task[None]]()
         try:
             while True:
                 line = await self._answers.readline()
                 if not line:
                     await copying
                     raise ChildDied.with_status(await self._process.wait())
-                answer: dict[str, Any] = orjson.loads(line)
-                is_ours = (answer["id"], answer["attempt"]) == (claim.id, claim.attempt)
-                if answer["outcome"] == "beat":
-                    # One may come from a thread that an earlier task has left behind.
+                told: dict[str, Any] = orjson.loads(line)
+                is_ours = (told["id"], told["attempt"]) == (claim.id, claim.attempt)
+                # Beats and questions may come from a thread that an earlier task has left behind.
+                if told["outcome"] == "beat":
                     if is_ours:
                         beat()
+                    continue
+                if told["outcome"] == "ask":
+                    reply = asyncio.create_task(self._reply(told, answer if is_ours else None))
+                    replies.add(reply)
+                    reply.add_done_callback(replies.discard)
                     continue
                 if not is_ours:
                     raise ChildDied("the process of the task answered for another one, and was ended")
                 await copying
-                return answer
+                return told
         except BaseException:
             # Ended by force: what it has printed until now belongs to its log.
             if self.is_alive:
@@ -163,6 +194,8 @@ class Child:
             raise
         finally:
             copying.cancel()
+            for reply in replies:
+                reply.cancel()
 
     async def _copy_output(self, log: TaskLog) -> None:
         """Copy what the task prints to its log, up to the marker or the end."""
@@ -202,6 +235,7 @@ class Processes:
         self._main_file = main_file
         self._idle: list[Child] = []
         self._busy: set[Child] = set()
+        self._is_stopping = False
         # After a crash a whole worker's tasks want a process each; all at once they would hold up everything.
         self._turn = asyncio.Semaphore(os.cpu_count() or 1)
 
@@ -222,6 +256,7 @@ class Processes:
         log: TaskLog,
         beat: Callable[[], None],
         *,
+        answer: Answer,
         on_start: Callable[[], None],
         settings: Settings,
         alone: bool,
@@ -235,11 +270,13 @@ class Processes:
             child = await self._start()
         on_start()
         self._busy.add(child)
+        if self._is_stopping:
+            child.request_shutdown()
         reusable = False
         try:
-            answer = await child.run(claim, params, worker_id, log, beat, settings)
-            reusable = not (alone or answer.get("is_last"))
-            return answer
+            told = await child.run(claim, params, worker_id, log, beat, answer, settings)
+            reusable = not (alone or told.get("is_last"))
+            return told
         finally:
             self._busy.discard(child)
             if reusable:
@@ -262,6 +299,12 @@ class Processes:
                         raise
                     logger.warning("cannot start a process, trying again: %s", problem)
                     await asyncio.sleep(_START_PAUSE)
+
+    def request_shutdown(self) -> None:
+        """Tell what runs in children that the worker is about to stop."""
+        self._is_stopping = True
+        for child in self._busy:
+            child.request_shutdown()
 
     async def close(self) -> None:
         """Kill all children."""

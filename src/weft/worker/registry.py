@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Generic, ParamSpec, TypeVar, overload
@@ -54,6 +55,7 @@ class Registry:
 
     def __init__(self) -> None:
         self._handlers: dict[str, AnyHandler] = {}
+        self._modules: dict[str, None] = {}
 
     def add(self, handler: Handler[P, R]) -> Handler[P, R]:
         """Register a handler; a second one of the same name from another place is an error."""
@@ -64,12 +66,34 @@ class Registry:
         return handler
 
     def get(self, name: str) -> AnyHandler | None:
-        """Return the handler of that name, if there is one."""
-        return self._handlers.get(name)
+        """Return the handler of that name, if there is one; or a function of a module that is admitted."""
+        known = self._handlers.get(name)
+        return self._entrypoint(name) if known is None and self._modules else known
+
+    def admit(self, modules: Iterable[str]) -> None:
+        """Let the functions of loaded modules be handlers too, by their dotted names; nothing is ever imported."""
+        self._modules.update(dict.fromkeys(modules))
+
+    def _entrypoint(self, name: str) -> AnyHandler | None:
+        module, _, attribute = name.rpartition(".")
+        is_inside = any(module == each or module.startswith(f"{each}.") for each in self._modules)
+        found = getattr(sys.modules.get(module), attribute, None) if is_inside and attribute[:1] != "_" else None
+        if isinstance(found, Handler):
+            return found
+        if not inspect.isfunction(found) or found.__module__ != module:
+            return None
+        handler: AnyHandler = self.task(name=name)(found)
+        return handler
 
     def names(self) -> list[str]:
-        """Return all names, sorted."""
-        return sorted(self._handlers)
+        """Return all names, sorted; a module that is admitted and has no handlers is known by its functions."""
+        own = {handler.function.__module__ for handler in self._handlers.values()}
+        names = set(self._handlers)
+        for module in self._modules.keys() - own:
+            for name, each in vars(sys.modules.get(module, object)).items():
+                if inspect.isfunction(each) and each.__module__ == module and not name.startswith("_"):
+                    names.add(f"{module}.{name}")
+        return sorted(names)
 
     def suggest(self, name: str) -> str:
         """Return a hint at a handler with a similar name, or nothing."""

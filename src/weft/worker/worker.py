@@ -21,9 +21,10 @@ from weft.queue.services import Upkeep, staging_times
 from weft.queue.work import Claim, Completed, Ended, Lane, Postponed
 from weft.queue.workers import Pulse
 from weft.worker import registration, unsuccessful
-from weft.worker.attempt import Attempt, Environment, Outcome, upload_log
+from weft.worker.attempt import Attempt, Outcome, upload_log
 from weft.worker.background import Background, begun_with, pause_after_error
 from weft.worker.declines import Declines
+from weft.worker.environment import Environment
 from weft.worker.heart import Heart
 from weft.worker.holdings import Holdings
 from weft.worker.line import Line
@@ -37,8 +38,7 @@ from weft.worker.slots import Slots
 
 logger = logging.getLogger("weft.worker")
 BATCH = 500
-_FIRST_PAUSE = 0.02
-_END_LIMIT = 5.0
+_FIRST_PAUSE, _END_LIMIT = 0.02, 5.0
 
 
 class Worker:
@@ -65,9 +65,9 @@ class Worker:
         self.completed = 0
         self.failed = 0
         self.fenced = 0
-        self._held = Holdings()
         self._lanes: list[Lane] = []
         self._wake = asyncio.Event()
+        self._held = Holdings(self._wake.set)
         self._changed = asyncio.Event()
         self._stopping: asyncio.Task[None] | None = None
         self._deadline = math.inf
@@ -105,8 +105,9 @@ class Worker:
             on_lost=lambda attempt: self._drop(attempt, "lost"), on_room=self._wake.set,
         )  # fmt: skip
         self._env = Environment(
-            settings, self.id, KeptBlobs.of(self._database), self._processes, log_dir(settings), self._beat, self._ended
-        )
+            self._database, self.id, KeptBlobs.of(self._database), self._processes, log_dir(settings), self._beat,
+            self._ended, self._held.resting,
+        )  # fmt: skip
         self._heart = Heart(
             self._database, self.id, interval=settings.heartbeat_interval, lease=settings.lease_time,
             on_pulse=self._feel, overdue=self._held.overdue, sent=(self.completed, self.failed),
@@ -173,6 +174,7 @@ class Worker:
     async def _stop(self) -> None:
         assert self._main is not None
         self._wake.set()
+        self._env.request_shutdown()
         self._background.spawn(self._relay.pass_on([lane.queue_id for lane in self._lanes]))
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout_at(self._deadline) as self._grace:
@@ -195,6 +197,7 @@ class Worker:
         ending = [attempt.task for attempt in self._held.running.values() if attempt.task is not None]
         await self._background.stop(ending, _END_LIMIT)
         await self._upkeep.stop()
+        await self._env.close()
         self._held.clear()
         await self._sign_off()
         await self._line.close()
@@ -219,7 +222,7 @@ class Worker:
             case "due":
                 self._upkeep.stager.kick()
             case _:
-                if self._is_stopping or len(self._held) >= self._concurrency:
+                if self._is_stopping or self._held.busy >= self._concurrency:
                     self._background.spawn(self._relay.pass_on([lane.queue_id for lane in self._lanes]))
                 self._wake.set()
 
@@ -335,7 +338,7 @@ class Worker:
         held = self._held
         if self._is_stopping and held.unbegun:
             await self._hand_back(held.take_unbegun())
-        taken = len(held) - len(held.completed) + self._declines.under_way
+        taken = held.busy - len(held.completed) + self._declines.under_way
         wants = 0 if self._is_stopping else self._concurrency - taken
         if not held.has_news and (wants <= 0 or self._was_short):
             await self._rest()

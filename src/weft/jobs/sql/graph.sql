@@ -57,3 +57,26 @@ select weft.free_slots($1, $2);
 
 -- name: take_slots
 select weft.take_slots($1);
+
+-- name: spawn
+-- No row when the task that asks is no longer its worker's, or its job does not go on.
+select id, known_handler from weft.spawn($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14);
+
+-- name: outcomes
+select d.id, d.state::text as state, d.reason, d.error, weft.output_of(d.id) as output
+from weft.task_done d where d.id = any ($1);
+
+-- name: group_of
+-- The group that a task is in: it leads to what closes that.
+select e.next as id from weft.edge e where e.prev = $1 and exists (
+  select 1 from weft.task t where t.id = e.next and t.handler = '@close'
+  union all select 1 from weft.task_done d where d.id = e.next and d.handler = '@close') limit 1;
+
+-- name: health
+select exists (
+    select 1 from weft.worker w where w.org_id = $1 and w.state in ('active', 'idle') and w.until > weft.now()
+  ) as has_workers,
+  exists (
+    select 1 from weft.worker w where w.org_id = $1 and w.until < weft.now() - interval '1 minute'
+      and exists (select 1 from weft.task t where t.worker_id = w.id)
+  ) as has_stale_tasks;

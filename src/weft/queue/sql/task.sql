@@ -250,6 +250,8 @@ with params as (
   delete from weft.task_params p where p.id = any ($1)
 ), attempts as (
   delete from weft.attempt a where a.task_id = any ($1)
+), steps as (
+  delete from weft.step s where s.task_id = any ($1)
 ), logs as (
   delete from weft.task_log l where l.task_id = any ($1)
 ), blobs as (

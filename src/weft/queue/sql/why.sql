@@ -11,6 +11,7 @@ select t.state::text as state, t.reason, t.handler, t.attempt, t.due_at, t.due_a
        and (o.rank, o.order_id, o.id) < (t.rank, t.order_id, t.id) limit 1000) a) as ahead,
   live.workers, live.serving, live.knowing, live.orchestrators, t.job_id, t.node, t.parent_id, t.expires_at, j.state::text as job_state,
   a.kind as awaited_kind, a.event as awaited_event, a.match as awaited_match, a.form as awaited_form, a.since as awaited_since,
+  (select count(*) from weft.task k where t.state = 'waiting' and k.job_id = t.job_id and k.parent_id = t.id)::int as made,
   c.id as child_id, c.state::text as child_state, before.tasks as before, holding.tasks as holding,
   array(select distinct h from weft.worker w, unnest(w.handlers) as h
         where w.org_id = t.org_id and w.state in ('active', 'idle') and w.until >= (select weft.now())) as handlers

@@ -3,7 +3,12 @@ drop view weft.job_events;
 drop function weft.note_event, weft.add_up;
 drop table weft.job_event, weft.tally, weft.tally_mark;
 
+-- name: drop_steps
+drop view weft.steps;
+drop table weft.step;
+
 -- name: drop_jobs
+drop function weft.spawn;
 drop function weft.show_job;
 drop view weft.jobs;
 drop function weft.adopt_jobs, weft.hand_over, weft.control_queue, weft.end_late_waits, weft.send_event, weft.begin_wait, weft.lock_event, weft.cancel_children, weft.answer, weft.wait_for_answer, weft.end_late_jobs, weft.resume_job, weft.begin_jobs, weft.put_job, weft.add_children, weft.sweep_job, weft.fail_job, weft.forget_result, weft.note_failed, weft.end_jobs, weft.outputs_of, weft.output_of, weft.results_of,

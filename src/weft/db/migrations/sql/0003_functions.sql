@@ -1,5 +1,5 @@
 -- name: ensure_partitions
--- Makes the daily partitions of task_done, task_params, attempt, job_done and job_event that are missing from yesterday to `days` ahead, and on
+-- Makes the daily partitions of task_done, task_params, attempt, job_done, step and job_event that are missing from yesterday to `days` ahead, and on
 -- the days of tasks that have not ended; returns how many. Whoever finds one missing calls it, with the rights of the
 -- schema's owner, to whom they belong. LIKE and ATTACH, not PARTITION OF: that would queue every claim behind one idle reader.
 create or replace function weft.ensure_partitions(days int default 8) returns int language plpgsql volatile security definer
@@ -24,7 +24,7 @@ begin
     low := weft.first_id_at(day);
     high := weft.first_id_at(day + interval '24 hours');
     -- Job_event is made last of all, by the same migration.
-    foreach parent in array array['task_done', 'task_params', 'attempt', 'job_done', 'job_event'] loop
+    foreach parent in array array['task_done', 'task_params', 'attempt', 'job_done', 'step', 'job_event'] loop
       continue when to_regclass('weft.' || parent) is null;
       child := parent || '_' || to_char(day at time zone 'UTC', 'YYYYMMDD');
       if to_regclass('weft.' || child) is null then

@@ -93,6 +93,15 @@ create view weft.job_events as
   ) as s (type, state, at, data)
   where s.at is not null
   union all
+  select t.job_id, t.org_id, t.id || '.' || extract(epoch from s.saved_at) || '.' || s.name, s.saved_at, 'task.saved', 'running', t.node, t.item, t.id,
+    s.attempt, json_build_object('bytes', s.bytes), s.name
+  from (
+    select t.job_id, t.org_id, t.id, t.node, t.item from weft.task t where t.node is not null and t.attempt > 0
+    union all
+    select d.job_id, d.org_id, d.id, d.node, d.item from weft.task_done d where d.node is not null and d.attempt > 0
+  ) t join weft.step s on s.task_id = t.id
+  where s.name not like '@%'
+  union all
   select e.job_id, e.org_id, e.id::text, e.at, e.type, e.state, e.node, null, e.task_id, null, e.data, e.checkpoint
   from weft.job_event e;
 

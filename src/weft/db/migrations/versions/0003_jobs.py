@@ -12,8 +12,10 @@ down_revision = "0002"
 def upgrade() -> None:
     """Add jobs."""
     apply_sql("0003_tables.sql")
+    apply_sql("0003_steps.sql")
     apply_sql("0003_functions.sql")
     apply_sql("0003_ownership.sql")
+    apply_sql("0003_graphs.sql")
     apply_sql("0003_watching.sql")
 
 
