@@ -85,6 +85,8 @@ def test_a_fan_out_runs_until_its_last_item_has_ended() -> None:
         for items in ((("completed", 2), ("pending", 1)), (("completed", 3),), (("completed", 2), ("dead", 1)))
     }
     assert [line[2] for line in shown.values()] == ["running", "completed", "failed"]
+    allowed = _drawn([_node(1, "completed", "tiles", items={"completed": 2, "dead": 1}, allow_failure=True)])[1]
+    assert allowed.split() == ["✓", "tiles", "completed", "3", "s", "3", "of", "3", "items,", "1", "failed"]
 
 
 def test_control_characters_of_names_and_errors_are_made_visible() -> None:

@@ -32,7 +32,7 @@ COMMANDS = {
     "db": ("db", "Start, stop, look into, back up the embedded PostgreSQL."),
     "migrate": ("migrate", "Bring the database's schema to a revision."),
     "config": ("config", "Print the settings in force."),
-    "demo": ("demo", "Enqueue a few thousand real tasks and work them, live."),
+    "demo": ("demo", "Execute a real workflow of a few thousand tasks, live."),
 }
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")]

@@ -51,7 +51,7 @@ def shown_state(node: JobNode) -> str:
         return node.state
     if any(name not in _ENDED for name in node.items):
         return "running" if not set(node.items) & {"waiting"} else "waiting"
-    return "failed" if node.items.keys() & {"failed", "dead"} else "completed"
+    return "failed" if node.items.keys() & {"failed", "dead"} and not node.allow_failure else "completed"
 
 
 def items_of(node: JobNode) -> str:

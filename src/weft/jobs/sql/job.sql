@@ -64,19 +64,22 @@ order by d.id desc limit $5;
 -- The nodes of a job, and of a fan_out how many of its items are in which state. Of one that is tried again its last error.
 with tasks as (
   select t.id, t.node, t.parent_id, t.state::text as state, t.reason, t.attempt, t.handler, t.claimed_at,
-    null::timestamptz as ended_at, t.due_at, case when t.failures > 0 and t.parent_id is null then (
+    null::timestamptz as ended_at, t.due_at, t.allow_failure, case when t.failures > 0 and t.parent_id is null then (
       select a.error from weft.attempt a where a.task_id = t.id order by a.attempt desc limit 1) end as error
   from weft.task t where t.job_id = $2 and t.org_id = $1 and t.node is not null
   union all
-  select d.id, d.node, d.parent_id, d.state::text, d.reason, d.attempt, d.handler, d.claimed_at, d.ended_at, null, d.error
+  select d.id, d.node, d.parent_id, d.state::text, d.reason, d.attempt, d.handler, d.claimed_at, d.ended_at, null, d.allow_failure,
+    d.error
   from weft.task_done d where d.job_id = $2 and d.org_id = $1 and d.node is not null
 ), items as (
-  select s.parent_id, json_object_agg(s.state, s.n) as states, max(s.ended_at) as ended_at from (
-    select c.parent_id, c.state, count(*) as n, max(c.ended_at) as ended_at from tasks c where c.parent_id is not null group by 1, 2
+  select s.parent_id, json_object_agg(s.state, s.n) as states, max(s.ended_at) as ended_at,
+    bool_and(s.allow_failure) as allow_failure from (
+    select c.parent_id, c.state, count(*) as n, max(c.ended_at) as ended_at,
+      bool_and(c.allow_failure) as allow_failure from tasks c where c.parent_id is not null group by 1, 2
   ) s group by 1
 )
 select t.id, t.node, t.state, t.reason, t.attempt, t.handler, t.claimed_at, greatest(t.ended_at, i.ended_at) as ended_at,
-  t.due_at, t.error, i.states as items
+  t.due_at, t.error, i.states as items, t.allow_failure or coalesce(i.allow_failure, false) as allow_failure
 from tasks t left join items i on i.parent_id = t.id where t.parent_id is null order by t.id;
 
 -- name: pause
