@@ -41,8 +41,8 @@ class JobSummary:
 class JobNode:
     """A node of a job: the state of its task, and of a fan_out how many of its items are in which state.
 
-    One that is tried again has the error of its last attempt, and ``due_at`` says when. With ``allow_failure`` others go
-    on when it, or one of its items, has failed.
+    One that is tried again has the error of its last attempt, and ``due_at`` says when. With ``allow_failure`` others
+    go on when it, or one of its items, has failed.
     """
 
     id: int
