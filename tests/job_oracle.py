@@ -147,3 +147,21 @@ async def misjudged(conn: asyncpg.Connection[asyncpg.Record], scene: Scene, job:
         if not is_right:
             wrong.append(f"seed {scene.seed}, {name}: {found}, should be {wanted}")
     return wrong
+
+
+def with_outputs(scene: Scene) -> dict[str, Any]:
+    """Return the workflow of a scene whose tasks are given what comes before them, and whose result is all outputs."""
+    nodes: dict[str, Any] = {}
+    for name, written in scene.definition["nodes"].items():
+        nodes[name] = written
+        if name in scene.nodes and scene.nodes[name].kind in ("task", "fan_out"):
+            seen = [f"{{{{ nodes.{before}.output }}}}" for before in scene.nodes[name].before if before != "START"]
+            task = written.get("task", written)
+            params = {**task["params"], "name": name, "seen": seen}
+            if "task" in written:
+                params["place"] = "{{ index }}"
+                nodes[name] = {**written, "task": {**task, "params": params}}
+            else:
+                nodes[name] = {**written, "params": params}
+    outputs = {name: f"{{{{ nodes.{name}.output }}}}" for name in scene.nodes}
+    return {**scene.definition, "nodes": {**nodes, "END": {"type": "end", "output": outputs}}}

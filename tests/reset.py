@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from weft.db.statements import Statements
 
-RESET = Path(__file__).with_name("reset.sql").read_text(encoding="utf-8")
+RESET = f"""
+create or replace function weft.now() returns timestamptz language sql volatile parallel safe return clock_timestamp();
+{Statements("weft.testing", "sql/reset.sql").reset};
+"""

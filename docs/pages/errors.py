@@ -66,6 +66,7 @@ _ADVICE = {
     "lease_lost": "Drop the work and roll back: another worker has the task.",
     "wait_timeout": "Nothing: the task goes on. Wait again, or look at it with `weft tasks show`.",
     "task_failed": "Look at the task's attempts with `weft tasks show`; replay it when the cause is mended.",
+    "job_failed": "Look at the nodes with `weft jobs show`: the one that failed has the error of its last attempt.",
 }
 
 

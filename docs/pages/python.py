@@ -45,6 +45,7 @@ _GROUPS = {
     "Run": ["task", "Context", "Checkpoints", "Checkpoint", "Worker", "Registry", "Snooze", "NonRetryable"],
     "Run with a context and a result": ["register_handler", "HandlerContext", "HandlerResult", "BlobRepository"],
     "Define": [
+        *("workflow", "Workflow", "when", "group", "wait_for_approval", "wait_for_event", "filtered"),
         "WorkflowDefinition",
         "read_definition",
         "Workflows",
@@ -57,18 +58,9 @@ _GROUPS = {
         "Collected",
     ],
     "Execute": [
-        "Jobs",
-        "JobHandle",
-        "Job",
-        "JobSummary",
-        "JobNode",
-        "JobState",
-        "Approval",
-        "JobEvent",
-        "JobEvents",
-        "JobAttempt",
-        "NodeWhy",
-        "Orchestrator",
+        *("run", "submit", "SubmittedJob", "Jobs", "JobHandle", "Job", "JobSummary", "JobNode", "JobState", "Approval"),
+        *("Orchestrator", "Rerun", "RerunPlan", "RerunStep", "RerunAction", "Bisected", "BisectStep"),
+        *("JobEvent", "JobEvents", "JobAttempt", "NodeWhy"),
     ],
     "Look": [
         *("Task", "TaskSummary", "TaskState", "TaskStep", "Attempt", "AuditEntry", "Page", "Why"),
@@ -77,7 +69,7 @@ _GROUPS = {
     "Settings": ["Settings", "__version__"],
     "Errors": [
         *("WeftError", "InvalidInput", "InvalidDefinition", "UnknownQueue", "NotFound", "StateConflict"),
-        *("TagConflict", "MergeConflict", "LeaseLost", "WaitTimeout", "TaskFailed", "BlobUnavailable"),
+        *("TagConflict", "MergeConflict", "LeaseLost", "WaitTimeout", "TaskFailed", "JobFailed", "BlobUnavailable"),
         *("DatabaseUnavailable", "PermissionDenied", "SchemaOutdated"),
     ],
 }

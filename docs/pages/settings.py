@@ -52,7 +52,7 @@ first or more.
 
 
 def _default(name: str, value: object, parse: object) -> str:
-    if value is None:
+    if value is None or value == ():
         return ""
     if isinstance(value, timedelta):
         return code(duration(value))
@@ -69,7 +69,7 @@ def _kind(parse: object) -> str:
     if parse is parse_size:
         return "size"
     names = {"parse_flag": "flag", "parse_count": "number", "_path": "path", "str": "text", "_name": "text",
-             "parse": "choice"}  # fmt: skip
+             "parse": "choice", "_secrets": "text", "_words": "list", "_base_url": "text"}  # fmt: skip
     return names[parse.__name__]  # type: ignore[attr-defined]
 
 

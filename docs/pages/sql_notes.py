@@ -37,7 +37,10 @@ PARAMETERS = {
     ("enqueue", "concurrency_key"): "tasks of one key share the limit of that key in their queue",
     ("enqueue", "org"): "the org that the queue belongs to",
     ("enqueue", "actor"): "who did it, kept with the task; by default the user who logged in",
-    ("add_effect", "kind"): "`enqueue_task`; `route_event` and `callback` are kept for parts to come",
+    (
+        "add_effect",
+        "kind",
+    ): "`enqueue_task`; a `callback` is added by the engine when a job ends, `route_event` is kept for parts to come",
     ("add_effect", "payload"): (
         "of `enqueue_task`: an object with `handler` and any of `params`, `queue`, `priority`, `idempotency_key`, "
         "`delay`, `max_attempts`, `timeout`, `heartbeat_timeout`, `concurrency_key`; times in seconds"
@@ -91,12 +94,15 @@ COLUMNS = {
     ("jobs", "failed_id"): "the first task that failed",
     ("jobs", "owner_id"): "the orchestrator that advances it",
     ("jobs", "parent_id"): "the task of another job that waits for it",
-    ("jobs", "base_kind"): "what was asked for: `tag` or `version`",
-    ("jobs", "base_ref"): "the name of the tag, or the id of the version",
+    ("jobs", "base_kind"): "what was asked for: `tag`, `version` or `patch`",
+    ("jobs", "base_ref"): "the name of the tag, or the id of the version or patch",
     ("jobs", "snapshot_id"): "the whole document that it goes by",
     ("jobs", "version_hash"): "the hash of what that document means",
     ("jobs", "labels"): "names and values that its submitter gave it",
     ("jobs", "actor"): "who submitted it",
+    ("jobs", "rerun_of"): "the job that it runs again",
+    ("jobs", "patch"): "what was changed in its definition for it alone, as a JSON Patch",
+    ("jobs", "tag_positions"): "where the tags stood by which it goes, its own and those of workflows that it uses",
     ("jobs", "end_id"): "the task with which it ends",
     ("patch_chain_member", "head_id"): "the patch whose chain it is",
     ("patch_chain_member", "seq"): "the place in the chain, from 1",

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
         DatabaseUnavailable,
         InvalidDefinition,
         InvalidInput,
+        JobFailed,
         LeaseLost,
         MergeConflict,
         NotFound,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from weft.jobs.health import Health, HealthCheck
     from weft.jobs.metrics import Metric, Sample
     from weft.jobs.model import Approval, Job, JobAttempt, JobHandle, JobNode, JobSummary
+    from weft.jobs.rerun import RerunAction, RerunPlan, RerunStep
     from weft.jobs.why import NodeWhy
     from weft.queue.audit import AuditEntry
     from weft.queue.model import Attempt, NewTask, Page, Task, TaskHandle, TaskSummary
@@ -45,9 +47,16 @@ if TYPE_CHECKING:
     from weft.queue.steps import TaskStep
     from weft.queue.why import Why
     from weft.queue.workers import WorkerInfo
+    from weft.sdk.authoring.branching import group, wait_for_approval, wait_for_event, when
+    from weft.sdk.authoring.symbols import filtered
+    from weft.sdk.authoring.workflow import Workflow, workflow
+    from weft.sdk.bisecting import Bisected, BisectStep
     from weft.sdk.client import Client
     from weft.sdk.jobs import Jobs
     from weft.sdk.orchestrator import Orchestrator
+    from weft.sdk.reruns import Rerun
+    from weft.sdk.running import run, submit
+    from weft.sdk.submitted import SubmittedJob
     from weft.sdk.worker import Worker
     from weft.sdk.workflows import Workflows
     from weft.worker.context import Context
@@ -61,6 +70,8 @@ _HOMES = {
     "Artifact": "weft.history.model",
     "Attempt": "weft.queue.model",
     "AuditEntry": "weft.queue.audit",
+    "BisectStep": "weft.sdk.bisecting",
+    "Bisected": "weft.sdk.bisecting",
     "BlobRepository": "weft.worker.handling",
     "BlobUnavailable": "weft.core.errors",
     "Checkpoint": "weft.worker.steps",
@@ -80,6 +91,7 @@ _HOMES = {
     "JobAttempt": "weft.jobs.model",
     "JobEvent": "weft.jobs.events",
     "JobEvents": "weft.jobs.events",
+    "JobFailed": "weft.core.errors",
     "JobHandle": "weft.jobs.model",
     "JobNode": "weft.jobs.model",
     "JobState": "weft.core.job_states",
@@ -101,12 +113,17 @@ _HOMES = {
     "Pushed": "weft.history.model",
     "QueueInfo": "weft.queue.queues",
     "Registry": "weft.worker.registry",
+    "Rerun": "weft.sdk.reruns",
+    "RerunAction": "weft.jobs.rerun",
+    "RerunPlan": "weft.jobs.rerun",
+    "RerunStep": "weft.jobs.rerun",
     "Retry": "weft.queue.retry",
     "Sample": "weft.jobs.metrics",
     "SchemaOutdated": "weft.core.errors",
     "Settings": "weft.core.settings",
     "Snooze": "weft.core.signals",
     "StateConflict": "weft.core.errors",
+    "SubmittedJob": "weft.sdk.submitted",
     "Tag": "weft.history.model",
     "TagConflict": "weft.core.errors",
     "TagMove": "weft.history.model",
@@ -122,11 +139,20 @@ _HOMES = {
     "Why": "weft.queue.why",
     "Worker": "weft.sdk.worker",
     "WorkerInfo": "weft.queue.workers",
+    "Workflow": "weft.sdk.authoring.workflow",
     "WorkflowDefinition": "weft.flow.model",
     "Workflows": "weft.sdk.workflows",
+    "filtered": "weft.sdk.authoring.symbols",
+    "group": "weft.sdk.authoring.branching",
     "read_definition": "weft.flow.reading",
     "register_handler": "weft.worker.handling",
+    "run": "weft.sdk.running",
+    "submit": "weft.sdk.running",
     "task": "weft.worker.registry",
+    "wait_for_approval": "weft.sdk.authoring.branching",
+    "wait_for_event": "weft.sdk.authoring.branching",
+    "when": "weft.sdk.authoring.branching",
+    "workflow": "weft.sdk.authoring.workflow",
 }
 
 __all__ = [
@@ -134,6 +160,8 @@ __all__ = [
     "Artifact",
     "Attempt",
     "AuditEntry",
+    "BisectStep",
+    "Bisected",
     "BlobRepository",
     "BlobUnavailable",
     "Checkpoint",
@@ -153,6 +181,7 @@ __all__ = [
     "JobAttempt",
     "JobEvent",
     "JobEvents",
+    "JobFailed",
     "JobHandle",
     "JobNode",
     "JobState",
@@ -174,12 +203,17 @@ __all__ = [
     "Pushed",
     "QueueInfo",
     "Registry",
+    "Rerun",
+    "RerunAction",
+    "RerunPlan",
+    "RerunStep",
     "Retry",
     "Sample",
     "SchemaOutdated",
     "Settings",
     "Snooze",
     "StateConflict",
+    "SubmittedJob",
     "Tag",
     "TagConflict",
     "TagMove",
@@ -195,12 +229,21 @@ __all__ = [
     "Why",
     "Worker",
     "WorkerInfo",
+    "Workflow",
     "WorkflowDefinition",
     "Workflows",
     "__version__",
+    "filtered",
+    "group",
     "read_definition",
     "register_handler",
+    "run",
+    "submit",
     "task",
+    "wait_for_approval",
+    "wait_for_event",
+    "when",
+    "workflow",
 ]
 
 

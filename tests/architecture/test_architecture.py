@@ -23,15 +23,17 @@ LONGEST = 450
 
 # The whole public interface; a change here is a change for users.
 PUBLIC = [
-    "Approval", "Artifact", "Attempt", "AuditEntry", "BlobRepository", "BlobUnavailable", "Checkpoint", "Checkpoints",
-    "Client", "Collected", "Context", "DatabaseUnavailable", "Finding", "HandlerContext", "HandlerResult", "Health",
-    "HealthCheck", "InvalidDefinition", "InvalidInput", "Job", "JobAttempt", "JobEvent", "JobEvents", "JobHandle",
-    "JobNode", "JobState", "JobSummary", "Jobs", "KeyLimit", "LeaseLost", "Materialized", "MergeConflict", "Metric",
-    "NewTask", "NodeWhy", "NonRetryable", "NotFound", "Orchestrator", "OutboxRow", "Page", "PermissionDenied", "Pushed",
-    "QueueInfo", "Registry", "Retry", "Sample", "SchemaOutdated", "Settings", "Snooze", "StateConflict", "Tag",
+    "Approval", "Artifact", "Attempt", "AuditEntry", "BisectStep", "Bisected", "BlobRepository", "BlobUnavailable",
+    "Checkpoint", "Checkpoints", "Client", "Collected", "Context", "DatabaseUnavailable", "Finding", "HandlerContext",
+    "HandlerResult", "Health", "HealthCheck", "InvalidDefinition", "InvalidInput", "Job", "JobAttempt", "JobEvent",
+    "JobEvents", "JobFailed", "JobHandle", "JobNode", "JobState", "JobSummary", "Jobs", "KeyLimit", "LeaseLost",
+    "Materialized", "MergeConflict", "Metric", "NewTask", "NodeWhy", "NonRetryable", "NotFound", "Orchestrator",
+    "OutboxRow", "Page", "PermissionDenied", "Pushed", "QueueInfo", "Registry", "Rerun", "RerunAction", "RerunPlan",
+    "RerunStep", "Retry", "Sample", "SchemaOutdated", "Settings", "Snooze", "StateConflict", "SubmittedJob", "Tag",
     "TagConflict", "TagMove", "Task", "TaskFailed", "TaskHandle", "TaskState", "TaskStep", "TaskSummary",
-    "UnknownQueue", "WaitTimeout", "WeftError", "Why", "Worker", "WorkerInfo", "WorkflowDefinition", "Workflows",
-    "__version__", "read_definition", "register_handler", "task",
+    "UnknownQueue", "WaitTimeout", "WeftError", "Why", "Worker", "WorkerInfo", "Workflow", "WorkflowDefinition",
+    "Workflows", "__version__", "filtered", "group", "read_definition", "register_handler", "run", "submit", "task",
+    "wait_for_approval", "wait_for_event", "when", "workflow",
 ]  # fmt: skip
 
 CLIENT = [

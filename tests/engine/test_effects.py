@@ -304,9 +304,9 @@ async def test_an_effect_whose_outcome_could_not_be_written_is_carried_out_again
                 broken = True
                 await conn.execute(END_CONNECTIONS)
 
-        drainer = Drainer(client.database, worker.process.id, {"callback": breaking})
-        await outbox.add(conn, ORG, "callback", "x")
-        await outbox.add(conn, ORG, "callback", "y")
+        drainer = Drainer(client.database, worker.process.id, {"route_event": breaking})
+        await outbox.add(conn, ORG, "route_event", "x")
+        await outbox.add(conn, ORG, "route_event", "y")
         await asyncio.gather(drainer.run_once(), return_exceptions=True)
         assert broken
         done = "select count(*) from weft.outbox where state = 'done'"

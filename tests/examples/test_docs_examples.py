@@ -64,6 +64,23 @@ SCRIPTS = {
         "job.completed",
         "True",
     ],
+    "run_again.py": [
+        *("failed", "count keep because nothing about it has changed", "report run because it was dead (error)"),
+        *("42 in B2, reported", "0", "42 in C3, reported"),
+    ],
+    "handling.py": ["True completed 8", "{'pixels': 8000000}"],
+    "callbacks.py": ['True :"completed"'],
+    "flows.py": ["30.0"],
+    "python_flows.py": [
+        *(
+            "in has 26 bytes",
+            "alps.tif in tiles of 64, fast",
+            "{'scaled': [10, 200, 30], 'pairs': [3, 14], 'count': 3}",
+        ),
+        *("as usual odd: 1", "long short", "done", "'y has 6 bytes'", "workflow_id: sums"),
+        *("python_flows.py:", "for `if` use weft.when"),
+    ],
+    "submit_flows.py": ["with_tax completed {'completed': 3}", "END completed", "30.0"],
     "operate.py": ["it is due at", "no live worker serves", "is paused", "it has ended: completed"],
 }
 COMMANDS = {
@@ -74,6 +91,10 @@ COMMANDS = {
         "reading",
         "42.5",
         "leader",
+    ],
+    "first_workflow.sh": [
+        *("30.0", "1 file without a problem", "⇉ with_tax  flows.with_tax for each", "26.4", "completed", "pushed "),
+        *("sales/main", "30.0", "workflow_id: sales"),
     ],
     "migrate.sh": ["0003 (head)", "downgraded from 0003 to nothing"],
     "operate.sh": [
@@ -127,8 +148,14 @@ COMMANDS = {
             "scheme | looking at scans/alps.tif",
         ),
     ],
+    "run_again.sh": [
+        *("scheme", "keep", "collect", "run", "it was asked for", '{"count":10}', '{"count":10}', '{"count":10}'),
+        *('{"count":10}', '{"count":10}', "tile_raster", "would run again 0", "run again 0", "faster", "worked at"),
+        "nodes.collect.output.results.count",
+    ],
     "backup.sh": ["wrote weft.dump", "restored weft.dump", "(1 row)"],
 }
+TESTS = {"test_flows.py"}
 STATEMENTS = {"enqueue.sql", "grants.sql"}
 OTHERS = {"tile_raster.yaml", "reports.py", "rasters.py", "run_worker.py", "weft.toml", "weft-worker.service"}
 
@@ -160,7 +187,7 @@ def require_in_order(output: str, expected: list[str]) -> None:
 
 def test_every_file_that_the_docs_may_show_is_run() -> None:
     found = {path.name for path in FOLDER.iterdir() if path.is_file()}
-    assert found == {*SCRIPTS, *COMMANDS, *STATEMENTS, *OTHERS}
+    assert found == {*SCRIPTS, *COMMANDS, *TESTS, *STATEMENTS, *OTHERS}
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
@@ -178,11 +205,20 @@ MARKS = {"backup.sh": [pytest.mark.embedded], "migrate.sh": [pytest.mark.own_dat
 async def test_the_commands_of_a_page_work(
     name: str, url: str, home: Path, tmp_path: Path, server_home: Path, server_url: str
 ) -> None:
-    for needed in ("reports.py", "rasters.py", "tile_raster.yaml"):
+    for needed in ("reports.py", "rasters.py", "tile_raster.yaml", "flows.py"):
         shutil.copy(FOLDER / needed, tmp_path)
     is_embedded = name == "backup.sh"
     env = environment(WEFT_HOME=server_home) if is_embedded else environment(WEFT_DATABASE_URL=url, WEFT_HOME=home)
     require_in_order(await run(["bash", str(FOLDER / name)], tmp_path, env), COMMANDS[name])
+
+
+@pytest.mark.parametrize("name", sorted(TESTS))
+async def test_the_tests_of_a_page_pass(name: str, server_url: str, tmp_path: Path) -> None:
+    # By name, for where the package is installed without its entry point; that of the wheel has a test of its own.
+    plugin = ["-p", "no:weft", "-p", "weft.testing.plugin", "-p", "no:randomly", "-p", "no:cacheprovider"]
+    env = environment(WEFT_TEST_DATABASE_URL=server_url)
+    argv = [sys.executable, "-m", "pytest", "-q", *plugin, "--rootdir", str(FOLDER), str(FOLDER / name)]
+    require_in_order(await run(argv, tmp_path, env), ["passed"])
 
 
 async def test_what_a_task_prints_and_logs_stands_in_its_own_file(url: str, home: Path, tmp_path: Path) -> None:

@@ -92,11 +92,11 @@ begin
   if of.id is null then
     return false;
   end if;
+  perform 1 from weft.task t where t.id in (select e.next from weft.edge e where e.prev = parent) order by t.id for no key update;
   select j.rank into job_rank from weft.job j where j.id = of.job_id and j.state in ('pending', 'running', 'paused') for share;
   if not found then
     return false;
   end if;
-  perform 1 from weft.task t where t.id in (select e.next from weft.edge e where e.prev = parent) order by t.id for no key update;
   update weft.task t set waiting_on = t.waiting_on + cardinality(ids)
   where t.id in (select e.next from weft.edge e where e.prev = parent);
   insert into weft.task (id, org_id, queue_id, order_id, state, rank, max_attempts, handler, params, job_id, timeout,
@@ -296,9 +296,9 @@ end $$;
 
 CREATE FUNCTION weft.answer(task_id bigint, ending text, output json, error json, why text) RETURNS boolean
     LANGUAGE plpgsql
-    AS $$
+    AS $_$
 #variable_conflict use_variable
-declare ended bigint[];
+declare ended bigint[]; org bigint;
 begin
   with moved as (
     delete from weft.task t where t.id = task_id and t.state = 'waiting' returning t.*
@@ -314,9 +314,12 @@ begin
       m.needs, m.allow_failure
     from moved m
   )
-  select array_remove(array[m.id, m.counts_for], null) into ended from moved m;
+  select array_remove(array[m.id, m.counts_for], null), m.org_id into ended, org from moved m;
   if ended is null then
     return false;
+  end if;
+  if ending = 'completed' and output::text like '{"$blob":%' then
+    perform weft.keep_blob(task_id, org, output);
   end if;
   delete from weft.awaited a where a.task_id = ended[1];
   if ending = 'completed' then
@@ -327,7 +330,7 @@ begin
     perform weft.note_failed(array[task_id]);
   end if;
   return true;
-end $$;
+end $_$;
 
 CREATE FUNCTION weft.begin_jobs(tasks bigint[], jobs bigint[], orchestrator bigint) RETURNS bigint[]
     LANGUAGE plpgsql
@@ -565,18 +568,21 @@ declare
   jobs bigint[] := array(select (select d.job_id from weft.task_done d where d.id = u.id) from unnest(ends) as u (id));
   parents bigint[]; child record;
 begin
+  -- Before the jobs themselves: whoever sweeps a task away locks it before the job that it waits for.
+  perform 1 from weft.task t where t.id in (select j.parent_id from weft.job j where j.id = any (jobs)) order by t.id for update;
   with moved as (
     delete from weft.job j where j.id = any (jobs) returning j.*
   ), kept as (
   insert into weft.job_done (
     id, org_id, end_id, created_at, ended_at, state, rank, finishes_independent, started_at, failed_id, owner_id, parent_id,
     snapshot_id, version_hash, workflow_id, base_kind, base_ref, reason, inputs, result, error, patch, tag_positions,
-    labels, callback_url, actor)
+    labels, callback_url, actor, rerun_of)
   select m.id, m.org_id, m.end_id, m.created_at, weft.now(),
     coalesce(m.verdict, 'completed'),
     m.rank, m.finishes_independent, m.started_at, m.failed_id, m.owner_id, m.parent_id, m.snapshot_id, m.version_hash,
     m.workflow_id, m.base_kind, m.base_ref, m.reason, m.inputs,
-    case when m.verdict is null then e.output end, f.error, m.patch, m.tag_positions, m.labels, m.callback_url, m.actor
+    case when m.verdict is null then e.output end, f.error, m.patch, m.tag_positions, m.labels, m.callback_url, m.actor,
+    m.rerun_of
   from moved m
   left join lateral (select d.output from weft.task_done d where d.id = m.end_id) e on true
   left join lateral (select d.error from weft.task_done d where d.id = m.failed_id) f on true
@@ -586,6 +592,12 @@ begin
       coalesce(sum(extract(epoch from weft.now() - m.started_at)), 0)
     from moved m group by 1, 2 order by 1, 2
     on conflict (org_id, name, process) do update set count = t.count + excluded.count, seconds = t.seconds + excluded.seconds
+  ), told as (
+    insert into weft.outbox (org_id, kind, payload, actor)
+    select m.org_id, 'callback', json_build_object('url', m.callback_url, 'job_id', m.id::text,
+      'status', coalesce(m.verdict, 'completed'), 'workflow_id', m.workflow_id, 'reason', m.reason,
+      'ended_at', to_char(weft.now() at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')), m.actor
+    from moved m where m.callback_url is not null
   )
   select array_agg(m.parent_id order by m.parent_id) filter (where m.parent_id is not null) into parents from moved m;
   for child in
@@ -736,29 +748,33 @@ begin
   return made;
 end $$;
 
-CREATE FUNCTION weft.fail_job(failed bigint) RETURNS boolean
+CREATE FUNCTION weft.fail_job(me bigint, step bigint, in_attempt integer, failed bigint) RETURNS boolean
     LANGUAGE plpgsql
     AS $$
-declare lost record; job weft.job;
+declare lost record; job weft.job; is_swept boolean; is_counted boolean;
 begin
+  select t.params ->> 'counted' is not null into is_counted from weft.task t
+  where t.id = step and coalesce(t.worker_id, 0) = me and t.attempt = in_attempt and t.state = 'running' for update;
+  if not found then
+    return null;
+  end if;
   select d.id, d.job_id, d.counts_for into lost from weft.task_done d where d.id = failed;
-  select * into job from weft.job j where j.id = lost.job_id for no key update;
+  select * into job from weft.job j where j.id = lost.job_id;
   if job.id is null then
     return false;
   end if;
-  update weft.job j set failed_id = coalesce(j.failed_id, failed), verdict = coalesce(j.verdict, 'failed'),
-    reason = coalesce(j.reason, 'task_failed')
-  where j.id = job.id;
-  if not job.finishes_independent then
-    update weft.job j set state = 'cancelling' where j.id = job.id and j.state <> 'cancelling';
-    return weft.sweep_job(job.id, 1000);
+  is_swept := not job.finishes_independent or job.state = 'cancelling';
+  if not is_swept and not is_counted then
+    update weft.task t set params = json_build_object('id', failed::text, 'counted', true) where t.id = step;
+    perform weft.skip_later(
+      weft.skip_tasks(weft.fail_next(array_remove(array[failed, lost.counts_for], null)), 'upstream_failed', 1000, '{}'),
+      'upstream_failed');
+    perform weft.forget_result(job);
   end if;
-  perform weft.skip_later(
-    weft.skip_tasks(weft.fail_next(array_remove(array[failed, lost.counts_for], null)), 'upstream_failed', 1000, '{}'),
-    'upstream_failed');
-  -- Last: whoever finishes a task locks it before the end of its job.
-  perform weft.forget_result(job);
-  return false;
+  update weft.job j set failed_id = coalesce(j.failed_id, failed), verdict = coalesce(j.verdict, 'failed'),
+    reason = coalesce(j.reason, 'task_failed'), state = case when is_swept then 'cancelling' else j.state end
+  where j.id = job.id;
+  return is_swept;
 end $$;
 
 CREATE FUNCTION weft.fail_next(failed bigint[]) RETURNS bigint[]
@@ -776,7 +792,7 @@ begin
                  then 'ready'::weft.task_state else t.state end,
     queue_id = case when t.handler = '@end' then weft.control_queue(t.job_id) else t.queue_id end,
     reason = case when t.handler = '@end' then null else 'upstream_failed' end
-  where t.id = any (next_ids);
+  where t.id = any (next_ids) and t.state = 'pending';
   woken := array(
     select distinct t.queue_id from weft.task t where t.id = any (next_ids) and t.handler = '@end' and t.state = 'ready');
   if cardinality(woken) > 0 then
@@ -988,7 +1004,9 @@ CREATE TABLE weft.job (
     tag_positions json,
     labels json,
     callback_url text,
-    actor text
+    actor text,
+    rerun_of bigint,
+    kept_from bigint
 )
 WITH (fillfactor='70');
 
@@ -1135,12 +1153,101 @@ CREATE FUNCTION weft.id_at(moment timestamp with time zone) RETURNS bigint
     LANGUAGE sql PARALLEL RESTRICTED
     RETURN ((((floor((EXTRACT(epoch FROM moment) * (1000)::numeric)))::bigint - '1704067200000'::bigint) << 22) | (((((EXTRACT(epoch FROM moment) * (1000000)::numeric))::bigint % (1000)::bigint) * 4) + nextval('weft.id_sequence'::regclass)));
 
+CREATE FUNCTION weft.is_forced(org bigint, tag_name text, workflow text, force boolean, replaces text) RETURNS boolean
+    LANGUAGE plpgsql
+    SET lock_timeout TO '3s'
+    AS $$
+declare t weft.tag;
+begin
+  select * into t from weft.tag g where g.org_id = org and g.name = tag_name for update;
+  if t.name is null or t.deleted_at is not null or workflow is null or t.workflow_id = workflow then
+    return force;
+  elsif replaces is distinct from t.workflow_id then
+    perform weft.refuse_move('of another workflow', t);
+  end if;
+  return force or not t.is_protected;
+end $$;
+
 CREATE FUNCTION weft.keep_blob(task_id bigint, org_id bigint, reference json) RETURNS void
     LANGUAGE sql
     AS $_$
   insert into weft.blob (digest, bytes) values (reference ->> '$blob', (reference ->> 'size')::bigint) on conflict do nothing;
   insert into weft.task_blob (task_id, digest, org_id) values (task_id, reference ->> '$blob', org_id) on conflict do nothing;
 $_$;
+
+CREATE FUNCTION weft.keep_tasks(org bigint, job bigint, by_actor text, ids bigint[], nodes text[], handlers text[], queues bigint[], ranks smallint[], all_params json[], all_needs text[], lenient boolean[], froms bigint[], made json[], reached_ids bigint[], reached_counts integer[]) RETURNS boolean
+    LANGUAGE plpgsql
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET jit TO 'off'
+    AS $$
+declare at timestamptz := weft.now(); written int;
+begin
+  insert into weft.task_done (
+    id, org_id, queue_id, order_id, created_at, ended_at, state, attempt, rank, failures, crashes, generation, handler,
+    params, output, worker_id, job_id, reason, actor, node, needs, allow_failure, kept_id)
+  select u.id, org, u.queue, job, at, at, case when u.kept is null then 'skipped' else 'completed' end::weft.task_state,
+    0, u.rank, 0, 0, 0, u.handler, case when length(u.params::text) <= 256 then u.params end,
+    case when u.kept is not null then coalesce(u.made, o.output) end,
+    o.worker_id, job, case when u.kept is null then 'branch_not_taken' else 'kept' end, by_actor, u.node, u.needs::bigint[],
+    u.lenient, o.root
+  from unnest(ids, nodes, handlers, queues, ranks, all_params, all_needs, lenient, froms, made)
+    as u (id, node, handler, queue, rank, params, needs, lenient, kept, made)
+  left join lateral (
+    select d.id, d.output, d.worker_id, coalesce(d.kept_id, d.id) as root from weft.task_done d
+    where d.id = u.kept and d.org_id = org and d.state = 'completed'
+  ) o on true
+  where u.kept is null or o.id is not null;
+  get diagnostics written = row_count;
+  if written < cardinality(ids) then
+    return false;
+  end if;
+  insert into weft.task_params (id, org_id, params)
+  select u.id, org, u.params from unnest(ids, all_params) as u (id, params) where length(u.params::text) > 256;
+  insert into weft.task_blob (task_id, digest, org_id)
+  select u.id, b.digest, org from unnest(ids, froms) as u (id, kept)
+  cross join lateral (select b.digest from weft.task_blob b where b.task_id = u.kept) b on conflict do nothing;
+  update weft.task t set reached = u.n from unnest(reached_ids, reached_counts) as u (id, n) where t.id = u.id;
+  return true;
+end $$;
+
+CREATE FUNCTION weft.kept_results(parents json) RETURNS TABLE(output json, item integer)
+    LANGUAGE sql STABLE STRICT
+    AS $$
+  select distinct on (d.item) d.output, d.item
+  from json_array_elements_text(parents) as p (id) cross join lateral (
+    select c.output, c.item, c.state, c.id from weft.task_done c where c.parent_id = p.id::bigint
+  ) d
+  order by d.item, d.state = 'completed' desc, d.id desc
+$$;
+
+CREATE FUNCTION weft.lasting_queue(queue bigint) RETURNS bigint
+    LANGUAGE sql IMMUTABLE
+    AS $$ select case when queue < 0 then 2 else queue end $$;
+
+CREATE FUNCTION weft.leading_to(firsts bigint[], lasts bigint[]) RETURNS TABLE(first bigint, last bigint)
+    LANGUAGE plpgsql STABLE
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET enable_material TO 'off'
+    SET jit TO 'off'
+    AS $$
+begin
+  return query
+    with recursive walk (origin, id) as (
+      select u.id, u.id from unnest(firsts) as u (id)
+      union
+      select w.origin, e.next from walk w join weft.edge e on e.prev = w.id
+      where exists (select 1 from weft.task t where t.id = e.next)
+    )
+    select w.origin, w.id from walk w where w.id = any (lasts) and w.id <> w.origin;
+end $$;
 
 CREATE FUNCTION weft.line_of(head bigint, below bigint, count integer) RETURNS SETOF bigint
     LANGUAGE plpgsql STABLE
@@ -1291,15 +1398,20 @@ CREATE FUNCTION weft.note_failed(ids bigint[]) RETURNS void
     SET enable_bitmapscan TO 'off'
     SET jit TO 'off'
     AS $$
-declare allowed bigint[]; ends bigint[];
+declare allowed bigint[]; ends bigint[]; cancelled bigint[];
 begin
   select array_agg(d.id order by d.id) filter (where d.allow_failure)
            || array_agg(d.counts_for) filter (where d.allow_failure and d.counts_for is not null),
-         array_agg(d.id) filter (where d.handler = '@end')
-  into allowed, ends
+         array_agg(d.id) filter (where d.handler = '@end'),
+         array_agg(d.id) filter (where d.state = 'cancelled')
+  into allowed, ends, cancelled
   from unnest(ids) as u (id) cross join lateral (
-    select d.id, d.allow_failure, d.counts_for, d.handler from weft.task_done d where d.id = u.id and d.job_id is not null
+    select d.id, d.allow_failure, d.counts_for, d.handler, d.state from weft.task_done d where d.id = u.id and d.job_id is not null
   ) d;
+  if cancelled is not null then
+    delete from weft.awaited a where a.task_id = any (cancelled);
+    perform weft.cancel_children(cancelled);
+  end if;
   if allowed is not null then
     perform weft.release_next(allowed, null, '{}');
   end if;
@@ -1308,9 +1420,13 @@ begin
       select (select d.job_id from weft.task_done d where d.id = u.id) from unnest(ends) as u (id));
     perform weft.end_jobs(ends);
   end if;
-  perform weft.put_control(d.org_id, d.job_id, d.rank, '@fail', json_build_object('id', d.id::text))
+  -- A step of the engine itself is begun anew: nobody else would do what it was to do.
+  perform weft.put_control(d.org_id, d.job_id, d.rank, case when d.is_step then d.handler else '@fail' end,
+    case when d.is_step then d.params else json_build_object('id', d.id::text) end)
   from unnest(ids) as u (id) cross join lateral (
-    select d.id, d.org_id, d.job_id, d.rank from weft.task_done d
+    select d.id, d.org_id, d.job_id, d.rank, d.handler, d.handler in ('@fail', '@skip', '@sweep') as is_step,
+      coalesce(d.params, (select p.params from weft.task_params p where p.id = d.id)) as params
+    from weft.task_done d
     where d.id = u.id and not d.allow_failure and d.handler <> '@end'
       and exists (select 1 from weft.job j where j.id = d.job_id)
   ) d;
@@ -1732,12 +1848,14 @@ end $$;
 CREATE FUNCTION weft.results_of(reference json) RETURNS json
     LANGUAGE sql STABLE
     AS $_$
-  select json_build_object('results', coalesce(json_agg(r.output order by p.place, r.item), '[]'))
+  select json_build_object('$gathered', coalesce(json_agg(r.output order by p.place, r.item), '[]'))
   from json_array_elements(reference -> '$results') with ordinality as p (part, place)
   cross join lateral (
     select d.output, d.item from weft.task_done d where d.parent_id = (p.part ->> 'each')::bigint
     union all
-    select d.output, 0 from weft.task_done d where d.id = (p.part ->> 'of')::bigint
+    select weft.output_of(d.id), 0 from weft.task_done d where d.id = (p.part ->> 'of')::bigint
+    union all
+    select k.output, k.item from weft.kept_results(p.part -> 'all') k
   ) r
 $_$;
 
@@ -1746,6 +1864,8 @@ CREATE FUNCTION weft.resume_job(org bigint, job bigint) RETURNS boolean
     AS $$
 declare keyed bigint[];
 begin
+  -- Whoever finishes the end of a job locks it before the job.
+  perform 1 from weft.task t where t.id = (select j.end_id from weft.job j where j.org_id = org and j.id = job) for no key update;
   update weft.job j set state = case when j.started_at is null then 'pending' else 'running' end::weft.job_state
   where j.org_id = org and j.id = job and j.state = 'paused';
   if not found then
@@ -1837,7 +1957,8 @@ CREATE TABLE weft.job_done (
     tag_positions json,
     labels json,
     callback_url text,
-    actor text
+    actor text,
+    rerun_of bigint
 )
 PARTITION BY RANGE (id);
 
@@ -1863,7 +1984,10 @@ CREATE VIEW weft.jobs AS
     encode(j.version_hash, 'hex'::text) AS version_hash,
     j.labels,
     j.actor,
-    j.end_id
+    j.end_id,
+    j.rerun_of,
+    j.patch,
+    j.tag_positions
    FROM weft.job j
 UNION ALL
  SELECT d.id,
@@ -1887,7 +2011,10 @@ UNION ALL
     encode(d.version_hash, 'hex'::text) AS version_hash,
     d.labels,
     d.actor,
-    d.end_id
+    d.end_id,
+    d.rerun_of,
+    d.patch,
+    d.tag_positions
    FROM weft.job_done d;
 
 COMMENT ON VIEW weft.jobs IS 'Every job, live or ended, with its state and, when it has ended, its result or error.';
@@ -1940,7 +2067,7 @@ begin
         id, org_id, queue_id, order_id, created_at, ended_at, state, attempt, rank, max_attempts, failures, crashes,
         generation, handler, params, job_id, timeout, heartbeat_timeout, retry, concurrency_key, reason, actor,
         node, parent_id, item, counts_for, needs, allow_failure)
-      select id, org_id, queue_id, order_id, created_at, at, 'skipped', attempt, rank, max_attempts, failures, crashes,
+      select id, org_id, weft.lasting_queue(queue_id), order_id, created_at, at, 'skipped', attempt, rank, max_attempts, failures, crashes,
         generation, handler, params, job_id, timeout, heartbeat_timeout, retry, concurrency_key, why, actor,
         node, parent_id, item, counts_for, needs, allow_failure
       from moved
@@ -1978,6 +2105,9 @@ begin
   if of.id is null then
     return;
   end if;
+  root := coalesce(of.counts_for, parent);
+  -- Tasks before their job, as by whoever finishes them.
+  perform 1 from weft.task t where t.id in (select e.next from weft.edge e where e.prev = root) order by t.id for no key update;
   select j.rank into job_rank from weft.job j where j.id = of.job_id and j.state in ('pending', 'running', 'paused') for share;
   if not found then
     return;
@@ -1993,8 +2123,6 @@ begin
   if not found then
     raise exception 'queue: there is no queue "%"', queue using errcode = 'WF001';
   end if;
-  root := coalesce(of.counts_for, parent);
-  perform 1 from weft.task t where t.id in (select e.next from weft.edge e where e.prev = root) order by t.id for no key update;
   update weft.task t set waiting_on = t.waiting_on + 1 where t.id in (select e.next from weft.edge e where e.prev = root);
   loop
     new_id := weft.next_id();
@@ -2029,13 +2157,19 @@ CREATE FUNCTION weft.sweep_job(job_id bigint, room integer) RETURNS boolean
 declare
   job weft.job; batch bigint[]; keyed_queues bigint[]; keys text[]; at timestamptz := weft.now();
 begin
-  select * into job from weft.job j where j.id = sweep_job.job_id for no key update;
+  -- Not locked: a job that is cancelling never goes on, and whoever finishes a task locks that first.
+  select * into job from weft.job j where j.id = sweep_job.job_id;
   if job.id is null or job.state <> 'cancelling' then
     return false;
   end if;
+  -- Whoever frees a slot of a key locks that before the task that gets it.
+  perform 1 from weft.key_slot s where (s.queue_id, s.key) in (
+    select t.queue_id, t.concurrency_key from weft.task t where t.job_id = job.id and t.concurrency_key is not null)
+  order by s.queue_id, s.key for update;
+  -- Steps of the engine end by themselves, but for those that were parked while the job was paused.
   select array_agg(l.id) into batch from (
     select t.id from weft.task t
-    where t.job_id = job.id and t.id <> job.end_id and t.handler not in ('@fail', '@skip', '@sweep')
+    where t.job_id = job.id and t.id <> job.end_id and (t.handler not in ('@fail', '@skip', '@sweep') or t.state = 'pending')
     -- Not to wait, in this order, for who waits for what is locked here: the next sweep finds it.
     order by t.id limit room for update skip locked
   ) l;
@@ -2047,7 +2181,7 @@ begin
         id, org_id, queue_id, order_id, created_at, ended_at, state, attempt, rank, max_attempts, failures, crashes,
         generation, handler, params, worker_id, claimed_at, job_id, timeout, heartbeat_timeout, retry, concurrency_key, reason,
         actor, node, parent_id, item, counts_for, needs, allow_failure)
-      select id, org_id, queue_id, order_id, created_at, at,
+      select id, org_id, weft.lasting_queue(queue_id), order_id, created_at, at,
         case when worker_id is null and job.verdict = 'failed' then 'skipped' else 'cancelled' end::weft.task_state,
         attempt, rank, max_attempts, failures, crashes, generation, handler, params, worker_id, claimed_at, m.job_id, timeout,
         heartbeat_timeout, retry, concurrency_key,
@@ -2072,7 +2206,8 @@ begin
     perform weft.cancel_children(batch);
   end if;
   if exists (
-    select 1 from weft.task t where t.job_id = job.id and t.id <> job.end_id and t.handler not in ('@fail', '@skip', '@sweep')
+    select 1 from weft.task t
+    where t.job_id = job.id and t.id <> job.end_id and (t.handler not in ('@fail', '@skip', '@sweep') or t.state = 'pending')
   ) then
     return true;
   end if;
@@ -2162,14 +2297,19 @@ begin
     raise exception 'there is no tag %', tag_name using errcode = 'WF005';
   end if;
   for step in 1 .. steps loop
-    select m.back_to into back from weft.tag_move m where m.org_id = org and m.tag = tag_name and m.version = t.position;
+    back := t.position;
+    loop
+      select m.back_to into back from weft.tag_move m where m.org_id = org and m.tag = tag_name and m.version = back;
+      exit when back is null;
+      select m.to_id into target from weft.tag_move m where m.org_id = org and m.tag = tag_name and m.version = back;
+      exit when exists (select 1 from weft.artifact a where a.id = target and a.org_id = org);
+    end loop;
     if back is null then
       if step = 1 then
         raise exception 'tag %: nothing to undo', tag_name using errcode = 'WF006';
       end if;
       exit;
     end if;
-    select m.to_id into target from weft.tag_move m where m.org_id = org and m.tag = tag_name and m.version = back;
     t := weft.add_move(t, 'undo', target, back, actor, message, null);
   end loop;
   return t;
@@ -2494,7 +2634,8 @@ CREATE TABLE weft.task_done (
     item integer,
     counts_for bigint,
     needs bigint[],
-    allow_failure boolean DEFAULT false NOT NULL
+    allow_failure boolean DEFAULT false NOT NULL,
+    kept_id bigint
 )
 PARTITION BY RANGE (id);
 
@@ -2903,6 +3044,14 @@ CREATE TABLE weft.worker (
 )
 WITH (fillfactor='50');
 
+CREATE TABLE weft.worker_code (
+    worker_id bigint NOT NULL,
+    org_id bigint NOT NULL,
+    handler text NOT NULL,
+    code bytea NOT NULL,
+    gone_at timestamp with time zone
+);
+
 CREATE VIEW weft.workers AS
  SELECT id,
     org_id,
@@ -3023,6 +3172,9 @@ ALTER TABLE ONLY weft.task_params
 ALTER TABLE ONLY weft.task
     ADD CONSTRAINT task_pkey PRIMARY KEY (id);
 
+ALTER TABLE ONLY weft.worker_code
+    ADD CONSTRAINT worker_code_pkey PRIMARY KEY (worker_id, handler);
+
 ALTER TABLE ONLY weft.worker
     ADD CONSTRAINT worker_pkey PRIMARY KEY (id);
 
@@ -3050,15 +3202,23 @@ CREATE INDEX event_name ON weft.event USING btree (org_id, name, id);
 
 CREATE INDEX idempotency_key_task ON weft.idempotency_key USING btree (task_id);
 
+CREATE INDEX job_done_parent ON ONLY weft.job_done USING btree (parent_id) WHERE (parent_id IS NOT NULL);
+
+CREATE INDEX job_done_rerun_of ON ONLY weft.job_done USING btree (rerun_of) WHERE (rerun_of IS NOT NULL);
+
 CREATE INDEX job_done_snapshot ON ONLY weft.job_done USING btree (snapshot_id);
 
 CREATE INDEX job_done_unsuccessful ON ONLY weft.job_done USING btree (state, id) WHERE (state <> 'completed'::weft.job_state);
 
 CREATE INDEX job_done_workflow ON ONLY weft.job_done USING btree (org_id, workflow_id, id);
 
+CREATE INDEX job_kept_from ON weft.job USING btree (kept_from) WHERE (kept_from IS NOT NULL);
+
 CREATE INDEX job_owner ON weft.job USING btree (owner_id) WHERE (owner_id IS NOT NULL);
 
 CREATE INDEX job_parent ON weft.job USING btree (parent_id) WHERE (parent_id IS NOT NULL);
+
+CREATE INDEX job_rerun_of ON weft.job USING btree (rerun_of) WHERE (rerun_of IS NOT NULL);
 
 CREATE INDEX job_snapshot ON weft.job USING btree (snapshot_id);
 
@@ -3103,6 +3263,10 @@ CREATE INDEX task_log_digest ON weft.task_log USING btree (digest);
 CREATE INDEX task_ready ON weft.task USING btree (queue_id, rank, order_id, id) WHERE (state = 'ready'::weft.task_state);
 
 CREATE INDEX task_worker ON weft.task USING btree (worker_id) WHERE (worker_id IS NOT NULL);
+
+CREATE INDEX worker_code_gone ON weft.worker_code USING btree (gone_at);
+
+CREATE INDEX worker_code_handler ON weft.worker_code USING btree (org_id, handler, worker_id);
 
 CREATE RULE refuse_delete AS
     ON DELETE TO weft.attempts DO INSTEAD  SELECT weft.refuse_write('attempts'::text) AS refuse_write;

@@ -77,6 +77,9 @@ FILL = f"""
     select 1, 'callback', '{{}}', (case when n <= 40000 then 'done' else 'pending' end)::weft.outbox_state,
       case when n % 2 = 0 then 'key ' || n % 500 end, case when n <= 40000 then weft.now() end
     from generate_series(1, 50000) n;
+  insert into weft.worker_code (worker_id, org_id, handler, code, gone_at)
+    select w, 1, 'h ' || n, '\\x00', case when w > 1000 then weft.now() end
+    from generate_series(1, 2000) w, generate_series(1, 20) n where w <= {WORKERS} or w > 1000;
   insert into weft.audit (org_id, actor, verb, subject_kind, subject_ids, subject_name, detail)
     select 1, 'a', 'cancel', 'task', array[n], null, '{{}}'::json from generate_series(1, 100000) n
     union all select 1, 'a', 'pause', 'queue', '{{}}', 'queue ' || n, '{{}}' from generate_series(1, 1000) n;

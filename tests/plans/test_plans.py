@@ -20,6 +20,7 @@ from weft.db.statements import Statements
 TASK, WORKER = Statements("weft.queue", "sql/task.sql"), Statements("weft.queue", "sql/worker.sql")
 UPKEEP, QUEUE = Statements("weft.queue", "sql/upkeep.sql"), Statements("weft.queue", "sql/queue.sql")
 AUDIT = Statements("weft.queue", "sql/audit.sql")
+RERUN = Statements("weft.jobs", "sql/rerun.sql")
 OUTBOX, BLOB = Statements("weft.queue", "sql/outbox.sql"), Statements("weft.queue", "sql/blob.sql")
 ENDED = """select weft.ended_after(
   'task_done_' || to_char(weft.now() at time zone 'UTC' - interval '1 day', 'YYYYMMDD'), weft.now() - $1::interval)"""
@@ -93,7 +94,11 @@ def _others(held: list[int], dead: list[int]) -> list[Guard]:
         Guard("replay", TASK.replay, (1, dead, ["failed", "dead"]), 3000, {"edge_next": 50}, len(dead)),
         Guard("show what waits", TASK.show, (1, held[0]), 40, {"task_pkey": 2}, 1),
         Guard("show what ended", TASK.show, (1, dead[0]), 40, {}, 1),
-        Guard("attempts", TASK.attempts, (1, dead[0]), 40, {}, 1),
+        Guard("attempts", TASK.attempts, (1, dead[0], "h"), 60, {}, 1),
+        Guard("code of workers", RERUN.codes, ([5, 7],), 60, {}, 40),
+        Guard("code of handlers", RERUN.current_codes, (1, ["h 3", "h 4", "unknown"]), 200, {}, 3),
+        Guard("code of workers that are gone", WORKER.leave_codes, (), 12_000),
+        Guard("code that is forgotten", WORKER.prune_codes, (timedelta(hours=1),), 40),
         Guard("which have ended", TASK.ended_among, (held,), 6 * n, {"task_pkey": n}),
         Guard("states", TASK.states_of, (1, held + dead), 2000),
         Guard("dead letters", TASK.list_unsuccessful, (1, NEWEST, "dead", None, None, 51), 300, {}, 51),
@@ -103,7 +108,7 @@ def _others(held: list[int], dead: list[int]) -> list[Guard]:
         Guard("purge of ids", TASK.purge, (1, timedelta(0), None, dead[:10], 1000), 400, {}, 10),
         Guard("prune keys", UPKEEP.prune_keys, (timedelta(0), 0), 30_000, {"idempotency_key_task": 3000}),
         Guard("rest of a purge", TASK.purge_rest, (dead, [datetime.now(UTC)] * len(dead)), 3000),
-        Guard("old partitions", UPKEEP.old_partitions, (timedelta(days=30),), 400),
+        Guard("old partitions", UPKEEP.old_partitions, (timedelta(days=30),), 700),
         Guard("a day from which nothing is old", ENDED, (timedelta(days=2),), 30, {}, 1),
         Guard("a day from which all is old", ENDED, (timedelta(0),), ONE_PASS, {}, 1),
         Guard("rates", QUEUE.rates, (1,), 400),

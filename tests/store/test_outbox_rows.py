@@ -180,5 +180,6 @@ async def test_a_worker_gives_back_only_what_is_in_its_own_hands(store: Store) -
     assert await _settle(store, "done", done, mine)
     others = await _add(store)
     assert await _claim(store, theirs) == [others]
-    assert await store.run(outbox.give_back, mine) == 1
+    assert await store.run(outbox.give_back, mine, ["enqueue_task"]) == 0
+    assert await store.run(outbox.give_back, mine, ["callback"]) == 1
     assert [await _state(store, id) for id in (done, held, others)] == ["done", "pending", "processing"]

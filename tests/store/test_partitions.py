@@ -90,6 +90,23 @@ async def test_a_partition_is_old_only_when_its_whole_day_is(store: Store, datab
     assert await old() == set(_names(today - timedelta(days=1), 10))
 
 
+async def test_what_an_open_job_keeps_outputs_of_is_not_dropped(store: Store, database: Database) -> None:
+    today: datetime = await store.conn.fetchval("select date_trunc('day', weft.now(), 'UTC')")
+    await store.advance(days=60)
+    await store.run(ensure_partitions)
+    await store.conn.execute(
+        """insert into weft.job (id, org_id, end_id, workflow_id, base_kind, inputs, kept_from)
+           values (weft.next_id(), 1, 1, 'w', 'version', '{}', $1)""",
+        first_id_at(today + timedelta(hours=1)),
+    )
+    dropped = {name[-8:] for name in await upkeep.drop_partitions(database, timedelta(days=30))}
+    assert dropped == set(_names(today - timedelta(days=1), 1))
+    await store.conn.execute("delete from weft.job")
+    assert today.strftime("%Y%m%d") in {
+        name[-8:] for name in await upkeep.drop_partitions(database, timedelta(days=30))
+    }
+
+
 async def test_old_partitions_are_dropped_and_what_is_needed_stays(store: Store, database: Database) -> None:
     worker = await store.worker(lease=timedelta(days=100))
     ended, dead = await store.enqueue(), await store.enqueue()

@@ -229,6 +229,22 @@ async def test_only_workers_that_are_gone_for_long_and_hold_nothing_are_forgotte
     assert left == {live, unrescued, holding}
 
 
+async def test_which_code_a_worker_had_is_known_until_what_it_ran_is_forgotten(store: Store) -> None:
+    live, gone = await store.worker(), await store.worker()
+    for worker in (live, gone):
+        await store.run(workers.note_codes, 1, worker, {"h": "aa", "other": "bb"})
+    await store.run(workers.deregister, gone)
+    await store.advance(hours=2)
+    assert await store.run(upkeep.prune_codes, timedelta(days=30)) == 0
+    await store.run(upkeep.prune_workers, timedelta(hours=1))
+    assert await store.run(upkeep.prune_codes, timedelta(days=30)) == 0
+    await store.advance(days=29)
+    assert await store.run(upkeep.prune_codes, timedelta(days=30)) == 0
+    await store.advance(days=2)
+    assert await store.run(upkeep.prune_codes, timedelta(days=30)) == 2
+    assert {row[0] for row in await store.conn.fetch("select worker_id from weft.worker_code")} == {live}
+
+
 async def test_an_attempt_that_missed_its_heartbeat_fails_and_is_tried_again_or_dead(store: Store) -> None:
     worker = await store.worker()
     beat = timedelta(seconds=10)

@@ -12,7 +12,7 @@ from typer.main import get_command
 # What `weft --help` lists: the module of each command and its one line, told here so that none is loaded for it.
 COMMANDS = {
     "run": ("run", "Execute a workflow here, and show how it goes."),
-    "jobs": ("jobs", "Look at jobs, pause, resume, cancel and approve them."),
+    "jobs": ("jobs", "Look at jobs, pause, resume, cancel, approve and rerun them."),
     "events": ("events", "Tell jobs of events."),
     "orchestrator": ("orchestrator", "Advance jobs in this process."),
     "worker": ("worker", "Run tasks in this process or in several."),
@@ -23,6 +23,7 @@ COMMANDS = {
     "workflows": ("workflows", "Keep workflow definitions, change them, and look back."),
     "validate": ("validate", "Check workflow definitions, and say all that is wrong with them."),
     "diff": ("diff", "Show what differs between two workflow definitions, node by node."),
+    "bisect": ("bisect", "Find the change that broke a workflow."),
     "graph": ("graph", "Draw a workflow definition."),
     "schema": ("schema", "Print the JSON Schema of workflow definitions."),
     "health": ("health", "Say whether the database, workers, orchestrators and tasks are well."),

@@ -42,6 +42,8 @@ def _text(field: Field[Any], value: Any) -> str:
 
     if isinstance(value, timedelta):
         return span(value)
+    if isinstance(value, tuple):
+        return ", ".join(value)
     if isinstance(value, bool):
         return str(value).lower()
     return size_text(value) if field.metadata["parse"] is parse_size else "" if value is None else str(value)
@@ -60,6 +62,7 @@ def _in_force(settings: Settings) -> dict[str, Any]:
             values[name] = redacted(values[name])
     if values["blob_url"] is not None:
         values["blob_url"] = shown_blob_url(values["blob_url"])
+    values["callback_secret"] = "…" if settings.callback_secret else None
     home = home_dir(settings)
     return values | {
         "home": home,

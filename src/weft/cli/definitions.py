@@ -2,20 +2,47 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from weft.sdk.authoring.workflow import Workflow
+
+# A workflow of a module, as in `flows:nightly`.
+_IN_MODULE = re.compile(r"([A-Za-z_][\w.]*):([A-Za-z_]\w*)")
+
+
+def find_workflow(which: str) -> Workflow[..., Any] | None:
+    """Return the Python workflow that an argument such as ``flows:nightly`` names; None for what names no such."""
+    found = _IN_MODULE.fullmatch(which)
+    if found is None or Path(which).exists():
+        return None
+    from weft.cli.worker_process import import_apps
+    from weft.core.errors import InvalidInput, did_you_mean
+    from weft.sdk.authoring.workflow import Workflow
+
+    module, name = found.groups()
+    import_apps([module])
+    there = {key: value for key, value in vars(sys.modules[module]).items() if isinstance(value, Workflow)}
+    if name not in there:
+        hint = did_you_mean(name, there) or (f" There are {', '.join(sorted(there))}." if there else "")
+        raise InvalidInput("workflow", f"there is no @weft.workflow {name!r} in {module}.{hint}")
+    return there[name]
 
 
 def find_document(which: str) -> dict[str, Any]:
-    """Return the document that an argument names, a file or a tag; it need not be sound, but must be readable."""
+    """Return the document that an argument names, a file, a Python workflow or a tag; it must be readable."""
     from weft.core.errors import InvalidInput, NotFound
 
     path = Path(which)
     if path.is_file():
         return read_file(path)
+    if (workflow := find_workflow(which)) is not None:
+        return workflow.document
     if path.suffix in (".yaml", ".yml", ".json"):
         raise InvalidInput("file", f"there is no file {which}")
     from weft.cli.calls import call
@@ -86,9 +113,11 @@ def read_assignments(assignments: list[str]) -> dict[str, Any]:
 
     found: dict[str, Any] = {}
     for assignment in assignments:
-        field, equals, text = assignment.partition("=")
-        if not equals or not field:
+        # At the first sign that stands in no quoted name.
+        parts = re.fullmatch(r'((?:[^="]|(?<=\[)"(?:[^"\\]|\\.)*")+)=(.*)', assignment, re.DOTALL)
+        if parts is None:
             raise InvalidInput("set", f"{assignment!r} is no assignment: write nodes.x.params.y=3")
+        field, text = parts.groups()
         try:
             found[field] = _exact_json(text)
         except ValueError:

@@ -26,7 +26,7 @@ def watch(job_id: JobId, as_json: JsonFlag = False) -> None:
     Ctrl-C leaves the job alone. With --json only the job is printed, when it has ended.
     """
     from weft.cli.leaving import Leaving
-    from weft.cli.run import end_with
+    from weft.cli.run import print_result
 
     key = read_id("id", job_id) or 0
 
@@ -39,7 +39,7 @@ def watch(job_id: JobId, as_json: JsonFlag = False) -> None:
         async with Leaving(client, key, works=False) as leaving:
             return await watch(client, key, leaving)
 
-    end_with(call(main), as_json=as_json)
+    print_result(call(main), as_json=as_json)
 
 
 def why(job_id: JobId, node: NodeName = None, as_json: JsonFlag = False) -> None:

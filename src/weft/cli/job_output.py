@@ -50,6 +50,9 @@ def print_job(job: Job, nodes: Sequence[JobNode]) -> None:
             "started": moment_text(job.started_at),
             "ended": moment_text(job.ended_at),
             "by": job.actor,
+            "labels": " ".join(f"{name}={value}" for name, value in job.labels.items()) or None,
+            "patched": f"by {len(job.patch)} operations, for this job only" if job.patch else None,
+            "again": None if job.rerun_of is None else f"what job {job.rerun_of} was",
         }
     )
     print()

@@ -1,4 +1,4 @@
-"""``weft jobs``: looks at jobs, pauses, resumes, cancels and approves them."""
+"""``weft jobs``: looks at jobs, pauses, resumes, cancels, approves and reruns them."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from weft.cli.apps import JsonFlag, new_app
 from weft.cli.calls import call, call_each
 from weft.cli.inputs import read_id
 from weft.cli.job_looking import JobId, looking
+from weft.cli.rerun import rerun
 
 if TYPE_CHECKING:
     from weft.jobs.model import Job, JobNode
     from weft.sdk.client import Client
 
-app = new_app("Look at jobs, pause, resume, cancel and approve them.")
-for command in looking:
+app = new_app("Look at jobs, pause, resume, cancel, approve and rerun them.")
+for command in (*looking, rerun):
     app.command()(command)
 
 JobIds = Annotated[list[str], typer.Argument(metavar="ID", help="Ids of jobs.")]
@@ -28,15 +29,21 @@ def list_jobs(
     state: Annotated[list[str] | None, typer.Option("--state", help="In this state; may be repeated.")] = None,
     limit: Annotated[int, typer.Option(help="How many at most.")] = 50,
     before: Annotated[str | None, typer.Option(metavar="ID", help="Go on below this id: the next page.")] = None,
+    label: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="That have this label; may be repeated.")
+    ] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """List jobs, newest first."""
     from weft.cli.job_output import print_jobs
+    from weft.cli.run import read_labels
 
-    key = read_id("before", before)
+    key, words = read_id("before", before), read_labels(label)
     found = call(
-        lambda client: client.jobs.list(workflow_id=workflow, state=state or None, before=key, limit=limit)
-    )  # fmt: skip
+        lambda client: client.jobs.list(
+            workflow_id=workflow, state=state or None, before=key, limit=limit, labels=words
+        )
+    )
     print_jobs(found, limit, as_json=as_json)
 
 

@@ -109,7 +109,7 @@ def as_record(thing: Any) -> dict[str, Any]:
 
 
 def _jsonable_field(name: str, value: Any) -> Any:
-    if isinstance(value, int) and not isinstance(value, bool) and (name == "id" or name.endswith("_id")):
+    if isinstance(value, int) and not isinstance(value, bool) and (name in ("id", "rerun_of") or name.endswith("_id")):
         return str(value)
     if isinstance(value, tuple):
         if name.endswith("_ids"):
@@ -277,6 +277,12 @@ def moment_text(moment: datetime | None) -> str | None:
     except OverflowError:  # the end of time in another zone
         own = moment
     return f"{own:%Y-%m-%d %H:%M:%S.%f}"[:-3] + f"{own:%z} ({when(moment)})"
+
+
+def plural(count: int, noun: str) -> str:
+    """Return a number of things in words: ``1 patch``, ``2 patches``, ``1,000 blobs``."""
+    ending = "" if count == 1 else "es" if noun.endswith("ch") else "s"
+    return f"{count:,} {noun}{ending}"
 
 
 def size_text(size: int) -> str:

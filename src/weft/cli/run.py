@@ -24,7 +24,12 @@ CANCELLED = 6
 
 @app.command()
 def run(
-    workflow: Annotated[str, typer.Argument(metavar="FILE|TAG", help="A file of YAML or JSON, a tag, or a version.")],
+    workflow: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE|MODULE:NAME|TAG", help="A YAML or JSON file, a Python workflow, a tag or a version."
+        ),
+    ],
     inputs: Annotated[
         list[str] | None, typer.Option("--input", "-i", metavar="NAME=VALUE", help="An input; may be repeated.")
     ] = None,
@@ -37,45 +42,75 @@ def run(
     ] = False,
     priority: Annotated[int, typer.Option(help="Higher comes first.")] = 0,
     idempotency_key: Annotated[str | None, typer.Option(help="A key that is known creates nothing.")] = None,
+    labels: Annotated[
+        list[str] | None, typer.Option("--label", metavar="NAME=VALUE", help="To find it by; may be repeated.")
+    ] = None,
+    patch: Annotated[
+        Path | None, typer.Option(help="A JSON Patch (RFC 6902) for this job only, or - for the input.")
+    ] = None,
+    assignments: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="FIELD=JSON", help="nodes.x.params.y=3, for this job only; may be repeated."),
+    ] = None,
+    callback_url: Annotated[
+        str | None, typer.Option(metavar="URL", help="Who is told by HTTP when the job has ended.")
+    ] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Execute a workflow and print its result; the exit code is 1 when it failed.
 
     Its tasks run in this process, by the handlers of --app, and in whatever workers there are. All that is durable:
     ended in the middle, the job goes on when a worker and an orchestrator are there again. Ctrl-C leaves it, a second
-    one cancels it.
+    one cancels it. What --patch and --set change is changed for this job alone: no tag moves.
     """
     from weft.cli.calls import call
     from weft.cli.output import print_json
     from weft.cli.worker_process import import_apps
 
     import_apps(modules or [])
-    what: Any = Path(workflow) if _is_file(workflow) else workflow
+    what = read_workflow(workflow)
+    if not isinstance(what, (Path, str)):
+        modules = [*(modules or []), workflow.partition(":")[0]]
+    words = read_labels(labels)
 
     async def main(client: Client) -> Job | None:
-        given = read_inputs(inputs or [], await _declared(client, what))
-        handle = await client.jobs.submit(what, given, priority=priority, idempotency_key=idempotency_key)
+        given = read_inputs(inputs or [], await declared_inputs(client, what))
+        ops = await _ops(client, what, patch, assignments or [])
+        handle = await client.jobs.submit(
+            what,
+            given,
+            priority=priority,
+            idempotency_key=idempotency_key,
+            labels=words,
+            patch=ops,
+            callback_url=callback_url,
+        )
         if detach:
             answer = {"id": str(handle.id), "created": handle.created}
             print_json(answer) if as_json else print(handle.id)
             return None
-        if as_json:
-            async with _at_work(client, modules or []):
-                return await client.jobs.wait(handle.id)
-        from weft.cli.job_watch import watch
-        from weft.cli.leaving import Leaving
-
-        async with Leaving(client, handle.id, works=True) as leaving:
-            async with _at_work(client, modules or [], leaving):
-                job = await watch(client, handle.id, leaving)
-            return job if job.state.is_final else await client.jobs.show(handle.id)
+        return await see_through(client, handle.id, modules or [], as_json=as_json)
 
     job = call(main)
     if job is not None:
-        end_with(job, as_json=as_json)
+        print_result(job, as_json=as_json)
 
 
-def end_with(job: Job, *, as_json: bool) -> NoReturn:
+async def see_through(client: Client, job_id: int, modules: Sequence[str], *, as_json: bool) -> Job:
+    """Work on a job here, and show it, until it has ended or somebody leaves it; with JSON it is only waited for."""
+    if as_json:
+        async with at_work(client, modules):
+            return await client.jobs.wait(job_id)
+    from weft.cli.job_watch import watch
+    from weft.cli.leaving import Leaving
+
+    async with Leaving(client, job_id, works=True) as leaving:
+        async with at_work(client, modules, leaving):
+            job = await watch(client, job_id, leaving)
+        return job if job.state.is_final else await client.jobs.show(job_id)
+
+
+def print_result(job: Job, *, as_json: bool) -> NoReturn:
     """Print a job, or its result, and end with the code that tells how it ended; 130 when somebody left it."""
     from weft.cli.leaving import INTERRUPTED
     from weft.cli.output import as_record, print_json
@@ -88,17 +123,56 @@ def end_with(job: Job, *, as_json: bool) -> NoReturn:
     raise typer.Exit(codes.get(job.state, INTERRUPTED))
 
 
-def _is_file(workflow: str) -> bool:
-    return workflow.endswith((".yaml", ".yml", ".json")) or Path(workflow).is_file()
+def read_workflow(workflow: str) -> Any:
+    """Return a file, a Python workflow by MODULE:NAME, or the name of a tag or version."""
+    from weft.cli.definitions import find_workflow
+
+    if workflow.endswith((".yaml", ".yml", ".json")) or Path(workflow).is_file():
+        return Path(workflow)
+    return find_workflow(workflow) or workflow
 
 
-async def _declared(client: Client, what: Path | str) -> Mapping[str, Any]:
+async def _data(client: Client, what: Any) -> Mapping[str, Any]:
+    """Return a definition as it is written."""
+    from weft.sdk.workflows import document_of
+
+    data = (await client.workflows.show(what)).data if isinstance(what, str) else document_of(what).data
+    return data if isinstance(data, Mapping) else {}
+
+
+async def declared_inputs(client: Client, what: Any) -> Mapping[str, Any]:
     """Return the inputs that a workflow declares, as they are written."""
-    from weft.flow.reading import read_file
-
-    data = read_file(what).data if isinstance(what, Path) else (await client.workflows.show(what)).data
-    declared = data.get("inputs") if isinstance(data, dict) else None
+    declared = (await _data(client, what)).get("inputs")
     return declared if isinstance(declared, dict) else {}
+
+
+async def _ops(
+    client: Client, what: Any, patch: Path | None, assignments: Sequence[str]
+) -> list[dict[str, Any]] | None:
+    """Return what is to be changed for one job."""
+    from weft.cli.definitions import read_assignments, read_ops
+    from weft.flow.patches import op_for
+
+    ops = [] if patch is None else read_ops(patch)
+    if assignments:
+        data = await _data(client, what)
+        ops = [*ops, *(op_for(data, field, value) for field, value in read_assignments(list(assignments)).items())]
+    return ops if patch is not None or assignments else None
+
+
+def read_labels(given: Sequence[str] | None) -> dict[str, str]:
+    """Read labels such as ``team=data``."""
+    from weft.core.errors import InvalidInput
+
+    found: dict[str, str] = {}
+    for each in given or ():
+        name, equals, value = each.partition("=")
+        if not equals or not name or not value:
+            raise InvalidInput("--label", f"{each!r} must be NAME=VALUE")
+        if name in found:
+            raise InvalidInput("--label", f"{name!r} is given twice")
+        found[name] = value
+    return found
 
 
 def read_inputs(given: Sequence[str], declared: Mapping[str, Any], option: str = "--input") -> dict[str, Any]:
@@ -124,7 +198,7 @@ def read_inputs(given: Sequence[str], declared: Mapping[str, Any], option: str =
 
 
 @asynccontextmanager
-async def _at_work(client: Client, modules: Sequence[str], leaving: Leaving | None = None) -> AsyncIterator[None]:
+async def at_work(client: Client, modules: Sequence[str], leaving: Leaving | None = None) -> AsyncIterator[None]:
     """Work and orchestrate here while the body runs; without handlers of one's own only orchestrate."""
     from weft.sdk.orchestrator import Orchestrator
     from weft.sdk.worker import Worker

@@ -102,6 +102,7 @@ def print_task(task: Task, why: Why) -> None:
             "waits for": f"{task.waiting_on} tasks" if task.waiting_on else None,
             "job": task.job_id,
             "worker": task.worker_id,
+            "code": task.code_version,
             "created": f"{moment_text(task.created_at)}" + (f" by {task.actor}" if task.actor else ""),
             "due": moment_text(task.due_at),
             "started": moment_text(task.claimed_at),

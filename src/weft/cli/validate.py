@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from weft.cli.apps import JsonFlag, new_app
+from weft.cli.definitions import find_workflow
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -17,8 +18,12 @@ if TYPE_CHECKING:
     from weft.flow.validation import Checked
 
 app = new_app()
+_SHOWN = 140
 
-Files = Annotated[list[Path], typer.Argument(metavar="FILE...", help="YAML or JSON files; folders are searched.")]
+Files = Annotated[
+    list[Path],
+    typer.Argument(metavar="FILE|MODULE:NAME...", help="YAML or JSON files, folders of them, or Python workflows."),
+]
 Apps = Annotated[
     list[str] | None,
     typer.Option("--app", metavar="MODULE", help="A module whose handlers are known; may be repeated."),
@@ -51,12 +56,26 @@ def _check(path: Path, handlers: list[str] | None, strict: bool) -> Checked:
     from weft.flow.reading import check_file
     from weft.flow.validation import Checked
 
+    if (workflow := find_workflow(str(path))) is not None:
+        return _with_source(workflow.checked)
     try:
         return check_file(path, handlers=handlers, strict=strict)
     except InvalidInput as problem:  # told with the others
         return Checked(
             None, Document(None, "", str(path)), [Problem("unreadable", (), problem.problem, file=str(path))]
         )
+
+
+def _with_source(checked: Checked) -> Checked:
+    """Show a Python workflow's problems in its own source; its handlers are there, or it could not name them."""
+    from weft.flow.document import Document
+
+    files = {problem.file for problem in checked.problems if problem.file is not None}
+    if len(files) != 1:
+        return replace(checked, nodes={})
+    source = Path(files.pop())
+    text = source.read_text(encoding="utf-8") if source.is_file() else ""
+    return replace(checked, document=Document(None, text, str(source)), nodes={})
 
 
 def _with_unchecked(checked: Checked) -> Checked:
@@ -102,18 +121,14 @@ def _handlers(apps: list[str]) -> list[str]:
 
 
 def _print(checked: list[Checked], errors: int, warnings: int) -> None:
-    from weft.cli.output import print_line
+    from weft.cli.output import plural, print_line
 
     for each in checked:
         for problem in each.problems:
             print_line(_headline(problem))
             _print_excerpt(each.document.text, problem)
-    files = f"{len(checked)} file{'s' if len(checked) != 1 else ''}"
-    found = [
-        f"{count} {noun}{'s' if count != 1 else ''}"
-        for count, noun in ((errors, "error"), (warnings, "warning"))
-        if count
-    ]
+    files = plural(len(checked), "file")
+    found = [plural(count, noun) for count, noun in ((errors, "error"), (warnings, "warning")) if count]
     print_line(f"{', '.join(found)} in {files}" if found else f"{files} without a problem")
 
 
@@ -132,6 +147,9 @@ def _print_excerpt(text: str, problem: Problem) -> None:
     lines = text.splitlines()
     if problem.line is None or problem.column is None or problem.line > len(lines):
         return
-    number = str(problem.line)
-    print_line(styled(f"  {number} | ", "dim") + styled(lines[problem.line - 1][:160], ""))
-    print_line(styled(f"  {' ' * len(number)} | ", "dim") + styled(" " * (problem.column - 1) + "^", "bold"))
+    number, line = str(problem.line), lines[problem.line - 1]
+    # Of a long line the part that it is about.
+    begins = 0 if problem.column <= _SHOWN else problem.column - _SHOWN // 2
+    mark = " " * (problem.column - 1 - begins) + "^"
+    print_line(styled(f"  {number} | ", "dim") + styled(line[begins : begins + _SHOWN], ""))
+    print_line(styled(f"  {' ' * len(number)} | ", "dim") + styled(mark, "bold"))

@@ -21,6 +21,9 @@ Json = Any
 MAX_DEPTH = 200
 _INT_MIN, _INT_MAX = -(2**63), 2**64 - 1
 BLOB_MARK = '{"$blob":'
+GATHERED = "$gathered"
+_MEANINGS = {"$blob": "values in the blob storage", GATHERED: "what a fan_in gathers"}
+_RESERVED = tuple(f'{{"{key}":' for key in _MEANINGS)
 _REFERENCE = re.compile(r'\{"\$blob":"([0-9a-f]{64})","size":\d+\}')
 _MANY_DIGITS = re.compile(r"\d{19}")
 # Escaped backslashes and whole pairs, so that they are passed over; what the group holds stands alone.
@@ -68,8 +71,9 @@ def _sound(text: str, value: Json, field: str) -> str:
     # orjson writes NaN as null and NUL as an escape, so what it let through is looked at only when it could hide one.
     if "null" in text or "\\u0000" in text or _may_be_deep(text):
         _explain(value, field)
-    if text.startswith(BLOB_MARK):
-        raise InvalidInput(field, "the key '$blob' is reserved for values in the blob storage")
+    if text.startswith(_RESERVED):
+        key = text[2:].partition('"')[0]
+        raise InvalidInput(field, f"the key {key!r} is reserved for {_MEANINGS[key]}")
     return text
 
 

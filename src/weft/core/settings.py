@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import re
 import tomllib
@@ -88,6 +89,34 @@ def _name(text: object) -> str:
     if (problem := text_problem(str(text))) is not None:
         raise ValueError(problem)
     return str(text)
+
+
+def _secrets(text: object) -> tuple[bytes, ...]:
+    """Read secrets with spaces between them: ``whsec_`` and base64, or any text of 24 characters or more."""
+    if isinstance(text, tuple):
+        return text
+    found = []
+    for word in str(text).split():
+        try:
+            key = base64.b64decode(word.removeprefix("whsec_"), validate=True) if word.startswith("whsec_") else b""
+        except ValueError:
+            raise ValueError("what follows whsec_ is not base64") from None
+        if len(key or word) < 24:
+            raise ValueError("a secret is too short: take 24 random bytes or more")
+        found.append(key or word.encode())
+    return tuple(found)
+
+
+def _words(text: object) -> tuple[str, ...]:
+    """Read words with commas between them."""
+    words = text if isinstance(text, (list, tuple)) else str(text).split(",")
+    return tuple(word.strip() for word in map(str, words) if word.strip())
+
+
+def _base_url(text: object) -> str:
+    if not re.fullmatch(r"https?://[^\s/?#]+(/[^\s?#]*)?", str(text)):
+        raise ValueError(f"{text!r} is not an address; write for example https://weft.example.com")
+    return str(text).rstrip("/")
 
 
 def _path(text: object) -> Path:
@@ -187,6 +216,24 @@ class Settings:
     )
     job_default_timeout: timedelta = _setting(
         timedelta(hours=24), parse_interval, "a job whose workflow says nothing else fails after this time"
+    )
+    public_url: str | None = _setting(
+        None, _base_url, "the address at which others reach this installation; callbacks name results by it"
+    )
+    callback_secret: tuple[bytes, ...] = _setting(
+        (),
+        _secrets,
+        "signs callbacks: `whsec_` and base64, or a text of 24 characters or more; several with spaces between",
+        secret=True,
+    )
+    callback_allowed: tuple[str, ...] = _setting(
+        (),
+        _words,
+        "receivers of callbacks that are not public: hosts, hosts with ports, networks such as `10.1.0.0/16`, "
+        "with commas between",
+    )
+    callback_timeout: timedelta = _setting(
+        timedelta(seconds=10), parse_interval, "how long a receiver of a callback has to answer"
     )
     compaction_depth: int = _setting(
         10, _at_most(1000), "after so many patches on a version of a workflow a new version is made of them"

@@ -47,7 +47,7 @@ class OutboxKind(StrEnum):
     @property
     def has_sink(self) -> bool:
         """Whether a worker of this release carries it out; rows of other kinds wait for one that does."""
-        return self is OutboxKind.ENQUEUE_TASK
+        return self is not OutboxKind.ROUTE_EVENT
 
 
 class OutboxState(StrEnum):

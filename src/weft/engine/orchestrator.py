@@ -12,8 +12,11 @@ from weft.core.signals import Parked
 from weft.flow.templates import read_value
 from weft.jobs import control
 from weft.jobs.fan_out import FanOut
+from weft.jobs.library import Libraries
+from weft.jobs.requests import HANDLER, QUEUE, Request, Requests
 from weft.jobs.sub_workflow import SubWorkflows
 from weft.jobs.submit import SQL
+from weft.queue.retry import Retry
 from weft.worker.context import Context
 from weft.worker.registry import Handler, Registry
 
@@ -31,7 +34,10 @@ class Steps:
     def __init__(self, database: Database, ids: IdSource, blobs: Callable[[], Blobs]) -> None:
         self._database = database
         self._ids = ids
-        self._sub_workflows = SubWorkflows(database, ids, blobs)
+        self._blobs = blobs
+        libraries = Libraries(database, blobs)
+        self._sub_workflows = SubWorkflows(database, ids, libraries)
+        self._requests = Requests(database, ids, libraries)
 
     @property
     def registry(self) -> Registry:
@@ -43,7 +49,15 @@ class Steps:
         registry = Registry()
         for step in steps:
             registry.add(Handler(name=f"@{step.__name__}", function=step, queue="@control"))
+        registry.add(Handler(name=HANDLER, function=self.submit, queue=QUEUE, retry=Retry(max_attempts=10)))
         return registry
+
+    async def submit(
+        self, workflow_id: str, ctx: Context, inputs: Values | None = None, priority: int = 0,
+        callback_url: str | None = None,
+    ) -> Values:  # fmt: skip
+        """Make a job of a message."""
+        return await self._requests.accept(_fence(ctx), Request(workflow_id, inputs or {}, priority, callback_url))
 
     async def conditional(self, spec: Values, values: Values) -> Values:
         """Choose a branch."""
@@ -52,7 +66,7 @@ class Steps:
     async def fan_out(self, spec: Values, values: Values, ctx: Context) -> Values:
         """Make a task for each item."""
         expansion = FanOut(ctx.task_id, ctx.attempt, ctx.worker_id, spec, values)
-        return {"count": await expansion.expand(self._database, self._ids)}
+        return {"count": await expansion.expand(self._database, self._ids, self._blobs)}
 
     async def fan_in(self, spec: Values, values: Values) -> Values:
         """Refer to what is gathered: the outputs are not copied."""
@@ -88,9 +102,12 @@ class Steps:
     async def close(self, gate: str | None = None) -> None:
         """Let what waits for a group go on."""
 
-    async def fail(self, id: str, ctx: Context) -> None:
-        """Do what the job does when a task of it has failed."""
-        if await self._database.run(lambda conn: conn.fetchval(SQL.fail, int(id))):
+    async def fail(self, id: str, ctx: Context, counted: bool = False) -> None:
+        """Do what the job does when a task of it has failed; who does so after another finds it counted."""
+        is_swept = await self._database.run(lambda conn: conn.fetchval(SQL.fail, *_fence(ctx), int(id)))
+        if is_swept is None:
+            raise LeaseLost(ctx.task_id)
+        if is_swept:
             await self.sweep(ctx)
 
     async def skip(self, ids: list[str], why: str) -> None:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from weft.core.errors import LeaseLost
-from weft.core.json import Json, encode
+from weft.core.json import Json, blob_reference, check_size, encode, size_of
 from weft.core.signals import NonRetryable
 from weft.flow.templates import read_value
 from weft.jobs.submit import SQL
+from weft.queue import blobs
 
 if TYPE_CHECKING:
+    from weft.core.settings import Settings
+    from weft.db.blobs import Blobs
     from weft.db.database import Database, type_Connection
     from weft.db.machine import IdSource
 
@@ -40,30 +43,54 @@ class FanOut:
             raise NonRetryable(f"items: must be a list, not {type(found).__name__}")
         return found
 
-    async def expand(self, database: Database, ids: IdSource) -> int:
+    async def expand(self, database: Database, ids: IdSource, storage: Callable[[], Blobs]) -> int:
         """Make the tasks that are not there yet; return how many items there are. Raises `LeaseLost`."""
         items = self.items
         async with database.acquire() as conn:
             done = await conn.fetchval(SQL.count_children, self._fence[1])
-        for start in range(done, len(items), _CHUNK):
-            chunk = list(islice(items, start, start + _CHUNK))
+            kept = await self._kept(conn)
+        left = ((place, items[place]) for place in range(done, len(items)) if place not in kept)
+        while chunk := list(islice(left, _CHUNK)):
+            each = [{**self._values, "item": item, "index": place} for place, item in chunk]
+            places = [place for place, _ in chunk]
+            params = [await self._written(values, database.settings, storage) for values in each]
+            keys = [self._key_of(values) for values in each]
             made = await ids.take(len(chunk))
-            if not await database.run(lambda conn, at=start, of=chunk, ids=made: self._add(conn, at, of, ids)):  # type: ignore[misc]
+            if not await database.run(
+                lambda conn, at=places, of=params, keys=keys, ids=made: self._add(conn, at, of, keys, ids)  # type: ignore[misc]
+            ):
                 raise LeaseLost(self._fence[1])
         return len(items)
 
-    async def _add(self, conn: type_Connection, start: int, items: Sequence[Json], ids: Sequence[int]) -> bool:
-        task, most = self._spec["task"], self._spec["max_parallel"]
-        each = [{**self._values, "item": item, "index": start + place} for place, item in enumerate(items)]
-        params = [encode(self._params.render(values), "params") for values in each]
-        keys = [f"@{self._fence[1]}" if most is not None else self._key.render(values) for values in each]
-        return bool(
-            await conn.fetchval(
-                SQL.add_children, *self._fence, ids, list(range(start, start + len(items))), params, task["queue_id"],
-                task["handler"], task["priority"], task["max_attempts"], task["retry"], _span(task["timeout"]),
-                _span(task["heartbeat_timeout"]), keys, most, task["allow_failure"],
-            )
+    async def _kept(self, conn: type_Connection) -> set[int]:
+        """Return the items whose outputs another job has, of which this one keeps them."""
+        parents = [int(id) for id in self._spec.get("kept", ())]
+        return {row[0] for row in await conn.fetch(SQL.completed_items, parents)} if parents else set()
+
+    async def _written(self, values: dict[str, Json], settings: Settings, storage: Callable[[], Blobs]) -> str:
+        """Return the params of a task as they stand in the database: themselves, or a reference when they are large."""
+        text = encode(self._params.render(values), "params")
+        if (size := size_of(text)) <= settings.inline_limit:
+            return text
+        check_size("params", text, settings.value_limit)
+        return blob_reference(await storage().put(text.encode()), size)
+
+    def _key_of(self, values: dict[str, Json]) -> Json:
+        return f"@{self._fence[1]}" if self._spec["max_parallel"] is not None else self._key.render(values)
+
+    async def _add(
+        self, conn: type_Connection, places: Sequence[int], params: Sequence[str], keys: Sequence[Json],
+        ids: Sequence[int],
+    ) -> bool:  # fmt: skip
+        task = self._spec["task"]
+        added = await conn.fetchval(
+            SQL.add_children, *self._fence, ids, places, params, task["queue_id"],
+            task["handler"], task["priority"], task["max_attempts"], task["retry"], _span(task["timeout"]),
+            _span(task["heartbeat_timeout"]), keys, self._spec["max_parallel"], task["allow_failure"],
         )  # fmt: skip
+        if added:
+            await blobs.keep(conn, zip(ids, params, strict=True))
+        return bool(added)
 
 
 def _span(seconds: float | None) -> timedelta | None:

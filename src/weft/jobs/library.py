@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
+from typing import TYPE_CHECKING
 
 import orjson
 
 from weft.core.errors import NotFound
+from weft.core.json import Json
+from weft.core.signals import NonRetryable
 from weft.flow.document import Document
 from weft.flow.model import Input, WorkflowNode
 from weft.flow.validation import check_document
 from weft.history import keeping, snapshots
 from weft.history.reading import Materials, Reader
 from weft.jobs.plan import Plan
+from weft.queue import queues
+
+if TYPE_CHECKING:
+    from weft.db.blobs import Blobs
+    from weft.db.database import Database, type_Connection
 
 _REMEMBERED = 500
-# The snapshot that each workflow stood at, by its name, when the job was submitted that goes by them.
-Pins = Mapping[str, int]
+# Where each tag stood, by the name by which it is used, when the job was submitted that goes by them: how it is kept.
+Pins = Mapping[str, Mapping[str, Json]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,22 +81,74 @@ class Library:
                 self._known.popitem(last=False)
         return known
 
+    async def at(self, tag: str) -> tuple[Materials, Planned]:
+        """Return the version at which a tag stands, as it was found and ready to be executed; raises `NotFound`."""
+        found = await self._reader.find(tag=tag)
+        if found is None:
+            raise NotFound("tag", repr(tag))
+        return found, await self.planned(found)
+
     async def by_snapshot(self, snapshot_id: int) -> Planned:
         """Return a version by its whole document."""
         known = self._known.get(snapshot_id)
         return known if known is not None else await self.planned(await self._reader.of(snapshot_id))
 
-    async def pins(self, first: Planned) -> dict[str, int]:
-        """Return where all workflows stand now that a version has as nodes, and those that they have; by name."""
-        found: dict[str, int] = {}
+    async def _at_tag(self, name: str) -> tuple[Materials, Planned]:
+        materials = await self._reader.find(tag=name)
+        if materials is None:
+            raise NotFound("tag", name)
+        return materials, await self.planned(materials)
+
+    async def pins(
+        self, first: Planned, found: Materials, own: Mapping[str, tuple[Materials, Planned]] | None = None
+    ) -> dict[str, dict[str, Json]]:
+        """Return where the tag stands by which a version was found, and all workflows that it uses, at any depth.
+
+        By name; each with the snapshot that jobs of it go by, and the number of the tag's last move. ``own`` are those
+        that the caller has given with it, whatever their tags are at.
+        """
+        pinned: dict[str, dict[str, Json]] = {}
+        if found.row["tag"] is not None:
+            pinned[found.row["tag"]] = _position(found, first)
+        seen: set[str] = set()
         open_ = sorted(first.uses)
         while open_:
             name = open_.pop()
-            if name not in found:
-                materials = await self._reader.find(tag=name)
-                if materials is None:
-                    raise NotFound("tag", name)
-                planned = await self.planned(materials)
-                found[name] = planned.snapshot_id
+            if name not in seen:
+                seen.add(name)
+                materials, planned = (own or {}).get(name) or await self._at_tag(name)
+                pinned[name] = _position(materials, planned)
                 open_ += sorted(planned.uses)
-        return found
+        return pinned
+
+
+def _position(found: Materials, planned: Planned) -> dict[str, Json]:
+    return {
+        "tag": found.row["tag"],
+        "version": found.row["tag_version"],
+        "snapshot_id": str(planned.snapshot_id),
+        "version_hash": planned.version_hash,
+    }
+
+
+class Libraries:
+    """The libraries of all orgs, made when they are first asked for."""
+
+    def __init__(self, database: Database, blobs: Callable[[], Blobs]) -> None:
+        self._database = database
+        self._blobs = blobs
+        self._known: dict[int, Library] = {}
+
+    def of(self, org_id: int, actor: str | None) -> Library:
+        """Return the library of an org; whoever asks first is noted as who keeps its snapshots."""
+        if org_id not in self._known:
+            self._known[org_id] = Library(Reader(self._database, org_id, self._blobs), actor or "")
+        return self._known[org_id]
+
+
+async def lanes_of(conn: type_Connection, org_id: int, planned: Planned) -> dict[str, int]:
+    """Return the queues of an org by name; raises `NonRetryable` when one is missing in which tasks would wait."""
+    known = await queues.ids(conn, org_id)
+    if missing := planned.plan.queues - known.keys():
+        raise NonRetryable(f"there is no queue {min(missing)!r}: make it with `weft queues create`")
+    return known

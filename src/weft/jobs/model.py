@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from weft.core.errors import BlobUnavailable
 from weft.core.job_states import JobState
 from weft.core.json import Json
 from weft.core.states import TaskState
@@ -42,7 +43,8 @@ class JobNode:
     """A node of a job: the state of its task, and of a fan_out how many of its items are in which state.
 
     One that is tried again has the error of its last attempt, and ``due_at`` says when. With ``allow_failure`` others
-    go on when it, or one of its items, has failed.
+    go on when it, or one of its items, has failed. ``kept_id`` is the task whose output it has, when the job runs
+    another again; ``code_version`` the hash of the code that made it.
     """
 
     id: int
@@ -57,11 +59,13 @@ class JobNode:
     items: Mapping[str, int]
     due_at: datetime | None = None
     allow_failure: bool = False
+    kept_id: int | None = None
+    code_version: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Job(JobSummary):
-    """All that is known of one execution of a workflow."""
+    """All that is known of one execution of a workflow; ``rerun_of`` is the job that it runs again."""
 
     inputs: Mapping[str, Json]
     result: Json
@@ -72,6 +76,11 @@ class Job(JobSummary):
     version_hash: str | None
     labels: Mapping[str, str]
     end_id: int
+    rerun_of: int | None
+    patch: Sequence[Mapping[str, Json]] | None
+    tag_positions: Mapping[str, Mapping[str, Json]]
+    # A result that cannot be read, with the reason.
+    unavailable: Mapping[str, BlobUnavailable] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -13,15 +13,11 @@ from weft.core.json import Json
 from weft.core.signals import NonRetryable
 from weft.flow.inputs import check_inputs, told_of
 from weft.flow.templates import read_value
-from weft.history.reading import Reader
-from weft.jobs.library import Library, Planned
+from weft.jobs.library import Libraries, Planned, lanes_of
 from weft.jobs.submit import SQL, NewJob, submit
 from weft.queue import queues
 
 if TYPE_CHECKING:
-    from asyncpg import Record
-
-    from weft.db.blobs import Blobs
     from weft.db.database import Database, type_Connection
     from weft.db.machine import IdSource
 
@@ -31,11 +27,10 @@ Fence = tuple[int, int, int]
 class SubWorkflows:
     """Begins jobs for nodes, of every org, each by the version to which its name was pinned."""
 
-    def __init__(self, database: Database, ids: IdSource, blobs: Callable[[], Blobs]) -> None:
+    def __init__(self, database: Database, ids: IdSource, libraries: Libraries) -> None:
         self._database = database
         self._ids = ids
-        self._blobs = blobs
-        self._libraries: dict[int, Library] = {}
+        self._libraries = libraries
 
     async def begin(self, fence: Fence, job_id: int, spec: Mapping[str, Any], values: Mapping[str, Json]) -> None:
         """Let a node wait for a job of its own: both, or neither. Raises `LeaseLost`."""
@@ -44,7 +39,8 @@ class SubWorkflows:
         if facts is None:
             raise LeaseLost(fence[1])
         pins = orjson.loads(facts["tag_positions"])
-        planned = await self._library(facts).by_snapshot(int(pins[spec["workflow"]]))
+        library = self._libraries.of(facts["org_id"], facts["actor"])
+        planned = await library.by_snapshot(int(pins[spec["workflow"]]["snapshot_id"]))
         given = _inputs(planned, spec, values)
         new = NewJob(
             planned.workflow_id, given, -facts["rank"], None, "tag", spec["workflow"], planned.snapshot_id,
@@ -57,19 +53,13 @@ class SubWorkflows:
         async def write(conn: type_Connection) -> bool:
             if not await conn.fetchval(SQL.wait, *fence, None):
                 return False
-            lanes = await _lanes(conn, facts["org_id"], planned)
+            lanes = await lanes_of(conn, facts["org_id"], planned)
             await submit(conn, facts["org_id"], new, planned.plan, ids, lanes, patience)
             await queues.hint(conn, planned.plan.first_queues(lanes))
             return True
 
         if not await self._database.run(write):
             raise LeaseLost(fence[1])
-
-    def _library(self, facts: Record) -> Library:
-        org_id = facts["org_id"]
-        if org_id not in self._libraries:
-            self._libraries[org_id] = Library(Reader(self._database, org_id, self._blobs), facts["actor"] or "")
-        return self._libraries[org_id]
 
 
 def _inputs(planned: Planned, spec: Mapping[str, Any], values: Mapping[str, Json]) -> dict[str, Json]:
@@ -79,10 +69,3 @@ def _inputs(planned: Planned, spec: Mapping[str, Any], values: Mapping[str, Json
     if problems:
         raise NonRetryable(f"inputs of {spec['workflow']}: {told_of(problems)}")
     return found
-
-
-async def _lanes(conn: type_Connection, org_id: int, planned: Planned) -> dict[str, int]:
-    known = await queues.ids(conn, org_id)
-    if missing := planned.plan.queues - known.keys():
-        raise NonRetryable(f"there is no queue {min(missing)!r}: make it with `weft queues create`")
-    return known

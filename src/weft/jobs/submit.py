@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -13,11 +13,13 @@ from weft.core.errors import InvalidInput
 from weft.core.json import Json, encode
 from weft.db.statements import Statements
 from weft.flow.budget import ExpressionError
+from weft.flow.patches import Op
 from weft.jobs.plan import CONTROL_QUEUE, Plan, Step
 from weft.jobs.rendering import packed, values_of
 
 if TYPE_CHECKING:
     from weft.db.database import type_Connection
+    from weft.jobs.library import Pins
 
 SQL = Statements("weft.jobs", "sql/job.sql")
 
@@ -36,34 +38,60 @@ class NewJob:
     version_hash: str | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     actor: str | None = None
-    pins: Mapping[str, int] = field(default_factory=dict)
+    pins: Pins = field(default_factory=dict)
     parent_id: int | None = None
+    patch: Sequence[Op] | None = None
+    rerun_of: int | None = None
+    callback_url: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Which steps of a new job have ended before it begins, by their places.
+
+    ``froms`` are the tasks whose outputs are kept, None for what is skipped; ``reached`` says how many of them have
+    reached the others. ``items`` are for the node of a fan_out those whose items have been completed.
+    """
+
+    froms: Mapping[int, int | None] = field(default_factory=dict)
+    items: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    reached: Mapping[int, int] = field(default_factory=dict)
+
+
+NOTHING = Kept()
+
+
+class OutputGone(Exception):
+    """What was to be kept is not there any more."""
 
 
 async def submit(
     conn: type_Connection, org_id: int, new: NewJob, plan: Plan, ids: Sequence[int], queues: Mapping[str, int],
-    patience: timedelta,
+    patience: timedelta, kept: Kept = NOTHING,
 ) -> bool:  # fmt: skip
     """Insert a job with its tasks; False when there is one of its idempotency key. The first id is the job's.
 
-    It may take as long as its workflow says, else ``patience``.
+    It may take as long as its workflow says, else ``patience``. What is ``kept`` has ended before; raises `OutputGone`.
     """
     job_id, *task_ids = ids
-    rows = _Rows.of(plan, new, job_id, task_ids, queues)
-    return bool(
-        await conn.fetchval(
-            SQL.put,
-            job_row(org_id, new, job_id, task_ids[-1], is_patient=plan.finishes_independent),
-            plan.timeout or patience,
-            new.idempotency_key,
-            task_ids,
-            *rows.columns(),
-            *_edges(plan, task_ids),
-        )
+    rows = _Rows.of(plan, new, job_id, task_ids, queues, kept)
+    columns = [task_ids, *rows.columns()]
+    if kept.froms:
+        columns = [[each for place, each in enumerate(column) if place not in kept.froms] for column in columns]
+    is_new = await conn.fetchval(
+        SQL.put,
+        job_row(org_id, new, job_id, task_ids[-1], is_patient=plan.finishes_independent, kept=kept),
+        plan.timeout or patience,
+        new.idempotency_key,
+        *columns,
+        *_edges(plan, task_ids, kept),
     )
+    if is_new and kept.froms:
+        await _keep(conn, org_id, new, job_id, task_ids, rows, kept)
+    return bool(is_new)
 
 
-def job_row(org_id: int, new: NewJob, job_id: int, end_id: int, *, is_patient: bool) -> str:
+def job_row(org_id: int, new: NewJob, job_id: int, end_id: int, *, is_patient: bool, kept: Kept = NOTHING) -> str:
     """Return the row of a job, as JSON."""
     job = {
         "id": job_id, "org_id": org_id, "end_id": end_id, "state": "pending", "rank": -new.priority,
@@ -71,16 +99,39 @@ def job_row(org_id: int, new: NewJob, job_id: int, end_id: int, *, is_patient: b
         "base_kind": new.base_kind, "base_ref": new.base_ref, "snapshot_id": new.snapshot_id,
         "version_hash": None if new.version_hash is None else f"\\x{new.version_hash}",
         "labels": new.labels or None, "actor": new.actor, "parent_id": new.parent_id,
-        "tag_positions": {name: str(pinned) for name, pinned in new.pins.items()} or None,
+        "tag_positions": new.pins or None, "patch": new.patch, "rerun_of": new.rerun_of,
+        "callback_url": new.callback_url,
+        "kept_from": min((root for roots in kept.items.values() for root in roots), default=None),
     }  # fmt: skip
     return encode(job, "job")
 
 
-def _edges(plan: Plan, ids: Sequence[int]) -> tuple[list[int], list[int], list[str | None]]:
+async def _keep(
+    conn: type_Connection, org_id: int, new: NewJob, job_id: int, ids: Sequence[int], rows: _Rows, kept: Kept
+) -> None:
+    ended = sorted(kept.froms)
+    columns = (
+        ids, rows.nodes, rows.handlers, rows.queues, rows.ranks, rows.params, rows.needs, rows.lenient, kept.froms,
+        rows.outputs,
+    )  # fmt: skip
+    if not await conn.fetchval(
+        SQL.keep_tasks,
+        org_id,
+        job_id,
+        new.actor,
+        *([column[place] for place in ended] for column in columns),
+        [ids[place] for place in kept.reached],
+        list(kept.reached.values()),
+    ):
+        raise OutputGone
+
+
+def _edges(plan: Plan, ids: Sequence[int], kept: Kept) -> tuple[list[int], list[int], list[str | None]]:
+    edges = [edge for edge in plan.edges if edge[0] not in kept.froms] if kept.froms else plan.edges
     return (
-        [ids[source] for source, _, _ in plan.edges],
-        [ids[target] for _, target, _ in plan.edges],
-        [None if taken is None else "{" + ",".join(map(str, taken)) + "}" for _, _, taken in plan.edges],
+        [ids[source] for source, _, _ in edges],
+        [ids[target] for _, target, _ in edges],
+        [None if taken is None else "{" + ",".join(map(str, taken)) + "}" for _, _, taken in edges],
     )
 
 
@@ -101,20 +152,23 @@ class _Rows:
     heartbeats: list[Any]
     keys: list[str | None]
     lenient: list[bool]
+    outputs: list[str | None]
 
     @classmethod
-    def of(cls, plan: Plan, new: NewJob, job_id: int, ids: Sequence[int], queues: Mapping[str, int]) -> _Rows:
+    def of(
+        cls, plan: Plan, new: NewJob, job_id: int, ids: Sequence[int], queues: Mapping[str, int], kept: Kept
+    ) -> _Rows:
         steps = plan.steps
         by_node = {step.node: id for step, id in zip(steps, ids, strict=True)}
-        fan_outs = {step.node for step in steps if step.child is not None}
+        results = _results(steps, ids, kept)
         job: dict[str, Json] = {"id": str(job_id), "workflow_id": new.workflow_id}
         return cls(
             [step.node for step in steps],
             [step.handler for step in steps],
             [CONTROL_QUEUE if step.is_control else queues[step.queue or "default"] for step in steps],
             [-(new.priority + step.priority) for step in steps],
-            [_params(step, _spec(step, by_node, fan_outs, queues), new.inputs, job) for step in steps],
-            list(plan.waits),
+            [_params(step, _spec(step, results, queues, kept), new.inputs, job) for step in steps],
+            waits_of(plan, kept),
             ["{" + ",".join(str(by_node[name]) for name in step.needs) + "}" if step.needs else None for step in steps],
             [step.max_attempts for step in steps],
             [step.retry for step in steps],
@@ -122,6 +176,7 @@ class _Rows:
             [step.heartbeat_timeout for step in steps],
             [_key(step, new.inputs, job) for step in steps],
             [step.allow_failure for step in steps],
+            [_gathered(step, results) for step in steps] if kept.froms else [],
         )
 
     def columns(self) -> tuple[Any, ...]:
@@ -131,12 +186,38 @@ class _Rows:
         )  # fmt: skip
 
 
-def _spec(
-    step: Step, ids: Mapping[str | None, int], fan_outs: Collection[str | None], queues: Mapping[str, int]
-) -> Json:
+def waits_of(plan: Plan, kept: Kept) -> list[int]:
+    """Return for how many others each step waits."""
+    waits = list(plan.waits)
+    for source, target, _ in plan.edges if kept.froms else ():
+        waits[target] -= source in kept.froms
+    return waits
+
+
+def _results(steps: Sequence[Step], ids: Sequence[int], kept: Kept) -> dict[str, Json]:
+    """Return how a fan_in refers to what it gathers of each node: the items of a fan_out, or the node itself."""
+    found: dict[str, Json] = {}
+    for place, (step, id) in enumerate(zip(steps, ids, strict=True)):
+        if step.node is None:
+            continue
+        own = [] if place in kept.froms else [id]
+        parents = [*kept.items.get(step.node, ()), *own]
+        if step.child is None:
+            found[step.node] = {"of": str(id)}
+        else:
+            found[step.node] = {"each": str(parents[0])} if len(parents) == 1 else {"all": list(map(str, parents))}
+    return found
+
+
+def _gathered(step: Step, results: Mapping[str, Json]) -> str | None:
+    """Return the output of a fan_in that has ended before: it refers to the outputs, wherever they are."""
+    return orjson.dumps({"$results": [results[name] for name in step.collects]}).decode() if step.collects else None
+
+
+def _spec(step: Step, results: Mapping[str, Json], queues: Mapping[str, int], kept: Kept) -> Json:
     """Return what a task goes by, with what only this job knows: the ids of others, and those of queues."""
     if step.collects:
-        return {"results": [{"each" if name in fan_outs else "of": str(ids[name])} for name in step.collects]}
+        return {"results": [results[name] for name in step.collects]}
     if (child := step.child) is None:
         return step.spec
     task = {
@@ -144,7 +225,8 @@ def _spec(
         "max_attempts": child.max_attempts, "retry": child.retry, "timeout": _seconds(child.timeout),
         "heartbeat_timeout": _seconds(child.heartbeat_timeout), "allow_failure": child.allow_failure,
     }  # fmt: skip
-    return {**step.spec, "task": task}
+    before = {"kept": list(map(str, kept.items[step.node or ""]))} if step.node in kept.items else {}
+    return {**step.spec, "task": task, **before}
 
 
 def _seconds(span: timedelta | None) -> float | None:

@@ -9,6 +9,7 @@ from weft.orchestration.health import get_logs_dir, health_check
 from weft.orchestration.models import Dependency, Group, Job, JobStatus, Task, TaskStatus, Worker, WorkerStatus
 from weft.orchestration.trying import run_job_test
 from weft.orchestration.workers import deregister_worker, list_workers, register_worker, worker_heartbeat
+from weft.sdk.mapping import map
 
 __all__ = [
     "Context",
@@ -33,6 +34,7 @@ __all__ = [
     "health_check",
     "list_jobs",
     "list_workers",
+    "map",
     "register_worker",
     "retry_failed_tasks",
     "run_job_test",

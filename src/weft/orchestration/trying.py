@@ -72,11 +72,15 @@ class CallersOwn(Registry):
     def get(self, name: str) -> AnyHandler:
         """Return the handler of that name; one that says what is wrong when there is none."""
         found = REGISTRY.get(name) or super().get(name)
+        cause = ""
         if found is None and self._is_ours(module := name.rpartition(".")[0]):
-            importlib.import_module(module)
+            try:
+                importlib.import_module(module)
+            except (Exception, SystemExit) as problem:  # noqa: BLE001  the boundary to user code: told by its task
+                cause = f" ({type(problem).__name__}: {problem})"
             self.admit([module])
             found = super().get(name)
-        return self._refusal(name) if found is None else found
+        return self._refusal(name, cause) if found is None else found
 
     def _is_ours(self, module: str) -> bool:
         """Whether a module lies beside the caller's, or below."""
@@ -88,11 +92,11 @@ class CallersOwn(Registry):
         places = [] if spec is None else [spec.origin, *(spec.submodule_search_locations or ())]
         return any(place is not None and Path(place).resolve().is_relative_to(self._folder) for place in places)
 
-    def _refusal(self, name: str) -> AnyHandler:
+    def _refusal(self, name: str, cause: str) -> AnyHandler:
         async def refuse(**_: object) -> None:
             raise NonRetryable(
                 f"{name!r} is no function of {self._caller}, nor of a module beside it: name its module in "
-                "run_job_test(job, modules=[…]), or start a worker with --app"
+                f"run_job_test(job, modules=[…]), or start a worker with --app{cause}"
             )
 
         return Handler(name=name, function=refuse)

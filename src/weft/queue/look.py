@@ -25,7 +25,7 @@ _SUMMARY = (
     "id state reason queue handler priority attempt failures max_attempts worker_id created_at due_at claimed_at"
     " ended_at error"
 ).split()
-_DETAIL = "crashes generation concurrency_key waiting_on job_id actor".split()
+_DETAIL = "crashes generation concurrency_key waiting_on job_id actor code_version".split()
 
 
 async def show(conn: type_Connection, org_id: int, task_id: int) -> tuple[Task, str, str | None]:
@@ -38,9 +38,9 @@ async def show(conn: type_Connection, org_id: int, task_id: int) -> tuple[Task, 
         Attempt(
             attempt=a["attempt"], outcome=a["outcome"], reason=a["reason"], worker_id=a["worker_id"],
             started_at=_moment(a["started_at"]), ended_at=_moment(a["ended_at"]), error=_error(a["error"]),
-            metrics=metrics.get(a["attempt"], {}),
+            code_version=a["code_version"], metrics=metrics.get(a["attempt"], {}),
         )
-        for a in await conn.fetch(SQL.attempts, org_id, task_id)
+        for a in await conn.fetch(SQL.attempts, org_id, task_id, row["handler"])
     )  # fmt: skip
     task = Task(
         **_summary_fields(row), **{name: row[name] for name in _DETAIL},

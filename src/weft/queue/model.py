@@ -47,7 +47,7 @@ class NewTask:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One attempt that did not complete."""
+    """One attempt that did not complete; ``code_version`` is the hash of the code that its worker had for it."""
 
     attempt: int
     outcome: str
@@ -56,6 +56,7 @@ class Attempt:
     started_at: datetime | None
     ended_at: datetime
     error: Mapping[str, str] | None
+    code_version: str | None = None
     metrics: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -85,6 +86,7 @@ class Task(TaskSummary):
     """All that is known of one task; ``actor`` enqueued it, ``audit`` tells who cancelled or replayed it.
 
     ``steps`` are what it has saved on its way, ``metrics`` what its last attempt has measured.
+    ``code_version`` is the hash of the code that the worker of its last attempt had for it.
     """
 
     params: Json
@@ -95,6 +97,7 @@ class Task(TaskSummary):
     waiting_on: int
     job_id: int | None
     actor: str | None
+    code_version: str | None = None
     attempts: tuple[Attempt, ...] = field(default=())
     steps: tuple[TaskStep, ...] = field(default=())
     metrics: Mapping[str, Any] = field(default_factory=dict)

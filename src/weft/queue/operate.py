@@ -59,7 +59,8 @@ async def explain_refusal(
     """Return the error that says why ``verb`` did not land on a task."""
     for _, state, job_id in await conn.fetch(SQL.states_of, org_id, [task_id]):
         if verb == "replay" and job_id is not None:
-            return StateConflict(verb, task_id, f"a part of job {job_id}", ["a task of its own"])
+            again = f"; `weft jobs rerun {job_id} --failed` runs what failed again"
+            return StateConflict(verb, task_id, f"a part of job {job_id}", [f"a task of its own{again}"])
         return StateConflict(verb, task_id, state, allowed or sources_of(verb))
     return NotFound("task", task_id)
 

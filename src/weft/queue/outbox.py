@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,8 @@ from weft.queue import audit
 from weft.queue.audit import AuditVerb
 
 if TYPE_CHECKING:
+    from asyncpg import Record
+
     from weft.db.database import Database, type_Connection
 
 SQL = Statements("weft.queue", "sql/outbox.sql")
@@ -67,28 +70,49 @@ async def add(
     return int(await conn.fetchval(SQL.add, org_id, kind, encode(payload, "payload"), ordering_key, actor))
 
 
-async def drain(database: Database, worker_id: int, sinks: Mapping[str, Sink], limit: int = 100) -> int:
-    """Carry out at most ``limit`` due effects of the kinds that have a sink; return how many were tried."""
+async def drain(
+    database: Database, worker_id: int, sinks: Mapping[str, Sink], limit: int = 100, *, at_once: int = 1
+) -> int:
+    """Carry out at most ``limit`` due effects of the kinds that have a sink; return how many were tried.
+
+    They are carried out in the order of their ids, so many ``at_once``.
+    """
     if not sinks:
         return 0
-    # Only one drain runs in a worker: what is still in its hands was left behind by one that broke off.
-    await database.run(lambda conn: give_back(conn, worker_id))
-    rows = await database.run(lambda conn: conn.fetch(SQL.claim, worker_id, sorted(sinks), limit))
-    for row in sorted(rows, key=lambda row: row["id"]):
-        effect = Effect(row["id"], row["org"], row["kind"], None, row["attempts"], row["actor"])
-        try:
-            effect = replace(effect, payload=orjson.loads(row["payload"]))
-            await sinks[effect.kind](effect)
-        except Exception as problem:  # noqa: BLE001  the boundary to a sink's code: recorded with the row
-            await _failed(database, worker_id, effect, problem)
-        else:
-            await database.run(lambda conn, id=effect.id: conn.execute(SQL.done, id, worker_id))  # type: ignore[misc]
+    kinds = sorted(sinks)
+    # Only one drain of a kind runs in a worker: what is still in its hands was left behind by one that broke off.
+    await database.run(lambda conn: give_back(conn, worker_id, kinds))
+    rows = await database.run(lambda conn: conn.fetch(SQL.claim, worker_id, kinds, limit))
+    turn = asyncio.Semaphore(at_once)
+
+    async def carry_out(row: Record) -> None:
+        async with turn:
+            await _carry_out(database, worker_id, sinks, row)
+
+    try:
+        async with asyncio.TaskGroup() as together:
+            for row in sorted(rows, key=lambda row: row["id"]):
+                together.create_task(carry_out(row))
+    except ExceptionGroup as problems:
+        # What keeps one from being settled, such as a lost connection, keeps all.
+        raise problems.exceptions[0] from None
     return len(rows)
 
 
-async def give_back(conn: type_Connection, worker_id: int) -> int:
-    """Give back what a worker took and did not finish; return how many."""
-    return len(await conn.fetch(SQL.give_back, worker_id))
+async def _carry_out(database: Database, worker_id: int, sinks: Mapping[str, Sink], row: Record) -> None:
+    effect = Effect(row["id"], row["org"], row["kind"], None, row["attempts"], row["actor"])
+    try:
+        effect = replace(effect, payload=orjson.loads(row["payload"]))
+        await sinks[effect.kind](effect)
+    except Exception as problem:  # noqa: BLE001  the boundary to a sink's code: recorded with the row
+        await _failed(database, worker_id, effect, problem)
+    else:
+        await database.run(lambda conn: conn.execute(SQL.done, effect.id, worker_id))
+
+
+async def give_back(conn: type_Connection, worker_id: int, kinds: Sequence[str]) -> int:
+    """Give back what a worker took of these kinds and did not finish; return how many."""
+    return len(await conn.fetch(SQL.give_back, worker_id, kinds))
 
 
 async def rescue(conn: type_Connection) -> int:

@@ -11,6 +11,7 @@ from datetime import timedelta
 
 from weft.core.errors import PermissionDenied
 from weft.core.settings import Settings
+from weft.core.states import OutboxKind
 from weft.db.blobs import open_blobs
 from weft.db.database import Database, ensure_partitions
 from weft.queue import audit, outbox, queues, upkeep
@@ -21,6 +22,7 @@ from weft.queue.workers import Pulse
 logger = logging.getLogger("weft.service")
 LONGEST_REST = 3600.0
 SHORT_DELAY = timedelta(seconds=5)
+CALLBACKS_AT_ONCE = 64
 _STAGING_STEP = 0.1
 
 
@@ -86,27 +88,29 @@ class Rescuer(Service):
 
 
 class Drainer(Service):
-    """Carries out the effects of the outbox."""
+    """Carries out the effects of the outbox; those of which somebody outside must answer ``at_once`` with others."""
 
     name = "drainer"
     interval = LONGEST_REST
 
-    def __init__(self, database: Database, worker_id: int, sinks: Mapping[str, outbox.Sink]) -> None:
+    def __init__(self, database: Database, worker_id: int, sinks: Mapping[str, outbox.Sink], at_once: int = 1) -> None:
         super().__init__()
+        self._at_once = at_once
         self._database = database
         self._worker_id = worker_id
         self._sinks = sinks
 
     async def run_once(self) -> int:
         """Carry out one batch."""
-        return await outbox.drain(self._database, self._worker_id, self._sinks)
+        most = 100 if self._at_once == 1 else self._at_once
+        return await outbox.drain(self._database, self._worker_id, self._sinks, most, at_once=self._at_once)
 
     async def stop(self) -> None:
         """End the loop and give back what it had taken."""
         was_running = self.is_running
         await super().stop()
         if was_running and self._sinks:
-            await self._database.run(lambda conn: outbox.give_back(conn, self._worker_id))
+            await self._database.run(lambda conn: outbox.give_back(conn, self._worker_id, sorted(self._sinks)))
 
 
 class Admitter(Service):
@@ -181,6 +185,7 @@ class Pruner(Service):
             await database.run(prune)
             for prune in (
                 lambda conn: upkeep.prune_workers(conn, timedelta(hours=1)),
+                lambda conn: upkeep.prune_codes(conn, settings.retention),
                 upkeep.prune_idle_keys,
                 upkeep.forget_slots,
                 lambda conn: outbox.prune(conn, settings.retention),
@@ -229,9 +234,12 @@ class Upkeep:
     ) -> None:  # fmt: skip
         self.stager = Stager(database)
         self._rescuer = Rescuer(database, settings, has_settled)
-        self._drainer = Drainer(database, worker_id, sinks)
+        # A receiver that does not answer holds up nothing but its like.
+        here = {kind: sink for kind, sink in sinks.items() if kind != OutboxKind.CALLBACK}
+        outside = {kind: sink for kind, sink in sinks.items() if kind == OutboxKind.CALLBACK}
+        self._drainers = Drainer(database, worker_id, here), Drainer(database, worker_id, outside, CALLBACKS_AT_ONCE)
         self._services: tuple[Service, ...] = (
-            self.stager, self._rescuer, self._drainer, Admitter(database), JobTimer(database),
+            self.stager, self._rescuer, *self._drainers, Admitter(database), JobTimer(database),
             Pruner(database, settings), Collector(database, open_blobs(settings)),
         )  # fmt: skip
         self.leads = False
@@ -248,7 +256,8 @@ class Upkeep:
         if pulse.next_due_at is not None:
             self.stager.kick()
         if pulse.has_outbox:
-            self._drainer.kick()
+            for drainer in self._drainers:
+                drainer.kick()
 
     async def stage_in(self, delay: timedelta) -> bool:
         """See to it that what this worker postponed is staged when due; True when it was done here.

@@ -130,6 +130,12 @@ async def prune_workers(conn: type_Connection, older_than: timedelta) -> int:
     return len(await conn.fetch(WORKER.prune, older_than))
 
 
+async def prune_codes(conn: type_Connection, retention: timedelta) -> int:
+    """Forget which code workers had that are gone for longer than what they ran is remembered; return how many."""
+    await conn.execute(WORKER.leave_codes)
+    return len(await conn.fetch(WORKER.prune_codes, retention))
+
+
 async def prune_idle_keys(conn: type_Connection) -> int:
     """Forget concurrency keys that nobody holds; return how many."""
     return len(await conn.fetch(QUEUE.forget_idle_keys))

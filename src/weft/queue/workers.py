@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
@@ -56,6 +57,12 @@ async def register(
     )
     await conn.execute(SQL.know_handlers, org_id, sorted(handlers))
     return int(worker_id)
+
+
+async def note_codes(conn: type_Connection, org_id: int, worker_id: int, codes: Mapping[str, str]) -> None:
+    """Note which code a worker has for each handler; that stays for as long as what it ran is remembered."""
+    if codes:
+        await conn.execute(SQL.note_codes, org_id, worker_id, list(codes), list(codes.values()))
 
 
 async def heartbeat(

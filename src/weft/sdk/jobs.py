@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,40 +13,50 @@ import asyncpg
 import orjson
 
 from weft.core.checks import check_id, check_number, check_span, check_text
-from weft.core.errors import InvalidInput, NotFound, StateConflict, did_you_mean
+from weft.core.errors import BlobUnavailable, InvalidInput, NotFound, StateConflict, did_you_mean
 from weft.core.job_states import JobState
 from weft.core.json import Json, encode, plain
 from weft.core.states import TaskState
 from weft.flow.inputs import check_inputs, told_of
 from weft.flow.model import Input, WorkflowDefinition
+from weft.flow.patches import Op, check_ops
+from weft.history import snapshots
 from weft.history.reading import Materials
 from weft.jobs import events
-from weft.jobs.library import Library
+from weft.jobs.labels import check_labels
+from weft.jobs.library import Library, Planned
 from weft.jobs.model import Approval, Job, JobHandle, JobNode, JobSummary
 from weft.jobs.plan import Plan
+from weft.jobs.posting import check_url
 from weft.jobs.submit import SQL, NewJob, submit
-from weft.sdk.graph_calls import GraphCalls
+from weft.sdk.authoring.workflow import Workflow as PythonWorkflow
 from weft.sdk.job_looking import JobLooking
+from weft.sdk.reruns import Reruns
+from weft.sdk.values import value_of
 from weft.sdk.workflows import document_of
 
 if TYPE_CHECKING:
     from asyncpg import Record
 
     from weft.db.database import type_Connection
+    from weft.sdk.bisecting import Bisected, BisectStep
+    from weft.worker.registry import Registry
 
-Workflow = str | int | Path | Mapping[str, Json] | WorkflowDefinition
+Workflow = str | int | Path | Mapping[str, Json] | WorkflowDefinition | PythonWorkflow[..., Any]
 
 
-class Jobs(GraphCalls, JobLooking):
+class Jobs(Reruns, JobLooking):
     """What is done with jobs; `Client.jobs`."""
 
     async def submit(
         self, workflow: Workflow, inputs: Mapping[str, Any] | None = None, *, priority: int = 0,
-        idempotency_key: str | None = None, labels: Mapping[str, str] | None = None,
+        idempotency_key: str | None = None, labels: Mapping[str, str] | None = None, patch: Sequence[Op] | None = None,
+        callback_url: str | None = None,
     ) -> JobHandle:  # fmt: skip
-        """Execute a workflow: by the name of its tag, a version's id or hash, a file, or a definition.
+        """Execute a workflow: by its tag, a version's id or hash, a file, a definition, or a `weft.workflow`.
 
-        A known ``idempotency_key`` creates nothing and returns the existing job's id. Example::
+        A known ``idempotency_key`` creates nothing and returns the existing job's id. ``patch`` (RFC 6902) changes the
+        definition for this job only. When the job has ended, ``callback_url`` is told of it by HTTP. Example::
 
             job = await client.jobs.submit("etl", {"day": "2026-11-14"})
             print((await client.jobs.wait(job.id)).result)
@@ -54,30 +65,41 @@ class Jobs(GraphCalls, JobLooking):
         check_number(priority, "priority", -32767, 32767)
         if idempotency_key is not None:
             check_text(idempotency_key, "idempotency_key", 500)
-        if self._library is None:
-            self._library = Library(await self._reader(), self._session.actor)
+        if callback_url is not None:
+            check_url(callback_url, "callback_url")
+        wish = NewJob(
+            "", given, priority, idempotency_key, labels=check_labels(labels), actor=self._session.actor,
+            patch=None if patch is None else check_ops(list(patch)), callback_url=callback_url,
+        )  # fmt: skip
+        library = await self._plans()
         try:
-            return await self._submit_now(self._library, workflow, given, priority, idempotency_key, labels)
+            return await self._submit_now(library, workflow, wish)
         except asyncpg.ForeignKeyViolationError:
             # What was remembered has been collected as garbage, or the database is another one by now.
-            self._library.forget()
-            return await self._submit_now(self._library, workflow, given, priority, idempotency_key, labels)
+            library.forget()
+            return await self._submit_now(library, workflow, wish)
 
-    async def _submit_now(
-        self, library: Library, workflow: Workflow, given: Json, priority: int, idempotency_key: str | None,
-        labels: Mapping[str, str] | None,
-    ) -> JobHandle:  # fmt: skip
+    async def _submit_now(self, library: Library, workflow: Workflow, wish: NewJob) -> JobHandle:
         found = await self._materials(library, workflow)
-        known = await library.planned(found)
-        values, problems = check_inputs(known.inputs, given)
+        known = await library.planned(found if wish.patch is None else await self._patched(found, wish.patch))
+        values, problems = check_inputs(known.inputs, wish.inputs)
         if problems:
             raise InvalidInput("inputs", told_of(problems))
-        new = NewJob(
-            known.workflow_id, values, priority, idempotency_key, "tag" if found.row["tag"] else "version",
-            found.row["tag"] or str(found.row["id"]), known.snapshot_id, known.version_hash, dict(labels or {}),
-            self._session.actor, await library.pins(known),
+        new = replace(
+            wish, workflow_id=known.workflow_id, inputs=values, snapshot_id=known.snapshot_id,
+            version_hash=known.version_hash,
+            pins=await library.pins(known, found, await self._own(library, workflow)),
+            base_kind="tag" if found.row["tag"] else found.row["kind"],
+            base_ref=found.row["tag"] or str(found.row["id"]),
         )  # fmt: skip
         return await self._submit(new, known.plan)
+
+    async def _patched(self, found: Materials, ops: Sequence[Op]) -> Materials:
+        """Return what a patch makes of a version, for one job; no tag moves."""
+        reader = await self._reader()
+        kept = await snapshots.take(reader, found, self._session.actor, ops)
+        assert kept.snapshot_id is not None
+        return await reader.of(kept.snapshot_id)
 
     async def _submit(self, new: NewJob, plan: Plan) -> JobHandle:
         session = self._session
@@ -97,10 +119,40 @@ class Jobs(GraphCalls, JobLooking):
             return await self._found(workflow, None)
         return await library.kept(document_of(workflow))
 
+    async def bisect(
+        self, tag: str, *, good: str | int, bad: str | int | None = None, inputs: Mapping[str, Any] | None = None,
+        timeout: float | timedelta | None = None, registry: Registry | None = None,
+        on_step: Callable[[BisectStep], None] | None = None,
+    ) -> Bisected:  # fmt: skip
+        """Find the change that broke a workflow, between a version that works and one that fails.
+
+        ``bad`` is what the tag is at, unless said otherwise. Versions between them are run by halves, each with the
+        outputs of those before that nothing has changed; ``timeout`` is for each. Raises `InvalidInput` when ``good``
+        does not lead to ``bad``, or fails as well, or ``bad`` does not fail. Example::
+
+            found = await client.jobs.bisect("etl", good="etl/stable", inputs={"day": "2026-11-14"})
+            print(found.bad.id, found.bad.actor, found.bad.message, sorted(found.diff.changed))
+        """
+        from weft.sdk.bisecting import bisect
+
+        return await bisect(self, tag, good, bad, inputs, timeout, registry, on_step)
+
+    async def _own(self, library: Library, workflow: Workflow) -> dict[str, tuple[Materials, Planned]]:
+        """Return the workflows that a Python workflow calls, as they are in this process; no tag is moved to them."""
+        own: dict[str, tuple[Materials, Planned]] = {}
+        open_ = builtins.list(workflow.uses.values()) if isinstance(workflow, PythonWorkflow) else []
+        while open_:
+            used = open_.pop()
+            if used.workflow_id not in own:
+                found = await self._materials(library, used)
+                own[used.workflow_id] = found, await library.planned(found)
+                open_ += used.uses.values()
+        return own
+
     async def show(self, job_id: int) -> Job:
         """Return a job; raises `NotFound`.
 
-        Example::
+        A result whose blob is missing or damaged is None, and ``unavailable`` says why. Example::
 
             print((await client.jobs.show(job.id)).state)
         """
@@ -110,15 +162,20 @@ class Jobs(GraphCalls, JobLooking):
         if row is None:
             raise NotFound("job", job_id)
         told = dict(row)
-        for name in ("inputs", "result", "error", "labels"):
+        for name in ("inputs", "error", "labels", "patch", "tag_positions"):
             told[name] = None if told[name] is None else orjson.loads(told[name])
-        return Job(**{**told, "state": JobState(told["state"]), "labels": told["labels"] or {}})
+        try:
+            told["result"] = None if row["result"] is None else await value_of(row["result"], self._session.blobs)
+        except BlobUnavailable as problem:
+            told |= {"result": None, "unavailable": {"result": problem}}
+        more = {"labels": told["labels"] or {}, "tag_positions": told["tag_positions"] or {}}
+        return Job(**{**told, "state": JobState(told["state"]), **more})
 
     async def list(
         self, *, workflow_id: str | None = None, state: str | Sequence[str] | None = None, before: int | None = None,
-        limit: int = 50,
+        limit: int = 50, labels: Mapping[str, str] | None = None,
     ) -> builtins.list[JobSummary]:  # fmt: skip
-        """Return jobs, newest first; pass the last id as ``before`` for the next page.
+        """Return jobs, newest first, those with all of ``labels``; pass the last id as ``before`` for the next page.
 
         Example::
 
@@ -127,11 +184,12 @@ class Jobs(GraphCalls, JobLooking):
         check_number(limit, "limit", 1, 1000)
         key = 2**63 - 1 if before is None else check_id(before, "before")
         states = None if state is None else _states([state] if isinstance(state, str) else state)
+        wanted = orjson.dumps(check_labels(labels)).decode() if labels else None
         org_id = await self._session.org_id()
 
         async def look(conn: type_Connection) -> builtins.list[Record]:
-            live = await conn.fetch(SQL.list_live, org_id, key, workflow_id, states, limit)
-            return [*live, *await conn.fetch(SQL.list_done, org_id, key, workflow_id, states, limit)]
+            live = await conn.fetch(SQL.list_live, org_id, key, workflow_id, states, limit, wanted)
+            return [*live, *await conn.fetch(SQL.list_done, org_id, key, workflow_id, states, limit, wanted)]
 
         rows = sorted(await self._read(look), key=lambda row: row["id"], reverse=True)[:limit]
         return [JobSummary(**{**row, "state": JobState(row["state"])}) for row in rows]
@@ -162,7 +220,7 @@ class Jobs(GraphCalls, JobLooking):
     async def wait(self, job_id: int, timeout: float | timedelta | None = None) -> Job:
         """Return a job when it has ended; raises `WaitTimeout` after ``timeout`` seconds.
 
-        Example::
+        A result that cannot be read is raised as `BlobUnavailable`. Example::
 
             print((await client.jobs.wait(job.id, timeout=60)).result)
         """
@@ -172,8 +230,12 @@ class Jobs(GraphCalls, JobLooking):
         org_id = await self._session.org_id()
         end_id = await self._read(lambda conn: conn.fetchval(SQL.end_of_live, org_id, job_id))
         if end_id is None:
-            return await self.show(job_id)
-        return await self._session.waiter.until_ended(end_id, timeout, lambda _: self.show(job_id), is_open=True)
+            job = await self.show(job_id)
+        else:
+            job = await self._session.waiter.until_ended(end_id, timeout, lambda _: self.show(job_id), is_open=True)
+        if job.unavailable:
+            raise job.unavailable["result"]
+        return job
 
     async def cancel(self, job_id: int) -> None:
         """Cancel a job: nothing of it begins any more, and what runs is told to stop. Raises `StateConflict`.
@@ -186,6 +248,7 @@ class Jobs(GraphCalls, JobLooking):
         org_id = await self._session.org_id()
 
         async def cancel(conn: Any) -> bool:
+            await conn.execute(SQL.hold_end, org_id, job_id)
             rank = await conn.fetchval(SQL.cancel, org_id, job_id)
             if rank is None:
                 return False

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from weft.core.settings import Settings
 from weft.engine.adoption import Adopter
 from weft.engine.orchestrator import Steps
+from weft.jobs.requests import QUEUE
 from weft.queue.queues import CONTROL
 from weft.sdk.worker import Worker
 from weft.worker.registry import Registry
@@ -31,8 +32,8 @@ class Orchestrator(Worker):
 
     @property
     def queues(self) -> list[str]:
-        """The queue of control steps."""
-        return [CONTROL]
+        """The queue of control steps, and that of messages that ask for jobs."""
+        return [CONTROL, QUEUE]
 
     @property
     def _settings(self) -> Settings:

@@ -16,12 +16,13 @@ async def with_values(task: Task, params: str | None, output: str | None, blobs:
     unavailable: dict[str, BlobUnavailable] = {}
     for name, text in (("params", params), ("output", output)):
         try:
-            values[name] = None if text is None else await _value(text, blobs)
+            values[name] = None if text is None else await value_of(text, blobs)
         except BlobUnavailable as problem:
             unavailable[name] = problem
     return replace(task, **values, unavailable=unavailable)
 
 
-async def _value(text: str, blobs: Blobs) -> Json:
+async def value_of(text: str, blobs: Blobs) -> Json:
+    """Return a value, also one that is kept in the blob storage; raises `BlobUnavailable`."""
     digest = referenced_blob(text)
     return readable(text if digest is None else (await blobs.get(digest)).decode())

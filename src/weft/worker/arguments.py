@@ -96,6 +96,13 @@ class Arguments:
         self._check = functools.partial(_checked, adapter)
         self._dump = functools.partial(adapter.dump_python, mode="json", warnings=False)
 
+    @property
+    def signature(self) -> inspect.Signature:
+        """The arguments that a task gives: all but the context."""
+        self.prepare()
+        given = [each for each in self._signature.parameters.values() if each.name != self.context_name]
+        return self._signature.replace(parameters=given)
+
     def read(self, params: str) -> dict[str, Any]:
         """Return the keyword arguments for a task's params; raises `InvalidInput` when they do not fit."""
         if not self._is_prepared:

@@ -251,7 +251,8 @@ class Attempt:
 
     async def _rendered(self, params: str) -> str:
         """Return the params with the outputs of other tasks in them; what the engine carries out gets both apart."""
-        spec, values = await unpacked(params, self.claim.given, lambda: self.env.blobs)
+        limit = self.env.settings.value_limit
+        spec, values = await unpacked(params, self.claim.given, lambda: self.env.blobs, limit)
         if self.claim.handler.startswith("@"):
             return orjson.dumps({"spec": spec, "values": values}).decode()
         return rendered(spec, values)

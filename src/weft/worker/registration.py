@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -17,11 +17,12 @@ if TYPE_CHECKING:
 
 async def enter(
     conn: type_Connection, org_id: int, queue_names: Sequence[str], handlers: list[str], *, lease: timedelta,
-    concurrency: int, version: str,
+    concurrency: int, version: str, codes: Mapping[str, str],
 ) -> tuple[int, list[int]]:  # fmt: skip
     """Register a worker; queues that do not exist are made. Return its id and the ids of its queues.
 
-    One that works the queue of control steps has another of its own, for the jobs that it owns.
+    One that works the queue of control steps has another of its own, for the jobs that it owns. ``codes`` are
+    the code versions of its handlers.
     """
     known = await queues.ids(conn, org_id)
     for name in queue_names:
@@ -35,6 +36,7 @@ async def enter(
     )  # fmt: skip
     if CONTROL in queue_names:
         queue_ids.append(await workers.own_queue(conn, worker_id))
+    await workers.note_codes(conn, org_id, worker_id, codes)
     return worker_id, queue_ids
 
 

@@ -8,12 +8,14 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Generic, ParamSpec, TypeVar, overload
+from typing import Any, ParamSpec, TypeVar, overload
 
 from weft.core.checks import check_name, check_queue, check_span
 from weft.core.errors import InvalidInput, did_you_mean
 from weft.queue.retry import MAX_ATTEMPTS, Retry
 from weft.worker.arguments import Arguments
+from weft.worker.code_versions import code_version
+from weft.worker.composing import COMPOSER, Composable, NodeOptions
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -22,7 +24,7 @@ EXECUTORS = ("async", "thread", "process")
 
 
 @dataclass
-class Handler(Generic[P, R]):
+class Handler(Composable[P, R]):
     """A function that tasks run, with the defaults of its tasks. Calling it calls the function."""
 
     name: str
@@ -39,7 +41,9 @@ class Handler(Generic[P, R]):
         self.arguments = Arguments(self.function)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Call the function itself, here and now, without the queue."""
+        """Call the function itself, here and now, without the queue; in a `weft.workflow`, make a node of it."""
+        if (composer := COMPOSER.get()) is not None:
+            return composer.call(self, NodeOptions(), args, dict(kwargs))  # type: ignore[no-any-return]
         return self.function(*args, **kwargs)
 
     def gives_up_on(self, problem: BaseException) -> bool:
@@ -94,6 +98,10 @@ class Registry:
                 if inspect.isfunction(each) and each.__module__ == module and not name.startswith("_"):
                     names.add(f"{module}.{name}")
         return sorted(names)
+
+    def code_versions(self) -> dict[str, str]:
+        """Return the hash of each handler's code; what is the engine's own has none."""
+        return {name: code_version(each.function) for name, each in self._handlers.items() if not name.startswith("@")}
 
     def suggest(self, name: str) -> str:
         """Return a hint at a handler with a similar name, or nothing."""

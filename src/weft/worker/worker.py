@@ -91,7 +91,7 @@ class Worker:
         self.id, queue_ids = await self._database.run(
             lambda conn: registration.enter(
                 conn, self._org_id, self._queue_names, self._registry.names(), lease=settings.lease_time,
-                concurrency=self._concurrency, version=self._version,
+                concurrency=self._concurrency, version=self._version, codes=self._registry.code_versions(),
             )
         )  # fmt: skip
         self._lanes = [Lane(queue_id) for queue_id in queue_ids]

@@ -3,6 +3,10 @@
 select weft.put_job(json_populate_record(null::weft.job, $1), $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16,
   $17, $18, $19, $20);
 
+-- name: keep_tasks
+-- False when an output that is to be kept is gone.
+select weft.keep_tasks($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15);
+
 -- name: of_key
 select coalesce(t.job_id, d.job_id) from weft.idempotency_key k
 left join weft.task t on t.id = k.task_id left join weft.task_done d on d.id = k.task_id
@@ -10,12 +14,17 @@ where k.org_id = $1 and k.handler = '@job' and k.key = $2;
 
 -- name: show
 select j.id, j.workflow_id, j.state, j.reason, j.priority, j.inputs, j.result, j.error, j.created_at, j.started_at, j.ended_at,
-  j.failed_id, j.owner_id, j.parent_id, j.base_kind, j.base_ref, j.snapshot_id, j.version_hash, j.labels, j.actor, j.end_id
+  j.failed_id, j.owner_id, j.parent_id, j.base_kind, j.base_ref, j.snapshot_id, j.version_hash, j.labels, j.actor, j.end_id,
+  j.rerun_of, j.patch, j.tag_positions
 from weft.show_job($1, $2) j;
 
 -- name: end_of_live
 -- The task that a job ends with, while it has not ended.
 select j.end_id from weft.job j where j.org_id = $1 and j.id = $2;
+
+-- name: hold_end
+-- Before the job itself: so does whoever finishes it.
+select t.id from weft.task t where t.id = (select j.end_id from weft.job j where j.org_id = $1 and j.id = $2) for no key update;
 
 -- name: cancel
 -- pending, running or paused → cancelling.
@@ -29,7 +38,8 @@ select weft.sweep_job($1, $2);
 select weft.put_control($1, $2, $3, '@sweep', '{}');
 
 -- name: fail
-select weft.fail_job($1);
+-- Null when the step is no longer the caller's.
+select weft.fail_job($1, $2, $3, $4);
 
 -- name: skip
 select weft.skip_tasks($1, $2, 1000, '{}');
@@ -45,19 +55,28 @@ select coalesce(max(c.item) + 1, 0) from (
   union all select max(d.item) from weft.task_done d where d.parent_id = $1
 ) c;
 
+-- name: completed_items
+-- Of which items of fan_outs there are outputs already.
+select distinct d.item from unnest($1::bigint[]) as p (id)
+cross join lateral (select c.item from weft.task_done c where c.parent_id = p.id and c.state = 'completed') d;
+
+-- name: node_of
+-- The node of a task that has ended; an item of a fan_out is of the fan_out's.
+select d.node from weft.task_done d where d.org_id = $1 and d.id = $2;
+
 -- name: list_live
 -- Newest first below a key; filters that are null let everything pass.
 select j.id, j.workflow_id, j.state::text as state, j.reason, -j.rank as priority, j.created_at, j.started_at,
   null::timestamptz as ended_at, j.failed_id, j.owner_id, j.base_ref, j.actor
 from weft.job j where j.org_id = $1 and j.id < $2 and ($3::text is null or j.workflow_id = $3)
-  and ($4::weft.job_state[] is null or j.state = any ($4))
+  and ($4::weft.job_state[] is null or j.state = any ($4)) and ($6::jsonb is null or j.labels::jsonb @> $6)
 order by j.id desc limit $5;
 
 -- name: list_done
 select d.id, d.workflow_id, d.state::text as state, d.reason, -d.rank as priority, d.created_at, d.started_at,
   d.ended_at, d.failed_id, d.owner_id, d.base_ref, d.actor
 from weft.job_done d where d.org_id = $1 and d.id < $2 and ($3::text is null or d.workflow_id = $3)
-  and ($4::weft.job_state[] is null or d.state = any ($4))
+  and ($4::weft.job_state[] is null or d.state = any ($4)) and ($6::jsonb is null or d.labels::jsonb @> $6)
 order by d.id desc limit $5;
 
 -- name: nodes
@@ -65,11 +84,12 @@ order by d.id desc limit $5;
 with tasks as (
   select t.id, t.node, t.parent_id, t.state::text as state, t.reason, t.attempt, t.handler, t.claimed_at,
     null::timestamptz as ended_at, t.due_at, t.allow_failure, case when t.failures > 0 and t.parent_id is null then (
-      select a.error from weft.attempt a where a.task_id = t.id order by a.attempt desc limit 1) end as error
+      select a.error from weft.attempt a where a.task_id = t.id order by a.attempt desc limit 1) end as error,
+    t.worker_id, null::bigint as kept_id
   from weft.task t where t.job_id = $2 and t.org_id = $1 and t.node is not null
   union all
   select d.id, d.node, d.parent_id, d.state::text, d.reason, d.attempt, d.handler, d.claimed_at, d.ended_at, null, d.allow_failure,
-    d.error
+    d.error, d.worker_id, d.kept_id
   from weft.task_done d where d.job_id = $2 and d.org_id = $1 and d.node is not null
 ), items as (
   select s.parent_id, json_object_agg(s.state, s.n) as states, max(s.ended_at) as ended_at,
@@ -79,8 +99,10 @@ with tasks as (
   ) s group by 1
 )
 select t.id, t.node, t.state, t.reason, t.attempt, t.handler, t.claimed_at, greatest(t.ended_at, i.ended_at) as ended_at,
-  t.due_at, t.error, i.states as items, t.allow_failure or coalesce(i.allow_failure, false) as allow_failure
-from tasks t left join items i on i.parent_id = t.id where t.parent_id is null order by t.id;
+  t.due_at, t.error, i.states as items, t.kept_id, t.allow_failure or coalesce(i.allow_failure, false) as allow_failure,
+  encode(c.code, 'hex') as code_version
+from tasks t left join items i on i.parent_id = t.id
+left join weft.worker_code c on c.worker_id = t.worker_id and c.handler = t.handler where t.parent_id is null order by t.id;
 
 -- name: pause
 -- pending or running → paused; what is about to begin is parked by whoever claims it.
@@ -115,3 +137,12 @@ select id, answered from weft.send_event($1, $2, $3, $4);
 -- What waits for a person, of one job or of all.
 select a.task_id, a.job_id, t.node, a.since, a.form, t.expires_at from weft.awaited a join weft.task t on t.id = a.task_id
 where a.org_id = $1 and a.kind = 'approval' and ($2::bigint is null or a.job_id = $2) order by a.task_id limit $3;
+
+-- name: message
+-- A task that asks for a job, with the key under which it was enqueued.
+select t.org_id, t.actor, (select k.key from weft.idempotency_key k where k.task_id = t.id) as key
+from weft.task t where t.id = $1;
+
+-- name: finish
+-- running, by its worker and attempt → completed.
+select weft.complete($1, $2, $3, $4);

@@ -32,9 +32,9 @@ update weft.outbox o set state = 'failed', processed_at = weft.now(), last_error
 where o.id = $1 and o.worker_id = $2 and o.state = 'processing' returning o.id;
 
 -- name: give_back
--- processing, by this worker → pending.
+-- processing, by this worker and of these kinds → pending.
 update weft.outbox o set state = 'pending', worker_id = null
-where o.worker_id = $1 and o.state = 'processing' returning o.id;
+where o.worker_id = $1 and o.kind = any ($2) and o.state = 'processing' returning o.id;
 
 -- name: rescue
 -- processing by a worker that is gone → pending.

@@ -173,7 +173,7 @@ with moved as (
     id, org_id, queue_id, order_id, created_at, ended_at, state, attempt, rank, max_attempts, failures, crashes,
     generation, handler, params, worker_id, claimed_at, job_id, timeout, heartbeat_timeout, retry, concurrency_key,
     reason, actor, node, parent_id, item, counts_for, needs, allow_failure)
-  select id, org_id, queue_id, order_id, created_at, weft.now(), 'cancelled', attempt, rank, max_attempts, failures,
+  select id, org_id, weft.lasting_queue(queue_id), order_id, created_at, weft.now(), 'cancelled', attempt, rank, max_attempts, failures,
     crashes, generation, handler, params, worker_id, claimed_at, job_id, timeout, heartbeat_timeout, retry,
     concurrency_key, $3, actor, node, parent_id, item, counts_for, needs, allow_failure
   from moved
@@ -287,12 +287,14 @@ order by l.attempt;
 -- Not the spans of time, which a row may hold in sizes that no client can read.
 select t.id, t.state, t.reason, t.queue, t.handler, t.priority, t.attempt, t.failures, t.max_attempts, t.worker_id,
   t.created_at, t.due_at, t.claimed_at, t.ended_at, t.error, t.crashes, t.generation, t.concurrency_key, t.waiting_on,
-  t.job_id, t.actor, t.params, t.output
-from weft.tasks t where t.org_id = $1 and t.id = $2;
+  t.job_id, t.actor, t.params, t.output, encode(c.code, 'hex') as code_version
+from weft.tasks t left join weft.worker_code c on c.worker_id = t.worker_id and c.handler = t.handler
+where t.org_id = $1 and t.id = $2;
 
 -- name: attempts
-select a.attempt, a.worker_id, a.outcome, a.reason, a.started_at, a.ended_at, a.error
-from weft.attempts a where a.org_id = $1 and a.task_id = $2 order by a.attempt;
+select a.attempt, a.worker_id, a.outcome, a.reason, a.started_at, a.ended_at, a.error, encode(c.code, 'hex') as code_version
+from weft.attempts a left join weft.worker_code c on c.worker_id = a.worker_id and c.handler = $3
+where a.org_id = $1 and a.task_id = $2 order by a.attempt;
 
 -- name: list_live
 -- Newest first below a key; filters that are null let everything pass.

@@ -13,12 +13,14 @@ returning t.id, t.queue_id, t.concurrency_key;
 select min(t.due_at) as due_at, weft.now() as now from weft.task t where t.state = 'scheduled';
 
 -- name: old_partitions
--- Days below the retention of which no task is open, nor a job of them or of days before: first what has ended, if
+-- Days below the retention of which no task is open, nor a job of them or of days before, nor one that keeps outputs from
+-- there: first what has ended, if
 -- nothing of it ended within the retention; when that is gone, params and attempts. Also what somebody detached, or
 -- began to, and did not come to drop: nobody sees it any more.
 with bound as (
   select weft.first_id_at(weft.now() - $1::interval) as id,
-    (select min(t.job_id) from weft.task t where t.job_id is not null) as open_job_id
+    least((select min(t.job_id) from weft.task t where t.job_id is not null),
+          (select min(j.kept_from) from weft.job j where j.kept_from is not null)) as open_job_id
 ), found as (
   select c.relname as child, regexp_replace(c.relname, '_[0-9]{8}$', '') as parent, right(c.relname, 8) as day,
     i.inhrelid is not null as is_attached, coalesce(i.inhdetachpending, false) as is_pending,

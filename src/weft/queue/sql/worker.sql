@@ -19,6 +19,23 @@ select weft.adopt_jobs($1, 1000);
 insert into weft.handler as h (org_id, name) select $1, unnest($2::text[]) order by 2
 on conflict (org_id, name) do update set known_at = excluded.known_at;
 
+-- name: note_codes
+insert into weft.worker_code (worker_id, org_id, handler, code)
+select $2, $1, u.handler, decode(u.code, 'hex') from unnest($3::text[], $4::text[]) as u (handler, code) on conflict do nothing;
+
+-- name: leave_codes
+-- Of workers that are gone: what they ran may have ended at any time until now.
+update weft.worker_code c set gone_at = weft.now() from (
+  select o.worker_id, o.handler from weft.worker_code o
+  where o.gone_at is null and not exists (select 1 from weft.worker w where w.id = o.worker_id) order by 1, 2 limit 1000
+) gone where c.worker_id = gone.worker_id and c.handler = gone.handler;
+
+-- name: prune_codes
+-- Of workers that were gone for longer than the given time.
+delete from weft.worker_code c where c.ctid = any (array(
+  select o.ctid from weft.worker_code o where o.gone_at < (select weft.now() - $1::interval) order by o.gone_at limit 1000
+)) returning 1;
+
 -- name: heartbeat
 -- Lands only while the worker is not lost.
 select held, leader, token, next_due_at, has_outbox, lapsed, limited from weft.heartbeat($1, $2, $3, $4, $5, $6, $7);

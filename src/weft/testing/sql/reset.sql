@@ -1,7 +1,7 @@
--- Empties a migrated database and puts back what a test may have changed: quicker than making a new one.
+-- name: reset
+-- Empties a migrated database and puts back what a test may have changed: quicker than making a new one. Not the clock.
 select pg_terminate_backend(pid, 20000) from pg_stat_activity
 where datname = current_database() and pid <> pg_backend_pid() and backend_type = 'client backend';
-create or replace function weft.now() returns timestamptz language sql volatile parallel safe return clock_timestamp();
 -- Partitions that a service was dropping when its test ended.
 do $$ declare child record; begin
   for child in select c.oid::regclass as name, i.inhparent::regclass as parent

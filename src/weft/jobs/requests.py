@@ -1,0 +1,86 @@
+"""Jobs that are asked for by messages in a queue: the message is finished in the transaction that inserts its job."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from weft.core.checks import check_priority
+from weft.core.errors import LeaseLost, NotFound
+from weft.core.json import Json, encode
+from weft.core.signals import NonRetryable
+from weft.flow.inputs import check_inputs, told_of
+from weft.jobs.library import Libraries, lanes_of
+from weft.jobs.posting import check_url
+from weft.jobs.submit import SQL, NewJob, submit
+from weft.queue import queues
+
+if TYPE_CHECKING:
+    from weft.db.database import Database, type_Connection
+    from weft.db.machine import IdSource
+
+QUEUE = "orchestrator-jobs"
+HANDLER = "weft.submit"
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a message asks for; a bare ``workflow_id`` means the main line of that workflow."""
+
+    workflow_id: str
+    inputs: Mapping[str, Json]
+    priority: int = 0
+    callback_url: str | None = None
+
+
+class Requests:
+    """Makes jobs of messages, of every org."""
+
+    def __init__(self, database: Database, ids: IdSource, libraries: Libraries) -> None:
+        self._database = database
+        self._ids = ids
+        self._libraries = libraries
+
+    async def accept(self, fence: tuple[int, int, int], request: Request) -> dict[str, Any]:
+        """Insert the job of a message and finish the message: both, or neither. Return the job, and whether it is new.
+
+        The message's own key, else its id, is the idempotency key of the job. Raises `NonRetryable` for what asks for
+        something that cannot be, and `LeaseLost`.
+        """
+        async with self._database.acquire() as conn:
+            facts = await conn.fetchrow(SQL.message, fence[1])
+        if facts is None:
+            raise LeaseLost(fence[1])
+        check_priority(request.priority)
+        if request.callback_url is not None:
+            check_url(request.callback_url, "callback_url")
+        library = self._libraries.of(facts["org_id"], facts["actor"])
+        try:
+            found, planned = await library.at(request.workflow_id)
+            pins = await library.pins(planned, found)
+        except NotFound as problem:
+            raise NonRetryable(f"workflow_id: {problem}") from None
+        given, problems = check_inputs(planned.inputs, request.inputs)
+        if problems:
+            raise NonRetryable(f"inputs: {told_of(problems)}")
+        key = facts["key"] or f"message-{fence[1]}"
+        new = NewJob(
+            planned.workflow_id, given, request.priority, key, "tag", found.row["tag"], planned.snapshot_id,
+            planned.version_hash, actor=facts["actor"], pins=pins, callback_url=request.callback_url,
+        )  # fmt: skip
+        ids = await self._ids.take(1 + len(planned.plan.steps))
+        patience = self._database.settings.job_default_timeout
+
+        async def write(conn: type_Connection) -> dict[str, Any]:
+            lanes = await lanes_of(conn, facts["org_id"], planned)
+            created = await submit(conn, facts["org_id"], new, planned.plan, ids, lanes, patience)
+            job_id = ids[0] if created else await conn.fetchval(SQL.of_key, facts["org_id"], key)
+            answer = {"job_id": str(job_id), "created": created}
+            if not await conn.fetchval(SQL.finish, *fence, encode(answer, "output")):
+                raise LeaseLost(fence[1])
+            if created:
+                await queues.hint(conn, planned.plan.first_queues(lanes))
+            return answer
+
+        return await self._database.run(write)

@@ -1,0 +1,39 @@
+"""Functions that no decorator has made handlers: tasks call them by their dotted names."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from weft.orchestration import create_task, get_current_context
+
+SAID: list[Any] = []
+
+
+async def extract(name: str = "extract") -> str:
+    SAID.append(name)
+    await asyncio.sleep(0)
+    return name
+
+
+def transform(name: str = "transform") -> str:
+    SAID.append(name)
+    print("transforming")
+    return name
+
+
+async def fail() -> None:
+    raise ValueError("as drawn")
+
+
+async def grow(count: int) -> int:
+    """Add tasks to the job that this one is part of."""
+    ctx = get_current_context()
+    tasks = [create_task("orchestrated.extract", kwargs={"name": f"grown {number}"}) for number in range(count)]
+    after = create_task(transform, {"name": "after"}).depends_on(tasks)
+    await ctx.apply([*tasks, after])
+    return len(tasks)
+
+
+async def _hidden() -> None:
+    SAID.append("hidden")
