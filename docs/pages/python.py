@@ -26,7 +26,7 @@ _HIDDEN = {
     "Retry": {"to_json", "from_json"},
     "Context": {"cancel", "save_metrics"},
     "Client": {"database", "blobs"},
-    "Registry": {"add", "get", "names", "suggest"},
+    "Registry": {"add", "admit", "get", "names", "suggest"},
     "Runner": {"run_now"},
 }
 
@@ -44,7 +44,17 @@ _CONTEXT = """\
 
 _GROUPS = {
     "Enqueue and operate": ["Client", "NewTask", "TaskHandle", "Retry"],
-    "Run": ["task", "Context", "Checkpoints", "Checkpoint", "Worker", "Registry", "Snooze", "NonRetryable"],
+    "Run": [
+        "task",
+        "Context",
+        "SpawnedTask",
+        "Checkpoints",
+        "Checkpoint",
+        "Worker",
+        "Registry",
+        "Snooze",
+        "NonRetryable",
+    ],
     "Run with a context and a result": ["register_handler", "HandlerContext", "HandlerResult", "BlobRepository"],
     "Define": [
         *("workflow", "Workflow", "when", "group", "wait_for_approval", "wait_for_event", "filtered"),

@@ -28,9 +28,9 @@ PUBLIC = [
     "HandlerResult", "InvalidDefinition", "InvalidInput", "Job", "JobFailed", "JobHandle", "JobNode", "JobState",
     "JobSummary", "Jobs", "KeyLimit", "LeaseLost", "Materialized", "MergeConflict", "NewTask", "NonRetryable",
     "NotFound", "Orchestrator", "OutboxRow", "Page", "PermissionDenied", "Pushed", "QueueInfo", "Registry", "Rerun",
-    "RerunAction", "RerunPlan", "RerunStep", "Retry", "SchemaOutdated", "Settings", "Snooze", "StateConflict",
-    "SubmittedJob", "Tag", "TagConflict", "TagMove", "Task", "TaskFailed", "TaskHandle", "TaskState", "TaskStep",
-    "TaskSummary", "UnknownQueue", "WaitTimeout", "WeftError", "Why", "Worker", "WorkerInfo", "Workflow",
+    "RerunAction", "RerunPlan", "RerunStep", "Retry", "SchemaOutdated", "Settings", "Snooze", "SpawnedTask",
+    "StateConflict", "SubmittedJob", "Tag", "TagConflict", "TagMove", "Task", "TaskFailed", "TaskHandle", "TaskState",
+    "TaskStep", "TaskSummary", "UnknownQueue", "WaitTimeout", "WeftError", "Why", "Worker", "WorkerInfo", "Workflow",
     "WorkflowDefinition", "Workflows", "__version__", "filtered", "group", "read_definition", "register_handler",
     "run", "submit", "task", "wait_for_approval", "wait_for_event", "when", "workflow",
 ]  # fmt: skip
