@@ -60,10 +60,6 @@ select coalesce(max(c.item) + 1, 0) from (
 select distinct d.item from unnest($1::bigint[]) as p (id)
 cross join lateral (select c.item from weft.task_done c where c.parent_id = p.id and c.state = 'completed') d;
 
--- name: node_of
--- The node of a task that has ended; an item of a fan_out is of the fan_out's.
-select d.node from weft.task_done d where d.id = $1;
-
 -- name: list_live
 -- Newest first below a key; filters that are null let everything pass.
 select j.id, j.workflow_id, j.state::text as state, j.reason, -j.rank as priority, j.created_at, j.started_at,
