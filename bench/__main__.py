@@ -5,17 +5,17 @@ from __future__ import annotations
 import argparse
 import asyncio
 import time
-from dataclasses import asdict
 from pathlib import Path
 
-from bench import definitions, jobs, process, queue, workflows
+from bench import comparison, definitions, jobs, owners, process, queue, workflows
+from bench.peers.environments import PEERS
 from bench.place import own_server
 from bench.report import Figure, print_table, write_json
 
 QUOTED = Path("bench/figures.json")
 PARTS = (
     *("work", "enqueue", "pick-up", "history", "horizon", "limits", "idle", "start"),
-    *("definitions", "workflows", "jobs"),
+    *("definitions", "workflows", "jobs", "owners"),
 )
 
 
@@ -26,6 +26,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="a tenth of the size: to try, not to quote")
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--peers", action="store_true", help="measure other systems on the same server too")
+    parser.add_argument("--peer", action="append", choices=PEERS, help="only this one; may be repeated")
     parser.add_argument("--quote", action="store_true", help="write bench/figures.json, which the docs quote")
     options = parser.parse_args()
     scale = 10 if options.quick else 1
@@ -42,6 +43,7 @@ def main() -> None:
             "limits": lambda: queue.measure_limits(server, tasks, repeat),
             "workflows": lambda: workflows.measure_workflows(server, scale, repeat),
             "jobs": lambda: jobs.measure_jobs(server, scale, repeat),
+            "owners": lambda: owners.measure_owners(server, repeat),
             "idle": lambda: process.measure_idle(server, 30 / scale),
         }
         for part in options.only:
@@ -53,29 +55,24 @@ def main() -> None:
                     figures += definitions.measure_definitions(10_000 // scale, repeat)
                 case _:
                     figures += asyncio.run(steps[part]())
-        if options.peers:
-            figures += compare_with_peers(server, figures, repeat, extra)
+        if options.peers or options.peer:
+            figures += compare(server, figures, options, extra)
     print_table(figures)
-    extra["command"] = "make bench-peers" if options.peers else "make bench"
+    extra["command"] = "make bench-peers" if options.peers or options.peer else "make bench"
     paths = [Path("bench/results") / time.strftime("%Y%m%d-%H%M%S.json"), *([QUOTED] if options.quote else [])]
     for path in paths:
         write_json(figures, path, extra)
 
 
-def compare_with_peers(server: str, figures: list[Figure], repeat: int, extra: dict[str, object]) -> list[Figure]:
-    """Measure the peers on the same server and set Weft beside the fastest."""
-    from bench.peers.run import measure_peers, table
-
-    found = measure_peers(server, repeat=repeat)
-    print(table(found))
-    extra["peers"] = [asdict(peer) for peer in found]
-    ours = next((figure for figure in figures if figure.workload.startswith("work")), None)
-    if ours is None or not found:
-        return []
-    best = max(found, key=lambda peer: peer.tasks_per_s)
-    ratio = ours.value / best.tasks_per_s
-    return [Figure("work, beside the fastest peer", ratio, "times", ">= 1.2 times", ratio >= 1.2,
-                   f"{best.peer} {best.tasks_per_s:,.0f}/s")]  # fmt: skip
+def compare(server: str, figures: list[Figure], options: argparse.Namespace, extra: dict[str, object]) -> list[Figure]:
+    """Measure the peers of what was measured: queues beside ``work``, workflow systems beside ``jobs``."""
+    peers, parts, repeat = options.peer or PEERS, options.only, options.repeat
+    found = []
+    if "work" in parts or not parts:
+        found += comparison.compare_queues(server, figures, peers, repeat, options.quick, extra)
+    if "jobs" in parts or not parts:
+        found += comparison.compare_shapes(server, figures, peers, repeat, 10 if options.quick else 1, extra)
+    return found
 
 
 if __name__ == "__main__":

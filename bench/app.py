@@ -14,6 +14,18 @@ async def noop(x: object = None) -> None:
     """Do nothing."""
 
 
+@weft.task(name="bench:fib")
+async def fib(n: int) -> float:
+    """Compute a number of Fibonacci by recursion, and return the seconds that it took."""
+    began = time.perf_counter()
+    _fib(n)
+    return time.perf_counter() - began
+
+
+def _fib(n: int) -> int:
+    return n if n < 2 else _fib(n - 1) + _fib(n - 2)
+
+
 @weft.task(name="bench:stamp")
 async def stamp(sent: float) -> None:
     """Tell when it started, by a datagram with the handler's own clock."""

@@ -15,14 +15,26 @@ from bench.place import child_process, fresh_database, worker_process
 from bench.report import Figure
 
 CONCURRENCY = 200
+FIBS = 40
+FIB_OVERHEAD = f"{FIBS} sequential fib(10), all but the computing"
+FAN = "1 → 1,000 → 1"
 
 
 def chain(nodes: int) -> dict[str, Any]:
-    """Return a workflow of so many tasks, one after the other."""
+    """Return a workflow of so many tasks that do nothing, one after the other."""
+    return _row("chain", nodes, {"handler": "bench:noop"})
+
+
+def fibs(nodes: int) -> dict[str, Any]:
+    """Return a workflow of so many tasks that compute fib(10), one after the other."""
+    return _row("fibs", nodes, {"handler": "bench:fib", "params": {"n": 10}})
+
+
+def _row(name: str, nodes: int, task: dict[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {"START": {"type": "start", "next": "n0"}}
     for number in range(nodes):
-        found[f"n{number}"] = {"handler": "bench:noop", "next": f"n{number + 1}" if number + 1 < nodes else "END"}
-    return {"workflow_id": "chain", "nodes": found | {"END": {"type": "end"}}}
+        found[f"n{number}"] = task | {"next": f"n{number + 1}" if number + 1 < nodes else "END"}
+    return {"workflow_id": name, "nodes": found | {"END": {"type": "end"}}}
 
 
 def fan(items: int) -> dict[str, Any]:
@@ -76,11 +88,14 @@ async def measure_jobs(server: str, scale: int, repeat: int) -> list[Figure]:
             hop = [1000 * each / hops for each in await _runs(repeat, lambda: _ended(client, chain(hops)))]
             fans = await _runs(repeat, lambda: _ended(client, fan(1000)))
             wide = await _runs(1, lambda: _ended(client, fan(100_000 // scale)))
+            await _overhead(client)
+            overheads = [await _overhead(client) for _ in range(repeat)]
             small = [2000 // scale / each for each in await _runs(repeat, lambda: _flood(client, 2000 // scale))]
     return [
         _figure(f"chain of {hops:,} tasks, a hop", hop, "ms", 1.0, beside),
-        _figure("1 → 1,000 → 1", fans, "s", 0.15, beside),
+        _figure(FAN, fans, "s", 0.15, beside),
         _figure(f"1 → {100_000 // scale:,} → 1", wide, "s", 6.0 / scale, beside),
+        _figure(FIB_OVERHEAD, overheads, "s", 0.05, beside),
         Figure(
             f"{2000 // scale:,} small jobs at once", statistics.median(small), "jobs/s", ">= 800 jobs/s",
             statistics.median(small) >= 800, beside, small,
@@ -102,10 +117,22 @@ async def _runs(repeat: int, act: Callable[[], Awaitable[object]]) -> list[float
     return found
 
 
-async def _ended(client: weft.Client, definition: dict[str, Any]) -> None:
+async def _ended(client: weft.Client, definition: dict[str, Any]) -> int:
     handle = await client.jobs.submit(definition)
     job = await client.jobs.wait(handle.id, timeout=120)
     assert job.state == "completed", job
+    return handle.id
+
+
+async def _overhead(client: weft.Client) -> float:
+    """Return the seconds of a job that its tasks did not spend computing, by their own clocks."""
+    began = time.perf_counter()
+    job_id = await _ended(client, fibs(FIBS))
+    total = time.perf_counter() - began
+    tasks = [node.id for node in await client.jobs.nodes(job_id) if node.handler == "bench:fib"]
+    clocked: list[float] = [await client.wait(task_id) for task_id in tasks]
+    assert len(clocked) == FIBS
+    return total - sum(clocked)
 
 
 async def _flood(client: weft.Client, count: int) -> None:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import asyncpg
@@ -83,22 +84,30 @@ async def _transactions(conn: asyncpg.Connection[asyncpg.Record], seconds: float
 
 
 async def measure_idle(server: str, seconds: float) -> list[Figure]:
-    """Statements, processor time and memory of one worker with nothing to do."""
+    """Statements, processor time and memory of one worker, then of one orchestrator, with nothing to do."""
     async with fresh_database(server) as url:
-        conn = await asyncpg.connect(url)
-        alone = await _transactions(conn, seconds)
-        async with worker_process(url, 100) as process:
-            await asyncio.sleep(5)
-            cpu, began = cpu_seconds(process.pid), time.monotonic()
-            rate = await _transactions(conn, seconds) - alone
-            share = (cpu_seconds(process.pid) - cpu) / (time.monotonic() - began)
-            memory, bare = memory_mb(process.pid), await bare_memory_mb(url)
-        await conn.close()
+        worker = await _idle("worker", url, worker_process(url, 100), seconds)
+    async with fresh_database(server) as url:
+        return worker + await _idle("orchestrator", url, child_process("bench.orchestrator", url), seconds)
+
+
+async def _idle(
+    name: str, url: str, starting: AbstractAsyncContextManager[asyncio.subprocess.Process], seconds: float
+) -> list[Figure]:
+    conn = await asyncpg.connect(url)
+    alone = await _transactions(conn, seconds)
+    async with starting as process:
+        await asyncio.sleep(5)
+        cpu, began = cpu_seconds(process.pid), time.monotonic()
+        rate = await _transactions(conn, seconds) - alone
+        share = (cpu_seconds(process.pid) - cpu) / (time.monotonic() - began)
+        memory, bare = memory_mb(process.pid), await bare_memory_mb(url)
+    await conn.close()
     return [
-        Figure("idle worker: transactions", rate, "/s", "<= 2 statements/s", rate <= 2,
+        Figure(f"idle {name}: transactions", rate, "/s", "<= 2 statements/s", rate <= 2,
                f"the server by itself {alone:.2f}/s, taken off"),
-        Figure("idle worker: processor", share * 100, "% of a core", "< 1 %", share < 0.01),
-        Figure("idle worker: memory (PSS)", memory, "MB", "<= 60 MB", memory <= 60,
+        Figure(f"idle {name}: processor", share * 100, "% of a core", "< 1 %", share < 0.01),
+        Figure(f"idle {name}: memory (PSS)", memory, "MB", "<= 60 MB", memory <= 60,
                f"a bare listener {bare:.0f} MB"),
     ]  # fmt: skip
 

@@ -38,11 +38,39 @@ def _figures(run: dict[str, Any]) -> str:
         )  # fmt: skip
         lines.append(f"| {' | '.join(cells)} |")
     if peers := run.get("peers"):
-        lines += ["", "Others, on the same server in the same run:", ""]
+        lines += ["", "Other queues, on the same server in the same run:", ""]
         lines += ["| system | enqueued one call | worked | pick-up, p50 / p99 |", "| --- | --- | --- | --- |"]
         lines += [
             f"| {peer['peer']} {peer['version']} | {peer['enqueue_per_s']:,.0f}/s | {peer['tasks_per_s']:,.0f}/s "
             f"| {peer['pickup_p50_ms']:.1f} / {peer['pickup_p99_ms']:.1f} ms |"
             for peer in peers
         ]
+    if shapes := run.get("shapes"):
+        lines += ["", "Workflow systems, in the same run:", "", *shapes_table(shapes)]
     return "\n".join(lines) + "\n"
+
+
+def shapes_table(systems: list[dict[str, Any]]) -> list[str]:
+    """Return a table with a line for each system; where a size is not that of the head, the cell says so."""
+    fan, fib = 1_000, 40
+    lines = [
+        f"| system | keeps its state | chain, a hop | 1 → {fan:,} → 1 | {fib} sequential fib(10), overhead in all |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    for system in systems:
+        sizes = system["sizes"]
+        cells = (
+            f"{system['peer']} {system['version']}",
+            system["keeps"],
+            _cell(system["hop_ms"], "ms"),
+            _cell(system["fan_s"], "s", "" if sizes["fan"] == fan else f", {sizes['fan']:,} wide"),
+            _cell(system["fib_overhead_s"], "s", "" if sizes["fib"] == fib else f", {sizes['fib']:,} of them"),
+        )
+        lines.append(f"| {' | '.join(cells)} |")
+    return lines
+
+
+def _cell(value: float | None, unit: str, size: str = "") -> str:
+    if value is None:
+        return "–"
+    return f"{value:,.{0 if value >= 100 else 2}f} {unit}{size}"

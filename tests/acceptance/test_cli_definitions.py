@@ -94,7 +94,7 @@ def test_json_has_every_problem_with_its_place(weft: Definitions) -> None:
             {
                 "code": "unknown_node",
                 "severity": "error",
-                "path": ["nodes", "add", "next", 1],
+                "path": "nodes.add.next[1]",
                 "file": path,
                 "line": 5,
                 "column": 77,

@@ -201,6 +201,54 @@ def test_what_was_written_in_an_editor_and_is_not_sound_is_kept_until_it_is(
     assert (nodes["fetch"]["params"]["size"], nodes["load"]["queue"]) == (9, "other")
 
 
+def test_what_was_written_is_kept_when_somebody_interrupts_before_it_is_sound(
+    cli: Cli, flow: str, tmp_path: Path
+) -> None:
+    cli("workflows", "push", flow)
+    script = tmp_path / "editor"
+    script.write_text('sed -i "s/next: load/next: lod/" "$1"\nkill -INT $PPID\n', encoding="utf-8")
+    cli.environment |= {"TMPDIR": str(tmp_path), "EDITOR": f"sh {script}"}
+    told = cli("workflows", "patch", "etl", "--edit", code=130)
+    (kept,) = tmp_path.glob("weft-*/definition.yaml")
+    again = f"weft workflows patch etl/main --edit --file {kept}"
+    assert told == f"weft: what you wrote is kept in {kept}; go on with `{again}`"
+
+
+def test_a_damaged_snapshot_is_told_of_and_mended(cli: Cli, flow: str, url: str) -> None:
+    cli("workflows", "push", flow)
+    cli("workflows", "patch", "etl", "--set", "nodes.fetch.params.size=2")
+    kept = cli.json("workflows", "snapshot", "etl")
+    of_snapshot = f"(select digest from weft.artifact where id = {kept['artifact_id']})"
+    _execute(url, f"update weft.blob set content = 'x' where digest = {of_snapshot}")
+    shown = cli.json("workflows", "show", "etl")
+    assert shown["data"] == kept["data"]
+    assert "is damaged in its row" in shown["damage"]
+    first, second, last = cli("workflows", "fsck", "--repair").splitlines()
+    assert re.fullmatch(
+        rf"snapshot {kept['artifact_id']}: its content, blob \w+, is damaged in its row; .* \[lost_blob\]", first
+    )
+    assert second.startswith("  mended: written anew from its parent; what its row held is kept in ")
+    assert last == "1 finding, 1 mended"
+    assert cli.json("workflows", "show", "etl")["damage"] is None
+
+
+def test_a_list_is_set_by_index(cli: Cli, flow: str) -> None:
+    cli("workflows", "push", flow)
+    cli("workflows", "patch", "etl", "--set", "nodes.fetch.params.l=[1,2,[3]]")
+    cli("workflows", "patch", "etl", "--set", "nodes.fetch.params.l[0]=7", "--set", "nodes.fetch.params.l.2[0]=9")
+    assert cli.json("workflows", "show", "etl")["data"]["nodes"]["fetch"]["params"]["l"] == [7, 2, [9]]
+
+
+def test_a_tag_of_another_workflow_is_replaced_only_by_name(cli: Cli, flow: str, tmp_path: Path) -> None:
+    cli("workflows", "push", flow)
+    other = tmp_path / "other.yaml"
+    other.write_text(FLOW.replace("workflow_id: etl", "workflow_id: other"), encoding="utf-8")
+    refused = cli("workflows", "push", str(other), "--tag", "etl/main", "--force", code=5)
+    assert "belongs to workflow 'etl'" in refused
+    cli("workflows", "push", str(other), "--tag", "etl/main", "--replaces", "etl")
+    assert cli.json("workflows", "undo", "etl/main")["workflow_id"] == "etl"
+
+
 def test_what_was_kept_without_saying_of_what_it_was_made_overrules_nobody(cli: Cli, flow: str, tmp_path: Path) -> None:
     cli("workflows", "push", flow)
     kept = tmp_path / "kept.yaml"

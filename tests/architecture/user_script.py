@@ -80,6 +80,16 @@ async def main(ctx: weft.Context) -> None:
         await worker.run_until_idle()
 
 
+async def of_definitions(client: weft.Client) -> None:
+    try:
+        await client.workflows.merge("etl/faster", into="etl")
+    except weft.MergeConflict as problem:
+        assert_type([conflict.node for conflict in problem.conflicts], list[str | None])
+        assert_type(problem.conflicts[0].path, tuple[str | int, ...])
+    except weft.InvalidDefinition as problem:
+        assert_type([each.line for each in problem.problems], list[int | None])
+
+
 async def what_is_wrong(client: weft.Client, ctx: weft.Context) -> None:
     """Each of these is an error of its kind, or the check finds that it needs no leave."""
     await send(3, ctx)  # type: ignore[arg-type]

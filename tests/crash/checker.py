@@ -1,4 +1,4 @@
-"""The invariants of the queue as SQL: each statement returns the rows that break one, in any committed state.
+"""The invariants as SQL: each statement returns the rows that break one, in any committed state.
 
 They hold while workers work, not only when all is quiet, so a test may ask at any moment.
 """
@@ -10,12 +10,13 @@ from collections import defaultdict
 import asyncpg
 import orjson
 
+from crash.job_laws import JOB_LAWS, STEPS
 from crash.ledger import Ledger, Span
 
 # Every task with its org, whether it has ended or not.
 TASKS = "(select id, org_id from weft.task union all select id, org_id from weft.task_done)"
 # Law and statement: a row that comes back is a breach.
-INVARIANTS = {
+QUEUE_LAWS = {
     "S2: a task is either live or ended, never both": """
         select t.id, t.state::text, d.state::text as ended from weft.task t join weft.task_done d on d.id = t.id""",
     "S2: what is live is not final, what has ended is": """
@@ -42,9 +43,10 @@ INVARIANTS = {
         left join weft.worker w on w.id = t.worker_id
         where t.worker_id is not null
           and (w.id is null or w.state = 'stopped' or w.state = 'lost' and w.rescued_at is not null)""",
+    # What waited outside of any attempt fails without one, when the answer is no.
     "S5: a task that ended without success has a record of its last attempt": """
         select d.id, d.state::text, d.attempt from weft.task_done d
-        where d.state in ('failed', 'dead') and not exists (
+        where d.state in ('failed', 'dead') and d.handler not in ('@wait', '@workflow') and not exists (
           select 1 from weft.attempt a where a.task_id = d.id and a.attempt = d.attempt)""",
     "S8: failures and crashes equal the recorded attempts": """
         select t.id, t.failures, t.crashes, a.failures as recorded_failures, a.crashes as recorded_crashes
@@ -84,7 +86,7 @@ INVARIANTS = {
         select t.id, t.state::text, t.waiting_on, e.n from weft.task t
         cross join lateral (
           select count(*) as n from weft.edge e join weft.task p on p.id = e.prev where e.next = t.id
-        ) e where t.waiting_on <> e.n""",
+        ) e where t.job_id is null and t.waiting_on <> e.n""",
     "S6: nothing is ready or running that waits for another": """
         select t.id, t.state::text, t.waiting_on from weft.task t
         where t.waiting_on > 0 and t.state not in ('pending', 'scheduled')""",
@@ -93,7 +95,7 @@ INVARIANTS = {
           select id, org_id, queue_id, worker_id from weft.task
           union all select id, org_id, queue_id, worker_id from weft.task_done) t
         left join weft.queue q on q.id = t.queue_id left join weft.worker w on w.id = t.worker_id
-        where q.id is null or q.id <> 2 and (q.org_id <> t.org_id or w.org_id <> t.org_id)""",
+        where q.id is null or q.id <> 2 and q.id > 0 and (q.org_id <> t.org_id or w.org_id <> t.org_id)""",
     "S9: an attempt belongs to the org of its task and of its worker": f"""
         select a.task_id, a.attempt, a.org_id from weft.attempt a
         left join {TASKS} t on t.id = a.task_id
@@ -124,7 +126,7 @@ INVARIANTS = {
         where q.org_id <> s.org_id or w.org_id <> s.org_id""",
     "S9: a worker serves queues of its own org": """
         select w.id, w.org_id, q.id as queue_id from weft.worker w
-        join weft.queue q on q.id = any (w.queues) where q.org_id <> w.org_id and q.id <> 2""",
+        join weft.queue q on q.id = any (w.queues) where q.org_id <> w.org_id and q.id <> 2 and q.id > 0""",
     # A row of another org than the effect's is no answer to it, and neither is a key without its task.
     "S7: an effect that is done has its task, in its own org": f"""
         select o.id, o.org_id, o.payload::text from weft.outbox o
@@ -133,9 +135,12 @@ INVARIANTS = {
           join {TASKS} t on t.id = k.task_id
           where k.org_id = o.org_id and t.org_id = o.org_id and k.handler = o.payload ->> 'handler'
             and k.key = coalesce(nullif(o.payload ->> 'idempotency_key', ''), 'outbox-' || o.id))""",
-    "L2: nothing is pending that waits for nothing": """
-        select t.id, t.reason, t.waiting_on from weft.task t
-        where t.state = 'pending' and t.waiting_on = 0 and t.reason is distinct from 'concurrency_key'""",
+    # Of a job also what is parked while it is paused, and what the engine is about to skip or to sweep away.
+    "L2: nothing is pending that waits for nothing": f"""
+        select t.id, t.reason, t.waiting_on from weft.task t left join weft.job j on j.id = t.job_id
+        where t.state = 'pending' and t.waiting_on = 0 and t.reason is distinct from 'concurrency_key'
+          and not (j.id is not null and (j.state in ('paused', 'cancelling') or exists (
+            select 1 from weft.task s where s.job_id = j.id and s.handler in {STEPS})))""",
     "L2: nothing waits for a slot that is free": """
         select t.id, s.held, coalesce(s.max_running, q.max_running_per_key) as most from weft.task t
         join weft.queue q on q.id = t.queue_id
@@ -150,6 +155,8 @@ INVARIANTS = {
         where not exists (select 1 from weft.task t where t.id = k.task_id)
           and not exists (select 1 from weft.task_done d where d.id = k.task_id)""",
 }
+
+INVARIANTS = QUEUE_LAWS | JOB_LAWS
 
 
 async def breaches(conn: asyncpg.Connection[asyncpg.Record]) -> dict[str, list[dict[str, object]]]:
@@ -178,7 +185,8 @@ async def check_outcomes(conn: asyncpg.Connection[asyncpg.Record], ledger: Ledge
     await check(conn)
     left = await conn.fetch("select id, state::text, reason, worker_id, attempt from weft.task limit 5")
     assert left == [], f"{len(left)} tasks or more are still open: {left}"
-    rows = await conn.fetch("select id, state::text, attempt, output from weft.task_done")
+    # What the engine itself carries out has no part in the ledger.
+    rows = await conn.fetch("select id, state::text, attempt, output from weft.task_done where handler not like '@%'")
     ended = {row["id"]: row for row in rows}
     assert len(ended) == len(rows)
     lost = ledger.acknowledged - ended.keys()

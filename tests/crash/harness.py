@@ -179,6 +179,27 @@ class Process:
         return status
 
 
+class Performance:
+    """One process that performs an act."""
+
+    def __init__(self, copies: Process, pid: int) -> None:
+        self._copies = copies
+        self._pid = pid
+        self.end = asyncio.create_task(copies.hear())
+
+    async def kill(self) -> None:
+        """End it by SIGKILL."""
+        os.kill(self._pid, signal.SIGKILL)
+        assert int(await self.end) == -signal.SIGKILL
+
+    async def is_reached(self, event: asyncio.Event) -> bool:
+        """Return whether something happens before it ends."""
+        waiting = asyncio.create_task(event.wait())
+        await asyncio.wait([waiting, self.end], return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
+        return event.is_set()
+
+
 class Crew:
     """The processes of one test, which share a folder for the ledger."""
 

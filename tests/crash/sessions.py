@@ -85,6 +85,14 @@ class Session:
         return begun
 
 
+async def until_done_or_waiting(call: asyncio.Future[Any], session: Session, watcher: Session) -> None:
+    """Return when a call has ended, or waits for a lock."""
+    waits = asyncio.create_task(until_waiting(watcher.conn, session.pid))
+    await asyncio.wait([call, waits], return_when=asyncio.FIRST_COMPLETED)
+    waits.cancel()
+    await asyncio.gather(waits, return_exceptions=True)
+
+
 @asynccontextmanager
 async def sessions(url: str, count: int) -> AsyncIterator[list[Session]]:
     """Lend some sessions on one database."""

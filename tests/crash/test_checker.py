@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from crash import ledger
-from crash.checker import INVARIANTS, breaches, check, check_outcomes
+from crash.checker import QUEUE_LAWS, breaches, check, check_outcomes
 from crash.sessions import Session, sessions
 
 DONE = """insert into weft.task_done (id, org_id, queue_id, order_id, created_at, ended_at, state, attempt, rank,
@@ -86,7 +86,7 @@ async def running_task(worker: Session) -> int:
     return task_id
 
 
-@pytest.mark.parametrize("law", INVARIANTS)
+@pytest.mark.parametrize("law", QUEUE_LAWS)
 async def test_a_breach_of_each_law_is_found(url: str, law: str) -> None:
     async with sessions(url, 1) as (worker,):
         task_id = await running_task(worker)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
-import os
-import signal
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
@@ -16,7 +14,7 @@ import asyncpg
 import pytest
 
 import weft
-from crash.harness import Process, until, until_call_waits
+from crash.harness import Performance, Process, until, until_call_waits
 from crash.history_acts import ACTS, DEPTH, LARGE, Act, seen_of, settings_for
 from crash.proxy import Fault, Proxy, nth, proxy_to
 from crash.sessions import sessions
@@ -36,27 +34,6 @@ NOTED = """
   select b::text from weft.blob b
   where b.content is null and not exists (select 1 from weft.artifact a where a.digest = b.digest)"""
 USED = "select a.digest from weft.artifact a join weft.blob b on b.digest = a.digest where b.content is null"
-
-
-class Performance:
-    """One process that performs an act."""
-
-    def __init__(self, copies: Process, pid: int) -> None:
-        self._copies = copies
-        self._pid = pid
-        self.end = asyncio.create_task(copies.hear())
-
-    async def kill(self) -> None:
-        """End it by SIGKILL."""
-        os.kill(self._pid, signal.SIGKILL)
-        assert int(await self.end) == -signal.SIGKILL
-
-    async def is_reached(self, event: asyncio.Event) -> bool:
-        """Return whether something happens before it ends."""
-        waiting = asyncio.create_task(event.wait())
-        await asyncio.wait([waiting, self.end], return_when=asyncio.FIRST_COMPLETED)
-        waiting.cancel()
-        return event.is_set()
 
 
 class Stage:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import asyncpg
+import pytest
 
 import weft
 from crash.harness import until_call_waits
@@ -121,4 +123,53 @@ async def test_a_tag_that_somebody_moves_while_it_is_to_be_mended_is_left_to_the
         assert [finding.mended for finding in await mending] == ["somebody else has moved it meanwhile"]
         assert (await client.workflows.moves("w"))[0].message == "mine"
         assert (await client.workflows.tag("w")).version == 3
+    await other.close()
+
+
+async def test_a_merge_of_what_is_removed_meanwhile_says_what_is_not_there(
+    url: str, tmp_path: Path, conn: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    """It is a patch that no tag is at, and a collection takes it away between any two statements."""
+    refused = 0
+    async with weft.Client(settings=settings_for(url, tmp_path, "other")) as other:
+        for number in itertools.count(1):
+            name = f"w{number}"
+            await other.workflows.push(flow(name))
+            await other.workflows.snapshot(name, set={"nodes.fetch.params.size": 9})
+            source = await conn.fetchval("select id from weft.artifact where kind = 'patch' and workflow_id = $1", name)
+            await other.workflows.patch(name, set={"nodes.load.queue": "fast"})
+            async with proxy_to(url) as proxy, weft.Client(settings=settings_for(proxy.url, tmp_path, "me")) as client:
+                held = proxy.hold("", nth(number))
+                merge = asyncio.create_task(client.workflows.merge(source, into=name))
+                reached = asyncio.create_task(held.fired.wait())
+                await first_of(merge, reached)
+                reached.cancel()
+                removed = "delete from weft.artifact where kind = 'snapshot' or id = $1"
+                with suppress(asyncpg.ForeignKeyViolationError):
+                    await conn.execute(removed, source)
+                assert held.gate is not None
+                held.gate.set()
+                (done,) = await asyncio.gather(merge, return_exceptions=True)
+            if isinstance(done, BaseException):
+                refused += 1
+                assert str(done).startswith(f"there is no version {source};"), f"after statement {number}: {done!r}"
+            assert await broken_laws(conn, DEPTH) == []
+            if not held.seen:
+                break
+    assert refused > 3
+
+
+async def test_a_tag_that_is_protected_meanwhile_is_not_taken_by_naming_its_workflow(
+    url: str, tmp_path: Path, conn: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    other = await asyncpg.connect(url)
+    async with weft.Client(settings=settings_for(url, tmp_path, "me")) as client:
+        await client.workflows.push(flow("w"))
+        async with other.transaction():
+            await other.execute("select weft.protect_tag(1, 'w/main', true)")
+            taking = asyncio.create_task(client.workflows.push(flow("x"), tag="w/main", replaces="w"))
+            await until_call_waits(conn, "weft.")
+        with pytest.raises(weft.TagConflict, match="is protected"):
+            await taking
+        assert (await client.workflows.tag("w")).workflow_id == "w"
     await other.close()

@@ -11,8 +11,8 @@ import pytest
 
 import weft
 from crash.checker import check
-from crash.harness import opened, until_waiting
-from crash.sessions import DEFAULT, Session, sessions
+from crash.harness import opened
+from crash.sessions import DEFAULT, Session, sessions, until_done_or_waiting
 from weft.core.settings import Settings
 from weft.queue import graph, queues, upkeep, work, workers
 from weft.queue.services import Rescuer
@@ -142,14 +142,6 @@ async def test_what_a_worker_claims_while_it_is_given_up_is_rescued(url: str) ->
         assert again.id == task_id
         assert not mine or not await late.complete(mine[0])
         await check(rescuer.conn)
-
-
-async def until_done_or_waiting(call: asyncio.Task[object], session: Session, watcher: Session) -> None:
-    """Return when a call has ended, or waits for a lock."""
-    waits = asyncio.create_task(until_waiting(watcher.conn, session.pid))
-    await asyncio.wait([call, waits], return_when=asyncio.FIRST_COMPLETED)
-    waits.cancel()
-    await asyncio.gather(waits, return_exceptions=True)
 
 
 async def keep_rescuing(rescuer: Session) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import asyncpg
 import pytest
+from engine_scene import MakeClient
 
 import weft
 from weft.jobs.items import Group, Known, Task
@@ -314,6 +315,37 @@ async def test_ids_of_another_job_are_not_found(client: weft.Client) -> None:
         await client.jobs.add(first.id, say("x").depends_on(Known(two.id)))
     with pytest.raises(weft.InvalidInput, match="part of another job"):
         await client.jobs.add(first.id, say("x").depends_on(two))
+
+
+async def test_nothing_is_added_to_a_job_of_another_org(
+    client: weft.Client, make_client: MakeClient, conn: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    await conn.execute("insert into weft.org (id, slug, name) values (7, 'other', 'Other')")
+    stranger = await make_client(org="other")
+    task = say("a")
+    job = await client.jobs.submit_graph("drawn", task)
+    await stranger.create_queue("default")
+    with pytest.raises(weft.NotFound):
+        await stranger.jobs.add(job.id, say("b"))
+
+
+async def test_independent_tasks_have_ended_when_their_job_has(client: weft.Client, handlers: Handlers) -> None:
+    """What comes after both a failure and a task that runs is not skipped before that one has ended."""
+    running, failing, both = held(), Task("act.fail", name="failing"), say("both")
+    [running, failing] >> both
+    async with at_work(client, handlers):
+        job = await client.jobs.submit_graph("drawn", both, on_failure="finish_independent")
+        await handlers.begun.wait()
+        assert failing.id is not None
+        with pytest.raises(weft.TaskFailed):
+            await client.wait(failing.id, timeout=20)
+        with pytest.raises(weft.WaitTimeout):
+            await client.jobs.wait(job.id, timeout=0.3)
+        handlers.leave.set()
+        assert (await client.jobs.wait(job.id, timeout=20)).state == "failed"
+        states = {node.node: (node.state, node.reason) for node in await client.jobs.nodes(job.id)}
+    assert states["held"] == ("completed", None)
+    assert states["both"] == ("skipped", "upstream_failed")
 
 
 async def test_a_task_with_a_key_that_waits_again_gives_its_slot_back(

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import asyncpg
 import orchestrated
 import pytest
 
@@ -164,6 +166,27 @@ async def test_workers_are_registered_and_listed() -> None:
     assert [each.status for each in await list_workers()] == [WorkerStatus.STOPPED]
     with pytest.raises(weft.NotFound):
         await worker_heartbeat(worker.id)
+
+
+async def test_health_is_bad_while_a_task_is_held_by_a_worker_that_is_gone(
+    conn: asyncpg.Connection[asyncpg.Record],
+) -> None:
+    worker = await register_worker()
+    await conn.execute("insert into weft.org (id, slug, name) values (7, 'other', 'Other')")
+    gone = """insert into weft.worker (org_id, until, concurrency, pid, hostname, version, queues, handlers)
+              values ($1, weft.now() + $2, 1, 1, 'gone', '0', '{}', '{}') returning id"""
+    stale = await conn.fetchval(gone, 7, timedelta(minutes=-5))
+    await conn.execute(
+        """insert into weft.task (id, org_id, queue_id, order_id, state, handler, worker_id)
+           values (1, 7, 1, 1, 'running', 'h', $1)""",
+        stale,
+    )
+    assert await health_check()
+    await conn.execute("update weft.worker set org_id = 1 where id = $1", stale)
+    assert not await health_check()
+    await conn.execute("update weft.worker set org_id = 7, until = weft.now() + interval '1 hour' where id = $1", stale)
+    await deregister_worker(worker.id)
+    assert not await health_check()
 
 
 async def test_health_is_bad_without_a_database(monkeypatch: pytest.MonkeyPatch) -> None:

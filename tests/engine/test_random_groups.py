@@ -14,7 +14,7 @@ from job_oracle import FAILED, POISONED
 from weft.jobs.items import Group, Task
 from weft.worker.registry import Registry
 
-SHORT, LONG = 60, 2000
+SHORT, LONG = 40, 2000
 
 
 class Log:

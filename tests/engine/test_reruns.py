@@ -10,9 +10,10 @@ from typing import Any
 
 import asyncpg
 import pytest
-from engine_scene import MakeClient
+from engine_scene import WAITING, MakeClient, until
 
 import weft
+from weft.orchestration import Task
 from weft.worker.registry import Registry
 
 
@@ -288,6 +289,24 @@ async def test_many_are_run_again_once_each(client: weft.Client, ledger: Ledger)
         await client.jobs.rerun_all(state="running")
 
 
+async def test_who_comes_second_waits_and_finds_that_it_was_done(
+    client: weft.Client, ledger: Ledger, conn: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    ledger.broken = ["a"]
+    async with at_work(client, ledger):
+        job = await ended(client, (await client.jobs.submit(chain())).id)
+    async with conn.transaction():
+        await conn.execute("select pg_advisory_xact_lock(hashtextextended('weft.rerun', $1))", job.id)
+        await conn.execute(
+            """insert into weft.job (id, org_id, end_id, workflow_id, base_kind, inputs, rerun_of)
+               values (weft.next_id(), 1, 1, 'chain', 'version', '{}', $1)""",
+            job.id,
+        )
+        second = asyncio.create_task(client.jobs.rerun_all())
+        await until(lambda: client.database.read(lambda other: other.fetchval(WAITING, "%weft.rerun%")))
+    assert await second == 0
+
+
 async def test_parts_of_other_jobs_and_what_a_call_makes_itself_are_not_run_again(
     client: weft.Client, ledger: Ledger, conn: asyncpg.Connection[asyncpg.Record]
 ) -> None:
@@ -308,6 +327,12 @@ async def test_parts_of_other_jobs_and_what_a_call_makes_itself_are_not_run_agai
         await ended(client, again)
     assert await conn.fetchval("select count(*) from weft.jobs where workflow_id = 'outer'") == 2
     assert await client.jobs.rerun_all(dry_run=True) == 1
+    await conn.execute(
+        """insert into weft.job_done (id, org_id, end_id, created_at, ended_at, state, rank, finishes_independent,
+             workflow_id, base_kind, inputs)
+           select weft.first_id_at(weft.now() + interval '1 hour'), 1, 1, weft.now(), weft.now(), 'failed', 0, false,
+             'later', 'version', '{}'"""
+    )
     assert await client.jobs.rerun_all(since=timedelta(hours=1), dry_run=True) == 1
     assert await client.jobs.rerun_all(since=datetime.now(UTC) + timedelta(hours=1), dry_run=True) == 0
 
@@ -400,3 +425,45 @@ async def test_a_patch_changes_one_job_and_no_tag(client: weft.Client, ledger: L
     assert (await client.workflows.tag("chain")).version == 1
     assert again.plan.nodes("run") == ["END"]
     assert await client.workflows.fsck() == []
+
+
+async def test_a_graph_put_together_in_python_is_run_again(client: weft.Client, ledger: Ledger) -> None:
+    one, other = Task("say", {"value": "one"}, name="one"), Task("say", {"value": "other"}, name="other")
+    last = Task("say", {"value": "last"}, name="last").depends_on([one, other])
+    ledger.broken = ["other"]
+    async with at_work(client, ledger):
+        job = await ended(client, (await client.jobs.submit_graph("drawn", last, on_failure="finish_independent")).id)
+        assert (job.state, sorted(ledger.taken())) == ("failed", ["one", "other"])
+        ledger.broken = []
+        again = await client.jobs.rerun(job.id, failed=True)
+        assert (await ended(client, again.id)).state == "completed"
+    assert sorted(ledger.taken()) == ["last", "other"]
+
+
+async def test_a_task_runs_again_of_which_something_that_it_made_failed(client: weft.Client, ledger: Ledger) -> None:
+    @ledger.registry.task(name="make")
+    async def make(ctx: weft.Context) -> int:
+        await ctx.spawn("say", {"value": "made"}, max_attempts=1)
+        return 1
+
+    definition = {
+        "workflow_id": "making",
+        "nodes": {
+            "START": {"type": "start", "next": "make"},
+            "make": {"handler": "make", "next": "after"},
+            "after": say("after", "END"),
+            "END": {"type": "end"},
+        },
+    }
+    ledger.broken = ["made"]
+    async with at_work(client, ledger):
+        job = await ended(client, (await client.jobs.submit(definition)).id)
+        assert (job.state, ledger.taken()) == ("failed", ["made"])
+        ledger.broken = []
+        again = await client.jobs.rerun(job.id, failed=True)
+        assert (await ended(client, again.id)).state == "completed"
+        assert ledger.taken() == ["made", "after"]
+        more = await client.jobs.rerun(again.id, from_node="after")
+        assert (await ended(client, more.id)).state == "completed"
+    assert ledger.taken() == ["after"]
+    assert {step.node: step.why for step in again.plan.steps}["make"] == "a task that it made did not complete"

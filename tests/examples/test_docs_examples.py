@@ -57,11 +57,11 @@ SCRIPTS = {
         *("paid 30", "ask {'reason': {'type': 'string'}}", "paid 420", "total completed", "ask completed"),
         "END completed",
     ],
-    "handling.py": ["True completed 8", "{'pixels': 8000000}"],
     "run_again.py": [
         *("failed", "count keep because nothing about it has changed", "report run because it was dead (error)"),
         *("42 in B2, reported", "0", "42 in C3, reported"),
     ],
+    "handling.py": ["True completed 8", "{'pixels': 8000000}"],
     "callbacks.py": ['True :"completed"'],
     "flows.py": ["30.0"],
     "python_flows.py": [

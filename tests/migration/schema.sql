@@ -92,11 +92,11 @@ begin
   if of.id is null then
     return false;
   end if;
+  perform 1 from weft.task t where t.id in (select e.next from weft.edge e where e.prev = parent) order by t.id for no key update;
   select j.rank into job_rank from weft.job j where j.id = of.job_id and j.state in ('pending', 'running', 'paused') for share;
   if not found then
     return false;
   end if;
-  perform 1 from weft.task t where t.id in (select e.next from weft.edge e where e.prev = parent) order by t.id for no key update;
   update weft.task t set waiting_on = t.waiting_on + cardinality(ids)
   where t.id in (select e.next from weft.edge e where e.prev = parent);
   insert into weft.task (id, org_id, queue_id, order_id, state, rank, max_attempts, handler, params, job_id, timeout,
@@ -560,6 +560,8 @@ declare
   jobs bigint[] := array(select (select d.job_id from weft.task_done d where d.id = u.id) from unnest(ends) as u (id));
   parents bigint[]; child record;
 begin
+  -- Before the jobs themselves: whoever sweeps a task away locks it before the job that it waits for.
+  perform 1 from weft.task t where t.id in (select j.parent_id from weft.job j where j.id = any (jobs)) order by t.id for update;
   with moved as (
     delete from weft.job j where j.id = any (jobs) returning j.*
   ), kept as (
@@ -730,29 +732,33 @@ begin
   return made;
 end $$;
 
-CREATE FUNCTION weft.fail_job(failed bigint) RETURNS boolean
+CREATE FUNCTION weft.fail_job(me bigint, step bigint, in_attempt integer, failed bigint) RETURNS boolean
     LANGUAGE plpgsql
     AS $$
-declare lost record; job weft.job;
+declare lost record; job weft.job; is_swept boolean; is_counted boolean;
 begin
+  select t.params ->> 'counted' is not null into is_counted from weft.task t
+  where t.id = step and coalesce(t.worker_id, 0) = me and t.attempt = in_attempt and t.state = 'running' for update;
+  if not found then
+    return null;
+  end if;
   select d.id, d.job_id, d.counts_for into lost from weft.task_done d where d.id = failed;
-  select * into job from weft.job j where j.id = lost.job_id for no key update;
+  select * into job from weft.job j where j.id = lost.job_id;
   if job.id is null then
     return false;
   end if;
-  update weft.job j set failed_id = coalesce(j.failed_id, failed), verdict = coalesce(j.verdict, 'failed'),
-    reason = coalesce(j.reason, 'task_failed')
-  where j.id = job.id;
-  if not job.finishes_independent then
-    update weft.job j set state = 'cancelling' where j.id = job.id and j.state <> 'cancelling';
-    return weft.sweep_job(job.id, 1000);
+  is_swept := not job.finishes_independent or job.state = 'cancelling';
+  if not is_swept and not is_counted then
+    update weft.task t set params = json_build_object('id', failed::text, 'counted', true) where t.id = step;
+    perform weft.skip_later(
+      weft.skip_tasks(weft.fail_next(array_remove(array[failed, lost.counts_for], null)), 'upstream_failed', 1000, '{}'),
+      'upstream_failed');
+    perform weft.forget_result(job);
   end if;
-  perform weft.skip_later(
-    weft.skip_tasks(weft.fail_next(array_remove(array[failed, lost.counts_for], null)), 'upstream_failed', 1000, '{}'),
-    'upstream_failed');
-  -- Last: whoever finishes a task locks it before the end of its job.
-  perform weft.forget_result(job);
-  return false;
+  update weft.job j set failed_id = coalesce(j.failed_id, failed), verdict = coalesce(j.verdict, 'failed'),
+    reason = coalesce(j.reason, 'task_failed'), state = case when is_swept then 'cancelling' else j.state end
+  where j.id = job.id;
+  return is_swept;
 end $$;
 
 CREATE FUNCTION weft.fail_next(failed bigint[]) RETURNS bigint[]
@@ -770,7 +776,7 @@ begin
                  then 'ready'::weft.task_state else t.state end,
     queue_id = case when t.handler = '@end' then weft.control_queue(t.job_id) else t.queue_id end,
     reason = case when t.handler = '@end' then null else 'upstream_failed' end
-  where t.id = any (next_ids);
+  where t.id = any (next_ids) and t.state = 'pending';
   woken := array(
     select distinct t.queue_id from weft.task t where t.id = any (next_ids) and t.handler = '@end' and t.state = 'ready');
   if cardinality(woken) > 0 then
@@ -1127,6 +1133,21 @@ CREATE FUNCTION weft.id_at(moment timestamp with time zone) RETURNS bigint
     LANGUAGE sql PARALLEL RESTRICTED
     RETURN ((((floor((EXTRACT(epoch FROM moment) * (1000)::numeric)))::bigint - '1704067200000'::bigint) << 22) | (((((EXTRACT(epoch FROM moment) * (1000000)::numeric))::bigint % (1000)::bigint) * 4) + nextval('weft.id_sequence'::regclass)));
 
+CREATE FUNCTION weft.is_forced(org bigint, tag_name text, workflow text, force boolean, replaces text) RETURNS boolean
+    LANGUAGE plpgsql
+    SET lock_timeout TO '3s'
+    AS $$
+declare t weft.tag;
+begin
+  select * into t from weft.tag g where g.org_id = org and g.name = tag_name for update;
+  if t.name is null or t.deleted_at is not null or workflow is null or t.workflow_id = workflow then
+    return force;
+  elsif replaces is distinct from t.workflow_id then
+    perform weft.refuse_move('of another workflow', t);
+  end if;
+  return force or not t.is_protected;
+end $$;
+
 CREATE FUNCTION weft.keep_blob(task_id bigint, org_id bigint, reference json) RETURNS void
     LANGUAGE sql
     AS $_$
@@ -1182,6 +1203,31 @@ CREATE FUNCTION weft.kept_results(parents json) RETURNS TABLE(output json, item 
   ) d
   order by d.item, d.state = 'completed' desc, d.id desc
 $$;
+
+CREATE FUNCTION weft.lasting_queue(queue bigint) RETURNS bigint
+    LANGUAGE sql IMMUTABLE
+    AS $$ select case when queue < 0 then 2 else queue end $$;
+
+CREATE FUNCTION weft.leading_to(firsts bigint[], lasts bigint[]) RETURNS TABLE(first bigint, last bigint)
+    LANGUAGE plpgsql STABLE
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET enable_material TO 'off'
+    SET jit TO 'off'
+    AS $$
+begin
+  return query
+    with recursive walk (origin, id) as (
+      select u.id, u.id from unnest(firsts) as u (id)
+      union
+      select w.origin, e.next from walk w join weft.edge e on e.prev = w.id
+      where exists (select 1 from weft.task t where t.id = e.next)
+    )
+    select w.origin, w.id from walk w where w.id = any (lasts) and w.id <> w.origin;
+end $$;
 
 CREATE FUNCTION weft.line_of(head bigint, below bigint, count integer) RETURNS SETOF bigint
     LANGUAGE plpgsql STABLE
@@ -1318,15 +1364,20 @@ CREATE FUNCTION weft.note_failed(ids bigint[]) RETURNS void
     SET enable_bitmapscan TO 'off'
     SET jit TO 'off'
     AS $$
-declare allowed bigint[]; ends bigint[];
+declare allowed bigint[]; ends bigint[]; cancelled bigint[];
 begin
   select array_agg(d.id order by d.id) filter (where d.allow_failure)
            || array_agg(d.counts_for) filter (where d.allow_failure and d.counts_for is not null),
-         array_agg(d.id) filter (where d.handler = '@end')
-  into allowed, ends
+         array_agg(d.id) filter (where d.handler = '@end'),
+         array_agg(d.id) filter (where d.state = 'cancelled')
+  into allowed, ends, cancelled
   from unnest(ids) as u (id) cross join lateral (
-    select d.id, d.allow_failure, d.counts_for, d.handler from weft.task_done d where d.id = u.id and d.job_id is not null
+    select d.id, d.allow_failure, d.counts_for, d.handler, d.state from weft.task_done d where d.id = u.id and d.job_id is not null
   ) d;
+  if cancelled is not null then
+    delete from weft.awaited a where a.task_id = any (cancelled);
+    perform weft.cancel_children(cancelled);
+  end if;
   if allowed is not null then
     perform weft.release_next(allowed, null, '{}');
   end if;
@@ -1335,9 +1386,13 @@ begin
       select (select d.job_id from weft.task_done d where d.id = u.id) from unnest(ends) as u (id));
     perform weft.end_jobs(ends);
   end if;
-  perform weft.put_control(d.org_id, d.job_id, d.rank, '@fail', json_build_object('id', d.id::text))
+  -- A step of the engine itself is begun anew: nobody else would do what it was to do.
+  perform weft.put_control(d.org_id, d.job_id, d.rank, case when d.is_step then d.handler else '@fail' end,
+    case when d.is_step then d.params else json_build_object('id', d.id::text) end)
   from unnest(ids) as u (id) cross join lateral (
-    select d.id, d.org_id, d.job_id, d.rank from weft.task_done d
+    select d.id, d.org_id, d.job_id, d.rank, d.handler, d.handler in ('@fail', '@skip', '@sweep') as is_step,
+      coalesce(d.params, (select p.params from weft.task_params p where p.id = d.id)) as params
+    from weft.task_done d
     where d.id = u.id and not d.allow_failure and d.handler <> '@end'
       and exists (select 1 from weft.job j where j.id = d.job_id)
   ) d;
@@ -1775,6 +1830,8 @@ CREATE FUNCTION weft.resume_job(org bigint, job bigint) RETURNS boolean
     AS $$
 declare keyed bigint[];
 begin
+  -- Whoever finishes the end of a job locks it before the job.
+  perform 1 from weft.task t where t.id = (select j.end_id from weft.job j where j.org_id = org and j.id = job) for no key update;
   update weft.job j set state = case when j.started_at is null then 'pending' else 'running' end::weft.job_state
   where j.org_id = org and j.id = job and j.state = 'paused';
   if not found then
@@ -1971,7 +2028,7 @@ begin
         id, org_id, queue_id, order_id, created_at, ended_at, state, attempt, rank, max_attempts, failures, crashes,
         generation, handler, params, job_id, timeout, heartbeat_timeout, retry, concurrency_key, reason, actor,
         node, parent_id, item, counts_for, needs, allow_failure)
-      select id, org_id, queue_id, order_id, created_at, at, 'skipped', attempt, rank, max_attempts, failures, crashes,
+      select id, org_id, weft.lasting_queue(queue_id), order_id, created_at, at, 'skipped', attempt, rank, max_attempts, failures, crashes,
         generation, handler, params, job_id, timeout, heartbeat_timeout, retry, concurrency_key, why, actor,
         node, parent_id, item, counts_for, needs, allow_failure
       from moved
@@ -2009,6 +2066,9 @@ begin
   if of.id is null then
     return;
   end if;
+  root := coalesce(of.counts_for, parent);
+  -- Tasks before their job, as by whoever finishes them.
+  perform 1 from weft.task t where t.id in (select e.next from weft.edge e where e.prev = root) order by t.id for no key update;
   select j.rank into job_rank from weft.job j where j.id = of.job_id and j.state in ('pending', 'running', 'paused') for share;
   if not found then
     return;
@@ -2024,8 +2084,6 @@ begin
   if not found then
     raise exception 'queue: there is no queue "%"', queue using errcode = 'WF001';
   end if;
-  root := coalesce(of.counts_for, parent);
-  perform 1 from weft.task t where t.id in (select e.next from weft.edge e where e.prev = root) order by t.id for no key update;
   update weft.task t set waiting_on = t.waiting_on + 1 where t.id in (select e.next from weft.edge e where e.prev = root);
   loop
     new_id := weft.next_id();
@@ -2060,13 +2118,19 @@ CREATE FUNCTION weft.sweep_job(job_id bigint, room integer) RETURNS boolean
 declare
   job weft.job; batch bigint[]; keyed_queues bigint[]; keys text[]; at timestamptz := weft.now();
 begin
-  select * into job from weft.job j where j.id = sweep_job.job_id for no key update;
+  -- Not locked: a job that is cancelling never goes on, and whoever finishes a task locks that first.
+  select * into job from weft.job j where j.id = sweep_job.job_id;
   if job.id is null or job.state <> 'cancelling' then
     return false;
   end if;
+  -- Whoever frees a slot of a key locks that before the task that gets it.
+  perform 1 from weft.key_slot s where (s.queue_id, s.key) in (
+    select t.queue_id, t.concurrency_key from weft.task t where t.job_id = job.id and t.concurrency_key is not null)
+  order by s.queue_id, s.key for update;
+  -- Steps of the engine end by themselves, but for those that were parked while the job was paused.
   select array_agg(l.id) into batch from (
     select t.id from weft.task t
-    where t.job_id = job.id and t.id <> job.end_id and t.handler not in ('@fail', '@skip', '@sweep')
+    where t.job_id = job.id and t.id <> job.end_id and (t.handler not in ('@fail', '@skip', '@sweep') or t.state = 'pending')
     -- Not to wait, in this order, for who waits for what is locked here: the next sweep finds it.
     order by t.id limit room for update skip locked
   ) l;
@@ -2078,7 +2142,7 @@ begin
         id, org_id, queue_id, order_id, created_at, ended_at, state, attempt, rank, max_attempts, failures, crashes,
         generation, handler, params, worker_id, claimed_at, job_id, timeout, heartbeat_timeout, retry, concurrency_key, reason,
         actor, node, parent_id, item, counts_for, needs, allow_failure)
-      select id, org_id, queue_id, order_id, created_at, at,
+      select id, org_id, weft.lasting_queue(queue_id), order_id, created_at, at,
         case when worker_id is null and job.verdict = 'failed' then 'skipped' else 'cancelled' end::weft.task_state,
         attempt, rank, max_attempts, failures, crashes, generation, handler, params, worker_id, claimed_at, m.job_id, timeout,
         heartbeat_timeout, retry, concurrency_key,
@@ -2099,10 +2163,12 @@ begin
     if keys is not null then
       perform weft.free_slots(keyed_queues, keys);
     end if;
+    delete from weft.awaited a where a.task_id = any (batch);
     perform weft.cancel_children(batch);
   end if;
   if exists (
-    select 1 from weft.task t where t.job_id = job.id and t.id <> job.end_id and t.handler not in ('@fail', '@skip', '@sweep')
+    select 1 from weft.task t
+    where t.job_id = job.id and t.id <> job.end_id and (t.handler not in ('@fail', '@skip', '@sweep') or t.state = 'pending')
   ) then
     return true;
   end if;
@@ -2192,14 +2258,19 @@ begin
     raise exception 'there is no tag %', tag_name using errcode = 'WF005';
   end if;
   for step in 1 .. steps loop
-    select m.back_to into back from weft.tag_move m where m.org_id = org and m.tag = tag_name and m.version = t.position;
+    back := t.position;
+    loop
+      select m.back_to into back from weft.tag_move m where m.org_id = org and m.tag = tag_name and m.version = back;
+      exit when back is null;
+      select m.to_id into target from weft.tag_move m where m.org_id = org and m.tag = tag_name and m.version = back;
+      exit when exists (select 1 from weft.artifact a where a.id = target and a.org_id = org);
+    end loop;
     if back is null then
       if step = 1 then
         raise exception 'tag %: nothing to undo', tag_name using errcode = 'WF006';
       end if;
       exit;
     end if;
-    select m.to_id into target from weft.tag_move m where m.org_id = org and m.tag = tag_name and m.version = back;
     t := weft.add_move(t, 'undo', target, back, actor, message, null);
   end loop;
   return t;

@@ -203,7 +203,13 @@ async def test_a_protected_tag_moves_by_force_only_and_a_tag_stays_with_its_work
     other = await history.on("other/main").push({**FLOW, "workflow_id": "other"})
     with pytest.raises(TagConflict, match="belongs to workflow 'etl'"):
         await history.move(other.artifact_id)
-    assert (await history.move(other.artifact_id, force=True)).workflow_id == "other"
+    for wish in ({"force": True}, {"replaces": "elt"}, {"force": True, "replaces": "other"}):
+        with pytest.raises(TagConflict, match=r"belongs to workflow 'etl'.*--replaces etl"):
+            await history.move(other.artifact_id, **wish)
+    await history.database.run(lambda conn: tags.protect(conn, ORG, history.tag, True))
+    with pytest.raises(TagConflict, match="is protected"):
+        await history.move(other.artifact_id, replaces="etl")
+    assert (await history.move(other.artifact_id, replaces="etl", force=True)).workflow_id == "other"
 
 
 async def test_a_deleted_tag_can_be_brought_back_and_its_moves_stay(history: History, database: Database) -> None:

@@ -182,7 +182,7 @@ async def test_a_patch_of_a_crowded_tag_that_is_refused_does_not_compact_it(
         ({"nodes.fetsh.queue": "x"}, "there is no 'nodes.fetsh' in the definition. Did you mean 'fetch'?"),
         ({"nodes.fetch.params.size.x": 1}, "'nodes.fetch.params.size' is a value, and has no fields"),
         ({"nodes.fetch.params.list.9": 1}, "'nodes.fetch.params.list' has 2 items and no index 9"),
-        ({"nodes..queue": "x"}, "there is no 'nodes.' in the definition"),
+        ({"nodes..queue": "x"}, "'nodes..queue' is no field"),
     ],
 )
 async def test_a_field_that_cannot_be_set_is_named_and_nothing_is_changed(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import asyncpg
@@ -15,6 +16,7 @@ import weft
 from history_laws import broken_laws
 from weft.core.errors import BlobUnavailable, InvalidInput, NotFound
 from weft.core.settings import Settings
+from weft.db.embedded_layout import home_dir
 
 if TYPE_CHECKING:
     Conn = asyncpg.Connection[asyncpg.Record]
@@ -138,6 +140,7 @@ async def test_a_tag_whose_row_is_lost_is_told_of_by_every_verb_that_would_make_
         with pytest.raises(weft.TagConflict, match=r"has moves, and no place.*fsck --repair"):
             await verb
     assert await codes(flows, repair=True) == [("lost_tag", True)]
+    await flows.protect("etl", False)
     assert await flows.tag("etl") == before
     assert await broken_laws(conn) == []
 
@@ -155,15 +158,116 @@ async def test_a_deleted_tag_whose_row_is_lost_comes_back_deleted(flows: weft.Wo
     assert await broken_laws(conn) == []
 
 
-@pytest.mark.parametrize("verb", ["undo", "redo"])
-async def test_a_step_to_what_is_not_there_is_told(flows: weft.Workflows, conn: Conn, verb: str) -> None:
-    lost = (await flows.moves("etl"))[1 if verb == "undo" else 0].to_id
-    if verb == "redo":
-        await flows.undo("etl")
+async def test_a_redo_of_what_is_not_there_is_told(flows: weft.Workflows, conn: Conn) -> None:
+    lost = (await flows.moves("etl"))[0].to_id
+    await flows.undo("etl")
     await damage(conn, f"delete from weft.artifact where id = {lost}")
     with pytest.raises(NotFound, match=f"there is no version {lost}"):
-        await getattr(flows, verb)("etl")
+        await flows.redo("etl")
     assert await flows.tag("etl")
+
+
+async def test_an_undo_passes_over_what_is_not_there(flows: weft.Workflows, conn: Conn) -> None:
+    _, lost, first = await flows.moves("etl")
+    await damage(conn, f"delete from weft.artifact where id = {lost.to_id}")
+    assert (await flows.undo("etl")).target_id == first.to_id
+    with pytest.raises(weft.StateConflict, match="nothing to undo"):
+        await flows.undo("etl")
+
+
+async def test_a_tag_that_was_moved_away_from_what_is_lost_is_undone_from_there(
+    flows: weft.Workflows, conn: Conn
+) -> None:
+    lost, second, first = await flows.moves("etl")
+    await damage(conn, f"delete from weft.artifact where id = {lost.to_id}")
+    assert await codes(flows, repair=True) == [("orphaned_tag", True)]
+    assert (await flows.tag("etl")).target_id == second.to_id
+    assert (await flows.undo("etl")).target_id == first.to_id
+    assert (await flows.redo("etl")).target_id == second.to_id
+    assert await codes(flows) == []
+
+
+async def test_a_lost_tag_comes_back_protected_for_nobody_can_tell_that_it_was_not(
+    flows: weft.Workflows, conn: Conn
+) -> None:
+    await damage(conn, "delete from weft.tag")
+    (finding,) = await flows.fsck(repair=True)
+    assert "`weft workflows protect etl/main --off`" in (finding.mended or "")
+    with pytest.raises(weft.TagConflict, match="is protected"):
+        await flows.patch("etl", set={SIZE: 9})
+    await flows.protect("etl", False)
+    await flows.patch("etl", set={SIZE: 9})
+
+
+# --- what was damaged, and what a repair does to it ---
+
+
+async def test_a_damaged_snapshot_is_passed_over_where_its_patches_give_the_same(
+    settings: Settings, flows: weft.Workflows, conn: Conn
+) -> None:
+    kept = await flows.snapshot("etl")
+    digest = await conn.fetchval("select digest from weft.artifact where id = $1", kept.artifact_id)
+    for damaged in ("set_byte(content, 5, get_byte(content, 5) # 255)", "'\\x00'::bytea"):
+        await conn.execute(f"update weft.blob set content = {damaged} where digest = $1", digest)
+        async with weft.Client(settings=settings) as other:
+            for which in ("etl", kept.artifact_id, "etl"):
+                shown = await other.workflows.show(which)
+                assert shown.data == kept.data
+                assert f"blob {digest} is damaged" in (shown.damage or "")
+    patch = await conn.fetchval("select parent_id from weft.artifact where id = $1", kept.artifact_id)
+    await conn.execute(
+        "update weft.blob set content = '\\x00' where digest = (select digest from weft.artifact where id = $1)", patch
+    )
+    async with weft.Client(settings=settings) as other:
+        with pytest.raises(BlobUnavailable, match=f"blob {digest} is damaged"):
+            await other.workflows.show("etl")
+
+
+async def test_what_a_repair_replaces_is_kept_aside(settings: Settings, flows: weft.Workflows, conn: Conn) -> None:
+    kept = await flows.snapshot("etl")
+    digest = await conn.fetchval("select digest from weft.artifact where id = $1", kept.artifact_id)
+    await conn.execute("update weft.blob set content = 'no document' where digest = $1", digest)
+    assert (await flows.show("etl")).damage is None  # of what this client remembers
+    (finding,) = await flows.fsck(repair=True)
+    place = Path((finding.mended or "").rpartition(" ")[2])
+    assert (finding.code, place.read_bytes()) == ("lost_blob", b"no document")
+    assert place.parent == home_dir(settings) / "damaged"
+    async with weft.Client(settings=settings) as other:
+        assert (await other.workflows.show(kept.artifact_id)).damage is None
+
+
+async def test_a_snapshot_whose_lost_text_was_written_otherwise_is_removed(flows: weft.Workflows, conn: Conn) -> None:
+    kept = await flows.snapshot("etl")
+    await damage(
+        conn,
+        "insert into weft.blob (digest, bytes, content) values (repeat('a', 64), 1, '\\x00')",
+        f"update weft.artifact set digest = repeat('a', 64) where id = {kept.artifact_id}",
+    )
+    assert await codes(flows, repair=True) == [("wrong_snapshot", True)]
+    assert await codes(flows) == []
+
+
+async def test_a_hash_that_is_written_anew_is_told_with_the_one_that_was_there(
+    flows: weft.Workflows, conn: Conn
+) -> None:
+    shown = await flows.show("etl")
+    change = "update weft.artifact set version_hash = decode(repeat('ab', 32), 'hex') where id = $1"
+    await conn.execute(change, shown.artifact_id)
+    (finding,) = await flows.fsck()
+    digest = await conn.fetchval("select digest from weft.artifact where id = $1", shown.artifact_id)
+    assert [part in finding.problem for part in ("ab" * 32, shown.version_hash, digest)] == [True] * 3
+
+
+async def test_a_client_that_has_read_everything_before_looks_at_what_is_there(
+    flows: weft.Workflows, conn: Conn
+) -> None:
+    for artifact in await flows.log("etl"):
+        await flows.show(artifact.id)
+    of_version = "(select digest from weft.artifact where kind = 'version')"
+    await conn.execute(f"update weft.blob set content = '\\x00' where digest = {of_version}")
+    assert [finding.code for finding in await flows.fsck()] == ["lost_blob", "no_document", "no_document"]
+    with pytest.raises(BlobUnavailable):
+        await flows.show("etl")
 
 
 async def test_a_tag_can_be_moved_away_from_what_is_not_there(flows: weft.Workflows, conn: Conn) -> None:

@@ -233,3 +233,20 @@ async def test_a_move_from_what_is_only_another_org_s_is_as_one_from_what_is_not
     )
     await conn.execute("alter table weft.tag_move enable trigger all")
     assert [finding.code for finding in await ours.fsck()] == []
+
+
+async def test_what_another_org_has_deleted_is_told_to_nobody_else(
+    ours: weft.Workflows, theirs: weft.Workflows
+) -> None:
+    await theirs.delete("etl")
+    with pytest.raises(NotFound) as caught:
+        await ours.show("etl")
+    assert "undelete" not in str(caught.value)
+    with pytest.raises(NotFound, match="undelete etl/main"):
+        await theirs.show("etl")
+
+
+async def test_the_workflow_of_another_org_s_tag_is_no_hindrance(ours: weft.Workflows, theirs: weft.Workflows) -> None:
+    await ours.push(FLOW)
+    await theirs.push({**FLOW, "workflow_id": "other"}, tag="etl/main", replaces="etl")
+    assert (await ours.push({**FLOW, "name": "x"}, force=True)).tag_version == 2

@@ -1,26 +1,17 @@
-"""The two workloads that every peer runs in the same way."""
+"""The two workloads that every queue runs in the same way."""
 
-import os
 import random
-import signal
 import statistics
-import subprocess
-import sys
-import tempfile
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import ClassVar, NamedTuple
 
 from inbox import Inbox
+from processes import running, wait_until
 
 WARM_UP_TASKS = 5
 IDLE_GAP_S = (0.03, 0.13)
 PICKUP_TIMEOUT_S = 30.0  # of one task, start of the worker included
-STOP_GRACE_S = 10.0
-LOG_TAIL_BYTES = 3_000
 
 
 class Drained(NamedTuple):
@@ -106,48 +97,3 @@ def send_stamp(peer: Peer, inbox: Inbox, deadline: float) -> float:
         told_ns, started_ns = inbox.receive(min(PICKUP_TIMEOUT_S, max(0.001, deadline - time.monotonic())))
         if told_ns == sent_ns:
             return (started_ns - sent_ns) / 1e6
-
-
-@contextmanager
-def running(command: list[str]) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a worker in a session of its own, and end it. When the block fails, the tail of its log goes to stderr."""
-    here = Path(__file__).parent
-    with tempfile.TemporaryFile() as log:
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            cwd=here,
-            env={**os.environ, "PYTHONPATH": str(here)},
-            start_new_session=True,
-        )
-        try:
-            yield process
-        except Exception:
-            log.seek(max(0, log.seek(0, os.SEEK_END) - LOG_TAIL_BYTES))
-            sys.stderr.write(f"--- log of {command[0]}, worker {process.pid}\n{log.read().decode(errors='replace')}\n")
-            raise
-        finally:
-            stop(process)
-
-
-def stop(process: subprocess.Popen[bytes]) -> None:
-    """End a process and whatever it left in its session: politely first, then for good."""
-    with suppress(ProcessLookupError, subprocess.TimeoutExpired):
-        os.killpg(process.pid, signal.SIGTERM)
-        process.wait(STOP_GRACE_S)
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-
-
-def wait_until(check: Callable[[], bool], worker: subprocess.Popen[bytes], timeout: float, every: float) -> None:
-    """Return once ``check`` holds. Raises when the worker ends before that, or the time is up."""
-    deadline = time.monotonic() + timeout
-    while not check():
-        if worker.poll() is not None:
-            raise RuntimeError(f"the worker ended early with status {worker.returncode}")
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"the backlog was not drained in {timeout:.0f} s")
-        time.sleep(every)

@@ -113,9 +113,11 @@ def read_assignments(assignments: list[str]) -> dict[str, Any]:
 
     found: dict[str, Any] = {}
     for assignment in assignments:
-        field, equals, text = assignment.partition("=")
-        if not equals or not field:
+        # At the first sign that stands in no quoted name.
+        parts = re.fullmatch(r'((?:[^="]|(?<=\[)"(?:[^"\\]|\\.)*")+)=(.*)', assignment, re.DOTALL)
+        if parts is None:
             raise InvalidInput("set", f"{assignment!r} is no assignment: write nodes.x.params.y=3")
+        field, text = parts.groups()
         try:
             found[field] = _exact_json(text)
         except ValueError:

@@ -117,19 +117,35 @@ def _changes(opened: Materialized, path: Path) -> list[Any]:
 
 def _tell_kept(problem: BaseException, opened: Materialized, path: Path) -> None:
     """Say all that is wrong with what was written, where it is kept, and how to go on."""
-    from weft.cli.output import clean, print_complaints
+    from weft.cli.output import clean, complain, print_complaints
 
     command = ["weft", "workflows", "patch", str(opened.tag)]
-    if isinstance(problem, (InvalidDefinition, InvalidInput)):
+    ops = None if isinstance(problem, (InvalidDefinition, InvalidInput)) else _ops(opened, path)
+    if ops is None:
         if isinstance(problem, InvalidDefinition):
             print_complaints(problem.problems)
         command += ["--edit", "--file", str(path)]
     else:
-        # It is sound: as a patch it can be applied to what somebody else has made of the definition meanwhile.
-        ops = _new_folder() / "patch.json"
-        ops.write_bytes(orjson.dumps(_changes(opened, path)))
         command += ["--file", str(ops)]
-    problem.add_note(clean(f"what you wrote is kept in {path}; go on with `{shlex.join(command)}`"))
+    kept = clean(f"what you wrote is kept in {path}; go on with `{shlex.join(command)}`")
+    if isinstance(problem, Exception):
+        problem.add_note(kept)
+    else:
+        complain(kept)  # at once: nobody tells more of an interruption than that it came
+
+
+def _ops(opened: Materialized, path: Path) -> Path | None:
+    """Write what was changed as a patch, which can be applied to what others have made of the definition meanwhile.
+
+    None when what was written is not sound: whoever interrupts need not have finished.
+    """
+    try:
+        changes = _changes(opened, path)
+    except (InvalidDefinition, InvalidInput):
+        return None
+    ops = _new_folder() / "patch.json"
+    ops.write_bytes(orjson.dumps(changes))
+    return ops
 
 
 def _text(path: Path) -> str:

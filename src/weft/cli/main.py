@@ -53,9 +53,7 @@ def run() -> NoReturn:
         from weft.cli.failures import Failure
 
         _fail(Failure(_explained(problem), 2, "usage"))
-    except (KeyboardInterrupt, typer.Abort) as stop:
-        for note in getattr(stop, "__notes__", ()):
-            print("weft:", note, file=sys.stderr)
+    except (KeyboardInterrupt, typer.Abort):
         sys.exit(INTERRUPTED)
     except Exception as problem:  # noqa: BLE001  the outermost: one line for whoever called, the traceback if asked for
         _fail_by(problem)

@@ -270,6 +270,12 @@ def moment_text(moment: datetime | None) -> str | None:
     return f"{own:%Y-%m-%d %H:%M:%S.%f}"[:-3] + f"{own:%z} ({when(moment)})"
 
 
+def plural(count: int, noun: str) -> str:
+    """Return a number of things in words: ``1 patch``, ``2 patches``, ``1,000 blobs``."""
+    ending = "" if count == 1 else "es" if noun.endswith("ch") else "s"
+    return f"{count:,} {noun}{ending}"
+
+
 def size_text(size: int) -> str:
     """Return a number of bytes for people."""
     value, unit = float(size), "B"

@@ -135,7 +135,7 @@ async def declared_inputs(client: Client, what: Any) -> Mapping[str, Any]:
 
 
 async def _ops(
-    client: Client, what: Path | str, patch: Path | None, assignments: Sequence[str]
+    client: Client, what: Any, patch: Path | None, assignments: Sequence[str]
 ) -> list[dict[str, Any]] | None:
     """Return what is to be changed for one job."""
     from weft.cli.definitions import read_assignments, read_ops

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from weft.flow.validation import Checked
 
 app = new_app()
+_SHOWN = 140
 
 Files = Annotated[
     list[Path],
@@ -120,18 +121,14 @@ def _handlers(apps: list[str]) -> list[str]:
 
 
 def _print(checked: list[Checked], errors: int, warnings: int) -> None:
-    from weft.cli.output import print_line
+    from weft.cli.output import plural, print_line
 
     for each in checked:
         for problem in each.problems:
             print_line(_headline(problem))
             _print_excerpt(each.document.text, problem)
-    files = f"{len(checked)} file{'s' if len(checked) != 1 else ''}"
-    found = [
-        f"{count} {noun}{'s' if count != 1 else ''}"
-        for count, noun in ((errors, "error"), (warnings, "warning"))
-        if count
-    ]
+    files = plural(len(checked), "file")
+    found = [plural(count, noun) for count, noun in ((errors, "error"), (warnings, "warning")) if count]
     print_line(f"{', '.join(found)} in {files}" if found else f"{files} without a problem")
 
 
@@ -150,6 +147,9 @@ def _print_excerpt(text: str, problem: Problem) -> None:
     lines = text.splitlines()
     if problem.line is None or problem.column is None or problem.line > len(lines):
         return
-    number = str(problem.line)
-    print_line(styled(f"  {number} | ", "dim") + styled(lines[problem.line - 1][:160], ""))
-    print_line(styled(f"  {' ' * len(number)} | ", "dim") + styled(" " * (problem.column - 1) + "^", "bold"))
+    number, line = str(problem.line), lines[problem.line - 1]
+    # Of a long line the part that it is about.
+    begins = 0 if problem.column <= _SHOWN else problem.column - _SHOWN // 2
+    mark = " " * (problem.column - 1 - begins) + "^"
+    print_line(styled(f"  {number} | ", "dim") + styled(line[begins : begins + _SHOWN], ""))
+    print_line(styled(f"  {' ' * len(number)} | ", "dim") + styled(mark, "bold"))

@@ -24,10 +24,17 @@ TagName = Annotated[str, typer.Argument(metavar="TAG", help="A tag; `etl` means 
 Which = Annotated[str, typer.Argument(metavar="TAG|VERSION", help="A tag, or the id or hash of a version.")]
 Message = Annotated[str | None, typer.Option("--message", "-m", help="Why.")]
 Expect = Annotated[
-    str | None, typer.Option(metavar="VERSION", help="Refuse when the tag's version number or hash is another.")
+    str | None,
+    typer.Option(metavar="VERSION", help="Refuse when the tag's version number, or hash (7 digits do), is another."),
 ]
-Force = Annotated[bool, typer.Option("--force", help="Also when the tag is protected, or of another workflow.")]
+Force = Annotated[bool, typer.Option("--force", help="Also when the tag is protected.")]
+Replaces = Annotated[
+    str | None,
+    typer.Option(metavar="WORKFLOW", help="The other workflow that the tag is of, and will not be any more."),
+]
 Limit = Annotated[int, typer.Option(help="How many at most.")]
+# So many digits of a hash name it; a shorter number is that of a version of a tag.
+SHORTEST_HASH = 7
 Steps = Annotated[int, typer.Argument(metavar="STEPS", help="How many moves.")]
 Prefer = Annotated[str | None, typer.Option(metavar="ours|theirs", help="Whose value to take where both changed one.")]
 
@@ -55,13 +62,15 @@ def push(
     message: Message = None,
     expect: Expect = None,
     force: Force = False,
+    replaces: Replaces = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Keep a definition, and move a tag to it."""
     from weft.cli.definitions import find_workflow
 
     what = find_workflow(str(file)) or file
-    done = _workflows(lambda w: w.push(what, tag=tag, message=message, expect=_expected(expect), force=force))
+    options: dict[str, Any] = {"message": message, "expect": _expected(expect), "force": force, "replaces": replaces}
+    done = _workflows(lambda w: w.push(what, tag=tag, **options))
     _tell_pushed(done, "pushed", as_json=as_json)
 
 
@@ -111,10 +120,12 @@ def show(
 ) -> None:
     """Show what a tag or a version is at; with --materialize the document itself."""
     from weft.cli.inputs import read_moment
-    from weft.cli.output import as_record, print_facts, print_json
+    from weft.cli.output import as_record, complain, print_facts, print_json
 
     moment = None if at is None else read_moment("at", at)
     found = _workflows(lambda w: w.show(which, at=moment))
+    if found.damage is not None and not as_json:
+        complain(f"passed over: {found.damage}; `weft workflows fsck --repair` mends it")
     if as_json:
         print_json(as_record(found))
     elif materialize:
@@ -241,32 +252,26 @@ def blame(which: Which, as_json: JsonFlag = False) -> None:
         print_table(("FIELD~", "CHANGE", "BY~", "WHEN", "MESSAGE~"), rows, empty="no fields")
 
 
-@app.command()
-def undo(
-    tag: TagName,
-    steps: Steps = 1,
-    message: Message = None,
-    expect: Expect = None,
-    force: Force = False,
-    as_json: JsonFlag = False,
-) -> None:
-    """Take back the last moves of a tag."""
-    done = _workflows(lambda w: w.undo(tag, steps, message=message, expect=_expected(expect), force=force))
-    _tell_tag(done, "undone", as_json=as_json)
+def _stepped(verb: str, done: str, contract: str) -> Callable[..., None]:
+    """Return the command of a verb that goes along the moves of a tag."""
+
+    def command(
+        tag: TagName,
+        steps: Steps = 1,
+        message: Message = None,
+        expect: Expect = None,
+        force: Force = False,
+        as_json: JsonFlag = False,
+    ) -> None:
+        options: dict[str, Any] = {"message": message, "expect": _expected(expect), "force": force}
+        _tell_tag(_workflows(lambda w: getattr(w, verb)(tag, steps, **options)), done, as_json=as_json)
+
+    command.__doc__ = contract
+    return command
 
 
-@app.command()
-def redo(
-    tag: TagName,
-    steps: Steps = 1,
-    message: Message = None,
-    expect: Expect = None,
-    force: Force = False,
-    as_json: JsonFlag = False,
-) -> None:
-    """Make moves again that were taken back."""
-    done = _workflows(lambda w: w.redo(tag, steps, message=message, expect=_expected(expect), force=force))
-    _tell_tag(done, "redone", as_json=as_json)
+app.command("undo")(_stepped("undo", "undone", "Take back the last moves of a tag."))
+app.command("redo")(_stepped("redo", "redone", "Make moves again that were taken back."))
 
 
 @app.command()
@@ -276,10 +281,12 @@ def tag(
     message: Message = None,
     expect: Expect = None,
     force: Force = False,
+    replaces: Replaces = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Move a tag to what another tag, an id or a hash names; it is made when it is not there."""
-    done = _workflows(lambda w: w.move(name, to, message=message, expect=_expected(expect), force=force))
+    options: dict[str, Any] = {"message": message, "expect": _expected(expect), "force": force, "replaces": replaces}
+    done = _workflows(lambda w: w.move(name, to, **options))
     _tell_tag(done, "moved", as_json=as_json)
 
 
@@ -378,15 +385,20 @@ def fsck(
     as_json: JsonFlag = False,
 ) -> None:
     """Look through the whole history; ends with 1 when something is wrong that was not mended."""
-    from weft.cli.output import as_record, counted, print_json, print_table
+    from weft.cli.output import as_record, counted, one_line, plural, print_json, print_line, styled
 
     with counted("looked at") as show:
         found = _workflows(lambda w: w.fsck(repair=repair, quick=quick, on_progress=show))
     if as_json:
         print_json({"findings": [as_record(finding) for finding in found]})
     else:
-        rows = ((each.code, each.what, each.problem, each.mended or "") for each in found)
-        print_table(("CODE", "WHAT~", "PROBLEM~", "MENDED~"), rows, empty="the history is whole")
+        for each in found:
+            print_line(styled(f"{each.what}: ", "bold") + styled(f"{one_line(each.problem)} [{each.code}]", ""))
+            if each.mended is not None:
+                print_line(styled("  mended: ", "green") + styled(one_line(each.mended), ""))
+        mended = sum(each.mended is not None for each in found)
+        told = f"{plural(len(found), 'finding')}, {mended} mended" if found else "the history is whole"
+        print_line(told)
     # What nobody refers to is no fault: it is removed in its time.
     raise typer.Exit(1 if any(each.mended is None and each.code != "unreachable_blob" for each in found) else 0)
 
@@ -399,12 +411,13 @@ def gc(
 ) -> None:
     """Remove snapshots and blobs that nobody uses; what a tag has ever been at stays."""
     from weft.cli.inputs import read_duration
-    from weft.cli.output import as_record, tell
+    from weft.cli.output import as_record, plural, tell
 
     span = read_duration("grace", grace) or timedelta(0)
     done = _workflows(lambda w: w.gc(span, dry_run=dry_run))
     verb = "would remove" if dry_run else "removed"
-    what = f"{done.snapshots} snapshots, {done.patches} patches of theirs, {done.blobs} blobs of {done.bytes:,} bytes"
+    of_history = f"{plural(done.snapshots, 'snapshot')}, {plural(done.patches, 'patch')} of theirs"
+    what = f"{of_history}, {plural(done.blobs, 'blob')} of {plural(done.bytes, 'byte')}"
     tell(as_record(done), f"{verb} {what}", as_json=as_json)
 
 
@@ -412,7 +425,7 @@ app.command("diff")(diff)
 
 
 def _expected(text: str | None) -> int | str | None:
-    return int(text) if text is not None and text.isdecimal() and len(text) < 12 else text
+    return int(text) if text is not None and text.isdecimal() and len(text) < SHORTEST_HASH else text
 
 
 def _tell_pushed(done: Pushed, verb: str, *, as_json: bool) -> None:

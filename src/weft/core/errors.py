@@ -35,11 +35,18 @@ import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 
+from weft.core.findings import DefinitionProblem, FieldConflict
+
+
+def closest(wrong: str, known: Iterable[str]) -> str | None:
+    """Return what is known and close to what was written, if anything is."""
+    return next(iter(difflib.get_close_matches(wrong, list(known), n=1)), None)
+
 
 def did_you_mean(wrong: str, known: Iterable[str]) -> str:
     """Return ``" Did you mean 'x'?"`` when something known is close to what was written, else nothing."""
-    close = difflib.get_close_matches(wrong, list(known), n=1)
-    return f" Did you mean {close[0]!r}?" if close else ""
+    close = closest(wrong, known)
+    return "" if close is None else f" Did you mean {close!r}?"
 
 
 def hint_in(message: str) -> str | None:
@@ -92,7 +99,7 @@ class InvalidDefinition(CallerError):
     code = "invalid_definition"
     http_status = 422
 
-    def __init__(self, problems: Sequence[object]) -> None:
+    def __init__(self, problems: Sequence[DefinitionProblem]) -> None:
         self.problems = problems
         more = f" (and {len(problems) - 1} more; see `weft validate`)" if len(problems) > 1 else ""
         super().__init__(f"{problems[0]}{more}")
@@ -100,12 +107,7 @@ class InvalidDefinition(CallerError):
     @property
     def details(self) -> dict[str, object]:
         """All problems, each with its place."""
-        return {"problems": _told(self.problems)}
-
-
-def _told(parts: Sequence[object]) -> list[object]:
-    """Return each part as it tells itself to programs, or in words."""
-    return [part.to_json() if hasattr(part, "to_json") else str(part) for part in parts]
+        return {"problems": [problem.to_json() for problem in self.problems]}
 
 
 class UnknownQueue(CallerError):
@@ -141,6 +143,7 @@ class NotFound(CallerError):
             "org": "name one that exists by WEFT_ORG",
             "tag": "see `weft workflows list`",
             "version": "see `weft workflows log TAG`",
+            "move": "see `weft workflows moves TAG`",
         }.get(kind, "it may have been removed by retention, or never committed")
         super().__init__(f"there is no {kind} {key}; {reason}")
 
@@ -190,7 +193,7 @@ class TagConflict(CallerError):
             "moved": f"tag {tag!r} is not where it was expected: {moved}; look at it and try again",
             "protected": f"tag {tag!r} is protected: move it by force (`--force`), or take that away; {moved}",
             "of another workflow": f"tag {tag!r} belongs to workflow {now.get('workflow_id')!r}: choose another tag, "
-            "or move it by force (`--force`)",
+            f"or push with `--replaces {now.get('workflow_id')}` if it shall not any more",
             "held": f"{tag!r} is held by another writer for too long: nothing was written; try again",
             "lost": f"tag {tag!r} has moves, and no place: `weft workflows fsck --repair` puts it back",
             "there": f"tag {tag!r} is there already: {moved}; choose another name, or move it by `weft workflows tag`",
@@ -210,7 +213,7 @@ class MergeConflict(CallerError):
     http_status = 409
     exit_code = 5
 
-    def __init__(self, what: str, conflicts: Sequence[object]) -> None:
+    def __init__(self, what: str, conflicts: Sequence[FieldConflict]) -> None:
         self.conflicts = conflicts
         shown = "; ".join(str(conflict) for conflict in conflicts[:5])
         more = f"; and {len(conflicts) - 5} more" if len(conflicts) > 5 else ""
@@ -219,7 +222,7 @@ class MergeConflict(CallerError):
     @property
     def details(self) -> dict[str, object]:
         """All fields that both sides changed, by node."""
-        return {"conflicts": _told(self.conflicts)}
+        return {"conflicts": [conflict.to_json() for conflict in self.conflicts]}
 
 
 class OperatorError(WeftError):
@@ -333,6 +336,7 @@ class BlobUnavailable(OperatorError):
 
     def __init__(self, digest: str, problem: str) -> None:
         self.digest = digest
+        self.problem = problem
         super().__init__(f"blob {digest} {problem}")
 
 

@@ -102,9 +102,12 @@ class Steps:
     async def close(self, gate: str | None = None) -> None:
         """Let what waits for a group go on."""
 
-    async def fail(self, id: str, ctx: Context) -> None:
-        """Do what the job does when a task of it has failed."""
-        if await self._database.run(lambda conn: conn.fetchval(SQL.fail, int(id))):
+    async def fail(self, id: str, ctx: Context, counted: bool = False) -> None:
+        """Do what the job does when a task of it has failed; who does so after another finds it counted."""
+        is_swept = await self._database.run(lambda conn: conn.fetchval(SQL.fail, *_fence(ctx), int(id)))
+        if is_swept is None:
+            raise LeaseLost(ctx.task_id)
+        if is_swept:
             await self.sweep(ctx)
 
     async def skip(self, ids: list[str], why: str) -> None:

@@ -13,6 +13,7 @@ import yaml
 from weft.core.json import depth_of, text_problem
 from weft.flow.json_events import JsonEvents, Peculiar, is_json, read_plain
 from weft.flow.problems import Path, Problem
+from weft.flow.yaml_words import yaml_problem
 
 MAX_BYTES = 16 * 1024 * 1024
 MAX_DEPTH = 100
@@ -32,6 +33,8 @@ _FIRST = frozenset("-+.0123456789~tTfFnN")
 _INT = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _NOT_FINITE = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
+# What programs write that call it JSON; to YAML these are texts.
+_NO_NUMBERS = frozenset({"NaN", "Infinity", "-Infinity"})
 _OF_VALUES: Any = (yaml.ScalarEvent, yaml.AliasEvent, yaml.CollectionStartEvent)
 _PLAIN_TAGS = {None, "!", "tag:yaml.org,2002:str", "tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"}
 
@@ -85,10 +88,12 @@ def read_document(text: str | bytes, file: str | None = None) -> Document:
         reader = _Reader(text)
         return Document(reader.read(), text, file, reader.problems)
     except yaml.MarkedYAMLError as problem:
-        what = ", ".join(part for part in (problem.problem, problem.context) if part)
-        raise Unreadable("syntax", what, problem.problem_mark or problem.context_mark) from None
+        mark = problem.problem_mark or problem.context_mark
+        raise Unreadable("syntax", yaml_problem(problem.problem), mark) from None
     except yaml.reader.ReaderError as problem:
-        raise Unreadable("syntax", f"the document has a character that YAML does not allow: {problem.reason}") from None
+        raise Unreadable(
+            "syntax", f"the document has a character that YAML does not allow, at {problem.position}"
+        ) from None
 
 
 def _plain(text: str) -> Any:
@@ -135,6 +140,7 @@ class _Reader:
     def __init__(self, text: str) -> None:
         self.problems: list[Problem] = []
         self._parser = _parser_of(text)
+        self._is_like_json = text.lstrip().startswith(("{", "["))
         self._count = 0
         self._repeated = 0
         # Of each anchor: what it stands for, how many values that is, and how deep they are nested.
@@ -229,6 +235,8 @@ class _Reader:
             if event.tag is not None:
                 self._refuse_tag(event)
             return text
+        if text in _NO_NUMBERS and self._is_like_json:
+            self._note("bad_value", f"{text} is no number that JSON has; put it into quotes where it is text", event)
         try:
             return scalar_of(text)
         except ValueError as problem:

@@ -8,8 +8,25 @@ LONGEST = 20_000 * 86_400.0
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
 _NUMBER, _UNIT = r"[0-9]{1,9}(?:\.[0-9]{1,9})?", "ms|s|m|h|d|w"
 _PART = re.compile(rf"({_NUMBER})\s*({_UNIT})\s*")
-# For editors: at least one part, and not all of them nothing.
-PATTERN = rf"^\s*(?=.*[1-9])({_NUMBER}\s*({_UNIT})\s*)+$"
+
+
+def _up_to(most: int) -> str:
+    """Return a pattern of the whole numbers up to one, zeros before them or not, of nine digits at most."""
+    if most >= 999_999_999:
+        return "[0-9]{1,9}"
+    digits = str(most)
+    shorter = rf"[0-9]{{1,{len(digits) - 1}}}"
+    smaller = [
+        rf"{digits[:place]}[0-{int(digit) - 1}][0-9]{{{len(digits) - place - 1}}}"
+        for place, digit in enumerate(digits)
+        if digit != "0"
+    ]
+    return f"(?=[0-9]{{1,9}}(?![0-9]))0*(?:{'|'.join([shorter, *smaller, digits])})"
+
+
+# For editors: at least one part, none of them beyond the longest, and not all of them nothing.
+_PARTS = "|".join(rf"{_up_to(int(LONGEST / size))}(?:\.[0-9]{{1,9}})?\s*{unit}" for unit, size in _UNITS.items())
+PATTERN = rf"^\s*(?=.*[1-9])(?:(?:{_PARTS})\s*)+$"
 
 
 def seconds_of(value: object) -> float:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from jinja2 import Environment, nodes
 from jinja2.exceptions import TemplateSyntaxError
@@ -21,6 +21,7 @@ from weft.core.json import text_problem
 from weft.flow.budget import Budget, ExpressionError
 from weft.flow.filters import find_filter, find_test
 from weft.flow.operators import BINARY, COMPARISONS, joined, ranged
+from weft.flow.syntax import STATEMENTS, syntax_problem
 from weft.flow.values import Json, Missing, field_of, holds, listed, number, present, weigh, written
 
 MAX_TEXT = 10_000
@@ -35,8 +36,7 @@ Values = Mapping[str, Json]
 Evaluate = Callable[[Values, Budget], Json]
 
 
-@dataclass(frozen=True)
-class Reference:
+class Reference(NamedTuple):
     """A name that an expression uses, and the fields that it takes of it: ``nodes``, ``a``, ``output``."""
 
     name: str
@@ -91,7 +91,7 @@ def read_template(text: str, names: tuple[str, ...] = NAMES) -> Expression:
 def read_expression(text: str, names: tuple[str, ...] = NAMES) -> Expression:
     """Return the expression of a text without ``{{ }}`` around it."""
     compiler = _Compiler(names)
-    parts = _read("{{" + text + "}}")
+    parts = _read("{{" + text + "}}", is_bare=True)
     if len(parts) != 1:
         raise ExpressionError("more than one expression")
     evaluate = _bounded(parts[0], compiler.compile(parts[0]))
@@ -103,7 +103,7 @@ def has_expression(text: str) -> bool:
     return "{{" in text or "{%" in text or "{#" in text
 
 
-def _read(text: str) -> list[nodes.Expr]:
+def _read(text: str, *, is_bare: bool = False) -> list[nodes.Expr]:
     if len(text) > MAX_TEXT:
         raise ExpressionError(
             f"the text has {len(text):,} characters, and with an expression in it may have {MAX_TEXT:,}"
@@ -111,7 +111,7 @@ def _read(text: str) -> list[nodes.Expr]:
     try:
         template = _ENVIRONMENT.parse(text)
     except TemplateSyntaxError as problem:
-        raise ExpressionError(str(problem.message)) from None
+        raise ExpressionError(syntax_problem(text, str(problem.message), is_bare=is_bare)) from None
     except ValueError:
         raise ExpressionError("a number beyond 64 bits") from None  # so many digits that Python does not read it
     except RecursionError:
@@ -119,7 +119,7 @@ def _read(text: str) -> list[nodes.Expr]:
     found: list[nodes.Expr] = []
     for statement in template.body:
         if not isinstance(statement, nodes.Output):
-            raise ExpressionError("statements `{% … %}` are not for definitions: use a conditional or a fan_out node")
+            raise ExpressionError(STATEMENTS)
         found += statement.nodes
     return found
 
@@ -168,7 +168,7 @@ class _Compiler:
                 return self._binary(node)
         except RecursionError:
             raise ExpressionError("the expression is nested too deep") from None
-        raise ExpressionError(f"{type(node).__name__} is not for expressions here")
+        raise ExpressionError("something in it is not for expressions here")
 
     def _templatedata(self, node: nodes.TemplateData) -> Evaluate:
         return lambda values, budget: node.data
@@ -217,6 +217,8 @@ class _Compiler:
                 constant = key if isinstance(key, str) else key.value
                 name = f"{name}.{constant}" if type(constant) is str else f"{name}[{constant}]"
                 of = _entry(of, constant, name)
+            elif isinstance(key, nodes.Tuple):
+                raise ExpressionError("in `[ ]` stands one name in quotes, or one number")
             else:
                 name = f"{name}[…]"
                 of = _computed_entry(of, self.compile(key), name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -10,7 +11,7 @@ from pydantic_core import ErrorDetails
 
 from weft.core.errors import did_you_mean
 from weft.flow.problems import Path, Problem, unknown
-from weft.flow.values import kind_of
+from weft.flow.values import kind_of, shown
 
 Model = TypeVar("Model", bound=BaseModel)
 _EXPECTED = {
@@ -24,19 +25,27 @@ _EXPECTED = {
     "model_type": "a mapping",
     "model_attributes_type": "a mapping",
 }
+_BOUNDS: dict[str, Callable[..., str]] = {
+    "string_too_short": lambda value, min_length: "not be empty",
+    "string_too_long": lambda value, max_length: f"have at most {max_length:,} characters, not {len(value):,}",
+    "too_short": lambda value, min_length, **_: "not be empty",
+    "greater_than_equal": lambda value, ge: f"be at least {ge:g}, not {value}",
+    "less_than_equal": lambda value, le: f"be at most {le:g}, not {value}",
+}
 
 
 def read_part(model: type[Model], value: object, path: Path, problems: list[Problem]) -> Model | None:
     """Return the part that a value is; None, and what is wrong added to ``problems``, when it is none."""
     try:
-        return model.model_validate(value)
+        found: Model = model.__pydantic_validator__.validate_python(value)
+        return found
     except ValidationError as refused:
         problems += [_problem(model, error, path) for error in refused.errors(include_url=False)]
         return None
 
 
 def _problem(model: type[BaseModel], error: ErrorDetails, path: Path) -> Problem:
-    place = (*path, *error["loc"])
+    place, value, told = (*path, *error["loc"]), error["input"], error.get("ctx", {})
     match error["type"]:
         case "missing":
             return Problem("missing", place, f"`{error['loc'][-1]}` is missing")
@@ -45,28 +54,37 @@ def _problem(model: type[BaseModel], error: ErrorDetails, path: Path) -> Problem
             return Problem("unknown_field", place, unknown("field", str(error["loc"][-1]), fields), is_about_key=True)
         case "bad_duration" | "bad_next" as code:
             return Problem(code, place, error["msg"])
+        case "bad_version" | "bad_items":
+            return Problem("bad_value", place, error["msg"])
         case "literal_error":
-            hint = did_you_mean(str(error["input"]), re.findall(r"'([^']+)'", error["ctx"]["expected"]))
-            return Problem("bad_value", place, f"must be {error['ctx']['expected']}, not {error['input']!r}.{hint}")
-        case "string_pattern_mismatch":
+            words = re.findall(r"'([^']+)'", told["expected"])
+            wanted = " or ".join(map(repr, words)) or "true"
             return Problem(
-                "bad_name",
-                place,
-                f"{str(error['input'])[:60]!r} is no name: letters, digits, _, - and .; / between parts",
+                "bad_value", place, f"must be {wanted}, not {shown(value)}.{did_you_mean(str(value), words)}"
             )
+        case "string_pattern_mismatch":
+            what = f"{str(value)[:60]!r} is no name: letters, digits, _, - and .; / between parts"
+            return Problem("bad_name", place, what)
         case kind if kind in _EXPECTED:
-            return Problem("bad_value", place, f"must be {_EXPECTED[kind]}, not {kind_of(error['input'])}")
-    return Problem("bad_value", place, error["msg"].replace("Input should", "must").replace("String should", "must"))
+            return Problem("bad_value", place, f"must be {_EXPECTED[kind]}, not {kind_of(value)}")
+        case kind if kind in _BOUNDS:
+            return Problem("bad_value", place, f"must {_BOUNDS[kind](value, **told)}")
+    return Problem("bad_value", place, f"{shown(value)} is refused here")
 
 
-def _fields_at(model: type[BaseModel], loc: tuple[int | str, ...]) -> list[str]:
+def fields_of(model: type[BaseModel]) -> set[str]:
+    """Return the fields of a part as they are written."""
+    return {field.alias or name for name, field in model.model_fields.items()}
+
+
+def _fields_at(model: type[BaseModel], loc: tuple[int | str, ...]) -> set[str]:
     """Return the fields of the part of a model in which something unknown stands."""
     for step in loc[:-1]:
         field = model.model_fields.get(str(step))
         inner = _models_in(field.annotation) if field is not None else []
         if inner:
             model = inner[0]
-    return [field.alias or name for name, field in model.model_fields.items()]
+    return fields_of(model)
 
 
 def _models_in(annotation: Any) -> list[type[BaseModel]]:

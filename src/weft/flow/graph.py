@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from weft.flow.problems import Path
+
+# So many circles are looked for; what is beyond them is told when they are mended.
+_MOST_CIRCLES = 50
 
 
 class Link(NamedTuple):
@@ -26,13 +30,16 @@ def links_of(data: Mapping[str, Any]) -> Iterator[Link]:
     yield from links_of_groups(data)
 
 
-def links_of_node(name: str, node: dict[str, Any]) -> Iterator[Link]:
-    """Yield every ``next`` of a node, those of its branches too."""
-    yield from _links(name, node, ("nodes", name), None, from_group=False)
-    branches = node.get("branches")
+def links_of_node(name: str, node: dict[str, Any]) -> list[Link]:
+    """Return every ``next`` of a node, those of its branches too."""
+    after, branches = node.get("next"), node.get("branches")
+    if branches is None and isinstance(after, str):
+        return [Link(name, after, ("nodes", name, "next"))]  # by far the most are such
+    found = list(_links(name, node, ("nodes", name), None, from_group=False))
     for place, branch in enumerate(branches if isinstance(branches, list) else ()):
         if isinstance(branch, dict):
-            yield from _links(name, branch, ("nodes", name, "branches", place), place, from_group=False)
+            found += _links(name, branch, ("nodes", name, "branches", place), place, from_group=False)
+    return found
 
 
 def links_of_groups(data: Mapping[str, Any]) -> Iterator[Link]:
@@ -124,38 +131,72 @@ class Graph:
         return found
 
     def circles(self) -> list[list[str]]:
-        """Return circles that share no node, the first node of each again at its end.
+        """Return circles, the first node of each again at its end, by where they begin in the document.
 
-        Of all nodes that wait for each other at least one circle is among them.
+        Every way between nodes that wait for each other is on one of them, unless there are too many to show; of each
+        such set of nodes at least one is.
         """
-        left = set(self.names).difference(self.order)
         places = {name: place for place, name in enumerate(self.names)}
-        found = [_from_first(circle, places) for circle in self._closed_walks(left)]
+        found: list[list[str]] = []
+        for knot in self._knots(set(self.names).difference(self.order)):
+            told: set[tuple[str, str]] = set()
+            for source in sorted(knot, key=places.__getitem__):
+                for target in self.next[source]:
+                    if target in knot and (source, target) not in told and (not told or len(found) < _MOST_CIRCLES):
+                        circle = _from_first([source, *self._shortest(target, source, knot)], places)
+                        told.update(pairwise(circle))
+                        found.append(circle)
         return sorted(found, key=lambda circle: places[circle[0]])
 
-    def _closed_walks(self, names: set[str]) -> Iterator[list[str]]:
-        """Walk into the depth among ``names``, and yield what is walked again, unless a node of it was yielded."""
-        done: set[str] = set()
+    def _knots(self, names: set[str]) -> list[set[str]]:
+        """Return the largest sets of ``names`` of which each leads to each other (Tarjan, without recursion)."""
+        found: list[set[str]] = []
+        seen: dict[str, int] = {}
+        lows: dict[str, int] = {}
+        open_: list[str] = []
+        is_open: set[str] = set()
         for start in (name for name in self.names if name in names):
-            if start in done:
-                continue
-            walk, ways = [start], [iter(self.next[start])]
-            depths = {start: 0}
-            # For each step of the walk: the depth of the last node, up to it, that is on a circle.
-            taken = [-1]
+            walk = [] if start in seen else [(start, iter(self.next[start]))]
             while walk:
-                target = next((name for name in ways[-1] if name in names and name not in done), None)
+                name, ways = walk[-1]
+                if name not in seen:
+                    seen[name] = lows[name] = len(seen)
+                    open_.append(name)
+                    is_open.add(name)
+                target = next((each for each in ways if each in names and (each not in seen or each in is_open)), None)
                 if target is None:
-                    done.add(walk[-1])
-                    del depths[walk.pop()], ways[-1], taken[-1]
-                elif target not in depths:
-                    depths[target] = len(walk)
-                    walk.append(target)
-                    ways.append(iter(self.next[target]))
-                    taken.append(taken[-1])
-                elif taken[-1] < depths[target]:
-                    yield walk[depths[target] :]
-                    taken[depths[target] :] = range(depths[target], len(walk))
+                    walk.pop()
+                    if walk:
+                        lows[walk[-1][0]] = min(lows[walk[-1][0]], lows[name])
+                    if lows[name] == seen[name]:
+                        knot = {open_.pop()}
+                        while name not in knot:
+                            knot.add(open_.pop())
+                        is_open -= knot
+                        found += [knot] if len(knot) > 1 or name in self.next[name] else []
+                elif target in seen:
+                    lows[name] = min(lows[name], seen[target])
+                else:
+                    walk.append((target, iter(self.next[target])))
+        return found
+
+    def _shortest(self, start: str, end: str, names: set[str]) -> list[str]:
+        """Return the shortest way from one node to another that leads to it, both named, through ``names`` alone."""
+        came_from: dict[str, str | None] = {start: None}
+        open_ = [start]
+        for name in open_:
+            if name == end:
+                break
+            for target in self.next[name]:
+                if target in names and target not in came_from:
+                    came_from[target] = name
+                    open_.append(target)
+        way: list[str] = []
+        step: str | None = end
+        while step is not None:
+            way.append(step)
+            step = came_from[step]
+        return way[::-1]
 
     def reached(self, start: str) -> set[str]:
         """Return what can be reached from a node, and the node."""
@@ -199,6 +240,7 @@ class Graph:
 
 
 def _from_first(circle: list[str], places: Mapping[str, int]) -> list[str]:
-    """Return a circle from the node that stands first in the document, round to it again."""
+    """Return a closed way from the node of it that stands first in the document, round to it again."""
+    circle = circle[:-1]
     first = min(range(len(circle)), key=lambda step: places[circle[step]])
     return [*circle[first:], *circle[:first], circle[first]]

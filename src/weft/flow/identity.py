@@ -8,7 +8,7 @@ people, labels and descriptions make no difference, nor does it matter whether a
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
@@ -115,7 +115,9 @@ def canonical_json(value: Any) -> bytes:
 
 def own_meaning(node: AnyNode) -> dict[str, Any]:
     """Return what a node says, the workflow's defaults left out."""
-    return {"type": node.type, **_plain(node, leave=("type",))}
+    own = _plain(node)
+    own["type"] = node.type
+    return own
 
 
 def _with_general(node: dict[str, Any], general: dict[str, Any]) -> dict[str, Any]:
@@ -152,7 +154,22 @@ def _decisive(node: AnyNode) -> dict[str, Any]:
 
 def _plain(part: BaseModel, leave: tuple[str, ...] = ()) -> dict[str, Any]:
     """Return the fields of a part that say something: not what is for people, nor what is so anyway."""
-    return dict(_fields(part, leave))
+    declared, values, found = _declared(type(part)), part.__dict__, {}
+    for name in part.__pydantic_fields_set__:
+        value = values[name]
+        if value is None or name in leave or name not in declared:
+            continue
+        written, usual = declared[name]
+        if usual is not None and value == usual:
+            continue
+        if name == "next":
+            value = sorted(set(value)) if len(value) > 1 else value
+        elif name in _HOLDERS:
+            value = _value(value)
+            if not value and isinstance(values[name], BaseModel):
+                continue
+        found[written] = value
+    return found
 
 
 @cache
@@ -160,22 +177,6 @@ def _declared(kind: type[BaseModel]) -> dict[str, tuple[str, Any]]:
     """Return for each field that says something how it is written, and what is so anyway."""
     fields = {name: field for name, field in kind.model_fields.items() if name not in _FOR_PEOPLE}
     return {name: (field.alias or name, field.get_default(call_default_factory=True)) for name, field in fields.items()}
-
-
-def _fields(part: BaseModel, leave: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
-    declared = _declared(type(part))
-    for name in part.model_fields_set:
-        if name in leave or name not in declared:
-            continue
-        value, (written, usual) = getattr(part, name), declared[name]
-        if value is None or value == usual:
-            continue
-        if name == "next":
-            yield written, sorted(set(value))
-        elif name not in _HOLDERS:
-            yield written, value
-        elif not isinstance(value, BaseModel) or _plain(value):
-            yield written, _value(value)
 
 
 def _value(value: Any) -> Any:

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from weft.flow.model import Input
 from weft.flow.patterns import is_pattern, matches
 from weft.flow.problems import Path, Problem, Severity, unknown
-from weft.flow.values import equal, kind_of
+from weft.flow.values import equal, kind_of, shown
 
 TYPES: dict[str, tuple[type, ...]] = {
     "string": (str,),
@@ -97,7 +97,7 @@ def value_problem(declared: Input, value: Any) -> str | None:
     if declared.type != "any" and type(value) not in TYPES[declared.type]:
         return f"must be of type {declared.type}, not {kind_of(value)}"
     if declared.enum is not None and not any(equal(value, each) for each in declared.enum):
-        return f"must be one of {', '.join(map(repr, declared.enum))}, not {value!r}"
+        return f"must be one of {', '.join(map(shown, declared.enum))}, not {shown(value)}"
     if type(value) in (int, float):
         if declared.minimum is not None and value < declared.minimum:
             return f"must be at least {declared.minimum:g}, not {value}"

@@ -15,6 +15,8 @@ PATH = r"^[A-Za-z0-9_][A-Za-z0-9_.\-]*(/[A-Za-z0-9_][A-Za-z0-9_.\-]*)*$"
 
 
 def _seconds(value: object) -> float:
+    if type(value) is int and 0 < value <= durations.LONGEST:
+        return value  # as most are written
     try:
         return durations.seconds_of(value)
     except ValueError as problem:
@@ -74,7 +76,7 @@ GroupPath = Annotated[str, Field(max_length=MAX_NAME, pattern=PATH)]
 _NAMES: dict[str, Any] = {"propertyNames": {"pattern": NAME, "maxLength": MAX_NAME}}
 _PATHS: dict[str, Any] = {"propertyNames": {"pattern": PATH, "maxLength": MAX_NAME}}
 _AFTER = "The node or group that comes after this, or a list of them."
-_TIMEOUT = "How long it may take: seconds, or a text such as 90s, 15m or 1h30m."
+_TIMEOUT = "How long it may take: seconds, or a text such as 90s, 15m or 1h30m; at most 20,000 days in all."
 _ALLOW_FAILURE = "Whether the job goes on when this fails."
 
 
@@ -111,8 +113,10 @@ class Input(Described):
     max_length: Annotated[int, Field(ge=0)] | None = Field(
         default=None, description="How many characters, items or keys there may be at most."
     )
-    pattern: Annotated[str, Field(max_length=500)] | None = Field(
-        default=None, description="A regular expression that is found in the text."
+    pattern: Annotated[str, Field(max_length=500, json_schema_extra={"format": "regex"})] | None = Field(
+        default=None,
+        description="A regular expression that is found in the text, as Rust's regex has them: without look-around "
+        "and references back.",
     )
 
 
@@ -120,7 +124,7 @@ class RetryPolicy(Part):
     """How often and how late a failed attempt is tried again."""
 
     max_attempts: Annotated[int, Field(ge=1, le=32767)] | None = Field(
-        default=None, description="How often it is tried in all, the first time too."
+        default=None, description="How often it is tried in all, the first time too; a whole number, without a point."
     )
     backoff: Literal["exponential", "linear", "fixed"] | None = Field(
         default=None, description="How the delay grows from one attempt to the next."
@@ -139,7 +143,7 @@ class Execution(Part):
         default=None, description="The queue that the task waits in."
     )
     priority: Annotated[int, Field(ge=-32767, le=32767)] | None = Field(
-        default=None, description="Higher is claimed first."
+        default=None, description="Higher is claimed first; a whole number, without a point."
     )
     timeout_seconds: Seconds | None = Field(default=None, description=_TIMEOUT)
     heartbeat_timeout_seconds: Seconds | None = Field(

@@ -9,24 +9,26 @@ from typing import Any
 
 import orjson
 
-from weft.core.errors import did_you_mean
+from weft.core.errors import closest
 from weft.core.json import depth_of
 from weft.flow.budget import ExpressionError
 from weft.flow.conditions import is_whole, read_condition
 from weft.flow.document import MAX_DEPTH
 from weft.flow.expressions import NAMES, OUTSIDE, Reference, has_expression, read_template
-from weft.flow.fields import read_part
+from weft.flow.fields import fields_of, read_part
 from weft.flow.graph import Link, links_of_node
 from weft.flow.identity import NodeMeaning
 from weft.flow.model import MAX_NAME, NAME, NODE_TYPES, AnyNode
-from weft.flow.problems import Path, Problem
-from weft.flow.values import Json
+from weft.flow.problems import Path, Problem, unknown
+from weft.flow.values import Json, shown
 
 Data = Mapping[str, Any]
 _NAME = re.compile(NAME)
 # In so many generations of so many nodes each what was read is remembered: most of a changed workflow is as it was.
 _REMEMBERED = 5_000
 _LONGEST = 10_000
+# Below `nodes` and its name.
+_DEEPEST = MAX_DEPTH - 2
 # The fields in which expressions are evaluated, by type of node.
 _EVALUATED = {
     "task": ("params", "concurrency_key"),
@@ -55,10 +57,10 @@ class NodeFacts:
 
     def stands_like(self, other: NodeFacts) -> bool:
         """Whether another node has the same place among others: it leads to the same, and takes from the same."""
-        return self is other or (
-            (self.kind, self.group, self.links, self.references)
-            == (other.kind, other.group, other.links, other.references)
-        )  # fmt: skip
+        if self is other:
+            return True
+        here = self.kind, self.group, self.links, self.references
+        return here == (other.kind, other.group, other.links, other.references)
 
 
 class _Memory:
@@ -89,13 +91,15 @@ def read_node(name: str, entry: Json) -> NodeFacts:
         text = orjson.dumps(entry)
     except TypeError:
         return _facts(name, entry)  # no JSON, which is told elsewhere
+    # What opens so few mappings and lists cannot be nested deeper.
+    may_be_deep = text.count(b"{") + text.count(b"[") > _DEEPEST
     if len(text) > _LONGEST:
-        return _facts(name, entry)
+        return _facts(name, entry, may_be_deep=may_be_deep)
     key = name, text
     found = _memory.get(key)
     if found is None:
         # Of what was written, not of the caller's own, which may change.
-        found = _facts(name, orjson.loads(text))
+        found = _facts(name, orjson.loads(text), may_be_deep=may_be_deep)
         _memory.put(key, found)
     return found
 
@@ -112,30 +116,35 @@ def name_problems(name: str, path: Path) -> Iterator[Problem]:
         yield Problem("bad_name", path, what, is_about_key=True)
 
 
-def _facts(name: str, entry: Json) -> NodeFacts:
+def _facts(name: str, entry: Json, *, may_be_deep: bool = True) -> NodeFacts:
     path: Path = ("nodes", name)
     problems = list(name_problems(name, path))
-    if depth_of(entry) > MAX_DEPTH - len(path):
+    if may_be_deep and depth_of(entry) > _DEEPEST:
         problems.append(too_deep(path))
-    node = _model(entry, path, problems)
     if not isinstance(entry, dict):
+        read_part(NODE_TYPES["task"], entry, path, problems)
         return NodeFacts("", None, None, None, tuple(problems), (), (), ())
     kind = entry.get("type", "task")
-    kind = kind if isinstance(kind, str) else ""
+    node: AnyNode | None = None
+    if isinstance(kind, str) and kind in NODE_TYPES:
+        node = read_part(NODE_TYPES[kind], entry, path, problems)
+    else:
+        kind = _unknown_type(kind, entry, path, problems)
     references: list[tuple[Path, Reference]] = []
     for place, value, names in _evaluated(kind, entry, path):
         _gather(value, place, names, references, problems)
-    constants = list(_constants(entry, path))
-    for place, value in constants:
-        if isinstance(value, str) and has_expression(value):
+    handlers: list[tuple[Path, str]] = []
+    for place, value in _constants(entry, path):
+        if has_expression(value):
             problems.append(
                 Problem("bad_expression", place, "no expression is evaluated here: it must be the same for every job")
             )
+        if place[-1] == "handler":
+            handlers.append((place, value))
     if kind == "conditional":
         problems += _conditional_problems(entry, path, references)
     elif kind == "wait":
         problems += _wait_problems(entry, path)
-    handlers = ((place, value) for place, value in constants if place[-1] == "handler" and isinstance(value, str))
     meaning = None if node is None else NodeMeaning(node)
     links = tuple(links_of_node(name, entry))
     group = entry.get("group")
@@ -143,13 +152,27 @@ def _facts(name: str, entry: Json) -> NodeFacts:
     return NodeFacts(kind, group, node, meaning, tuple(problems), links, tuple(references), tuple(handlers))
 
 
-def _model(entry: Json, path: Path, problems: list[Problem]) -> AnyNode | None:
-    kind = entry.get("type", "task") if isinstance(entry, dict) else "task"
-    if not isinstance(kind, str) or kind not in NODE_TYPES:
-        hint = did_you_mean(str(kind), NODE_TYPES) or f" There are {', '.join(NODE_TYPES)}."
-        problems.append(Problem("unknown_type", (*path, "type"), f"there is no type of node {kind!r}.{hint}"))
-        return None
-    return read_part(NODE_TYPES[kind], entry, path, problems)
+def _unknown_type(kind: Json, entry: Data, path: Path, problems: list[Problem]) -> str:
+    """Tell of a type that there is not, and of what is wrong with the other fields whatever was meant.
+
+    Return the type that was meant, if it can be told.
+    """
+    meant = closest(str(kind), NODE_TYPES)
+    hint = f" Did you mean {meant!r}?" if meant else f" There are {', '.join(NODE_TYPES)}."
+    problems.append(Problem("unknown_type", (*path, "type"), f"there is no type of node {shown(kind)}.{hint}"))
+    if meant is not None:
+        read_part(NODE_TYPES[meant], {**entry, "type": meant}, path, problems)
+        return meant
+    # Of the type that has the most of its fields: what is wrong with these is wrong.
+    likely = max(NODE_TYPES, key=lambda each: len(fields_of(NODE_TYPES[each]) & entry.keys()))
+    own = {name: value for name, value in entry.items() if name in fields_of(NODE_TYPES[likely])}
+    found: list[Problem] = []
+    read_part(NODE_TYPES[likely], {**own, "type": likely}, path, found)
+    problems += [problem for problem in found if problem.code != "missing"]
+    known = set().union(*(fields_of(model) for model in NODE_TYPES.values()))
+    for name in entry.keys() - known:
+        problems.append(Problem("unknown_field", (*path, name), unknown("field", name, known), is_about_key=True))
+    return ""
 
 
 def _evaluated(kind: str, node: Data, path: Path) -> Iterator[tuple[Path, Json, tuple[str, ...]]]:
@@ -181,14 +204,15 @@ def _gather(
                 _gather(entry, (*path, key), names, references, problems)
 
 
-def _constants(node: Data, path: Path) -> Iterator[tuple[Path, object]]:
+def _constants(node: Data, path: Path) -> Iterator[tuple[Path, str]]:
+    """Yield the texts that are the same for every job."""
     for field in _CONSTANT:
-        if field in node:
-            yield (*path, field), node[field]
-    task = node.get("task")
-    for field in ("handler", "queue"):
-        if isinstance(task, dict) and field in task:
-            yield (*path, "task", field), task[field]
+        if isinstance(value := node.get(field), str):
+            yield (*path, field), value
+    if isinstance(task := node.get("task"), dict):
+        for place, value in _constants(task, (*path, "task")):
+            if place[-1] in ("handler", "queue"):
+                yield place, value
 
 
 def _conditional_problems(node: Data, path: Path, references: list[tuple[Path, Reference]]) -> Iterator[Problem]:

@@ -13,7 +13,7 @@ import orjson
 from weft.core.errors import InvalidInput, did_you_mean
 from weft.core.json import Json, decode, encode, size_of
 from weft.flow.identity import canonical_json
-from weft.flow.problems import Path, dotted
+from weft.flow.problems import Path, dotted, path_in
 
 MAX_OPS = 10_000
 MAX_BYTES = 1024 * 1024
@@ -200,11 +200,13 @@ def path_of(pointer: str) -> tuple[str, ...]:
 
 
 def op_for(data: Mapping[str, Json], assignment: str, value: Json) -> Op:
-    """Return the operation that sets a field named as people do: ``nodes.resize.params.size``.
+    """Return the operation that sets a field named as people do: ``nodes.resize.params.sizes[0]``.
 
     Raises `InvalidInput` where what should hold the field is not there.
     """
-    parts = assignment.split(".")
+    parts = path_in(assignment)
+    if parts is None:
+        raise InvalidInput("set", f"{assignment!r} is no field: write nodes.x.params.y, or nodes.x.params.list[0]")
     holder: Any = data
     path: Path = ()
     for part in parts[:-1]:
@@ -212,23 +214,25 @@ def op_for(data: Mapping[str, Json], assignment: str, value: Json) -> Op:
         if step is None or (isinstance(holder, dict) and step not in holder):
             known = list(holder) if isinstance(holder, dict) else []
             raise InvalidInput(
-                "set", f"there is no {dotted((*path, part))!r} in the definition.{did_you_mean(part, known)}"
+                "set", f"there is no {dotted((*path, part))!r} in the definition.{did_you_mean(str(part), known)}"
             )
         holder, path = holder[step], (*path, step)
-    last = parts[-1] if isinstance(holder, list) and parts[-1] == "-" else _step(holder, parts[-1], path)
+    last = "-" if isinstance(holder, list) and parts[-1] == "-" else _step(holder, parts[-1], path)
     if last is None:
         raise InvalidInput("set", f"{dotted(path)!r} is a value, and has no fields")
     is_there = last in holder if isinstance(holder, dict) else last != "-"
     return {"op": "replace" if is_there else "add", "path": pointer_of((*path, last)), "value": value}
 
 
-def _step(holder: Json, part: str, path: Path) -> str | int | None:
+def _step(holder: Json, part: str | int, path: Path) -> str | int | None:
     """Return the key or the index by which a holder has a part; None: it is a value, and has none."""
     if isinstance(holder, dict):
+        if isinstance(part, int):
+            raise InvalidInput("set", f"{dotted(path)!r} is a mapping, and [{part}] the index of a list")
         return part
     if not isinstance(holder, list):
         return None
-    if part.isdecimal() and int(part) < len(holder):
+    if str(part).isdecimal() and int(part) < len(holder):
         return int(part)
-    why = f"no index {part}" if part.isdecimal() else f"no index {part!r}, which is no number from 0"
+    why = f"no index {part}" if str(part).isdecimal() else f"no index {part!r}, which is no number from 0"
     raise InvalidInput("set", f"{dotted(path)!r} has {len(holder)} items and {why}; {dotted(path)}.- adds one")

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Protocol
+
+import orjson
 
 from weft.core.errors import did_you_mean, hint_in
 
@@ -52,19 +55,46 @@ class Problem:
             "severity": self.severity.value,
             "message": self.message,
             "hint": hint_in(self.message),
-            "path": list(self.path),
+            "path": dotted(self.path),
             "file": self.file,
             "line": self.line,
             "column": self.column,
         }
 
 
+# A part of a path as it is written: a name, an index, or a name in quotes that has one of these characters in it.
+_PECULIAR = re.compile(r"""[.\[\]="']""")
+_PART = re.compile(r"""(?:^|\.)(?P<name>[^.\[\]]+)|\[(?P<index>[0-9]+|-)\]|\.?\[(?P<quoted>"(?:[^"\\]|\\.)*")\]""")
+
+
 def dotted(path: Path) -> str:
-    """Return a path as people write it: ``nodes.a.branches[0].next``."""
+    """Return a path as people write it: ``nodes.a.branches[0].next``; `path_in` reads it."""
     text = ""
     for part in path:
-        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
+        if isinstance(part, int):
+            text += f"[{part}]"
+        elif not part or _PECULIAR.search(part):
+            text += f"[{orjson.dumps(part).decode()}]"
+        else:
+            text += f".{part}" if text else part
     return text
+
+
+def path_in(text: str) -> Path | None:
+    """Return the path that people have written so; None when it is none. An index is a number, or ``-`` for the end."""
+    path: Path = ()
+    place = 0
+    while place < len(text):
+        part = _PART.match(text, place)
+        if part is None or text.startswith("."):
+            return None
+        index = part["index"]
+        if index is not None:
+            path += ("-",) if index == "-" else (int(index),)
+        else:
+            path += (part["name"] if part["quoted"] is None else orjson.loads(part["quoted"]),)
+        place = part.end()
+    return path or None
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> str:

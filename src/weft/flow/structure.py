@@ -31,14 +31,16 @@ class Structure:
 def read_structure(data: object, known: Mapping[str, NodeFacts] | None = None) -> Structure:
     """Return the definition that plain data is, or None, with all problems of its fields.
 
-    Names that begin with ``x-`` at the top are the author's own, for anchors, and are passed over. ``known`` are nodes
-    of which the caller knows that they are as they were when they were read.
+    Names that begin with ``x-`` at the top are the author's own, for anchors, and ``$schema`` is what editors write:
+    both are passed over. ``known`` are nodes of which the caller knows that they are as they were when they were read.
     """
     problems: list[Problem] = []
     if not isinstance(data, dict):
         what = f"a definition is a mapping with workflow_id and nodes, not {kind_of(data)}"
         return Structure(None, {}, [Problem("bad_value", (), what)])
-    data = {key: value for key, value in data.items() if not key.startswith("x-")}
+    if not isinstance(data.get("$schema", ""), str):
+        problems.append(Problem("bad_value", ("$schema",), f"must be text, not {kind_of(data['$schema'])}"))
+    data = {key: value for key, value in data.items() if key != "$schema" and not key.startswith("x-")}
     found: dict[str, Any] = {
         "inputs": _each(Input, data.get("inputs", {}), ("inputs",), problems),
         "groups": _each(Group, data.get("groups", {}), ("groups",), problems),

@@ -30,6 +30,15 @@ def kind_of(value: Json) -> str:
     return "nothing" if value is None else _KINDS.get(type(value), type(value).__name__)
 
 
+def shown(value: Json) -> str:
+    """Return a value as it stands in a document, or what it is where that would be long."""
+    if isinstance(value, str):
+        return repr(value[:60])
+    if isinstance(value, (list, dict)) or value is None:
+        return kind_of(value)
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
 def present(value: Json) -> Json:
     """Return a value that is there; raises for one that is not."""
     if type(value) is Missing:

@@ -47,6 +47,8 @@ async def parted_at(conn: type_Connection, org_id: int, one: int, other: int) ->
     """Return the last artifact from which two others came; raises `InvalidInput` when they have none in common."""
     found = await conn.fetchval(SQL.parted_at, org_id, one, other)
     if found is None:
+        for each in (one, other):  # which may have been removed a moment ago
+            await show(conn, org_id, each)
         raise InvalidInput("merge", "the two have no version in common: push one onto the other instead")
     return int(found)
 
@@ -56,12 +58,15 @@ async def contents(conn: type_Connection, org_id: int, ids: Sequence[int]) -> di
     return {row[0]: (row[1], row[2]) for row in await conn.fetch(SQL.contents, org_id, list(ids))}
 
 
-async def find(conn: type_Connection, org_id: int, prefix: str) -> int:
-    """Return the newest artifact whose version hash begins so; raises `NotFound`, or when several hashes do."""
+async def find(conn: type_Connection, org_id: int, prefix: str, field: str = "version") -> tuple[int, str]:
+    """Return the newest artifact whose version hash begins so, and the whole hash.
+
+    Raises `NotFound` when there is none, `InvalidInput` that names the ``field`` when several hashes begin so.
+    """
     low, high = bytes.fromhex(prefix.ljust(64, "0")), bytes.fromhex(prefix.ljust(64, "f"))
     rows = await conn.fetch(SQL.find, org_id, low, high)
     if not rows:
         raise NotFound("version", prefix)
     if len(rows) > 1:
-        raise InvalidInput("version", f"{prefix} is the beginning of several hashes: give more of it")
-    return int(rows[0][0])
+        raise InvalidInput(field, f"{prefix} is the beginning of several hashes: give more of it")
+    return rows[0]["id"], rows[0]["version_hash"]

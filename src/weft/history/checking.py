@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 import asyncpg
 import orjson
 
-from weft.core.errors import BlobUnavailable, InvalidInput
+from weft.core.errors import BlobUnavailable, InvalidInput, NotFound
 from weft.db.blobs import digest_of
 from weft.db.statements import Statements
 from weft.flow.document import Document
 from weft.flow.patches import apply_ops, same
 from weft.flow.validation import check_document
 from weft.history.contents import MEDIA_TYPES, Content, load
+from weft.history.evidence import keep_aside
 from weft.history.model import Finding
 from weft.history.reading import Documents, Reader
 from weft.history.tags import explained
@@ -96,9 +97,12 @@ class Checker:
         what = f"{row['kind']} {row['id']}"
         truth, findings = await self._truth(row, what)
         if row["kind"] == "snapshot" and truth is not None and bytes(row["plan_hash"] or b"") != truth.plan:
-            findings.append(Finding("wrong_plan", what, "the hash of what it is made of is another"))
+            problem = (
+                f"its plan_hash is {(row['plan_hash'] or b'').hex()}, and what it is made of has {truth.plan.hex()}"
+            )
+            findings.append(Finding("wrong_plan", what, problem))
         if any(finding.code in ("wrong_plan", "wrong_snapshot") for finding in findings):
-            mended = await self._removed(row["id"]) if self._repair else None
+            mended = await self._removed(row) if self._repair else None
             for finding in findings:
                 yield replace(finding, mended=mended)
             return
@@ -112,7 +116,9 @@ class Checker:
             if not checked.is_sound:
                 yield Finding("unsound", what, f"its document is not sound: {checked.problems[0]}")
             elif bytes.fromhex(checked.version_hash) != hash_:
-                wrong.append(("wrong_hash", "the hash of what its document means is another"))
+                # Either of the two may be the one that was changed: with both told, nothing is lost by the repair.
+                problem = f"its version_hash is {hash_.hex()}, and its document, {row['digest']}, means"
+                wrong.append(("wrong_hash", f"{problem} {checked.version_hash}"))
                 hash_ = bytes.fromhex(checked.version_hash)
         if wrong and self._repair:
             values = truth.base_id, truth.chain, truth.workflow_id, hash_, truth.generation
@@ -137,16 +143,14 @@ class Checker:
             wrong.append(("wrong_workflow", problem))
         return wrong
 
-    async def _removed(self, snapshot_id: int) -> str | None:
+    async def _removed(self, row: Record) -> str | None:
         """Remove a snapshot that is wrong; None when somebody uses it."""
         try:
-            await self._database.run_alone(
-                lambda conn: conn.execute(SQL.remove_snapshot, self._org_id, snapshot_id)
-            )  # fmt: skip
+            await self._database.run_alone(lambda conn: conn.execute(SQL.remove_snapshot, self._org_id, row["id"]))
         except asyncpg.ForeignKeyViolationError:
             return None
-        del self._truths[snapshot_id]
-        return "removed: it is made again when it is asked for"
+        del self._truths[row["id"]]
+        return f"removed, its document {row['digest']} with it: it is made again when it is asked for"
 
     async def _truth(self, row: Record, what: str) -> tuple[_Truth | None, list[Finding]]:
         """Return what an artifact should be, by its parents; remembered for those that are made from it."""
@@ -187,7 +191,7 @@ class Checker:
                 raise BlobUnavailable(row["digest"], "is not in the database")
             value = await load(row["digest"], row["content"], self._reader.blobs)
         except BlobUnavailable as problem:
-            return await self._mended_text(row, before, what, str(problem))
+            return await self._mended_text(row, before, what, problem)
         if row["kind"] != "patch":
             text = orjson.dumps(value)
             is_other = row["kind"] == "snapshot" and before is not None and before != text
@@ -202,31 +206,40 @@ class Checker:
             return None, [Finding("bad_patch", what, f"it cannot be applied to its parent: {problem}")]
 
     async def _mended_text(
-        self, row: Record, before: bytes | None, what: str, problem: str
+        self, row: Record, before: bytes | None, what: str, problem: BlobUnavailable
     ) -> tuple[bytes | None, list[Finding]]:
         """Return the document of an artifact whose content is lost: a compaction and a snapshot are as their parent."""
+        lost = f"its content, blob {row['digest']}, {problem.problem.partition(':')[0].partition(',')[0]}"
+        if before is not None and row["kind"] == "snapshot" and digest_of(before) != row["digest"]:
+            return before, [Finding("wrong_snapshot", what, f"{lost}; what it was made of gives it anew")]
         if before is None or row["kind"] == "patch" or digest_of(before) != row["digest"]:
-            return None, [Finding("lost_blob", what, f"{problem}; nothing here has the same document")]
-        mended = None
-        if self._repair:
-            content = Content(before, self._database.settings.inline_limit)
-            if content.stored is None:
-                await self._reader.blobs().put(before)
-            await self._database.run_alone(
-                lambda conn: conn.execute(
-                    SQL.mend_blob, content.digest, content.bytes, MEDIA_TYPES[row["kind"]], content.stored
-                )
+            return None, [Finding("lost_blob", what, f"{lost}, and nothing else here has it: restore it from a backup")]
+        mended = await self._replaced(row, before) if self._repair else None
+        return before, [Finding("lost_blob", what, f"{lost}; what it was made of has the same document", mended)]
+
+    async def _replaced(self, row: Record, text: bytes) -> str:
+        """Put the right bytes into the place of damaged ones, which are kept aside first; return what was done."""
+        kept = ""
+        if row["content"] is not None:
+            path = keep_aside(self._database.settings, row["digest"], row["content"])
+            kept = f"; what its row held is kept in {path}"
+        content = Content(text, self._database.settings.inline_limit)
+        if content.stored is None:
+            await self._reader.blobs().put(text)
+        await self._database.run_alone(
+            lambda conn: conn.execute(
+                SQL.mend_blob, content.digest, content.bytes, MEDIA_TYPES[row["kind"]], content.stored
             )
-            mended = "written anew from its parent"
-        return before, [Finding("lost_blob", what, problem, mended)]
+        )
+        return f"written anew from its parent{kept}"
 
     async def _text_of(self, artifact_id: int) -> bytes | None:
         text = self._texts.get(artifact_id)
         if text is not None or artifact_id not in self._truths:
             return text
         try:
-            return orjson.dumps(await self._reader.document(await self._reader.of(artifact_id)))
-        except (BlobUnavailable, InvalidInput):
+            return orjson.dumps(await self._reader.document_of_chain(artifact_id))
+        except (BlobUnavailable, InvalidInput, NotFound):
             return None
 
     # --- tags and their moves ---
@@ -261,15 +274,18 @@ class Checker:
             is_there = await conn.fetchval(SQL.lock_tag, self._org_id, name) is not None
             if is_there and not await conn.fetch(SQL.astray_tags, self._org_id, [name]):
                 return "somebody else has moved it meanwhile"
-            target = await conn.fetchval(SQL.last_sound_target, self._org_id, name)
-            if target is None:
+            sound = await conn.fetchrow(SQL.last_sound_move, self._org_id, name)
+            if sound is None:
                 return None
-            last = await conn.fetchrow(SQL.last_move, self._org_id, name)
+            last, target = await conn.fetchrow(SQL.last_move, self._org_id, name), sound["to_id"]
             await conn.execute(SQL.mend_tag, self._org_id, name, target)
+            # Nobody can tell whether a tag was protected whose row is lost: then it is, until somebody says otherwise.
+            guarded = "" if is_there else f"; protected, unless you say `weft workflows protect {name} --off`"
             if last["verb"] == "delete" or last["to_id"] == target:
-                return f"put to {target}, where its last move had put it"
-            await conn.fetchval(SQL.move_astray_tag, self._org_id, name, target, self._actor, _MESSAGE)
-            return f"moved to {target}, the last place of it that is there"
+                return f"put to {target}, where its last move had put it{guarded}"
+            back = target, sound["position"], self._actor, _MESSAGE
+            await conn.fetchval(SQL.move_astray_tag, self._org_id, name, *back)
+            return f"moved to {target}, the last place of it that is there{guarded}"
 
         async with explained(name):
             return await self._database.run(mend)

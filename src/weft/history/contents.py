@@ -18,8 +18,10 @@ if TYPE_CHECKING:
     from weft.core.settings import Settings
 
 MEDIA_TYPES = {
-    "version": "application/json", "patch": "application/json-patch+json", "snapshot": "application/json",
-}  # fmt: skip
+    "version": "application/json",
+    "patch": "application/json-patch+json",
+    "snapshot": "application/json",
+}
 # A long text is compressed in a third of the time, to a tenth more.
 _LEVEL, _LEVEL_OF_LONG = 6, 3
 # What is shorter is smaller with the dictionary than with bzip2, whose texts begin so.
@@ -92,13 +94,14 @@ async def read(digest: str, stored: bytes | None, blobs: Callable[[], Blobs]) ->
 
 def unpack(digest: str, stored: bytes) -> bytes:
     """Return the bytes that a row has compressed, verified."""
+    data: bytes | None
     try:
         if stored.startswith(_BZ2):
             data = bz2.decompress(stored)
         else:
             data = zlib.decompressobj(-15, zdict=_DICTIONARY).decompress(stored)
-    except (zlib.error, OSError, ValueError, EOFError) as problem:
-        raise BlobUnavailable(digest, f"is damaged in its row ({problem}): restore it from a backup") from None
-    if digest_of(data) != digest:
-        raise BlobUnavailable(digest, "is damaged in its row, its bytes have another hash: restore it from a backup")
+    except (zlib.error, OSError, ValueError, EOFError):
+        data = None
+    if data is None or digest_of(data) != digest:
+        raise BlobUnavailable(digest, "is damaged in its row: restore it from a backup")
     return data

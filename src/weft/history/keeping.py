@@ -16,10 +16,8 @@ async def keep(reader: Reader, document: Document, actor: str) -> Materials:
     checked = check_document(document)
     sound(checked)
     content = await pack(orjson.dumps(document.data), reader.database.settings, reader.blobs)
+    kept = content.digest, content.bytes, content.stored, bytes.fromhex(checked.version_hash), actor
     artifact_id = await reader.database.run_alone(
-        lambda conn: conn.fetchval(
-            SQL.keep, reader.org_id, document.data["workflow_id"], content.digest, content.bytes, content.stored,
-            bytes.fromhex(checked.version_hash), actor,
-        )
-    )  # fmt: skip
+        lambda conn: conn.fetchval(SQL.keep, reader.org_id, document.data["workflow_id"], *kept)
+    )
     return await reader.of(artifact_id)

@@ -65,7 +65,8 @@ class TagMove:
 class Materialized:
     """A whole document: what an artifact and all that it is made of give.
 
-    ``snapshot_id`` is the artifact that has it whole, when there is one.
+    ``snapshot_id`` is the artifact that has it whole, when there is one; ``damage`` tells of one that could not be
+    read, and was passed over for the patches that it is made of.
     """
 
     artifact_id: int
@@ -76,6 +77,7 @@ class Materialized:
     tag: str | None = None
     tag_version: int | None = None
     snapshot_id: int | None = None
+    damage: str | None = None
 
     @property
     def definition(self) -> WorkflowDefinition:
@@ -89,7 +91,10 @@ class Materialized:
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """Who wants a change, why, of which tag, and what they expect it to be at."""
+    """Who wants a change, why, of which tag, and what they expect it to be at.
+
+    ``force`` moves a protected tag; ``replaces`` names the other workflow that a tag is of, and will not be any more.
+    """
 
     tag: str
     actor: str
@@ -97,6 +102,7 @@ class Wish:
     expected_version: int | None = None
     expected_hash: str | None = None
     force: bool = False
+    replaces: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,15 +7,16 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 
 from weft.core.errors import BlobUnavailable, InvalidInput, NotFound
 from weft.db.blobs import Blobs
 from weft.db.statements import Statements
+from weft.flow.document import Document
 from weft.flow.patches import apply_ops
-from weft.flow.validation import Shape
+from weft.flow.validation import Shape, check_document
 from weft.history.contents import load
 from weft.history.model import Materialized
 
@@ -82,6 +83,13 @@ class Materials:
     text: bytes | None = None
 
 
+class _Read(NamedTuple):
+    """A document, and what was passed over on the way to it because it is damaged."""
+
+    data: dict[str, Any]
+    damage: str | None = None
+
+
 class Reader:
     """Reads the documents of one org, and remembers the last of them."""
 
@@ -119,24 +127,54 @@ class Reader:
 
     async def document(self, found: Materials) -> dict[str, Any]:
         """Return a document of one's own; raises `BlobUnavailable` that names what is missing or damaged."""
+        return (await self._read(found)).data
+
+    async def document_of_chain(self, artifact_id: int) -> dict[str, Any]:
+        """Return a document as its version and its patches give it, whatever is remembered or kept of it."""
+        row = await self.database.read(lambda conn: conn.fetchrow(SQL.chain, self.org_id, artifact_id))
+        if row is None:
+            raise NotFound("version", artifact_id)
+        return await self._put_together(row)
+
+    async def _read(self, found: Materials) -> _Read:
+        row = found.row
         if found.text is not None:
-            data: Any = orjson.loads(found.text)
-        else:
-            row = found.row
-            if row["is_wrong"]:
-                wrong = "does not mean what it was made of: `weft workflows fsck --repair` removes it"
-                raise BlobUnavailable(f"{row['digest']} of snapshot {row['id']}", wrong)
-            parts = [(row["digest"], row["content"])]
-            parts += zip(row["digests"] or (), row["contents"] or (), strict=True)
-            if any(digest is None for digest, _ in parts):
-                lost = "of a patch or a version is not known: its row is lost, restore it from a backup"
-                raise BlobUnavailable(f"in {row['kind']} {row['id']}", lost)
-            data = await load(*parts[0], self.blobs)
-            for part in parts[1:]:
-                data = apply_ops(data, await load(*part, self.blobs))
-            self._documents.put(row["id"], orjson.dumps(data))
+            return _Read(orjson.loads(found.text))
+        if row["is_wrong"]:
+            wrong = "does not mean what it was made of: `weft workflows fsck --repair` removes it"
+            raise BlobUnavailable(f"{row['digest']} of snapshot {row['id']}", wrong)
+        try:
+            data = await self._put_together(row)
+        except BlobUnavailable as problem:
+            if row["kind"] == "version" or row["snapshot_id"] is None:
+                raise
+            return _Read(await self._without_snapshot(row, problem), f"{problem}; its patches give the same document")
+        self._documents.put(row["id"], orjson.dumps(data))
+        return _Read(data)
+
+    async def _put_together(self, row: Record) -> dict[str, Any]:
+        """Return the document that a whole one and the patches on it give."""
+        parts = [(row["digest"], row["content"])]
+        parts += zip(row["digests"] or (), row["contents"] or (), strict=True)
+        if any(digest is None for digest, _ in parts):
+            lost = "of a patch or a version is not known: its row is lost, restore it from a backup"
+            raise BlobUnavailable(f"in {row['kind']} {row['id']}", lost)
+        data = await load(*parts[0], self.blobs)
+        for part in parts[1:]:
+            data = apply_ops(data, await load(*part, self.blobs))
         if not isinstance(data, dict):
-            raise InvalidInput("artifact", f"{found.row['id']} is no definition")
+            raise InvalidInput("artifact", f"{row['id']} is no definition")
+        return data
+
+    async def _without_snapshot(self, row: Record, problem: BlobUnavailable) -> dict[str, Any]:
+        """Return the document of patches whose snapshot is damaged; raises ``problem`` when they do not give it."""
+        try:
+            data = await self.document_of_chain(row["id"])
+        except (BlobUnavailable, InvalidInput, NotFound):
+            raise problem from None
+        checked = check_document(Document(data))
+        if not checked.is_sound or checked.version_hash != row["version_hash"].hex():
+            raise problem
         return data
 
     def remember(self, artifact_id: int, tag: str, text: bytes, shape: Shape) -> None:
@@ -155,8 +193,6 @@ class Reader:
 
     async def materialized(self, found: Materials) -> Materialized:
         """Return a document with what it is."""
-        row = found.row
-        return Materialized(
-            row["id"], row["kind"], row["depth"], row["version_hash"].hex(), await self.document(found), row["tag"],
-            row["tag_version"], row["snapshot_id"],
-        )  # fmt: skip
+        row, read = found.row, await self._read(found)
+        what = row["id"], row["kind"], row["depth"], row["version_hash"].hex()
+        return Materialized(*what, read.data, row["tag"], row["tag_version"], row["snapshot_id"], read.damage)

@@ -56,9 +56,7 @@ async def _kept(reader: Reader, head: Materials, take_once: Callable[[], Awaitab
     raise NotFound("snapshot", f"of {head.row['id']} for long enough to be read")
 
 
-async def _taken(
-    reader: Reader, head: Materials, actor: str, ops: bytes | None, message: str | None
-) -> int | None:  # fmt: skip
+async def _taken(reader: Reader, head: Materials, actor: str, ops: bytes | None, message: str | None) -> int | None:
     """Keep the whole document, and return the id of the snapshot that has it; None when that is gone already."""
     data = await reader.document(head)
     patch: Content | None = None
@@ -69,11 +67,8 @@ async def _taken(
     sound(checked)
     whole = await pack(orjson.dumps(data), reader.database.settings, reader.blobs)
     of_patch = (None, None, None) if patch is None else (patch.digest, patch.bytes, patch.stored)
+    of_whole = whole.digest, whole.bytes, whole.stored, bytes.fromhex(checked.version_hash)
+    what = reader.org_id, head.row["id"], checked.document.data["workflow_id"], *of_patch, *of_whole, actor, message
     async with tags.explained(f"the snapshot of {head.row['id']}", head.row["id"]):
-        kept = await reader.database.run_alone(
-            lambda conn: conn.fetchval(
-                SQL.put_snapshot, reader.org_id, head.row["id"], checked.document.data["workflow_id"], *of_patch,
-                whole.digest, whole.bytes, whole.stored, bytes.fromhex(checked.version_hash), actor, message,
-            )
-        )  # fmt: skip
+        kept = await reader.database.run_alone(lambda conn: conn.fetchval(SQL.put_snapshot, *what))
     return None if kept is None else int(kept)

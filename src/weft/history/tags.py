@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import asyncpg
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 
 SQL = Statements("weft.history", "sql/tag.sql")
 FROM_NEWEST = 2**63 - 1
+# What PostgreSQL says of a reference to a row that is not there.
+_REFERENCE = re.compile(r"\(\w+_id\)=\((\d+)\)")
 
 
 @asynccontextmanager
@@ -27,8 +31,9 @@ async def explained(tag: str, target: int | None = None) -> AsyncIterator[None]:
     """Turn a move that the database refuses into an error that says who moved the tag, when, to what."""
     try:
         yield
-    except asyncpg.ForeignKeyViolationError:
-        raise NotFound("version", target or f"at which tag {tag} was") from None  # removed at that moment
+    except asyncpg.ForeignKeyViolationError as problem:
+        gone = _REFERENCE.search(problem.detail or "")  # removed at that moment
+        raise NotFound("version", gone[1] if gone else target or f"at which tag {tag} was") from None
     except asyncpg.LockNotAvailableError:
         raise TagConflict(tag, "held", {}) from None
     except asyncpg.PostgresError as problem:
@@ -37,6 +42,8 @@ async def explained(tag: str, target: int | None = None) -> AsyncIterator[None]:
         match problem.sqlstate:
             case "WF003":
                 now = orjson.loads(problem.detail or "{}")
+                if "moved_at" in now:
+                    now["moved_at"] = datetime.fromisoformat(now["moved_at"]).astimezone(UTC)
                 raise TagConflict(named, str(now.get("why")), now) from None
             case "WF004":
                 raise NotFound("version", str(problem).rpartition(" ")[2]) from None
@@ -57,9 +64,14 @@ async def show(conn: type_Connection, org_id: int, name: str) -> Tag:
 
 
 async def list_tags(
-    conn: type_Connection, org_id: int, *, workflow_id: str | None = None, after: str = "", limit: int = 100,
+    conn: type_Connection,
+    org_id: int,
+    *,
+    workflow_id: str | None = None,
+    after: str = "",
+    limit: int = 100,
     with_deleted: bool = False,
-) -> list[Tag]:  # fmt: skip
+) -> list[Tag]:
     """Return the tags of an org by name, or those of one workflow."""
     page = org_id, after, limit, with_deleted
     if workflow_id is None:
@@ -70,6 +82,12 @@ async def list_tags(
 async def names(conn: type_Connection, org_id: int, *, with_deleted: bool = False) -> list[str]:
     """Return the names of the tags, the first thousand."""
     return [row[0] for row in await conn.fetch(SQL.names, org_id, with_deleted)]
+
+
+async def trace(conn: type_Connection, org_id: int, name: str) -> tuple[str, bool] | None:
+    """Return what there is of a tag that cannot be shown: its whole name, and whether it is deleted."""
+    row = await conn.fetchrow(SQL.trace, org_id, name)
+    return None if row is None else (row["name"], row["is_deleted"])
 
 
 async def at_artifacts(conn: type_Connection, org_id: int, ids: list[int]) -> dict[int, list[str]]:
@@ -89,21 +107,10 @@ async def moves(
 
 async def move(conn: type_Connection, org_id: int, wish: Wish, target: int) -> Tag:
     """Move a tag to an artifact, and make it when it is not there."""
+    how = wish.expected_version, _hash(wish), wish.force, wish.actor, wish.message, wish.replaces
     async with explained(wish.tag, target):
-        row = await conn.fetchrow(
-            SQL.move,
-            org_id,
-            wish.tag,
-            "move",
-            target,
-            wish.expected_version,
-            _hash(wish),
-            wish.force,
-            wish.actor,
-            wish.message,
-        )
-    assert row is not None
-    return _tag(row)
+        row = await conn.fetchrow(SQL.move, org_id, wish.tag, "move", target, *how)
+    return _landed(row, wish.tag)
 
 
 async def undo(conn: type_Connection, org_id: int, wish: Wish, steps: int = 1) -> Tag:
@@ -156,13 +163,4 @@ def _hash(wish: Wish) -> bytes | None:
 def _landed(row: Record | None, name: str) -> Tag:
     if row is None or row["name"] is None:
         raise NotFound("tag", name)
-    return _tag(row)
-
-
-def _tag(row: Record) -> Tag:
-    """Return the tag of a row of its table, which does not tell what it is at."""
-    return Tag(
-        name=row["name"], workflow_id=row["workflow_id"], target_id=row["target_id"], version=row["version"],
-        moved_at=row["moved_at"], moved_by=row["moved_by"], is_protected=row["is_protected"],
-        deleted_at=row["deleted_at"],
-    )  # fmt: skip
+    return Tag(*row)

@@ -198,7 +198,7 @@ async def _stored(conn: type_Connection, layout: Layout) -> list[tuple[int, int]
     last = {layout.ids[place] for place in layout.sources if place >= layout.new}
     if not first or not last:
         return []
-    return [(row["first"], row["id"]) for row in await conn.fetch(SQL.leading_to, list(first), list(last))]
+    return [(row["first"], row["last"]) for row in await conn.fetch(SQL.leading_to, list(first), list(last))]
 
 
 async def _wait_longer(conn: type_Connection, layout: Layout, rows: Rows, old: _Old) -> None:

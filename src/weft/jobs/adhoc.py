@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 # A graph of more tasks is executed, but no definition of it is kept.
 MOST_KEPT = 5_000
+_MOST_WAYS = 1_000
 _START, _END = "START", "END"
 
 
@@ -72,7 +73,7 @@ def document_of_graph(workflow_id: str, addition: Addition) -> dict[str, Any] | 
     if len({*names.values(), _START, _END}) < len(items) + 2:
         return None
     full, after = _with_tasks(items), _following(addition)
-    if after is None or any(len(path_of(group)) > MAX_NAME or _is_cut(group) for group in full):
+    if after is None or any(_is_cut(group) for group in full if isinstance(group, Group)):
         return None
     nodes: dict[str, Any] = {_START: {"type": "start", "next": [names[item] for item in items if _is_first(item)]}}
     groups: dict[str, Any] = {}
@@ -81,6 +82,13 @@ def document_of_graph(workflow_id: str, addition: Addition) -> dict[str, Any] | 
         if isinstance(item, Task):
             nodes[names[item]] = _node(item, following)
         elif item in full:
+            if any(full[item] * full.get(each, 0) > _MOST_WAYS for each in after[item]):
+                # What leads from each of many to each of many is told by one node in between.
+                join = f"{names[item].replace('/', '-').replace('.', '_')}-done"
+                if join in names.values():
+                    return None
+                nodes[join] = {"type": "fan_in", "next": following, **_in_group(item)}
+                following = [join]
             leading = following or ([_END] if item.group is None else None)
             groups[names[item]] = {"next": leading} if leading else {}
     last = [
@@ -102,15 +110,19 @@ def result_of(name: str) -> str:
     return f"{{{{ nodes['{name}'].output }}}}"
 
 
-def _with_tasks(items: Sequence[Item]) -> dict[Group, None]:
-    """Return the groups in which there is a task, however deep."""
-    found: dict[Group, None] = {}
+def _with_tasks(items: Sequence[Item]) -> dict[Item, int]:
+    """Return the groups in which there is a task, with how many they are; what is too deep is passed over."""
+    found: dict[Item, int] = {}
     for item in items:
-        above = item.group if isinstance(item, Task) else None
-        while above is not None and above not in found:
-            found[above] = None
-            above = above.group
+        above, depth = item.group if isinstance(item, Task) else None, 0
+        while above is not None and depth < MAX_NAME:
+            found[above] = found.get(above, 0) + 1
+            above, depth = above.group, depth + 1
     return found
+
+
+def _in_group(item: Item) -> dict[str, str]:
+    return {} if item.group is None else {"group": path_of(item.group)}
 
 
 def _following(addition: Addition) -> dict[Item, list[Item]] | None:
@@ -165,7 +177,7 @@ def _node(task: Task, following: list[str]) -> dict[str, Any]:
         "heartbeat_timeout_seconds": _seconds(task.heartbeat_timeout),
         "concurrency_key": None if task.concurrency_key is None else _literal(task.concurrency_key),
         "allow_failure": task.allow_failure or None,
-        "group": None if task.group is None else path_of(task.group),
+        **_in_group(task),
         "next": following or ([_END] if task.group is None else None),
         "retry": _retry(task),
     }

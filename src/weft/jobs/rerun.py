@@ -53,7 +53,8 @@ class Before:
     """What became of a node in the job that is run again.
 
     ``codes`` are for each handler that made its output the versions of its code, None where that is not known. Of a
-    fan_out ``parents`` are those that have its items, of which ``completed`` of ``count`` have an output.
+    fan_out ``parents`` are those that have its items, of which ``completed`` of ``count`` have an output. ``is_done``
+    says whether what it made by itself has completed as well.
     """
 
     id: int
@@ -64,6 +65,7 @@ class Before:
     parents: Sequence[int] = ()
     completed: int = 0
     count: int | None = None
+    is_done: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +188,8 @@ def _why_run(step: Step, was: Before | None, wanted: Wanted, running: Sequence[S
     workflow = step.spec.get("workflow") if step.handler == "@workflow" else None
     if workflow in wanted.changed_workflows:
         return _Why(f"the workflow {workflow} is at another version")
+    if not was.is_done:
+        return _Why("a task that it made did not complete")
     if was.state == "completed" or was.parents:
         return _why_code(was, wanted) or _why_items(was)
     return _Why(_ended(was), gives_way=was.state == "skipped")

@@ -58,22 +58,24 @@ async def nodes_before(conn: type_Connection, org_id: int, job_id: int) -> dict[
     parents = {row["id"]: _parents(row) for row in rows if row["handler"] == "@fan_out"}
     items = await _items(conn, parents)
     inside = await _ran_inside(conn, [row["root_id"] for row in rows if row["handler"] == "@workflow"])
+    made = await _made(conn, {row["root_job_id"] for row in rows if row["root_job_id"] is not None})
     ran: dict[int, Ran] = {}
     for row in rows:
         if row["handler"] == "@workflow":
             ran[row["id"]] = inside.get(row["root_id"], set())
         elif row["handler"] == "@fan_out":
-            ran[row["id"]] = items.get(row["id"], NO_ITEMS).ran
+            ran[row["id"]] = items.get(row["id"], _NO_ITEMS).ran
         elif not row["handler"].startswith("@"):
-            ran[row["id"]] = {(row["handler"], row["worker_id"])}
+            more = made.get((row["root_job_id"], row["node"]), _NOTHING_MADE)
+            ran[row["id"]] = {(row["handler"], row["worker_id"])} | more.ran
     codes = await _codes(conn, ran.values())
     found: dict[str, Before] = {}
     for row in rows:
         made_by = _by_handler(ran.get(row["id"], set()), codes)
-        completed = items.get(row["id"], NO_ITEMS).completed
+        completed = items.get(row["id"], _NO_ITEMS).completed
         found[row["node"]] = Before(
             row["id"], row["state"], row["reason"], row["branch"], made_by, parents.get(row["id"], ()), completed,
-            row["count"],
+            row["count"], made.get((row["root_job_id"], row["node"]), _NOTHING_MADE).is_done,
         )  # fmt: skip
     return found
 
@@ -85,7 +87,26 @@ class _Items(NamedTuple):
     ran: Ran
 
 
-NO_ITEMS = _Items(0, set())
+_NO_ITEMS = _Items(0, set())
+
+
+class _Made(NamedTuple):
+    """What a task made besides the items of a fan_out: whether it is done, and who ran it."""
+
+    is_done: bool
+    ran: Ran
+
+
+_NOTHING_MADE = _Made(True, set())
+
+
+async def _made(conn: type_Connection, jobs: Collection[int]) -> dict[tuple[int, str], _Made]:
+    found: dict[tuple[int, str], _Made] = {}
+    for row in await conn.fetch(SQL.made, sorted(jobs)):
+        known = found.get((row["job_id"], row["node"]), _NOTHING_MADE)
+        ran = {(row["handler"], worker) for worker in row["workers"]}
+        found[row["job_id"], row["node"]] = _Made(known.is_done and row["is_done"], known.ran | ran)
+    return found
 
 
 def _parents(row: Record) -> list[int]:
@@ -99,7 +120,7 @@ async def _items(conn: type_Connection, parents: Mapping[int, list[int]]) -> dic
     rows = await conn.fetch(SQL.items, [id for id, _ in pairs], [parent for _, parent in pairs]) if pairs else []
     found: dict[int, _Items] = {}
     for row in rows:
-        known = found.get(row["fan_out_id"], NO_ITEMS)
+        known = found.get(row["fan_out_id"], _NO_ITEMS)
         ran = {(row["handler"], worker) for worker in row["workers"]}
         found[row["fan_out_id"]] = _Items(known.completed + row["completed"], known.ran | ran)
     return found

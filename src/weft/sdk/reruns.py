@@ -172,6 +172,8 @@ class Reruns(GraphCalls):
         library, row = await self._plans(), old.row
         pins: Pins = old.positions
         base_kind, base_ref, patch = row["base_kind"], row["base_ref"], old.patch
+        if row["snapshot_id"] is None:
+            raise InvalidInput("job_id", f"job {row['id']} is a graph of which no definition was kept: submit it again")
         if wish.on is None:
             known = await library.by_snapshot(row["snapshot_id"])
         else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 TAG = re.compile(PATH)
-_HASH = re.compile(r"[0-9a-f]{8,64}")
+# The beginning of a hash, as people name it, or all of it.
+HASH = re.compile(r"[0-9a-f]{7,64}")
 
 
 class WorkflowCalls:
@@ -41,13 +42,34 @@ class WorkflowCalls:
     async def _changes(self) -> Changes:
         return Changes(await self._reader())
 
-    def _wish(
-        self, tag: str, message: str | None, expect: int | str | None, force: bool, *, whole_hash: bool = False
+    async def _wish(
+        self,
+        tag: str,
+        message: str | None,
+        expect: int | str | None = None,
+        *,
+        force: bool = False,
+        replaces: str | None = None,
     ) -> Wish:
-        version, digest = expected_of(expect)
-        if whole_hash and digest is not None and len(digest) < 64:
-            raise InvalidInput("expect", "give the whole hash, of 64 digits")
-        return Wish(tag, self._session.actor, check_message(message), version, digest, force)
+        if replaces is not None:
+            check_text(replaces, "replaces", 200)
+        name, said = check_tag(tag), check_message(message)
+        version, digest = await self._expected(expect)
+        return Wish(name, self._session.actor, said, version, digest, force, replaces)
+
+    async def _expected(self, expect: int | str | None) -> tuple[int | None, str | None]:
+        """Return which number of a move, or which whole hash, a caller expects a tag to be at."""
+        if expect is None or not isinstance(expect, str):
+            return (None if expect is None else check_number(expect, "expect", 0, 2**62)), None
+        if HASH.fullmatch(expect) is None:
+            problem = f"{expect[:80]!r} is neither the number of a version nor a hash, of which 7 digits are enough"
+            raise InvalidInput("expect", problem)
+        org_id = await self._session.org_id()
+        try:
+            return None, (await self._read(lambda conn: artifacts.find(conn, org_id, expect, "expect")))[1]
+        except NotFound:
+            # No tag is at what is not there; many digits may be the number of a move yet.
+            return (int(expect), None) if expect.isdecimal() else (None, expect.ljust(64, "0"))
 
     async def _read(self, look: Callable[[type_Connection], Awaitable[T]]) -> T:
         return await self._session.database.read(look)
@@ -67,27 +89,35 @@ class WorkflowCalls:
 
     async def _no_tag(self, name: str, *, with_deleted: bool = False) -> NotFound:
         org_id = await self._session.org_id()
+        there = await self._read(lambda conn: tags.trace(conn, org_id, name))
+        if there is not None:
+            whole_name, is_deleted = there
+            if is_deleted and not with_deleted:
+                undelete = f"`weft workflows undelete {whole_name}`"
+                return NotFound("tag", f"{name!r}: it was deleted, {undelete} brings it back")
+            return NotFound("tag", f"{name!r}: what {whole_name} is at is lost, `weft workflows fsck` tells of it")
         known = await self._read(lambda conn: tags.names(conn, org_id, with_deleted=with_deleted))
-        if (lost := _meant(name, known)) is not None:
-            return NotFound("tag", f"{name!r}: what {lost} is at is lost, `weft workflows fsck` tells of it")
-        if not with_deleted:
-            every = await self._read(lambda conn: tags.names(conn, org_id, with_deleted=True))
-            if (gone := _meant(name, every)) is not None:
-                return NotFound("tag", f"{name!r}: it was deleted, `weft workflows undelete {gone}` brings it back")
         return NotFound("tag", f"{name!r}.{did_you_mean(name, known)}".rstrip("."))
 
     async def _resolve(self, which: str | int) -> tuple[str | None, int]:
-        """Return the tag that something names, if it names one, and the version that is meant."""
-        if isinstance(which, int) or is_id(which):
+        """Return the tag that something names, if it names one, and the version that is meant.
+
+        A text is a tag if there is one of that name, else an id if it is a long number, else the beginning of a hash.
+        """
+        if not isinstance(which, str):
             return None, check_version(which, "version")
-        try:
-            tag = await self._tag(which)
-        except NotFound:
-            if _HASH.fullmatch(which) is None:
-                raise
-            org_id = await self._session.org_id()
-            return None, await self._read(lambda conn: artifacts.find(conn, org_id, which))
-        return tag.name, tag.target_id
+        if (tag := await self._live(check_tag(which))) is not None:
+            return tag.name, tag.target_id
+        if is_id(which):
+            return None, check_version(which, "version")
+        return None, await self._hashed(which)
+
+    async def _hashed(self, which: str) -> int:
+        """Return the newest version whose hash begins so; raises `NotFound`."""
+        if HASH.fullmatch(which) is None:
+            raise await self._no_tag(which)
+        org_id = await self._session.org_id()
+        return (await self._read(lambda conn: artifacts.find(conn, org_id, which)))[0]
 
     async def _tag(self, name: str) -> Tag:
         known, org_id = check_tag(name), await self._session.org_id()
@@ -104,7 +134,7 @@ class WorkflowCalls:
     async def _found(self, which: str | int, at: datetime | None) -> Materials:
         """Return the document that something names, at a moment if it is a tag."""
         reader = await self._reader()
-        if isinstance(which, str) and not is_id(which):
+        if isinstance(which, str):
             found = await reader.find(tag=check_tag(which), at=at)
             if found is not None:
                 return found
@@ -112,7 +142,7 @@ class WorkflowCalls:
         if at is not None:
             if name is None:
                 raise InvalidInput("at", "goes with a tag")
-            raise NotFound("version", f"of tag {name} at {at}, see `weft workflows moves {name}`")
+            raise NotFound("move", f"of tag {name} up to {at}")
         found = await reader.find(artifact_id=artifact_id)
         return found if found is not None else await reader.of(await self._snapshot_of_job(artifact_id))
 
@@ -125,13 +155,9 @@ class WorkflowCalls:
         return job_id if row is None or row["snapshot_id"] is None else int(row["snapshot_id"])
 
 
-def _meant(name: str, known: Collection[str]) -> str | None:
-    return next((each for each in (name, f"{name}/main") if each in known), None)
-
-
-def is_id(which: object) -> bool:
-    """Whether a text is the id of a version, and not a name or a hash."""
-    return isinstance(which, str) and which.isdecimal() and len(which) > 12
+def is_id(which: str) -> bool:
+    """Whether a text that names no tag is the id of a version, and not a hash."""
+    return which.isdecimal() and 12 < len(which) < 20
 
 
 def check_version(value: object, field: str) -> int:
@@ -150,12 +176,3 @@ def check_tag(value: object) -> str:
 def check_message(message: object) -> str | None:
     """Why something is done: a text, or nothing."""
     return None if message is None else check_text(message, "message", 10_000)
-
-
-def expected_of(expect: int | str | None) -> tuple[int | None, str | None]:
-    """Return which number of a move, or which hash, a caller expects a tag to be at."""
-    if not isinstance(expect, str):
-        return (None if expect is None else check_number(expect, "expect", 0, 2**62)), None
-    if _HASH.fullmatch(expect) is None:
-        raise InvalidInput("expect", f"{expect!r} is neither the number of a version nor a hash")
-    return None, expect

@@ -30,9 +30,14 @@ class WorkflowUpkeep(WorkflowCalls):
             return await (await self._changes()).compact(tag, self._session.actor)
 
     async def snapshot(
-        self, which: str | int, ops: Sequence[Op] | None = None, *, set: Mapping[str, Json] | None = None,
-        at: datetime | None = None, message: str | None = None,
-    ) -> Materialized:  # fmt: skip
+        self,
+        which: str | int,
+        ops: Sequence[Op] | None = None,
+        *,
+        set: Mapping[str, Json] | None = None,
+        at: datetime | None = None,
+        message: str | None = None,
+    ) -> Materialized:
         """Keep the whole document of a version, or what a patch makes of it, where no tag moves; made once, then found.
 
         Example::
@@ -66,8 +71,12 @@ class WorkflowUpkeep(WorkflowCalls):
                 print(finding.code, finding.what, finding.problem)
         """
         from weft.history.checking import Checker
+        from weft.history.reading import Reader
 
-        checker = Checker(await self._reader(), self._session.actor, repair=repair, quick=quick)
+        # One that remembers nothing: what this client has read before may not be there any more.
+        self._read_by = None
+        reader = Reader(self._session.database, await self._session.org_id(), lambda: self._session.blobs)
+        checker = Checker(reader, self._session.actor, repair=repair, quick=quick)
         return [finding async for finding in checker.run(on_progress)]
 
     async def gc(self, grace: timedelta | float = timedelta(days=1), *, dry_run: bool = False) -> Collected:

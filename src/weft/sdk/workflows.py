@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -19,9 +19,9 @@ from weft.flow.patches import Op, check_ops, op_for
 from weft.flow.reading import read_file, read_text, sound
 from weft.flow.validation import check_document
 from weft.history import artifacts, story, tags
-from weft.history.model import Artifact, Materialized, Pushed, Tag, TagMove
+from weft.history.model import Artifact, Materialized, Pushed, Tag, TagMove, Wish
 from weft.sdk.authoring.workflow import Workflow as PythonWorkflow
-from weft.sdk.workflow_calls import TAG, check_tag, check_version
+from weft.sdk.workflow_calls import HASH, TAG, check_tag, check_version, is_id
 from weft.sdk.workflow_upkeep import WorkflowUpkeep
 
 if TYPE_CHECKING:
@@ -35,23 +35,32 @@ class Workflows(WorkflowUpkeep):
     """What is done with definitions; `Client.workflows`.
 
     A tag is a name such as ``etl/main``; a bare ``etl`` means ``etl/main``. ``expect``, the version number of a tag or
-    the hash of what it is at, refuses a change when somebody else has moved the tag; ``force`` moves a protected one.
+    the hash of what it is at (7 digits of it are enough), refuses a change when somebody else has moved the tag;
+    ``force`` moves a protected one.
     """
 
     async def push(
-        self, definition: Definition, *, tag: str | None = None, message: str | None = None,
-        expect: int | str | None = None, force: bool = False,
-    ) -> Pushed:  # fmt: skip
+        self,
+        definition: Definition,
+        *,
+        tag: str | None = None,
+        message: str | None = None,
+        expect: int | str | None = None,
+        force: bool = False,
+        replaces: str | None = None,
+    ) -> Pushed:
         """Keep a definition, and move a tag to it: ``<workflow_id>/main`` unless said otherwise.
 
-        A ``tag`` without a slash that is not there yet is the workflow's own: ``next`` is ``etl/next``. Example::
+        A ``tag`` without a slash that is not there yet is the workflow's own: ``next`` is ``etl/next``. A tag of
+        another workflow is moved only when ``replaces`` names that. Example::
 
             pushed = await client.workflows.push(Path("flow.yaml"), message="first")
             print(pushed.tag, pushed.version_hash)
         """
         document = document_of(definition)
         name = await self._line(document, None if tag is None else check_tag(tag))
-        return await (await self._changes()).push(self._wish(name, message, expect, force), document)
+        wish = await self._wish(name, message, expect, force=force, replaces=replaces)
+        return await (await self._changes()).push(wish, document)
 
     async def _line(self, document: Document, tag: str | None) -> str:
         """Return the tag that a push is meant for: a name without a slash means what is there, or a line of its own."""
@@ -63,9 +72,15 @@ class Workflows(WorkflowUpkeep):
         return f"{workflow_id}/{tag}"
 
     async def patch(
-        self, tag: str, ops: Sequence[Op] | None = None, *, set: Mapping[str, Json] | None = None,
-        message: str | None = None, expect: int | str | None = None, force: bool = False,
-    ) -> Pushed:  # fmt: skip
+        self,
+        tag: str,
+        ops: Sequence[Op] | None = None,
+        *,
+        set: Mapping[str, Json] | None = None,
+        message: str | None = None,
+        expect: int | str | None = None,
+        force: bool = False,
+    ) -> Pushed:
         """Change a definition by a JSON Patch (RFC 6902), or by fields to ``set``; the result must be sound.
 
         Example::
@@ -74,16 +89,13 @@ class Workflows(WorkflowUpkeep):
         """
         if (ops is None) == (set is None):
             raise InvalidInput("ops", "give either ops or set")
-        wish = self._wish(check_tag(tag), message, expect, force)
         # Copies, before anything is awaited: the caller may go on to change its own.
         wanted, ops = plain(dict(set or {}), "set"), None if ops is None else check_ops(builtins.list(ops))
-        changes = await self._changes()
+        wish, changes = await self._wish(tag, message, expect, force=force), await self._changes()
         async with self._hints(tag):
             if ops is not None:
                 return await changes.patch(wish, ops)
-            return await changes.edit(
-                wish, lambda data: [op_for(data, field, value) for field, value in wanted.items()]
-            )  # fmt: skip
+            return await changes.edit(wish, lambda data: [op_for(data, *each) for each in wanted.items()])
 
     async def list(
         self, *, workflow_id: str | None = None, after: str = "", limit: int = 100, with_deleted: bool = False
@@ -181,36 +193,44 @@ class Workflows(WorkflowUpkeep):
         return await story.blame(self._session.database, org_id, artifact_id, lambda: self._session.blobs)
 
     async def undo(
-        self, tag: str, steps: int = 1, *, message: str | None = None, expect: int | str | None = None,
+        self,
+        tag: str,
+        steps: int = 1,
+        *,
+        message: str | None = None,
+        expect: int | str | None = None,
         force: bool = False,
-    ) -> Tag:  # fmt: skip
+    ) -> Tag:
         """Take back the last moves of a tag, as an editor does; `redo` makes them again.
 
         Example::
 
             await client.workflows.undo("etl")
         """
-        check_number(steps, "steps", 1, 1000)
-        wish = self._wish(check_tag(tag), message, expect, force, whole_hash=True)
-        org_id = await self._session.org_id()
-        async with self._hints(tag):
-            return await self._run(lambda conn: tags.undo(conn, org_id, wish, steps))
+        return await self._step(tags.undo, steps, await self._wish(tag, message, expect, force=force))
 
     async def redo(
-        self, tag: str, steps: int = 1, *, message: str | None = None, expect: int | str | None = None,
+        self,
+        tag: str,
+        steps: int = 1,
+        *,
+        message: str | None = None,
+        expect: int | str | None = None,
         force: bool = False,
-    ) -> Tag:  # fmt: skip
+    ) -> Tag:
         """Make moves again that were taken back.
 
         Example::
 
             await client.workflows.redo("etl")
         """
+        return await self._step(tags.redo, steps, await self._wish(tag, message, expect, force=force))
+
+    async def _step(self, step: Callable[..., Awaitable[Tag]], steps: int, wish: Wish) -> Tag:
         check_number(steps, "steps", 1, 1000)
-        wish = self._wish(check_tag(tag), message, expect, force, whole_hash=True)
         org_id = await self._session.org_id()
-        async with self._hints(tag):
-            return await self._run(lambda conn: tags.redo(conn, org_id, wish, steps))
+        async with self._hints(wish.tag):
+            return await self._run(lambda conn: step(conn, org_id, wish, steps))
 
     async def move(
         self,
@@ -220,14 +240,15 @@ class Workflows(WorkflowUpkeep):
         message: str | None = None,
         expect: int | str | None = None,
         force: bool = False,
+        replaces: str | None = None,
     ) -> Tag:
         """Move a tag to what another tag, an id or a hash names; it is made when it is not there.
 
-        Example::
+        A tag of another workflow is moved only when ``replaces`` names that. Example::
 
             await client.workflows.move("etl/prod", "etl/main", message="release")
         """
-        wish = self._wish(check_tag(tag), message, expect, force, whole_hash=True)
+        wish = await self._wish(tag, message, expect, force=force, replaces=replaces)
         org_id = await self._session.org_id()
         _, target = await self._resolve(to)
         return await self._run(lambda conn: tags.move(conn, org_id, wish, target))
@@ -262,7 +283,7 @@ class Workflows(WorkflowUpkeep):
 
             await client.workflows.merge("etl/faster", into="etl/main")
         """
-        wish = self._wish(check_tag(into), message or f"merge {source}", None, force)
+        wish = await self._wish(into, message or f"merge {source}", force=force)
         _, theirs = await self._resolve(source)
         async with self._hints(into):
             return await (await self._changes()).merge(wish, theirs, _preference(prefer))
@@ -276,14 +297,20 @@ class Workflows(WorkflowUpkeep):
 
             await client.workflows.revert("etl", artifact.id)
         """
-        name, org_id, id = check_tag(tag), await self._session.org_id(), check_version(change, "change")
+        name, org_id, id = check_tag(tag), await self._session.org_id(), await self._change_id(change)
         artifact = await self._read(lambda conn: artifacts.show(conn, org_id, id))
         if artifact.parent_id is None:
             await self._tag(name)
             raise InvalidInput("change", f"{id} is the first: there is nothing before it")
-        wish = self._wish(name, message or f"revert {id}", None, force)
+        wish = await self._wish(name, message or f"revert {id}", force=force)
         async with self._hints(name):
             return await (await self._changes()).revert(wish, id, artifact.parent_id, _preference(prefer))
+
+    async def _change_id(self, change: int | str) -> int:
+        """Return the id of a change that is named by it, or by its hash."""
+        if isinstance(change, str) and HASH.fullmatch(change) and not is_id(change):
+            return await self._hashed(change)
+        return check_version(change, "change")
 
     async def delete(self, tag: str, *, message: str | None = None, force: bool = False) -> Tag:
         """Take a tag away; what it was at stays, and `undelete` brings it back.
@@ -292,7 +319,7 @@ class Workflows(WorkflowUpkeep):
 
             await client.workflows.delete("etl/faster")
         """
-        wish, org_id = self._wish(check_tag(tag), message, None, force), await self._session.org_id()
+        wish, org_id = await self._wish(tag, message, force=force), await self._session.org_id()
         async with self._hints(tag):
             return await self._run(lambda conn: tags.delete(conn, org_id, wish))
 
@@ -303,7 +330,7 @@ class Workflows(WorkflowUpkeep):
 
             await client.workflows.undelete("etl/faster")
         """
-        wish, org_id = self._wish(check_tag(tag), message, None, force=True), await self._session.org_id()
+        wish, org_id = await self._wish(tag, message), await self._session.org_id()
         try:
             return await self._run(lambda conn: tags.undelete(conn, org_id, wish))
         except NotFound:

@@ -6,11 +6,14 @@ import asyncio
 import heapq
 from collections.abc import Callable, Iterator
 from contextvars import Context as Variables
+from pathlib import Path
 from typing import Any
 
+import weft
 from weft.worker.attempt import Attempt
 from weft.worker.context import RUNNING, Running
 
+_OURS = str(Path(weft.__file__).parent)
 # What ends the wait of `asyncio.sleep`.
 _WAKE = getattr(asyncio.futures, "_set_result_unless_cancelled", None)
 
@@ -34,7 +37,7 @@ class MovableLoop(asyncio.SelectorEventLoop):
         handle = super().call_at(when, callback, *args, context=context)
         owner = getattr(callback, "__self__", None)
         running = owner if isinstance(owner, Attempt) else RUNNING.get()
-        if running is not None:
+        if running is not None and (running is owner or not _is_ours(running)):
             self._timers = [*self._pending(), (handle, running)]
         return handle
 
@@ -59,3 +62,12 @@ class MovableLoop(asyncio.SelectorEventLoop):
         return {
             owner.context.task_id for handle, owner in self._pending() if getattr(handle, "_callback", None) is _WAKE
         }
+
+
+def _is_ours(running: Running) -> bool:
+    """Whether what runs is Weft's own, begun on behalf of a handler: it looks again and again, and never sleeps."""
+    task = asyncio.current_task()
+    if task is None or task is getattr(running, "task", None):
+        return False
+    code = getattr(task.get_coro(), "cr_code", None)
+    return code is not None and code.co_filename.startswith(_OURS)

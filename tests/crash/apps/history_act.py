@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import sys
-import traceback
 from typing import Any
 
 import weft
 import weft.db.revisions
 import weft.sdk.client
 import weft.sdk.workflows  # loaded before copies are made
+from crash.apps.copies import in_a_copy
 from crash.history_acts import ACTS, LARGE, UPKEEP, settings_for
 
 
@@ -30,19 +29,7 @@ async def perform(
 
 def perform_in_a_copy(order: dict[str, Any]) -> int:
     """Return how the process ended that did what was ordered."""
-    pid = os.fork()
-    if pid == 0:
-        code = 1
-        try:
-            asyncio.run(perform(**order))
-            code = 0
-        except Exception:
-            traceback.print_exc()
-        finally:
-            sys.stderr.flush()
-            os._exit(code)
-    print(pid, flush=True)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    return in_a_copy(lambda: asyncio.run(perform(**order)))
 
 
 if __name__ == "__main__":

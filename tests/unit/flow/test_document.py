@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import re
 from typing import Any
 
 import orjson
@@ -435,3 +436,44 @@ def test_a_nul_is_told_where_it_stands(text: str) -> None:
     (problem,) = read_document(text).problems
     assert "NUL" in problem.message
     assert problem.line == 1
+
+
+@pytest.mark.parametrize("word", ["NaN", "Infinity", "-Infinity"])
+def test_numbers_that_json_does_not_have_are_refused_in_what_is_written_as_json(word: str) -> None:
+    document = read_document(f'{{\n  "a": [1, {word}]\n}}')
+    (problem,) = document.problems
+    assert (problem.code, problem.line, problem.column) == ("bad_value", 2, 12)
+    assert problem.message.startswith(f"{word} is no number that JSON has")
+    assert read_document(f'{{"a": "{word}"}}').problems == []
+    assert read_document(f"a: {word}\n").data == {"a": word}
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "words"),
+    [
+        ("a: b: c\n", 1, "a `:` stands where no mapping can begin"),
+        ("a:\n\t- b\n", 2, "indent by blanks"),
+        ("a: @b\n", 1, "no text begins with this character"),
+        ('a: "b\n', 2, "a text in quotes has no end"),
+        ('a: "\\q"\n', 1, "a `\\` in double quotes"),
+        ("a: [1, 2\nb: 3\n", 2, "a `,` or the `]` of the list is missing"),
+        ("a: {b: 1\nc: 3", 2, "a `,` or the `}` of the mapping is missing"),
+        ("a: {x: [}\n", 1, "a value is missing here"),
+        ('{"a": 1,, "b": 2}', 1, "a value is missing here"),
+        ("- a\nb: c\n", 2, "none of its items: look at the indentation"),
+        ("a: 1\n b: 2\n", 2, "a `:` stands where"),
+        ("a:\n  b: 1\n c: 2\n", 3, "a key of the mapping belongs here"),
+        ("a\nb: 1\n", 2, ""),
+        ("a: &\n", 1, "the name of an anchor"),
+        ("%FOO\n", 1, ""),
+        ("a: !<x\n", 1, "tags such as"),
+        ("a: | b\n", 1, "the text begins on the next line"),
+    ],
+)
+def test_no_word_of_the_parser_reaches_whoever_wrote_yaml(text: str, line: int, words: str) -> None:
+    with pytest.raises(Unreadable) as caught:
+        read_document(text)
+    problem = caught.value.problem
+    assert words in problem.message
+    assert not re.search("token|scalar|stream|expected|scanning|parsing|context|indicator", problem.message)
+    assert (problem.code, problem.line) == ("syntax", line), problem

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -405,11 +406,21 @@ def test_names_that_have_no_value_are_not_there() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("{{ 1 + }}", "unexpected"),
-        ("{{ (1 }}", "unexpected '}'"),
-        ("{{ inputs", "unexpected end of template"),
-        ("{{ }}", "Expected an expression"),
-        ("{{ 'a }}", "unexpected char"),
+        ("{{ 1 + }}", "`}}` stands where a value belongs"),
+        ("{{ (1 }}", "`}` stands where `)` belongs"),
+        ("{{ 1) }}", "`)` closes nothing that was opened"),
+        ("{{ inputs", "the text ends inside of an expression: `}}` is missing"),
+        ("{{ }}", "there is nothing in `{{ }}`"),
+        ("{{ 'a }}", "a text that begins with ' has no end"),
+        ("{{ inputs.a && 1 }}", "`&` has no meaning here. Write `and`"),
+        ("{{ inputs.a || 1 }}", "Write `or`"),
+        ("{{ inputs.a = 1 }}", "`=` stands where `}}` belongs. Write `==` to compare"),
+        ("{{ inputs[] }}", "in `[ ]` stands one name in quotes, or one number"),
+        ("{{ inputs. }}", "after `.` stands the name of a field, or a number"),
+        ("{{ '\\x1' }}", "a text has a `\\` that stands for no character"),
+        ("{{ 1 | default(a=1, 2) }}", "arguments with a name come after those without"),
+        ("{{ 1 is defined is defined }}", "`is` stands once"),
+        ("{# a", "a comment `{#` has no `#}`"),
         ("{{ nobody }}", "there is no name 'nobody' here. There are inputs, nodes, item, index, job."),
         ("{{ imputs.a }}", "Did you mean 'inputs'?"),
         ("{{ inputs.n() }}", "calls are not for expressions here"),
@@ -615,3 +626,38 @@ def test_evaluating_changes_no_value() -> None:
     for text, _ in FILTER_CASES:
         _evaluated("{{ " + text + " }}")
     assert repr(VALUES) == before
+
+
+BAD = """
+{{|{{ }}|{{ a b }}|{{ inputs. }}|{{ inputs.a|{{ inputs.a }|{{ (inputs.a }}|{{ inputs.a) }}|{{ [1, 2 }}|{{ {1: } }}
+{{ 'abc }}|{{ inputs.a ¦ }}|{{ ¦ upper }}|{{ inputs.a ¦ nofilter }}|{{ inputs.a is }}|{{ inputs.a is no }}|{{ 1 + }}
+{{ * 2 }}|{{ inputs.a $ 2 }}|{{ inputs.a ? 1 : 2 }}|{{ inputs.a && 1 }}|{{ inputs.a ¦¦ 2 }}|{{ !inputs.a }}
+{{ inputs.a = 2 }}|{{ inputs.a === 2 }}|{% if x %}|{% if x %}a{% endif %}|{% foo %}|{# open|{{ inputs['a }}
+{{ inputs[ }}|{{ inputs[] }}|{{ inputs.a[1:2:3:4] }}|{{ f(1) }}|{{ inputs.a(1) }}|{{ inputs.a ¦ default( }}
+{{ inputs.a ¦ default(1, }}|{{ inputs.a ¦ default(*x) }}|{{ 1..2 }}|{{ 1e }}|{{ 0x }}|{{ 'a\\x1' }}|{{ '\\N{foo}' }}
+{{ lambda: 1 }}|{{ x for x in y }}
+{{ not }}|{{ if }}|{{ inputs.a if }}|{{ inputs.a if true else }}|{{ inputs.a is not }}|{{ 1 is odd is odd }}|{{ @a }}
+{{ `a` }}|{{ ü% }}|{{ inputs.1a }}|{{ inputs.a; }}|{{ {'a' 1} }}|{{ {'a': 1, , } }}|{{ inputs.a not }}
+{{ 1 ¦ default(a=1, 2) }}|{{ loop }}|{{ 'a' ~ }}|{{ inputs.a }} {{|{%|{% set a = 1 %}|{{ super() }}|{{ -}}|{% for %}
+{% block a-b %}{% endblock %}|{{ inputs.a[1 }}|{%- endif %}|{{ **a }}|{{ (1, ) = 1}}|{{ true false }}|{{ a‚b }}
+"""
+NOT_OURS = re.compile(
+    "jinja|template|print statement|statement block|token|unexpected|encountered|identifier|tag", re.I
+)
+
+
+@pytest.mark.parametrize(
+    "text", [each.replace("¦", "|") for line in BAD.split("\n") if line for each in line.split("|")]
+)
+def test_no_word_of_the_parser_reaches_whoever_wrote_an_expression(text: str) -> None:
+    with pytest.raises(ExpressionError) as caught:
+        read_template(text)
+    assert NOT_OURS.search(str(caught.value)) is None, caught.value
+
+
+@pytest.mark.parametrize("condition", ["< ", "== 'a", "< 1)", "in [1", "is", "{{ 1 + }}", "== 1 2", "< @"])
+def test_what_is_wrong_with_a_condition_is_told_as_it_stands_there(condition: str) -> None:
+    with pytest.raises(ExpressionError) as caught:
+        read_condition(condition)
+    assert "}}" not in str(caught.value)
+    assert NOT_OURS.search(str(caught.value)) is None, caught.value

@@ -456,3 +456,10 @@ def test_the_hash_of_a_meaning_is_the_same_in_every_release() -> None:
     assert (
         node_hashes(read_definition(text))["END"] == "75bf8865ab8b1a1ffe890e09eeb5c5925a0b88fa88355bcbc7bb706d0a831225"
     )
+
+
+def test_the_schema_that_an_editor_notes_changes_nothing() -> None:
+    data = read_document(TILE_RASTER).data
+    plain, noted = check_document(Document(data)), check_document(Document({"$schema": "weft.json", **data}))
+    assert noted.problems == []
+    assert noted.version_hash == plain.version_hash

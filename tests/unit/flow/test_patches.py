@@ -25,6 +25,7 @@ from weft.flow.patches import (
     same,
     touched_nodes,
 )
+from weft.flow.problems import dotted, path_in
 
 keys = st.sampled_from(["a", "b", "/", "~", "~1", "", "0", "-", "é"]) | st.text("ab/~01", max_size=3)
 values = st.recursive(
@@ -309,6 +310,10 @@ DATA = {"nodes": {"a": {"params": {"size": 1, "list": [1, {"x": 2}]}, "next": "b
         ("nodes.a.params.a/b~c", {"op": "add", "path": "/nodes/a/params/a~1b~0c", "value": 9}),
         ("nodes.a.params.list.0", {"op": "replace", "path": "/nodes/a/params/list/0", "value": 9}),
         ("nodes.a.params.list.1.x", {"op": "replace", "path": "/nodes/a/params/list/1/x", "value": 9}),
+        ("nodes.a.params.list[0]", {"op": "replace", "path": "/nodes/a/params/list/0", "value": 9}),
+        ("nodes.a.params.list[1].x", {"op": "replace", "path": "/nodes/a/params/list/1/x", "value": 9}),
+        ("nodes.a.params.list[-]", {"op": "add", "path": "/nodes/a/params/list/-", "value": 9}),
+        ('nodes.a.params["a.b[0]"]', {"op": "add", "path": "/nodes/a/params/a.b[0]", "value": 9}),
         ("nodes.a.params.list.-", {"op": "add", "path": "/nodes/a/params/list/-", "value": 9}),
         ("nodes.new", {"op": "add", "path": "/nodes/new", "value": 9}),
     ],
@@ -336,6 +341,10 @@ def test_a_field_named_as_people_do_becomes_an_operation_that_can_be_applied(
             "'nodes.a.params.list' has 2 items and no index 'x', which is no number from 0; "
             "nodes.a.params.list.- adds one",
         ),
+        ("nodes.a.params[0]", "'nodes.a.params' is a mapping, and [0] the index of a list"),
+        ("nodes..a", "'nodes..a' is no field: write nodes.x.params.y, or nodes.x.params.list[0]"),
+        ("nodes.a[x]", "'nodes.a[x]' is no field: write nodes.x.params.y, or nodes.x.params.list[0]"),
+        (".nodes", "'.nodes' is no field: write nodes.x.params.y, or nodes.x.params.list[0]"),
         ("name.first", "'name' is a value, and has no fields"),
         ("name.first.second", "there is no 'name.first' in the definition."),
     ],
@@ -344,3 +353,8 @@ def test_a_field_of_what_is_not_there_cannot_be_set(assignment: str, words: str)
     with pytest.raises(InvalidInput) as caught:
         op_for(DATA, assignment, 9)
     assert (caught.value.field, caught.value.problem) == ("set", words)
+
+
+@given(st.lists(st.text() | st.integers(0, 99), min_size=1).filter(lambda parts: isinstance(parts[0], str)))
+def test_a_path_as_people_write_it_is_read_as_what_it_was(parts: list[str | int]) -> None:
+    assert path_in(dotted(tuple(parts))) == tuple(parts)

@@ -44,7 +44,24 @@ PARTS: dict[str, Path] = {
     "TaskSpec": ("nodes", "fan_out", "task"),
     "Branch": ("nodes", "conditional", "branches", 0),
 }
-TEXTS = ["", "x", "a b", "a/b", "0s", "0.0m 0s", " 1h 30m", "1234567890s", "y" * 201, "fail", "event", "integer"]
+TEXTS = [
+    "99999d",
+    "20000d",
+    "480001h",
+    "28800000m",
+    "",
+    "x",
+    "a b",
+    "a/b",
+    "0s",
+    "0.0m 0s",
+    " 1h 30m",
+    "1234567890s",
+    "y" * 201,
+    "fail",
+    "event",
+    "integer",
+]
 NUMBERS = [0, 1, -1, 0.5, 40_000, 2**40]
 HOLDERS: list[Any] = [[], [""], ["x", 1], [None], {}, {"a": 1}, {"a": "b"}, {"a": {}}, {"a b": {}}, {"max_attempts": 0}]
 
@@ -134,6 +151,11 @@ def test_sound_definitions_fit_the_schema(text: str) -> None:
         (("nodes", "task", "timeout_seconds"), 20_000 * 86_400, True),
         (("nodes", "task", "timeout_seconds"), 20_000 * 86_400 + 1, False),
         (("nodes", "task", "timeout_seconds"), "٣s", False),
+        (("nodes", "task", "timeout_seconds"), "20001d", False),
+        (("nodes", "task", "timeout_seconds"), "2857w", True),
+        (("nodes", "task", "timeout_seconds"), "2858w", False),
+        (("$schema",), "https://example.com/weft.json", True),
+        (("$schema",), 5, False),
     ],
 )
 def test_both_say_what_is_right(place: Path, value: Any, is_good: bool) -> None:
@@ -146,3 +168,45 @@ def test_every_field_and_every_part_is_described_in_a_sentence() -> None:
         for what in [part, *part["properties"].values()]:
             assert what["description"][0].isupper(), what
             assert "." in what["description"], what
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "told"),
+    [
+        (("nodes", "task", "priority"), 1.0, "without a point"),
+        (("nodes", "task", "timeout_seconds"), "20000d 1d", "at most 20,000 days"),
+        (("inputs", "n"), {"pattern": "(?=x)"}, "Rust's regex"),
+        (("inputs", "n"), {"type": "integer", "maximum": 1, "default": 5}, "within its own bounds"),
+    ],
+)
+def test_what_a_schema_cannot_say_it_says_of_itself(place: Path, value: Any, told: str) -> None:
+    fits, found = _verdicts(_with(place, value))
+    assert (fits, bool(found)) == (True, True)
+    assert told in SCHEMA["description"]
+
+
+def test_a_pattern_is_told_to_be_a_regular_expression() -> None:
+    assert SCHEMA["$defs"]["Input"]["properties"]["pattern"]["anyOf"][0]["format"] == "regex"
+
+
+NOT_OURS = ("should", "pydantic", "valid ", "Input", "greater", "less than", "instance", "None", "True", "refused here")
+
+
+def test_no_word_of_the_validator_reaches_whoever_wrote_a_field() -> None:
+    foreign = []
+    for place in _places():
+        for value in [None, True, *TEXTS, *NUMBERS, *HOLDERS, 1e300, "y" * 20_000, [5], [{"default": False}]]:
+            data = _with(place, value)
+            for problem in check_document(Document(data)).problems:
+                if problem.code in OF_FIELDS and any(word in problem.message for word in NOT_OURS):
+                    foreign.append(str(problem))
+                if problem.code not in ("missing", "bad_expression"):
+                    _at(data, problem.path)
+    assert foreign == []
+
+
+def _at(data: Any, path: Path) -> Any:
+    """What stands at a place of the document: there is no other."""
+    for step in path:
+        data = data[step]
+    return data

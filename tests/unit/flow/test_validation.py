@@ -218,6 +218,7 @@ def test_everything_that_is_wrong_is_told_at_once_in_the_order_of_the_file() -> 
         (11, "leads_nowhere"),
         (12, "leads_nowhere"),
         (12, "unreachable"),
+        (12, "missing"),
         (12, "unknown_type"),
         (13, "bad_expression"),
         (14, "two_starts"),
@@ -228,6 +229,28 @@ def test_everything_that_is_wrong_is_told_at_once_in_the_order_of_the_file() -> 
 def test_a_circle_is_shown_as_a_path_from_its_first_node() -> None:
     text = _behind("a: {handler: h, next: b}") + "  b: {handler: h, next: [c, END]}\n  c: {handler: h, next: a}\n"
     assert _messages(text) == ["nodes wait for each other: a -> b -> c -> a"]
+
+
+def test_circles_that_share_a_node_are_told_each() -> None:
+    text = _behind("a: {handler: h, next: [b, c, END]}") + "  b: {handler: h, next: a}\n  c: {handler: h, next: a}\n"
+    assert _messages(text) == ["nodes wait for each other: a -> b -> a", "nodes wait for each other: a -> c -> a"]
+
+
+def test_a_node_of_a_type_that_there_is_not_is_told_of_its_other_fields_too() -> None:
+    fields = 'timeout_seconds: never, tiemout: 5, params: {x: "{{ inputs.no }}", y: "{{ 1 + }}"}, next: nobody'
+    found = [
+        (each.code, ".".join(map(str, each.path[2:])))
+        for each in check_text(_with(f"  b: {{type: taks, {fields}}}")).problems
+    ]
+    of_fields = {("bad_duration", "timeout_seconds"), ("unknown_field", "tiemout"), ("unknown_node", "next")}
+    of_a_task = {("missing", "handler"), ("unknown_input", "params.x"), ("bad_expression", "params.y")}
+    assert set(found) == {("unknown_type", "type"), ("unreachable", ""), *of_fields, *of_a_task}
+    # Nobody can tell what was meant: only what is wrong in any type is told.
+    found = [
+        (each.code, ".".join(map(str, each.path[2:])))
+        for each in check_text(_with(f"  b: {{type: xyz, {fields}}}")).problems
+    ]
+    assert set(found) == {("unknown_type", "type"), ("unreachable", ""), *of_fields}
 
 
 def test_each_circle_that_stands_apart_is_told() -> None:

@@ -27,10 +27,24 @@ left join lateral (
 ) chain on true
 where a.org_id = $1 and a.id = coalesce($2::bigint, (select place.target_id from place));
 
+-- name: chain
+-- The version and the patches on it that give an artifact's document, and no snapshot of it.
+select a.id, a.kind::text as kind, v.digest, whole.content, chain.digests, chain.contents
+from weft.artifact h
+join weft.artifact a on a.id = case when h.kind = 'snapshot' then h.parent_id else h.id end
+left join weft.artifact v on v.id = coalesce(a.base_id, a.id)
+left join weft.blob whole on whole.digest = v.digest
+left join lateral (
+  select array_agg(p.digest order by m.seq) as digests, array_agg(b.content order by m.seq) as contents
+  from unnest(a.chain) with ordinality as m (id, seq)
+  left join weft.artifact p on p.id = m.id left join weft.blob b on b.digest = p.digest
+) chain on true
+where h.org_id = $1 and h.id = $2;
+
 -- name: put_on_tag
--- A new version or patch, and the tag's move to it, or neither.
-select * from weft.move_tag($1, $2, $3, weft.put_artifact($1, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13), $14, null, $15, $12,
-  $13);
+-- A new version or patch, and the tag's move to it, or neither. A tag of another workflow is moved only by whoever names that.
+select * from weft.move_tag($1, $2, $3, weft.put_artifact($1, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13), $14, null,
+  case when $15 or $16::text is not null then weft.is_forced($1, $2, $5, $15, $16) else false end, $12, $13);
 
 -- name: keep
 -- A version that no tag is at: the one that is there already, or a new one.
@@ -85,6 +99,7 @@ where a.org_id = $1 and a.id = any ($2);
 
 -- name: find
 -- The newest that means something, for each meaning whose hash begins so.
-select max(a.id) from weft.artifact a where a.org_id = $1 and a.kind <> 'snapshot'
-  and substr(a.version_hash, 1, 4) = substr($2::bytea, 1, 4) and a.version_hash >= $2 and a.version_hash <= $3
+select max(a.id) as id, encode(a.version_hash, 'hex') as version_hash from weft.artifact a
+where a.org_id = $1 and a.kind <> 'snapshot' and substr(a.version_hash, 1, 4) between substr($2::bytea, 1, 4) and substr($3::bytea, 1, 4)
+  and a.version_hash between $2 and $3
 group by a.version_hash limit 2;

@@ -30,6 +30,11 @@ order by t.name limit $3;
 -- name: names
 select t.name from weft.tag t where t.org_id = $1 and (t.deleted_at is null or $2) order by t.name limit 1000;
 
+-- name: trace
+-- What there is of a tag that cannot be shown: it is deleted, or at what is lost.
+select t.name, t.deleted_at is not null as is_deleted from weft.tag t
+where t.org_id = $1 and t.name in ($2, $2 || '/main') order by t.deleted_at is not null, length(t.name) limit 1;
+
 -- name: at_artifacts
 select t.target_id, t.name from weft.tag t where t.org_id = $1 and t.target_id = any ($2) and t.deleted_at is null order by t.name;
 
@@ -45,19 +50,32 @@ order by m.version desc limit $4;
 select set_config('lock_timeout', $3, true), pg_advisory_xact_lock(hashtextextended(weft.tag_named($1, $2), $1));
 
 -- name: move
-select * from weft.move_tag($1, weft.tag_named($1, $2), $3, $4, $5, $6, $7, $8, $9);
+-- A tag of another workflow is moved only by whoever names that.
+select t.name, t.workflow_id, t.target_id, t.version, t.moved_at, t.moved_by, t.is_protected, a.kind::text as target_kind,
+  encode(a.version_hash, 'hex') as target_hash, t.deleted_at
+from weft.move_tag($1, weft.tag_named($1, $2), $3, $4, $5, $6, case when $7 or $10::text is not null
+  then weft.is_forced($1, weft.tag_named($1, $2), (select v.workflow_id from weft.artifact v where v.id = $4 and v.org_id = $1), $7, $10)
+  else false end, $8, $9) t left join weft.artifact a on a.id = t.target_id;
 
 -- name: undo
-select * from weft.undo_tag($1, weft.tag_named($1, $2), $3, $4, $5, $6, $7, $8);
+select t.name, t.workflow_id, t.target_id, t.version, t.moved_at, t.moved_by, t.is_protected, a.kind::text as target_kind,
+  encode(a.version_hash, 'hex') as target_hash, t.deleted_at
+from weft.undo_tag($1, weft.tag_named($1, $2), $3, $4, $5, $6, $7, $8) t left join weft.artifact a on a.id = t.target_id;
 
 -- name: redo
-select * from weft.redo_tag($1, weft.tag_named($1, $2), $3, $4, $5, $6, $7, $8);
+select t.name, t.workflow_id, t.target_id, t.version, t.moved_at, t.moved_by, t.is_protected, a.kind::text as target_kind,
+  encode(a.version_hash, 'hex') as target_hash, t.deleted_at
+from weft.redo_tag($1, weft.tag_named($1, $2), $3, $4, $5, $6, $7, $8) t left join weft.artifact a on a.id = t.target_id;
 
 -- name: delete
-select * from weft.delete_tag($1, weft.tag_named($1, $2), $3, $4, $5, $6);
+select t.name, t.workflow_id, t.target_id, t.version, t.moved_at, t.moved_by, t.is_protected, a.kind::text as target_kind,
+  encode(a.version_hash, 'hex') as target_hash, t.deleted_at
+from weft.delete_tag($1, weft.tag_named($1, $2), $3, $4, $5, $6) t left join weft.artifact a on a.id = t.target_id;
 
 -- name: undelete
-select * from weft.undelete_tag($1, weft.tag_named($1, $2, true), $3, $4);
+select t.name, t.workflow_id, t.target_id, t.version, t.moved_at, t.moved_by, t.is_protected, a.kind::text as target_kind,
+  encode(a.version_hash, 'hex') as target_hash, t.deleted_at
+from weft.undelete_tag($1, weft.tag_named($1, $2, true), $3, $4) t left join weft.artifact a on a.id = t.target_id;
 
 -- name: protect
 select weft.protect_tag($1, weft.tag_named($1, $2), $3);

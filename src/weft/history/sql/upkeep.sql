@@ -81,19 +81,19 @@ where m.version <> coalesce(m.before_version, 0) + 1 or (
   and (m.before_id is null or exists (select 1 from weft.artifact a where a.id = m.before_id and a.org_id = $1)))
 order by m.tag, m.version;
 
--- name: last_sound_target
--- Where a tag was last that is still there.
-select m.to_id from weft.tag_move m join weft.artifact a on a.id = m.to_id and a.org_id = m.org_id and a.kind <> 'snapshot'
+-- name: last_sound_move
+-- The last move of a tag to what is still there.
+select m.to_id, m.position from weft.tag_move m join weft.artifact a on a.id = m.to_id and a.org_id = m.org_id and a.kind <> 'snapshot'
 where m.org_id = $1 and m.tag = $2 order by m.version desc limit 1;
 
 -- name: last_move
 select m.verb::text as verb, m.to_id from weft.tag_move m where m.org_id = $1 and m.tag = $2 order by m.version desc limit 1;
 
 -- name: mend_tag
--- Puts a tag where its last move put it, or at what is there instead; makes it when it is lost.
-insert into weft.tag as t (org_id, name, workflow_id, target_id, version, position, moved_at, moved_by, deleted_at)
+-- Puts a tag where its last move put it, or at what is there instead; makes it when it is lost, protected as it may have been.
+insert into weft.tag as t (org_id, name, workflow_id, target_id, version, position, moved_at, moved_by, deleted_at, is_protected)
 select m.org_id, m.tag, a.workflow_id, a.id, m.version, m.position, m.moved_at, m.moved_by,
-  case when m.verb = 'delete' then m.moved_at end
+  case when m.verb = 'delete' then m.moved_at end, true
 from weft.tag_move m join weft.artifact a on a.id = $3
 where m.org_id = $1 and m.tag = $2 order by m.version desc limit 1
 on conflict (org_id, name) do update set target_id = excluded.target_id, workflow_id = excluded.workflow_id,
@@ -101,8 +101,8 @@ on conflict (org_id, name) do update set target_id = excluded.target_id, workflo
   deleted_at = excluded.deleted_at;
 
 -- name: move_astray_tag
--- Moves a tag away from what is not there.
-select weft.add_move(t, 'move', $3, null, $4, $5, null) from weft.tag t where t.org_id = $1 and t.name = $2;
+-- Moves a tag away from what is not there, back to the move that is in effect then, so that undo goes on from that.
+select weft.add_move(t, 'move', $3, $4, $5, $6, null) from weft.tag t where t.org_id = $1 and t.name = $2;
 
 -- name: mend_artifact
 -- Writes anew what follows from an artifact's parents and its document.

@@ -35,13 +35,7 @@ select e.prev, e.next from weft.edge e join unnest($1::bigint[], $2::bigint[]) a
 
 -- name: leading_to
 -- Which of `$1` lead to which of `$2`, over any number of others that live.
-with recursive walk (first, id) as (
-  select u.id, u.id from unnest($1::bigint[]) as u (id)
-  union
-  select w.first, e.next from walk w join weft.edge e on e.prev = w.id
-  where exists (select 1 from weft.task t where t.id = e.next)
-)
-select w.first, w.id from walk w where w.id = any ($2::bigint[]) and w.first <> w.id;
+select first, last from weft.leading_to($1, $2);
 
 -- name: wait_longer
 -- pending, or ready and not claimed → pending, for as many more; those are locked by the caller. What comes after a

@@ -22,6 +22,10 @@ from weft.show_job($1, $2) j;
 -- The task that a job ends with, while it has not ended.
 select j.end_id from weft.job j where j.org_id = $1 and j.id = $2;
 
+-- name: hold_end
+-- Before the job itself: so does whoever finishes it.
+select t.id from weft.task t where t.id = (select j.end_id from weft.job j where j.org_id = $1 and j.id = $2) for no key update;
+
 -- name: cancel
 -- pending, running or paused → cancelling.
 update weft.job j set state = 'cancelling', verdict = 'cancelled', reason = 'cancelled'
@@ -34,7 +38,8 @@ select weft.sweep_job($1, $2);
 select weft.put_control($1, $2, $3, '@sweep', '{}');
 
 -- name: fail
-select weft.fail_job($1);
+-- Null when the step is no longer the caller's.
+select weft.fail_job($1, $2, $3, $4);
 
 -- name: skip
 select weft.skip_tasks($1, $2, 1000, '{}');

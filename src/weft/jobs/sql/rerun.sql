@@ -7,6 +7,7 @@ from weft.job_done d where d.org_id = $1 and d.id = $2;
 -- name: tasks
 -- What became of the nodes of a job; of a fan_out also those whose items it kept.
 select d.id, d.node, d.handler, d.state::text as state, d.reason, d.worker_id, coalesce(d.kept_id, d.id) as root_id,
+  case when d.kept_id is null then d.job_id else (select r.job_id from weft.task_done r where r.id = d.kept_id) end as root_job_id,
   case when d.handler = '@conditional' then (d.output ->> 'branch')::int end as branch,
   case when d.handler = '@fan_out' then (d.output ->> 'count')::int end as count,
   case when d.handler = '@fan_out' then (
@@ -22,6 +23,14 @@ from unnest($1::bigint[], $2::bigint[]) as u (fan_out_id, parent_id)
 cross join lateral (
   select c.handler, c.worker_id from weft.task_done c where c.parent_id = u.parent_id and c.state = 'completed'
 ) c group by 1, 2;
+
+-- name: made
+-- What the tasks of jobs have made besides the items of fan_outs, by the node for which that counts: who ran it, and
+-- whether all of it completed that must.
+select s.job_id, s.node, s.handler, array_agg(distinct s.worker_id) as workers,
+  bool_and(s.state = 'completed' or s.allow_failure) as is_done
+from weft.task_done s where s.job_id = any ($1) and s.parent_id is not null and s.item is null and s.node is not null
+group by 1, 2, 3;
 
 -- name: ran_inside
 -- Who ran what in the jobs that nodes waited for, and in those that they waited for.

@@ -169,7 +169,7 @@ with moved as (
     id, org_id, queue_id, order_id, created_at, ended_at, state, attempt, rank, max_attempts, failures, crashes,
     generation, handler, params, worker_id, claimed_at, job_id, timeout, heartbeat_timeout, retry, concurrency_key,
     reason, actor, node, parent_id, item, counts_for, needs, allow_failure)
-  select id, org_id, queue_id, order_id, created_at, weft.now(), 'cancelled', attempt, rank, max_attempts, failures,
+  select id, org_id, weft.lasting_queue(queue_id), order_id, created_at, weft.now(), 'cancelled', attempt, rank, max_attempts, failures,
     crashes, generation, handler, params, worker_id, claimed_at, job_id, timeout, heartbeat_timeout, retry,
     concurrency_key, $3, actor, node, parent_id, item, counts_for, needs, allow_failure
   from moved

@@ -272,7 +272,7 @@ end $$;
 
 -- name: undo_tag
 -- Takes back moves of a tag, one row a step, as an editor does: back through the moves that set it.
-create function weft.undo_tag(
+create or replace function weft.undo_tag(
   org bigint, tag_name text, steps int, expected_version bigint, expected_hash bytea, force boolean, actor text, message text
 ) returns weft.tag language plpgsql set lock_timeout = '3s' as $$
 declare t weft.tag := weft.lock_tag(org, tag_name, expected_version, expected_hash, force); back bigint; target bigint;

@@ -141,7 +141,7 @@ begin
         id, org_id, queue_id, order_id, created_at, ended_at, state, attempt, rank, max_attempts, failures, crashes,
         generation, handler, params, job_id, timeout, heartbeat_timeout, retry, concurrency_key, reason, actor,
         node, parent_id, item, counts_for, needs, allow_failure)
-      select id, org_id, queue_id, order_id, created_at, at, 'skipped', attempt, rank, max_attempts, failures, crashes,
+      select id, org_id, weft.lasting_queue(queue_id), order_id, created_at, at, 'skipped', attempt, rank, max_attempts, failures, crashes,
         generation, handler, params, job_id, timeout, heartbeat_timeout, retry, concurrency_key, why, actor,
         node, parent_id, item, counts_for, needs, allow_failure
       from moved
@@ -178,7 +178,7 @@ begin
                  then 'ready'::weft.task_state else t.state end,
     queue_id = case when t.handler = '@end' then weft.control_queue(t.job_id) else t.queue_id end,
     reason = case when t.handler = '@end' then null else 'upstream_failed' end
-  where t.id = any (next_ids);
+  where t.id = any (next_ids) and t.state = 'pending';
   woken := array(
     select distinct t.queue_id from weft.task t where t.id = any (next_ids) and t.handler = '@end' and t.state = 'ready');
   if cardinality(woken) > 0 then
@@ -240,6 +240,8 @@ declare
   jobs bigint[] := array(select (select d.job_id from weft.task_done d where d.id = u.id) from unnest(ends) as u (id));
   parents bigint[]; child record;
 begin
+  -- Before the jobs themselves: whoever sweeps a task away locks it before the job that it waits for.
+  perform 1 from weft.task t where t.id in (select j.parent_id from weft.job j where j.id = any (jobs)) order by t.id for update;
   with moved as (
     delete from weft.job j where j.id = any (jobs) returning j.*
   ), kept as (
@@ -425,6 +427,8 @@ end $$;
 create function weft.resume_job(org bigint, job bigint) returns boolean language plpgsql as $$
 declare keyed bigint[];
 begin
+  -- Whoever finishes the end of a job locks it before the job.
+  perform 1 from weft.task t where t.id = (select j.end_id from weft.job j where j.org_id = org and j.id = job) for no key update;
   update weft.job j set state = case when j.started_at is null then 'pending' else 'running' end::weft.job_state
   where j.org_id = org and j.id = job and j.state = 'paused';
   if not found then
@@ -623,15 +627,20 @@ end $$;
 create function weft.note_failed(ids bigint[]) returns void language plpgsql
   set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off
   set enable_mergejoin = off set enable_bitmapscan = off set jit = off as $$
-declare allowed bigint[]; ends bigint[];
+declare allowed bigint[]; ends bigint[]; cancelled bigint[];
 begin
   select array_agg(d.id order by d.id) filter (where d.allow_failure)
            || array_agg(d.counts_for) filter (where d.allow_failure and d.counts_for is not null),
-         array_agg(d.id) filter (where d.handler = '@end')
-  into allowed, ends
+         array_agg(d.id) filter (where d.handler = '@end'),
+         array_agg(d.id) filter (where d.state = 'cancelled')
+  into allowed, ends, cancelled
   from unnest(ids) as u (id) cross join lateral (
-    select d.id, d.allow_failure, d.counts_for, d.handler from weft.task_done d where d.id = u.id and d.job_id is not null
+    select d.id, d.allow_failure, d.counts_for, d.handler, d.state from weft.task_done d where d.id = u.id and d.job_id is not null
   ) d;
+  if cancelled is not null then
+    delete from weft.awaited a where a.task_id = any (cancelled);
+    perform weft.cancel_children(cancelled);
+  end if;
   if allowed is not null then
     perform weft.release_next(allowed, null, '{}');
   end if;
@@ -640,9 +649,13 @@ begin
       select (select d.job_id from weft.task_done d where d.id = u.id) from unnest(ends) as u (id));
     perform weft.end_jobs(ends);
   end if;
-  perform weft.put_control(d.org_id, d.job_id, d.rank, '@fail', json_build_object('id', d.id::text))
+  -- A step of the engine itself is begun anew: nobody else would do what it was to do.
+  perform weft.put_control(d.org_id, d.job_id, d.rank, case when d.is_step then d.handler else '@fail' end,
+    case when d.is_step then d.params else json_build_object('id', d.id::text) end)
   from unnest(ids) as u (id) cross join lateral (
-    select d.id, d.org_id, d.job_id, d.rank from weft.task_done d
+    select d.id, d.org_id, d.job_id, d.rank, d.handler, d.handler in ('@fail', '@skip', '@sweep') as is_step,
+      coalesce(d.params, (select p.params from weft.task_params p where p.id = d.id)) as params
+    from weft.task_done d
     where d.id = u.id and not d.allow_failure and d.handler <> '@end'
       and exists (select 1 from weft.job j where j.id = d.job_id)
   ) d;
@@ -655,28 +668,35 @@ create function weft.forget_result(job weft.job) returns void language sql volat
 $$;
 
 -- name: fail_job
--- Carries out what a job does about a task that failed; returns whether there is more to sweep away.
-create function weft.fail_job(failed bigint) returns boolean language plpgsql as $$
-declare lost record; job weft.job;
+-- Carries out, by the step of an orchestrator and its attempt, what a job does about a task that failed; returns whether
+-- there is more to sweep away, and null when the step is no longer theirs. The step notes that the failure was counted:
+-- whoever takes over does not count it again. Tasks are locked before the end of the job, and that before the job itself,
+-- as by whoever finishes them.
+create function weft.fail_job(me bigint, step bigint, in_attempt int, failed bigint) returns boolean language plpgsql as $$
+declare lost record; job weft.job; is_swept boolean; is_counted boolean;
 begin
+  select t.params ->> 'counted' is not null into is_counted from weft.task t
+  where t.id = step and coalesce(t.worker_id, 0) = me and t.attempt = in_attempt and t.state = 'running' for update;
+  if not found then
+    return null;
+  end if;
   select d.id, d.job_id, d.counts_for into lost from weft.task_done d where d.id = failed;
-  select * into job from weft.job j where j.id = lost.job_id for no key update;
+  select * into job from weft.job j where j.id = lost.job_id;
   if job.id is null then
     return false;
   end if;
-  update weft.job j set failed_id = coalesce(j.failed_id, failed), verdict = coalesce(j.verdict, 'failed'),
-    reason = coalesce(j.reason, 'task_failed')
-  where j.id = job.id;
-  if not job.finishes_independent then
-    update weft.job j set state = 'cancelling' where j.id = job.id and j.state <> 'cancelling';
-    return weft.sweep_job(job.id, 1000);
+  is_swept := not job.finishes_independent or job.state = 'cancelling';
+  if not is_swept and not is_counted then
+    update weft.task t set params = json_build_object('id', failed::text, 'counted', true) where t.id = step;
+    perform weft.skip_later(
+      weft.skip_tasks(weft.fail_next(array_remove(array[failed, lost.counts_for], null)), 'upstream_failed', 1000, '{}'),
+      'upstream_failed');
+    perform weft.forget_result(job);
   end if;
-  perform weft.skip_later(
-    weft.skip_tasks(weft.fail_next(array_remove(array[failed, lost.counts_for], null)), 'upstream_failed', 1000, '{}'),
-    'upstream_failed');
-  -- Last: whoever finishes a task locks it before the end of its job.
-  perform weft.forget_result(job);
-  return false;
+  update weft.job j set failed_id = coalesce(j.failed_id, failed), verdict = coalesce(j.verdict, 'failed'),
+    reason = coalesce(j.reason, 'task_failed'), state = case when is_swept then 'cancelling' else j.state end
+  where j.id = job.id;
+  return is_swept;
 end $$;
 
 -- name: cancel_children
@@ -702,13 +722,19 @@ create function weft.sweep_job(job_id bigint, room int) returns boolean language
 declare
   job weft.job; batch bigint[]; keyed_queues bigint[]; keys text[]; at timestamptz := weft.now();
 begin
-  select * into job from weft.job j where j.id = sweep_job.job_id for no key update;
+  -- Not locked: a job that is cancelling never goes on, and whoever finishes a task locks that first.
+  select * into job from weft.job j where j.id = sweep_job.job_id;
   if job.id is null or job.state <> 'cancelling' then
     return false;
   end if;
+  -- Whoever frees a slot of a key locks that before the task that gets it.
+  perform 1 from weft.key_slot s where (s.queue_id, s.key) in (
+    select t.queue_id, t.concurrency_key from weft.task t where t.job_id = job.id and t.concurrency_key is not null)
+  order by s.queue_id, s.key for update;
+  -- Steps of the engine end by themselves, but for those that were parked while the job was paused.
   select array_agg(l.id) into batch from (
     select t.id from weft.task t
-    where t.job_id = job.id and t.id <> job.end_id and t.handler not in ('@fail', '@skip', '@sweep')
+    where t.job_id = job.id and t.id <> job.end_id and (t.handler not in ('@fail', '@skip', '@sweep') or t.state = 'pending')
     -- Not to wait, in this order, for who waits for what is locked here: the next sweep finds it.
     order by t.id limit room for update skip locked
   ) l;
@@ -720,7 +746,7 @@ begin
         id, org_id, queue_id, order_id, created_at, ended_at, state, attempt, rank, max_attempts, failures, crashes,
         generation, handler, params, worker_id, claimed_at, job_id, timeout, heartbeat_timeout, retry, concurrency_key, reason,
         actor, node, parent_id, item, counts_for, needs, allow_failure)
-      select id, org_id, queue_id, order_id, created_at, at,
+      select id, org_id, weft.lasting_queue(queue_id), order_id, created_at, at,
         case when worker_id is null and job.verdict = 'failed' then 'skipped' else 'cancelled' end::weft.task_state,
         attempt, rank, max_attempts, failures, crashes, generation, handler, params, worker_id, claimed_at, m.job_id, timeout,
         heartbeat_timeout, retry, concurrency_key,
@@ -741,10 +767,12 @@ begin
     if keys is not null then
       perform weft.free_slots(keyed_queues, keys);
     end if;
+    delete from weft.awaited a where a.task_id = any (batch);
     perform weft.cancel_children(batch);
   end if;
   if exists (
-    select 1 from weft.task t where t.job_id = job.id and t.id <> job.end_id and t.handler not in ('@fail', '@skip', '@sweep')
+    select 1 from weft.task t
+    where t.job_id = job.id and t.id <> job.end_id and (t.handler not in ('@fail', '@skip', '@sweep') or t.state = 'pending')
   ) then
     return true;
   end if;
@@ -813,11 +841,11 @@ begin
   if of.id is null then
     return false;
   end if;
+  perform 1 from weft.task t where t.id in (select e.next from weft.edge e where e.prev = parent) order by t.id for no key update;
   select j.rank into job_rank from weft.job j where j.id = of.job_id and j.state in ('pending', 'running', 'paused') for share;
   if not found then
     return false;
   end if;
-  perform 1 from weft.task t where t.id in (select e.next from weft.edge e where e.prev = parent) order by t.id for no key update;
   update weft.task t set waiting_on = t.waiting_on + cardinality(ids)
   where t.id in (select e.next from weft.edge e where e.prev = parent);
   insert into weft.task (id, org_id, queue_id, order_id, state, rank, max_attempts, handler, params, job_id, timeout,

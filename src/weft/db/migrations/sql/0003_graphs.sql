@@ -16,6 +16,9 @@ begin
   if of.id is null then
     return;
   end if;
+  root := coalesce(of.counts_for, parent);
+  -- Tasks before their job, as by whoever finishes them.
+  perform 1 from weft.task t where t.id in (select e.next from weft.edge e where e.prev = root) order by t.id for no key update;
   select j.rank into job_rank from weft.job j where j.id = of.job_id and j.state in ('pending', 'running', 'paused') for share;
   if not found then
     return;
@@ -31,8 +34,6 @@ begin
   if not found then
     raise exception 'queue: there is no queue "%"', queue using errcode = 'WF001';
   end if;
-  root := coalesce(of.counts_for, parent);
-  perform 1 from weft.task t where t.id in (select e.next from weft.edge e where e.prev = root) order by t.id for no key update;
   update weft.task t set waiting_on = t.waiting_on + 1 where t.id in (select e.next from weft.edge e where e.prev = root);
   loop
     new_id := weft.next_id();
@@ -53,4 +54,21 @@ begin
   end if;
   perform weft.hint_one(lane);
   return query select new_id, handler;
+end $$;
+
+-- name: leading_to
+-- Which of some tasks lead to which of others, over any number of tasks that live. The plan is pinned: without statistics
+-- each step of a long way read the whole table.
+create function weft.leading_to(firsts bigint[], lasts bigint[]) returns table (first bigint, last bigint) language plpgsql stable
+  set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off
+  set enable_mergejoin = off set enable_bitmapscan = off set enable_material = off set jit = off as $$
+begin
+  return query
+    with recursive walk (origin, id) as (
+      select u.id, u.id from unnest(firsts) as u (id)
+      union
+      select w.origin, e.next from walk w join weft.edge e on e.prev = w.id
+      where exists (select 1 from weft.task t where t.id = e.next)
+    )
+    select w.origin, w.id from walk w where w.id = any (lasts) and w.id <> w.origin;
 end $$;

@@ -4,6 +4,10 @@ create function weft.control_queue(job bigint) returns bigint language sql stabl
   select coalesce((select -j.owner_id from weft.job j where j.id = job), 2)
 $$;
 
+-- name: lasting_queue
+-- Where a step is said to have been that never began: the queue of an owner goes with it.
+create function weft.lasting_queue(queue bigint) returns bigint language sql immutable as $$ select case when queue < 0 then 2 else queue end $$;
+
 -- name: hand_over
 -- Gives the jobs of an orchestrator that is gone, and their steps that are ready, to an heir, or to whoever claims next;
 -- returns how many jobs and steps that were. What somebody has locked is handed over the next time.

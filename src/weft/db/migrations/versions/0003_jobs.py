@@ -17,10 +17,12 @@ def upgrade() -> None:
     apply_sql("0003_functions.sql")
     apply_sql("0003_ownership.sql")
     apply_sql("0003_graphs.sql")
+    apply_sql("0003_definitions.sql")
 
 
 def downgrade() -> None:
     """Drop jobs, and what they added to tasks."""
     apply_sql("0002_tables.sql", "artifact_use")
     apply_sql("0003_down.sql")
+    apply_sql("0002_functions.sql", "undo_tag")
     apply_sql("0001_functions.sql", "ensure_partitions", "release_next", "finish_and_claim")
