@@ -262,6 +262,18 @@ async def test_a_job_that_goes_on_is_not_run_again(client: weft.Client) -> None:
         await client.jobs.plan_rerun(1)
 
 
+async def test_whoever_is_told_of_a_job_is_told_of_the_one_that_runs_it_again(
+    client: weft.Client, ledger: Ledger, conn: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    async with at_work(client, ledger):
+        job = await ended(client, (await client.jobs.submit(chain(), priority=7)).id)
+    await conn.execute("update weft.job_done set callback_url = 'https://example.com/' where id = $1", job.id)
+    again = await client.jobs.rerun(job.id)
+    row = await conn.fetchrow("select callback_url, rank, rerun_of from weft.job where id = $1", again.id)
+    assert row is not None
+    assert tuple(row) == ("https://example.com/", -7, job.id)
+
+
 async def test_a_known_key_runs_nothing_again(client: weft.Client, ledger: Ledger) -> None:
     async with at_work(client, ledger):
         job = await ended(client, (await client.jobs.submit(chain())).id)

@@ -61,6 +61,7 @@ SCRIPTS = {
         *("failed", "count keep because nothing about it has changed", "report run because it was dead (error)"),
         *("42 in B2, reported", "0", "42 in C3, reported"),
     ],
+    "graphs.py": ["COMPLETED all is loaded", "COMPLETED", "13"],
     "handling.py": ["True completed 8", "{'pixels': 8000000}"],
     "callbacks.py": ['True :"completed"'],
     "flows.py": ["30.0"],
@@ -120,10 +121,11 @@ COMMANDS = {
         *("nothing waits for a person", "sent file.arrived, 0 waited for it"),
     ],
     "run_again.sh": [
-        *("scheme", "keep", "collect", "run", "it was asked for", '{"count":10}', '{"count":10}', '{"count":10}'),
-        *('{"count":10}', '{"count":10}', "tile_raster", "would run again 0", "run again 0", "faster", "worked at"),
-        "nodes.collect.output.results.count",
+        *("scheme", "keep", "collect", "run", "it was asked for", '{"count":10}', '{"count":10}', "patched "),
+        *('{"count":10}', "would run again 0", "run again 0"),
     ],
+    "change_one_job.sh": ['{"count":10}', "tile_raster"],
+    "bisect.sh": ["faster", "worked at", "nodes.collect.output.results.count"],
     "backup.sh": ["wrote weft.dump", "restored weft.dump", "(1 row)"],
 }
 TESTS = {"test_flows.py"}

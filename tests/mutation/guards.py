@@ -161,7 +161,7 @@ GUARDS: list[Guard] = [
     *_of("step.note_failed", "test_job_graphs", "and not d.allow_failure", ("filter (where d.allow_failure)", "", 0)),
     *_of("step.fail_job", "test_job_graphs", ("not job.finishes_independent or", "true or"),
          ("coalesce(j.verdict, 'failed')", "j.verdict")),
-    *_of("step.fail_job", "test_job_races", "or job.state = 'cancelling'", "and not is_counted",
+    *_of("step.fail_job", "test_job_races", "and not is_counted",
          "and coalesce(t.worker_id, 0) = me", "and t.attempt = in_attempt", "and t.state = 'running'"),
     *_of("step.fail_next", "test_job_races", ("and t.state = 'pending';", ";")),
     *_of("step.note_failed", "test_job_races", ("case when d.is_step then d.handler else '@fail' end", "'@fail'"),
@@ -211,6 +211,7 @@ GUARDS: list[Guard] = [
     *_of("kept.keep_tasks", "test_rerun_kill", ("if written < cardinality(ids) then return false; end if;", "")),
     *_of("kept.keep_tasks", "test_reruns", ("case when u.kept is not null then coalesce(u.made, o.output) end", "o.output")),
     *_of("job.approvals", "test_jobs", "a.org_id = $1 and", "and a.kind = 'approval'"),
+    *_of("job.approvals_of", "test_jobs", "a.org_id = $1 and", "and a.kind = 'approval'", "and a.job_id = $2"),
     # --- hints ---
     *_of("function.free_slots", "test_hints", "perform weft.hint(woken);"),
     *_of("step.reach_next", "test_wakeups", "perform weft.hint(woken);"),
@@ -512,6 +513,10 @@ GUARDS: list[Guard] = [
 ]  # fmt: skip
 
 REDUNDANT: list[tuple[Guard, str]] = [
+    (
+        Guard("step.fail_job", "or job.state = 'cancelling'"),
+        "it saves work: what is left of a job that is cancelling is swept away, whatever is counted of it before",
+    ),
     (
         Guard("saved.list", "s.org_id = $1 and"),
         "whoever asks has found the task in its org before",

@@ -107,6 +107,5 @@ async def result_of(client: Client, job: Job) -> Any:
         return job.result
     node = None
     if job.failed_id is not None:
-        org_id = await client.org_id()
-        node = await client.database.read(lambda conn: conn.fetchval(SQL.node_of, org_id, job.failed_id))
+        node = await client.database.read(lambda conn: conn.fetchval(SQL.node_of, job.failed_id))
     raise JobFailed(job.id, job.workflow_id, job.state, node=node, error=job.error, reason=job.reason)

@@ -86,7 +86,11 @@ class Registry:
             return found
         if not inspect.isfunction(found) or found.__module__ != module:
             return None
-        handler: AnyHandler = self.task(name=name)(found)
+        try:
+            handler: AnyHandler = self.task(name=name)(found)
+        except InvalidInput:
+            # Such as one whose arguments have no names: to whoever asks it is no handler.
+            return None
         return handler
 
     def names(self) -> list[str]:
