@@ -20,8 +20,8 @@ def _job(state: str = "running", **facts: Any) -> Job:
         "id": 1, "workflow_id": "etl", "state": JobState(state), "reason": None, "priority": 0, "created_at": NOW,
         "started_at": NOW - timedelta(seconds=10), "ended_at": None, "failed_id": None, "owner_id": None,
         "base_ref": None, "actor": None, "inputs": {}, "result": None, "error": None, "parent_id": None,
-        "base_kind": "tag", "snapshot_id": None, "version_hash": None, "labels": {}, "end_id": 9, "rerun_of": None, "patch": None,
-        "tag_positions": {},
+        "base_kind": "tag", "snapshot_id": None, "version_hash": None, "labels": {}, "end_id": 9,
+        "rerun_of": None, "patch": None, "tag_positions": {},
     }  # fmt: skip
     return Job(**{**known, **facts})
 
