@@ -12,7 +12,7 @@ import weft
 
 COMPLETED, FAILED, MISSED, POISONED = "completed", "dead", "branch_not_taken", "upstream_failed"
 
-_ONCE = {"handler": "act", "retry": {"max_attempts": 1}}
+AT_ONCE = 0.01
 
 
 @dataclass
@@ -23,6 +23,8 @@ class Drawn:
     kind: str
     outcome: Any
     lenient: bool = False
+    # How often it fails before it does not, if it does not fail in the end.
+    failures: int = 0
     before: dict[str, set[int] | None] = field(default_factory=dict)
 
 
@@ -80,6 +82,7 @@ def draw(seed: int, on_failure: str = "finish_independent") -> Scene:
         else:
             node.outcome = chance.random() < 0.85
             node.lenient = chance.random() < 0.3
+            node.failures = chance.choice((0, 0, 0, 1, 2))
         if kind == "fan_out":
             node.lenient = chance.random() < 0.3
         earlier = list(nodes)
@@ -122,22 +125,36 @@ def _written(node: Drawn, after: dict[str, set[int] | None]) -> dict[str, Any]:
         case "fan_in":
             return {"type": "fan_in", "next": following}
         case _:
-            return {**_ONCE, "params": {"ok": node.outcome}, "allow_failure": node.lenient, "next": following}
+            tries = {"max_attempts": 1 + node.failures, "initial_delay_seconds": AT_ONCE}
+            return {
+                "handler": "act",
+                "params": {"ok": node.outcome, "failures": node.failures},
+                "retry": tries,
+                "allow_failure": node.lenient,
+                "next": following,
+            }
 
 
-async def misjudged(conn: asyncpg.Connection[asyncpg.Record], scene: Scene, job: weft.Job) -> list[str]:
-    """Return which nodes of a job have not become what was expected."""
+async def misjudged(
+    conn: asyncpg.Connection[asyncpg.Record], scene: Scene, job: weft.Job, *, is_cancelled: bool = False
+) -> list[str]:
+    """Return which nodes of a job have not become what was expected; what was not reached yet may be cancelled."""
     rows = await conn.fetch(
         "select node, parent_id, state::text as state, reason from weft.task_done"
         " where job_id = $1 and node is not null",
         job.id,
     )
     own = {row["node"]: row for row in rows if row["parent_id"] is None}
-    wrong = [] if job.state == ("failed" if scene.fails else "completed") else [f"seed {scene.seed}: job {job.state}"]
+    state = "cancelled" if is_cancelled else "failed" if scene.fails else "completed"
+    wrong = [] if job.state == state else [f"seed {scene.seed}: job {job.state}"]
     for name, wanted in scene.expected().items():
         if name == "START":
             continue
         found = own[name]["state"], own[name]["reason"]
+        if is_cancelled and found == ("cancelled", "job_cancelled"):
+            continue
+        if is_cancelled and scene.nodes[name].kind == "fan_out" and found[0] == wanted == COMPLETED:
+            continue
         if scene.nodes[name].kind == "fan_out" and wanted in (COMPLETED, FAILED):
             items = sorted(row["state"] for row in rows if row["node"] == name and row["parent_id"] is not None)
             drawn = sorted(COMPLETED if ok else FAILED for ok in scene.nodes[name].outcome)

@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from weft.sdk.submitted import SubmittedJob
     from weft.sdk.worker import Worker
     from weft.sdk.workflows import Workflows
+    from weft.worker.children import SpawnedTask
     from weft.worker.context import Context
     from weft.worker.handling import BlobRepository, HandlerContext, HandlerResult, register_handler
     from weft.worker.registry import Registry, task
@@ -122,6 +123,7 @@ _HOMES = {
     "SchemaOutdated": "weft.core.errors",
     "Settings": "weft.core.settings",
     "Snooze": "weft.core.signals",
+    "SpawnedTask": "weft.worker.children",
     "StateConflict": "weft.core.errors",
     "SubmittedJob": "weft.sdk.submitted",
     "Tag": "weft.history.model",
@@ -212,6 +214,7 @@ __all__ = [
     "SchemaOutdated",
     "Settings",
     "Snooze",
+    "SpawnedTask",
     "StateConflict",
     "SubmittedJob",
     "Tag",

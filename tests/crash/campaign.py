@@ -109,7 +109,7 @@ async def under_load(crew: Crew, seed: int, trouble: Callable[[Nemesis], Awaitab
     seed += SEED
     nemesis = Nemesis(crew, await crew.workers(3, queues=QUEUES, **PATIENT), seed)
     submitters = [await crew.submitter(seed + n, queues=QUEUES) for n in range(2)]
-    watching = asyncio.create_task(_watch(crew.url))
+    watching = asyncio.create_task(watch(crew.url))
     try:
         await trouble(nemesis)
         await nemesis.rest()
@@ -127,7 +127,7 @@ async def under_load(crew: Crew, seed: int, trouble: Callable[[Nemesis], Awaitab
         await asyncio.gather(watching, return_exceptions=True)
 
 
-async def _watch(url: str) -> dict[str, list[dict[str, object]]]:
+async def watch(url: str) -> dict[str, list[dict[str, object]]]:
     """Return the first breach of an invariant."""
     while True:
         with contextlib.suppress(*CONNECTION_ERRORS, TimeoutError):

@@ -1,54 +1,189 @@
-"""Jobs whose workers and orchestrators are killed again and again end as if nobody had died."""
+"""Jobs whose workers, orchestrators and server are ended in every bad way end as if nobody had died."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
+import shutil
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 import asyncpg
 import pytest
 
 import weft
-from crash.harness import Crew, Process
-from job_oracle import draw, misjudged
+from crash.campaign import PATIENT, SEED, watch
+from crash.checker import check_outcomes
+from crash.harness import Crew, Process, crew_at, until, until_settled
+from crash.ledger import note_server_loss
+from job_oracle import Scene, draw, misjudged
+from weft.core.settings import Settings
+from weft.db import embedded, migrate
+from weft.db.database import CONNECTION_ERRORS
 
 MODULES = ("crash.apps.acting",)
+TROUBLES = (*CONNECTION_ERRORS, asyncpg.PostgresError, TimeoutError, weft.WeftError)
 
 
-async def _replaced(crew: Crew, chance: random.Random, workers: list[Process], orchestrators: list[Process]) -> None:
-    """Kill one process at a time, and start another in its place."""
+class Troupe:
+    """Workers and orchestrators that are ended badly, as drawn from a seed, and replaced."""
+
+    def __init__(self, crew: Crew, seed: int) -> None:
+        self.crew = crew
+        self.random = random.Random(seed + SEED)
+        self.workers: list[Process] = []
+        self.orchestrators: list[Process] = []
+
+    async def gather(self) -> None:
+        """Start all."""
+        self.workers = [await self._worker() for _ in range(2)]
+        self.orchestrators = [await self._orchestrator() for _ in range(2)]
+
+    async def _worker(self) -> Process:
+        return await self.crew.worker(modules=MODULES, **PATIENT)
+
+    async def _orchestrator(self) -> Process:
+        return await self.crew.orchestrator(**PATIENT)
+
+    async def kill(self) -> None:
+        """SIGKILL one, and start another in its place."""
+        crowd = self.random.choice((self.workers, self.orchestrators))
+        await crowd.pop(self.random.randrange(len(crowd))).kill()
+        # One whose first session is ended does not start, and is started again, as any supervisor would.
+        while True:
+            with contextlib.suppress(AssertionError):
+                crowd.append(await (self._worker() if crowd is self.workers else self._orchestrator()))
+                return
+
+    async def pause(self, crowd: list[Process]) -> None:
+        """Stop one for longer than its lease, whatever it holds, then let it go on."""
+        victim = self.random.choice(crowd)
+        victim.pause()
+        await asyncio.sleep(self.random.uniform(2.5, 4.0))
+        if victim.is_alive:
+            victim.resume()
+
+
+async def _submitted(client: weft.Client, scenes: list[Scene]) -> list[int]:
+    """Submit a job of each, again and again until it is acknowledged: each once, by its key."""
+    ids = []
+    for scene in scenes:
+        while True:
+            try:
+                ids.append((await client.jobs.submit(scene.definition, idempotency_key=f"scene {scene.seed}")).id)
+                break
+            except TROUBLES:
+                await asyncio.sleep(0.02)
+    return ids
+
+
+async def _ended(client: weft.Client, job_id: int) -> weft.Job:
+    deadline = time.monotonic() + 300
     while True:
-        crowd = chance.choice((workers, orchestrators))
-        victim = crowd.pop(chance.randrange(len(crowd)))
-        await victim.kill()
-        crowd.append(await (_worker(crew) if crowd is workers else _orchestrator(crew)))
+        try:
+            return await client.jobs.wait(job_id, timeout=60)
+        except TROUBLES:
+            assert time.monotonic() < deadline, f"job {job_id} does not end"
+            await asyncio.sleep(0.05)
 
 
-async def _worker(crew: Crew) -> Process:
-    return await crew.worker(modules=MODULES, worker_loss_limit=1000)
-
-
-async def _orchestrator(crew: Crew) -> Process:
-    return await crew.orchestrator(worker_loss_limit=1000)
-
-
-@pytest.mark.timeout(600)
-async def test_jobs_survive_whoever_is_killed(
-    crew: Crew, client: weft.Client, conn: asyncpg.Connection[asyncpg.Record], campaign: str
+async def _under_trouble(
+    crew: Crew, seeds: range, trouble: Callable[[Troupe], Awaitable[None]], *, at_least: int = 0
 ) -> None:
-    chance = random.Random(campaign)
-    scenes = [draw(seed) for seed in range(1000, 3000 if campaign == "long" else 1040)]
-    workers = [await _worker(crew) for _ in range(2)]
-    orchestrators = [await _orchestrator(crew) for _ in range(2)]
-    killing = asyncio.create_task(_replaced(crew, chance, workers, orchestrators))
+    """Let jobs be executed while there is trouble, again and again; the invariants are watched all the while."""
+    scenes, troupe = [draw(seed) for seed in seeds], Troupe(crew, seeds.start)
+    await troupe.gather()
+    watching = asyncio.create_task(watch(crew.url))
+    rounds = 0
+
+    async def troubled() -> None:
+        nonlocal rounds
+        while True:
+            await trouble(troupe)
+            rounds += 1
+
+    async def is_enough() -> bool:
+        return rounds >= at_least or causing.done()
+
+    async with weft.Client(
+        settings=Settings.load(environ={}, database_url=crew.url, home=crew.folder / "home")
+    ) as client:
+        causing = asyncio.create_task(troubled())
+        try:
+            ids = await _submitted(client, scenes)
+            jobs = [await _ended(client, job_id) for job_id in ids]
+            await until(is_enough, "there was trouble enough", 300)
+        finally:
+            causing.cancel()
+            (problem,) = await asyncio.gather(causing, return_exceptions=True)
+        assert isinstance(problem, asyncio.CancelledError), problem
+        assert not watching.done(), watching.result()
+        watching.cancel()
+        await asyncio.gather(watching, return_exceptions=True)
+        conn = await asyncpg.connect(crew.url)
+        try:
+            await _require_all_right(conn, crew, scenes, jobs)
+        finally:
+            await conn.close()
+
+
+async def _require_all_right(
+    conn: asyncpg.Connection[asyncpg.Record], crew: Crew, scenes: list[Scene], jobs: list[weft.Job]
+) -> None:
+    for scene, job in zip(scenes, jobs, strict=True):
+        assert await misjudged(conn, scene, job) == []
+    assert await conn.fetchval("select count(*) from weft.job_done") == len(scenes)
+    await until_settled(conn)
+    await check_outcomes(conn, crew.ledger())
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+async def test_jobs_survive_whoever_is_killed(crew: Crew, campaign: str) -> None:
+    await _under_trouble(crew, range(1000, 3000 if campaign == "long" else 1040), Troupe.kill, at_least=4)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+async def test_jobs_survive_owners_and_workers_that_are_paused_past_their_lease_while_sessions_are_ended(
+    crew: Crew, conn: asyncpg.Connection[asyncpg.Record], campaign: str
+) -> None:
+    async def trouble(troupe: Troupe) -> None:
+        pause = asyncio.gather(troupe.pause(troupe.orchestrators), troupe.pause(troupe.workers))
+        while not pause.done():
+            await asyncio.sleep(troupe.random.uniform(0.2, 0.6))
+            await conn.execute(
+                "select count(pg_terminate_backend(pid)) from pg_stat_activity where datname = current_database()"
+                " and application_name = 'weft' and random() < 0.2"
+            )
+        await pause
+
+    await _under_trouble(crew, range(5000, 6000 if campaign == "long" else 5030), trouble, at_least=1)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+async def test_jobs_survive_a_server_that_is_ended_at_once(tmp_path: Path, campaign: str) -> None:
+    home = Path(tempfile.mkdtemp(prefix="weft-crash-", dir="/tmp"))
+    home.chmod(0o755)
+    settings = Settings(home=home)
+    folder = tmp_path / "crew"
+
+    async def trouble(troupe: Troupe) -> None:
+        await asyncio.sleep(troupe.random.uniform(0.5, 2.0))
+        assert await embedded.stop(settings, mode="immediate")
+        note_server_loss(folder, time.monotonic_ns())
+        await asyncio.sleep(troupe.random.choice((0.0, 0.0, 3.0)))
+        await embedded.ensure_running(settings)
+
     try:
-        handles = [await client.jobs.submit(scene.definition) for scene in scenes]
-        for handle in handles:
-            await client.jobs.wait(handle.id, timeout=300)
+        server = await embedded.ensure_running(settings)
+        await migrate.upgrade(server.url)
+        async with crew_at(server.url, folder) as crew:
+            await _under_trouble(crew, range(7000, 8000 if campaign == "long" else 7030), trouble, at_least=2)
     finally:
-        killing.cancel()
-        await asyncio.gather(killing, return_exceptions=True)
-    for scene, handle in zip(scenes, handles, strict=True):
-        assert await misjudged(conn, scene, await client.jobs.show(handle.id)) == []
-    assert await conn.fetchval("select count(*) from weft.job") == 0
-    assert await conn.fetchval("select count(*) from weft.task where node is not null") == 0
+        await embedded.stop(settings, mode="immediate")
+        shutil.rmtree(home, ignore_errors=True)

@@ -6,6 +6,8 @@ import asyncio
 import json
 from typing import Any
 
+import pytest
+
 import weft
 from crash.checker import check
 from crash.harness import until
@@ -119,6 +121,25 @@ async def test_a_failure_is_counted_once_whoever_carries_on_and_not_by_who_is_la
         assert (await other.states(job_id))["both"] == "skipped"
 
 
+async def test_only_its_holder_carries_out_a_step_by_its_attempt_and_while_it_runs(
+    url: str, client: weft.Client
+) -> None:
+    await client.jobs.submit(ALONE)
+    async with job_sessions(url, 3) as (worker, holder, other):
+        await worker.register()
+        (claim,) = await worker.claim()
+        assert await worker.fail(claim)
+        await holder.orchestrate()
+        step = await holder.take("@fail")
+        await other.orchestrate()
+        assert await other.note_failure(step) is None
+        assert await holder.note_failure(step._replace(attempt=2)) is None
+        await other.conn.execute("update weft.task set state = 'claimed' where id = $1", step.id)
+        assert await holder.note_failure(step) is None
+        await other.conn.execute("update weft.task set state = 'running' where id = $1", step.id)
+        assert await holder.note_failure(step) is False
+
+
 async def test_a_task_that_is_cancelled_while_it_waits_is_awaited_no_more(url: str, client: weft.Client) -> None:
     await client.workflows.push(flow(name="inner", only={"handler": "work"}))
     job_id = (
@@ -155,19 +176,41 @@ async def test_what_waits_for_an_answer_is_awaited_no_more_when_its_job_is_cance
         assert await other.job_state(job_id) == "cancelled"
 
 
+@pytest.mark.parametrize("branch", [0, 1], ids=["swept away", "skipped"])
 async def test_a_step_in_the_queue_of_its_owner_is_told_of_when_its_owner_is_forgotten(
-    url: str, client: weft.Client
+    url: str, client: weft.Client, branch: int
 ) -> None:
-    """The queue of an owner goes with it; what was skipped there must not go from all lists."""
-    choose = {"type": "conditional", "condition_field": 1, "branches": [{"default": True, "next": "later"}]}
+    """The queue of an owner goes with it; what ended there without having begun must not go from all lists."""
+    branches = [{"condition": "== 1", "next": "later"}, {"default": True, "next": "END"}]
+    choose = {"type": "conditional", "condition_field": 1, "branches": branches}
     later = {"type": "conditional", "condition_field": 1, "branches": [{"default": True, "next": "END"}]}
     job_id = (await client.jobs.submit(flow(choose=choose, later=later))).id
     async with job_sessions(url, 2) as (engine, other):
         await engine.orchestrate()
-        assert await engine.finish(await engine.take("@conditional"), '{"branch": 0}')
-        await client.jobs.cancel(job_id)
+        assert await engine.finish(await engine.take("@conditional"), f'{{"branch": {branch}}}')
+        if branch == 0:
+            await client.jobs.cancel(job_id)
         await check(other.conn)
-        assert await other.state_of(await other.task_of(job_id, "later")) == "cancelled"
+        expected = ["cancelled", "skipped"][branch]
+        assert await other.state_of(await other.task_of(job_id, "later")) == expected
+
+
+async def test_a_step_that_was_parked_and_that_somebody_has_locked_is_swept_away_later(
+    url: str, client: weft.Client
+) -> None:
+    job_id = (await client.jobs.submit(TWO)).id
+    async with job_sessions(url, 3) as (worker, engine, other):
+        await worker.register()
+        (claim,) = await worker.claim()
+        await client.jobs.pause(job_id)
+        assert await worker.fail(claim)
+        await engine.orchestrate()
+        assert await engine.claim(1, (CONTROL, -engine.worker_id)) == []
+        async with engine.conn.transaction():
+            await engine.conn.execute("select 1 from weft.task where handler = '@fail' for update")
+            await client.jobs.cancel(job_id)
+        await drained(other)
+        assert await other.job_state(job_id) == "cancelled"
 
 
 # --- who locks what first ---

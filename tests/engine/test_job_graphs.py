@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import random
+
 import asyncpg
 
 import weft
+from crash.checker import breaches
 from job_oracle import POISONED, Scene, draw, misjudged
 from weft.worker.registry import Registry
 
@@ -12,8 +16,8 @@ REGISTRY = Registry()
 
 
 @REGISTRY.task(name="act")
-async def act(ok: bool) -> bool:
-    if not ok:
+async def act(ctx: weft.Context, ok: bool, failures: int = 0) -> bool:
+    if not ok or ctx.attempt <= failures:
         raise ValueError("as drawn")
     return True
 
@@ -32,6 +36,39 @@ async def test_jobs_end_as_a_plain_program_says(
     for scene, job in zip(scenes, await _ended(client, scenes), strict=True):
         assert await misjudged(conn, scene, job) == []
     assert await conn.fetchval("select count(*) from weft.task") == 0
+    assert await conn.fetchval("select count(*) from weft.job") == 0
+
+
+async def test_jobs_that_are_cancelled_at_any_moment_end_as_cancelled_or_as_a_plain_program_says(
+    client: weft.Client, conn: asyncpg.Connection[asyncpg.Record], campaign: str
+) -> None:
+    scenes = [draw(seed) for seed in range(10_000, 13_000 if campaign == "long" else 10_100)]
+    chance = random.Random(1)
+
+    async def executed(scene: Scene) -> tuple[weft.Job, bool]:
+        handle = await client.jobs.submit(scene.definition)
+        # As long as a few steps of it take.
+        await asyncio.sleep(chance.choice((0, 0.005, 0.02, 0.05)))
+        is_cancelled = True
+        try:
+            await client.jobs.cancel(handle.id)
+        except weft.StateConflict:
+            is_cancelled = False
+        return await client.jobs.wait(handle.id, timeout=60), is_cancelled
+
+    async with weft.Worker(client=client, registry=REGISTRY, concurrency=50), weft.Orchestrator(client=client):
+        found = []
+        for start in range(0, len(scenes), 20):
+            found += await asyncio.gather(*map(executed, scenes[start : start + 20]))
+            assert await breaches(conn) == {}
+    for scene, (job, is_cancelled) in zip(scenes, found, strict=True):
+        if is_cancelled:
+            assert job.state == "cancelled", f"seed {scene.seed}"
+            assert await misjudged(conn, scene, job, is_cancelled=True) == []
+        else:
+            assert await misjudged(conn, scene, job) == []
+    assert {is_cancelled for _, is_cancelled in found} == {True, False}
+    assert await conn.fetchval("select count(*) from weft.task where node is not null") == 0
     assert await conn.fetchval("select count(*) from weft.job") == 0
 
 

@@ -68,6 +68,7 @@ SCRIPTS = {
         *("failed", "count keep because nothing about it has changed", "report run because it was dead (error)"),
         *("42 in B2, reported", "0", "42 in C3, reported"),
     ],
+    "graphs.py": ["COMPLETED all is loaded", "COMPLETED", "13"],
     "handling.py": ["True completed 8", "{'pixels': 8000000}"],
     "callbacks.py": ['True :"completed"'],
     "flows.py": ["30.0"],
@@ -149,10 +150,11 @@ COMMANDS = {
         ),
     ],
     "run_again.sh": [
-        *("scheme", "keep", "collect", "run", "it was asked for", '{"count":10}', '{"count":10}', '{"count":10}'),
-        *('{"count":10}', '{"count":10}', "tile_raster", "would run again 0", "run again 0", "faster", "worked at"),
-        "nodes.collect.output.results.count",
+        *("scheme", "keep", "collect", "run", "it was asked for", '{"count":10}', '{"count":10}', "patched "),
+        *('{"count":10}', "would run again 0", "run again 0"),
     ],
+    "change_one_job.sh": ['{"count":10}', "tile_raster"],
+    "bisect.sh": ["faster", "worked at", "nodes.collect.output.results.count"],
     "backup.sh": ["wrote weft.dump", "restored weft.dump", "(1 row)"],
 }
 TESTS = {"test_flows.py"}

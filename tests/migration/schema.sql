@@ -1040,7 +1040,8 @@ CREATE FUNCTION weft.hand_over(gone bigint, heir bigint, room integer) RETURNS i
     AS $$
 declare jobs bigint[]; steps bigint[];
 begin
-  jobs := array(select j.id from weft.job j where j.owner_id = gone order by j.id limit room for no key update skip locked);
+  -- In no order, which would be read from all jobs: nobody is waited for.
+  jobs := array(select j.id from weft.job j where j.owner_id = gone limit room for no key update skip locked);
   update weft.job j set owner_id = heir where j.id = any (jobs);
   if heir is not null then
     perform weft.note_event(j.org_id, j.id, 'job.adopted', j.state::text,
@@ -3193,6 +3194,8 @@ CREATE INDEX audit_name ON weft.audit USING btree (org_id, subject_name, id) WHE
 CREATE INDEX audit_subject ON weft.audit USING gin (subject_ids) WITH (gin_pending_list_limit='64');
 
 CREATE INDEX awaited_event ON weft.awaited USING btree (org_id, event) WHERE (event IS NOT NULL);
+
+CREATE INDEX awaited_job ON weft.awaited USING btree (job_id);
 
 CREATE INDEX blob_put ON weft.blob USING brin (put_at);
 

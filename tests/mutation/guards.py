@@ -162,7 +162,7 @@ GUARDS: list[Guard] = [
     *_of("step.note_failed", "test_job_graphs", "and not d.allow_failure", ("filter (where d.allow_failure)", "", 0)),
     *_of("step.fail_job", "test_job_graphs", ("not job.finishes_independent or", "true or"),
          ("coalesce(j.verdict, 'failed')", "j.verdict")),
-    *_of("step.fail_job", "test_job_races", "or job.state = 'cancelling'", "and not is_counted",
+    *_of("step.fail_job", "test_job_races", "and not is_counted",
          "and coalesce(t.worker_id, 0) = me", "and t.attempt = in_attempt", "and t.state = 'running'"),
     *_of("step.fail_next", "test_job_races", ("and t.state = 'pending';", ";")),
     *_of("step.note_failed", "test_job_races", ("case when d.is_step then d.handler else '@fail' end", "'@fail'"),
@@ -212,6 +212,7 @@ GUARDS: list[Guard] = [
     *_of("kept.keep_tasks", "test_rerun_kill", ("if written < cardinality(ids) then return false; end if;", "")),
     *_of("kept.keep_tasks", "test_reruns", ("case when u.kept is not null then coalesce(u.made, o.output) end", "o.output")),
     *_of("job.approvals", "test_jobs", "a.org_id = $1 and", "and a.kind = 'approval'"),
+    *_of("job.approvals_of", "test_jobs", "a.org_id = $1 and", "and a.kind = 'approval'", "and a.job_id = $2"),
     *_of("upkeep.prune_edges", "test_job_retention", "and not exists (select 1 from weft.task t where t.id in (page.prev, page.next))"),
     *_of(
         "upkeep.prune_events", "test_job_retention",
@@ -529,6 +530,10 @@ REDUNDANT: list[tuple[Guard, str]] = [
             "node_names": "t.org_id = $1 and",
             "attempts": "t.org_id = $1 and",
         }.items()
+    ),
+    (
+        Guard("step.fail_job", "or job.state = 'cancelling'"),
+        "it saves work: what is left of a job that is cancelling is swept away, whatever is counted of it before",
     ),
     (
         Guard("saved.list", "s.org_id = $1 and"),

@@ -271,7 +271,10 @@ class Jobs(Reruns, JobLooking):
         """
         check_number(limit, "limit", 1, 1000)
         org_id = await self._session.org_id()
-        rows = await self._read(lambda conn: conn.fetch(SQL.approvals, org_id, job_id, limit))
+        if job_id is None:
+            rows = await self._read(lambda conn: conn.fetch(SQL.approvals, org_id, limit))
+        else:
+            rows = await self._read(lambda conn: conn.fetch(SQL.approvals_of, org_id, job_id, limit))
         return [Approval(**{**row, "form": orjson.loads(row["form"])}) for row in rows]
 
     async def approve(

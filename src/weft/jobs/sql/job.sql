@@ -60,10 +60,6 @@ select coalesce(max(c.item) + 1, 0) from (
 select distinct d.item from unnest($1::bigint[]) as p (id)
 cross join lateral (select c.item from weft.task_done c where c.parent_id = p.id and c.state = 'completed') d;
 
--- name: node_of
--- The node of a task that has ended; an item of a fan_out is of the fan_out's.
-select d.node from weft.task_done d where d.org_id = $1 and d.id = $2;
-
 -- name: list_live
 -- Newest first below a key; filters that are null let everything pass.
 select j.id, j.workflow_id, j.state::text as state, j.reason, -j.rank as priority, j.created_at, j.started_at,
@@ -134,9 +130,14 @@ select weft.begin_wait($1, $2, $3, $4, $5, $6, $7, $8, $9);
 select id, answered from weft.send_event($1, $2, $3, $4);
 
 -- name: approvals
--- What waits for a person, of one job or of all.
+-- What waits for a person.
 select a.task_id, a.job_id, t.node, a.since, a.form, t.expires_at from weft.awaited a join weft.task t on t.id = a.task_id
-where a.org_id = $1 and a.kind = 'approval' and ($2::bigint is null or a.job_id = $2) order by a.task_id limit $3;
+where a.org_id = $1 and a.kind = 'approval' order by a.task_id limit $2;
+
+-- name: approvals_of
+-- What of one job waits for a person.
+select a.task_id, a.job_id, t.node, a.since, a.form, t.expires_at from weft.awaited a join weft.task t on t.id = a.task_id
+where a.org_id = $1 and a.kind = 'approval' and a.job_id = $2 order by a.task_id limit $3;
 
 -- name: message
 -- A task that asks for a job, with the key under which it was enqueued.

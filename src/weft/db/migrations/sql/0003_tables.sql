@@ -144,6 +144,9 @@ create table weft.awaited (
 -- name: awaited_event
 create index awaited_event on weft.awaited (org_id, event) where event is not null;
 
+-- name: awaited_job
+create index awaited_job on weft.awaited (job_id);
+
 -- name: event
 -- What was told from outside, for those who wait for it now or later in their job; the retention prunes it.
 create table weft.event (
