@@ -532,6 +532,10 @@ REDUNDANT: list[tuple[Guard, str]] = [
         }.items()
     ),
     (
+        Guard("job.node_of", "d.org_id = $1 and"),
+        "whoever asks has found the job in its org before",
+    ),
+    (
         Guard("step.fail_job", "or job.state = 'cancelling'"),
         "it saves work: what is left of a job that is cancelling is swept away, whatever is counted of it before",
     ),
