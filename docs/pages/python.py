@@ -72,10 +72,11 @@ _GROUPS = {
     "Execute": [
         *("run", "submit", "SubmittedJob", "Jobs", "JobHandle", "Job", "JobSummary", "JobNode", "JobState", "Approval"),
         *("Orchestrator", "Rerun", "RerunPlan", "RerunStep", "RerunAction", "Bisected", "BisectStep"),
+        *("JobEvent", "JobEvents", "JobAttempt", "NodeWhy"),
     ],
     "Look": [
         *("Task", "TaskSummary", "TaskState", "TaskStep", "Attempt", "AuditEntry", "Page", "Why"),
-        *("QueueInfo", "KeyLimit", "WorkerInfo", "OutboxRow"),
+        *("QueueInfo", "KeyLimit", "WorkerInfo", "OutboxRow", "Metric", "Sample", "Health", "HealthCheck"),
     ],
     "Settings": ["Settings", "__version__"],
     "Errors": [

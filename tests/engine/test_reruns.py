@@ -378,6 +378,30 @@ async def test_outputs_of_items_that_are_gone_are_made_again(
     assert sorted(ledger.taken()[:4]) == [0, 1, 2, 3]
 
 
+async def test_what_a_fan_in_gathered_is_there_when_the_job_is_gone_that_made_it(
+    client: weft.Client, ledger: Ledger, conn: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    definition = {
+        "workflow_id": "join",
+        "nodes": {
+            "START": {"type": "start", "next": ["a", "b"]},
+            "a": say("a", "both"),
+            "b": say("b", "both"),
+            "both": {"type": "fan_in", "next": "last"},
+            "last": say("{{ nodes.both.output.results }}", "END"),
+            "END": {"type": "end", "output": "{{ nodes.last.output }}"},
+        },
+    }
+    async with at_work(client, ledger):
+        job = await ended(client, (await client.jobs.submit(definition)).id)
+        kept = await ended(client, (await client.jobs.rerun(job.id)).id)
+        await conn.execute("delete from weft.task_done where job_id = $1", job.id)
+        ledger.taken()
+        again = await client.jobs.rerun(kept.id, from_node="last")
+        assert (await ended(client, again.id)).result == ["a", "b"]
+    assert ledger.taken() == [["a", "b"]]
+
+
 async def test_large_outputs_are_kept_and_not_collected_with_the_job_that_made_them(
     client: weft.Client, conn: asyncpg.Connection[asyncpg.Record]
 ) -> None:
