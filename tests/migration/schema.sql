@@ -1244,8 +1244,9 @@ begin
     with recursive walk (origin, id) as (
       select u.id, u.id from unnest(firsts) as u (id)
       union
-      select w.origin, e.next from walk w join weft.edge e on e.prev = w.id
-      where exists (select 1 from weft.task t where t.id = e.next)
+      select w.origin, e.next from walk w cross join lateral (
+        select e.next from weft.edge e where e.prev = w.id offset 0
+      ) e where (select true from weft.task t where t.id = e.next)
     )
     select w.origin, w.id from walk w where w.id = any (lasts) and w.id <> w.origin;
 end $$;
