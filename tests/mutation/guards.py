@@ -204,6 +204,8 @@ GUARDS: list[Guard] = [
     *_of("job.list_live", "test_jobs", "j.org_id = $1 and"),
     *_of("job.list_done", "test_jobs", "d.org_id = $1 and"),
     *_of("job.completed_items", "test_reruns", "and c.state = 'completed'"),
+    *_of("rerun.current_codes", "test_reruns", "w.org_id = $1 and", "c.org_id = $1 and",
+         "and w.state in ('active', 'idle')", "and w.until > (select weft.now())"),
     *_of("rerun.items", "test_reruns", "and c.state = 'completed'"),
     *_of("rerun.lock", "test_reruns", ("select pg_advisory_xact_lock(hashtextextended('weft.rerun', $1))", "select $1::bigint")),
     *_of("rerun.candidates", "test_reruns", "d.org_id = $1 and", "and d.parent_id is null", "and d.id <= $8",
@@ -513,6 +515,18 @@ GUARDS: list[Guard] = [
 ]  # fmt: skip
 
 REDUNDANT: list[tuple[Guard, str]] = [
+    (
+        Guard("rerun.job", "d.org_id = $1 and"),
+        "the document that it goes by is of its org as well, and is asked for next",
+    ),
+    (
+        Guard("rerun.tasks", "d.org_id = $1 and"),
+        "whoever asks has found the job in its org before",
+    ),
+    (
+        Guard("rerun.of", "j.org_id = $1 and"),
+        "whoever asks has found the job in its org before",
+    ),
     (
         Guard("step.fail_job", "or job.state = 'cancelling'"),
         "it saves work: what is left of a job that is cancelling is swept away, whatever is counted of it before",
