@@ -230,6 +230,38 @@ async def test_code_that_has_changed_runs_unless_only_what_failed_is_asked_for(
     assert (done.result, sorted(given)) == ([0, 1, 8, 27], [0, 1, 2, 3])
 
 
+@pytest.mark.parametrize(
+    ("org", "state", "lease", "counts"),
+    [
+        (1, "active", "1 hour", True),
+        (1, "stopped", "1 hour", False),
+        (1, "active", "-1 hour", False),
+        (2, "active", "1 hour", False),
+        (2, "stopped", "-1 hour", False),
+    ],
+)
+async def test_the_code_that_counts_is_that_of_live_workers_of_the_org(
+    client: weft.Client, ledger: Ledger, conn: asyncpg.Connection[asyncpg.Record], org: int, state: str, lease: str,
+    counts: bool,
+) -> None:  # fmt: skip
+    await conn.execute("insert into weft.org (id, slug, name) values (2, 'acme', 'Acme')")
+    async with at_work(client, ledger):
+        job = await ended(client, (await client.jobs.submit(chain())).id)
+        if org == 2:
+            await conn.execute("update weft.worker set state = 'stopped'")
+        worker_id = await conn.fetchval(
+            """insert into weft.worker (org_id, until, concurrency, pid, hostname, version, queues, handlers, state)
+               values ($1, weft.now() + $2::text::interval, 1, 1, 'there', '0', '{}', '{say}', $3) returning id""",
+            *(org, lease, state),
+        )
+        await conn.execute(
+            "insert into weft.worker_code (worker_id, org_id, handler, code) values ($1, $2, 'say', '\\x00')",
+            *(worker_id, org),
+        )
+        plan = await client.jobs.plan_rerun(job.id)
+    assert ("a" in plan.nodes("run")) == counts
+
+
 async def test_a_workflow_as_a_node_is_kept_as_a_whole_or_runs(client: weft.Client, ledger: Ledger) -> None:
     await client.workflows.push(chain())
     outer = {
