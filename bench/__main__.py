@@ -7,7 +7,7 @@ import asyncio
 import time
 from pathlib import Path
 
-from bench import comparison, definitions, jobs, owners, process, queue, workflows
+from bench import comparison, definitions, graphs, jobs, owners, process, queue, workflows
 from bench.peers.environments import PEERS
 from bench.place import own_server
 from bench.report import Figure, print_table, write_json
@@ -15,7 +15,7 @@ from bench.report import Figure, print_table, write_json
 QUOTED = Path("bench/figures.json")
 PARTS = (
     *("work", "enqueue", "pick-up", "history", "horizon", "limits", "idle", "start"),
-    *("definitions", "workflows", "jobs", "owners"),
+    *("definitions", "workflows", "jobs", "graphs", "owners"),
 )
 
 
@@ -43,6 +43,7 @@ def main() -> None:
             "limits": lambda: queue.measure_limits(server, tasks, repeat),
             "workflows": lambda: workflows.measure_workflows(server, scale, repeat),
             "jobs": lambda: jobs.measure_jobs(server, scale, repeat),
+            "graphs": lambda: graphs.measure_graphs(server, 1000 // scale, repeat),
             "owners": lambda: owners.measure_owners(server, repeat),
             "idle": lambda: process.measure_idle(server, 30 / scale),
         }

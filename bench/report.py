@@ -27,7 +27,7 @@ class Figure:
 
 def shown(figure: Figure) -> list[str]:
     """Return a line of the table."""
-    digits = 0 if figure.value >= 100 else 2
+    digits = 0 if figure.value >= 100 else 3 if abs(figure.value) < 0.1 else 2
     spread = f" [{min(figure.runs):,.{digits}f}..{max(figure.runs):,.{digits}f}]" if len(figure.runs) > 1 else ""
     verdict = {True: "yes", False: "NO", None: ""}[figure.meets]
     return [figure.workload, f"{figure.value:,.{digits}f} {figure.unit}{spread}", figure.goal, verdict, figure.beside]

@@ -31,9 +31,8 @@ def _figures(run: dict[str, Any]) -> str:
     ]
     verdicts = {True: "yes", False: "no", None: ""}
     for figure in run["figures"]:
-        digits = 0 if figure["value"] >= 100 else 2
         cells = (
-            figure["workload"], f"{figure['value']:,.{digits}f} {figure['unit']}", figure["beside"], figure["goal"],
+            figure["workload"], _cell(figure["value"], figure["unit"]), figure["beside"], figure["goal"],
             verdicts[figure["meets"]],
         )  # fmt: skip
         lines.append(f"| {' | '.join(cells)} |")
@@ -52,9 +51,9 @@ def _figures(run: dict[str, Any]) -> str:
 
 def shapes_table(systems: list[dict[str, Any]]) -> list[str]:
     """Return a table with a line for each system; where a size is not that of the head, the cell says so."""
-    fan, fib = 1_000, 40
+    chain, fan, fib = 100, 1_000, 40
     lines = [
-        f"| system | keeps its state | chain, a hop | 1 → {fan:,} → 1 | {fib} sequential fib(10), overhead in all |",
+        f"| system | keeps its state | chain of {chain}, a hop | 1 → {fan:,} → 1 | {fib} x fib(10), overhead in all |",
         "| --- | --- | --- | --- | --- |",
     ]
     for system in systems:
@@ -62,7 +61,7 @@ def shapes_table(systems: list[dict[str, Any]]) -> list[str]:
         cells = (
             f"{system['peer']} {system['version']}",
             system["keeps"],
-            _cell(system["hop_ms"], "ms"),
+            _cell(system["hop_ms"], "ms", "" if sizes["chain"] == chain else f", of {sizes['chain']:,}"),
             _cell(system["fan_s"], "s", "" if sizes["fan"] == fan else f", {sizes['fan']:,} wide"),
             _cell(system["fib_overhead_s"], "s", "" if sizes["fib"] == fib else f", {sizes['fib']:,} of them"),
         )
@@ -73,4 +72,5 @@ def shapes_table(systems: list[dict[str, Any]]) -> list[str]:
 def _cell(value: float | None, unit: str, size: str = "") -> str:
     if value is None:
         return "–"
-    return f"{value:,.{0 if value >= 100 else 2}f} {unit}{size}"
+    digits = 0 if value >= 100 else 3 if abs(value) < 0.1 else 2
+    return f"{value:,.{digits}f} {unit}{size}"

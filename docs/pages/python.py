@@ -10,13 +10,14 @@ from typing import Any
 
 import weft
 from docs.pages.markdown import code, from_docstring, table
+from weft import testing
 from weft.worker.registry import Handler
 
 _HEAD = """\
 # Python
 
-The public names are those of `import weft`; everything else may change without notice. All calls are async. Every
-verb that writes raises one of the [errors](errors.md) when it did not land.
+The public names are those of `import weft` and `weft.testing`; everything else may change without notice. All calls
+are async but `weft.run`. Every verb that writes raises one of the [errors](errors.md) when it did not land.
 
 """
 
@@ -25,7 +26,8 @@ _HIDDEN = {
     "Retry": {"to_json", "from_json"},
     "Context": {"cancel", "save_metrics"},
     "Client": {"database", "blobs"},
-    "Registry": {"add", "get", "names", "suggest"},
+    "Registry": {"add", "admit", "get", "names", "suggest"},
+    "Runner": {"run_now"},
 }
 
 _CONTEXT = """\
@@ -42,7 +44,17 @@ _CONTEXT = """\
 
 _GROUPS = {
     "Enqueue and operate": ["Client", "NewTask", "TaskHandle", "Retry"],
-    "Run": ["task", "Context", "Checkpoints", "Checkpoint", "Worker", "Registry", "Snooze", "NonRetryable"],
+    "Run": [
+        "task",
+        "Context",
+        "SpawnedTask",
+        "Checkpoints",
+        "Checkpoint",
+        "Worker",
+        "Registry",
+        "Snooze",
+        "NonRetryable",
+    ],
     "Run with a context and a result": ["register_handler", "HandlerContext", "HandlerResult", "BlobRepository"],
     "Define": [
         *("workflow", "Workflow", "when", "group", "wait_for_approval", "wait_for_event", "filtered"),
@@ -60,10 +72,11 @@ _GROUPS = {
     "Execute": [
         *("run", "submit", "SubmittedJob", "Jobs", "JobHandle", "Job", "JobSummary", "JobNode", "JobState", "Approval"),
         *("Orchestrator", "Rerun", "RerunPlan", "RerunStep", "RerunAction", "Bisected", "BisectStep"),
+        *("JobEvent", "JobEvents", "JobAttempt", "NodeWhy"),
     ],
     "Look": [
         *("Task", "TaskSummary", "TaskState", "TaskStep", "Attempt", "AuditEntry", "Page", "Why"),
-        *("QueueInfo", "KeyLimit", "WorkerInfo", "OutboxRow"),
+        *("QueueInfo", "KeyLimit", "WorkerInfo", "OutboxRow", "Metric", "Sample", "Health", "HealthCheck"),
     ],
     "Settings": ["Settings", "__version__"],
     "Errors": [
@@ -180,6 +193,12 @@ def _entry(name: str) -> str:
     return head + _block(_signature(f"weft.{name}", value)) + from_docstring(value.__doc__ or "") + "\n"
 
 
+def _of_testing(kind: type) -> str:
+    name = f"weft.testing.{kind.__name__}"
+    head = f"### `{name}`\n\n{_block(_signature(name, kind))}{from_docstring(kind.__doc__ or '')}\n"
+    return head + _members(kind, kind.__name__)
+
+
 def page() -> str:
     """Return the page."""
     parts = [_HEAD]
@@ -192,4 +211,6 @@ def page() -> str:
                 "and given to `Client.enqueue`, which then takes these from it unless the call says otherwise.\n\n"
             )
             parts.append(_fields(Handler))
+    parts.append("## Test\n\nIn `weft.testing`; see [test handlers](../how-to/test-handlers.md).\n\n")
+    parts += [_of_testing(kind) for kind in (testing.Runner, testing.ScratchDatabase, testing.ScratchServer)]
     return "".join(parts).rstrip("\n") + "\n"

@@ -18,7 +18,8 @@ grant insert, select on weft.task_blob to shop_web;
 -- docs: begin read
 create role shop_report login;
 grant usage on schema weft to shop_report;
-grant select on weft.tasks, weft.attempts, weft.steps, weft.queues, weft.workers, weft.orgs, weft.audits to shop_report;
+grant select on weft.tasks, weft.attempts, weft.steps, weft.queues, weft.workers, weft.orgs, weft.audits, weft.jobs,
+  weft.job_events to shop_report;
 -- docs: end read
 
 -- docs: begin work
@@ -28,7 +29,7 @@ grant usage on sequence weft.id_sequence to shop_worker;
 grant select on weft.schema_revision, weft.org, weft.tasks, weft.attempts, weft.steps, weft.workers to shop_worker;
 grant execute on function weft.enqueue, weft.add_effect, weft.ensure_partitions to shop_worker;
 grant select, insert, delete on weft.audit to shop_worker;
-grant select, insert on weft.edge to shop_worker;
+grant select, insert, delete on weft.edge to shop_worker;
 grant select, insert, delete on weft.task_params, weft.attempt to shop_worker;
 grant select, update on weft.machine to shop_worker;
 grant select, insert, update on weft.queue, weft.handler, weft.lease to shop_worker;
@@ -36,7 +37,10 @@ grant select, insert, update, delete on weft.task, weft.task_done, weft.idempote
   weft.key_slot, weft.outbox, weft.task_log, weft.blob, weft.task_blob, weft.step to shop_worker;
 grant select on weft.blob_use, weft.jobs, weft.artifact, weft.artifact_use to shop_worker;
 grant select, insert, update, delete on weft.job, weft.job_done, weft.awaited, weft.worker_code to shop_worker;
-grant select, insert on weft.event to shop_worker;
+grant select, insert, delete on weft.event to shop_worker;
+grant select, insert on weft.job_event to shop_worker;
+grant select, insert, update, delete on weft.tally, weft.tally_mark to shop_worker;
+grant select on weft.job_events to shop_worker;
 -- docs: end work
 
 -- docs: begin workflows

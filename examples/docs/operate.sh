@@ -10,6 +10,12 @@ weft dead list
 weft outbox list --state failed
 # docs: end look
 
+# docs: begin measure
+weft health || echo "something is not well"
+weft metrics
+weft metrics --prometheus > weft.prom
+# docs: end measure
+
 # docs: begin act
 weft queues create mail
 weft queues pause mail

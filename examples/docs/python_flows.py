@@ -110,6 +110,18 @@ def all_of_them(paths: list[str]) -> list[Any]:
 
 # docs: end parts
 
+
+# docs: begin refused
+@weft.workflow
+async def wrong(path: str) -> str:
+    found = await stat(path)
+    if found["size"] > 10:
+        return tell("long")
+    return tell("short")
+
+
+# docs: end refused
+
 if __name__ == "__main__":
     print(weft.run(describe, path="in/orders.csv"))
     print(weft.run(tile, path="alps.tif", size=64))
@@ -123,16 +135,9 @@ if __name__ == "__main__":
     print(sums.version_hash)
     # docs: end yaml
 
-    # docs: begin refused
-    @weft.workflow
-    async def wrong(path: str) -> str:
-        found = await stat(path)
-        if found["size"] > 10:
-            return tell("long")
-        return tell("short")
-
+    # docs: begin told
     try:
         print(wrong.definition)
     except weft.InvalidDefinition as problem:
-        print(problem)
-    # docs: end refused
+        print(problem)  # python_flows.py:118:8: error: nodes.stat.output.size > 10 is known only when a job runs, …
+    # docs: end told

@@ -5,6 +5,7 @@ import weft
 
 @weft.task(name="raster.generate_tiling_scheme", queue="rasters")
 async def generate_tiling_scheme(blob: str, size: int) -> dict[str, list[int]]:
+    print("looking at", blob)
     return {"tiles": list(range(10))}
 
 

@@ -1,5 +1,4 @@
 weft workflows push tile_raster.yaml
-weft workflows branch tile_raster/stable tile_raster
 weft run tile_raster --app rasters -i blob=scans/alps.tif --json > job.json
 job=$(python3 -c 'import json; print(json.load(open("job.json"))["id"])')
 
@@ -9,7 +8,6 @@ weft jobs rerun "$job" --from collect --plan
 
 # docs: begin rerun
 weft jobs rerun "$job" --failed --app rasters
-weft jobs rerun "$job" --from collect --app rasters
 weft jobs rerun "$job" --set size=512 --app rasters
 # docs: end rerun
 
@@ -18,19 +16,7 @@ weft workflows patch tile_raster --set nodes.tiles.task.params.name='{{ index }}
 weft jobs rerun "$job" --on tile_raster --app rasters
 # docs: end on
 
-# docs: begin patch
-weft run tile_raster --app rasters -i blob=scans/alps.tif --set nodes.tiles.max_parallel=2 --label team=maps
-weft jobs list --label team=maps
-# docs: end patch
-
 # docs: begin many
 weft jobs rerun --where state=failed --workflow tile_raster --since 1d --failed
 weft jobs rerun --where state=failed --where label.team=maps --failed --yes
 # docs: end many
-
-weft workflows patch tile_raster --set nodes.END.output.count='{{ nodes.collect.output.results.count }}' -m "faster"
-weft workflows patch tile_raster --set nodes.tiles.max_parallel=16 -m "wider"
-
-# docs: begin bisect
-weft bisect tile_raster --good tile_raster/stable --app rasters -i blob=scans/alps.tif
-# docs: end bisect

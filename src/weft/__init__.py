@@ -33,8 +33,12 @@ if TYPE_CHECKING:
     from weft.flow.model import WorkflowDefinition
     from weft.flow.reading import read_definition
     from weft.history.model import Artifact, Collected, Finding, Materialized, Pushed, Tag, TagMove
-    from weft.jobs.model import Approval, Job, JobHandle, JobNode, JobSummary
+    from weft.jobs.events import JobEvent, JobEvents
+    from weft.jobs.health import Health, HealthCheck
+    from weft.jobs.metrics import Metric, Sample
+    from weft.jobs.model import Approval, Job, JobAttempt, JobHandle, JobNode, JobSummary
     from weft.jobs.rerun import RerunAction, RerunPlan, RerunStep
+    from weft.jobs.why import NodeWhy
     from weft.queue.audit import AuditEntry
     from weft.queue.model import Attempt, NewTask, Page, Task, TaskHandle, TaskSummary
     from weft.queue.outbox import OutboxRow
@@ -55,6 +59,7 @@ if TYPE_CHECKING:
     from weft.sdk.submitted import SubmittedJob
     from weft.sdk.worker import Worker
     from weft.sdk.workflows import Workflows
+    from weft.worker.children import SpawnedTask
     from weft.worker.context import Context
     from weft.worker.handling import BlobRepository, HandlerContext, HandlerResult, register_handler
     from weft.worker.registry import Registry, task
@@ -79,9 +84,14 @@ _HOMES = {
     "Finding": "weft.history.model",
     "HandlerContext": "weft.worker.handling",
     "HandlerResult": "weft.worker.handling",
+    "Health": "weft.jobs.health",
+    "HealthCheck": "weft.jobs.health",
     "InvalidDefinition": "weft.core.errors",
     "InvalidInput": "weft.core.errors",
     "Job": "weft.jobs.model",
+    "JobAttempt": "weft.jobs.model",
+    "JobEvent": "weft.jobs.events",
+    "JobEvents": "weft.jobs.events",
     "JobFailed": "weft.core.errors",
     "JobHandle": "weft.jobs.model",
     "JobNode": "weft.jobs.model",
@@ -92,7 +102,9 @@ _HOMES = {
     "LeaseLost": "weft.core.errors",
     "Materialized": "weft.history.model",
     "MergeConflict": "weft.core.errors",
+    "Metric": "weft.jobs.metrics",
     "NewTask": "weft.queue.model",
+    "NodeWhy": "weft.jobs.why",
     "NonRetryable": "weft.core.signals",
     "NotFound": "weft.core.errors",
     "Orchestrator": "weft.sdk.orchestrator",
@@ -107,9 +119,11 @@ _HOMES = {
     "RerunPlan": "weft.jobs.rerun",
     "RerunStep": "weft.jobs.rerun",
     "Retry": "weft.queue.retry",
+    "Sample": "weft.jobs.metrics",
     "SchemaOutdated": "weft.core.errors",
     "Settings": "weft.core.settings",
     "Snooze": "weft.core.signals",
+    "SpawnedTask": "weft.worker.children",
     "StateConflict": "weft.core.errors",
     "SubmittedJob": "weft.sdk.submitted",
     "Tag": "weft.history.model",
@@ -161,9 +175,14 @@ __all__ = [
     "Finding",
     "HandlerContext",
     "HandlerResult",
+    "Health",
+    "HealthCheck",
     "InvalidDefinition",
     "InvalidInput",
     "Job",
+    "JobAttempt",
+    "JobEvent",
+    "JobEvents",
     "JobFailed",
     "JobHandle",
     "JobNode",
@@ -174,7 +193,9 @@ __all__ = [
     "LeaseLost",
     "Materialized",
     "MergeConflict",
+    "Metric",
     "NewTask",
+    "NodeWhy",
     "NonRetryable",
     "NotFound",
     "Orchestrator",
@@ -189,9 +210,11 @@ __all__ = [
     "RerunPlan",
     "RerunStep",
     "Retry",
+    "Sample",
     "SchemaOutdated",
     "Settings",
     "Snooze",
+    "SpawnedTask",
     "StateConflict",
     "SubmittedJob",
     "Tag",

@@ -8,6 +8,7 @@ import re
 import sys
 from collections import Counter
 from pathlib import Path
+from types import ModuleType
 from typing import NamedTuple
 
 import asyncpg
@@ -15,6 +16,7 @@ import pytest
 from spec_items import COLUMNS, items
 
 import weft
+import weft.orchestration
 from weft.core.settings import Settings
 from weft.core.states import TRANSITIONS, OutboxState, TaskState, WorkerState
 
@@ -119,12 +121,14 @@ def has_command(name: str) -> bool:
 
 
 def is_public(name: str) -> bool:
-    package, first, *rest = name.split(".")
-    if package != "weft" or first not in weft.__all__:
+    is_of_graphs = name.startswith("weft.orchestration.")
+    place: ModuleType = weft.orchestration if is_of_graphs else weft
+    package, first, *rest = name.replace("weft.orchestration.", "weft.").split(".")
+    if package != "weft" or first not in place.__all__:
         return False
     if not rest:
         return True
-    kind = getattr(weft, first)
+    kind = getattr(place, first)
     fields = {field.name for field in dataclasses.fields(kind)} if dataclasses.is_dataclass(kind) else set()
     return hasattr(kind, rest[0]) or rest[0] in fields | inspect.signature(kind).parameters.keys()
 

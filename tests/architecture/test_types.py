@@ -54,6 +54,12 @@ def test_the_wheel_has_every_file_of_the_package(wheel: Path) -> None:
     assert "weft/py.typed" in packed
 
 
+def test_the_wheel_tells_pytest_of_its_plugin(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = [each for each in archive.namelist() if each.endswith(".dist-info/entry_points.txt")]
+        assert "[pytest11]\nweft = weft.testing.plugin\n" in archive.read(name).decode()
+
+
 def test_a_program_of_a_user_has_the_types_that_are_promised(python: Path, tmp_path: Path) -> None:
     program = Path(shutil.copy(SCRIPT, tmp_path))
     mypy = [sys.executable, "-m", "mypy", "--strict", "--python-executable", str(python), "--cache-dir", "."]

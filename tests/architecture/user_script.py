@@ -40,6 +40,35 @@ async def book(order: int, ctx: weft.Context) -> None:
         await landing
 
 
+@weft.workflow
+def report(path: str, factor: int = 2) -> float:
+    for_each = total.using(max_parallel=4, retry=3).map([path, "y"])
+    return total(path=weft.filtered(for_each, "join"))
+
+
+@weft.workflow(timeout=timedelta(hours=1), defaults={"retry": 2})
+async def mailing(to: str) -> str:
+    found = await send.named("first")(to)
+    assert_type(found, str)
+    with weft.when(weft.filtered(found, "length") > 3) as is_long:
+        assert_type(total(found), float)
+    assert_type(report(found), float)
+    with weft.group("end") as end:
+        last = weft.wait_for_approval("ask")
+    end >> last
+    return str(is_long.value(found, "short"))
+
+
+async def run_workflows() -> None:
+    assert_type(report.to_yaml(), str)
+    assert_type(report.definition, weft.WorkflowDefinition)
+    job = await weft.submit(report, path="x")
+    assert_type(job, weft.SubmittedJob)
+    async for node in job.watch():
+        assert_type(node, weft.JobNode)
+    print(await job.result(timeout=3), weft.run(report, path="x"))
+
+
 async def in_a_pool(pool: asyncpg.Pool[asyncpg.Record], client: weft.Client, ctx: weft.Context) -> None:
     async with pool.acquire() as conn, conn.transaction():
         assert_type(await client.enqueue(book, {"order": 1}, connection=conn), weft.TaskHandle)

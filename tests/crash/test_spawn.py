@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 
 import asyncpg
 import pytest
@@ -20,30 +19,30 @@ async def _worker(crew: Crew) -> Process:
     return await crew.worker(modules=MODULES, worker_loss_limit=1000, worker_crash_limit=1000)
 
 
-async def _killed_again_and_again(crew: Crew, chance: random.Random, workers: list[Process]) -> None:
-    while True:
-        await asyncio.sleep(chance.uniform(0.05, 0.4))
-        await workers.pop(0).kill()
-        workers.append(await _worker(crew))
+async def _all_killed(crew: Crew, workers: list[Process]) -> None:
+    """Kill all at once, and start others in their place."""
+    for worker in workers:
+        await worker.kill()
+    workers[:] = [await _worker(crew) for _ in workers]
 
 
 @pytest.mark.timeout(600)
 async def test_a_later_attempt_finds_what_was_made_before_the_crash(
     crew: Crew, client: weft.Client, conn: asyncpg.Connection[asyncpg.Record], campaign: str
 ) -> None:
-    count = 100 if campaign == "long" else 4
+    count, kills = (100, 50) if campaign == "long" else (4, 2)
     await crew.orchestrator(worker_loss_limit=1000)
     workers = [await _worker(crew) for _ in range(2)]
-    killing = asyncio.create_task(_killed_again_and_again(crew, random.Random(campaign), workers))
-    try:
-        jobs = [(await client.jobs.submit_graph("tried", Task("spawn:root", name="root"))).id for _ in range(count)]
-        for job_id in jobs[: count // 2]:
-            await client.jobs.wait(job_id, timeout=300)
-    finally:
-        killing.cancel()
-        await asyncio.gather(killing, return_exceptions=True)
+    jobs = [(await client.jobs.submit_graph("tried", Task("spawn:root", name="root"))).id for _ in range(count)]
+    # Whenever more of them have ended, and the first of all while everybody waits for it.
+    ended = "select count(*) from weft.task_done where handler = 'spawn:leaf'"
+    for kill in range(kills):
+        wanted = 25 * count * kill // kills + 1
+        while await conn.fetchval(ended) < wanted:  # noqa: ASYNC110  nobody is told of what others' tasks have made
+            await asyncio.sleep(0.005)
+        await _all_killed(crew, workers)
     for job_id in jobs:
-        job = await client.jobs.wait(job_id, timeout=120)
+        job = await client.jobs.wait(job_id, timeout=300)
         assert (job.state, job.result) == ("completed", TOTAL)
     made = await conn.fetch(
         "select handler, count(*)::int as n from weft.task_done where parent_id is not null group by 1"

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from weft import NonRetryable
 from weft.orchestration import create_task, get_current_context
 
 SAID: list[Any] = []
+IS_BROKEN = True
 
 
 async def extract(name: str = "extract") -> str:
@@ -24,6 +26,12 @@ def transform(name: str = "transform") -> str:
 
 async def fail() -> None:
     raise ValueError("as drawn")
+
+
+async def fragile() -> str:
+    if IS_BROKEN:
+        raise NonRetryable("broken")
+    return "whole"
 
 
 async def grow(count: int) -> int:

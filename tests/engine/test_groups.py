@@ -317,6 +317,15 @@ async def test_ids_of_another_job_are_not_found(client: weft.Client) -> None:
         await client.jobs.add(first.id, say("x").depends_on(two))
 
 
+async def test_ids_of_another_job_that_has_ended_are_not_found(client: weft.Client, handlers: Handlers) -> None:
+    ended_task = say("ended")
+    await ended(client, handlers, ended_task)
+    job = await client.jobs.submit_graph("drawn", say("open"))
+    assert ended_task.id is not None
+    with pytest.raises(weft.NotFound):
+        await client.jobs.add(job.id, say("x").depends_on(Known(ended_task.id)))
+
+
 async def test_nothing_is_added_to_a_job_of_another_org(
     client: weft.Client, make_client: MakeClient, conn: asyncpg.Connection[asyncpg.Record]
 ) -> None:

@@ -34,6 +34,7 @@ from weft.orchestration import (
     list_jobs,
     list_workers,
     register_worker,
+    retry_failed_tasks,
     run_job_test,
     worker_heartbeat,
 )
@@ -138,6 +139,16 @@ async def test_a_job_is_cancelled() -> None:
         await cancel_job(job.id)
     with pytest.raises(weft.NotFound):
         await get_job(1)
+
+
+async def test_failed_tasks_are_retried_in_a_job_that_keeps_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = create_task("orchestrated.extract", {"name": "first"}), create_task("orchestrated.fragile")
+    second.depends_on(first)
+    job = run_job_test(await create_job("fragile", second))
+    assert (job.status, orchestrated.SAID) == (JobStatus.FAILED, ["first"])
+    monkeypatch.setattr(orchestrated, "IS_BROKEN", False)
+    again = run_job_test(await retry_failed_tasks(job.id))
+    assert (again.status, again.result, orchestrated.SAID) == (JobStatus.COMPLETED, "whole", ["first"])
 
 
 async def test_circles_and_wrong_things_are_refused() -> None:

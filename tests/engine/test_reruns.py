@@ -262,6 +262,18 @@ async def test_a_job_that_goes_on_is_not_run_again(client: weft.Client) -> None:
         await client.jobs.plan_rerun(1)
 
 
+async def test_whoever_is_told_of_a_job_is_told_of_the_one_that_runs_it_again(
+    client: weft.Client, ledger: Ledger, conn: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    async with at_work(client, ledger):
+        job = await ended(client, (await client.jobs.submit(chain(), priority=7)).id)
+    await conn.execute("update weft.job_done set callback_url = 'https://example.com/' where id = $1", job.id)
+    again = await client.jobs.rerun(job.id)
+    row = await conn.fetchrow("select callback_url, rank, rerun_of from weft.job where id = $1", again.id)
+    assert row is not None
+    assert tuple(row) == ("https://example.com/", -7, job.id)
+
+
 async def test_a_known_key_runs_nothing_again(client: weft.Client, ledger: Ledger) -> None:
     async with at_work(client, ledger):
         job = await ended(client, (await client.jobs.submit(chain())).id)
@@ -364,6 +376,30 @@ async def test_outputs_of_items_that_are_gone_are_made_again(
         assert (await ended(client, again.id)).result == [0, 1, 4, 9]
     assert {step.node: step.why for step in again.plan.steps}["each"] == "outputs of its items are not there any more"
     assert sorted(ledger.taken()[:4]) == [0, 1, 2, 3]
+
+
+async def test_what_a_fan_in_gathered_is_there_when_the_job_is_gone_that_made_it(
+    client: weft.Client, ledger: Ledger, conn: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    definition = {
+        "workflow_id": "join",
+        "nodes": {
+            "START": {"type": "start", "next": ["a", "b"]},
+            "a": say("a", "both"),
+            "b": say("b", "both"),
+            "both": {"type": "fan_in", "next": "last"},
+            "last": say("{{ nodes.both.output.results }}", "END"),
+            "END": {"type": "end", "output": "{{ nodes.last.output }}"},
+        },
+    }
+    async with at_work(client, ledger):
+        job = await ended(client, (await client.jobs.submit(definition)).id)
+        kept = await ended(client, (await client.jobs.rerun(job.id)).id)
+        await conn.execute("delete from weft.task_done where job_id = $1", job.id)
+        ledger.taken()
+        again = await client.jobs.rerun(kept.id, from_node="last")
+        assert (await ended(client, again.id)).result == ["a", "b"]
+    assert ledger.taken() == [["a", "b"]]
 
 
 async def test_large_outputs_are_kept_and_not_collected_with_the_job_that_made_them(

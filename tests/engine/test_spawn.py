@@ -235,6 +235,35 @@ async def test_what_cannot_be_made_is_refused_before_anything_is_written(
     assert await conn.fetchval("select count(*) from weft.task_done where handler = 'say'") == 1
 
 
+@pytest.mark.parametrize("now", ["attempt = attempt + 1", "worker_id = 1"])
+async def test_an_attempt_that_is_no_longer_the_one_makes_nothing(
+    client: weft.Client, handlers: Handlers, conn: asyncpg.Connection[asyncpg.Record], now: str
+) -> None:
+    """It lives on after its task was taken from it, by the same worker even."""
+    begun, lost = asyncio.Event(), asyncio.Event()
+
+    async def late(ctx: weft.Context) -> str:
+        if ctx.attempt > 1:
+            return "done"
+        begun.set()
+        await handlers.leave.wait()
+        with pytest.raises(weft.LeaseLost):
+            await ctx.spawn("say", {"name": "late"})
+        lost.set()
+        return "late"
+
+    handlers.registry.task(name="late")(late)
+    async with at_work(client, handlers):
+        job = await client.jobs.submit_graph("tried", Task("late", name="late"))
+        await begun.wait()
+        await conn.execute(f"update weft.task set {now} where handler = 'late'")
+        handlers.leave.set()
+        await asyncio.wait_for(lost.wait(), 20)
+        await client.jobs.cancel(job.id)
+        await client.jobs.wait(job.id, timeout=20)
+    assert await conn.fetchval("select count(*) from weft.task_done where handler = 'say'") == 0
+
+
 async def test_a_task_without_a_job_makes_none(client: weft.Client, handlers: Handlers) -> None:
     async with weft.Worker(client=client, registry=handlers.registry):
         task = await client.enqueue("fib", {"n": 3})

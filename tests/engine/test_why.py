@@ -76,7 +76,10 @@ async def test_a_paused_queue_and_a_limit_that_is_used_up(
     assert await _cause(client, task.id) == "next"
     await client.limit_queue("default", 1)
     limited = await client.why(task.id)
-    assert (limited.cause, limited.text) == ("limit", "1 tasks of queue 'default' run, and its limit is 1")
+    assert (limited.cause, limited.text) == (
+        "limit",
+        f"1 tasks of queue 'default' run (task {running.id}), and its limit is 1",
+    )
     assert await _cause(client, running.id) == "running"
 
 

@@ -57,13 +57,22 @@ SCRIPTS = {
         *("paid 30", "ask {'reason': {'type': 'string'}}", "paid 420", "total completed", "ask completed"),
         "END completed",
     ],
+    "watch.py": [
+        "greet no_worker no live worker serves",
+        "job.submitted",
+        "greet task.completed",
+        "job.completed",
+        "True",
+    ],
     "run_again.py": [
         *("failed", "count keep because nothing about it has changed", "report run because it was dead (error)"),
         *("42 in B2, reported", "0", "42 in C3, reported"),
     ],
+    "graphs.py": ["COMPLETED all is loaded", "COMPLETED", "13"],
     "handling.py": ["True completed 8", "{'pixels': 8000000}"],
     "callbacks.py": ['True :"completed"'],
     "flows.py": ["30.0"],
+    "mapping.py": ["[0, 1, 4, 9, 16, 25, 36, 49, 64, 81]"],
     "python_flows.py": [
         *(
             "in has 26 bytes",
@@ -90,7 +99,14 @@ COMMANDS = {
         *("sales/main", "30.0", "workflow_id: sales"),
     ],
     "migrate.sh": ["0003 (head)", "downgraded from 0003 to nothing"],
-    "operate.sh": ["default", "created mail", "paused mail", "resumed mail", "replayed 0", "purged 0"],
+    "operate.sh": [
+        *("default", "something is not well", "jobs_created_total"),
+        "created mail",
+        "paused mail",
+        "resumed mail",
+        "replayed 0",
+        "purged 0",
+    ],
     "limits.sh": [
         "mail: 20 at once",
         "20 at once, 2 per key",
@@ -119,11 +135,27 @@ COMMANDS = {
         *('{"count":10}', '{"count":10}', "completed", "paused ", "resumed ", "tile_raster", "cancelled "),
         *("nothing waits for a person", "sent file.arrived, 0 waited for it"),
     ],
-    "run_again.sh": [
-        *("scheme", "keep", "collect", "run", "it was asked for", '{"count":10}', '{"count":10}', '{"count":10}'),
-        *('{"count":10}', '{"count":10}', "tile_raster", "would run again 0", "run again 0", "faster", "worked at"),
-        "nodes.collect.output.results.count",
+    "watch_jobs.sh": [
+        *(
+            "created rasters",
+            "scheme ready: no live worker serves queue 'rasters'",
+            "END pending: it waits for collect",
+        ),
+        *(
+            '{"count":10}',
+            "submitted",
+            "tiles",
+            "10 items",
+            '"type":"job.completed"',
+            "scheme | looking at scans/alps.tif",
+        ),
     ],
+    "run_again.sh": [
+        *("scheme", "keep", "collect", "run", "it was asked for", '{"count":10}', '{"count":10}', "patched "),
+        *('{"count":10}', "would run again 0", "run again 0"),
+    ],
+    "change_one_job.sh": ['{"count":10}', "tile_raster"],
+    "bisect.sh": ["faster", "worked at", "nodes.collect.output.results.count"],
     "backup.sh": ["wrote weft.dump", "restored weft.dump", "(1 row)"],
 }
 TESTS = {"test_flows.py"}

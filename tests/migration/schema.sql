@@ -220,6 +220,13 @@ begin
   return t;
 end $$;
 
+CREATE FUNCTION weft.add_up(org bigint, name text, count bigint, seconds double precision DEFAULT 0) RETURNS void
+    LANGUAGE sql
+    AS $$
+  insert into weft.tally as t (org_id, name, process, count, seconds) values (org, add_up.name, pg_backend_pid(), add_up.count, add_up.seconds)
+  on conflict (org_id, name, process) do update set count = t.count + excluded.count, seconds = t.seconds + excluded.seconds
+$$;
+
 CREATE FUNCTION weft.admit_waiting(queues bigint[], keys text[], freed integer) RETURNS bigint[]
     LANGUAGE plpgsql
     SET plan_cache_mode TO 'force_generic_plan'
@@ -375,6 +382,7 @@ begin
       and e.at >= (select j.created_at from weft.job j where j.id = of.job_id)
     order by e.id limit 1;
     if found then
+      perform weft.note_event(of.org_id, of.job_id, 'task.received', 'completed', json_build_object('event', event), task_id, of.node);
       perform weft.answer(task_id, 'completed', found_payload::json, null, null);
     end if;
   end if;
@@ -578,6 +586,12 @@ begin
   from moved m
   left join lateral (select d.output from weft.task_done d where d.id = m.end_id) e on true
   left join lateral (select d.error from weft.task_done d where d.id = m.failed_id) f on true
+  ), counted as (
+    insert into weft.tally as t (org_id, name, process, count, seconds)
+    select m.org_id, 'jobs_' || coalesce(m.verdict, 'completed'), pg_backend_pid(), count(*),
+      coalesce(sum(extract(epoch from weft.now() - m.started_at)), 0)
+    from moved m group by 1, 2 order by 1, 2
+    on conflict (org_id, name, process) do update set count = t.count + excluded.count, seconds = t.seconds + excluded.seconds
   ), told as (
     insert into weft.outbox (org_id, kind, payload, actor)
     select m.org_id, 'callback', json_build_object('url', m.callback_url, 'job_id', m.id::text,
@@ -720,7 +734,9 @@ begin
   loop
     low := weft.first_id_at(day);
     high := weft.first_id_at(day + interval '24 hours');
-    foreach parent in array array['task_done', 'task_params', 'attempt', 'job_done', 'step'] loop
+    -- Job_event is made last of all, by the same migration.
+    foreach parent in array array['task_done', 'task_params', 'attempt', 'job_done', 'step', 'job_event'] loop
+      continue when to_regclass('weft.' || parent) is null;
       child := parent || '_' || to_char(day at time zone 'UTC', 'YYYYMMDD');
       if to_regclass('weft.' || child) is null then
         execute format('create table weft.%I (like weft.%I including all)', child, parent);
@@ -912,12 +928,12 @@ begin
       mine := case when queues[i] < 0 then mine || more else mine end;
     end loop;
     if cardinality(got) > 0 then
-      at := weft.now();
       select array_agg(distinct t.job_id) into begun from weft.task t where t.id = any (got) and t.job_id is not null;
       if exists (select 1 from weft.job j where j.id = any (begun)
                    and (j.state in ('pending', 'paused') or j.owner_id is null and -me = any (queues))) then
         got := weft.begin_jobs(got, begun, case when -me = any (queues) then me end);
       end if;
+      at := weft.now();
       -- What came by an owner's queue goes back to that of all, should the owner be lost.
       return query
         update weft.task t set state = 'running', attempt = t.attempt + 1, worker_id = me, claimed_at = at, reason = null,
@@ -1027,6 +1043,10 @@ begin
   -- In no order, which would be read from all jobs: nobody is waited for.
   jobs := array(select j.id from weft.job j where j.owner_id = gone limit room for no key update skip locked);
   update weft.job j set owner_id = heir where j.id = any (jobs);
+  if heir is not null then
+    perform weft.note_event(j.org_id, j.id, 'job.adopted', j.state::text,
+      json_build_object('owner_id', heir::text, 'former_id', gone::text)) from weft.job j where j.id = any (jobs);
+  end if;
   steps := array(
     select t.id from weft.task t where t.state = 'ready' and t.queue_id = -gone
     order by t.rank, t.order_id, t.id limit room for no key update skip locked);
@@ -1354,6 +1374,20 @@ begin
   end if;
   at := weft.now();
   return weft.first_id_at(at) | (((extract(epoch from at) * 1000000)::bigint % 1000) * 4 + turn);
+end $$;
+
+CREATE FUNCTION weft.note_event(org bigint, job bigint, type text, state text DEFAULT NULL::text, data json DEFAULT NULL::json, task bigint DEFAULT NULL::bigint, node text DEFAULT NULL::text, checkpoint text DEFAULT NULL::text) RETURNS bigint
+    LANGUAGE plpgsql
+    AS $$
+declare new_id bigint := weft.next_id();
+begin
+  insert into weft.job_event (job_id, id, org_id, task_id, type, node, state, data, checkpoint)
+  values (job, new_id, org, task, note_event.type, note_event.node, note_event.state, json_strip_nulls(data), note_event.checkpoint);
+  -- Of checkpoints there may be many a second, and a notification holds up all commits for a moment.
+  if checkpoint is null then
+    perform pg_notify('weft_job_events', job::text);
+  end if;
+  return new_id;
 end $$;
 
 CREATE FUNCTION weft.note_failed(ids bigint[]) RETURNS void
@@ -1858,15 +1892,20 @@ CREATE FUNCTION weft.send_event(org bigint, event text, payload jsonb, actor tex
     LANGUAGE plpgsql
     AS $$
 #variable_conflict use_variable
-declare waiting bigint;
+declare waiting record;
 begin
   perform weft.lock_event(org, event);
   insert into weft.event as e (org_id, name, payload, actor) values (org, event, payload, actor) returning e.id into id;
   answered := 0;
   for waiting in
-    select a.task_id from weft.awaited a where a.org_id = org and a.event = event and payload @> a.match order by a.task_id
+    select a.task_id, a.job_id, t.node from weft.awaited a join weft.task t on t.id = a.task_id
+    where a.org_id = org and a.event = event and payload @> a.match order by a.task_id
   loop
-    answered := answered + weft.answer(waiting, 'completed', payload::json, null, null)::int;
+    if weft.answer(waiting.task_id, 'completed', payload::json, null, null) then
+      perform weft.note_event(org, waiting.job_id, 'task.received', 'completed', json_build_object('event', event, 'by', actor),
+        waiting.task_id, waiting.node);
+      answered := answered + 1;
+    end if;
   end loop;
   return next;
 end $$;
@@ -2499,6 +2538,277 @@ CREATE TABLE weft.idempotency_key (
     ended_at timestamp with time zone
 );
 
+CREATE TABLE weft.job_event (
+    job_id bigint NOT NULL,
+    id bigint DEFAULT weft.next_id() NOT NULL,
+    org_id bigint NOT NULL,
+    at timestamp with time zone DEFAULT weft.now() NOT NULL,
+    task_id bigint,
+    type text NOT NULL,
+    node text,
+    state text,
+    data json,
+    checkpoint text,
+    CONSTRAINT job_event_type_check CHECK ((type ~ '^(job|task)\.[a-z_]+$'::text))
+)
+PARTITION BY RANGE (job_id);
+
+CREATE TABLE weft.step (
+    task_id bigint NOT NULL,
+    name text NOT NULL,
+    org_id bigint NOT NULL,
+    attempt integer NOT NULL,
+    saved_at timestamp with time zone DEFAULT weft.now() NOT NULL,
+    took interval,
+    bytes bigint NOT NULL,
+    data json NOT NULL,
+    CONSTRAINT step_name_check CHECK (((name <> ''::text) AND (length(name) <= 220)))
+)
+PARTITION BY RANGE (task_id);
+
+CREATE TABLE weft.task (
+    id bigint NOT NULL,
+    org_id bigint NOT NULL,
+    queue_id bigint NOT NULL,
+    order_id bigint NOT NULL,
+    created_at timestamp with time zone DEFAULT weft.now() NOT NULL,
+    state weft.task_state NOT NULL,
+    waiting_on weft.waiting_count DEFAULT 0 NOT NULL,
+    attempt weft.attempt_number DEFAULT 0 NOT NULL,
+    rank weft.rank_number DEFAULT 0 NOT NULL,
+    max_attempts smallint,
+    failures weft.failure_count DEFAULT 0 NOT NULL,
+    crashes smallint DEFAULT 0 NOT NULL,
+    generation smallint DEFAULT 0 NOT NULL,
+    handler weft.handler_name NOT NULL,
+    params json,
+    worker_id bigint,
+    claimed_at timestamp with time zone,
+    due_at timestamp with time zone,
+    expires_at timestamp with time zone,
+    job_id bigint,
+    timeout weft.span,
+    heartbeat_timeout weft.span,
+    retry json,
+    concurrency_key text,
+    reason text,
+    actor text,
+    node text,
+    parent_id bigint,
+    item integer,
+    counts_for bigint,
+    reached integer DEFAULT 0 NOT NULL,
+    needs bigint[],
+    allow_failure boolean DEFAULT false NOT NULL
+)
+WITH (fillfactor='70', autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='5000', autovacuum_vacuum_cost_delay='0', autovacuum_analyze_scale_factor='0.2');
+
+CREATE TABLE weft.task_done (
+    id bigint NOT NULL,
+    org_id bigint NOT NULL,
+    queue_id bigint NOT NULL,
+    order_id bigint NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    ended_at timestamp with time zone NOT NULL,
+    state weft.task_state NOT NULL,
+    attempt integer NOT NULL,
+    rank smallint NOT NULL,
+    max_attempts smallint,
+    failures smallint NOT NULL,
+    crashes smallint NOT NULL,
+    generation smallint NOT NULL,
+    handler text NOT NULL,
+    params json,
+    output json,
+    error json,
+    worker_id bigint,
+    claimed_at timestamp with time zone,
+    job_id bigint,
+    timeout interval,
+    heartbeat_timeout interval,
+    retry json,
+    concurrency_key text,
+    reason text,
+    actor text,
+    node text,
+    parent_id bigint,
+    item integer,
+    counts_for bigint,
+    needs bigint[],
+    allow_failure boolean DEFAULT false NOT NULL,
+    kept_id bigint
+)
+PARTITION BY RANGE (id);
+
+CREATE VIEW weft.job_events AS
+ SELECT j.job_id,
+    j.org_id,
+    ((j.job_id || '.'::text) || s.type) AS id,
+    s.at,
+    ('job.'::text || s.type) AS type,
+    s.state,
+    NULL::text AS node,
+    NULL::integer AS item,
+    NULL::bigint AS task_id,
+    NULL::integer AS attempt,
+    json_strip_nulls(s.data) AS data,
+    NULL::text AS checkpoint
+   FROM (( SELECT j_1.id AS job_id,
+            j_1.org_id,
+            j_1.created_at,
+            j_1.started_at,
+            NULL::timestamp with time zone AS ended_at,
+            NULL::text AS ending,
+            j_1.actor,
+            NULL::text AS reason,
+            NULL::bigint AS failed_id,
+            NULL::json AS error
+           FROM weft.job j_1
+        UNION ALL
+         SELECT d.id,
+            d.org_id,
+            d.created_at,
+            d.started_at,
+            d.ended_at,
+            (d.state)::text AS state,
+            d.actor,
+            d.reason,
+            d.failed_id,
+            d.error
+           FROM weft.job_done d) j
+     CROSS JOIN LATERAL ( VALUES ('submitted'::text,'pending'::text,j.created_at,json_build_object('by', j.actor)), ('started'::text,'running'::text,j.started_at,NULL::json), (j.ending,j.ending,j.ended_at,json_build_object('reason', j.reason, 'failed_id', (j.failed_id)::text, 'type', (j.error ->> 'type'::text), 'message', (j.error ->> 'message'::text)))) s(type, state, at, data))
+  WHERE (s.at IS NOT NULL)
+UNION ALL
+ SELECT t.job_id,
+    t.org_id,
+    (((t.id || '.'::text) || t.attempt) || '.running'::text) AS id,
+    t.claimed_at AS at,
+    'task.claimed'::text AS type,
+    'running'::text AS state,
+    t.node,
+    t.item,
+    t.id AS task_id,
+    t.attempt,
+    json_strip_nulls(json_build_object('worker_id', (t.worker_id)::text)) AS data,
+    NULL::text AS checkpoint
+   FROM weft.task t
+  WHERE ((t.node IS NOT NULL) AND (t.claimed_at IS NOT NULL) AND (NOT (EXISTS ( SELECT 1
+           FROM weft.attempt a
+          WHERE ((a.task_id = t.id) AND (a.attempt = (t.attempt)::integer))))))
+UNION ALL
+ SELECT d.job_id,
+    d.org_id,
+    (((d.id || '.'::text) || d.attempt) || '.running'::text) AS id,
+    d.claimed_at AS at,
+    'task.claimed'::text AS type,
+    'running'::text AS state,
+    d.node,
+    d.item,
+    d.id AS task_id,
+    d.attempt,
+    json_strip_nulls(json_build_object('worker_id', (d.worker_id)::text)) AS data,
+    NULL::text AS checkpoint
+   FROM weft.task_done d
+  WHERE ((d.node IS NOT NULL) AND (d.claimed_at IS NOT NULL) AND ((d.state = 'completed'::weft.task_state) OR (NOT (EXISTS ( SELECT 1
+           FROM weft.attempt a
+          WHERE ((a.task_id = d.id) AND (a.attempt = d.attempt)))))))
+UNION ALL
+ SELECT d.job_id,
+    d.org_id,
+    ((d.id || '.'::text) || d.state) AS id,
+    d.ended_at AS at,
+    ('task.'::text || d.state) AS type,
+    (d.state)::text AS state,
+    d.node,
+    d.item,
+    d.id AS task_id,
+    d.attempt,
+    json_strip_nulls(json_build_object('reason', d.reason, 'type', (d.error ->> 'type'::text), 'message', (d.error ->> 'message'::text), 'items',
+        CASE
+            WHEN (d.handler = '@fan_out'::text) THEN (d.output -> 'count'::text)
+            ELSE NULL::json
+        END)) AS data,
+    NULL::text AS checkpoint
+   FROM weft.task_done d
+  WHERE (d.node IS NOT NULL)
+UNION ALL
+ SELECT t.job_id,
+    t.org_id,
+    ((((t.id || '.'::text) || a.attempt) || '.'::text) || s.state) AS id,
+    s.at,
+    s.type,
+    s.state,
+    t.node,
+    t.item,
+    t.id AS task_id,
+    a.attempt,
+    json_strip_nulls(s.data) AS data,
+    NULL::text AS checkpoint
+   FROM ((( SELECT t_1.job_id,
+            t_1.org_id,
+            t_1.id,
+            t_1.node,
+            t_1.item
+           FROM weft.task t_1
+          WHERE ((t_1.node IS NOT NULL) AND ((t_1.attempt)::integer > 0))
+        UNION ALL
+         SELECT d.job_id,
+            d.org_id,
+            d.id,
+            d.node,
+            d.item
+           FROM weft.task_done d
+          WHERE ((d.node IS NOT NULL) AND (d.attempt > 0) AND (NOT ((d.state = 'completed'::weft.task_state) AND (d.attempt = 1))))) t
+     JOIN weft.attempt a ON ((a.task_id = t.id)))
+     CROSS JOIN LATERAL ( VALUES ('task.claimed'::text,'running'::text,a.started_at,json_build_object('worker_id', (a.worker_id)::text)), (('attempt.'::text || a.outcome),a.outcome,a.ended_at,json_build_object('reason', a.reason, 'worker_id', (a.worker_id)::text, 'type', (a.error ->> 'type'::text), 'message', (a.error ->> 'message'::text)))) s(type, state, at, data))
+  WHERE (s.at IS NOT NULL)
+UNION ALL
+ SELECT t.job_id,
+    t.org_id,
+    ((((t.id || '.'::text) || EXTRACT(epoch FROM s.saved_at)) || '.'::text) || s.name) AS id,
+    s.saved_at AS at,
+    'task.saved'::text AS type,
+    'running'::text AS state,
+    t.node,
+    t.item,
+    t.id AS task_id,
+    s.attempt,
+    json_build_object('bytes', s.bytes) AS data,
+    s.name AS checkpoint
+   FROM (( SELECT t_1.job_id,
+            t_1.org_id,
+            t_1.id,
+            t_1.node,
+            t_1.item
+           FROM weft.task t_1
+          WHERE ((t_1.node IS NOT NULL) AND ((t_1.attempt)::integer > 0))
+        UNION ALL
+         SELECT d.job_id,
+            d.org_id,
+            d.id,
+            d.node,
+            d.item
+           FROM weft.task_done d
+          WHERE ((d.node IS NOT NULL) AND (d.attempt > 0))) t
+     JOIN weft.step s ON ((s.task_id = t.id)))
+  WHERE (s.name !~~ '@%'::text)
+UNION ALL
+ SELECT e.job_id,
+    e.org_id,
+    (e.id)::text AS id,
+    e.at,
+    e.type,
+    e.state,
+    e.node,
+    NULL::integer AS item,
+    e.task_id,
+    NULL::integer AS attempt,
+    e.data,
+    e.checkpoint
+   FROM weft.job_event e;
+
+COMMENT ON VIEW weft.job_events IS 'What happened in each job, in order of `at` and then `id`.';
+
 CREATE TABLE weft.key_slot (
     queue_id bigint NOT NULL,
     org_id bigint NOT NULL,
@@ -2611,19 +2921,6 @@ CREATE TABLE weft.schema_revision (
     version_num character varying(32) NOT NULL
 );
 
-CREATE TABLE weft.step (
-    task_id bigint NOT NULL,
-    name text NOT NULL,
-    org_id bigint NOT NULL,
-    attempt integer NOT NULL,
-    saved_at timestamp with time zone DEFAULT weft.now() NOT NULL,
-    took interval,
-    bytes bigint NOT NULL,
-    data json NOT NULL,
-    CONSTRAINT step_name_check CHECK (((name <> ''::text) AND (length(name) <= 220)))
-)
-PARTITION BY RANGE (task_id);
-
 CREATE VIEW weft.steps AS
  SELECT task_id,
     org_id,
@@ -2637,79 +2934,19 @@ CREATE VIEW weft.steps AS
 
 COMMENT ON VIEW weft.steps IS 'Every step and checkpoint that tasks have saved, and what their attempts have measured.';
 
-CREATE TABLE weft.task (
-    id bigint NOT NULL,
+CREATE TABLE weft.tally (
     org_id bigint NOT NULL,
-    queue_id bigint NOT NULL,
-    order_id bigint NOT NULL,
-    created_at timestamp with time zone DEFAULT weft.now() NOT NULL,
-    state weft.task_state NOT NULL,
-    waiting_on weft.waiting_count DEFAULT 0 NOT NULL,
-    attempt weft.attempt_number DEFAULT 0 NOT NULL,
-    rank weft.rank_number DEFAULT 0 NOT NULL,
-    max_attempts smallint,
-    failures weft.failure_count DEFAULT 0 NOT NULL,
-    crashes smallint DEFAULT 0 NOT NULL,
-    generation smallint DEFAULT 0 NOT NULL,
-    handler weft.handler_name NOT NULL,
-    params json,
-    worker_id bigint,
-    claimed_at timestamp with time zone,
-    due_at timestamp with time zone,
-    expires_at timestamp with time zone,
-    job_id bigint,
-    timeout weft.span,
-    heartbeat_timeout weft.span,
-    retry json,
-    concurrency_key text,
-    reason text,
-    actor text,
-    node text,
-    parent_id bigint,
-    item integer,
-    counts_for bigint,
-    reached integer DEFAULT 0 NOT NULL,
-    needs bigint[],
-    allow_failure boolean DEFAULT false NOT NULL
+    name text NOT NULL,
+    process integer NOT NULL,
+    count bigint DEFAULT 0 NOT NULL,
+    seconds double precision DEFAULT 0 NOT NULL
 )
-WITH (fillfactor='70', autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='5000', autovacuum_vacuum_cost_delay='0', autovacuum_analyze_scale_factor='0.2');
+WITH (fillfactor='50');
 
-CREATE TABLE weft.task_done (
-    id bigint NOT NULL,
-    org_id bigint NOT NULL,
-    queue_id bigint NOT NULL,
-    order_id bigint NOT NULL,
-    created_at timestamp with time zone NOT NULL,
-    ended_at timestamp with time zone NOT NULL,
-    state weft.task_state NOT NULL,
-    attempt integer NOT NULL,
-    rank smallint NOT NULL,
-    max_attempts smallint,
-    failures smallint NOT NULL,
-    crashes smallint NOT NULL,
-    generation smallint NOT NULL,
-    handler text NOT NULL,
-    params json,
-    output json,
-    error json,
-    worker_id bigint,
-    claimed_at timestamp with time zone,
-    job_id bigint,
-    timeout interval,
-    heartbeat_timeout interval,
-    retry json,
-    concurrency_key text,
-    reason text,
-    actor text,
-    node text,
-    parent_id bigint,
-    item integer,
-    counts_for bigint,
-    needs bigint[],
-    allow_failure boolean DEFAULT false NOT NULL,
-    kept_id bigint
-)
-PARTITION BY RANGE (id);
+CREATE TABLE weft.tally_mark (
+    name text NOT NULL,
+    id bigint NOT NULL
+);
 
 CREATE TABLE weft.task_params (
     id bigint NOT NULL,
@@ -2870,6 +3107,9 @@ ALTER TABLE ONLY weft.idempotency_key
 ALTER TABLE ONLY weft.job_done
     ADD CONSTRAINT job_done_pkey PRIMARY KEY (id);
 
+ALTER TABLE ONLY weft.job_event
+    ADD CONSTRAINT job_event_pkey PRIMARY KEY (job_id, id);
+
 ALTER TABLE ONLY weft.job
     ADD CONSTRAINT job_pkey PRIMARY KEY (id);
 
@@ -2911,6 +3151,12 @@ ALTER TABLE ONLY weft.tag_move
 
 ALTER TABLE ONLY weft.tag
     ADD CONSTRAINT tag_pkey PRIMARY KEY (org_id, name);
+
+ALTER TABLE ONLY weft.tally_mark
+    ADD CONSTRAINT tally_mark_pkey PRIMARY KEY (name);
+
+ALTER TABLE ONLY weft.tally
+    ADD CONSTRAINT tally_pkey PRIMARY KEY (org_id, name, process);
 
 ALTER TABLE ONLY weft.task_blob
     ADD CONSTRAINT task_blob_pkey PRIMARY KEY (task_id, digest);
@@ -3032,6 +3278,9 @@ CREATE RULE refuse_delete AS
     ON DELETE TO weft.audits DO INSTEAD  SELECT weft.refuse_write('audits'::text) AS refuse_write;
 
 CREATE RULE refuse_delete AS
+    ON DELETE TO weft.job_events DO INSTEAD  SELECT weft.refuse_write('job_events'::text) AS refuse_write;
+
+CREATE RULE refuse_delete AS
     ON DELETE TO weft.jobs DO INSTEAD  SELECT weft.refuse_write('jobs'::text) AS refuse_write;
 
 CREATE RULE refuse_delete AS
@@ -3054,6 +3303,9 @@ CREATE RULE refuse_insert AS
 
 CREATE RULE refuse_insert AS
     ON INSERT TO weft.audits DO INSTEAD  SELECT weft.refuse_write('audits'::text) AS refuse_write;
+
+CREATE RULE refuse_insert AS
+    ON INSERT TO weft.job_events DO INSTEAD  SELECT weft.refuse_write('job_events'::text) AS refuse_write;
 
 CREATE RULE refuse_insert AS
     ON INSERT TO weft.jobs DO INSTEAD  SELECT weft.refuse_write('jobs'::text) AS refuse_write;
@@ -3080,6 +3332,9 @@ CREATE RULE refuse_update AS
     ON UPDATE TO weft.audits DO INSTEAD  SELECT weft.refuse_write('audits'::text) AS refuse_write;
 
 CREATE RULE refuse_update AS
+    ON UPDATE TO weft.job_events DO INSTEAD  SELECT weft.refuse_write('job_events'::text) AS refuse_write;
+
+CREATE RULE refuse_update AS
     ON UPDATE TO weft.jobs DO INSTEAD  SELECT weft.refuse_write('jobs'::text) AS refuse_write;
 
 CREATE RULE refuse_update AS
@@ -3098,6 +3353,10 @@ CREATE RULE refuse_update AS
     ON UPDATE TO weft.workers DO INSTEAD  SELECT weft.refuse_write('workers'::text) AS refuse_write;
 
 CREATE TRIGGER audit_is_kept BEFORE UPDATE ON weft.audit FOR EACH STATEMENT EXECUTE FUNCTION weft.refuse_change();
+
+CREATE TRIGGER job_event_is_kept BEFORE DELETE OR UPDATE ON weft.job_event FOR EACH ROW EXECUTE FUNCTION weft.refuse_change();
+
+CREATE TRIGGER job_event_is_not_emptied BEFORE TRUNCATE ON weft.job_event FOR EACH STATEMENT EXECUTE FUNCTION weft.refuse_change();
 
 CREATE TRIGGER tag_move_is_kept BEFORE DELETE OR UPDATE OR TRUNCATE ON weft.tag_move FOR EACH STATEMENT EXECUTE FUNCTION weft.refuse_change();
 
@@ -3145,6 +3404,9 @@ ALTER TABLE ONLY weft.tag
 
 ALTER TABLE ONLY weft.tag
     ADD CONSTRAINT tag_target_id_fkey FOREIGN KEY (target_id) REFERENCES weft.artifact(id);
+
+ALTER TABLE ONLY weft.tally
+    ADD CONSTRAINT tally_org_id_fkey FOREIGN KEY (org_id) REFERENCES weft.org(id);
 
 ALTER TABLE ONLY weft.task_blob
     ADD CONSTRAINT task_blob_digest_fkey FOREIGN KEY (digest) REFERENCES weft.blob(digest);

@@ -117,7 +117,7 @@ async def test_every_row_has_an_org_but_those_of_the_installation(url: str) -> N
     )
     await conn.close()
     # A blob is stored once for all; `task_blob` has the org of the task that refers to it.
-    assert {row[0] for row in without} == {"org", "machine", "lease", "schema_revision", "blob"}
+    assert {row[0] for row in without} == {"org", "machine", "lease", "schema_revision", "blob", "tally_mark"}
 
 
 async def test_a_server_that_is_too_old_is_refused(empty_url: str, monkeypatch: pytest.MonkeyPatch) -> None:

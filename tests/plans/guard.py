@@ -10,7 +10,19 @@ from million import cost_of
 
 # Tables of which one may read everything: there are few rows in them, however many tasks there are. Those of blobs
 # are read whole by the collector alone, once an hour; what others read of them is held by the pages.
-SMALL = {"queue", "worker", "lease", "queue_slot", "key_slot", "handler", "org", "blob", "task_blob"}
+SMALL = {
+    "queue",
+    "worker",
+    "lease",
+    "queue_slot",
+    "key_slot",
+    "handler",
+    "org",
+    "blob",
+    "task_blob",
+    "tally",
+    "tally_mark",
+}
 ONE_PASS = 26_000
 
 

@@ -247,6 +247,6 @@ async def test_what_another_org_has_deleted_is_told_to_nobody_else(
 
 
 async def test_the_workflow_of_another_org_s_tag_is_no_hindrance(ours: weft.Workflows, theirs: weft.Workflows) -> None:
-    await ours.push(FLOW)
     await theirs.push({**FLOW, "workflow_id": "other"}, tag="etl/main", replaces="etl")
+    await ours.push(FLOW)  # after them, so that theirs is the row that would be met first
     assert (await ours.push({**FLOW, "name": "x"}, force=True)).tag_version == 2

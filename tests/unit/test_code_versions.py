@@ -100,6 +100,16 @@ def test_nothing_of_a_stranger_is_called() -> None:
     assert code_version(function)
 
 
+def test_functions_that_may_become_handlers_by_their_dotted_names_have_one() -> None:
+    registry = Registry()
+    registry.admit([__name__])
+    known = registry.code_versions()
+    assert known[f"{__name__}.version"] == code_version(version)
+    assert f"{__name__}.code_version" not in known
+    registry.get(f"{__name__}.version")
+    assert registry.code_versions() == known
+
+
 def test_what_is_the_engines_own_has_no_version() -> None:
     registry = Registry()
     registry.task(name="mine")(defined(BASE))

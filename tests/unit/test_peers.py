@@ -93,9 +93,9 @@ def test_wefts_own_figures_of_the_shapes_are_a_row_of_the_table() -> None:
 
 
 def test_the_page_on_speed_says_where_a_size_is_another() -> None:
-    small = shapes.Sizes(fan=100)
+    small = shapes.Sizes(chain=20, fan=100)
     airflow = shapes.summarise(
         "airflow", small, [{"version": "3", "setting": "", "keeps": "PostgreSQL", "hop_ms": 1060.0, "fan_s": 18.8}]
     )
     lines = page.shapes_table([asdict(airflow)])
-    assert lines[-1] == "| airflow 3 | PostgreSQL | 1,060 ms | 18.80 s, 100 wide | – |"
+    assert lines[-1] == "| airflow 3 | PostgreSQL | 1,060 ms, of 20 | 18.80 s, 100 wide | – |"

@@ -26,12 +26,14 @@ COMMANDS = {
     "bisect": ("bisect", "Find the change that broke a workflow."),
     "graph": ("graph", "Draw a workflow definition."),
     "schema": ("schema", "Print the JSON Schema of workflow definitions."),
+    "health": ("health", "Say whether the database, workers, orchestrators and tasks are well."),
+    "metrics": ("metrics", "Print numbers about jobs, tasks and workers."),
     "outbox": ("outbox", "Look at the outbox, replay what failed."),
     "audit": ("audit", "Look at what operators did."),
     "db": ("db", "Start, stop, look into, back up the embedded PostgreSQL."),
     "migrate": ("migrate", "Bring the database's schema to a revision."),
     "config": ("config", "Print the settings in force."),
-    "demo": ("demo", "Enqueue a few thousand real tasks and work them, live."),
+    "demo": ("demo", "Execute a real workflow of a few thousand tasks, live."),
 }
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")]

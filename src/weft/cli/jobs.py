@@ -9,6 +9,7 @@ import typer
 from weft.cli.apps import JsonFlag, new_app
 from weft.cli.calls import call, call_each
 from weft.cli.inputs import read_id
+from weft.cli.job_looking import JobId, looking
 from weft.cli.rerun import rerun
 
 if TYPE_CHECKING:
@@ -16,9 +17,8 @@ if TYPE_CHECKING:
     from weft.sdk.client import Client
 
 app = new_app("Look at jobs, pause, resume, cancel, approve and rerun them.")
-app.command()(rerun)
-
-JobId = Annotated[str, typer.Argument(metavar="ID", help="The id of a job.")]
+for command in (*looking, rerun):
+    app.command()(command)
 
 JobIds = Annotated[list[str], typer.Argument(metavar="ID", help="Ids of jobs.")]
 

@@ -65,6 +65,15 @@ def print_json(value: Any) -> None:
         sys.stdout.write(json.dumps(json.loads(text)) + "\n")
 
 
+def print_json_line(value: Any) -> None:
+    """Print one of several JSON documents, on one line also on a terminal, at once."""
+    import orjson
+
+    text = orjson.dumps(value, option=orjson.OPT_UTC_Z, default=_jsonable).decode()
+    _answers.append(text)
+    print(text, flush=True)
+
+
 def has_answered() -> bool:
     """Whether this process has begun to print its JSON document."""
     return bool(_answers)

@@ -85,7 +85,7 @@ def _rerun_one(
     as_json: bool,
 ) -> None:  # fmt: skip
     from weft.cli.output import as_record, print_json
-    from weft.cli.run import at_work, declared_inputs, print_result, read_inputs
+    from weft.cli.run import declared_inputs, print_result, read_inputs, see_through
     from weft.cli.worker_process import import_apps
     from weft.worker.registry import REGISTRY
 
@@ -103,12 +103,7 @@ def _rerun_one(
         if not wait and not modules:
             return again
         print(f"weft: job {again.id} {_summary(again.plan)}", file=sys.stderr)
-        async with at_work(client, modules):
-            if as_json:
-                return await client.jobs.wait(again.id)
-            from weft.cli.job_watch import watch
-
-            return await watch(client, again.id)
+        return await see_through(client, again.id, modules, as_json=as_json)
 
     from weft.jobs.model import Job
     from weft.jobs.rerun import RerunPlan

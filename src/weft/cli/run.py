@@ -6,13 +6,14 @@ import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
 from weft.cli.apps import JsonFlag, new_app
 
 if TYPE_CHECKING:
+    from weft.cli.leaving import Leaving
     from weft.jobs.model import Job
     from weft.sdk.client import Client
 
@@ -59,8 +60,8 @@ def run(
     """Execute a workflow and print its result; the exit code is 1 when it failed.
 
     Its tasks run in this process, by the handlers of --app, and in whatever workers there are. All that is durable:
-    ended in the middle, the job goes on when a worker and an orchestrator are there again. What --patch and --set
-    change is changed for this job alone: no tag moves.
+    ended in the middle, the job goes on when a worker and an orchestrator are there again. Ctrl-C leaves it, a second
+    one cancels it. What --patch and --set change is changed for this job alone: no tag moves.
     """
     from weft.cli.calls import call
     from weft.cli.output import print_json
@@ -88,27 +89,38 @@ def run(
             answer = {"id": str(handle.id), "created": handle.created}
             print_json(answer) if as_json else print(handle.id)
             return None
-        async with at_work(client, modules or []):
-            if as_json:
-                return await client.jobs.wait(handle.id)
-            from weft.cli.job_watch import watch
-
-            return await watch(client, handle.id)
+        return await see_through(client, handle.id, modules or [], as_json=as_json)
 
     job = call(main)
     if job is not None:
         print_result(job, as_json=as_json)
 
 
-def print_result(job: Job, *, as_json: bool) -> None:
-    """Print what became of a job, and end with the code that says so."""
+async def see_through(client: Client, job_id: int, modules: Sequence[str], *, as_json: bool) -> Job:
+    """Work on a job here, and show it, until it has ended or somebody leaves it; with JSON it is only waited for."""
+    if as_json:
+        async with at_work(client, modules):
+            return await client.jobs.wait(job_id)
+    from weft.cli.job_watch import watch
+    from weft.cli.leaving import Leaving
+
+    async with Leaving(client, job_id, works=True) as leaving:
+        async with at_work(client, modules, leaving):
+            job = await watch(client, job_id, leaving)
+        return job if job.state.is_final else await client.jobs.show(job_id)
+
+
+def print_result(job: Job, *, as_json: bool) -> NoReturn:
+    """Print a job, or its result, and end with the code that tells how it ended; 130 when somebody left it."""
+    from weft.cli.leaving import INTERRUPTED
     from weft.cli.output import as_record, print_json
 
     if as_json:
         print_json(as_record(job))
     elif job.state == "completed":
         print_json(job.result)
-    raise typer.Exit({"completed": 0, "cancelled": CANCELLED}.get(job.state, FAILED))
+    codes = {"completed": 0, "failed": FAILED, "cancelled": CANCELLED}
+    raise typer.Exit(codes.get(job.state, INTERRUPTED))
 
 
 def read_workflow(workflow: str) -> Any:
@@ -186,16 +198,18 @@ def read_inputs(given: Sequence[str], declared: Mapping[str, Any], option: str =
 
 
 @asynccontextmanager
-async def at_work(client: Client, modules: Sequence[str]) -> AsyncIterator[None]:
+async def at_work(client: Client, modules: Sequence[str], leaving: Leaving | None = None) -> AsyncIterator[None]:
     """Work and orchestrate here while the body runs; without handlers of one's own only orchestrate."""
     from weft.sdk.orchestrator import Orchestrator
     from weft.sdk.worker import Worker
     from weft.worker.registry import REGISTRY
 
     async with Orchestrator(client=client):
-        if not REGISTRY.names():
+        if REGISTRY.names():
+            async with Worker(client=client, app_modules=modules):
+                yield
+        else:
             print("weft: no handlers here: tasks wait for workers, or give --app MODULE", file=sys.stderr)
             yield
-            return
-        async with Worker(client=client, app_modules=modules):
-            yield
+        if leaving is not None:
+            await leaving.settle()

@@ -42,8 +42,9 @@ class JobSummary:
 class JobNode:
     """A node of a job: the state of its task, and of a fan_out how many of its items are in which state.
 
-    ``kept_id`` is the task whose output it has, when the job runs another again; ``code_version`` the hash of the code
-    that made it.
+    One that is tried again has the error of its last attempt, and ``due_at`` says when. With ``allow_failure`` others
+    go on when it, or one of its items, has failed. ``kept_id`` is the task whose output it has, when the job runs
+    another again; ``code_version`` the hash of the code that made it.
     """
 
     id: int
@@ -56,6 +57,8 @@ class JobNode:
     ended_at: datetime | None
     error: Mapping[str, Any] | None
     items: Mapping[str, int]
+    due_at: datetime | None = None
+    allow_failure: bool = False
     kept_id: int | None = None
     code_version: str | None = None
 
@@ -90,3 +93,15 @@ class Approval:
     since: datetime
     form: Mapping[str, Any]
     expires_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class JobAttempt:
+    """An attempt at a task of a job: its node, and of a fan_out for which item."""
+
+    task_id: int
+    node: str
+    item: int | None
+    attempt: int
+    started_at: datetime | None
+    ended_at: datetime | None

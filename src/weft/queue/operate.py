@@ -80,5 +80,6 @@ async def purge(
     gone = [row["id"] for row in rows]
     if gone:
         await conn.execute(SQL.purge_rest, gone, [row["ended_at"] for row in rows])
+        await conn.execute(SQL.count_purged, org_id, gone)
     await audit.record_many(conn, org_id, actor, AuditVerb.PURGE, "task", gone)
     return gone

@@ -164,6 +164,7 @@ class Pruner(Service):
         self._database = database
         self._settings = settings
         self._keys_after = 0
+        self._edges_after = 0
         self._has_more = False
         self._rounds = 0
 
@@ -171,10 +172,15 @@ class Pruner(Service):
         """Prune one page of everything; partitions every tenth time."""
         database, settings = self._database, self._settings
         await database.run(upkeep.refresh_handlers)
+        await database.run(upkeep.add_up)
         gone, after = await database.run(
             lambda conn: upkeep.prune_keys(conn, settings.idempotency_ttl, self._keys_after)
         )
         self._keys_after = after or 0
+        edges, next_edge = await database.run(
+            lambda conn: upkeep.prune_edges(conn, settings.retention, self._edges_after)
+        )
+        gone, self._edges_after = gone + edges, next_edge or 0
         pages = [
             await database.run(prune)
             for prune in (
@@ -185,10 +191,11 @@ class Pruner(Service):
                 lambda conn: outbox.prune(conn, settings.retention),
                 lambda conn: audit.prune(conn, settings.retention),
                 lambda conn: upkeep.prune_logs(conn, settings.retention),
+                lambda conn: upkeep.prune_events(conn, settings.retention),
             )
         ]
         gone += sum(pages)
-        self._has_more = after is not None or max(pages) >= upkeep.PAGE
+        self._has_more = after is not None or next_edge is not None or max(pages) >= upkeep.PAGE
         if self._rounds % 10 == 0:
             gone += await self._renew_partitions()
         self._rounds += 1

@@ -156,6 +156,24 @@ async def prune_keys(conn: type_Connection, ttl: timedelta, after: int) -> tuple
     return row["gone"], row["last"] if row["seen"] == PAGE else None
 
 
+async def prune_edges(conn: type_Connection, retention: timedelta, after: int) -> tuple[int, int | None]:
+    """Forget a page of edges whose tasks are gone; return how many, and where the next page begins."""
+    row = await conn.fetchrow(SQL.prune_edges, retention, after)
+    assert row is not None
+    return row["gone"], row["last"] if row["seen"] == PAGE else None
+
+
+async def prune_events(conn: type_Connection, older_than: timedelta) -> int:
+    """Forget events that were sent long ago, before all jobs that are open; return how many."""
+    return len(await conn.fetch(SQL.prune_events, older_than))
+
+
+async def add_up(conn: type_Connection) -> None:
+    """Bring the totals up to date that outlive what they count."""
+    await conn.execute(SQL.fold_tallies)
+    await conn.execute(SQL.count_made, timeout=SCAN_LIMIT)
+
+
 async def prune_logs(conn: type_Connection, older_than: timedelta) -> int:
     """Forget where logs were copied to long ago; return how many."""
     return len(await conn.fetch(SQL.prune_logs, older_than))

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 from shlex import quote
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import orjson
 
 from weft.core.errors import did_you_mean
 from weft.core.states import HELD, TaskState
@@ -39,15 +42,27 @@ class Cause(StrEnum):
     LIMIT = "limit"
     OTHERS_FIRST = "others_first"
     NEXT = "next"
+    JOB_PAUSED = "job_paused"
+    CANCELLING = "cancelling"
+    MAX_PARALLEL = "max_parallel"
+    NO_ORCHESTRATOR = "no_orchestrator"
+    APPROVAL = "approval"
+    EVENT = "event"
+    WORKFLOW = "workflow"
+    ANSWER = "answer"
 
 
 @dataclass(frozen=True, slots=True)
 class Why:
-    """Why a task does not run: a word for programs, a sentence for people, and what to do, if anything."""
+    """Why a task does not run: a word for programs, a sentence for people, and what to do, if anything.
+
+    ``task_ids`` are some of the tasks that it waits for, or that hold what it waits for.
+    """
 
     cause: Cause
     text: str
     advice: str | None = None
+    task_ids: tuple[int, ...] = ()
 
 
 async def why(conn: type_Connection, org_id: int, task_id: int) -> Why:
@@ -63,6 +78,10 @@ def _explained(row: Record) -> Why:
     state = TaskState(row["state"])
     if state in HELD:
         return _held(row)
+    if state is TaskState.WAITING:
+        return _waiting(row)
+    if (of_job := _of_job(row, state)) is not None:
+        return of_job
     if state is TaskState.PENDING:
         return _pending(row)
     if state is TaskState.SCHEDULED and row["is_early"]:
@@ -84,6 +103,79 @@ def _held(row: Record) -> Why:
     )
 
 
+def _waiting(row: Record) -> Why:
+    """Of a task that holds nobody: a person, an event or a job has to answer it."""
+    until = f", until {_moment(row['expires_at'])}" if row["expires_at"] is not None else ""
+    job, node = row["job_id"], quote(row["node"] or "")
+    if row["awaited_kind"] == "approval":
+        asked = "".join(f" --set {quote(name)}=…" for name in orjson.loads(row["awaited_form"]))
+        return Why(
+            Cause.APPROVAL,
+            f"it has waited for a person since {_moment(row['awaited_since'])}{until}",
+            f"answer it: `weft jobs approve {job} {node}{asked}`, or with --reject",
+        )
+    if row["awaited_kind"] == "event":
+        name, match = row["awaited_event"], orjson.loads(row["awaited_match"])
+        like = f" that matches {orjson.dumps(match).decode()}" if match else ""
+        return Why(
+            Cause.EVENT,
+            f"it has waited for the event {name!r}{like} since {_moment(row['awaited_since'])}{until}",
+            f"send one: `weft events send {quote(name)}" + (" --payload JSON`" if match else "`"),
+        )
+    if row["child_id"] is not None:
+        child = row["child_id"]
+        return Why(
+            Cause.WORKFLOW, f"it waits for job {child}, which is {row['child_state']}", f"see `weft jobs why {child}`"
+        )
+    if row["made"]:
+        return Why(Cause.DEPENDENCIES, f"it waits for {row['made']:,} tasks that it has made")
+    return Why(Cause.ANSWER, f"it waits for an answer{until}")
+
+
+def _of_job(row: Record, state: TaskState) -> Why | None:
+    """Return what keeps the whole job of a task that is not waiting for others, if anything."""
+    job, of = row["job_id"], row["job_state"]
+    if of == "cancelling" and row["node"] is not None:
+        return Why(Cause.CANCELLING, f"job {job} is being ended, and nothing of it begins any more")
+    waits_for_job = state is not TaskState.PENDING or row["reason"] == "job_paused"
+    if of == "paused" and waits_for_job and not row["is_early"]:
+        return Why(Cause.JOB_PAUSED, f"job {job} is paused", f"resume it: `weft jobs resume {job}`")
+    return None
+
+
+def _moment(at: datetime) -> str:
+    return f"{at:%Y-%m-%d %H:%M:%S %Z}"
+
+
+def _others(text: str | None) -> list[dict[str, Any]]:
+    return orjson.loads(text) if text else []
+
+
+def _ids(others: list[dict[str, Any]]) -> tuple[int, ...]:
+    return tuple(int(other["id"]) for other in others)
+
+
+def _holders(row: Record) -> tuple[str, tuple[int, ...]]:
+    """Return who holds what a task waits for, in words and as ids."""
+    others = _others(row["holding"])
+    named = [
+        f"{other['node']} of job {other['job_id']}" if other["node"] else f"task {other['id']}" for other in others[:3]
+    ]
+    return (f" ({', '.join(named)}" + (" and others)" if len(others) > 3 else ")") if named else ""), _ids(others)
+
+
+def _dependencies(row: Record) -> Why:
+    others = _others(row["before"])
+    if not others:
+        return Why(Cause.DEPENDENCIES, f"it waits for {row['waiting_on']} other tasks to end")
+    named = [
+        f"{other['name']} ({other['state']}" + (f", {other['count']:,} items left)" if other["count"] else ")")
+        for other in others[:5]
+    ]
+    more = f" and {row['waiting_on'] - 5} more" if len(others) > 5 else ""
+    return Why(Cause.DEPENDENCIES, f"it waits for {', '.join(named)}{more}", None, _ids(others))
+
+
 def _pending(row: Record) -> Why:
     if row["reason"] == "outcome_refused":
         return Why(
@@ -97,13 +189,22 @@ def _pending(row: Record) -> Why:
             f"its concurrency key {row['concurrency_key']!r} has a free slot, which it gets in a moment",
         )
     if row["reason"] == "concurrency_key":
+        holders, ids = _holders(row)
+        if row["concurrency_key"] == f"@{row['parent_id']}":
+            return _nobody(row) or Why(
+                Cause.MAX_PARALLEL,
+                f"{row['key_limit']} items of its fan_out run, as many as its max_parallel",
+                None,
+                ids,
+            )
         # Whoever has the slots may wait for the same.
         return _nobody(row) or Why(
             Cause.CONCURRENCY_KEY,
-            f"all {row['key_limit']} slots of its concurrency key {row['concurrency_key']!r} are taken",
+            f"all {row['key_limit']} slots of its concurrency key {row['concurrency_key']!r} are taken{holders}",
             f"wait, or raise the limit: `weft queues limit {quote(row['queue'])} --max N --per-key`",
+            ids,
         )
-    return Why(Cause.DEPENDENCIES, f"it waits for {row['waiting_on']} other tasks to end")
+    return _dependencies(row)
 
 
 def _early(row: Record) -> Why:
@@ -125,6 +226,12 @@ def _nobody(row: Record) -> Why | None:
         return Why(Cause.PAUSED, f"queue {queue!r} is paused", f"resume it: `weft queues resume {quote(queue)}`")
     if row["serving"]:
         return None
+    if queue.startswith("@"):
+        if row["orchestrators"]:
+            return Why(
+                Cause.WORKER_LOST, "the owner of its job is lost: another orchestrator takes it over in a moment"
+            )
+        return Why(Cause.NO_ORCHESTRATOR, "no orchestrator is alive", "start one: `weft orchestrator`")
     others = f"; {row['workers']} serve other queues" if row["workers"] else ""
     return Why(
         Cause.NO_WORKER,
@@ -154,10 +261,12 @@ def _unclaimed(row: Record) -> Why:
     if not row["knowing"]:
         return _no_handler(row)
     if most is not None and row["running"] >= most:
+        holders, ids = _holders(row)
         return Why(
             Cause.LIMIT,
-            f"{row['running']} tasks of queue {queue!r} run, and its limit is {most}",
+            f"{row['running']} tasks of queue {queue!r} run{holders}, and its limit is {most}",
             f"wait, or raise the limit: `weft queues limit {quote(queue)} --max N`",
+            ids,
         )
     if ahead:
         count = f"{ahead} or more" if ahead == _MANY else f"{ahead}"

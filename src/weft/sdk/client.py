@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from weft.sdk.enqueuing import Enqueuing
+from weft.sdk.measuring import Measuring
 from weft.sdk.operating import Operating
 
 if TYPE_CHECKING:
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from weft.sdk.workflows import Workflows
 
 
-class Client(Enqueuing, Operating):
+class Client(Enqueuing, Operating, Measuring):
     """A connection to Weft: on the embedded PostgreSQL without a URL, else on the database that it names.
 
     Example::

@@ -15,13 +15,14 @@ import orjson
 from weft.core.checks import check_id, check_number, check_span, check_text
 from weft.core.errors import BlobUnavailable, InvalidInput, NotFound, StateConflict, did_you_mean
 from weft.core.job_states import JobState
-from weft.core.json import Json, encode, plain
+from weft.core.json import Json, check_size, encode, plain
 from weft.core.states import TaskState
 from weft.flow.inputs import check_inputs, told_of
 from weft.flow.model import Input, WorkflowDefinition
 from weft.flow.patches import Op, check_ops
 from weft.history import snapshots
 from weft.history.reading import Materials
+from weft.jobs import events
 from weft.jobs.labels import check_labels
 from weft.jobs.library import Library, Planned
 from weft.jobs.model import Approval, Job, JobHandle, JobNode, JobSummary
@@ -29,6 +30,7 @@ from weft.jobs.plan import Plan
 from weft.jobs.posting import check_url
 from weft.jobs.submit import SQL, NewJob, submit
 from weft.sdk.authoring.workflow import Workflow as PythonWorkflow
+from weft.sdk.job_looking import JobLooking
 from weft.sdk.reruns import Reruns
 from weft.sdk.values import value_of
 from weft.sdk.workflows import document_of
@@ -43,7 +45,7 @@ if TYPE_CHECKING:
 Workflow = str | int | Path | Mapping[str, Json] | WorkflowDefinition | PythonWorkflow[..., Any]
 
 
-class Jobs(Reruns):
+class Jobs(Reruns, JobLooking):
     """What is done with jobs; `Client.jobs`."""
 
     async def submit(
@@ -60,6 +62,7 @@ class Jobs(Reruns):
             print((await client.jobs.wait(job.id)).result)
         """
         given = plain(dict(inputs or {}), "inputs")
+        check_size("inputs", orjson.dumps(given).decode(), self._session.settings.value_limit)
         check_number(priority, "priority", -32767, 32767)
         if idempotency_key is not None:
             check_text(idempotency_key, "idempotency_key", 500)
@@ -250,6 +253,7 @@ class Jobs(Reruns):
             rank = await conn.fetchval(SQL.cancel, org_id, job_id)
             if rank is None:
                 return False
+            await events.note(conn, org_id, job_id, "job.cancelling", "cancelling", {"by": self._session.actor})
             if await conn.fetchval(SQL.sweep, job_id, 1000):
                 await conn.execute(SQL.sweep_later, org_id, job_id, rank)
             return True
@@ -299,7 +303,16 @@ class Jobs(Reruns):
         output = encode({"approved": not reject, "by": actor, "message": message, "values": found}, "values")
         error = encode({"type": "Rejected", "message": message or f"rejected by {actor}", "traceback": ""}, "message")
         ending = ("failed", None, error, "rejected") if reject else ("completed", output, None, None)
-        if not await self._session.database.run(lambda conn: conn.fetchval(SQL.answer, chosen.task_id, *ending)):
+        org_id, verb = await self._session.org_id(), "rejected" if reject else "approved"
+
+        async def answer(conn: type_Connection) -> bool:
+            if not await conn.fetchval(SQL.answer, chosen.task_id, *ending):
+                return False
+            told = {"by": actor, "message": message}
+            await events.note(conn, org_id, job_id, f"task.{verb}", ending[0], told, chosen.task_id, chosen.node)
+            return True
+
+        if not await self._session.database.run(answer):
             raise StateConflict("approve", chosen.task_id, "answered", ["waiting"])
 
     async def send_event(self, name: str, payload: Mapping[str, Any] | None = None) -> int:
@@ -326,7 +339,7 @@ class Jobs(Reruns):
         """
         check_id(job_id, "job_id")
         org_id = await self._session.org_id()
-        if await self._run(lambda conn: conn.fetchval(SQL.pause, org_id, job_id)) is None:
+        if not await self._noted(SQL.pause, org_id, job_id, "paused"):
             raise StateConflict("pause", job_id, (await self.show(job_id)).state, ["pending", "running"], "job")
 
     async def resume(self, job_id: int) -> None:
@@ -338,8 +351,20 @@ class Jobs(Reruns):
         """
         check_id(job_id, "job_id")
         org_id = await self._session.org_id()
-        if not await self._session.database.run(lambda conn: conn.fetchval(SQL.resume, org_id, job_id)):
+        if not await self._noted(SQL.resume, org_id, job_id, "resumed"):
             raise StateConflict("resume", job_id, (await self.show(job_id)).state, ["paused"], "job")
+
+    async def _noted(self, statement: str, org_id: int, job_id: int, verb: str) -> bool:
+        """Do what was asked for, and note who did it; False when the job is not in a state for it."""
+
+        async def do(conn: type_Connection) -> bool:
+            if not await conn.fetchval(statement, org_id, job_id):
+                return False
+            state = "paused" if verb == "paused" else "running"
+            await events.note(conn, org_id, job_id, f"job.{verb}", state, {"by": self._session.actor})
+            return True
+
+        return await self._session.database.run(do)
 
 
 def _states(names: Sequence[str]) -> builtins.list[str]:

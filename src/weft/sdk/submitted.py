@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from weft.core.errors import JobFailed
 from weft.core.job_states import JobState
-from weft.jobs.submit import SQL
 from weft.sdk.client import Client
 
 if TYPE_CHECKING:
@@ -105,8 +104,13 @@ async def result_of(client: Client, job: Job) -> Any:
     """Return the result of a job that has ended; raises `JobFailed` with the node that failed."""
     if job.state is JobState.COMPLETED:
         return job.result
-    node = None
-    if job.failed_id is not None:
-        org_id = await client.org_id()
-        node = await client.database.read(lambda conn: conn.fetchval(SQL.node_of, org_id, job.failed_id))
+    node = None if job.failed_id is None else await _failed_node(client, job)
     raise JobFailed(job.id, job.workflow_id, job.state, node=node, error=job.error, reason=job.reason)
+
+
+async def _failed_node(client: Client, job: Job) -> str | None:
+    """Return the node that failed; of a fan_out it was one of the items."""
+    nodes = await client.jobs.nodes(job.id)
+    exact = [node.node for node in nodes if node.id == job.failed_id]
+    by_item = [node.node for node in nodes if {"failed", "dead"} & node.items.keys()]
+    return next(iter(exact + by_item), None)

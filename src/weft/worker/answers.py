@@ -58,7 +58,11 @@ class Answers:
                 )
                 return str(made)
             case _ if verb == AWAIT_TASKS:
-                return await self.kin.outcomes([int(id) for id in arguments["ids"]])
+                ids = [int(id) for id in arguments["ids"]]
+                await self.kin.until_ended(ids)
+                return await self._persist(
+                    fence, is_over, self._database.read, lambda conn: self.kin.outcomes(conn, ids)
+                )
             case "put_blob":
                 return await self._put_blob(fence, base64.b64decode(arguments["data"]), is_over)
             case "get_blob":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,7 +25,7 @@ class Environment:
     def __init__(
         self, database: Database, worker_id: int, blobs: Blobs, processes: Processes, log_folder: Path,
         beat: Callable[[Claim], None], on_end: Callable[[Attempt, Outcome | None], None],
-        resting: Callable[[int], AbstractContextManager[None]],
+        resting: Callable[[int], AbstractContextManager[None]] = lambda _: nullcontext(),
     ) -> None:  # fmt: skip
         self.settings = settings = database.settings
         self.answers = Answers(database, blobs, settings)

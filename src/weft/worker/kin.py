@@ -74,8 +74,8 @@ class Kin:
             return said
         return {**said, "params": blob_reference(await self._blobs.put(text.encode()), size)}
 
-    async def outcomes(self, ids: Sequence[int]) -> list[dict[str, Any]]:
-        """Return how tasks ended, in order, when all have; PostgreSQL may be away meanwhile."""
+    async def until_ended(self, ids: Sequence[int]) -> None:
+        """Return when all of some tasks have ended; PostgreSQL may be away meanwhile."""
         waits = {id: self._waits.setdefault(id, _Wait()) for id in ids}
         for wait in waits.values():
             wait.waiters += 1
@@ -89,8 +89,12 @@ class Kin:
                 wait.waiters -= 1
                 if not wait.waiters and self._waits.get(id) is wait:
                     del self._waits[id]
-        rows = await self._database.read(lambda conn: conn.fetch(SQL.outcomes, list(ids)))
-        found = {row["id"]: row for row in rows}
+        for wait in waits.values():
+            wait.ended.result()
+
+    async def outcomes(self, conn: type_Connection, ids: Sequence[int]) -> list[dict[str, Any]]:
+        """Return how tasks ended, in order."""
+        found = {row["id"]: row for row in await conn.fetch(SQL.outcomes, list(ids))}
         return [await self._told(id, found.get(id)) for id in ids]
 
     async def _told(self, id: int, row: Any) -> dict[str, Any]:
@@ -109,9 +113,14 @@ class Kin:
                     ended = await look.ended_among(conn, list(self._waits))
             except _OUTAGE as problem:
                 logger.info("waits on for %d tasks: %s", len(self._waits), problem)
+            except Exception as problem:  # noqa: BLE001  handed to all who wait: the look itself has nobody to tell
+                waits, self._waits = self._waits, {}
+                for wait in waits.values():
+                    wait.ended.set_exception(problem)
+                return
             for task_id in ended:
-                if (wait := self._waits.pop(task_id, None)) is not None:
-                    wait.ended.set_result(None)
+                if (found := self._waits.pop(task_id, None)) is not None:
+                    found.ended.set_result(None)
             if self._waits:
                 youngest = max(wait.since for wait in self._waits.values())
                 await asyncio.sleep(min(LONGEST, max(SHORTEST, (time.monotonic() - youngest) / 10)))

@@ -80,13 +80,17 @@ class Registry:
 
     def _entrypoint(self, name: str) -> AnyHandler | None:
         module, _, attribute = name.rpartition(".")
-        is_inside = any(module == each or module.startswith(f"{each}.") for each in self._modules)
-        found = getattr(sys.modules.get(module), attribute, None) if is_inside and attribute[:1] != "_" else None
+        is_inside = self._is_admitted(module) and attribute[:1] != "_"
+        found = getattr(sys.modules.get(module), attribute, None) if is_inside else None
         if isinstance(found, Handler):
             return found
         if not inspect.isfunction(found) or found.__module__ != module:
             return None
-        handler: AnyHandler = self.task(name=name)(found)
+        try:
+            handler: AnyHandler = self.task(name=name)(found)
+        except InvalidInput:
+            # Such as one whose arguments have no names: to whoever asks it is no handler.
+            return None
         return handler
 
     def names(self) -> list[str]:
@@ -100,8 +104,19 @@ class Registry:
         return sorted(names)
 
     def code_versions(self) -> dict[str, str]:
-        """Return the hash of each handler's code; what is the engine's own has none."""
-        return {name: code_version(each.function) for name, each in self._handlers.items() if not name.startswith("@")}
+        """Return the hash of each handler's code, and of what may become one; what is the engine's own has none."""
+        functions = {name: each.function for name, each in self._handlers.items() if not name.startswith("@")}
+        return {name: code_version(function) for name, function in {**dict(self._admitted()), **functions}.items()}
+
+    def _admitted(self) -> Iterator[tuple[str, Callable[..., Any]]]:
+        """Yield the functions of modules that are admitted, by their dotted names."""
+        for module in [each for each in list(sys.modules) if self._is_admitted(each)]:
+            for name, found in list(vars(sys.modules[module]).items()):
+                if name[:1] != "_" and inspect.isfunction(found) and found.__module__ == module:
+                    yield f"{module}.{name}", found
+
+    def _is_admitted(self, module: str) -> bool:
+        return any(module == each or module.startswith(f"{each}.") for each in self._modules)
 
     def suggest(self, name: str) -> str:
         """Return a hint at a handler with a similar name, or nothing."""

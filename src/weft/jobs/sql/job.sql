@@ -60,10 +60,6 @@ select coalesce(max(c.item) + 1, 0) from (
 select distinct d.item from unnest($1::bigint[]) as p (id)
 cross join lateral (select c.item from weft.task_done c where c.parent_id = p.id and c.state = 'completed') d;
 
--- name: node_of
--- The node of a task that has ended; an item of a fan_out is of the fan_out's.
-select d.node from weft.task_done d where d.org_id = $1 and d.id = $2;
-
 -- name: list_live
 -- Newest first below a key; filters that are null let everything pass.
 select j.id, j.workflow_id, j.state::text as state, j.reason, -j.rank as priority, j.created_at, j.started_at,
@@ -80,21 +76,26 @@ from weft.job_done d where d.org_id = $1 and d.id < $2 and ($3::text is null or 
 order by d.id desc limit $5;
 
 -- name: nodes
--- The nodes of a job, and of a fan_out how many of its items are in which state.
+-- The nodes of a job, and of a fan_out how many of its items are in which state. Of one that is tried again its last error.
 with tasks as (
   select t.id, t.node, t.parent_id, t.state::text as state, t.reason, t.attempt, t.handler, t.claimed_at,
-    null::timestamptz as ended_at, null::json as error, t.worker_id, null::bigint as kept_id
+    null::timestamptz as ended_at, t.due_at, t.allow_failure, case when t.failures > 0 and t.parent_id is null then (
+      select a.error from weft.attempt a where a.task_id = t.id order by a.attempt desc limit 1) end as error,
+    t.worker_id, null::bigint as kept_id
   from weft.task t where t.job_id = $2 and t.org_id = $1 and t.node is not null
   union all
-  select d.id, d.node, d.parent_id, d.state::text, d.reason, d.attempt, d.handler, d.claimed_at, d.ended_at, d.error,
-    d.worker_id, d.kept_id
+  select d.id, d.node, d.parent_id, d.state::text, d.reason, d.attempt, d.handler, d.claimed_at, d.ended_at, null, d.allow_failure,
+    d.error, d.worker_id, d.kept_id
   from weft.task_done d where d.job_id = $2 and d.org_id = $1 and d.node is not null
 ), items as (
-  select s.parent_id, json_object_agg(s.state, s.n) as states from (
-    select c.parent_id, c.state, count(*) as n from tasks c where c.parent_id is not null group by 1, 2
+  select s.parent_id, json_object_agg(s.state, s.n) as states, max(s.ended_at) as ended_at,
+    bool_and(s.allow_failure) as allow_failure from (
+    select c.parent_id, c.state, count(*) as n, max(c.ended_at) as ended_at,
+      bool_and(c.allow_failure) as allow_failure from tasks c where c.parent_id is not null group by 1, 2
   ) s group by 1
 )
-select t.id, t.node, t.state, t.reason, t.attempt, t.handler, t.claimed_at, t.ended_at, t.error, i.states as items, t.kept_id,
+select t.id, t.node, t.state, t.reason, t.attempt, t.handler, t.claimed_at, greatest(t.ended_at, i.ended_at) as ended_at,
+  t.due_at, t.error, i.states as items, t.kept_id, t.allow_failure or coalesce(i.allow_failure, false) as allow_failure,
   encode(c.code, 'hex') as code_version
 from tasks t left join items i on i.parent_id = t.id
 left join weft.worker_code c on c.worker_id = t.worker_id and c.handler = t.handler where t.parent_id is null order by t.id;

@@ -1,7 +1,8 @@
 -- name: job
 -- A job that has ended, as another is made of it.
 select d.id, d.state::text as state, d.workflow_id, d.inputs, -d.rank as priority, d.base_kind, d.base_ref, d.snapshot_id,
-  encode(d.version_hash, 'hex') as version_hash, d.labels, d.patch, d.tag_positions
+  encode(d.version_hash, 'hex') as version_hash, d.labels, d.patch, d.tag_positions,
+  d.callback_url
 from weft.job_done d where d.org_id = $1 and d.id = $2;
 
 -- name: tasks

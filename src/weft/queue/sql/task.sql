@@ -104,6 +104,10 @@ with moved as (
   insert into weft.attempt (task_id, attempt, org_id, worker_id, outcome, reason, started_at, ended_at, error)
   select id, attempt, org_id, $1, outcome, new_reason, claimed_at, weft.now(), error from moved
   on conflict do nothing
+), counted as (
+  insert into weft.tally as t (org_id, name, process, count)
+  select org_id, 'tasks_failed', pg_backend_pid(), count(*) from moved where queue_id > 0 and queue_id <> 2 group by 1
+  on conflict (org_id, name, process) do update set count = t.count + excluded.count
 )
 select id, queue_id, concurrency_key, job_id from moved;
 
@@ -255,6 +259,11 @@ with params as (
 )
 update weft.idempotency_key k set ended_at = r.ended_at from unnest($1::bigint[], $2::timestamptz[]) as r (id, ended_at)
 where k.task_id = r.id;
+
+-- name: count_purged
+-- Those that are not in the total of tasks that were made, and can be counted no more.
+select weft.add_up($1, 'tasks_created', count(*)) from unnest($2::bigint[]) as u (id)
+where u.id >= (select m.id from weft.tally_mark m where m.name = 'tasks_created') having count(*) > 0;
 
 -- name: count_purgeable
 select count(*) from weft.task_done c

@@ -28,7 +28,7 @@ with bound as (
     weft.first_id_at(to_date(right(c.relname, 8), 'YYYYMMDD')::timestamp at time zone 'UTC' + interval '24 hours') as high
   from pg_class c left join pg_inherits i on i.inhrelid = c.oid
   where c.relnamespace = 'weft'::regnamespace and c.relkind = 'r'
-    and c.relname ~ '^(task_done|task_params|attempt|job_done|step)_[0-9]{8}$'
+    and c.relname ~ '^(task_done|task_params|attempt|job_done|step|job_event)_[0-9]{8}$'
 )
 select f.child, f.parent, f.is_attached, f.is_pending from found f, bound
 where f.high <= bound.id and case
@@ -73,6 +73,28 @@ delete from weft.task_log l using (
   order by o.created_at limit 1000
 ) old where l.task_id = old.task_id and l.attempt = old.attempt returning 1;
 
+-- name: prune_edges
+-- Between tasks that are both gone from the history, from a place in the order of tasks on; returns how many were looked at.
+with page as materialized (
+  select e.prev, e.next from weft.edge e
+  where e.prev > $2 and e.prev < (select weft.first_id_at(weft.now() - $1::interval)) order by e.prev limit 1000
+), gone as (
+  delete from weft.edge e using page where e.prev = page.prev and e.next = page.next
+    and not exists (select 1 from weft.task t where t.id in (page.prev, page.next))
+    and not exists (select 1 from weft.task_done d where d.id = page.prev)
+    and not exists (select 1 from weft.task_done d where d.id = page.next)
+  returning 1
+)
+select max(page.prev) as last, count(*)::int as seen, (select count(*)::int from gone) as gone from page;
+
+-- name: prune_events
+-- Sent longer ago than the given time, and an hour before any job that may still wait for one.
+delete from weft.event e using (
+  select o.id from weft.event o where o.id < (select weft.first_id_at(weft.now() - $1::interval))
+    and o.id < (select coalesce(min(j.id) - (3600000::bigint << 22), 9223372036854775807) from weft.job j)
+  order by o.id limit 1000
+) old where e.id = old.id returning 1;
+
 -- name: end_late_jobs
 -- Jobs that are pending, running or paused past their time → cancelling, to fail; what waits past its time → failed or skipped.
 select weft.end_late_jobs(100) + weft.end_late_waits(100);
@@ -83,3 +105,34 @@ select least(
   (select min(j.timeout_at) from weft.job j where j.timeout_at is not null),
   (select min(t.expires_at) from weft.task t where t.expires_at is not null)
 ) as due_at, weft.now() as now;
+
+-- name: fold_tallies
+-- Of server processes that are gone, into the one row that stays.
+with gone as (
+  delete from weft.tally t where t.process <> 0 and not exists (select 1 from pg_stat_activity a where a.pid = t.process)
+  returning t.org_id, t.name, t.count, t.seconds
+)
+insert into weft.tally as t (org_id, name, process, count, seconds)
+select g.org_id, g.name, 0, sum(g.count), sum(g.seconds) from gone g group by 1, 2 order by 1, 2
+on conflict (org_id, name, process) do update set count = t.count + excluded.count, seconds = t.seconds + excluded.seconds;
+
+-- name: count_made
+-- Adds the tasks of at most a day to those that were made, up to five minutes ago: who has enqueued them has committed by then.
+with mark as (
+  select m.id from weft.tally_mark m where m.name = 'tasks_created' for update
+), bound as materialized (
+  select m.id as low, least(weft.first_id_at(weft.now() - interval '5 minutes'), (86400000::bigint << 22) + greatest(m.id, least(
+    (select min(t.id) from weft.task t), (select min(d.id) from weft.task_done d), weft.first_id_at(weft.now())))) as high
+  from mark m
+), counted as (
+  insert into weft.tally as t (org_id, name, process, count)
+  select o.org_id, 'tasks_created', 0, count(*) from (
+    select t.org_id from weft.task t where t.id >= (select low from bound) and t.id < (select high from bound)
+      and t.queue_id > 0 and t.queue_id <> 2
+    union all
+    select d.org_id from weft.task_done d where d.id >= (select low from bound) and d.id < (select high from bound)
+      and d.queue_id > 0 and d.queue_id <> 2
+  ) o group by 1 order by 1
+  on conflict (org_id, name, process) do update set count = t.count + excluded.count
+)
+update weft.tally_mark m set id = greatest(m.id, b.high) from bound b where m.name = 'tasks_created' and b.high > m.id;

@@ -112,6 +112,10 @@ with moved as (
   insert into weft.attempt (task_id, attempt, org_id, worker_id, outcome, reason, started_at, ended_at, error)
   select id, attempt, org_id, $1, 'lost', 'crashed', claimed_at, weft.now(), $3 from moved
   on conflict do nothing
+), counted as (
+  insert into weft.tally as t (org_id, name, process, count)
+  select org_id, 'tasks_failed', pg_backend_pid(), count(*) from moved where queue_id > 0 and queue_id <> 2 group by 1
+  on conflict (org_id, name, process) do update set count = t.count + excluded.count
 )
 select id, queue_id, concurrency_key, job_id from moved;
 
@@ -130,12 +134,20 @@ select t.id, t.attempt, t.worker_id, t.failures, t.max_attempts, t.retry from we
 where t.expires_at < (select weft.now()) and t.state = 'running' order by t.expires_at limit 1000 for update skip locked;
 
 -- name: prune
-delete from weft.worker w using (
-  select o.id from weft.worker o where o.state in ('stopped', 'lost') and o.until < (select weft.now() - $1::interval)
-    and (o.state = 'stopped' or o.rescued_at is not null)
-  order by o.id limit 1000
-) old where w.id = old.id and not exists (select 1 from weft.task t where t.worker_id = w.id)
-returning w.id;
+-- Stopped, or lost and rescued, longer ago than the given time; what they have counted is kept.
+with gone as (
+  delete from weft.worker w using (
+    select o.id from weft.worker o where o.state in ('stopped', 'lost') and o.until < (select weft.now() - $1::interval)
+      and (o.state = 'stopped' or o.rescued_at is not null)
+    order by o.id limit 1000
+  ) old where w.id = old.id and not exists (select 1 from weft.task t where t.worker_id = w.id)
+  returning w.id, w.org_id, w.completed, w.queues
+), counted as (
+  insert into weft.tally as t (org_id, name, process, count)
+  select org_id, 'tasks_completed', 0, sum(completed) from gone where 2 <> all (queues) group by 1
+  on conflict (org_id, name, process) do update set count = t.count + excluded.count
+)
+select id from gone;
 
 -- name: refresh_handlers
 update weft.handler h set known_at = weft.now()

@@ -24,6 +24,7 @@ do $$ declare name text; begin
   loop execute 'delete from ' || name; end loop;
 end $$;
 reset session_replication_role;
+insert into weft.tally_mark (name, id) values ('tasks_created', 0);
 delete from weft.queue where id not in (1, 2);
 delete from weft.org where id <> 1;
 update weft.queue set max_running = null, max_running_per_key = null, paused_at = null;

@@ -1,3 +1,8 @@
+-- name: drop_job_events
+drop view weft.job_events;
+drop function weft.note_event, weft.add_up;
+drop table weft.job_event, weft.tally, weft.tally_mark;
+
 -- name: drop_steps
 drop view weft.steps;
 drop table weft.step;

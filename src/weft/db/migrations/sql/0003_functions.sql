@@ -1,5 +1,5 @@
 -- name: ensure_partitions
--- Makes the daily partitions of task_done, task_params, attempt, job_done and step that are missing from yesterday to `days` ahead, and on
+-- Makes the daily partitions of task_done, task_params, attempt, job_done, step and job_event that are missing from yesterday to `days` ahead, and on
 -- the days of tasks that have not ended; returns how many. Whoever finds one missing calls it, with the rights of the
 -- schema's owner, to whom they belong. LIKE and ATTACH, not PARTITION OF: that would queue every claim behind one idle reader.
 create or replace function weft.ensure_partitions(days int default 8) returns int language plpgsql volatile security definer
@@ -23,7 +23,9 @@ begin
   loop
     low := weft.first_id_at(day);
     high := weft.first_id_at(day + interval '24 hours');
-    foreach parent in array array['task_done', 'task_params', 'attempt', 'job_done', 'step'] loop
+    -- Job_event is made last of all, by the same migration.
+    foreach parent in array array['task_done', 'task_params', 'attempt', 'job_done', 'step', 'job_event'] loop
+      continue when to_regclass('weft.' || parent) is null;
       child := parent || '_' || to_char(day at time zone 'UTC', 'YYYYMMDD');
       if to_regclass('weft.' || child) is null then
         execute format('create table weft.%I (like weft.%I including all)', child, parent);
@@ -258,6 +260,12 @@ begin
   from moved m
   left join lateral (select d.output from weft.task_done d where d.id = m.end_id) e on true
   left join lateral (select d.error from weft.task_done d where d.id = m.failed_id) f on true
+  ), counted as (
+    insert into weft.tally as t (org_id, name, process, count, seconds)
+    select m.org_id, 'jobs_' || coalesce(m.verdict, 'completed'), pg_backend_pid(), count(*),
+      coalesce(sum(extract(epoch from weft.now() - m.started_at)), 0)
+    from moved m group by 1, 2 order by 1, 2
+    on conflict (org_id, name, process) do update set count = t.count + excluded.count, seconds = t.seconds + excluded.seconds
   ), told as (
     insert into weft.outbox (org_id, kind, payload, actor)
     select m.org_id, 'callback', json_build_object('url', m.callback_url, 'job_id', m.id::text,
@@ -351,6 +359,7 @@ begin
       and e.at >= (select j.created_at from weft.job j where j.id = of.job_id)
     order by e.id limit 1;
     if found then
+      perform weft.note_event(of.org_id, of.job_id, 'task.received', 'completed', json_build_object('event', event), task_id, of.node);
       perform weft.answer(task_id, 'completed', found_payload::json, null, null);
     end if;
   end if;
@@ -362,15 +371,20 @@ end $$;
 create function weft.send_event(org bigint, event text, payload jsonb, actor text) returns table (id bigint, answered int)
 language plpgsql as $$
 #variable_conflict use_variable
-declare waiting bigint;
+declare waiting record;
 begin
   perform weft.lock_event(org, event);
   insert into weft.event as e (org_id, name, payload, actor) values (org, event, payload, actor) returning e.id into id;
   answered := 0;
   for waiting in
-    select a.task_id from weft.awaited a where a.org_id = org and a.event = event and payload @> a.match order by a.task_id
+    select a.task_id, a.job_id, t.node from weft.awaited a join weft.task t on t.id = a.task_id
+    where a.org_id = org and a.event = event and payload @> a.match order by a.task_id
   loop
-    answered := answered + weft.answer(waiting, 'completed', payload::json, null, null)::int;
+    if weft.answer(waiting.task_id, 'completed', payload::json, null, null) then
+      perform weft.note_event(org, waiting.job_id, 'task.received', 'completed', json_build_object('event', event, 'by', actor),
+        waiting.task_id, waiting.node);
+      answered := answered + 1;
+    end if;
   end loop;
   return next;
 end $$;
@@ -604,12 +618,12 @@ begin
       mine := case when queues[i] < 0 then mine || more else mine end;
     end loop;
     if cardinality(got) > 0 then
-      at := weft.now();
       select array_agg(distinct t.job_id) into begun from weft.task t where t.id = any (got) and t.job_id is not null;
       if exists (select 1 from weft.job j where j.id = any (begun)
                    and (j.state in ('pending', 'paused') or j.owner_id is null and -me = any (queues))) then
         got := weft.begin_jobs(got, begun, case when -me = any (queues) then me end);
       end if;
+      at := weft.now();
       -- What came by an owner's queue goes back to that of all, should the owner be lost.
       return query
         update weft.task t set state = 'running', attempt = t.attempt + 1, worker_id = me, claimed_at = at, reason = null,

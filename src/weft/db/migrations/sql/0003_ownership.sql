@@ -18,6 +18,10 @@ begin
   -- In no order, which would be read from all jobs: nobody is waited for.
   jobs := array(select j.id from weft.job j where j.owner_id = gone limit room for no key update skip locked);
   update weft.job j set owner_id = heir where j.id = any (jobs);
+  if heir is not null then
+    perform weft.note_event(j.org_id, j.id, 'job.adopted', j.state::text,
+      json_build_object('owner_id', heir::text, 'former_id', gone::text)) from weft.job j where j.id = any (jobs);
+  end if;
   steps := array(
     select t.id from weft.task t where t.state = 'ready' and t.queue_id = -gone
     order by t.rank, t.order_id, t.id limit room for no key update skip locked);

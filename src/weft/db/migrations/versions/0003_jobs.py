@@ -18,6 +18,7 @@ def upgrade() -> None:
     apply_sql("0003_ownership.sql")
     apply_sql("0003_graphs.sql")
     apply_sql("0003_definitions.sql")
+    apply_sql("0003_watching.sql")
 
 
 def downgrade() -> None:

@@ -1,0 +1,145 @@
+"""What happened in a job, told in pages that skip nothing, whoever commits late."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from weft.core.errors import InvalidInput
+from weft.db.statements import Statements
+
+if TYPE_CHECKING:
+    from asyncpg import Record
+
+    from weft.db.database import type_Connection
+
+SQL = Statements("weft.jobs", "sql/watching.sql")
+CHANNEL = "weft_job_events"
+# Between the moment that an event is given and the first write of its transaction, which gets its number only then.
+_MARGIN = timedelta(seconds=1)
+# How many events may be told while an older transaction is open, which may bring others before them.
+_MOST_AHEAD = 5000
+_FIRST = datetime(2024, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class JobEvent:
+    """Something that happened to a job or a node of it; ``id`` is unique, ``type`` is such as ``task.completed``."""
+
+    id: str
+    job_id: int
+    at: datetime
+    type: str
+    state: str | None
+    node: str | None
+    item: int | None
+    task_id: int | None
+    attempt: int | None
+    data: Mapping[str, Any]
+    checkpoint: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class JobEvents:
+    """A page of events; pass ``cursor`` as ``after`` for the next.
+
+    ``is_last`` says that the job has ended, and that there are no more.
+    """
+
+    events: tuple[JobEvent, ...]
+    cursor: str
+    is_last: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Cursor:
+    """Up to where all is told.
+
+    Everything before ``settled`` is, and after it ``told``. A transaction that was open at ``looked_at`` may still
+    commit an event of an earlier time: its number is below ``next``. Once none of those is open, all before
+    ``looked_at`` is settled.
+    """
+
+    job_id: int
+    settled: datetime = _FIRST
+    told: frozenset[str] = frozenset()
+    looked_at: datetime | None = None
+    next: int = field(default=0)
+
+    @classmethod
+    def read(cls, text: str | None, job_id: int) -> _Cursor:
+        if text is None:
+            return cls(job_id)
+        try:
+            of, settled, told, looked_at, following = orjson.loads(base64.urlsafe_b64decode(text.encode()))
+            at = None if looked_at is None else datetime.fromisoformat(looked_at)
+            found = cls(int(of), datetime.fromisoformat(settled), frozenset(map(str, told)), at, int(following))
+        except (binascii.Error, ValueError, TypeError, AttributeError):
+            raise InvalidInput("after", "is no cursor: give what came with the page before") from None
+        if found.job_id != job_id or found.settled.tzinfo is None or (at is not None and at.tzinfo is None):
+            raise InvalidInput("after", f"is no cursor of job {job_id}: give what came with the page before")
+        return found
+
+    def __str__(self) -> str:
+        at = None if self.looked_at is None else self.looked_at.isoformat()
+        parts = [str(self.job_id), self.settled.isoformat(), sorted(self.told), at, self.next]
+        return base64.urlsafe_b64encode(orjson.dumps(parts)).decode()
+
+
+async def note(
+    conn: type_Connection, org_id: int, job_id: int, type: str, state: str, data: Mapping[str, Any],
+    task_id: int | None = None, node: str | None = None,
+) -> None:  # fmt: skip
+    """Note what somebody did to a job, in the transaction in which it is done."""
+    await conn.execute(SQL.note_event, org_id, job_id, type, state, orjson.dumps(data).decode(), task_id, node)
+
+
+async def page(conn: type_Connection, org_id: int, job_id: int, after: str | None, limit: int) -> JobEvents:
+    """Return the events of a job after a cursor, in order of time.
+
+    One that commits late, because its transaction was open, comes with a later page and is not skipped.
+    """
+    cursor = _Cursor.read(after, job_id)
+    rows = await conn.fetch(SQL.events, org_id, job_id, cursor.settled, limit + len(cursor.told) + 1)
+    look = rows[0]
+    found = [_event(row, job_id) for row in rows if row["id"] is not None and row["id"] not in cursor.told]
+    is_over = bool(look["is_over"])
+    room = limit if is_over else max(0, min(limit, _MOST_AHEAD - len(cursor.told)))
+    told = found[:room]
+    following = _after(cursor, look, [row for row in rows if row["id"] is not None], told, len(found) > room)
+    return JobEvents(tuple(told), str(following), is_over and len(found) <= room)
+
+
+def _after(cursor: _Cursor, look: Record, rows: list[Record], told: list[JobEvent], has_more: bool) -> _Cursor:
+    """Return the cursor of what comes after the events that are told now."""
+    settled = cursor.settled
+    if look["is_over"]:
+        # The end of a job is written after all that it is made of.
+        settled = look["now"]
+    elif look["oldest"] >= look["next"]:
+        settled = max(settled, look["now"] - _MARGIN)
+    elif cursor.looked_at is not None and look["oldest"] >= cursor.next:
+        settled = max(settled, cursor.looked_at - _MARGIN)
+    keeps_look = cursor.looked_at is not None and look["oldest"] < cursor.next
+    looked_at, number = (cursor.looked_at, cursor.next) if keeps_look else (look["now"], look["next"])
+    known = cursor.told | {event.id for event in told}
+    unseen: frozenset[str] = frozenset()
+    if has_more:
+        settled = min(settled, next(row["at"] for row in rows if row["id"] not in known))
+        # Told before, and not among the rows of this look, which ended before them.
+        unseen = cursor.told - {row["id"] for row in rows}
+    kept = frozenset(row["id"] for row in rows if row["at"] >= settled and row["id"] in known)
+    return _Cursor(cursor.job_id, settled, kept | unseen, looked_at, number)
+
+
+def _event(row: Record, job_id: int) -> JobEvent:
+    return JobEvent(
+        row["id"], job_id, row["at"], row["type"], row["state"], row["node"], row["item"], row["task_id"],
+        row["attempt"], {} if row["data"] is None else orjson.loads(row["data"]), row["checkpoint"],
+    )  # fmt: skip

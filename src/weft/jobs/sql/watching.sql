@@ -1,0 +1,54 @@
+-- name: note_event
+select weft.note_event($1, $2, $3, $4, $5, $6, $7);
+
+-- name: events
+-- The events of a job from a moment on, whether it has ended, and which transactions may still tell of earlier ones: all
+-- as one look. A row without an event when there is none.
+with look as materialized (
+  select weft.now() as now, pg_snapshot_xmin(s)::text::bigint as oldest, pg_snapshot_xmax(s)::text::bigint as next,
+    exists (select 1 from weft.job_done d where d.id = $2) as is_over
+  from pg_current_snapshot() s
+)
+select l.now, l.oldest, l.next, l.is_over, e.id, e.at, e.type, e.state, e.node, e.item, e.task_id, e.attempt, e.data, e.checkpoint
+from look l left join lateral (
+  select e.id, e.at, e.type, e.state, e.node, e.item, e.task_id, e.attempt, e.data, e.checkpoint
+  from weft.job_events e where e.org_id = $1 and e.job_id = $2 and e.at >= $3
+  order by e.at, e.id collate "C" limit $4
+) e on true
+order by e.at, e.id collate "C";
+
+-- name: open_tasks
+-- What has not ended of a job, or of one node of it: the first task of each node, state and reason, and how many are like it.
+select min(t.id) as id, t.node, t.handler, t.state::text as state, t.waiting_on > 0 as has_to_wait, count(*)::int as count
+from weft.task t where t.org_id = $1 and t.job_id = $2 and ($3::text is null or t.node = $3)
+group by t.node, t.handler, t.state, t.reason, t.waiting_on > 0, t.parent_id is null order by 1;
+
+-- name: ended_node
+-- How a node has ended.
+select d.state::text as state, d.reason from weft.task_done d
+where d.org_id = $1 and d.job_id = $2 and d.node = $3 and d.parent_id is null;
+
+-- name: node_names
+select distinct o.node from (
+  select t.node from weft.task t where t.org_id = $1 and t.job_id = $2
+  union all select d.node from weft.task_done d where d.org_id = $1 and d.job_id = $2
+) o where o.node is not null order by 1;
+
+-- name: attempts
+-- The attempts of a job's tasks, or of those of one node, in the order in which they began; not those of the engine's own.
+with tasks as (
+  select t.id, t.node, t.item, t.attempt::int as attempt, t.claimed_at, null::timestamptz as ended_at from weft.task t
+  where t.org_id = $1 and t.job_id = $2 and t.attempt > 0 and t.node is not null and t.handler not like '@%'
+    and ($3::text is null or t.node = $3)
+  union all
+  select d.id, d.node, d.item, d.attempt, d.claimed_at, d.ended_at from weft.task_done d
+  where d.org_id = $1 and d.job_id = $2 and d.attempt > 0 and d.node is not null and d.handler not like '@%'
+    and ($3::text is null or d.node = $3)
+), begun as (
+  select t.id, t.node, t.item, a.attempt, a.started_at, a.ended_at from tasks t join weft.attempt a on a.task_id = t.id
+)
+select b.id as task_id, b.node, b.item, b.attempt, b.started_at, b.ended_at from begun b
+union all
+select t.id, t.node, t.item, t.attempt, t.claimed_at, t.ended_at from tasks t
+where not exists (select 1 from begun b where b.id = t.id and b.attempt = t.attempt)
+order by 5, 1, 4;

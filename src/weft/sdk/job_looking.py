@@ -1,0 +1,139 @@
+"""The part of the client that tells how a job goes: what happened, and what it waits for."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+import asyncpg
+
+from weft.core.checks import check_id, check_number, check_text
+from weft.core.errors import DatabaseUnavailable
+from weft.db.database import CONNECTION_ERRORS
+from weft.jobs import events
+from weft.jobs.events import SQL, JobEvent, JobEvents
+from weft.jobs.model import JobAttempt
+from weft.jobs.why import NodeWhy, why_job
+from weft.sdk.workflow_calls import WorkflowCalls
+
+if TYPE_CHECKING:
+    from weft.db.database import Database
+    from weft.jobs.model import Job
+
+logger = logging.getLogger("weft.client")
+_SHORTEST, _LONGEST = 0.02, 0.5
+_PAGE = 10_000
+
+
+class JobLooking(WorkflowCalls):
+    """What changes nothing about a job."""
+
+    if TYPE_CHECKING:
+
+        async def show(self, job_id: int) -> Job:
+            """Return a job, as `Jobs` does."""
+
+    async def events(self, job_id: int, *, after: str | None = None, limit: int = 1000) -> JobEvents:
+        """Return what happened in a job, oldest first; pass ``page.cursor`` as ``after`` for the next page.
+
+        No event is skipped: one whose transaction commits late comes with a later page. Example::
+
+            page = await client.jobs.events(job.id)
+            print([(event.at, event.node, event.type) for event in page.events], page.is_last)
+        """
+        check_id(job_id, "job_id", shown_by="weft jobs list")
+        check_number(limit, "limit", 1, _PAGE)
+        await self.show(job_id)
+        return await self._events_after(job_id, after, limit)
+
+    async def _events_after(self, job_id: int, after: str | None, limit: int) -> JobEvents:
+        org_id = await self._session.org_id()
+        return await self._read(lambda conn: events.page(conn, org_id, job_id, after, limit))
+
+    async def why(self, job_id: int, node: str | None = None) -> list[NodeWhy]:
+        """Return what a job waits for, node by node, or one node of it, and what to do about it.
+
+        Of a job those nodes are told that do not merely wait for another. Example::
+
+            for each in await client.jobs.why(job.id):
+                print(each.node, each.text, each.advice)
+        """
+        job, org_id = await self._of_node(job_id, node), await self._session.org_id()
+        return await self._read(lambda conn: why_job(conn, org_id, job, node))
+
+    async def attempts(self, job_id: int, node: str | None = None) -> list[JobAttempt]:
+        """Return the attempts at a job's tasks, or at those of one node, in the order in which they began.
+
+        Example::
+
+            for each in await client.jobs.attempts(job.id):
+                print(each.node, await client.read_log(each.task_id, attempt=each.attempt))
+        """
+        job = await self._of_node(job_id, node)
+        org_id = await self._session.org_id()
+        rows = await self._read(lambda conn: conn.fetch(SQL.attempts, org_id, job.id, node))
+        if not rows and node is not None:
+            await self._read(lambda conn: why_job(conn, org_id, job, node))
+        return [JobAttempt(**row) for row in rows]
+
+    async def _of_node(self, job_id: int, node: str | None) -> Job:
+        check_id(job_id, "job_id", shown_by="weft jobs list")
+        if node is not None:
+            check_text(node, "node", 200)
+        return await self.show(job_id)
+
+    async def follow(self, job_id: int, *, after: str | None = None) -> AsyncIterator[JobEvent]:
+        """Yield what happens in a job, from its beginning or a cursor on, until it has ended.
+
+        A restart of PostgreSQL does not end it. Example::
+
+            async for event in client.jobs.follow(job.id):
+                print(event.at, event.node, event.type)
+        """
+        pause = _SHORTEST
+        found = await self.events(job_id, after=after, limit=_PAGE)
+        async with _woken(self._session.database, job_id) as news:
+            while True:
+                for event in found.events:
+                    yield event
+                if found.is_last:
+                    return
+                if found.events:
+                    pause = _SHORTEST
+                else:
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(pause):
+                            await news.wait()
+                    news.clear()
+                    pause = min(_LONGEST, 1.5 * pause)
+                try:
+                    found = await self._events_after(job_id, found.cursor, _PAGE)
+                except (DatabaseUnavailable, TimeoutError) as problem:
+                    # It goes on without us, and so do we when PostgreSQL is there again.
+                    logger.debug("follows job %s on: %s", job_id, problem)
+                    found = JobEvents((), found.cursor, False)
+
+
+@asynccontextmanager
+async def _woken(database: Database, job_id: int) -> AsyncIterator[asyncio.Event]:
+    """Lend an event that is set when somebody does something to a job; never, where nothing can be listened to."""
+    news = asyncio.Event()
+
+    def hear(_conn: Any, _pid: int, _channel: str, payload: object) -> None:
+        if payload == str(job_id):
+            news.set()
+
+    conn = None
+    if database.listen_url is not None:
+        with suppress(DatabaseUnavailable, asyncpg.PostgresError, *CONNECTION_ERRORS):
+            conn = await database.connect(database.listen_url)
+            await conn.add_listener(events.CHANNEL, hear)
+    try:
+        yield news
+    finally:
+        if conn is not None:
+            with suppress(Exception):
+                await conn.close(timeout=1)

@@ -1,0 +1,65 @@
+"""What is read to tell how a job or an installation does, beside a hundred thousand other tasks and jobs."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import asyncpg
+from guard import Guard, check
+
+from weft.db.statements import Statements
+
+METRICS, WATCHING = Statements("weft.jobs", "sql/metrics.sql"), Statements("weft.jobs", "sql/watching.sql")
+UPKEEP, WHY = Statements("weft.queue", "sql/upkeep.sql"), Statements("weft.queue", "sql/why.sql")
+ROWS = 100_000
+# A thousand jobs of a hundred tasks that have ended, yesterday, as many tasks that wait, and one job to look at.
+FILL = f"""
+  create temp table ended as
+    select weft.first_id_at(weft.now() - interval '20 hours') as id, weft.now() - interval '20 hours' as at;
+  create temp table open as select weft.first_id_at(weft.now() - interval '19 hours') as id;
+  insert into weft.task_done (id, org_id, queue_id, order_id, created_at, ended_at, state, attempt, rank, failures, crashes,
+                              generation, handler, claimed_at, job_id, node)
+    select b.id + n * 100, 1, 1, b.id + n, b.at, b.at, 'completed', 1, 0, 0, 0, 0, 'h', b.at, b.id + n % 1000, 'n' || n / 1000
+    from generate_series(1, {ROWS}) n, ended b;
+  insert into weft.job_done (id, org_id, end_id, created_at, ended_at, state, rank, finishes_independent, started_at, workflow_id,
+                             base_kind, inputs)
+    select b.id + n, 1, b.id + n, b.at, b.at, 'completed', 0, false, b.at, 'w', 'tag', '{{}}' from generate_series(0, {ROWS}) n, ended b;
+  insert into weft.task (id, org_id, queue_id, order_id, state, handler, waiting_on, job_id, node)
+    select b.id + n, 1, 1, b.id + n, 'ready', 'h', 0, case when n < 10 then b.id end, 'n' || n
+    from generate_series(1, {ROWS}) n, open b;
+  insert into weft.edge (prev, next, org_id) select b.id + n, b.id + n + 1, 1 from generate_series(1, {ROWS}) n, open b;
+  insert into weft.job_event (job_id, id, org_id, type) select b.id + n % 1000, b.id + n, 1, 'job.paused'
+    from generate_series(1, {ROWS}) n, ended b;
+"""
+
+
+async def test_what_is_told_of_one_job_or_of_all_does_not_cost_more_beside_many_others(own_url: str) -> None:
+    conn = await asyncpg.connect(own_url)
+    try:
+        await conn.execute(FILL)
+        await conn.execute("analyze")
+        for _ in range(2):
+            await conn.execute(UPKEEP.count_made)
+        assert await conn.fetchval("select sum(count) from weft.tally where name = 'tasks_created'") == 2 * ROWS
+        job_id = await conn.fetchval("select max(job_id) from weft.task")
+        done_id = await conn.fetchval("select min(id) + 7 from weft.job_done")
+        task_id = await conn.fetchval("select min(id) from weft.task")
+        first = await conn.fetchval("select timestamptz '2024-01-01Z'")
+        month = timedelta(days=30)
+        guards = [
+            Guard("events of a job", WATCHING.events, (1, job_id, first, 1000), 400),
+            Guard("events of a job that has ended", WATCHING.events, (1, done_id, first, 1000), 3000, {}, 303),
+            Guard("open tasks of a job", WATCHING.open_tasks, (1, job_id, None), 60, {"task_job": 20}),
+            Guard("attempts of a job", WATCHING.attempts, (1, done_id, None), 1500),
+            Guard("why a task does not run", WHY.why, (1, task_id), 300),
+            Guard("totals", METRICS.totals, (1,), 300, {}, 1),
+            Guard("times of jobs", METRICS.job_times, (1,), 800, {}, 1),
+            Guard("times of tasks", METRICS.task_times, (1,), 800, {}, 1),
+            Guard("live workers", METRICS.live_workers, (1,), 20),
+            Guard("health", METRICS.health, (1,), 30, {}, 1),
+            Guard("prune edges", UPKEEP.prune_edges, (month, 0), 30),
+            Guard("prune events", UPKEEP.prune_events, (month,), 30),
+        ]
+        assert await check(conn, guards, "with statistics") == []
+    finally:
+        await conn.close()
