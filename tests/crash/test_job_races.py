@@ -176,9 +176,9 @@ async def test_what_waits_for_an_answer_is_awaited_no_more_when_its_job_is_cance
         assert await other.job_state(job_id) == "cancelled"
 
 
-@pytest.mark.parametrize("branch", [0, 1], ids=["swept away", "skipped"])
+@pytest.mark.parametrize("how", ["swept away", "cancelled", "skipped"])
 async def test_a_step_in_the_queue_of_its_owner_is_told_of_when_its_owner_is_forgotten(
-    url: str, client: weft.Client, branch: int
+    url: str, client: weft.Client, how: str
 ) -> None:
     """The queue of an owner goes with it; what ended there without having begun must not go from all lists."""
     branches = [{"condition": "== 1", "next": "later"}, {"default": True, "next": "END"}]
@@ -187,12 +187,33 @@ async def test_a_step_in_the_queue_of_its_owner_is_told_of_when_its_owner_is_for
     job_id = (await client.jobs.submit(flow(choose=choose, later=later))).id
     async with job_sessions(url, 2) as (engine, other):
         await engine.orchestrate()
-        assert await engine.finish(await engine.take("@conditional"), f'{{"branch": {branch}}}')
-        if branch == 0:
+        assert await engine.finish(await engine.take("@conditional"), json.dumps({"branch": int(how == "skipped")}))
+        task_id = await other.task_of(job_id, "later")
+        if how == "swept away":
             await client.jobs.cancel(job_id)
+        elif how == "cancelled":
+            assert await other.cancel(task_id)
         await check(other.conn)
-        expected = ["cancelled", "skipped"][branch]
-        assert await other.state_of(await other.task_of(job_id, "later")) == expected
+        assert await other.state_of(task_id) == ("skipped" if how == "skipped" else "cancelled")
+
+
+async def test_an_heir_takes_nothing_from_an_owner_that_lives(url: str, client: weft.Client) -> None:
+    branches = [{"default": True, "next": "later"}]
+    choose = {"type": "conditional", "condition_field": 1, "branches": branches}
+    definition = flow(choose=choose, later={"type": "fan_in"})
+    async with job_sessions(url, 3) as (lost, alive, heir):
+        jobs = []
+        for owner in (lost, alive):
+            jobs.append((await client.jobs.submit(definition)).id)
+            await owner.orchestrate()
+            assert await owner.finish(await owner.take("@conditional"), '{"branch": 0}')
+        await lost.lapse()
+        await heir.orchestrate()
+        assert await workers.adopt_jobs(heir.conn, heir.worker_id) == 2
+        owners = [(await client.jobs.show(job_id)).owner_id for job_id in jobs]
+        assert owners == [heir.worker_id, alive.worker_id]
+        steps = await heir.conn.fetch("select queue_id from weft.task where node = 'later' order by job_id")
+        assert [row["queue_id"] for row in steps] == [-heir.worker_id, -alive.worker_id]
 
 
 async def test_a_step_that_was_parked_and_that_somebody_has_locked_is_swept_away_later(
@@ -216,19 +237,22 @@ async def test_a_step_that_was_parked_and_that_somebody_has_locked_is_swept_away
 # --- who locks what first ---
 
 
-async def _gate(keeper: JobSession, table: str, *gated: JobSession, moment: str = "insert") -> None:
-    """Let each of these sessions, when it has written to a table, wait until its gate is opened."""
-    await keeper.conn.execute(f"""
+async def _gate(keeper: JobSession, *gated: tuple[JobSession, str, str]) -> None:
+    """Let each of these sessions, when it has written to a table in that way, wait until its gate is opened."""
+    await keeper.conn.execute("""
         create function gate() returns trigger language plpgsql as $$
-        declare number text := current_setting('test.gate', true);
+        declare set text := current_setting('test.gate', true);
         begin
-          if number <> '' then perform pg_advisory_xact_lock_shared(number::int); end if; return null;
-        end $$;
-        create trigger gate after {moment} on weft.{table} for each statement execute function gate();
-        select pg_advisory_lock(n) from generate_series(1, {len(gated)}) n;
-    """)
-    for number, session in enumerate(gated, 1):
-        await session.conn.execute(f"set test.gate = '{number}'")
+          if split_part(set, ' ', 2) = tg_table_name then
+            perform pg_advisory_xact_lock_shared(split_part(set, ' ', 1)::int);
+          end if;
+          return null;
+        end $$""")
+    for number, (session, table, verb) in enumerate(gated, 1):
+        made = f"create trigger gate{number} after {verb} on weft.{table} for each statement execute function gate()"
+        await keeper.conn.execute(made)
+        await keeper.conn.execute("select pg_advisory_lock($1)", number)
+        await session.conn.execute(f"set test.gate = '{number} {table}'")
 
 
 async def _open(keeper: JobSession, gate: int = 1) -> None:
@@ -255,7 +279,7 @@ async def test_whoever_finishes_a_job_and_whoever_cancels_it_do_not_wait_for_eac
         assert await worker.complete(*await worker.claim())
         await engine.orchestrate()
         end = await engine.take("@end")
-        await _gate(keeper, "task_done", engine)
+        await _gate(keeper, (engine, "task_done", "insert"))
         landed = await _at_once(engine, engine.finish(end), other, other.cancel_job(job_id), keeper)
         assert landed == (True, False)
         await drained(other)
@@ -270,7 +294,7 @@ async def test_a_job_that_ends_and_whoever_cancels_the_one_that_waits_for_it_do_
         await worker.register()
         assert await worker.complete(*await worker.claim())
         end = await engine.take("@end")
-        await _gate(keeper, "job_done", engine)
+        await _gate(keeper, (engine, "job_done", "insert"))
         landed = await _at_once(engine, engine.finish(end), other, other.cancel_job(outer), keeper)
         assert landed == (True, True)
         await drained(other)
@@ -294,8 +318,8 @@ async def test_whoever_sweeps_a_job_and_whoever_frees_a_slot_of_it_do_not_wait_f
     url: str, client: weft.Client
 ) -> None:
     """One has tasks that wait for slots of a key, and asks for the key; the other has the key, and asks for them."""
-    node = {"type": "fan_out", "items": [1, 2, 3, 4], "max_parallel": 2, "task": {"handler": "work"}}
-    job_id = (await client.jobs.submit(flow(each=node))).id
+    node = {"type": "fan_out", "items": [1, 2, 3, 4], "max_parallel": 2, "task": {"handler": "work"}, "next": "all"}
+    job_id = (await client.jobs.submit(flow(each=node, all={"type": "fan_in"}))).id
     async with job_sessions(url, 4) as (worker, engine, other, keeper):
         await engine.orchestrate()
         each = await engine.take("@fan_out")
@@ -304,7 +328,7 @@ async def test_whoever_sweeps_a_job_and_whoever_frees_a_slot_of_it_do_not_wait_f
         await worker.register()
         one, _two = await worker.claim(2)
         await check(keeper.conn)
-        await _gate(keeper, "task_done", worker, other)
+        await _gate(keeper, (worker, "task", "update"), (other, "task_done", "insert"))
         finish = await worker.blocked(worker.finish(one), keeper)
         cancel = await other.blocked(other.cancel_job(job_id), keeper)
         await _open(keeper, 1)
@@ -325,7 +349,7 @@ async def test_whoever_expands_a_fan_out_and_whoever_cancels_its_job_do_not_wait
     async with job_sessions(url, 3) as (engine, other, keeper):
         await engine.orchestrate()
         each = await engine.take("@fan_out")
-        await _gate(keeper, "task", engine)
+        await _gate(keeper, (engine, "task", "insert"))
         ids = await client.ids.take(2)
         landed = await _at_once(engine, engine.expand(each, ids), other, other.cancel_job(job_id), keeper)
         assert landed == (True, True)
@@ -345,7 +369,7 @@ async def test_whoever_resumes_a_job_and_whoever_cancels_it_do_not_wait_for_each
         assert await worker.finish(claim)
         await engine.orchestrate()
         assert await engine.claim(1, (CONTROL, -engine.worker_id)) == []
-        await _gate(keeper, "job", engine, moment="update")
+        await _gate(keeper, (engine, "job", "update"))
         resumed = engine.conn.fetchval("select weft.resume_job(1, $1)", job_id)
         assert await _at_once(engine, resumed, other, other.cancel_job(job_id), keeper) == (True, True)
         await drained(other)
@@ -368,7 +392,7 @@ async def test_whoever_skips_what_comes_after_a_failure_and_whoever_finishes_bes
         assert await worker.fail(one)
         await engine.orchestrate()
         step = await engine.take("@fail")
-        await _gate(keeper, "task_done", engine)
+        await _gate(keeper, (engine, "task_done", "insert"))
         await _at_once(engine, engine.carry_out(step), worker, worker.finish(two), keeper)
         await drained(other)
         assert await other.job_state(job_id) == "failed"

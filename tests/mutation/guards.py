@@ -192,7 +192,7 @@ GUARDS: list[Guard] = [
     *_of("step.add_children", "test_jobs", "and t.attempt = parent_attempt", "and coalesce(t.worker_id, 0) = me",
          "and j.state in ('pending', 'running', 'paused')"),
     *_of("artifact.keep", "test_jobs", "a.org_id = $1 and", "and a.digest = $3", "a.workflow_id = $2 and"),
-    *_of("owner.hand_over", "test_job_owners", ("j.owner_id = gone", "true"), ("and t.queue_id = -gone", "")),
+    *_of("owner.hand_over", "test_job_races", ("j.owner_id = gone", "true"), ("and t.queue_id = -gone", "")),
     *_of("owner.adopt_jobs", "test_job_owners", "and w.until > weft.now()",
          ("not exists (select 1 from weft.worker w where w.id = gone)", "true")),
     *_of("job.of_key", "test_jobs", "k.org_id = $1 and"),
