@@ -205,6 +205,7 @@ GUARDS: list[Guard] = [
     *_of("job.list_live", "test_jobs", "j.org_id = $1 and"),
     *_of("job.list_done", "test_jobs", "d.org_id = $1 and"),
     *_of("job.completed_items", "test_reruns", "and c.state = 'completed'"),
+    *_of("rerun.job", "test_reruns", "d.org_id = $1 and"),
     *_of("rerun.items", "test_reruns", "and c.state = 'completed'"),
     *_of("rerun.lock", "test_reruns", ("select pg_advisory_xact_lock(hashtextextended('weft.rerun', $1))", "select $1::bigint")),
     *_of("rerun.candidates", "test_reruns", "d.org_id = $1 and", "and d.parent_id is null", "and d.id <= $8",
@@ -531,6 +532,10 @@ REDUNDANT: list[tuple[Guard, str]] = [
             "attempts": "t.org_id = $1 and",
         }.items()
     ),
+    (Guard("rerun.tasks", "d.org_id = $1 and"), "whoever asks has found the job in its org before"),
+    (Guard("rerun.of", "d.org_id = $1 and"), "the job that was run again was found in its org before"),
+    (Guard("rerun.of", "j.org_id = $1 and"), "the job that was run again was found in its org before"),
+    (Guard("rerun.current_codes", "and w.until > (select weft.now())"), "those that live are preferred, no more"),
     (
         Guard("step.fail_job", "or job.state = 'cancelling'"),
         "it saves work: what is left of a job that is cancelling is swept away, whatever is counted of it before",
