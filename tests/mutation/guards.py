@@ -222,7 +222,7 @@ GUARDS: list[Guard] = [
         "and o.id < (select coalesce(min(j.id) - (3600000::bigint << 22), 9223372036854775807) from weft.job j)",
     ),
     *_of("upkeep.count_made", "test_metrics", "and t.queue_id > 0 and t.queue_id <> 2", "and d.queue_id > 0 and d.queue_id <> 2"),
-    *_of("upkeep.fold_tallies", "test_metrics", "t.process <> 0 and"),
+    *_of("upkeep.fold_tallies", "test_metrics", "and not exists (select 1 from pg_stat_activity a where a.pid = t.process)"),
     # --- hints ---
     *_of("function.free_slots", "test_hints", "perform weft.hint(woken);"),
     *_of("step.reach_next", "test_wakeups", "perform weft.hint(woken);"),
