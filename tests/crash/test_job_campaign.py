@@ -10,6 +10,7 @@ import tempfile
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import asyncpg
 import pytest
@@ -187,3 +188,61 @@ async def test_jobs_survive_a_server_that_is_ended_at_once(tmp_path: Path, campa
     finally:
         await embedded.stop(settings, mode="immediate")
         shutil.rmtree(home, ignore_errors=True)
+
+
+def _entangled(seed: int) -> dict[str, Any]:
+    """Draw a job in which much leads to the same nodes: branches not taken, failures and items come to them at once."""
+    chance = random.Random(seed)
+
+    def acting(*following: str) -> dict[str, Any]:
+        ok = chance.random() < 0.9
+        return {"handler": "act", "params": {"ok": ok}, "retry": {"max_attempts": 1}, "next": list(following)}
+
+    task = {"handler": "act", "params": {"ok": "{{ item }}"}, "retry": {"max_attempts": 1}}
+    items = [chance.random() < 0.95 for _ in range(20)]
+    branches = [{"condition": f"== {side}", "next": [f"a{n}" for n in range(8) if n % 2 == side]} for side in range(2)]
+    nodes: dict[str, Any] = {
+        "START": {"type": "start", "next": "choose"},
+        "choose": {
+            "type": "conditional", "condition_field": chance.randrange(3),
+            "branches": [*branches, {"default": True, "next": ["each", "a0", "a1"]}],
+        },
+        "each": {"type": "fan_out", "items": items, "max_parallel": 4, "task": task, "next": "join"},
+        "join": {"type": "fan_in", "next": "END"},
+        **{f"a{n}": acting(*(f"b{(n + more) % 8}" for more in range(3))) for n in range(8)},
+        **{f"b{n}": acting("join" if n % 2 else "END") for n in range(8)},
+        "END": {"type": "end"},
+    }  # fmt: skip
+    how = chance.choice(("fail_fast", "finish_independent"))
+    return {"workflow_id": "entangled", "on_failure": how, "nodes": nodes}
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+async def test_hardly_ever_do_those_who_advance_jobs_wait_for_each_other(
+    crew: Crew, client: weft.Client, conn: asyncpg.Connection[asyncpg.Record], campaign: str
+) -> None:
+    """The server ends one of them when they do, and it tries again: a delay, and a sign of locks in another order."""
+    deadlocks = "select deadlocks from pg_stat_database where datname = current_database()"
+    before, chance, count = await conn.fetchval(deadlocks), random.Random(SEED), 2000 if campaign == "long" else 40
+    await Troupe(crew, 0).gather()
+    watching = asyncio.create_task(watch(crew.url))
+
+    async def executed(seed: int) -> str:
+        job_id = (await client.jobs.submit(_entangled(seed) if seed % 2 else draw(seed).definition)).id
+        with contextlib.suppress(weft.StateConflict):
+            if chance.random() < 0.3:
+                await client.jobs.cancel(job_id)
+            elif chance.random() < 0.3:
+                await client.jobs.pause(job_id)
+                await client.jobs.resume(job_id)
+        return (await client.jobs.wait(job_id, timeout=300)).state
+
+    ends: set[str] = set()
+    for start in range(0, count, 40):
+        ends.update(await asyncio.gather(*(executed(seed) for seed in range(start, start + 40))))
+    assert not watching.done(), watching.result()
+    watching.cancel()
+    await asyncio.gather(watching, return_exceptions=True)
+    assert ends == {"completed", "failed", "cancelled"}
+    assert await conn.fetchval(deadlocks) - before <= 1 + count // 100

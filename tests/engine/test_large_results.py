@@ -199,6 +199,28 @@ async def test_a_result_that_is_lost_is_told_and_the_job_is_shown_all_the_same(
         await client.jobs.wait(job.id, timeout=5)
 
 
+async def test_inputs_that_are_too_large_are_refused_and_large_ones_are_taken(
+    make_client: MakeClient, registry: Registry, conn: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    client = await make_client(**LIMITS)
+    definition = {
+        "workflow_id": "fed",
+        "inputs": {"text": {"type": "string", "required": True}},
+        "nodes": {
+            "START": {"type": "start", "next": "measure"},
+            "measure": {"handler": "measure", "params": {"value": "{{ inputs.text }}"}, "next": "END"},
+            "END": {"type": "end", "output": "{{ nodes.measure.output }}"},
+        },
+    }
+    with pytest.raises(weft.InvalidInput, match="has 60011 bytes, and may have 50000") as told:
+        await client.jobs.submit(definition, {"text": "x" * 60_000})
+    assert told.value.field == "inputs"
+    assert await conn.fetchval("select count(*) from weft.job") == 0
+    handle = await client.jobs.submit(definition, {"text": "x" * 40_000})
+    async with weft.Worker(client=client, registry=registry), weft.Orchestrator(client=client):
+        assert (await client.jobs.wait(handle.id, timeout=30)).result == 40_000
+
+
 @pytest.mark.parametrize("key", ["$blob", "$gathered"])
 async def test_a_key_that_is_reserved_is_refused_in_an_output(
     make_client: MakeClient, registry: Registry, key: str

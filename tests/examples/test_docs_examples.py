@@ -72,6 +72,7 @@ SCRIPTS = {
     "handling.py": ["True completed 8", "{'pixels': 8000000}"],
     "callbacks.py": ['True :"completed"'],
     "flows.py": ["30.0"],
+    "mapping.py": ["[0, 1, 4, 9, 16, 25, 36, 49, 64, 81]"],
     "python_flows.py": [
         *(
             "in has 26 bytes",

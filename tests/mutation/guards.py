@@ -26,6 +26,7 @@ FILES = {
     "history": "history/sql/upkeep.sql",
     "version": "db/migrations/sql/0002_functions.sql",
     "job": "jobs/sql/job.sql",
+    "watching": "jobs/sql/watching.sql",
     "rerun": "jobs/sql/rerun.sql",
     "kept": "db/migrations/sql/0003_reruns.sql",
     "step": "db/migrations/sql/0003_functions.sql",
@@ -214,6 +215,13 @@ GUARDS: list[Guard] = [
     *_of("kept.keep_tasks", "test_reruns", ("case when u.kept is not null then coalesce(u.made, o.output) end", "o.output")),
     *_of("job.approvals", "test_jobs", "a.org_id = $1 and", "and a.kind = 'approval'"),
     *_of("job.approvals_of", "test_jobs", "a.org_id = $1 and", "and a.kind = 'approval'", "and a.job_id = $2"),
+    *_of("upkeep.prune_edges", "test_job_retention", "and not exists (select 1 from weft.task t where t.id in (page.prev, page.next))"),
+    *_of(
+        "upkeep.prune_events", "test_job_retention",
+        "and o.id < (select coalesce(min(j.id) - (3600000::bigint << 22), 9223372036854775807) from weft.job j)",
+    ),
+    *_of("upkeep.count_made", "test_metrics", "and t.queue_id > 0 and t.queue_id <> 2", "and d.queue_id > 0 and d.queue_id <> 2"),
+    *_of("upkeep.fold_tallies", "test_metrics", "t.process <> 0 and"),
     # --- hints ---
     *_of("function.free_slots", "test_hints", "perform weft.hint(woken);"),
     *_of("step.reach_next", "test_wakeups", "perform weft.hint(woken);"),
@@ -515,17 +523,22 @@ GUARDS: list[Guard] = [
 ]  # fmt: skip
 
 REDUNDANT: list[tuple[Guard, str]] = [
+    *(
+        (Guard(f"watching.{name}", text), "whoever asks has found the job in its org before")
+        for name, text in {
+            "events": "e.org_id = $1 and",
+            "open_tasks": "t.org_id = $1 and",
+            "ended_node": "d.org_id = $1 and",
+            "node_names": "t.org_id = $1 and",
+            "attempts": "t.org_id = $1 and",
+        }.items()
+    ),
+    (Guard("rerun.tasks", "d.org_id = $1 and"), "whoever asks has found the job in its org before"),
+    (Guard("rerun.of", "d.org_id = $1 and"), "the job that was run again was found in its org before"),
+    (Guard("rerun.of", "j.org_id = $1 and"), "the job that was run again was found in its org before"),
     (
         Guard("rerun.job", "d.org_id = $1 and"),
         "the document that it goes by is of its org as well, and is asked for next",
-    ),
-    (
-        Guard("rerun.tasks", "d.org_id = $1 and"),
-        "whoever asks has found the job in its org before",
-    ),
-    (
-        Guard("rerun.of", "j.org_id = $1 and"),
-        "whoever asks has found the job in its org before",
     ),
     (
         Guard("step.fail_job", "or job.state = 'cancelling'"),

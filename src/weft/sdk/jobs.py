@@ -15,7 +15,7 @@ import orjson
 from weft.core.checks import check_id, check_number, check_span, check_text
 from weft.core.errors import BlobUnavailable, InvalidInput, NotFound, StateConflict, did_you_mean
 from weft.core.job_states import JobState
-from weft.core.json import Json, encode, plain
+from weft.core.json import Json, check_size, encode, plain
 from weft.core.states import TaskState
 from weft.flow.inputs import check_inputs, told_of
 from weft.flow.model import Input, WorkflowDefinition
@@ -62,6 +62,7 @@ class Jobs(Reruns, JobLooking):
             print((await client.jobs.wait(job.id)).result)
         """
         given = plain(dict(inputs or {}), "inputs")
+        check_size("inputs", orjson.dumps(given).decode(), self._session.settings.value_limit)
         check_number(priority, "priority", -32767, 32767)
         if idempotency_key is not None:
             check_text(idempotency_key, "idempotency_key", 500)
