@@ -386,3 +386,40 @@ async def test_the_output_of_the_start_is_the_inputs(client: weft.Client, handle
         job = await client.jobs.wait((await client.jobs.submit(definition)).id, timeout=30)
     assert (job.state, job.result) == ("completed", [6, 3])
     assert handlers.given == [{"size": 3}, 6]
+
+
+@pytest.mark.parametrize("at", ["first", "later", "item"])
+async def test_what_nobody_begins_in_its_time_fails(
+    client: weft.Client, handlers: Handlers, clock: Clock, conn: asyncpg.Connection[asyncpg.Record], at: str
+) -> None:
+    await client.create_queue("nobody")
+    late = {"handler": "say", "queue": "nobody", "dispatch_timeout_seconds": 60}
+    say = {"handler": "say", "next": "late"}
+    definition = {
+        "first": lambda: flow(late=late),
+        "later": lambda: flow(first=say, late=late),
+        "item": lambda: flow(late={"type": "fan_out", "items": [1], "task": late}),
+    }[at]()
+    async with at_work(client, handlers):
+        job = await client.jobs.submit(definition)
+        waiting = "select count(*) from weft.task where queue_id <> 1 and state = 'ready' and handler = 'say'"
+        await until(lambda: conn.fetchval(waiting))
+        await clock.advance(seconds=59)
+        await JobTimer(client.database).run_once()
+        assert await conn.fetchval(waiting) == 1
+        await clock.advance(seconds=2)
+        await JobTimer(client.database).run_once()
+        ended = await client.jobs.wait(job.id, timeout=30)
+    assert (ended.state, ended.reason) == ("failed", "task_failed")
+    assert ended.error is not None
+    assert ended.error["message"] == "nobody began it in time"
+
+
+async def test_what_begins_in_time_may_take_its_own(client: weft.Client, handlers: Handlers, clock: Clock) -> None:
+    async with at_work(client, handlers):
+        job = await client.jobs.submit(flow(only={"handler": "hold", "dispatch_timeout_seconds": 60}))
+        await handlers.begun.wait()
+        await clock.advance(seconds=600)
+        assert await JobTimer(client.database).run_once() == 0
+        handlers.leave.set()
+        assert (await client.jobs.wait(job.id, timeout=30)).state == "completed"

@@ -76,7 +76,7 @@ CREATE TYPE weft.worker_state AS ENUM (
     'lost'
 );
 
-CREATE FUNCTION weft.add_children(me bigint, parent bigint, parent_attempt integer, ids bigint[], items integer[], all_params json[], queue bigint, handler text, priority integer, attempts smallint, retry json, timeout interval, heartbeat interval, keys text[], most integer, lenient boolean) RETURNS boolean
+CREATE FUNCTION weft.add_children(me bigint, parent bigint, parent_attempt integer, ids bigint[], items integer[], all_params json[], queue bigint, handler text, priority integer, attempts smallint, retry json, timeout interval, heartbeat interval, dispatch interval, keys text[], most integer, lenient boolean) RETURNS boolean
     LANGUAGE plpgsql
     SET plan_cache_mode TO 'force_generic_plan'
     SET enable_seqscan TO 'off'
@@ -100,10 +100,12 @@ begin
   update weft.task t set waiting_on = t.waiting_on + cardinality(ids)
   where t.id in (select e.next from weft.edge e where e.prev = parent);
   insert into weft.task (id, org_id, queue_id, order_id, state, rank, max_attempts, handler, params, job_id, timeout,
-    heartbeat_timeout, retry, concurrency_key, actor, node, parent_id, item, counts_for, allow_failure)
+    heartbeat_timeout, retry, concurrency_key, actor, node, parent_id, item, counts_for, allow_failure, dispatch_timeout,
+    expires_at)
   select u.id, of.org_id, queue, of.order_id, case when u.key is null then 'ready' else 'pending' end::weft.task_state,
     job_rank - priority, attempts, add_children.handler, case when length(u.params::text) <= 256 then u.params end, of.job_id,
-    add_children.timeout, heartbeat, add_children.retry, u.key, of.actor, of.node, parent, u.item, parent, lenient
+    add_children.timeout, heartbeat, add_children.retry, u.key, of.actor, of.node, parent, u.item, parent, lenient,
+    dispatch, case when u.key is null then weft.now() + dispatch end
   from unnest(ids, items, all_params, keys) as u (id, item, params, key);
   insert into weft.task_params (id, org_id, params)
   select u.id, of.org_id, u.params from unnest(ids, all_params) as u (id, params) where length(u.params::text) > 256;
@@ -623,6 +625,22 @@ begin
     update weft.job j set state = 'cancelling', verdict = 'failed', reason = 'timeout', timeout_at = null where j.id = late.id;
     perform weft.put_control(late.org_id, late.id, late.rank::smallint, '@sweep', '{}');
     count := count + 1;
+  end loop;
+  return count;
+end $$;
+
+CREATE FUNCTION weft.end_late_starts(room integer) RETURNS integer
+    LANGUAGE plpgsql
+    AS $$
+declare late bigint; count int := 0;
+begin
+  for late in
+    select t.id from weft.task t where t.expires_at < (select weft.now()) and t.state = 'ready'
+    order by t.expires_at limit room for update skip locked
+  loop
+    update weft.task t set state = 'waiting' where t.id = late;
+    count := count + weft.answer(late, 'failed', null, json_build_object('type', 'DispatchTimeout', 'message',
+      'nobody began it in time', 'traceback', ''), 'dispatch_timeout')::int;
   end loop;
   return count;
 end $$;
@@ -1578,7 +1596,7 @@ begin
   return new_id;
 end $$;
 
-CREATE FUNCTION weft.put_job(job weft.job, patience interval, key text, ids bigint[], nodes text[], handlers text[], queues bigint[], ranks smallint[], params json[], waits integer[], needs text[], attempts smallint[], retries json[], timeouts interval[], heartbeats interval[], keys text[], lenient boolean[], prevs bigint[], nexts bigint[], branches text[]) RETURNS boolean
+CREATE FUNCTION weft.put_job(job weft.job, patience interval, key text, ids bigint[], nodes text[], handlers text[], queues bigint[], ranks smallint[], params json[], waits integer[], needs text[], attempts smallint[], retries json[], timeouts interval[], heartbeats interval[], dispatches interval[], keys text[], lenient boolean[], prevs bigint[], nexts bigint[], branches text[]) RETURNS boolean
     LANGUAGE plpgsql
     AS $$
 declare keyed bigint[];
@@ -1594,13 +1612,16 @@ begin
   job.timeout_at := job.created_at + patience;
   insert into weft.job select (job).*;
   insert into weft.task (id, org_id, queue_id, order_id, created_at, state, waiting_on, rank, max_attempts, handler, params,
-    job_id, timeout, heartbeat_timeout, retry, concurrency_key, reason, actor, node, needs, allow_failure)
+    job_id, timeout, heartbeat_timeout, retry, concurrency_key, reason, actor, node, needs, allow_failure, dispatch_timeout,
+    expires_at)
   select u.id, job.org_id, u.queue, job.id, job.created_at,
     case when u.waits = 0 and u.key is null then 'ready' else 'pending' end::weft.task_state, u.waits, u.rank, u.attempts,
     u.handler, case when length(u.params::text) <= 256 then u.params end, job.id, u.timeout, u.heartbeat, u.retry, u.key,
-    case when u.waits > 0 then 'dependencies' end, job.actor, u.node, u.needs::bigint[], u.lenient
-  from unnest(ids, nodes, handlers, queues, ranks, params, waits, needs, attempts, retries, timeouts, heartbeats, keys, lenient)
-    as u (id, node, handler, queue, rank, params, waits, needs, attempts, retry, timeout, heartbeat, key, lenient);
+    case when u.waits > 0 then 'dependencies' end, job.actor, u.node, u.needs::bigint[], u.lenient,
+    u.dispatch, case when u.waits = 0 and u.key is null then job.created_at + u.dispatch end
+  from unnest(ids, nodes, handlers, queues, ranks, params, waits, needs, attempts, retries, timeouts, heartbeats, dispatches,
+    keys, lenient)
+    as u (id, node, handler, queue, rank, params, waits, needs, attempts, retry, timeout, heartbeat, dispatch, key, lenient);
   insert into weft.task_params (id, org_id, params)
   select u.id, job.org_id, u.params from unnest(ids, params) as u (id, params) where length(u.params::text) > 256;
   insert into weft.edge (prev, next, org_id, branches)
@@ -1730,6 +1751,7 @@ CREATE FUNCTION weft.reach_next(ended bigint[], taken integer[], reaching boolea
     LANGUAGE plpgsql
     AS $$
 declare next_ids bigint[]; next_counts int[]; next_reached int[]; keyed bigint[]; missed bigint[]; spoiled bigint[]; woken bigint[];
+  at timestamptz := weft.now();
 begin
   select array_agg(e.next), array_agg(e.n), array_agg(e.r) into next_ids, next_counts, next_reached
   from (
@@ -1752,7 +1774,9 @@ begin
                         or t.handler = '@end')
                  then 'ready'::weft.task_state else t.state end,
     reason = case when t.waiting_on = next_counts[width_bucket(t.id, next_ids)] and t.reason is distinct from 'upstream_failed'
-                  then null else t.reason end
+                  then null else t.reason end,
+    expires_at = case when t.waiting_on = next_counts[width_bucket(t.id, next_ids)] and t.concurrency_key is null
+                      then at + t.dispatch_timeout end
   where t.id = any (next_ids);
   select array_agg(t.id order by t.id) filter (where t.reached > 0 and t.reason is null),
          array_agg(t.id order by t.id) filter (where t.reached = 0 and t.reason is null),
@@ -1875,7 +1899,7 @@ begin
   end if;
   perform 1 from weft.task t where t.job_id = job and t.state = 'pending' and t.reason = 'job_paused' order by t.id for update;
   with freed as (
-    update weft.task t set reason = null,
+    update weft.task t set reason = null, expires_at = case when t.attempt = 0 then weft.now() + t.dispatch_timeout end,
       queue_id = case when t.queue_id = 2 or t.queue_id < 0 then weft.control_queue(job) else t.queue_id end,
       state = case when t.concurrency_key is null then 'ready' else 'pending' end::weft.task_state
     where t.job_id = job and t.state = 'pending' and t.reason = 'job_paused'
@@ -2600,7 +2624,8 @@ CREATE TABLE weft.task (
     counts_for bigint,
     reached integer DEFAULT 0 NOT NULL,
     needs bigint[],
-    allow_failure boolean DEFAULT false NOT NULL
+    allow_failure boolean DEFAULT false NOT NULL,
+    dispatch_timeout interval
 )
 WITH (fillfactor='70', autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='5000', autovacuum_vacuum_cost_delay='0', autovacuum_analyze_scale_factor='0.2');
 

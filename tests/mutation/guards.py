@@ -535,14 +535,8 @@ REDUNDANT: list[tuple[Guard, str]] = [
         }.items()
     ),
     (Guard("rerun.of", "d.org_id = $1 and"), "the job that was run again was found in its org before"),
-    (
-        Guard("rerun.tasks", "d.org_id = $1 and"),
-        "whoever asks has found the job in its org before",
-    ),
-    (
-        Guard("rerun.of", "j.org_id = $1 and"),
-        "whoever asks has found the job in its org before",
-    ),
+    (Guard("rerun.tasks", "d.org_id = $1 and"), "whoever asks has found the job in its org before"),
+    (Guard("rerun.of", "j.org_id = $1 and"), "the job that was run again was found in its org before"),
     (
         Guard("step.fail_job", "or job.state = 'cancelling'"),
         "it saves work: what is left of a job that is cancelling is swept away, whatever is counted of it before",

@@ -150,7 +150,8 @@ class Execution(Part):
         default=None, description="How long the task may be silent before it counts as lost."
     )
     dispatch_timeout_seconds: Seconds | None = Field(
-        default=None, description="How long an outside runtime may take to begin."
+        default=None,
+        description="How long it may wait, ready, until somebody begins it; not for tasks that wait for a turn.",
     )
     retry: RetryPolicy | None = Field(
         default=None, description="How often and how late a failed attempt is tried again."

@@ -84,9 +84,9 @@ class FanOut:
     ) -> bool:  # fmt: skip
         task = self._spec["task"]
         added = await conn.fetchval(
-            SQL.add_children, *self._fence, ids, places, params, task["queue_id"],
-            task["handler"], task["priority"], task["max_attempts"], task["retry"], _span(task["timeout"]),
-            _span(task["heartbeat_timeout"]), keys, self._spec["max_parallel"], task["allow_failure"],
+            SQL.add_children, *self._fence, ids, places, params, task["queue_id"], task["handler"], task["priority"],
+            task["max_attempts"], task["retry"], _span(task["timeout"]), _span(task["heartbeat_timeout"]),
+            _span(task["dispatch_timeout"]), keys, self._spec["max_parallel"], task["allow_failure"],
         )  # fmt: skip
         if added:
             await blobs.keep(conn, zip(ids, params, strict=True))

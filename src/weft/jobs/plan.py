@@ -64,6 +64,7 @@ class Step:
     retry: str | None = None
     timeout: timedelta | None = None
     heartbeat_timeout: timedelta | None = None
+    dispatch_timeout: timedelta | None = None
     allow_failure: bool = False
     child: Step | None = None
     collects: tuple[str, ...] = ()
@@ -218,6 +219,7 @@ def _execution(node: Execution, defaults: Execution) -> dict[str, Any]:
         "priority": said("priority") or 0,
         "timeout": _span(said("timeout_seconds")),
         "heartbeat_timeout": _span(said("heartbeat_timeout_seconds")),
+        "dispatch_timeout": _span(said("dispatch_timeout_seconds")),
         "allow_failure": bool(said("allow_failure")),
     }
     if retry is not None:

@@ -150,6 +150,7 @@ class _Rows:
     retries: list[str | None]
     timeouts: list[Any]
     heartbeats: list[Any]
+    dispatches: list[Any]
     keys: list[str | None]
     lenient: list[bool]
     outputs: list[str | None]
@@ -174,6 +175,7 @@ class _Rows:
             [step.retry for step in steps],
             [step.timeout for step in steps],
             [step.heartbeat_timeout for step in steps],
+            [step.dispatch_timeout for step in steps],
             [_key(step, new.inputs, job) for step in steps],
             [step.allow_failure for step in steps],
             [_gathered(step, results) for step in steps] if kept.froms else [],
@@ -182,7 +184,7 @@ class _Rows:
     def columns(self) -> tuple[Any, ...]:
         return (
             self.nodes, self.handlers, self.queues, self.ranks, self.params, self.waits, self.needs, self.attempts,
-            self.retries, self.timeouts, self.heartbeats, self.keys, self.lenient,
+            self.retries, self.timeouts, self.heartbeats, self.dispatches, self.keys, self.lenient,
         )  # fmt: skip
 
 
@@ -223,7 +225,8 @@ def _spec(step: Step, results: Mapping[str, Json], queues: Mapping[str, int], ke
     task = {
         "handler": child.handler, "queue_id": queues[child.queue or "default"], "priority": child.priority,
         "max_attempts": child.max_attempts, "retry": child.retry, "timeout": _seconds(child.timeout),
-        "heartbeat_timeout": _seconds(child.heartbeat_timeout), "allow_failure": child.allow_failure,
+        "heartbeat_timeout": _seconds(child.heartbeat_timeout),
+        "dispatch_timeout": _seconds(child.dispatch_timeout), "allow_failure": child.allow_failure,
     }  # fmt: skip
     before = {"kept": list(map(str, kept.items[step.node or ""]))} if step.node in kept.items else {}
     return {**step.spec, "task": task, **before}

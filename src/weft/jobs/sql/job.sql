@@ -1,7 +1,7 @@
 -- name: put
 -- False when there is a job of that idempotency key.
 select weft.put_job(json_populate_record(null::weft.job, $1), $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16,
-  $17, $18, $19, $20);
+  $17, $18, $19, $20, $21);
 
 -- name: keep_tasks
 -- False when an output that is to be kept is gone.
@@ -46,7 +46,7 @@ select weft.skip_tasks($1, $2, 1000, '{}');
 
 -- name: add_children
 -- False when the fan_out is no longer the caller's, or its job does not go on.
-select weft.add_children($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16);
+select weft.add_children($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17);
 
 -- name: count_children
 -- Of which items of a fan_out there are tasks: they are made in order.

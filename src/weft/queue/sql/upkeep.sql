@@ -96,8 +96,9 @@ delete from weft.event e using (
 ) old where e.id = old.id returning 1;
 
 -- name: end_late_jobs
--- Jobs that are pending, running or paused past their time → cancelling, to fail; what waits past its time → failed or skipped.
-select weft.end_late_jobs(100) + weft.end_late_waits(100);
+-- Jobs that are pending, running or paused past their time → cancelling, to fail; what waits past its time → failed or
+-- skipped; what nobody began in its time → failed.
+select weft.end_late_jobs(100) + weft.end_late_waits(100) + weft.end_late_starts(100);
 
 -- name: next_late
 -- When the next job, or the next of what waits or must beat, runs out of time.

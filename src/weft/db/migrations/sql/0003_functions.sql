@@ -65,6 +65,7 @@ end $$;
 create function weft.reach_next(ended bigint[], taken int[], reaching boolean, own bigint[]) returns bigint[]
 language plpgsql as $$
 declare next_ids bigint[]; next_counts int[]; next_reached int[]; keyed bigint[]; missed bigint[]; spoiled bigint[]; woken bigint[];
+  at timestamptz := weft.now();
 begin
   select array_agg(e.next), array_agg(e.n), array_agg(e.r) into next_ids, next_counts, next_reached
   from (
@@ -87,7 +88,9 @@ begin
                         or t.handler = '@end')
                  then 'ready'::weft.task_state else t.state end,
     reason = case when t.waiting_on = next_counts[width_bucket(t.id, next_ids)] and t.reason is distinct from 'upstream_failed'
-                  then null else t.reason end
+                  then null else t.reason end,
+    expires_at = case when t.waiting_on = next_counts[width_bucket(t.id, next_ids)] and t.concurrency_key is null
+                      then at + t.dispatch_timeout end
   where t.id = any (next_ids);
   select array_agg(t.id order by t.id) filter (where t.reached > 0 and t.reason is null),
          array_agg(t.id order by t.id) filter (where t.reached = 0 and t.reason is null),
@@ -404,6 +407,22 @@ begin
   return count;
 end $$;
 
+-- name: end_late_starts
+-- ready, and not begun in its time → failed; returns how many.
+create function weft.end_late_starts(room int) returns int language plpgsql as $$
+declare late bigint; count int := 0;
+begin
+  for late in
+    select t.id from weft.task t where t.expires_at < (select weft.now()) and t.state = 'ready'
+    order by t.expires_at limit room for update skip locked
+  loop
+    update weft.task t set state = 'waiting' where t.id = late;
+    count := count + weft.answer(late, 'failed', null, json_build_object('type', 'DispatchTimeout', 'message',
+      'nobody began it in time', 'traceback', ''), 'dispatch_timeout')::int;
+  end loop;
+  return count;
+end $$;
+
 -- name: begin_jobs
 -- Jobs of which something is about to begin: pending → running; an orchestrator owns what nobody does. Tasks of a job that
 -- is paused wait for it instead; the lock makes that exact against whoever resumes it. Returns the tasks that may begin.
@@ -450,7 +469,7 @@ begin
   end if;
   perform 1 from weft.task t where t.job_id = job and t.state = 'pending' and t.reason = 'job_paused' order by t.id for update;
   with freed as (
-    update weft.task t set reason = null,
+    update weft.task t set reason = null, expires_at = case when t.attempt = 0 then weft.now() + t.dispatch_timeout end,
       queue_id = case when t.queue_id = 2 or t.queue_id < 0 then weft.control_queue(job) else t.queue_id end,
       state = case when t.concurrency_key is null then 'ready' else 'pending' end::weft.task_state
     where t.job_id = job and t.state = 'pending' and t.reason = 'job_paused'
@@ -804,8 +823,8 @@ end $$;
 -- writes nothing, when there is a job of that idempotency key.
 create function weft.put_job(
   job weft.job, patience interval, key text, ids bigint[], nodes text[], handlers text[], queues bigint[], ranks smallint[], params json[],
-  waits int[], needs text[], attempts smallint[], retries json[], timeouts interval[], heartbeats interval[], keys text[],
-  lenient boolean[], prevs bigint[], nexts bigint[], branches text[]
+  waits int[], needs text[], attempts smallint[], retries json[], timeouts interval[], heartbeats interval[],
+  dispatches interval[], keys text[], lenient boolean[], prevs bigint[], nexts bigint[], branches text[]
 ) returns boolean language plpgsql as $$
 declare keyed bigint[];
 begin
@@ -820,13 +839,16 @@ begin
   job.timeout_at := job.created_at + patience;
   insert into weft.job select (job).*;
   insert into weft.task (id, org_id, queue_id, order_id, created_at, state, waiting_on, rank, max_attempts, handler, params,
-    job_id, timeout, heartbeat_timeout, retry, concurrency_key, reason, actor, node, needs, allow_failure)
+    job_id, timeout, heartbeat_timeout, retry, concurrency_key, reason, actor, node, needs, allow_failure, dispatch_timeout,
+    expires_at)
   select u.id, job.org_id, u.queue, job.id, job.created_at,
     case when u.waits = 0 and u.key is null then 'ready' else 'pending' end::weft.task_state, u.waits, u.rank, u.attempts,
     u.handler, case when length(u.params::text) <= 256 then u.params end, job.id, u.timeout, u.heartbeat, u.retry, u.key,
-    case when u.waits > 0 then 'dependencies' end, job.actor, u.node, u.needs::bigint[], u.lenient
-  from unnest(ids, nodes, handlers, queues, ranks, params, waits, needs, attempts, retries, timeouts, heartbeats, keys, lenient)
-    as u (id, node, handler, queue, rank, params, waits, needs, attempts, retry, timeout, heartbeat, key, lenient);
+    case when u.waits > 0 then 'dependencies' end, job.actor, u.node, u.needs::bigint[], u.lenient,
+    u.dispatch, case when u.waits = 0 and u.key is null then job.created_at + u.dispatch end
+  from unnest(ids, nodes, handlers, queues, ranks, params, waits, needs, attempts, retries, timeouts, heartbeats, dispatches,
+    keys, lenient)
+    as u (id, node, handler, queue, rank, params, waits, needs, attempts, retry, timeout, heartbeat, dispatch, key, lenient);
   insert into weft.task_params (id, org_id, params)
   select u.id, job.org_id, u.params from unnest(ids, params) as u (id, params) where length(u.params::text) > 256;
   insert into weft.edge (prev, next, org_id, branches)
@@ -844,7 +866,8 @@ end $$;
 -- comes after it. False when that is not so.
 create function weft.add_children(
   me bigint, parent bigint, parent_attempt int, ids bigint[], items int[], all_params json[], queue bigint, handler text,
-  priority int, attempts smallint, retry json, timeout interval, heartbeat interval, keys text[], most int, lenient boolean
+  priority int, attempts smallint, retry json, timeout interval, heartbeat interval, dispatch interval, keys text[],
+  most int, lenient boolean
 ) returns boolean language plpgsql
   set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off
   set enable_mergejoin = off set enable_bitmapscan = off set jit = off as $$
@@ -863,10 +886,12 @@ begin
   update weft.task t set waiting_on = t.waiting_on + cardinality(ids)
   where t.id in (select e.next from weft.edge e where e.prev = parent);
   insert into weft.task (id, org_id, queue_id, order_id, state, rank, max_attempts, handler, params, job_id, timeout,
-    heartbeat_timeout, retry, concurrency_key, actor, node, parent_id, item, counts_for, allow_failure)
+    heartbeat_timeout, retry, concurrency_key, actor, node, parent_id, item, counts_for, allow_failure, dispatch_timeout,
+    expires_at)
   select u.id, of.org_id, queue, of.order_id, case when u.key is null then 'ready' else 'pending' end::weft.task_state,
     job_rank - priority, attempts, add_children.handler, case when length(u.params::text) <= 256 then u.params end, of.job_id,
-    add_children.timeout, heartbeat, add_children.retry, u.key, of.actor, of.node, parent, u.item, parent, lenient
+    add_children.timeout, heartbeat, add_children.retry, u.key, of.actor, of.node, parent, u.item, parent, lenient,
+    dispatch, case when u.key is null then weft.now() + dispatch end
   from unnest(ids, items, all_params, keys) as u (id, item, params, key);
   insert into weft.task_params (id, org_id, params)
   select u.id, of.org_id, u.params from unnest(ids, all_params) as u (id, params) where length(u.params::text) > 256;

@@ -5,7 +5,8 @@ create type weft.job_state as enum ('pending', 'running', 'paused', 'cancelling'
 -- name: task_of_job
 -- What a task is in its job: its node, the task that made it and for which of its
 -- items, the one for which its end counts as well, how many of those that
--- lead to it have reached it, the tasks whose outputs it is given, and whether others go on when it fails.
+-- lead to it have reached it, the tasks whose outputs it is given, whether others go on when it fails, and how long it
+-- may wait, once it could begin, until somebody begins it first.
 alter table weft.task
   add column node text,
   add column parent_id bigint,
@@ -13,7 +14,8 @@ alter table weft.task
   add column counts_for bigint,
   add column reached int not null default 0,
   add column needs bigint[],
-  add column allow_failure boolean not null default false;
+  add column allow_failure boolean not null default false,
+  add column dispatch_timeout interval;
 
 -- name: task_done_of_job
 alter table weft.task_done
