@@ -6,6 +6,7 @@ import asyncio
 import random
 
 import asyncpg
+from engine_scene import until
 
 import weft
 from crash.checker import breaches
@@ -47,18 +48,26 @@ async def test_jobs_that_are_cancelled_at_any_moment_end_as_cancelled_or_as_a_pl
 
     async def executed(scene: Scene) -> tuple[weft.Job, bool]:
         handle = await client.jobs.submit(scene.definition)
-        # As long as a few steps of it take.
-        await asyncio.sleep(chance.choice((0, 0.005, 0.02, 0.05)))
+        if (steps := chance.choice((0, 1, 2, 4, None))) is None:
+            await client.jobs.wait(handle.id, timeout=60)
+        else:
+            await until(lambda: _ended_steps(client, handle.id), lambda ended: ended is None or ended >= steps)
+        return await cancelled(handle.id)
+
+    async def cancelled(job_id: int) -> tuple[weft.Job, bool]:
         is_cancelled = True
         try:
-            await client.jobs.cancel(handle.id)
+            await client.jobs.cancel(job_id)
         except weft.StateConflict:
             is_cancelled = False
-        return await client.jobs.wait(handle.id, timeout=60), is_cancelled
+        return await client.jobs.wait(job_id, timeout=60), is_cancelled
 
+    unbegun = [(await client.jobs.submit(scene.definition)).id for scene in scenes[:5]]
+    for job_id in unbegun:
+        await client.jobs.cancel(job_id)
     async with weft.Worker(client=client, registry=REGISTRY, concurrency=50), weft.Orchestrator(client=client):
-        found = []
-        for start in range(0, len(scenes), 20):
+        found = [(await client.jobs.wait(job_id, timeout=60), True) for job_id in unbegun]
+        for start in range(5, len(scenes), 20):
             found += await asyncio.gather(*map(executed, scenes[start : start + 20]))
             assert await breaches(conn) == {}
     for scene, (job, is_cancelled) in zip(scenes, found, strict=True):
@@ -70,6 +79,13 @@ async def test_jobs_that_are_cancelled_at_any_moment_end_as_cancelled_or_as_a_pl
     assert {is_cancelled for _, is_cancelled in found} == {True, False}
     assert await conn.fetchval("select count(*) from weft.task where node is not null") == 0
     assert await conn.fetchval("select count(*) from weft.job") == 0
+
+
+async def _ended_steps(client: weft.Client, job_id: int) -> int | None:
+    """Return how many nodes of a job have ended; None when the job has."""
+    if (await client.jobs.show(job_id)).state.is_final:
+        return None
+    return sum(node.ended_at is not None for node in await client.jobs.nodes(job_id))
 
 
 async def test_a_job_that_fails_fast_starts_nothing_after_what_failed(

@@ -181,6 +181,7 @@ GUARDS: list[Guard] = [
          ("j.state = 'pending'", "false"), ("and t.job_id = any (paused)", "and false")),
     *_of("step.resume_job", "test_jobs", "j.org_id = org and", "and j.state = 'paused'", ("and t.reason = 'job_paused'", "and false", 1)),
     *_of("step.end_late_jobs", "test_jobs", ("j.timeout_at < (select weft.now())", "false")),
+    *_of("step.end_late_starts", "test_jobs", ("t.expires_at < (select weft.now())", "true"), "and t.state = 'ready'"),
     *_of("step.end_late_waits", "test_jobs", ("t.expires_at < (select weft.now())", "false"),
          ("case when late.skips then 'skipped' else 'failed' end", "'failed'")),
     *_of("step.answer", "test_jobs", "and t.state = 'waiting'"),
