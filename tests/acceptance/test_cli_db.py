@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -176,5 +177,5 @@ def test_the_settings_in_force_are_printed_without_passwords(home: Path) -> None
     assert values["database_url"] == "postgresql://ada@db.example.com/app"
     assert values["log_dir"] == str(home / "logs")
     text = cli("config")
-    assert "WEFT_WORKER_CONCURRENCY         *  7" in text
+    assert re.search(r"WEFT_WORKER_CONCURRENCY +\*  7", text)
     assert "hush" not in text

@@ -130,7 +130,7 @@ def test_a_text_that_cannot_be_read_is_a_problem_like_any_other(weft: Definition
     ("arguments", "words"),
     [
         (["validate", "{empty}"], "weft: file: there is no .yaml, .yml or .json file in {empty}"),
-        (["validate"], "weft: Missing argument 'FILE...'. See `weft validate --help`."),
+        (["validate"], "weft: Missing argument 'FILE|MODULE:NAME...'. See `weft validate --help`."),
         (["diff", "nowhere.yaml", "{sound}"], "weft: file: there is no file nowhere.yaml"),
         (["diff", "{sound}", "{list}"], "weft: file: {list} is no definition: it has no mapping with nodes"),
         (["graph", "nowhere.yaml"], "weft: file: there is no file nowhere.yaml"),

@@ -38,6 +38,8 @@ SEES_NOTHING: dict[str, list[Call]] = {
     ],
     "outbox": [lambda them, id, live: them.outbox()],
     "replay_outbox": [lambda them, id, live: them.replay_outbox()],
+    "metrics": [lambda them, id, live: _numbers(them)],
+    "health": [lambda them, id, live: _workers_found(them)],
 }
 FINDS_NOTHING: dict[str, list[Call]] = {
     "get_task": [lambda them, id, live: them.get_task(id), lambda them, id, live: them.get_task(live)],
@@ -59,6 +61,16 @@ FINDS_NOTHING: dict[str, list[Call]] = {
 }
 # These make something of the caller's own, or tell of its own queues: looked at below.
 OWN = {"org_id", "queues", "create_queue"}
+
+
+async def _numbers(them: weft.Client) -> list[tuple[str, float]]:
+    """Return the metrics that are not zero."""
+    return [(metric.name, each.value) for metric in await them.metrics() for each in metric.samples if each.value]
+
+
+async def _workers_found(them: weft.Client) -> list[str]:
+    """Return what health says of workers, if it found any."""
+    return [check.text for check in (await them.health()).checks if check.name == "workers" and check.ok]
 
 
 async def _tasks(page: Awaitable[Any]) -> tuple[Any, ...]:

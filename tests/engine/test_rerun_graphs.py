@@ -70,7 +70,8 @@ async def test_what_is_run_again_ends_as_if_it_had_been_run_afresh(
     for scene, (_, _, plan), one, other in zip(scenes, again, rerun, fresh, strict=True):
         assert (one.state, one.result) == (other.state, other.result), f"seed {scene.seed}"
         states = [{node.node: node.state for node in await client.jobs.nodes(job.id)} for job in (one, other)]
-        assert states[0] == states[1], f"seed {scene.seed}"
+        # What else ran when the first of several failed is chance, and cancelled.
+        assert states[0] == states[1] or (one.state, on_failure) == ("failed", "fail_fast"), f"seed {scene.seed}"
         _check_ledger(scene, plan, [(name, place) for job, name, place in acted if job == one.id])
     assert await conn.fetchval("select count(*) from weft.task") == 0
     assert await conn.fetchval("select count(*) from weft.job") == 0

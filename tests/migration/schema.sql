@@ -1888,7 +1888,7 @@ $_$;
 CREATE FUNCTION weft.resume_job(org bigint, job bigint) RETURNS boolean
     LANGUAGE plpgsql
     AS $$
-declare keyed bigint[];
+declare resumed bigint[]; keyed bigint[];
 begin
   -- Whoever finishes the end of a job locks it before the job.
   perform 1 from weft.task t where t.id = (select j.end_id from weft.job j where j.org_id = org and j.id = job) for no key update;
@@ -1905,11 +1905,13 @@ begin
     where t.job_id = job and t.state = 'pending' and t.reason = 'job_paused'
     returning t.id, t.queue_id, t.concurrency_key
   )
-  select array_agg(f.id order by f.id) filter (where f.concurrency_key is not null) into keyed from freed f;
+  select array_agg(f.id), array_agg(f.id order by f.id) filter (where f.concurrency_key is not null)
+  into resumed, keyed from freed f;
   if keyed is not null then
     perform weft.take_slots(keyed);
   end if;
-  perform weft.hint(array(select distinct t.queue_id from weft.task t where t.job_id = job and t.state = 'ready'));
+  perform weft.hint(array(
+    select distinct (select t.queue_id from weft.task t where t.id = u.id and t.state = 'ready') from unnest(resumed) as u (id)));
   return true;
 end $$;
 

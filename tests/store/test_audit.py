@@ -148,7 +148,7 @@ async def test_every_table_has_the_org_of_its_rows(store: Store) -> None:
              and not exists (select 1 from pg_attribute a
                              where a.attrelid = c.oid and a.attname = 'org_id' and a.attnotnull)"""
     )
-    assert {row[0] for row in rows} <= {"org", "machine", "lease", "schema_revision", "blob"}
+    assert {row[0] for row in rows} <= {"org", "machine", "lease", "schema_revision", "blob", "tally_mark"}
 
 
 async def test_the_org_of_what_stands_beside_a_task_is_the_tasks(store: Store) -> None:
