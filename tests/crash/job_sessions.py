@@ -100,7 +100,7 @@ class JobSession(Session):
         return bool(
             await self.conn.fetchval(
                 SQL.add_children, self.worker_id, claim.id, claim.attempt, ids, list(range(start, start + count)),
-                ["{}"] * count, 1, "work", 0, 1, None, None, None, [key] * count, most, False,
+                ["{}"] * count, 1, "work", 0, 1, None, None, None, None, [key] * count, most, False,
             )
         )  # fmt: skip
 

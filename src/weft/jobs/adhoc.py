@@ -54,7 +54,8 @@ async def begin(
     row = job_row(org_id, new, job_id, end_id, is_patient=is_patient)
     created = await conn.fetchval(
         SQL.put, row, patience, new.idempotency_key, [end_id], [None], [END], [CONTROL_QUEUE], [-new.priority], [spec],
-        [0 if end is None else rows.waits[end]], [needs], [None], [None], [None], [None], [None], [False], [], [], [],
+        [0 if end is None else rows.waits[end]], [needs], [None], [None], [None], [None], [None], [None], [False],
+        [], [], [],
     )  # fmt: skip
     if not created:
         return False
