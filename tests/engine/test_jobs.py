@@ -9,7 +9,7 @@ from typing import Any
 
 import asyncpg
 import pytest
-from engine_scene import Clock, MakeClient, until
+from engine_scene import Clock, MakeClient, claimed_by_a_ghost, until
 
 import weft
 from weft.queue.services import JobTimer
@@ -423,3 +423,14 @@ async def test_what_begins_in_time_may_take_its_own(client: weft.Client, handler
         assert await JobTimer(client.database).run_once() == 0
         handlers.leave.set()
         assert (await client.jobs.wait(job.id, timeout=30)).state == "completed"
+
+
+async def test_what_has_begun_is_not_taken_for_what_nobody_began(
+    client: weft.Client, clock: Clock, conn: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    only = {"handler": "say", "dispatch_timeout_seconds": 30, "heartbeat_timeout_seconds": 60}
+    await client.jobs.submit(flow(only=only))
+    _, task_id = await claimed_by_a_ghost(conn)
+    await clock.advance(seconds=600)
+    assert await conn.fetchval("select weft.end_late_starts(100)") == 0
+    assert await conn.fetchval("select state from weft.task where id = $1", task_id) == "running"
