@@ -51,19 +51,25 @@ def handlers() -> _Handlers:
     return _Handlers()
 
 
-async def _ghost(conn: asyncpg.Connection[asyncpg.Record]) -> int:
-    """Register an orchestrator of which there is nothing but the row, and let it take the first step of a job."""
+async def _registered(conn: asyncpg.Connection[asyncpg.Record]) -> int:
+    """Register an orchestrator of which there is nothing but the row."""
     ghost = await conn.fetchval(
         """insert into weft.worker (org_id, until, concurrency, pid, hostname, version, queues, handlers)
            values (1, weft.now() + interval '1 hour', 1, 1, 'gone', '0', '{2}', '{}') returning id"""
     )
     await workers.own_queue(conn, ghost)
+    return int(ghost)
+
+
+async def _ghost(conn: asyncpg.Connection[asyncpg.Record]) -> int:
+    """Register one, and let it take the first step of a job."""
+    ghost = await _registered(conn)
     claim = """select id, attempt from weft.finish_and_claim($1, $2, $3, $4, array[2, -$1::bigint], '{-1,-1}',
                  '{-32768,-32768}', '{0,0}', '{0,0}', $5, true, null)"""
     step = await conn.fetchrow(claim, ghost, [], [], [], 1)
     assert step is not None
     assert await conn.fetch(claim, ghost, [step["id"]], [step["attempt"]], ['{"branch": 0}'], 0) == []
-    return int(ghost)
+    return ghost
 
 
 async def _lapse(conn: asyncpg.Connection[asyncpg.Record], worker_id: int) -> None:
@@ -169,3 +175,15 @@ async def test_a_job_that_is_paused_and_resumed_goes_on_with_its_owner(
         await until(lambda: conn.fetchval("select count(*) from weft.task where reason = 'job_paused'"))
         await client.jobs.resume(job.id)
         assert (await client.jobs.wait(job.id, timeout=30)).owner_id == owner.process.id
+
+
+async def test_one_whose_lease_has_lapsed_is_gone_before_anybody_has_marked_it(
+    client: weft.Client, conn: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    job = await client.jobs.submit(_flow())
+    heir = await _ghost(conn)
+    await conn.execute("update weft.job set owner_id = $1", gone := await _registered(conn))
+    assert await workers.adopt_jobs(conn, heir) == 0
+    await _lapse(conn, gone)
+    assert await workers.adopt_jobs(conn, heir) == 1
+    assert (await client.jobs.show(job.id)).owner_id == heir
