@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -153,12 +154,12 @@ async def misjudged(
         found = own[name]["state"], own[name]["reason"]
         if is_cancelled and found == ("cancelled", "job_cancelled"):
             continue
-        if is_cancelled and scene.nodes[name].kind == "fan_out" and found[0] == wanted == COMPLETED:
-            continue
         if scene.nodes[name].kind == "fan_out" and wanted in (COMPLETED, FAILED):
-            items = sorted(row["state"] for row in rows if row["node"] == name and row["parent_id"] is not None)
-            drawn = sorted(COMPLETED if ok else FAILED for ok in scene.nodes[name].outcome)
-            is_right = found[0] == COMPLETED and items == drawn
+            items = Counter(row["state"] for row in rows if row["node"] == name and row["parent_id"] is not None)
+            drawn = Counter(COMPLETED if ok else FAILED for ok in scene.nodes[name].outcome)
+            # The node itself is completed once its items exist; each of these may be cancelled with the job.
+            unended = items.pop("cancelled", 0) if is_cancelled else 0
+            is_right = found[0] == COMPLETED and items <= drawn and items.total() + unended == drawn.total()
         else:
             is_right = found == ("skipped", wanted) if wanted in (MISSED, POISONED) else found[0] == wanted
         if not is_right:
