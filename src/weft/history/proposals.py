@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -81,7 +80,7 @@ class Patch(Proposal):
     async def on(self, head: Materials) -> New:
         """Return the patch; raises `InvalidInput` when it cannot be applied here."""
         data = await self.reader.document(head)
-        return self.patched(head, "patch", data, check_ops(self.ops_for(copy.deepcopy(data))))
+        return self.patched(head, "patch", data, check_ops(self.ops_for(data)))
 
 
 @dataclass(frozen=True, slots=True)
