@@ -190,18 +190,11 @@ def _path_problems(written: Data, nodes: Nodes, graph: Graph) -> Iterator[Proble
             yield Problem(
                 "unreachable", ("nodes", name), f"no way leads from {starts[0]!r} to this node", is_about_key=True
             )
-        if facts.kind == "fan_out" and written[name].get("max_parallel") and _key_of(written[name].get("task")):
-            message = "a task waits for one turn only: leave out max_parallel or the concurrency_key of its task"
-            yield Problem("two_limits", ("nodes", name, "max_parallel"), message)
         # A `next` that stands for nothing is told where it stands.
         leads_on = graph.next[name] or written[name].get("next")
         if not leads_on and facts.kind not in ("end", "start", "conditional"):
             message = "nothing comes after this node: add `next`"
             yield Problem("leads_nowhere", ("nodes", name), message, Severity.WARNING, is_about_key=True)
-
-
-def _key_of(task: object) -> object:
-    return task.get("concurrency_key") if isinstance(task, dict) else None
 
 
 def _reference_problems(
