@@ -351,6 +351,18 @@ def test_two_groups_that_lead_to_each_other_are_a_circle() -> None:
     assert "cycle" in [code for code, _, _ in _found(_grouped(both, "{g: {next: k}, k: {next: [g, END]}}"))]
 
 
+def test_groups_that_lead_to_more_ways_than_there_may_be_are_told() -> None:
+    nodes: dict[str, Any] = {"S": {"type": "start", "next": "A"}, "E": {"type": "end"}}
+    for place in range(1_001):
+        nodes |= {f"a{place}": {"handler": "h", "group": "A"}, f"b{place}": {"handler": "h", "group": "B", "next": "E"}}
+    data = {"workflow_id": "w", "groups": {"A": {"next": "B"}}, "nodes": nodes}
+    assert [(each.code, each.path) for each in check_document(Document(data)).problems] == [
+        ("too_large", ("groups", "A", "next"))
+    ]
+    nodes["all"] = {"type": "fan_in", "next": "B"}
+    assert check_document(Document({**data, "groups": {"A": {"next": "all"}}})).problems == []
+
+
 def test_a_group_that_nobody_is_in_cannot_be_led_to() -> None:
     assert _found(_with("groups:", "  g: {}").replace("next: END", "next: [g, END]")) == [
         ("unknown_node", 6, 26),
