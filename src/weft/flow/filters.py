@@ -33,7 +33,12 @@ _NONE = Missing("no default")
 
 
 def _default(budget: Budget, value: Json, other: Json = "", boolean: bool = False) -> Json:
-    return other if type(value) is Missing or (boolean and not value) else value
+    is_wanted = type(value) is Missing or (holds(boolean) and not value)
+    return other if is_wanted else value
+
+
+# The filters that look at their arguments only when they need them.
+LENIENT: frozenset[Filter] = frozenset({_default})
 
 
 def _length(budget: Budget, value: Json) -> int:

@@ -11,7 +11,7 @@ from weft.flow.problems import Path
 
 # So many circles are looked for; what is beyond them is told when they are mended.
 _MOST_CIRCLES = 50
-# So many ways may there be in all: from a group to a group leads one from each of its last to each of the others' first.
+# So many ways may there be in all: from group to group leads one from each of its last to each of the other's first.
 MAX_WAYS = 1_000_000
 
 

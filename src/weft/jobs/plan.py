@@ -238,7 +238,7 @@ def _execution(node: Execution, defaults: Execution) -> dict[str, Any]:
         "allow_failure": bool(said("allow_failure")),
     }
     if policy := _policy(node.retry, defaults.retry):
-        found["max_attempts"] = policy.pop("max_attempts", 3)
+        found["max_attempts"] = policy.pop("max_attempts", None)
         found["retry"] = orjson.dumps(policy).decode()
     return found
 
