@@ -26,7 +26,7 @@ from weft.core.errors import (
     did_you_mean,
 )
 from weft.db.database import CONNECTION_ERRORS
-from weft.db.revisions import SCHEMA, VERSION_TABLE, all_revisions
+from weft.db.revisions import SCHEMA, VERSION_TABLE, all_revisions, digest
 from weft.db.statements import Statements
 from weft.db.unreachable import unreachable
 
@@ -51,6 +51,11 @@ def apply_sql(file: str, *names: str) -> None:
                 await conn.execute(statement)
 
         dbapi.run_async(execute)
+
+
+def note_digest(revision: str) -> None:
+    """Note by which state of its SQL the database came to a revision; it counts while that is not released."""
+    op.execute(f"update {SCHEMA}.{VERSION_TABLE} set digest = '{digest(revision)}'")
 
 
 async def upgrade(url: str, revision: str = "head") -> None:
@@ -171,4 +176,4 @@ def _failure(problem: BaseException | None, *, has_turn: bool) -> OperatorError:
     return PermissionDenied(told) if state == "42501" else OperatorError(told)
 
 
-__all__ = ["SCHEMA", "VERSION_TABLE", "apply_sql", "downgrade", "history", "sql_of_upgrade", "upgrade"]
+__all__ = ["SCHEMA", "VERSION_TABLE", "apply_sql", "downgrade", "history", "note_digest", "sql_of_upgrade", "upgrade"]

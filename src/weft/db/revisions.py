@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING
@@ -25,6 +26,30 @@ def all_revisions() -> tuple[str, ...]:
 def head() -> str:
     """Return the newest revision."""
     return all_revisions()[-1]
+
+
+@cache
+def digest(revision: str) -> str:
+    """Return what tells one state of a revision's SQL from another, while it is not released; remarks do not count."""
+    files = resources.files("weft.db.migrations").joinpath("sql").iterdir()
+    own = {file.name: file for file in files if file.name.startswith(f"{revision}_")}
+    own.pop(f"{revision}_down.sql", None)
+    lines = [
+        stripped
+        for name in sorted(own)
+        for line in own[name].read_text(encoding="utf-8").splitlines()
+        if (stripped := line.strip()) and not stripped.startswith("--")
+    ]
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:32]
+
+
+async def is_same(conn: type_Connection) -> bool:
+    """Whether a database that is at the newest revision got there by the SQL of this very release."""
+    try:
+        found = await conn.fetchval(f"select digest from {SCHEMA}.{VERSION_TABLE}")
+    except asyncpg.UndefinedColumnError:
+        return False
+    return bool(found == digest(head()))
 
 
 async def current(conn: type_Connection) -> str | None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from weft.core.checks import MAX_PRIORITY
 from weft.core.errors import NotFound, StateConflict
 from weft.core.json import BLOB_MARK
 from weft.db.copying import copy_rows
@@ -274,8 +275,9 @@ def _task_rows(
                 is_ready = False
             if not waits:
                 beside.queues.add(queue_id)
+            own_rank = max(-MAX_PRIORITY, min(MAX_PRIORITY, rank - item.priority))
             yield (
-                id, org_id, queue_id, job_id, "ready" if is_ready else "pending", waits, reached, rank - item.priority,
+                id, org_id, queue_id, job_id, "ready" if is_ready else "pending", waits, reached, own_rank,
                 item.max_attempts, item.handler, params, job_id, item.timeout, item.heartbeat_timeout, item.retry,
                 item.concurrency_key, "dependencies" if waits else None, actor, name, item.allow_failure,
             )  # fmt: skip

@@ -16,7 +16,7 @@ from weft.jobs.adding import Addition
 from weft.jobs.items import Item, Task, items_of
 from weft.jobs.library import Library
 from weft.jobs.model import JobHandle
-from weft.jobs.submit import SQL, NewJob
+from weft.jobs.submit import NewJob
 from weft.sdk.workflow_calls import WorkflowCalls
 from weft.sdk.workflows import document_of
 
@@ -74,13 +74,13 @@ class GraphCalls(WorkflowCalls):
             dict(labels or {}), self._session.actor,
         )  # fmt: skip
         org_id, patience = await self._session.org_id(), self._session.settings.job_default_timeout
-        if not await self._session.database.run(
+        found = await self._session.database.run(
             lambda conn: adhoc.begin(
                 conn, org_id, new, addition, layout, job_id, end_id, patience, is_patient=on_failure != ON_FAILURE[0]
             )
-        ):
-            known = await self._read(lambda conn: conn.fetchval(SQL.of_key, org_id, idempotency_key))
-            return JobHandle(known, False)
+        )
+        if found != job_id:
+            return JobHandle(found, False)
         addition.landed(layout, job_id)
         self._session._hints.send_ids(addition.woken)
         return JobHandle(job_id, True)

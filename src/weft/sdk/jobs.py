@@ -108,10 +108,9 @@ class Jobs(Reruns, JobLooking):
         lanes = await session._queue_ids(plan.queues)
         patience = session.settings.job_default_timeout
         ids = await session.ids.take(1 + len(plan.steps))
-        created = await session.database.run_alone(lambda conn: submit(conn, org_id, new, plan, ids, lanes, patience))
-        if not created:
-            known = await self._read(lambda conn: conn.fetchval(SQL.of_key, org_id, new.idempotency_key))
-            return JobHandle(known, False)
+        found = await session.database.run_alone(lambda conn: submit(conn, org_id, new, plan, ids, lanes, patience))
+        if found != ids[0]:
+            return JobHandle(found, False)
         session._hints.send_ids(plan.first_queues(lanes))
         return JobHandle(ids[0], True)
 
@@ -333,7 +332,7 @@ class Jobs(Reruns, JobLooking):
     async def pause(self, job_id: int) -> None:
         """Let nothing of a job begin until it is resumed; what runs goes on. Raises `StateConflict`.
 
-        Example::
+        When it returns, nothing begins any more. Jobs that its nodes wait for are paused by themselves. Example::
 
             await client.jobs.pause(job.id)
         """
@@ -341,6 +340,7 @@ class Jobs(Reruns, JobLooking):
         org_id = await self._session.org_id()
         if not await self._noted(SQL.pause, org_id, job_id, "paused"):
             raise StateConflict("pause", job_id, (await self.show(job_id)).state, ["pending", "running"], "job")
+        await self._session.database.run_alone(lambda conn: conn.fetchval(SQL.wait_for_claims, job_id))
 
     async def resume(self, job_id: int) -> None:
         """Let a paused job go on. Raises `StateConflict`.

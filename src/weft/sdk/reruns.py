@@ -23,7 +23,6 @@ from weft.jobs.library import Library, Pins, Planned
 from weft.jobs.plan import CONTROL_QUEUE, Plan
 from weft.jobs.rerun import RerunPlan, Wanted, check_nodes, plan_steps
 from weft.jobs.rerun_reading import EndedJob
-from weft.jobs.submit import SQL as SUBMIT
 from weft.jobs.submit import Kept, NewJob, OutputGone, submit, waits_of
 from weft.sdk.graph_calls import GraphCalls
 
@@ -131,20 +130,18 @@ class Reruns(GraphCalls):
         ids = await session.ids.take(1 + len(plan.steps))
         patience = session.settings.job_default_timeout
 
-        async def write(conn: type_Connection) -> bool | None:
+        async def write(conn: type_Connection) -> int | None:
             if once:
                 await conn.execute(reading.SQL.lock, ready.plan.job_id)
                 if await conn.fetchval(reading.SQL.of, org_id, ready.plan.job_id) is not None:
                     return None
             return await submit(conn, org_id, ready.new, plan, ids, lanes, patience, ready.kept)
 
-        created = await session.database.run(write)
-        if created is None:
+        found = await session.database.run(write)
+        if found is None:
             return None
-        if not created:
-            key = ready.new.idempotency_key
-            known = await self._read(lambda conn: conn.fetchval(SUBMIT.of_key, org_id, key))
-            return Rerun(known, False, ready.plan)
+        if found != ids[0]:
+            return Rerun(found, False, ready.plan)
         session._hints.send_ids(_first_queues(plan, ready.kept, lanes))
         return Rerun(ids[0], True, ready.plan)
 
