@@ -91,7 +91,11 @@ class Reruns(GraphCalls):
                 print(step.node, step.action, step.why)
         """
         return (
-            await self._ready(check_id(job_id, "job_id"), _wish(from_node, failed, on, inputs, registry), None)
+            await self._ready(
+                check_id(job_id, "job_id", shown_by="weft jobs list"),
+                _wish(from_node, failed, on, inputs, registry),
+                None,
+            )
         ).plan
 
     async def rerun(
@@ -109,7 +113,7 @@ class Reruns(GraphCalls):
         """
         key = None if idempotency_key is None else check_key(idempotency_key, "idempotency_key")
         wish = _wish(from_node, failed, on, inputs, registry)
-        found = await self._rerun(check_id(job_id, "job_id"), wish, key, once=False)
+        found = await self._rerun(check_id(job_id, "job_id", shown_by="weft jobs list"), wish, key, once=False)
         assert found is not None
         return found
 
