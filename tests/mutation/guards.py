@@ -168,7 +168,7 @@ GUARDS: list[Guard] = [
     *_of("step.fail_next", "test_job_races", ("and t.state = 'pending';", ";")),
     *_of("skipping.skip_by_step", "test_job_leftovers", "and coalesce(t.worker_id, 0) = me", "and t.attempt = in_attempt",
          "and t.state = 'running'", ("if again then", "if false then"), "and t.waiting_on = 0",
-         "and t.reason is not distinct from nullif(why, 'branch_not_taken')", "t.job_id = job and"),
+         "and t.reason is not distinct from nullif(why, 'branch_not_taken')"),
     *_of("step.note_failed", "test_job_leftovers", ", 'again', true"),
     *_of("job.wait_for_claims", "test_job_leftovers", "for key share"),
     *_of("task.purge", "test_job_leftovers", "and not exists (select 1 from weft.job j where j.id = c.job_id)"),
