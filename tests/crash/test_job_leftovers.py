@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 from typing import Any
 
 import asyncpg
@@ -12,7 +13,7 @@ import pytest
 import weft
 from crash.checker import check
 from crash.harness import until
-from crash.job_sessions import JobSession, drained, flow, job_sessions
+from crash.job_sessions import CONTROL, JobSession, drained, flow, job_sessions
 from weft.jobs.items import Task
 from weft.queue import upkeep, workers
 
@@ -207,6 +208,41 @@ async def test_a_key_of_a_job_is_known_for_longer_than_its_tasks(
     assert again.created
     await conn.execute("delete from weft.idempotency_key")
     assert (await client.jobs.submit(definition, idempotency_key="once")).created
+
+
+async def test_what_a_task_has_made_is_known_to_its_later_attempts_for_as_long_as_its_job_goes_on(
+    url: str, client: weft.Client
+) -> None:
+    job_id = (await client.jobs.submit(flow(only={"handler": "work"}))).id
+    async with job_sessions(url, 1) as (worker,):
+        await worker.register()
+        (parent,) = await worker.claim()
+        spawn = """select id from weft.spawn($1, $2, $3, '1', 'work', 'default', '{}', 0, 1::smallint, null, null, null,
+                   null, false)"""
+        child = await worker.conn.fetchval(spawn, worker.worker_id, parent.id, parent.attempt)
+        assert await worker.complete(*await worker.claim())
+        nothing = timedelta(0)
+        assert (await upkeep.prune_keys(worker.conn, nothing, 0))[0] == 0
+        assert await worker.conn.fetchval(spawn, worker.worker_id, parent.id, parent.attempt) == child
+        assert await worker.complete(parent)
+        await drained(worker)
+        assert await worker.job_state(job_id) == "completed"
+        assert (await upkeep.prune_keys(worker.conn, nothing, 0))[0] == 1
+
+
+async def test_a_step_that_is_parked_is_in_a_queue_that_stays(url: str, client: weft.Client) -> None:
+    job_id = (await client.jobs.submit(flow(one={"handler": "work", "next": "all"}, all={"type": "fan_in"}))).id
+    async with job_sessions(url, 2) as (engine, worker):
+        await engine.orchestrate()
+        await worker.register()
+        await worker.conn.execute("update weft.job set owner_id = $1", engine.worker_id)
+        assert await worker.complete(*await worker.claim())
+        await client.jobs.pause(job_id)
+        assert await engine.claim(1, (CONTROL, -engine.worker_id)) == []
+        parked = "select queue_id from weft.task where reason = 'job_paused'"
+        assert await engine.conn.fetchval(parked) == CONTROL
+        await client.jobs.resume(job_id)
+        await drained(engine)
 
 
 async def test_a_key_that_expires_while_it_is_asked_for_is_that_of_a_new_job(url: str, client: weft.Client) -> None:

@@ -353,7 +353,8 @@ begin
     return tasks;
   end if;
   with held as (
-    update weft.task t set state = 'pending', reason = 'job_paused', expires_at = null where t.id = any (tasks) and t.job_id = any (paused)
+    update weft.task t set state = 'pending', reason = 'job_paused', expires_at = null, queue_id = weft.lasting_queue(t.queue_id)
+    where t.id = any (tasks) and t.job_id = any (paused)
     returning t.id, t.queue_id, t.concurrency_key
   )
   select array_agg(h.id), array_agg(h.queue_id) filter (where h.concurrency_key is not null),
@@ -2189,7 +2190,8 @@ begin
     on conflict do nothing;
     exit when found;
   end loop;
-  insert into weft.idempotency_key (org_id, handler, key, task_id) values (of.org_id, '@spawn', parent || ' ' || call, new_id);
+  insert into weft.idempotency_key (org_id, handler, key, task_id, job_id)
+  values (of.org_id, '@spawn', parent || ' ' || call, new_id, of.job_id);
   if not is_short then
     insert into weft.task_params (id, org_id, params) values (new_id, of.org_id, params);
   end if;

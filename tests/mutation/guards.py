@@ -170,6 +170,8 @@ GUARDS: list[Guard] = [
          "and t.state = 'running'", ("if again then", "if false then"), "and t.waiting_on = 0",
          "and t.reason is not distinct from nullif(why, 'branch_not_taken')"),
     *_of("step.note_failed", "test_job_leftovers", ", 'again', true"),
+    *_of("upkeep.prune_keys", "test_job_leftovers", "and not exists (select 1 from weft.job j where j.id = k.job_id)"),
+    *_of("step.begin_jobs", "test_job_leftovers", ("weft.lasting_queue(t.queue_id)", "t.queue_id")),
     *_of("job.wait_for_claims", "test_job_leftovers", "for key share"),
     *_of("task.purge", "test_job_leftovers", "and not exists (select 1 from weft.job j where j.id = c.job_id)"),
     *_of("task.count_purgeable", "test_job_leftovers", "and not exists (select 1 from weft.job j where j.id = c.job_id)"),

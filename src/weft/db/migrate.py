@@ -110,7 +110,7 @@ def _require_version(connection: sa.Connection) -> None:
 
 
 def _require_known_revision(connection: sa.Connection, *, is_upgrade: bool) -> None:
-    """A database that a newer release has migrated is not ours to touch, nor one that is where we want it but differs."""
+    """A database that a newer release has migrated is not ours to touch, nor one of another build."""
     if connection.exec_driver_sql(f"select to_regclass('{SCHEMA}.{VERSION_TABLE}')").scalar() is None:
         return
     found = connection.exec_driver_sql(f"select version_num from {SCHEMA}.{VERSION_TABLE}").scalar()

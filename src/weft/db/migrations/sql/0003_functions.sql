@@ -443,7 +443,8 @@ begin
     return tasks;
   end if;
   with held as (
-    update weft.task t set state = 'pending', reason = 'job_paused', expires_at = null where t.id = any (tasks) and t.job_id = any (paused)
+    update weft.task t set state = 'pending', reason = 'job_paused', expires_at = null, queue_id = weft.lasting_queue(t.queue_id)
+    where t.id = any (tasks) and t.job_id = any (paused)
     returning t.id, t.queue_id, t.concurrency_key
   )
   select array_agg(h.id), array_agg(h.queue_id) filter (where h.concurrency_key is not null),

@@ -45,7 +45,8 @@ begin
     on conflict do nothing;
     exit when found;
   end loop;
-  insert into weft.idempotency_key (org_id, handler, key, task_id) values (of.org_id, '@spawn', parent || ' ' || call, new_id);
+  insert into weft.idempotency_key (org_id, handler, key, task_id, job_id)
+  values (of.org_id, '@spawn', parent || ' ' || call, new_id, of.job_id);
   if not is_short then
     insert into weft.task_params (id, org_id, params) values (new_id, of.org_id, params);
   end if;

@@ -34,7 +34,7 @@ alter table weft.task_done
 create index task_done_parent on weft.task_done (parent_id, item) where parent_id is not null;
 
 -- name: key_of_job
--- Of a key that names a job: it outlives the tasks by which the job could be found.
+-- Of a key that names a job, or something that a task of a job has made: it outlives the tasks by which the job could be found.
 alter table weft.idempotency_key add column job_id bigint;
 
 -- name: edge_branches
