@@ -168,14 +168,17 @@ async def test_the_limit_of_a_fan_out_is_kept_while_its_job_goes_on_and_then_for
     url: str, client: weft.Client
 ) -> None:
     await client.limit_queue("default", 5, key="@mine")
-    each = {"type": "fan_out", "items": [1, 2, 3], "max_parallel": 2, "task": {"handler": "work"}, "next": "all"}
+    each = {"type": "fan_out", "items": [1, 2, 3, 4], "max_parallel": 2, "task": {"handler": "work"}, "next": "all"}
     job_id = (await client.jobs.submit(flow(each=each, all={"type": "fan_in"}))).id
     async with job_sessions(url, 2) as (engine, worker):
         await engine.orchestrate()
         await worker.register()
         expanding = await engine.take("@fan_out")
-        assert await engine.expand(expanding, await client.ids.take(3), most=2)
+        assert await engine.expand(expanding, await client.ids.take(1), most=2)
+        assert await worker.complete(*await worker.claim())
+        # Nobody holds a slot of it, and more are to come.
         assert await upkeep.prune_idle_keys(engine.conn) == 0
+        assert await engine.expand(expanding, await client.ids.take(3), 1, most=2)
         assert await engine.finish(expanding)
         await client.jobs.pause(job_id)
         while await worker.conn.fetchval("select count(*) from weft.task where reason = 'job_paused'") < 3:

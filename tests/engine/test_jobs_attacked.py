@@ -6,6 +6,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 import asyncpg
+import orjson
 import pytest
 from engine_scene import until
 from job_scene import Handlers, at_work, flow
@@ -124,3 +125,51 @@ async def test_ids_of_jobs_may_be_texts_as_json_has_them(client: weft.Client, ha
         assert (await client.jobs.wait(job_id, timeout=30)).state == "completed"
     with pytest.raises(weft.StateConflict):
         await client.jobs.cancel(job_id)
+
+
+# --- what is the engine's own ---
+
+
+async def test_no_definition_names_what_the_engine_does_or_where(client: weft.Client) -> None:
+    """It would read the outputs of others by their ids, put tasks into the queues of others, or end jobs."""
+    each = {"type": "fan_out", "items": [1]}
+    wrong = {
+        "nodes.one.handler": flow(one={"handler": "@fan_in"}),
+        "nodes.one.queue": flow(one={"handler": "say", "queue": "@control"}),
+        "nodes.one.task.handler": flow(one={**each, "task": {"handler": "@fan_in"}}),
+        "nodes.one.task.queue": flow(one={**each, "task": {"handler": "say", "queue": "@control"}}),
+        "defaults.queue": {**flow(one={"handler": "say"}), "defaults": {"queue": "@control"}},
+    }
+    for place, definition in wrong.items():
+        for verb in (client.jobs.submit, client.workflows.push):
+            with pytest.raises(weft.InvalidDefinition) as told:
+                await verb(definition)
+            (problem,) = told.value.problems
+            assert (".".join(map(str, problem.path)), problem.code) == (place, "bad_name")
+            assert "kept for the engine" in problem.message
+
+
+@pytest.mark.parametrize("name", ["@skip", "@fail"])
+async def test_no_message_does_what_only_the_engine_does(
+    client: weft.Client, conn: asyncpg.Connection[asyncpg.Record], name: str
+) -> None:
+    """Orchestrators also take messages that ask for jobs: those who may send them may not touch the jobs of others."""
+    victim = await client.jobs.submit(flow(one={"handler": "say"}))
+    task_id = await conn.fetchval("select id from weft.task where node = 'one'")
+    params = {"@skip": {"ids": [str(task_id)], "why": "branch_not_taken"}, "@fail": {"id": str(task_id)}}[name]
+    await client.create_queue("orchestrator-jobs")
+    with pytest.raises(weft.InvalidInput, match="kept for the engine"):
+        await client.enqueue(name, params, queue="orchestrator-jobs")
+    sent = await conn.fetchval(
+        "select id from weft.enqueue($1, $2, queue => 'orchestrator-jobs')", name, orjson.dumps(params).decode()
+    )
+    async with weft.Orchestrator(client=client):
+        declined = "select reason = 'no_handler' from weft.task where id = $1"
+        await until(lambda: conn.fetchval(declined, sent))
+    assert (await client.jobs.show(victim.id)).state == "pending"
+    assert await conn.fetchval("select state from weft.task where id = $1", task_id) == "ready"
+
+
+def test_no_handler_has_the_name_of_a_step_of_the_engine(handlers: Handlers) -> None:
+    with pytest.raises(weft.InvalidInput, match="kept for the engine"):
+        handlers.registry.task(name="@skip")(handlers.say)

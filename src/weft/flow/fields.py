@@ -56,6 +56,8 @@ def _problem(model: type[BaseModel], error: ErrorDetails, path: Path) -> Problem
             return Problem(code, place, error["msg"])
         case "bad_version" | "bad_items":
             return Problem("bad_value", place, error["msg"])
+        case "reserved_name":
+            return Problem("bad_name", place, error["msg"])
         case "literal_error":
             words = re.findall(r"'([^']+)'", told["expected"])
             wanted = " or ".join(map(repr, words)) or "true"

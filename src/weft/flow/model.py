@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
+from weft.core.checks import RESERVED
 from weft.flow import durations
 
 MAX_NAME = 200
@@ -42,6 +43,13 @@ def _items(value: object) -> object:
     raise PydanticCustomError("bad_items", "must be a list, or an expression that gives one")
 
 
+def _own(value: object) -> object:
+    """Refuse the names of what the engine itself does, and where: it would take what is said there for its own."""
+    if isinstance(value, str) and value.startswith("@"):
+        raise PydanticCustomError("reserved_name", "{problem}", {"problem": RESERVED})
+    return value
+
+
 def _cache(value: object) -> bool | float:
     return value if isinstance(value, bool) else _seconds(value)
 
@@ -68,7 +76,8 @@ Next = Annotated[
     WithJsonSchema({"anyOf": [_REFERENCE, {"type": "array", "items": _REFERENCE, "minItems": 1}]}),
 ]
 Text = Annotated[str, Field(max_length=10_000)]
-HandlerName = Annotated[str, Field(min_length=1, max_length=MAX_NAME)]
+_OWN = WithJsonSchema({"type": "string", "minLength": 1, "maxLength": MAX_NAME, "pattern": "^[^@]"})
+OwnName = Annotated[str, Field(min_length=1, max_length=MAX_NAME), BeforeValidator(_own), _OWN]
 GroupPath = Annotated[str, Field(max_length=MAX_NAME, pattern=PATH)]
 
 
@@ -139,9 +148,7 @@ class RetryPolicy(Part):
 class Execution(Part):
     """How a task is executed. What a node leaves out comes from ``defaults``, then the handler, then the settings."""
 
-    queue: Annotated[str, Field(min_length=1, max_length=MAX_NAME)] | None = Field(
-        default=None, description="The queue that the task waits in."
-    )
+    queue: OwnName | None = Field(default=None, description="The queue that the task waits in.")
     priority: Annotated[int, Field(ge=-32767, le=32767)] | None = Field(
         default=None, description="Higher is claimed first; a whole number, without a point."
     )
@@ -169,7 +176,7 @@ class Defaults(Execution):
 class TaskSpec(Execution):
     """A task: the handler that it runs and the params that it is given."""
 
-    handler: HandlerName = Field(description="The name of the function that the task runs.")
+    handler: OwnName = Field(description="The name of the function that the task runs.")
     params: dict[str, Any] = Field(
         default_factory=dict, description="The arguments of the handler; texts may have expressions in {{ }}."
     )

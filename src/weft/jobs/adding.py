@@ -10,12 +10,12 @@ import orjson
 
 from weft.core.checks import MAX_PRIORITY
 from weft.core.errors import NotFound, StateConflict
+from weft.core.ids import CONTROL_QUEUE
 from weft.core.json import BLOB_MARK
 from weft.db.copying import copy_rows
 from weft.db.statements import Statements
 from weft.jobs.items import Group, Item, Task
 from weft.jobs.layout import CLOSE, OPEN, Layout, Pair, gather, names_of
-from weft.jobs.plan import CONTROL_QUEUE
 from weft.queue import blobs
 from weft.queue.enqueue import INLINE_PARAMS
 

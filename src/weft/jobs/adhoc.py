@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from weft.core.ids import CONTROL_QUEUE
 from weft.core.json import Json
 from weft.flow.expressions import has_expression
 from weft.flow.model import MAX_NAME
 from weft.jobs.adding import Addition, Place, Rows, write
 from weft.jobs.items import Group, Item, Task
 from weft.jobs.layout import Layout, names_of, path_of
-from weft.jobs.plan import CONTROL_QUEUE
 from weft.jobs.rendering import END, packed
 from weft.jobs.submit import SQL, NewJob, job_row
 

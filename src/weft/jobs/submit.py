@@ -11,11 +11,12 @@ import orjson
 
 from weft.core.checks import MAX_PRIORITY
 from weft.core.errors import InvalidInput
+from weft.core.ids import CONTROL_QUEUE
 from weft.core.json import Json, encode
 from weft.db.statements import Statements
 from weft.flow.budget import ExpressionError
 from weft.flow.patches import Op
-from weft.jobs.plan import CONTROL_QUEUE, Plan, Step
+from weft.jobs.plan import Plan, Step
 from weft.jobs.rendering import key_of, packed, values_of
 
 if TYPE_CHECKING:

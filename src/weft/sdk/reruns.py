@@ -11,6 +11,7 @@ import orjson
 
 from weft.core.checks import check_id, check_key, check_moment, check_names, check_number, check_span
 from weft.core.errors import InvalidInput, StateConflict
+from weft.core.ids import CONTROL_QUEUE
 from weft.core.json import Json, plain
 from weft.flow.document import Document
 from weft.flow.identity import node_hashes
@@ -20,7 +21,7 @@ from weft.flow.validation import check_document
 from weft.jobs import rerun_reading as reading
 from weft.jobs.labels import check_labels
 from weft.jobs.library import Library, Pins, Planned
-from weft.jobs.plan import CONTROL_QUEUE, Plan
+from weft.jobs.plan import Plan
 from weft.jobs.rerun import RerunPlan, Wanted, check_nodes, plan_steps
 from weft.jobs.rerun_reading import EndedJob
 from weft.jobs.submit import Kept, NewJob, OutputGone, submit, waits_of

@@ -482,7 +482,8 @@ begin
     perform weft.take_slots(keyed);
   end if;
   -- Also of what was never parked: whoever looked for work passed over it while whoever paused the job had it locked.
-  perform weft.hint(array(select distinct t.queue_id from weft.task t where t.job_id = job and t.state = 'ready'));
+  -- A filter, not a condition, by which all that is ready would be read.
+  perform weft.hint(coalesce(array_agg(distinct t.queue_id) filter (where t.state = 'ready'), '{}')) from weft.task t where t.job_id = job;
   return true;
 end $$;
 
