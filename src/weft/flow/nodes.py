@@ -147,6 +147,8 @@ def _facts(name: str, entry: Json, *, may_be_deep: bool = True) -> NodeFacts:
         problems += _fan_out_problems(entry, path)
     elif kind == "wait":
         problems += _wait_problems(entry, path)
+    elif kind == "fan_out":
+        problems += _fan_out_problems(entry, path)
     meaning = None if node is None else NodeMeaning(node)
     links = tuple(links_of_node(name, entry))
     group = entry.get("group")

@@ -12,7 +12,7 @@ import orjson
 from weft.core.garbage import uncollected
 from weft.flow.document import Document, Unreadable, read_document
 from weft.flow.expressions import Reference
-from weft.flow.graph import Graph, Link, groups_of, links_of_groups
+from weft.flow.graph import MAX_WAYS, Graph, Link, groups_of, links_of_groups
 from weft.flow.identity import version_hash
 from weft.flow.inputs import input_problems
 from weft.flow.model import WorkflowDefinition
@@ -128,6 +128,10 @@ def _meaning(data: Data, all_nodes: Nodes, hints: Hints) -> Iterator[Problem]:
     links += links_of_groups(data)
     graph = Graph(nodes, links, groups)
     yield from _link_problems(nodes, links, groups, hints)
+    if graph.excessive:
+        for link in graph.excessive:
+            yield Problem("too_large", link.path, f"more than {MAX_WAYS:,} ways in all: put a fan_in in between")
+        return  # what it hangs together with is not known
     yield from _end_problems(nodes)
     yield from _path_problems(data["nodes"], nodes, graph)
     yield from input_problems(data.get("inputs"))

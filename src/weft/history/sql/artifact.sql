@@ -99,7 +99,7 @@ with recursive line (id, step) as (
 select line.id, line.step from line order by line.step desc limit 1;
 
 -- name: parted_at
-select weft.parted_at(one.id, other.id) from weft.artifact one, weft.artifact other
+select p.id from weft.artifact one, weft.artifact other, weft.parted_places(one.id, other.id) as p (id)
 where one.org_id = $1 and one.id = $2 and other.org_id = $1 and other.id = $3;
 
 -- name: contents
