@@ -41,6 +41,7 @@ _EVALUATED = {
 }
 _WITH_EXPRESSIONS = (str, dict, list)
 _CONSTANT = ("handler", "queue", "workflow", "event", "group")
+_CONSTANT_OF_TASK = ("handler", "queue")
 
 
 @dataclass(slots=True)
@@ -140,13 +141,9 @@ def _facts(name: str, entry: Json, *, may_be_deep: bool = True) -> NodeFacts:
     for place, value, names in _evaluated(kind, entry, path):
         _gather(value, place, names, references, problems)
     handlers: list[tuple[Path, str]] = []
-    for place, value in _constants(entry, path):
-        if has_expression(value):
-            problems.append(
-                Problem("bad_expression", place, "no expression is evaluated here: it must be the same for every job")
-            )
-        if place[-1] == "handler":
-            handlers.append((place, value))
+    _gather_constants(entry, _CONSTANT, path, handlers, problems)
+    if type(task := entry.get("task")) is dict:
+        _gather_constants(task, _CONSTANT_OF_TASK, (*path, "task"), handlers, problems)
     if kind == "conditional":
         problems += _conditional_problems(entry, path, references)
     elif kind == "fan_out":
@@ -212,15 +209,18 @@ def _gather(
                 _gather(entry, (*path, key), names, references, problems)
 
 
-def _constants(node: Data, path: Path) -> Iterator[tuple[Path, str]]:
-    """Yield the texts that are the same for every job."""
-    for field in _CONSTANT:
-        if isinstance(value := node.get(field), str):
-            yield (*path, field), value
-    if isinstance(task := node.get("task"), dict):
-        for place, value in _constants(task, (*path, "task")):
-            if place[-1] in ("handler", "queue"):
-                yield place, value
+def _gather_constants(
+    holder: Data, fields: tuple[str, ...], path: Path, handlers: list[tuple[Path, str]], problems: list[Problem]
+) -> None:
+    """Add the handler, and the problems of texts that must be the same for every job."""
+    for field in fields:
+        value = holder.get(field)
+        if type(value) is str:
+            if has_expression(value):
+                what = "no expression is evaluated here: it must be the same for every job"
+                problems.append(Problem("bad_expression", (*path, field), what))
+            if field == "handler":
+                handlers.append(((*path, field), value))
 
 
 def _conditional_problems(node: Data, path: Path, references: list[tuple[Path, Reference]]) -> Iterator[Problem]:
