@@ -23,6 +23,11 @@ def _seconds(value: object) -> float:
         raise PydanticCustomError("bad_duration", "{problem}", {"problem": str(problem)}) from None
 
 
+def _delay(value: object) -> float:
+    """A span that may be nothing, as a number."""
+    return 0 if type(value) in (int, float) and value == 0 else _seconds(value)
+
+
 def _names(value: object) -> list[str]:
     names = [value] if isinstance(value, str) else value
     if not isinstance(names, list) or not names or not all(isinstance(name, str) and name for name in names):
@@ -56,6 +61,11 @@ Seconds = Annotated[
     float,
     BeforeValidator(_seconds),
     WithJsonSchema(_SPAN),
+]
+Delay = Annotated[
+    float,
+    BeforeValidator(_delay),
+    WithJsonSchema({"anyOf": [{"type": "number", "minimum": 0, "maximum": durations.LONGEST}, _SPAN["anyOf"][1]]}),
 ]
 # Whether an output serves the same params of the same code again, or for how long.
 Cache = Annotated[
@@ -129,8 +139,10 @@ class RetryPolicy(Part):
     backoff: Literal["exponential", "linear", "fixed"] | None = Field(
         default=None, description="How the delay grows from one attempt to the next."
     )
-    initial_delay_seconds: Seconds | None = Field(default=None, description="The delay before the second attempt.")
-    max_delay_seconds: Seconds | None = Field(default=None, description="The longest delay.")
+    initial_delay_seconds: Delay | None = Field(
+        default=None, description="The delay before the second attempt; 0 for none."
+    )
+    max_delay_seconds: Delay | None = Field(default=None, description="The longest delay.")
     jitter: Annotated[float, Field(ge=0, le=1)] | None = Field(
         default=None, description="By which part of itself a delay may differ, from 0 to 1."
     )

@@ -131,6 +131,8 @@ class Task(Item):
         self.handler = check_name(handler, "handler")
         if self.handler.startswith("@"):
             raise InvalidInput("handler", "names that begin with @ are kept for the engine")
+        if params is not None and not isinstance(params, Mapping):
+            raise InvalidInput("params", f"must be a mapping of arguments by name, not {type(params).__name__}")
         self.params = "{}" if not params else encode(dict(params), "params")
         self.queue = queue if queue == "default" else check_queue(queue)
         self.priority = priority if priority == 0 else check_priority(priority)
