@@ -86,5 +86,13 @@ def test_a_job_is_detached_paused_resumed_and_cancelled(cli: Cli, flow: str) -> 
         "name": "file.arrived",
         "answered": 0,
     }
-    assert cli("jobs", "approve", job_id, code=4).startswith("weft: there is no approval")
+    assert cli("jobs", "approve", job_id, code=4).startswith(
+        f"weft: there is no approval that job {job_id} waits for; see"
+    )
+    assert cli("jobs", "approve", "1", code=4).startswith("weft: there is no job 1")
+    assert cli("jobs", "why", job_id, "rout", code=4).endswith(f"see `weft jobs show {job_id}`. Did you mean 'route'?")
+    assert "give a number as `weft jobs list` shows it" in cli("jobs", "cancel", "one", code=2)
+    assert cli("events", "send", "x", "--payload", "{", code=2).startswith("weft: payload: is not JSON")
+    assert [job["id"] for job in cli.json("jobs", "list", "--state", "CANCELLING")["jobs"]] == [job_id]
+    assert "is not one of pending, running" in cli("jobs", "list", "--state", "bogus", code=2)
     assert cli.json("jobs", "approvals") == {"approvals": []}

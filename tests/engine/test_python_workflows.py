@@ -155,6 +155,12 @@ async def test_the_workflows_that_a_workflow_calls_are_those_of_the_process_what
     assert (await executed(client, "pipeline", n=3)).result == 3
 
 
+async def test_a_job_is_run_again_by_the_workflows_of_the_process(client: weft.Client) -> None:
+    job = await executed(client, outer, n=3)
+    again = await client.jobs.plan_rerun(job.id, on=outer)
+    assert again.nodes("run") == ["END"]
+
+
 async def test_a_python_workflow_is_pushed_as_a_file_is(client: weft.Client) -> None:
     pushed = await client.workflows.push(pipeline)
     assert (pushed.tag, pushed.version_hash) == ("pipeline/main", pipeline.version_hash)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from weft.queue.retry import Retry
 
 
-def read_params(text: str | None) -> Any:
+def read_params(text: str | None, field: str = "params") -> Any:
     """Read params: JSON, ``-`` for the standard input, ``@FILE`` for a file."""
     import json
 
@@ -24,14 +24,14 @@ def read_params(text: str | None) -> Any:
     if text == "-":
         text = sys.stdin.read()
     elif text.startswith("@"):
-        text = _content(Path(text[1:]))
+        text = _content(Path(text[1:]), field)
     try:
         # Not by orjson, which would round integers beyond 64 bits instead of leaving them to be refused by name.
         return json.loads(text)
     except ValueError as problem:
-        raise InvalidInput("params", f"is not JSON: {problem}") from None
+        raise InvalidInput(field, f"is not JSON: {problem}") from None
     except RecursionError:
-        raise InvalidInput("params", "is nested too deeply") from None
+        raise InvalidInput(field, "is nested too deeply") from None
 
 
 def read_duration(field: str, text: str | None) -> timedelta | None:
@@ -83,6 +83,13 @@ def read_id(field: str, text: str | None) -> int | None:
     return check_id(text, field)
 
 
+def read_job_id(text: str) -> int:
+    """Read the id of a job."""
+    from weft.core.checks import check_id
+
+    return check_id(text, "id", shown_by="weft jobs list")
+
+
 def read_names(field: str, text: str | None) -> list[str]:
     """Read names with commas between them."""
     names = [name.strip() for name in (text or "").split(",")]
@@ -113,10 +120,10 @@ def require_yes(yes: bool, what: str) -> None:
         raise InvalidInput("--yes", f"{what}; run it again with --yes to do it")
 
 
-def _content(path: Path) -> str:
+def _content(path: Path, field: str) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except OSError as problem:
-        raise InvalidInput("params", f"cannot read {path}: {problem.strerror}") from None
+        raise InvalidInput(field, f"cannot read {path}: {problem.strerror}") from None
     except UnicodeDecodeError:
-        raise InvalidInput("params", f"cannot read {path}: it is not UTF-8 text") from None
+        raise InvalidInput(field, f"cannot read {path}: it is not UTF-8 text") from None

@@ -126,7 +126,12 @@ def print_result(job: Job, *, as_json: bool) -> NoReturn:
 def read_workflow(workflow: str) -> Any:
     """Return a file, a Python workflow by MODULE:NAME, or the name of a tag or version."""
     from weft.cli.definitions import find_workflow
+    from weft.core.errors import InvalidInput
 
+    file, _, name = workflow.partition(".py:")
+    if workflow.endswith(".py") or name:
+        module = file.removesuffix(".py").replace("/", ".").strip(".")
+        raise InvalidInput("workflow", f"name the module, not its file: `weft run {module}:{name or 'NAME'}`")
     if workflow.endswith((".yaml", ".yml", ".json")) or Path(workflow).is_file():
         return Path(workflow)
     return find_workflow(workflow) or workflow

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import asyncpg
 import orjson
 
-from weft.core.checks import check_id, check_number, check_span, check_text
-from weft.core.errors import BlobUnavailable, InvalidInput, NotFound, StateConflict, did_you_mean
+from weft.core.checks import check_id, check_number, check_span, check_text, check_word
+from weft.core.errors import BlobUnavailable, InvalidInput, NotFound, StateConflict
 from weft.core.job_states import JobState
 from weft.core.json import Json, check_size, encode, plain
 from weft.core.states import TaskState
@@ -157,7 +157,7 @@ class Jobs(Reruns, JobLooking):
 
             print((await client.jobs.show(job.id)).state)
         """
-        check_id(job_id, "job_id")
+        check_id(job_id, "job_id", shown_by="weft jobs list")
         org_id = await self._session.org_id()
         row = await self._read(lambda conn: conn.fetchrow(SQL.show, org_id, job_id))
         if row is None:
@@ -183,7 +183,7 @@ class Jobs(Reruns, JobLooking):
             print([job.id for job in await client.jobs.list(workflow_id="etl", state="failed")])
         """
         check_number(limit, "limit", 1, 1000)
-        key = 2**63 - 1 if before is None else check_id(before, "before")
+        key = 2**63 - 1 if before is None else check_id(before, "before", shown_by="weft jobs list")
         states = None if state is None else _states([state] if isinstance(state, str) else state)
         wanted = orjson.dumps(check_labels(labels)).decode() if labels else None
         org_id = await self._session.org_id()
@@ -227,7 +227,7 @@ class Jobs(Reruns, JobLooking):
         """
         if timeout is not None:
             timeout = check_span(timeout, "timeout", zero=True).total_seconds()
-        check_id(job_id, "job_id")
+        check_id(job_id, "job_id", shown_by="weft jobs list")
         org_id = await self._session.org_id()
         end_id = await self._read(lambda conn: conn.fetchval(SQL.end_of_live, org_id, job_id))
         if end_id is None:
@@ -245,7 +245,7 @@ class Jobs(Reruns, JobLooking):
 
             await client.jobs.cancel(job.id)
         """
-        check_id(job_id, "job_id")
+        check_id(job_id, "job_id", shown_by="weft jobs list")
         org_id = await self._session.org_id()
 
         async def cancel(conn: Any) -> bool:
@@ -288,10 +288,11 @@ class Jobs(Reruns, JobLooking):
 
             await client.jobs.approve(job.id, "review", {"limit": 100})
         """
-        check_id(job_id, "job_id")
+        check_id(job_id, "job_id", shown_by="weft jobs list")
         open_ = [each for each in await self.approvals(job_id) if node in (None, each.node)]
         if not open_:
-            raise NotFound("approval", f"of job {job_id}" + (f", node {node}" if node else ""))
+            await self.show(job_id)
+            raise NotFound("approval", f"that job {job_id} waits for" + (f" in its node {node}" if node else ""))
         if len(open_) > 1:
             raise InvalidInput("node", f"say which: {', '.join(sorted(each.node for each in open_))}")
         (chosen,) = open_
@@ -337,7 +338,7 @@ class Jobs(Reruns, JobLooking):
 
             await client.jobs.pause(job.id)
         """
-        check_id(job_id, "job_id")
+        check_id(job_id, "job_id", shown_by="weft jobs list")
         org_id = await self._session.org_id()
         if not await self._noted(SQL.pause, org_id, job_id, "paused"):
             raise StateConflict("pause", job_id, (await self.show(job_id)).state, ["pending", "running"], "job")
@@ -349,7 +350,7 @@ class Jobs(Reruns, JobLooking):
 
             await client.jobs.resume(job.id)
         """
-        check_id(job_id, "job_id")
+        check_id(job_id, "job_id", shown_by="weft jobs list")
         org_id = await self._session.org_id()
         if not await self._noted(SQL.resume, org_id, job_id, "resumed"):
             raise StateConflict("resume", job_id, (await self.show(job_id)).state, ["paused"], "job")
@@ -368,7 +369,4 @@ class Jobs(Reruns, JobLooking):
 
 
 def _states(names: Sequence[str]) -> builtins.list[str]:
-    for name in names:
-        if name not in tuple(JobState):
-            raise InvalidInput("state", f"there is no state {name!r}.{did_you_mean(name, tuple(JobState))}")
-    return list(names)
+    return [check_word(name, "state", JobState) for name in names]

@@ -95,6 +95,9 @@ class Reruns(GraphCalls):
         async def _materials(self, library: Library, workflow: Any) -> Materials:
             """Return what a workflow is made of."""
 
+        async def _own(self, library: Library, workflow: Any) -> dict[str, tuple[Materials, Planned]]:
+            """Return the workflows that a Python workflow calls."""
+
     async def _plans(self) -> Library:
         if self._library is None:
             self._library = Library(await self._reader(), self._session.actor)
@@ -112,7 +115,11 @@ class Reruns(GraphCalls):
                 print(step.node, step.action, step.why)
         """
         return (
-            await self._ready(check_id(job_id, "job_id"), _wish(from_node, failed, on, inputs, registry), None)
+            await self._ready(
+                check_id(job_id, "job_id", shown_by="weft jobs list"),
+                _wish(from_node, failed, on, inputs, registry),
+                None,
+            )
         ).plan
 
     async def rerun(
@@ -130,7 +137,7 @@ class Reruns(GraphCalls):
         """
         key = None if idempotency_key is None else check_key(idempotency_key, "idempotency_key")
         wish = _wish(from_node, failed, on, inputs, registry)
-        found = await self._rerun(check_id(job_id, "job_id"), wish, key, once=False)
+        found = await self._rerun(check_id(job_id, "job_id", shown_by="weft jobs list"), wish, key, once=False)
         assert found is not None
         return found
 
@@ -216,7 +223,7 @@ class Reruns(GraphCalls):
             known = await library.planned(found)
             if known.workflow_id not in (row["workflow_id"], slug(row["workflow_id"])):
                 raise InvalidInput("on", f"is {known.workflow_id}, and the job is one of {row['workflow_id']}")
-            pins, patch = await library.pins(known, found), None
+            pins, patch = await library.pins(known, found, await self._own(library, wish.on)), None
             base_kind, base_ref = (
                 ("tag", found.row["tag"]) if found.row["tag"] else (found.row["kind"], str(found.row["id"]))
             )
@@ -325,7 +332,8 @@ def _first_queues(plan: Plan, kept: Kept, lanes: Mapping[str, int]) -> set[int]:
 
 
 def _states(names: Sequence[str]) -> list[str]:
-    for name in names:
+    found = [name.lower() for name in names]
+    for name in found:
         if name not in _ENDED:
             raise InvalidInput("state", f"{name!r} is not one of {', '.join(_ENDED)}: only what has ended is run again")
-    return list(names)
+    return found
