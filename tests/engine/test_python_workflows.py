@@ -12,6 +12,7 @@ import pytest
 from engine_scene import until
 
 import weft
+from weft.jobs import sub_workflow
 from weft.sdk.submitted import SubmittedJob
 from weft.worker.registry import Registry
 
@@ -159,6 +160,61 @@ async def test_a_job_is_run_again_by_the_workflows_of_the_process(client: weft.C
     job = await executed(client, outer, n=3)
     again = await client.jobs.plan_rerun(job.id, on=outer)
     assert again.nodes("run") == ["END"]
+
+
+@weft.workflow
+def for_ever(n: int) -> int:
+    first = pong(n)
+    return total([first, ping(n)])
+
+
+@weft.workflow
+def ping(n: int) -> int:
+    return pong(n)
+
+
+@weft.workflow
+def pong(n: int) -> int:
+    return ping(add(n))
+
+
+@weft.workflow
+def countdown(n: int) -> int:
+    with weft.when(n > 0) as is_left:
+        below = countdown(n - 1)
+    with is_left.otherwise:
+        done = keep("done")
+    return is_left.value(below, done)  # type: ignore[no-any-return]
+
+
+async def test_workflows_that_would_execute_each_other_for_ever_are_refused(
+    client: weft.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(weft.InvalidInput, match=r"its jobs would never end, (ping → pong → ping|pong → ping → pong):"):
+        await client.jobs.submit(for_ever, {"n": 1})
+    assert await client.jobs.list() == []
+    monkeypatch.setattr(sub_workflow, "DEEPEST", 3)
+    assert (await executed(client, countdown, n=3)).result == "done"
+    job = await executed(client, countdown, n=4)
+    assert job.state == "failed"
+    assert "jobs wait for each other 3 deep: does 'countdown' execute itself" in str(job.error)
+
+
+async def test_a_version_may_execute_an_older_one_of_the_same_name(client: weft.Client) -> None:
+    @weft.workflow(workflow_id="twice")
+    def older(n: int) -> int:
+        return double(n)
+
+    await client.workflows.push(older)
+    newer = {
+        "workflow_id": "twice",
+        "nodes": {
+            "START": {"type": "start", "next": "call"},
+            "call": {"type": "workflow", "workflow": "twice", "inputs": {"n": 4}, "next": "END"},
+            "END": {"type": "end", "output": "{{ nodes.call.output }}"},
+        },
+    }
+    assert (await executed(client, newer)).result == 8
 
 
 async def test_a_python_workflow_is_pushed_as_a_file_is(client: weft.Client) -> None:

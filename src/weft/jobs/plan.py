@@ -116,6 +116,19 @@ class Plan:
         """The names of the queues in which its tasks wait."""
         return {step.queue or "default" for each in self.steps for step in (each, each.child) if step is not None}
 
+    def unconditional(self) -> Iterator[Step]:
+        """Yield the steps to which no conditional leads: those of every job that does not fail."""
+        after: dict[int, list[int]] = {}
+        for source, target, _ in self.edges:
+            after.setdefault(source, []).append(target)
+        open_ = [place for place, step in enumerate(self.steps) if step.handler == _CONTROL[ConditionalNode]]
+        behind = set(open_)
+        while open_:
+            more = [target for target in after.get(open_.pop(), ()) if target not in behind]
+            behind.update(more)
+            open_ += more
+        return (step for place, step in enumerate(self.steps) if place not in behind)
+
     def first_queues(self, ids: Mapping[str, int]) -> set[int]:
         """Return the queues in which something is ready as soon as a job is submitted."""
         firsts = (step for step, waits in zip(self.steps, self.waits, strict=True) if waits == 0)

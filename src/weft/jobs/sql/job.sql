@@ -122,6 +122,16 @@ select weft.answer($1, $2, $3, $4, $5);
 -- What a job that a task belongs to hands on to the jobs that it makes.
 select j.org_id, j.rank, j.tag_positions, j.actor, j.labels from weft.job j where j.id = $1;
 
+-- name: depth
+-- How many jobs wait for each other above a job; no more are counted than matter.
+with recursive above (job_id, depth) as (
+  select $1::bigint, 0
+  union all
+  select t.job_id, a.depth + 1 from above a join weft.job j on j.id = a.job_id join weft.task t on t.id = j.parent_id
+  where a.depth < $2
+)
+select max(depth) from above;
+
 -- name: begin_wait
 -- running, by its worker and attempt → waiting.
 select weft.begin_wait($1, $2, $3, $4, $5, $6, $7, $8, $9);
