@@ -99,8 +99,14 @@ def run(
 async def see_through(client: Client, job_id: int, modules: Sequence[str], *, as_json: bool) -> Job:
     """Work on a job here, and show it, until it has ended or somebody leaves it; with JSON it is only waited for."""
     if as_json:
-        async with at_work(client, modules):
-            return await client.jobs.wait(job_id)
+        import asyncio
+
+        try:
+            async with at_work(client, modules):
+                return await client.jobs.wait(job_id)
+        except asyncio.CancelledError:
+            print(f"weft: job {job_id} goes on without you: see `weft jobs watch {job_id}`", file=sys.stderr)
+            raise
     from weft.cli.job_watch import watch
     from weft.cli.leaving import Leaving
 
