@@ -23,6 +23,7 @@ from weft.flow.patches import Op, check_ops
 from weft.history import snapshots
 from weft.history.reading import Materials
 from weft.jobs import events
+from weft.jobs.adding import SQL as GRAPH
 from weft.jobs.labels import check_labels
 from weft.jobs.library import Library, Planned
 from weft.jobs.model import Approval, Job, JobHandle, JobNode, JobSummary
@@ -171,6 +172,28 @@ class Jobs(Reruns, JobLooking):
             told |= {"result": None, "unavailable": {"result": problem}}
         more = {"labels": told["labels"] or {}, "tag_positions": told["tag_positions"] or {}}
         return Job(**{**told, "state": JobState(told["state"]), **more})
+
+    async def queues(self, job_id: int) -> set[str]:
+        """Return the queues in which tasks of a job, and of the jobs that its nodes wait for, may wait; by name.
+
+        What is added to a job while it runs may wait in others. Example::
+
+            async with weft.Worker(client=client, queues=sorted(await client.jobs.queues(job.id))):
+                await client.jobs.wait(job.id)
+        """
+        job, library = await self.show(job_id), await self._plans()
+        snapshots = {int(str(position["snapshot_id"])) for position in job.tag_positions.values()}
+        snapshots |= set() if job.snapshot_id is None else {job.snapshot_id}
+        rows = await self._read(lambda conn: conn.fetch(GRAPH.queues_of, job_id))
+        found = {row["name"] for row in rows}
+        for snapshot_id in snapshots:
+            found |= (await library.by_snapshot(snapshot_id)).plan.queues
+        return found
+
+    async def _queues_of_version(self, workflow: Workflow) -> set[str]:
+        """Return the queues in which tasks of a version may wait."""
+        library = await self._plans()
+        return (await library.planned(await self._materials(library, workflow))).plan.queues
 
     async def list(
         self, *, workflow_id: str | None = None, state: str | Sequence[str] | None = None, before: int | None = None,
