@@ -12,7 +12,6 @@ import pytest
 from engine_scene import until
 
 import weft
-from weft.jobs import sub_workflow
 from weft.sdk.submitted import SubmittedJob
 from weft.worker.registry import Registry
 
@@ -178,26 +177,10 @@ def pong(n: int) -> int:
     return ping(add(n))
 
 
-@weft.workflow
-def countdown(n: int) -> int:
-    with weft.when(n > 0) as is_left:
-        below = countdown(n - 1)
-    with is_left.otherwise:
-        done = keep("done")
-    return is_left.value(below, done)  # type: ignore[no-any-return]
-
-
-async def test_workflows_that_would_execute_each_other_for_ever_are_refused(
-    client: weft.Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with pytest.raises(weft.InvalidInput, match=r"its jobs would never end, (ping → pong → ping|pong → ping → pong):"):
+async def test_workflows_that_would_execute_each_other_for_ever_are_refused(client: weft.Client) -> None:
+    with pytest.raises(weft.InvalidInput, match=r"(ping → pong → ping|pong → ping → pong): a workflow that is a part"):
         await client.jobs.submit(for_ever, {"n": 1})
     assert await client.jobs.list() == []
-    monkeypatch.setattr(sub_workflow, "DEEPEST", 3)
-    assert (await executed(client, countdown, n=3)).result == "done"
-    job = await executed(client, countdown, n=4)
-    assert job.state == "failed"
-    assert "jobs wait for each other 3 deep: does 'countdown' execute itself" in str(job.error)
 
 
 async def test_a_version_may_execute_an_older_one_of_the_same_name(client: weft.Client) -> None:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from graphlib import CycleError, TopologicalSorter
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
@@ -33,10 +32,7 @@ Pins = Mapping[str, Mapping[str, Json]]
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A version, ready to be executed.
-
-    ``uses`` are the workflows that it has as nodes, ``always`` those of them that each of its jobs executes.
-    """
+    """A version, ready to be executed; ``uses`` are the workflows that it has as nodes."""
 
     workflow_id: str
     inputs: Mapping[str, Input]
@@ -44,7 +40,6 @@ class Planned:
     snapshot_id: int
     version_hash: str
     uses: frozenset[str]
-    always: frozenset[str] = frozenset()
 
 
 class Library:
@@ -80,10 +75,7 @@ class Library:
             assert kept.snapshot_id is not None
             uses = frozenset(node.workflow for node in definition.nodes.values() if isinstance(node, WorkflowNode))
             plan = Plan.of(definition)
-            always = frozenset(step.spec["workflow"] for step in plan.unconditional() if step.handler == "@workflow")
-            known = Planned(
-                definition.workflow_id, definition.inputs, plan, kept.snapshot_id, kept.version_hash, uses, always
-            )
+            known = Planned(definition.workflow_id, definition.inputs, plan, kept.snapshot_id, kept.version_hash, uses)
             self._known[found.row["id"]] = known
             if len(self._known) > _REMEMBERED:
                 self._known.popitem(last=False)
@@ -113,37 +105,38 @@ class Library:
         """Return where the tag stands by which a version was found, and all workflows that it uses, at any depth.
 
         By name; each with the snapshot that jobs of it go by, and the number of the tag's last move. ``own`` are those
-        that the caller has given with it, whatever their tags are at. Raises `InvalidInput` for what would never end.
+        that the caller has given with it, whatever their tags are at. One that is a part of itself is refused.
         """
         pinned: dict[str, dict[str, Json]] = {}
         if found.row["tag"] is not None:
             pinned[found.row["tag"]] = _position(found, first)
-        seen: dict[str, Planned] = {}
+        used: dict[str, Planned] = {}
         open_ = sorted(first.uses)
         while open_:
             name = open_.pop()
-            if name not in seen:
-                materials, planned = (own or {}).get(name) or await self._at_tag(name)
-                seen[name] = planned
-                pinned[name] = _position(materials, planned)
-                open_ += sorted(planned.uses)
-        _require_end(first, seen)
+            if name not in used:
+                materials, used[name] = (own or {}).get(name) or await self._at_tag(name)
+                pinned[name] = _position(materials, used[name])
+                open_ += sorted(used[name].uses)
+        _require_end(first, used)
         return pinned
 
 
-def _require_end(first: Planned, known: Mapping[str, Planned]) -> None:
-    """Refuse a workflow each of whose jobs would execute it again, itself or by others."""
-    versions = {planned.snapshot_id: planned for planned in (first, *known.values())}
-    order: TopologicalSorter[int] = TopologicalSorter()
-    for planned in versions.values():
-        for name in planned.always:
-            order.add(known[name].snapshot_id, planned.snapshot_id)
-    try:
-        order.prepare()
-    except CycleError as problem:
-        way = " → ".join(versions[id].workflow_id for id in problem.args[1])
-        advice = "let a conditional lead to what begins it anew"
-        raise InvalidInput("workflow", f"its jobs would never end, {way}: {advice}") from None
+def _require_end(first: Planned, used: Mapping[str, Planned]) -> None:
+    """Refuse a workflow that has itself as a node, over others or not: it would begin jobs for ever."""
+    path: list[tuple[str, int, Iterator[str]]] = [(first.workflow_id, first.snapshot_id, iter(sorted(first.uses)))]
+    done: set[int] = set()
+    while path:
+        name = next(path[-1][2], None)
+        if name is None:
+            done.add(path.pop()[1])
+            continue
+        later = used[name]
+        if any(later.snapshot_id == id for _, id, _ in path):
+            way = " → ".join([*(each for each, _, _ in path), name])
+            raise InvalidInput("workflow", f"{way}: a workflow that is a part of itself would never end")
+        if later.snapshot_id not in done:
+            path.append((name, later.snapshot_id, iter(sorted(later.uses))))
 
 
 def _position(found: Materials, planned: Planned) -> dict[str, Json]:

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from weft.db.machine import IdSource
 
 Fence = tuple[int, int, int]
-# So many jobs may wait for each other: one more is taken for a workflow that executes itself for ever.
-DEEPEST = 100
 
 
 class SubWorkflows:
@@ -38,13 +36,8 @@ class SubWorkflows:
         """Let a node wait for a job of its own: both, or neither. Raises `LeaseLost`."""
         async with self._database.acquire() as conn:
             facts = await conn.fetchrow(SQL.facts, job_id)
-            depth = await conn.fetchval(SQL.depth, job_id, DEEPEST)
         if facts is None:
             raise LeaseLost(fence[1])
-        if depth >= DEEPEST:
-            raise NonRetryable(
-                f"jobs wait for each other {DEEPEST} deep: does {spec['workflow']!r} execute itself without an end?"
-            )
         pins = orjson.loads(facts["tag_positions"])
         library = self._libraries.of(facts["org_id"], facts["actor"])
         planned = await library.by_snapshot(int(pins[spec["workflow"]]["snapshot_id"]))

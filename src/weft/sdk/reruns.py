@@ -11,6 +11,7 @@ import orjson
 
 from weft.core.checks import check_id, check_key, check_moment, check_names, check_number, check_span
 from weft.core.errors import InvalidInput, StateConflict
+from weft.core.ids import CONTROL_QUEUE
 from weft.core.json import Json, plain
 from weft.flow.document import Document
 from weft.flow.identity import node_hashes
@@ -23,10 +24,9 @@ from weft.jobs.adhoc import slug
 from weft.jobs.items import Item
 from weft.jobs.labels import check_labels
 from weft.jobs.library import Library, Pins, Planned
-from weft.jobs.plan import CONTROL_QUEUE, Plan
+from weft.jobs.plan import Plan
 from weft.jobs.rerun import RerunPlan, RerunStep, Wanted, check_nodes, plan_steps
 from weft.jobs.rerun_reading import EndedJob
-from weft.jobs.submit import SQL as SUBMIT
 from weft.jobs.submit import Kept, NewJob, OutputGone, submit, waits_of
 from weft.sdk.graph_calls import GraphCalls
 
@@ -159,23 +159,21 @@ class Reruns(GraphCalls):
         patience = session.settings.job_default_timeout
         addition = await self._addition(ready.added_again(ids[1:]), 0)
 
-        async def write(conn: type_Connection) -> bool | None:
+        async def write(conn: type_Connection) -> int | None:
             if once:
                 await conn.execute(reading.SQL.lock, ready.plan.job_id)
                 if await conn.fetchval(reading.SQL.of, org_id, ready.plan.job_id) is not None:
                     return None
-            is_new = await submit(conn, org_id, ready.new, plan, ids, lanes, patience, ready.kept)
-            if is_new and addition.items:
-                await adding.add(conn, org_id, ids[0], addition)
-            return is_new
+            made = await submit(conn, org_id, ready.new, plan, ids, lanes, patience, ready.kept)
+            if made == ids[0] and addition.items:
+                await adding.add(conn, org_id, made, addition)
+            return made
 
-        created = await session.database.run(write)
-        if created is None:
+        found = await session.database.run(write)
+        if found is None:
             return None
-        if not created:
-            key = ready.new.idempotency_key
-            known = await self._read(lambda conn: conn.fetchval(SUBMIT.of_key, org_id, key))
-            return Rerun(known, False, ready.plan)
+        if found != ids[0]:
+            return Rerun(found, False, ready.plan)
         session._hints.send_ids(_first_queues(plan, ready.kept, lanes) | addition.woken)
         return Rerun(ids[0], True, ready.plan)
 
