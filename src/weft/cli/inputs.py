@@ -63,12 +63,13 @@ def read_retry(
 
 
 def read_moment(field: str, text: str | None) -> datetime | None:
-    """Read a moment in ISO 8601; without a time zone it is in the machine's own."""
+    """Read a moment in ISO 8601, or ``yesterday 10:00``, or ``2h ago``; without a zone it is in the machine's own."""
+    from weft.core.moments import moment_in
+
     if text is None:
         return None
     try:
-        moment = datetime.fromisoformat(text)
-        return moment if moment.tzinfo is not None else moment.astimezone()
+        return moment_in(text)
     except (ValueError, OverflowError):
         problem = f"{text!r} is not a moment; write for example 2026-11-30T09:00:00+01:00"
         raise InvalidInput(field, problem) from None

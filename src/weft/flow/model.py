@@ -27,6 +27,8 @@ def _seconds(value: object) -> float:
 
 
 def _names(value: object) -> list[str]:
+    if type(value) is str and value:
+        return [value]  # as most are written
     names = [value] if isinstance(value, str) else value
     if not isinstance(names, list) or not names or not all(isinstance(name, str) and name for name in names):
         raise PydanticCustomError("bad_next", "must be the name of a node or a group, or a list of such names")
