@@ -445,7 +445,8 @@ async def test_a_stored_definition_in_which_a_later_release_finds_something_wron
     document = orjson.dumps(flow(only={"handler": "@end"}))
     await conn.execute(
         """select weft.move_tag(1, 'tried/main', 'push',
-             weft.put_artifact(1, 'version', 'tried', null, null, $1, $2, $3, decode(repeat('ab', 32), 'hex'), 'ann', null), 0, null, false, 'ann', null)""",
+             weft.put_artifact(1, 'version', 'tried', null, null, $1, $2, $3, sha256(''), 'ann', null),
+             0, null, false, 'ann', null)""",
         hashlib.sha256(document).hexdigest(), len(document), compress(document),
     )  # fmt: skip
     with pytest.raises(weft.InvalidDefinition, match="does not begin with @"):

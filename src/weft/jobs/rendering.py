@@ -14,7 +14,6 @@ from weft.db.blobs import Blobs
 from weft.flow.expressions import Values
 from weft.flow.templates import read_value
 
-RENDER_MARK = '{"$render":'
 END = "@end"
 _AT_ONCE = 16
 
