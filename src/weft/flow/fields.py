@@ -31,7 +31,7 @@ _BOUNDS: dict[str, Callable[..., str]] = {
     "string_too_long": lambda value, max_length: f"have at most {max_length:,} characters, not {len(value):,}",
     "too_short": lambda value, min_length, **_: "not be empty",
     "greater_than_equal": lambda value, ge: f"be at least {ge:g}, not {value}",
-    "less_than_equal": lambda value, le: f"be at most {le:g}, not {value}",
+    "less_than_equal": lambda value, le: f"be at most {le:,}, not {value}",
 }
 
 _PATH = "letters, digits, _, - and .; / between parts"

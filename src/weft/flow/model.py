@@ -274,7 +274,9 @@ class FanOutNode(Node):
         description="The items: a list, or an expression that gives one."
     )
     task: TaskSpec = Field(description="The task; its expressions may use item and index.")
-    max_parallel: Annotated[int, Field(ge=1)] | None = Field(default=None, description="How many run at once at most.")
+    max_parallel: Annotated[int, Field(ge=1, le=2147483647)] | None = Field(
+        default=None, description="How many run at once at most."
+    )
     next: Next | None = Field(default=None, description=_AFTER)
 
 

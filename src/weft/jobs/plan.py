@@ -10,6 +10,7 @@ from typing import Any
 
 import orjson
 
+from weft.core.ids import CONTROL_QUEUE
 from weft.core.json import Json
 from weft.flow.conditions import read_condition
 from weft.flow.expressions import Reference
@@ -30,9 +31,6 @@ from weft.flow.model import (
 )
 from weft.flow.templates import Template, read_value
 from weft.jobs.rendering import END
-
-# The id of the queue of control steps, which every installation has.
-CONTROL_QUEUE = 2
 
 _CONTROL = {
     ConditionalNode: "@conditional",
