@@ -93,6 +93,20 @@ async def test_priorities_that_sum_up_to_more_than_there_are_stop_at_the_ends(
     assert [row["rank"] for row in ranks] == [-most] * 3
 
 
+async def test_inputs_that_many_nodes_take_may_not_be_too_large_in_all(
+    client: weft.Client, conn: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    names = [f"n{number}" for number in range(40)]
+    take = {"handler": "say", "params": {"value": "{{ inputs.x }}"}}
+    nodes = {name: {**take, "next": later} for name, later in itertools.pairwise(names)}
+    definition = flow({"x": {"type": "string"}, "y": {"type": "string"}}, **nodes, n39=take)
+    with pytest.raises(weft.InvalidInput, match=r"inputs: .* in all"):
+        await client.jobs.submit(definition, {"x": "y" * 8_000_000})
+    assert await conn.fetchval("select count(*) from weft.job") == 0
+    # What only few of them take is no trouble.
+    assert (await client.jobs.submit(definition, {"x": "", "y": "y" * 8_000_000})).created
+
+
 WRONG: dict[str, tuple[str, Call]] = {
     "job_id of show": ("job_id", lambda client: client.jobs.show("one")),  # type: ignore[arg-type]
     "job_id of approvals": ("job_id", lambda client: client.jobs.approvals("one")),  # type: ignore[arg-type]
