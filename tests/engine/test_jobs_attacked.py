@@ -209,7 +209,7 @@ async def test_no_definition_names_what_the_engine_does_or_where(client: weft.Cl
                 await verb(definition)
             (problem,) = told.value.problems
             assert (".".join(map(str, problem.path)), problem.code) == (place, "bad_name")
-            assert "kept for the engine" in problem.message
+            assert "does not begin with @" in problem.message
 
 
 @pytest.mark.parametrize("name", ["@skip", "@fail"])

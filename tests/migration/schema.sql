@@ -1532,6 +1532,36 @@ begin
   return null;
 end $$;
 
+CREATE FUNCTION weft.parted_places(one bigint, other bigint) RETURNS SETOF bigint
+    LANGUAGE plpgsql STABLE
+    AS $$
+declare ids bigint[] := array[one, other]; sides int[] := array[1, 2]; side int; a weft.artifact; parent bigint;
+begin
+  if one = other then
+    return next one;
+    return;
+  end if;
+  while exists (select 1 from unnest(sides) as u (side) where u.side < 4) loop
+    select x.* into a from weft.artifact x where x.id = any (ids) order by x.generation desc, x.id desc limit 1;
+    exit when a.id is null;
+    side := sides[array_position(ids, a.id)];
+    if side = 3 then
+      return next a.id;
+      side := 7;
+    end if;
+    select coalesce(array_agg(u.id), '{}'), coalesce(array_agg(u.side), '{}') into ids, sides
+    from unnest(ids, sides) as u (id, side) where u.id <> a.id;
+    for parent in select x.id from weft.artifact x where x.id in (a.parent_id, a.merged_id) and x.generation < a.generation loop
+      if parent = any (ids) then
+        sides[array_position(ids, parent)] := sides[array_position(ids, parent)] | side;
+      else
+        ids := ids || parent;
+        sides := sides || side;
+      end if;
+    end loop;
+  end loop;
+end $$;
+
 CREATE FUNCTION weft.plan_of(head bigint, patch_digest text) RETURNS bytea
     LANGUAGE sql STABLE
     AS $$

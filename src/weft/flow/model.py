@@ -7,11 +7,13 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
-from weft.core.checks import RESERVED
 from weft.flow import durations
 
 MAX_NAME = 200
 NAME = r"^[A-Za-z_][A-Za-z0-9_\-]*$"
+# What begins with @ is the engine's own, and commas separate queues on the command line.
+HANDLER = r"^[^@\x00-\x1f\x7f-\x9f][^\x00-\x1f\x7f-\x9f]*$"
+QUEUE = r"^[^@,\x00-\x1f\x7f-\x9f][^,\x00-\x1f\x7f-\x9f]*$"
 PATH = r"^[A-Za-z0-9_][A-Za-z0-9_.\-]*(/[A-Za-z0-9_][A-Za-z0-9_.\-]*)*$"
 
 
@@ -43,28 +45,34 @@ def _items(value: object) -> object:
     raise PydanticCustomError("bad_items", "must be a list, or an expression that gives one")
 
 
-def _own(value: object) -> object:
-    """Refuse the names of what the engine itself does, and where: it would take what is said there for its own."""
-    if isinstance(value, str) and value.startswith("@"):
-        raise PydanticCustomError("reserved_name", "{problem}", {"problem": RESERVED})
-    return value
-
-
 def _cache(value: object) -> bool | float:
     return value if isinstance(value, bool) else _seconds(value)
 
 
-_SPAN: dict[str, Any] = {
-    "anyOf": [
-        {"type": "number", "exclusiveMinimum": 0, "maximum": durations.LONGEST},
-        {"type": "string", "pattern": durations.PATTERN},
-    ]
-}
+def _delay(value: object) -> float:
+    if (seconds := _seconds(value)) > _LONGEST_DELAY:
+        raise PydanticCustomError("bad_duration", "must be at most 366 days: nothing is tried again later than that")
+    return seconds
+
+
+def _span(longest: float) -> dict[str, Any]:
+    return {
+        "anyOf": [
+            {"type": "number", "exclusiveMinimum": 0, "maximum": longest},
+            {"type": "string", "pattern": durations.pattern(longest)},
+        ]
+    }
+
+
+# As `weft.Retry` has it.
+_LONGEST_DELAY = 366 * 86_400.0
+_SPAN = _span(durations.LONGEST)
 Seconds = Annotated[
     float,
     BeforeValidator(_seconds),
     WithJsonSchema(_SPAN),
 ]
+Delay = Annotated[float, BeforeValidator(_delay), WithJsonSchema(_span(_LONGEST_DELAY))]
 # Whether an output serves the same params of the same code again, or for how long.
 Cache = Annotated[
     bool | float, BeforeValidator(_cache), WithJsonSchema({"anyOf": [{"type": "boolean"}, *_SPAN["anyOf"]]})
@@ -76,8 +84,8 @@ Next = Annotated[
     WithJsonSchema({"anyOf": [_REFERENCE, {"type": "array", "items": _REFERENCE, "minItems": 1}]}),
 ]
 Text = Annotated[str, Field(max_length=10_000)]
-_OWN = WithJsonSchema({"type": "string", "minLength": 1, "maxLength": MAX_NAME, "pattern": "^[^@]"})
-OwnName = Annotated[str, Field(min_length=1, max_length=MAX_NAME), BeforeValidator(_own), _OWN]
+HandlerName = Annotated[str, Field(min_length=1, max_length=MAX_NAME, pattern=HANDLER)]
+QueueName = Annotated[str, Field(min_length=1, max_length=MAX_NAME, pattern=QUEUE)]
 GroupPath = Annotated[str, Field(max_length=MAX_NAME, pattern=PATH)]
 
 
@@ -138,8 +146,8 @@ class RetryPolicy(Part):
     backoff: Literal["exponential", "linear", "fixed"] | None = Field(
         default=None, description="How the delay grows from one attempt to the next."
     )
-    initial_delay_seconds: Seconds | None = Field(default=None, description="The delay before the second attempt.")
-    max_delay_seconds: Seconds | None = Field(default=None, description="The longest delay.")
+    initial_delay_seconds: Delay | None = Field(default=None, description="The delay before the second attempt.")
+    max_delay_seconds: Delay | None = Field(default=None, description="The longest delay; at most 366 days.")
     jitter: Annotated[float, Field(ge=0, le=1)] | None = Field(
         default=None, description="By which part of itself a delay may differ, from 0 to 1."
     )
@@ -148,7 +156,7 @@ class RetryPolicy(Part):
 class Execution(Part):
     """How a task is executed. What a node leaves out comes from ``defaults``, then the handler, then the settings."""
 
-    queue: OwnName | None = Field(default=None, description="The queue that the task waits in.")
+    queue: QueueName | None = Field(default=None, description="The queue that the task waits in.")
     priority: Annotated[int, Field(ge=-32767, le=32767)] | None = Field(
         default=None, description="Higher is claimed first; a whole number, without a point."
     )
@@ -176,7 +184,7 @@ class Defaults(Execution):
 class TaskSpec(Execution):
     """A task: the handler that it runs and the params that it is given."""
 
-    handler: OwnName = Field(description="The name of the function that the task runs.")
+    handler: HandlerName = Field(description="The name of the function that the task runs.")
     params: dict[str, Any] = Field(
         default_factory=dict, description="The arguments of the handler; texts may have expressions in {{ }}."
     )

@@ -18,7 +18,7 @@ drop table weft.event, weft.awaited, weft.job_done, weft.job, weft.worker_code;
 drop type weft.job_state;
 
 -- name: drop_definitions
-drop function weft.is_forced;
+drop function weft.is_forced, weft.parted_places;
 
 -- name: drop_tasks_of_jobs
 delete from weft.task where job_id is not null;
