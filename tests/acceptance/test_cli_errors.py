@@ -28,7 +28,6 @@ def cli(url: str, home: Path) -> Cli:
         (["tasks", "show", "x"], 2, "id: 'x' is not an id"),
         (["tasks", "list", "--before", "-1"], 2, "before: '-1' is not an id"),
         (["jobs", "show", "x"], 2, "give a number as `weft jobs list` shows it"),
-        (["jobs", "approve", "5"], 4, "there is no approval of job 5; see `weft jobs approvals`"),
         (["events", "send", "told", "--payload", "{"], 2, "payload: is not JSON"),
         (["tasks", "enqueue", "h", "--params", "{"], 2, "params: is not JSON"),
         (["tasks", "enqueue", "h", "--params", "@nowhere"], 2, "params: cannot read nowhere"),

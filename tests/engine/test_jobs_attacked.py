@@ -110,6 +110,7 @@ async def test_inputs_that_many_nodes_take_may_not_be_too_large_in_all(
 WRONG: dict[str, tuple[str, Call]] = {
     "job_id of show": ("job_id", lambda client: client.jobs.show("one")),  # type: ignore[arg-type]
     "job_id of approvals": ("job_id", lambda client: client.jobs.approvals("one")),  # type: ignore[arg-type]
+    "approval that is not there": ("weft jobs approvals", lambda client: client.jobs.approve(5)),
     "job_id that is too great": ("job_id", lambda client: client.jobs.approvals(2**63)),
     "workflow_id with NUL": ("workflow_id", lambda client: client.jobs.list(workflow_id="a\0")),
     "workflow_id": ("workflow_id", lambda client: client.jobs.list(workflow_id=5)),  # type: ignore[arg-type]
