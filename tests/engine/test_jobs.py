@@ -339,6 +339,8 @@ async def test_jobs_of_another_org_are_not_there(
     assert (await other.jobs.list(), len(await client.jobs.list())) == ([], 1)
     await other.create_queue("default")
     own = await other.jobs.submit(flow(first={"handler": "say", "params": {"value": "acme's"}}), idempotency_key="one")
+    again = await other.jobs.submit(flow(first={"handler": "say"}), idempotency_key="one")
+    assert (again.id, again.created) == (own.id, False)
     async with at_work(other, handlers):
         assert (await other.jobs.wait(own.id, timeout=30)).state == "completed"
     assert (own.created, handlers.given) == (True, ["acme's"])

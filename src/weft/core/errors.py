@@ -144,7 +144,8 @@ class NotFound(CallerError):
             "tag": "see `weft workflows list`",
             "version": "see `weft workflows log TAG`",
             "move": "see `weft workflows moves TAG`",
-            "approval": "see `weft jobs approvals`",
+            "approval": "see `weft jobs approvals`, and `weft jobs why ID`",
+            "node": "see `weft jobs show ID`",
         }.get(kind, "it may have been removed by retention, or never committed")
         super().__init__(f"there is no {kind} {key}; {reason}")
 

@@ -221,7 +221,8 @@ class Attempt:
             return
         try:
             params = claim.params or "{}"
-            if claim.job_id is not None and params.startswith(RENDER_MARK):
+            # Only where outputs of others are asked for: what merely looks like it is the caller's own.
+            if params.startswith(RENDER_MARK) and (claim.given is not None or claim.handler.startswith("@")):
                 params = await self._rendered(params)
             if self._runs_in_process or params.startswith((BLOB_MARK, MISSING_PARAMS)):
                 outcome = await self._run_apart(params)
