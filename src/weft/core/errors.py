@@ -136,14 +136,16 @@ class NotFound(CallerError):
     http_status = 404
     exit_code = 4
 
-    def __init__(self, kind: str, key: object) -> None:
+    def __init__(self, kind: str, key: object, advice: str | None = None) -> None:
         self.kind = kind
         self.key = key
-        reason = {
+        reason = advice or {
             "org": "name one that exists by WEFT_ORG",
             "tag": "see `weft workflows list`",
             "version": "see `weft workflows log TAG`",
             "move": "see `weft workflows moves TAG`",
+            "approval": "see `weft jobs approvals`, and `weft jobs why ID`",
+            "node": "see `weft jobs show ID`",
         }.get(kind, "it may have been removed by retention, or never committed")
         super().__init__(f"there is no {kind} {key}; {reason}")
 

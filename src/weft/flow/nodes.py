@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 
 from weft.core.errors import closest
-from weft.core.json import depth_of
+from weft.core.json import RESERVED_KEYS, depth_of
 from weft.flow.budget import ExpressionError
 from weft.flow.conditions import is_whole, read_condition
 from weft.flow.document import MAX_DEPTH
@@ -150,6 +150,7 @@ def _facts(name: str, entry: Json, *, may_be_deep: bool = True) -> NodeFacts:
         problems += _fan_out_problems(entry, path)
     elif kind == "wait":
         problems += _wait_problems(entry, path)
+    problems += _params_problems(entry, path)
     meaning = None if node is None else NodeMeaning(node)
     links = tuple(links_of_node(name, entry))
     group = entry.get("group")
@@ -265,6 +266,15 @@ def _fan_out_problems(node: Data, path: Path) -> Iterator[Problem]:
     if node.get("max_parallel") and isinstance(task, dict) and task.get("concurrency_key"):
         message = "a task waits for one turn only: leave out max_parallel or the concurrency_key of its task"
         yield Problem("two_limits", (*path, "max_parallel"), message)
+
+
+def _params_problems(node: Data, path: Path) -> Iterator[Problem]:
+    """Yield the keys of params by which what is kept in the place of params is known."""
+    for holder, place in ((node, path), (node.get("task"), (*path, "task"))):
+        params = holder.get("params") if isinstance(holder, dict) else None
+        for key in RESERVED_KEYS.keys() & params if isinstance(params, dict) else ():
+            what = f"the key {key!r} is reserved for {RESERVED_KEYS[key]}"
+            yield Problem("bad_value", (*place, "params", key), what, is_about_key=True)
 
 
 def _wait_problems(node: Data, path: Path) -> Iterator[Problem]:

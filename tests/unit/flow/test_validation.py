@@ -493,6 +493,17 @@ def test_no_task_names_what_is_the_engine_s_own_or_changes_a_terminal(field: str
         assert [problem.code for problem in check_document(Document(general)).problems] == ["bad_name"]
 
 
+@pytest.mark.parametrize("key", ["$blob", "$gathered", "$render"])
+def test_no_params_look_like_what_is_kept_in_the_place_of_params(key: str) -> None:
+    """In any order of the keys: else two definitions of one hash would be executed differently."""
+    for params in ({key: "a" * 64, "size": 1}, {"size": 1, key: "a" * 64}):
+        task = {"handler": "h", "params": params}
+        for node in (task, {"type": "fan_out", "items": [1], "task": task}):
+            nodes = {"S": {"type": "start", "next": "a"}, "a": {**node, "next": "E"}, "E": {"type": "end"}}
+            checked = check_document(Document({"workflow_id": "w", "nodes": nodes}))
+            assert [(problem.code, problem.path[-1]) for problem in checked.problems] == [("bad_value", key)]
+
+
 def test_what_is_wrong_with_one_node_is_found_in_a_document_that_is_like_a_sound_one() -> None:
     node: dict[str, Any] = {
         "type": "fan_out",
