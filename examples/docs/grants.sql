@@ -50,6 +50,7 @@ grant usage on sequence weft.id_sequence to shop_flows;
 grant select on weft.schema_revision, weft.org, weft.blob_use, weft.artifact_use to shop_flows;
 grant select, insert, update on weft.blob, weft.tag to shop_flows;
 grant select, insert on weft.tag_move to shop_flows;
+grant insert on weft.audit to shop_flows;
 grant select, insert, update, delete on weft.artifact to shop_flows;
 grant select, delete on weft.task_blob to shop_flows;
 grant select on weft.task, weft.task_done to shop_flows;
