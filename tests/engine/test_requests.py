@@ -140,3 +140,11 @@ async def test_who_has_lost_the_message_makes_no_job_of_it(
 async def test_messages_may_come_before_the_first_orchestrator(client: weft.Client) -> None:
     message = weft.NewTask("weft.submit", {"workflow_id": "asked"}, queue=QUEUE)
     assert [handle.created for handle in await client.enqueue_many([message])] == [True]
+
+
+async def test_the_queues_of_a_job_are_told_for_whoever_works_on_it(asked: weft.Client) -> None:
+    job = await asked.jobs.submit("asked", {"name": "ann"})
+    assert await asked.jobs.queues(job.id) == {"functionapp-tasks", "container-tasks"}
+    assert await asked.jobs.queues(job.id, knows=lambda name: name != "say") == set()
+    with pytest.raises(weft.NotFound):
+        await asked.jobs.queues(1)

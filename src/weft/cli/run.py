@@ -100,7 +100,10 @@ def run(
 
 async def see_through(client: Client, job_id: int, modules: Sequence[str], *, as_json: bool) -> Job:
     """Work on a job here, and show it, until it has ended or somebody leaves it; with JSON it is only waited for."""
-    queues = await client.jobs.queues(job_id)
+    from weft.worker.registry import REGISTRY
+
+    # What others know is left to them.
+    queues = await client.jobs.queues(job_id, knows=REGISTRY.knows)
     if as_json:
         import asyncio
 
