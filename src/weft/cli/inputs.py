@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def read_params(text: str | None, field: str = "params") -> Any:
-    """Read params: JSON, ``-`` for the standard input, ``@FILE`` for a file."""
+    """Read params, or another field: JSON, ``-`` for the standard input, ``@FILE`` for a file."""
     import json
 
     if text is None:
@@ -63,31 +63,30 @@ def read_retry(
 
 
 def read_moment(field: str, text: str | None) -> datetime | None:
-    """Read a moment in ISO 8601; without a time zone it is in the machine's own."""
+    """Read a moment in ISO 8601, or ``yesterday 10:00``, or ``2h ago``; without a zone it is in the machine's own."""
+    from weft.core.moments import moment_in
+
     if text is None:
         return None
     try:
-        moment = datetime.fromisoformat(text)
-        return moment if moment.tzinfo is not None else moment.astimezone()
+        return moment_in(text)
     except (ValueError, OverflowError):
         problem = f"{text!r} is not a moment; write for example 2026-11-30T09:00:00+01:00"
         raise InvalidInput(field, problem) from None
 
 
-def read_id(field: str, text: str | None) -> int | None:
+def read_id(field: str, text: str | None, *, shown_by: str = "weft tasks list") -> int | None:
     """Read an id."""
     if text is None:
         return None
     from weft.core.checks import check_id
 
-    return check_id(text, field)
+    return check_id(text, field, shown_by=shown_by)
 
 
-def read_job_id(text: str) -> int:
+def read_job_id(text: str | None, field: str = "id") -> int:
     """Read the id of a job."""
-    from weft.core.checks import check_id
-
-    return check_id(text, "id", shown_by="weft jobs list")
+    return read_id(field, text, shown_by="weft jobs list") or 0
 
 
 def read_names(field: str, text: str | None) -> list[str]:

@@ -97,7 +97,7 @@ def approvals(
     """List what waits for a person, and what it asks for."""
     from weft.cli.output import as_record, print_json, print_table, when
 
-    key = read_id("job", job)
+    key = None if job is None else read_job_id(job, "job")
     found = call(lambda client: client.jobs.approvals(key, limit=limit))
     if as_json:
         print_json({"approvals": [as_record(each) for each in found]})

@@ -77,7 +77,7 @@ def rerun(
         return
     if workflow or since or limit or yes:
         raise InvalidInput("--where", "is missing: --workflow, --since, --limit and --yes go with it")
-    _rerun_one(read_job_id(job_id or ""), options, inputs or [], modules or [], plan=plan, wait=wait, as_json=as_json)
+    _rerun_one(read_job_id(job_id), options, inputs or [], modules or [], plan=plan, wait=wait, as_json=as_json)
 
 
 def _rerun_one(

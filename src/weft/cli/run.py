@@ -168,12 +168,12 @@ async def _ops(
 ) -> list[dict[str, Any]] | None:
     """Return what is to be changed for one job."""
     from weft.cli.definitions import read_assignments, read_ops
-    from weft.flow.patches import op_for
+    from weft.flow.patches import ops_setting
 
     ops = [] if patch is None else read_ops(patch)
     if assignments:
         data = await _data(client, what)
-        ops = [*ops, *(op_for(data, field, value) for field, value in read_assignments(list(assignments)).items())]
+        ops = [*ops, *ops_setting(data, read_assignments(list(assignments)))]
     return ops if patch is not None or assignments else None
 
 

@@ -31,11 +31,13 @@ class AuditVerb(StrEnum):
     PAUSE = "pause"
     RESUME = "resume"
     LIMIT = "limit"
+    PROTECT = "protect"
+    FREE = "free"
 
 
 @dataclass(frozen=True, slots=True)
 class AuditEntry:
-    """One act of an operator: on tasks or effects by their ids, the first 1,000 of them, or on a queue by its name."""
+    """One act of an operator: on tasks or effects by their ids, the first 1,000 of them, or on what has a name."""
 
     id: int
     at: datetime

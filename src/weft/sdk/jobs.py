@@ -315,7 +315,7 @@ class Jobs(Reruns, JobLooking):
             await client.jobs.approve(job.id, "review", {"limit": 100})
         """
         job_id = check_id(job_id, "job_id", shown_by="weft jobs list")
-        open_ = [each for each in await self.approvals(job_id) if node in (None, each.node)]
+        open_ = [each for each in await self.approvals(job_id, limit=1000) if node in (None, each.node)]
         if not open_:
             await self.show(job_id)
             raise NotFound("approval", f"that job {job_id} waits for" + (f" in its node {node}" if node else ""))

@@ -17,6 +17,7 @@ from weft.flow.document import Document
 from weft.flow.identity import node_hashes
 from weft.flow.inputs import check_inputs, told_of
 from weft.flow.patches import same
+from weft.flow.reading import sound
 from weft.flow.validation import check_document
 from weft.jobs import adding, grown
 from weft.jobs import rerun_reading as reading
@@ -243,9 +244,7 @@ class Reruns(GraphCalls):
         return await reader.document(await reader.of(artifact_id))
 
     async def _hashes(self, snapshot_id: int) -> dict[str, str]:
-        definition = check_document(Document(await self._document(snapshot_id))).definition
-        assert definition is not None
-        return node_hashes(definition)
+        return node_hashes(sound(check_document(Document(await self._document(snapshot_id)))))
 
     async def rerun_all(
         self, *, state: str | Sequence[str] = "failed", workflow_id: str | None = None,
