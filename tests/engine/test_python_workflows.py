@@ -222,6 +222,16 @@ async def test_what_cannot_be_compiled_is_refused_before_anything_is_written(
     assert await conn.fetchval("select count(*) from weft.artifact") == 0
 
 
+async def test_what_is_no_workflow_says_what_to_do_with_it(client: weft.Client) -> None:
+    wrong: list[tuple[Any, str]] = [
+        (add, "add is a task: enqueue it, or call it in"),
+        (print, "give it @weft.workflow"),
+    ]
+    for what, told in wrong:
+        with pytest.raises(weft.InvalidInput, match=told):
+            await client.jobs.submit(what)
+
+
 async def test_a_job_is_watched_by_its_changes_until_it_has_ended(client: weft.Client) -> None:
     handle = await client.jobs.submit(pipeline, {"n": 2})
     job = SubmittedJob(handle.id, settings=client.settings)

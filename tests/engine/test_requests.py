@@ -33,8 +33,8 @@ FLOW = {
 
 @pytest.fixture
 async def asked(client: weft.Client) -> weft.Client:
-    """A client with the workflow and the queues that it needs."""
-    for name in ("functionapp-tasks", "container-tasks", QUEUE):
+    """A client with the workflow and the queues that it needs; that of the messages is there when one comes."""
+    for name in ("functionapp-tasks", "container-tasks"):
         await client.create_queue(name)
     await client.workflows.push(FLOW)
     return client
@@ -135,3 +135,16 @@ async def test_who_has_lost_the_message_makes_no_job_of_it(
     answer = await requests.accept((ghost, task_id, 1), Request("asked", {"name": "ann"}))
     assert (await asked.get_task(task_id)).output == answer
     assert await conn.fetchval("select count(*) from weft.job") == 1
+
+
+async def test_messages_may_come_before_the_first_orchestrator(client: weft.Client) -> None:
+    message = weft.NewTask("weft.submit", {"workflow_id": "asked"}, queue=QUEUE)
+    assert [handle.created for handle in await client.enqueue_many([message])] == [True]
+
+
+async def test_the_queues_of_a_job_are_told_for_whoever_works_on_it(asked: weft.Client) -> None:
+    job = await asked.jobs.submit("asked", {"name": "ann"})
+    assert await asked.jobs.queues(job.id) == {"functionapp-tasks", "container-tasks"}
+    assert await asked.jobs.queues(job.id, knows=lambda name: name != "say") == set()
+    with pytest.raises(weft.NotFound):
+        await asked.jobs.queues(1)

@@ -52,7 +52,9 @@ def bisect(
 
     async def main(client: Client) -> Bisected:
         given = read_inputs(inputs or [], await declared_inputs(client, bad or tag))
-        queues = {name for which in (good, bad or tag) for name in await client.jobs._queues_of_version(which)}
+        queues = {
+            name for which in (good, bad or tag) for name in await client.jobs._queues_of_version(which, REGISTRY.knows)
+        }
         async with at_work(client, modules or [], queues=queues):
             return await client.jobs.bisect(
                 tag, good=good, bad=bad, inputs=given, timeout=patience, on_step=_tell,

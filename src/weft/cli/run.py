@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
@@ -100,7 +100,10 @@ def run(
 
 async def see_through(client: Client, job_id: int, modules: Sequence[str], *, as_json: bool) -> Job:
     """Work on a job here, and show it, until it has ended or somebody leaves it; with JSON it is only waited for."""
-    queues = await client.jobs.queues(job_id)
+    from weft.worker.registry import REGISTRY
+
+    # What others know is left to them.
+    queues = await client.jobs.queues(job_id, knows=REGISTRY.knows)
     if as_json:
         import asyncio
 
@@ -216,16 +219,17 @@ async def at_work(
     client: Client, modules: Sequence[str], leaving: Leaving | None = None, queues: Iterable[str] = ()
 ) -> AsyncIterator[None]:
     """Work and orchestrate here while the body runs; without handlers of one's own only orchestrate."""
-    from weft.sdk import running
     from weft.sdk.orchestrator import Orchestrator
+    from weft.sdk.running import worker_of
     from weft.worker.registry import REGISTRY
 
-    if REGISTRY.names():
-        work: AbstractAsyncContextManager[object] = running.at_work(client, queues=queues, modules=modules)
-    else:
-        print("weft: no handlers here: tasks wait for workers, or give --app MODULE", file=sys.stderr)
-        work = Orchestrator(client=client)
-    async with work:
-        yield
+    async with Orchestrator(client=client):
+        if REGISTRY.names():
+            async with worker_of(client, REGISTRY, queues, modules):
+                yield
+        else:
+            print("weft: no handlers here: tasks wait for workers, or give --app MODULE", file=sys.stderr)
+            yield
+        # When the worker has ended: until then somebody may wish to cancel, and that takes an orchestrator.
         if leaving is not None:
             await leaving.settle()

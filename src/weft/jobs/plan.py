@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -126,6 +126,11 @@ class Plan:
     def queues(self) -> set[str]:
         """The names of the queues in which its tasks wait."""
         return {step.queue or "default" for each in self.steps for step in (each, each.child) if step is not None}
+
+    def queues_of(self, knows: Callable[[str], bool]) -> set[str]:
+        """Return the names of the queues in which tasks wait whose handlers somebody knows."""
+        steps = (step for each in self.steps for step in (each, each.child) if step is not None)
+        return {step.queue or "default" for step in steps if not step.is_control and knows(step.handler)}
 
     def first_queues(self, ids: Mapping[str, int]) -> set[int]:
         """Return the queues in which something is ready as soon as a job is submitted."""

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from weft.core.errors import UnknownQueue
+from weft.jobs.requests import QUEUE as MESSAGES
 from weft.queue.enqueue import Draft, enqueue, enqueue_many
 from weft.queue.model import NewTask, TaskHandle
 from weft.queue.retry import Retry
@@ -50,6 +51,8 @@ class Enqueuing(Session):
                 hint = self._hints.is_quiet()
                 handle = await enqueue(conn, draft, self.settings.org, self.actor, hint=hint)
         except UnknownQueue:
+            if draft.form.queue == MESSAGES:
+                declared = MESSAGES
             if declared is None:
                 raise UnknownQueue(draft.form.queue, await self._known_queues({draft.form.queue})) from None
             await self.create_queue(declared)

@@ -172,10 +172,11 @@ class Jobs(Reruns, JobLooking):
         more = {"labels": told["labels"] or {}, "tag_positions": told["tag_positions"] or {}}
         return Job(**{**told, "state": JobState(told["state"]), **more})
 
-    async def queues(self, job_id: int) -> set[str]:
+    async def queues(self, job_id: int, *, knows: Callable[[str], bool] = lambda _: True) -> set[str]:
         """Return the queues in which tasks of a job, and of the jobs that its nodes wait for, may wait; by name.
 
-        What is added to a job while it runs may wait in others. Example::
+        Only of those tasks whose handlers ``knows`` says yes to. What is added to a job while it runs may wait in
+        others. Example::
 
             async with weft.Worker(client=client, queues=sorted(await client.jobs.queues(job.id))):
                 await client.jobs.wait(job.id)
@@ -184,15 +185,15 @@ class Jobs(Reruns, JobLooking):
         snapshots = {int(str(position["snapshot_id"])) for position in job.tag_positions.values()}
         snapshots |= set() if job.snapshot_id is None else {job.snapshot_id}
         rows = await self._read(lambda conn: conn.fetch(GRAPH.queues_of, job_id))
-        found = {row["name"] for row in rows}
+        found = {row["name"] for row in rows if knows(row["handler"])}
         for snapshot_id in snapshots:
-            found |= (await library.by_snapshot(snapshot_id)).plan.queues
+            found |= (await library.by_snapshot(snapshot_id)).plan.queues_of(knows)
         return found
 
-    async def _queues_of_version(self, workflow: Workflow) -> set[str]:
-        """Return the queues in which tasks of a version may wait."""
+    async def _queues_of_version(self, workflow: Workflow, knows: Callable[[str], bool]) -> set[str]:
+        """Return the queues in which tasks of a version may wait, of handlers that somebody knows."""
         library = await self._plans()
-        return (await library.planned(await self._materials(library, workflow))).plan.queues
+        return (await library.planned(await self._materials(library, workflow))).plan.queues_of(knows)
 
     async def list(
         self, *, workflow_id: str | None = None, state: str | Sequence[str] | None = None, before: int | None = None,

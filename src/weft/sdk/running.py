@@ -101,13 +101,17 @@ async def submit_here(client: Client, workflow: Workflow, inputs: Mapping[str, A
 
 @asynccontextmanager
 async def at_work(
-    client: Client, registry: Registry = REGISTRY, *, queues: Iterable[str] = (), modules: Sequence[str] = ()
+    client: Client, registry: Registry = REGISTRY, *, queues: Iterable[str] = ()
 ) -> AsyncIterator[tuple[Worker, Orchestrator]]:
     """Work and orchestrate here while the body runs: the queues of the handlers, and ``queues``."""
-    named = {*Worker(client=client, registry=registry).queues, *queues}
-    worker = Worker(client=client, registry=registry, queues=sorted(named), app_modules=modules)
-    async with Orchestrator(client=client) as orchestrator, worker:
+    async with Orchestrator(client=client) as orchestrator, worker_of(client, registry, queues) as worker:
         yield worker, orchestrator
+
+
+def worker_of(client: Client, registry: Registry, queues: Iterable[str], modules: Sequence[str] = ()) -> Worker:
+    """Return a worker of the queues of the handlers, and of ``queues``."""
+    named = {*Worker(client=client, registry=registry).queues, *queues}
+    return Worker(client=client, registry=registry, queues=sorted(named), app_modules=modules)
 
 
 async def _require_handlers(client: Client, workflow: Workflow, registry: Registry) -> None:

@@ -11,6 +11,7 @@ from weft.core.settings import Settings
 from weft.db.blobs import Blobs
 from weft.db.database import Database
 from weft.db.machine import IdSource
+from weft.jobs.requests import QUEUE as MESSAGES
 from weft.queue import queues
 from weft.queue.blobs import KeptBlobs
 from weft.sdk.actor import default_actor
@@ -84,11 +85,14 @@ class Session:
         return known
 
     async def _queue_ids(self, names: set[str]) -> dict[str, int]:
-        """Like `_known_queues`, with those that a handler declares made; raises `UnknownQueue` for others."""
+        """Like `_known_queues`, with those that a handler declares made; raises `UnknownQueue` for others.
+
+        A message to orchestrators may come before the first of them, which would make its queue.
+        """
         known = await self._known_queues(names)
         missing = sorted(names - known.keys())
         for name in missing:
-            if not any(handler.queue == name for handler in REGISTRY):
+            if name != MESSAGES and not any(handler.queue == name for handler in REGISTRY):
                 raise UnknownQueue(name, known)
         for name in missing:
             await self.create_queue(name)

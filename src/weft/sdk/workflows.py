@@ -23,6 +23,7 @@ from weft.history.model import Artifact, Materialized, Pushed, Tag, TagMove, Wis
 from weft.sdk.authoring.workflow import Workflow as PythonWorkflow
 from weft.sdk.workflow_calls import HASH, POINT, TAG, check_tag, check_version, is_id
 from weft.sdk.workflow_upkeep import WorkflowUpkeep
+from weft.worker.registry import Handler
 
 if TYPE_CHECKING:
     from weft.flow.problems import Path as FieldPath
@@ -385,9 +386,14 @@ def document_of(definition: Definition) -> Document:
         return read_file(definition)
     if isinstance(definition, (str, bytes)):
         return read_text(definition)
-    if not isinstance(definition, Mapping):
+    if isinstance(definition, Handler):
         raise InvalidInput(
-            "definition", f"must be a file, a text, a mapping or a workflow, not {type(definition).__name__}"
+            "definition", f"{definition.name} is a task: enqueue it, or call it in a function with @weft.workflow"
+        )
+    if not isinstance(definition, Mapping):
+        advice = ": give it @weft.workflow" if callable(definition) else ""
+        raise InvalidInput(
+            "definition", f"must be a file, a text, a mapping or a workflow, not {type(definition).__name__}{advice}"
         )
     # A copy in plain JSON: the caller's own may change, or hold what JSON has not.
     return Document(plain(dict(definition), "definition"))

@@ -79,6 +79,10 @@ class Registry:
         known = self._handlers.get(name)
         return self._entrypoint(name) if known is None and self._modules else known
 
+    def knows(self, name: str) -> bool:
+        """Whether there is a handler of that name."""
+        return self.get(name) is not None
+
     def admit(self, modules: Iterable[str]) -> None:
         """Let the functions of loaded modules be handlers too, by their dotted names; nothing is ever imported."""
         self._modules.update(dict.fromkeys(modules))

@@ -68,7 +68,7 @@ select e.next as id from weft.edge e where e.prev = $1 and exists (
 
 -- name: queues_of
 -- Where the tasks of a job wait that workers run.
-select distinct q.name from weft.task t join weft.queue q on q.id = t.queue_id where t.job_id = $1 and left(t.handler, 1) <> '@';
+select distinct q.name, t.handler::text as handler from weft.task t join weft.queue q on q.id = t.queue_id where t.job_id = $1 and left(t.handler, 1) <> '@';
 
 -- name: health
 select exists (
