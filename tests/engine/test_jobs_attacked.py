@@ -110,7 +110,7 @@ async def test_inputs_that_many_nodes_take_may_not_be_too_large_in_all(
 WRONG: dict[str, tuple[str, Call]] = {
     "job_id of show": ("job_id", lambda client: client.jobs.show("one")),  # type: ignore[arg-type]
     "job_id of approvals": ("job_id", lambda client: client.jobs.approvals("one")),  # type: ignore[arg-type]
-    "approval that is not there": ("weft jobs approvals", lambda client: client.jobs.approve(5)),
+    "job of an approval": ("there is no job 5", lambda client: client.jobs.approve(5)),
     "job_id that is too great": ("job_id", lambda client: client.jobs.approvals(2**63)),
     "workflow_id with NUL": ("workflow_id", lambda client: client.jobs.list(workflow_id="a\0")),
     "workflow_id": ("workflow_id", lambda client: client.jobs.list(workflow_id=5)),  # type: ignore[arg-type]
@@ -147,19 +147,21 @@ async def test_ids_of_jobs_may_be_texts_as_json_has_them(client: weft.Client, ha
         await client.jobs.cancel(job_id)
 
 
-async def test_params_that_look_like_those_of_a_template_are_what_they_are(client: weft.Client) -> None:
+async def test_params_that_look_like_those_of_a_template_are_refused_or_what_they_are(
+    client: weft.Client, conn: asyncpg.Connection[asyncpg.Record]
+) -> None:
     registry = Registry()
 
     @registry.task(name="keep")
     async def keep(**params: Any) -> Any:
-        return params
+        return list(params)
 
     value = {"$render": {"a": "{{ 1 + 1 }}"}, "inputs": {}, "nodes": [], "job": {}}
-    task = await client.enqueue("keep", value)
-    job = await client.jobs.submit_graph("graph", Task("keep", value))
-    async with weft.Worker(client=client, registry=registry), weft.Orchestrator(client=client):
-        assert await client.wait(task.id, timeout=30) == value
-        assert (await client.jobs.wait(job.id, timeout=30)).result == value
+    with pytest.raises(weft.InvalidInput, match="params: the key"):
+        await client.enqueue("keep", value)
+    task_id = await conn.fetchval("select id from weft.enqueue('keep', $1)", orjson.dumps(value).decode())
+    async with weft.Worker(client=client, registry=registry):
+        assert await client.wait(task_id, timeout=30) == list(value)
 
 
 async def test_others_have_their_turn_while_the_items_of_a_fan_out_take_long(client: weft.Client) -> None:
