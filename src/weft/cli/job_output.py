@@ -62,7 +62,11 @@ def print_job(job: Job, nodes: Sequence[JobNode]) -> None:
 def node_row(node: JobNode) -> tuple[Any, ...]:
     """Return a node as a line of a table."""
     took = span(node.ended_at - node.claimed_at) if node.ended_at is not None and node.claimed_at is not None else ""
-    return node.node, state(node.state, node.reason), node.attempt or "", progress_of(node) or took, error_of(node)
+    return node.node, state(node.state, _reason(node)), node.attempt or "", progress_of(node) or took, error_of(node)
+
+
+def _reason(node: JobNode) -> str | None:
+    return node.reason if node.kept_id is None else f"{node.reason} from task {node.kept_id}"
 
 
 def progress_of(node: JobNode) -> str:

@@ -44,7 +44,7 @@ class JobNode:
 
     One that is tried again has the error of its last attempt, and ``due_at`` says when. With ``allow_failure`` others
     go on when it, or one of its items, has failed. ``kept_id`` is the task whose output it has, when the job runs
-    another again; ``code_version`` the hash of the code that made it.
+    another again or the output was in the cache; ``code_version`` the hash of the code that made it.
     """
 
     id: int

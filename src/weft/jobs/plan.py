@@ -66,6 +66,7 @@ class Step:
     heartbeat_timeout: timedelta | None = None
     dispatch_timeout: timedelta | None = None
     allow_failure: bool = False
+    cache: bool | float | None = None
     child: Step | None = None
     collects: tuple[str, ...] = ()
 
@@ -221,6 +222,7 @@ def _execution(node: Execution, defaults: Execution) -> dict[str, Any]:
         "heartbeat_timeout": _span(said("heartbeat_timeout_seconds")),
         "dispatch_timeout": _span(said("dispatch_timeout_seconds")),
         "allow_failure": bool(said("allow_failure")),
+        "cache": said("cache"),
     }
     if retry is not None:
         names = {"backoff": "backoff", "initial_delay_seconds": "initial_delay", "max_delay_seconds": "max_delay"}

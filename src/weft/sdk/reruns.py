@@ -192,7 +192,7 @@ class Reruns(GraphCalls):
         new = NewJob(
             known.workflow_id, values, row["priority"], key, base_kind, base_ref, known.snapshot_id,
             known.version_hash, old.labels, self._session.actor, pins, patch=patch, rerun_of=row["id"],
-            callback_url=row["callback_url"],
+            callback_url=row["callback_url"], fresh=wish.nodes,
         )  # fmt: skip
         return new, known
 

@@ -20,12 +20,14 @@ from weft.core.signals import NonRetryable, Parked, Snooze
 from weft.db.blobs import Blobs
 from weft.db.database import Database
 from weft.flow.budget import ExpressionError
-from weft.jobs.rendering import RENDER_MARK, rendered, unpacked
+from weft.jobs.rendering import CACHED_MARK, RENDER_MARK, rendered, unpacked
 from weft.queue import look
+from weft.queue.cache import Reuse
 from weft.queue.retry import Retry
 from weft.queue.steps import Fence
 from weft.queue.work import MISSING_PARAMS, NO_HEARTBEAT, Claim, Completed, Ended, Postponed
 from weft.worker.answers import AWAIT_TASKS
+from weft.worker.caching import Caching, caching_said, key_of
 from weft.worker.context import RUNNING, Context, beat_interval, describe_error
 from weft.worker.environment import Environment
 from weft.worker.logs import TaskLog
@@ -36,6 +38,7 @@ from weft.worker.resting import Rest
 logger = logging.getLogger("weft.worker")
 Outcome = Completed | Postponed | Ended
 CANCEL_GRACE = 1.0
+_MARKS = (RENDER_MARK, CACHED_MARK)
 _SHORTEST_BEAT = 0.1
 
 
@@ -219,10 +222,12 @@ class Attempt:
             self._over(Ended(claim.id, claim.attempt, "dead", "failed", "heartbeat_timeout", NO_HEARTBEAT))
             return
         try:
-            params = claim.params or "{}"
-            if params.startswith(RENDER_MARK):
-                params = await self._rendered(params)
-            if self._runs_in_process or params.startswith((BLOB_MARK, MISSING_PARAMS)):
+            params, caching = claim.params or "{}", handler.caching
+            if params.startswith(_MARKS):
+                params, caching = await self._prepared(params)
+            if caching is not None and params != MISSING_PARAMS:
+                outcome = await self._run_cached(params, caching)
+            elif self._runs_in_process or params.startswith((BLOB_MARK, MISSING_PARAMS)):
                 outcome = await self._run_apart(params)
             else:
                 output = await self._call(params)
@@ -248,6 +253,22 @@ class Attempt:
             except BaseException as again:  # noqa: BLE001  an error that breaks what looks at it
                 outcome = self._failed(describe_error(again), "error")
         self._over(outcome)
+
+    async def _prepared(self, params: str) -> tuple[str, Caching | None]:
+        """Return the params without what stands around them, and whether an earlier output serves."""
+        params, caching = caching_said(params, self.handler.caching)
+        return (await self._rendered(params) if params.startswith(RENDER_MARK) else params), caching
+
+    async def _run_cached(self, params: str, caching: Caching) -> Outcome:
+        """Take an output that is there, else make one that others may take."""
+        claim = self.claim
+        if (digest := referenced_blob(params)) is not None:
+            params = (await self.env.blobs.get(digest)).decode()
+        key = key_of(claim.handler, self.handler.code_version, params)
+        if (found := await self.env.cache.find(claim.id, key, caching)) is not None:
+            return Completed(claim.id, claim.attempt, *found)
+        outcome = await self._run_apart(params)
+        return outcome._replace(reuse=Reuse(key, caching.lasts)) if isinstance(outcome, Completed) else outcome
 
     async def _rendered(self, params: str) -> str:
         """Return the params with the outputs of other tasks in them; what the engine carries out gets both apart."""
