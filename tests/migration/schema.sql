@@ -129,6 +129,9 @@ declare org_id bigint; queue text; new_id bigint; given record; wanted text;
 begin
   if kind is null or kind not in ('enqueue_task', 'route_event', 'callback') then
     raise exception 'kind: "%" is not one of enqueue_task, route_event, callback', left(kind, 40) using errcode = 'WF002';
+  elsif kind = 'callback' then
+    raise exception 'kind: a callback is added by the engine, when a job that was submitted with a callback_url has ended'
+      using errcode = 'WF002';
   elsif kind <> 'enqueue_task' then
     raise exception 'kind: this release does not carry out %; use enqueue_task', kind using errcode = 'WF002';
   elsif ordering_key = '' or length(ordering_key) > 500 then
@@ -2042,7 +2045,8 @@ CREATE VIEW weft.jobs AS
     j.end_id,
     j.rerun_of,
     j.patch,
-    j.tag_positions
+    j.tag_positions,
+    j.callback_url
    FROM weft.job j
 UNION ALL
  SELECT d.id,
@@ -2069,7 +2073,8 @@ UNION ALL
     d.end_id,
     d.rerun_of,
     d.patch,
-    d.tag_positions
+    d.tag_positions,
+    d.callback_url
    FROM weft.job_done d;
 
 COMMENT ON VIEW weft.jobs IS 'Every job, live or ended, with its state and, when it has ended, its result or error.';

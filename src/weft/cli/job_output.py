@@ -52,6 +52,7 @@ def print_job(job: Job, nodes: Sequence[JobNode]) -> None:
             "by": job.actor,
             "labels": " ".join(f"{name}={value}" for name, value in job.labels.items()) or None,
             "patched": f"by {len(job.patch)} operations, for this job only" if job.patch else None,
+            "callback": job.callback_url,
             "again": None if job.rerun_of is None else f"what job {job.rerun_of} was",
         }
     )
