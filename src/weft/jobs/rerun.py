@@ -12,6 +12,13 @@ from weft.jobs.rendering import END
 from weft.jobs.submit import Kept
 
 
+class CannotRerun(InvalidInput):
+    """A job that cannot be run again as it is."""
+
+    def __init__(self, job_id: int, problem: str) -> None:
+        super().__init__("job_id", f"job {job_id} cannot be run again: {problem}")
+
+
 class RerunAction(StrEnum):
     """What is done about a node when its job is run again."""
 
@@ -54,7 +61,7 @@ class Before:
 
     ``codes`` are for each handler that made its output the versions of its code, None where that is not known. Of a
     fan_out ``parents`` are those that have its items, of which ``completed`` of ``count`` have an output. ``is_done``
-    says whether what it made by itself has completed as well.
+    says whether what it made by itself has completed as well, ``allow_failure`` whether others go on without it.
     """
 
     id: int
@@ -66,6 +73,7 @@ class Before:
     completed: int = 0
     count: int | None = None
     is_done: bool = True
+    allow_failure: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +98,27 @@ def check_nodes(nodes: Collection[str], plan: Plan) -> None:
     for name in nodes:
         if name not in known:
             raise InvalidInput("from", f"there is no node {name!r} that runs.{did_you_mean(name, known)}")
+
+
+def left_out(job_id: int, old: Plan, new: Plan, before: Mapping[str, Before], wanted: Wanted) -> list[RerunStep]:
+    """Return the tasks that were added to a job while it ran, of which its definition knows nothing.
+
+    Raises `CannotRerun` for those that did not complete, unless nodes are named that run in any case: one of those may
+    add them again.
+    """
+    known = {step.node for plan in (old, new) for step in plan.steps}
+    # What is the engine's own has no code.
+    added = {name: was for name, was in before.items() if name not in known and was.codes}
+    open_ = sorted(name for name, was in added.items() if was.state != "completed" and not was.allow_failure)
+    if open_ and not wanted.nodes:
+        more = f" and {len(open_) - 1} more" if len(open_) > 1 else ""
+        raise CannotRerun(
+            job_id,
+            f"{open_[0]}{more} was added while it ran and did not complete, and a job is run again by its definition: "
+            "run it again from the node that adds it (--from), or submit it anew",
+        )
+    return [RerunStep(name, RerunAction.SKIP, "it was added while the job ran, by whoever may do so again")
+            for name in sorted(added)]  # fmt: skip
 
 
 def plan_steps(plan: Plan, before: Mapping[str, Before], wanted: Wanted) -> tuple[list[RerunStep | None], Kept]:

@@ -12,7 +12,7 @@ from weft.core.errors import NotFound, StateConflict
 from weft.core.job_states import JobState
 from weft.core.json import Json
 from weft.db.statements import Statements
-from weft.jobs.rerun import Before
+from weft.jobs.rerun import Before, CannotRerun
 from weft.jobs.submit import SQL as JOB
 
 if TYPE_CHECKING:
@@ -71,11 +71,13 @@ async def nodes_before(conn: type_Connection, org_id: int, job_id: int) -> dict[
     codes = await _codes(conn, ran.values())
     found: dict[str, Before] = {}
     for row in rows:
+        if row["node"] in found:
+            raise CannotRerun(job_id, f"a task was added to it whose name another has, {row['node']!r}")
         made_by = _by_handler(ran.get(row["id"], set()), codes)
         completed = items.get(row["id"], _NO_ITEMS).completed
         found[row["node"]] = Before(
             row["id"], row["state"], row["reason"], row["branch"], made_by, parents.get(row["id"], ()), completed,
-            row["count"], made.get((row["root_job_id"], row["node"]), _NOTHING_MADE).is_done,
+            row["count"], made.get((row["root_job_id"], row["node"]), _NOTHING_MADE).is_done, row["allow_failure"],
         )  # fmt: skip
     return found
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -21,7 +22,7 @@ from weft.jobs import rerun_reading as reading
 from weft.jobs.labels import check_labels
 from weft.jobs.library import Library, Pins, Planned
 from weft.jobs.plan import CONTROL_QUEUE, Plan
-from weft.jobs.rerun import RerunPlan, Wanted, check_nodes, plan_steps
+from weft.jobs.rerun import CannotRerun, RerunPlan, Wanted, check_nodes, left_out, plan_steps
 from weft.jobs.rerun_reading import EndedJob
 from weft.jobs.submit import SQL as SUBMIT
 from weft.jobs.submit import Kept, NewJob, OutputGone, submit, waits_of
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from weft.history.reading import Materials
     from weft.worker.registry import Registry
 
+logger = logging.getLogger("weft.client")
 # So often what is gone between the plan and the job is planned anew.
 _TRIES = 3
 _PAGE = 100
@@ -164,7 +166,9 @@ class Reruns(GraphCalls):
             old=hashes[0], new=hashes[1], codes={**codes, **wish.codes},
         )  # fmt: skip
         steps, kept = plan_steps(known.plan, before, wanted)
-        told = tuple(step for step in steps if step is not None)
+        old_plan = known.plan if is_same else (await library.by_snapshot(old.row["snapshot_id"])).plan
+        added = left_out(job_id, old_plan, known.plan, before, wanted)
+        told = (*(step for step in steps if step is not None), *added)
         return _Ready(new, known, kept, RerunPlan(job_id, known.workflow_id, known.version_hash, told))
 
     async def _onto(self, old: EndedJob, wish: _Wish, key: str | None) -> tuple[NewJob, Planned]:
@@ -173,7 +177,7 @@ class Reruns(GraphCalls):
         pins: Pins = old.positions
         base_kind, base_ref, patch = row["base_kind"], row["base_ref"], old.patch
         if row["snapshot_id"] is None:
-            raise InvalidInput("job_id", f"job {row['id']} is a graph of which no definition was kept: submit it again")
+            raise CannotRerun(row["id"], "it is a graph of which no definition was kept, as of all above 5,000 tasks")
         if wish.on is None:
             known = await library.by_snapshot(row["snapshot_id"])
         else:
@@ -239,7 +243,12 @@ class Reruns(GraphCalls):
                 break
             for row in rows:
                 after = row["id"]
-                if dry_run or await self._rerun(after, wish, None, once=True) is not None:
+                try:
+                    is_new = dry_run or await self._rerun(after, wish, None, once=True) is not None
+                except CannotRerun as problem:
+                    logger.warning("passed over: %s", problem)
+                    continue
+                if is_new:
                     count += 1
                     if on_progress is not None:
                         on_progress(count)
