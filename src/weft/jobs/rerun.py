@@ -12,11 +12,11 @@ from weft.jobs.rendering import END
 from weft.jobs.submit import Kept
 
 
-class CannotRerun(InvalidInput):
-    """A job that cannot be run again as it is."""
+class CannotRerun(Exception):
+    """A job cannot be run again as it is, and never will be."""
 
     def __init__(self, job_id: int, problem: str) -> None:
-        super().__init__("job_id", f"job {job_id} cannot be run again: {problem}")
+        super().__init__(f"job {job_id} cannot be run again: {problem}")
 
 
 class RerunAction(StrEnum):

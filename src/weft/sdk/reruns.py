@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -93,9 +94,9 @@ class Reruns(GraphCalls):
             for step in (await client.jobs.plan_rerun(job.id, failed=True)).steps:
                 print(step.node, step.action, step.why)
         """
-        return (
-            await self._ready(check_id(job_id, "job_id"), _wish(from_node, failed, on, inputs, registry), None)
-        ).plan
+        wish = _wish(from_node, failed, on, inputs, registry)
+        with _refused():
+            return (await self._ready(check_id(job_id, "job_id"), wish, None)).plan
 
     async def rerun(
         self, job_id: int, *, from_node: str | Sequence[str] | None = None, failed: bool = False, on: Any = None,
@@ -112,7 +113,8 @@ class Reruns(GraphCalls):
         """
         key = None if idempotency_key is None else check_key(idempotency_key, "idempotency_key")
         wish = _wish(from_node, failed, on, inputs, registry)
-        found = await self._rerun(check_id(job_id, "job_id"), wish, key, once=False)
+        with _refused():
+            found = await self._rerun(check_id(job_id, "job_id"), wish, key, once=False)
         assert found is not None
         return found
 
@@ -253,6 +255,15 @@ class Reruns(GraphCalls):
                     if on_progress is not None:
                         on_progress(count)
         return count
+
+
+@contextmanager
+def _refused() -> Iterator[None]:
+    """Tell whoever asks for one job why it cannot be."""
+    try:
+        yield
+    except CannotRerun as problem:
+        raise InvalidInput("job_id", str(problem)) from None
 
 
 def _wish(
