@@ -45,3 +45,22 @@ async def grow(count: int) -> int:
 
 async def _hidden() -> None:
     SAID.append("hidden")
+
+
+ATTEMPTS: list[int] = []
+
+
+async def grow_twice(changed: bool = False) -> None:
+    """Add tasks by two calls, and fail the first time."""
+    ctx = get_current_context()
+    ATTEMPTS.append(len(ATTEMPTS))
+    is_first = len(ATTEMPTS) == 1
+    pair = [create_task("orchestrated.extract", {"name": name}) for name in ("a", "b")]
+    await ctx.apply(pair[0] >> pair[1])
+    await ctx.apply(create_task("orchestrated.transform" if changed and not is_first else "orchestrated.extract"))
+    IDS.append([pair[0].id, pair[1].id])
+    if is_first:
+        raise ValueError("the first time")
+
+
+IDS: list[list[int | None]] = []

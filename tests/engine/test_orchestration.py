@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import Future
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,7 @@ from weft.orchestration import (
     run_job_test,
     worker_heartbeat,
 )
+from weft.worker.context import RUNNING, Context
 
 
 @pytest.fixture(autouse=True)
@@ -149,6 +151,52 @@ async def test_failed_tasks_are_retried_in_a_job_that_keeps_the_rest(monkeypatch
     monkeypatch.setattr(orchestrated, "IS_BROKEN", False)
     again = run_job_test(await retry_failed_tasks(job.id))
     assert (again.status, again.result, orchestrated.SAID) == (JobStatus.COMPLETED, "whole", ["first"])
+
+
+@pytest.mark.parametrize("changed", [False, True])
+async def test_a_task_that_is_tried_again_adds_nothing_twice(
+    changed: bool, conn: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    orchestrated.ATTEMPTS.clear()
+    orchestrated.IDS.clear()
+    retry = weft.Retry(max_attempts=2, initial_delay=0.01)
+    task = create_task("orchestrated.grow_twice", {"changed": changed}, retry=retry)
+    job = run_job_test(await create_job("grown", task))
+    if changed:
+        assert job.status == JobStatus.FAILED
+        assert "has added orchestrated.extract by this call" in str(job.error)
+    else:
+        assert (job.status, sorted(orchestrated.SAID)) == (JobStatus.COMPLETED, ["a", "b", "extract"])
+        first, second = orchestrated.IDS
+        assert first == second
+        assert all(await conn.fetch("select 1 from weft.task_done where id = any ($1)", first))
+    async with weft.Client() as client:
+        found = await client.get_task(task.id or 0)
+    assert (found.steps, found.metrics) == ((), {})
+
+
+class Late:
+    """An attempt whose task is not its own any more."""
+
+    def __init__(self, task_id: int) -> None:
+        self.context = Context(task_id=task_id, attempt=1, handler="h", worker_id=5, ask=lambda verb, said: Future())
+
+    def write_log(self, text: str) -> bool:
+        return False
+
+
+async def test_a_task_that_was_taken_away_adds_nothing(conn: asyncpg.Connection[asyncpg.Record]) -> None:
+    first = create_task(own, {"name": "first"})
+    job = await create_job("taken", first)
+    token = RUNNING.set(Late(first.id or 0))
+    try:
+        with pytest.raises(weft.LeaseLost):
+            await OrchContext().apply(create_task(own, {"name": "late"}), job_id=job.id)
+    finally:
+        RUNNING.reset(token)
+    assert (
+        await conn.fetchval("select count(*) from weft.task where job_id = $1 and handler not like '@%'", job.id) == 1
+    )
 
 
 async def test_circles_and_wrong_things_are_refused() -> None:

@@ -58,9 +58,14 @@ class Addition:
         """How many ids are needed at most: one for each task, two for each group."""
         return len(self.items) + sum(isinstance(item, Group) for item in self.items)
 
-    def landed(self, layout: Layout, job_id: int) -> None:
-        """Note on the items that they are part of the job."""
-        for item, id in zip(self.items, layout.ids, strict=False):
+    @property
+    def calls(self) -> list[str]:
+        """What is added, in words that another attempt to add the same has too."""
+        return [item.handler if isinstance(item, Task) else f"@{item.called}" for item in self.items]
+
+    def landed(self, ids: Sequence[int], job_id: int) -> None:
+        """Note on the items that they are part of the job, by ids of which they have the first."""
+        for item, id in zip(self.items, ids, strict=False):
             item.id = id
             item.job_id = job_id
         for before, after in self.pairs:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 SQL = Statements("weft.queue", "sql/step.sql")
 _METRICS = "@metrics "
+_ADDED = "@added "
 
 
 class Fence(NamedTuple):
@@ -50,6 +51,11 @@ class TaskStep:
 def metrics_name(attempt: int) -> str:
     """Return the name under which is kept what an attempt has measured; no step of a handler has such a name."""
     return f"{_METRICS}{attempt}"
+
+
+def added_name(call: int) -> str:
+    """Return the name under which is kept what a call of an attempt has added to a job."""
+    return f"{_ADDED}{call}"
 
 
 async def save(

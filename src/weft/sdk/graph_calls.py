@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import asyncpg
+import orjson
 
 from weft.core.checks import check_id, check_number, check_text
-from weft.core.errors import InvalidInput
+from weft.core.errors import InvalidInput, LeaseLost
 from weft.core.garbage import uncollected
 from weft.core.json import blob_reference, check_size, size_of
 from weft.jobs import adding, adhoc
@@ -17,12 +18,14 @@ from weft.jobs.items import Item, Task, items_of
 from weft.jobs.library import Library
 from weft.jobs.model import JobHandle
 from weft.jobs.submit import SQL, NewJob
+from weft.queue import steps
+from weft.queue.steps import Fence
 from weft.sdk.workflow_calls import WorkflowCalls
 from weft.sdk.workflows import document_of
+from weft.worker.context import RUNNING
 
 if TYPE_CHECKING:
     from weft.db.database import type_Connection
-    from weft.jobs.layout import Layout
     from weft.sdk.session import Session
 
 ON_FAILURE = ("fail_fast", "finish_independent")
@@ -81,7 +84,7 @@ class GraphCalls(WorkflowCalls):
         ):
             known = await self._read(lambda conn: conn.fetchval(SQL.of_key, org_id, idempotency_key))
             return JobHandle(known, False)
-        addition.landed(layout, job_id)
+        addition.landed(layout.ids, job_id)
         self._session._hints.send_ids(addition.woken)
         return JobHandle(job_id, True)
 
@@ -89,7 +92,8 @@ class GraphCalls(WorkflowCalls):
         """Add tasks and groups to a job that goes on, with all that they wait for; they have ids then.
 
         What waits for a group waits for what is added to it too. Raises `StateConflict` when the job, the group or
-        something that a task is to come before has ended or begun. Example::
+        something that a task is to come before has ended or begun. A running task adds once, however often it is
+        attempted: the calls of a later attempt get, in their order, what those of an earlier one have added. Example::
 
             await client.jobs.add(job.id, Task("etl.report").depends_on(load))
         """
@@ -99,8 +103,17 @@ class GraphCalls(WorkflowCalls):
             raise InvalidInput("items", f"some of them are part of another job than {job_id}")
         org_id = await self._session.org_id()
 
-        async def add(conn: type_Connection) -> Layout:
-            return await adding.add(conn, org_id, job_id, addition)
+        name, fence = _call()
+
+        async def add(conn: type_Connection) -> Sequence[int]:
+            if fence is not None:
+                known = await steps.load(conn, fence.task_id, name)
+                if known is not None:
+                    return _added(orjson.loads(known.data), addition)
+                text = orjson.dumps([addition.calls, addition.ids[: len(addition.items)]]).decode()
+                if await steps.save(conn, fence, name, None, len(text), text) is None:
+                    raise LeaseLost(fence.task_id)
+            return (await adding.add(conn, org_id, job_id, addition)).ids
 
         addition.landed(await self._session.database.run(add), job_id)
         self._session._hints.send_ids(addition.woken)
@@ -135,3 +148,24 @@ class GraphCalls(WorkflowCalls):
             name, {}, base_kind="version", base_ref=str(found.row["id"]), snapshot_id=known.snapshot_id,
             version_hash=known.version_hash,
         )  # fmt: skip
+
+
+def _call() -> tuple[str, Fence | None]:
+    """Return the number of this call among those of a running task, and in whose name it is; None outside of one."""
+    running = RUNNING.get()
+    if running is None or running.context.ask is None:
+        return "", None
+    context = running.context
+    context.additions += 1
+    return steps.added_name(context.additions), Fence(context.worker_id, context.task_id, context.attempt)
+
+
+def _added(known: list[Any], addition: Addition) -> list[int]:
+    """Return the ids of what an earlier attempt has added by the same call; refuse another addition."""
+    calls, ids = known
+    if calls != addition.calls:
+        raise InvalidInput(
+            "items",
+            f"an earlier attempt of this task has added {', '.join(calls[:3])} by this call: add the same again",
+        )
+    return [int(id) for id in ids]
