@@ -84,6 +84,8 @@ class Graph:
         self.next: dict[str, list[str]] = {name: [] for name in self.names}
         self.previous: dict[str, list[str]] = {name: [] for name in self.names}
         self.groups = groups
+        # What leads from each of some to each of others, as it is said of groups.
+        self.crossings: list[tuple[list[str], list[str]]] = []
         of_groups = []
         for link in links:
             if link.from_group or link.target not in self.next:
@@ -91,14 +93,13 @@ class Graph:
             elif link.source in self.next:
                 self._add(link.source, link.target)
         # From what is written between nodes follows which of a group come first and last.
-        for source, target in [
-            (source, target)
-            for link in of_groups
-            for source in (self._lasts(link.source) if link.from_group else [link.source])
-            for target in ([link.target] if link.target in self.next else self._firsts(link.target))
-        ]:
-            if source in self.next:
-                self._add(source, target)
+        for link in of_groups:
+            sources = self._lasts(link.source) if link.from_group else [link.source]
+            targets = [link.target] if link.target in self.next else self._firsts(link.target)
+            self.crossings.append(([source for source in sources if source in self.next], targets))
+        for sources, targets in self.crossings:
+            for source in sources:
+                self._add_all(source, targets)
 
     @classmethod
     def of(cls, data: Mapping[str, Any]) -> Graph:
@@ -108,6 +109,13 @@ class Graph:
     def _add(self, source: str, target: str) -> None:
         if target not in self.next[source]:
             self.next[source].append(target)
+            self.previous[target].append(source)
+
+    def _add_all(self, source: str, targets: list[str]) -> None:
+        known = set(self.next[source])
+        new = [target for target in targets if target not in known]
+        self.next[source] += new
+        for target in new:
             self.previous[target].append(source)
 
     def _firsts(self, group: str) -> list[str]:

@@ -14,6 +14,7 @@ from weft.core.json import Json, encode
 from weft.db.statements import Statements
 from weft.flow.budget import ExpressionError
 from weft.flow.patches import Op
+from weft.jobs.layout import OPEN
 from weft.jobs.plan import CONTROL_QUEUE, Plan, Step
 from weft.jobs.rendering import packed, values_of, with_cache
 
@@ -257,6 +258,8 @@ def _params(step: Step, spec: Json, new: NewJob, job: Mapping[str, Json]) -> str
 def _own_params(step: Step, spec: Json, inputs: Mapping[str, Json], job: Mapping[str, Json]) -> str:
     """Return the params of a task: rendered, unless the outputs of others are asked for."""
     used = inputs if step.inputs is None else {name: inputs[name] for name in step.inputs if name in inputs}
+    if step.handler == OPEN:
+        return "{}"
     if step.is_control or step.needs:
         return packed(spec, used, step.needs, step.starts, job)
     if step.template is None:
