@@ -87,9 +87,10 @@ async def measure_jobs(server: str, scale: int, repeat: int) -> list[Figure]:
             hops = 1000 // scale
             hop = [1000 * each / hops for each in await _runs(repeat, lambda: _ended(client, chain(hops)))]
             fans = await _runs(repeat, lambda: _ended(client, fan(1000)))
-            wide = await _runs(1, lambda: _ended(client, fan(100_000 // scale)))
+            # A twentieth of a second each: many, and not while the database still tidies up after the widest of all.
             await _overhead(client)
-            overheads = [await _overhead(client) for _ in range(repeat)]
+            overheads = [await _overhead(client) for _ in range(10 * repeat)]
+            wide = await _runs(1, lambda: _ended(client, fan(100_000 // scale)))
             small = [2000 // scale / each for each in await _runs(repeat, lambda: _flood(client, 2000 // scale))]
     return [
         _figure(f"chain of {hops:,} tasks, a hop", hop, "ms", 1.0, beside),

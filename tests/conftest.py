@@ -19,7 +19,7 @@ import pytest
 import servers
 import weft
 from pooler import Pooler, pooler_to
-from reset import RESET
+from reset import Emptier
 from storages import BucketStorage, FolderStorage, Storage
 from weft.core.settings import Settings
 from weft.db import embedded, migrate
@@ -160,12 +160,18 @@ def shared_database(server_url: str) -> str:
     return _with_database(server_url, "shared")
 
 
+@pytest.fixture(scope="session")
+def emptier(shared_database: str) -> Iterator[Emptier]:
+    """Whoever empties the shared database before each test."""
+    emptier = Emptier(shared_database)
+    yield emptier
+    emptier.close()
+
+
 @pytest.fixture
-async def emptied_url(shared_database: str) -> str:
+def emptied_url(shared_database: str, emptier: Emptier) -> str:
     """The address of the shared database, of which nothing is left but its schema."""
-    conn = await asyncpg.connect(shared_database)
-    await conn.execute(RESET)
-    await conn.close()
+    emptier.empty()
     return shared_database
 
 

@@ -18,7 +18,7 @@ from weft.db import embedded, migrate
 
 @pytest.mark.long
 async def test_nothing_is_lost_when_workers_are_killed_under_load(crew: Crew, campaign: str) -> None:
-    kills = 12 if campaign == "short" else 220
+    kills = 8 if campaign == "short" else 220
 
     async def trouble(nemesis: Nemesis) -> None:
         for _ in range(kills):
@@ -35,7 +35,7 @@ async def test_nothing_is_lost_when_workers_are_killed_under_load(crew: Crew, ca
 async def test_nothing_is_lost_when_workers_are_paused_past_their_lease_while_sessions_are_ended_and_others_killed(
     crew: Crew, conn: asyncpg.Connection[asyncpg.Record], campaign: str
 ) -> None:
-    rounds = 3 if campaign == "short" else 60
+    rounds = 2 if campaign == "short" else 60
 
     async def trouble(nemesis: Nemesis) -> None:
         for _ in range(rounds):

@@ -40,7 +40,7 @@ class Supervisor:
 
     async def _worker(self) -> Process:
         return await self._crew.worker(
-            modules=MODULES, memory=MEMORY, concurrency=10, worker_task_timeout=5, worker_poll_interval=1
+            modules=MODULES, memory=MEMORY, concurrency=10, worker_task_timeout=3, worker_poll_interval=1
         )
 
     async def _watch(self, worker: Process) -> None:

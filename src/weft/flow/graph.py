@@ -11,6 +11,8 @@ from weft.flow.problems import Path
 
 # So many circles are looked for; what is beyond them is told when they are mended.
 _MOST_CIRCLES = 50
+# So many ways may there be in all: from group to group leads one from each of its last to each of the other's first.
+MAX_WAYS = 2_000_000
 
 
 class Link(NamedTuple):
@@ -86,6 +88,10 @@ class Graph:
         self.groups = groups
         # What leads from each of some to each of others, as it is said of groups.
         self.crossings: list[tuple[list[str], list[str]]] = []
+        # What would lead to more ways than there may be, and does not.
+        self.excessive: list[Link] = []
+        self._ways: set[tuple[str, str]] = set()
+        self._count = 0
         of_groups = []
         for link in links:
             if link.from_group or link.target not in self.next:
@@ -93,11 +99,11 @@ class Graph:
             elif link.source in self.next:
                 self._add(link.source, link.target)
         # From what is written between nodes follows which of a group come first and last.
-        for link in of_groups:
-            sources = self._lasts(link.source) if link.from_group else [link.source]
-            targets = [link.target] if link.target in self.next else self._firsts(link.target)
-            self.crossings.append(([source for source in sources if source in self.next], targets))
-        for sources, targets in self.crossings:
+        for link, sources, targets in [(link, self._sources(link), self._targets(link)) for link in of_groups]:
+            if self._count + len(sources) * len(targets) > MAX_WAYS:
+                self.excessive.append(link)
+                continue
+            self.crossings.append((sources, targets))
             for source in sources:
                 self._add_all(source, targets)
 
@@ -106,8 +112,16 @@ class Graph:
         """Return the graph of a document."""
         return cls((name for name, _ in _mappings(data.get("nodes"))), links_of(data), groups_of(data))
 
+    def _sources(self, link: Link) -> list[str]:
+        return self._lasts(link.source) if link.from_group else [link.source] if link.source in self.next else []
+
+    def _targets(self, link: Link) -> list[str]:
+        return [link.target] if link.target in self.next else self._firsts(link.target)
+
     def _add(self, source: str, target: str) -> None:
-        if target not in self.next[source]:
+        if (source, target) not in self._ways:
+            self._ways.add((source, target))
+            self._count += 1
             self.next[source].append(target)
             self.previous[target].append(source)
 
@@ -115,6 +129,7 @@ class Graph:
         known = set(self.next[source])
         new = [target for target in targets if target not in known]
         self.next[source] += new
+        self._count += len(new)
         for target in new:
             self.previous[target].append(source)
 

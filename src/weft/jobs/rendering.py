@@ -8,11 +8,14 @@ from typing import Any
 
 import orjson
 
+from weft.core.checks import check_key
 from weft.core.errors import InvalidInput
 from weft.core.json import GATHERED, Json, encode, referenced_blob
 from weft.db.blobs import Blobs
+from weft.flow.budget import ExpressionError
 from weft.flow.expressions import Values
-from weft.flow.templates import read_value
+from weft.flow.templates import Template, read_value
+from weft.flow.values import present
 
 RENDER_MARK = '{"$render":'
 CACHED_MARK = '{"$cached":'
@@ -42,6 +45,15 @@ def without_cache(text: str) -> tuple[str, bool | float | None, bool]:
     said, _, params = text.removeprefix(CACHED_MARK).partition(_PARAMS)
     lasts, takes = orjson.loads(said)
     return params[:-1], lasts, takes
+
+
+def key_of(template: Template, values: Values, field: str) -> str:
+    """Return the concurrency key of a task; what is no text stands as JSON. Raises `InvalidInput`."""
+    try:
+        found = present(template.render(values))
+    except ExpressionError as problem:
+        raise InvalidInput(field, str(problem)) from None
+    return check_key(found if isinstance(found, str) else encode(found, field), field)
 
 
 async def unpacked(
