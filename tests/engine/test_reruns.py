@@ -537,57 +537,6 @@ async def test_a_task_runs_again_of_which_something_that_it_made_failed(client: 
     assert {step.node: step.why for step in again.plan.steps}["make"] == "a task that it made did not complete"
 
 
-async def grown(client: weft.Client, ledger: Ledger, **said: Any) -> weft.Job:
-    """Return a job, which has ended, to which a task was added while it ran."""
-    begun, leave = asyncio.Event(), asyncio.Event()
-
-    @ledger.registry.task(name="hold")
-    async def hold() -> None:
-        begun.set()
-        await leave.wait()
-
-    handle = await client.jobs.submit_graph("grown", Task("hold", name="first"), on_failure="finish_independent")
-    await begun.wait()
-    await client.jobs.add(handle.id, Task("say", {"value": "more"}, **{"name": "more", "max_attempts": 1, **said}))
-    leave.set()
-    return await ended(client, handle.id)
-
-
-async def test_a_task_that_was_added_and_completed_is_left_out_and_told(client: weft.Client, ledger: Ledger) -> None:
-    async with at_work(client, ledger):
-        job = await grown(client, ledger)
-        again = await client.jobs.rerun(job.id, failed=True)
-        assert (await ended(client, again.id)).state == "completed"
-    assert ledger.taken() == ["more"]
-    told = {step.node: (step.action, step.why) for step in again.plan.steps}
-    assert told["more"] == ("skip", "it was added while the job ran, by whoever may do so again")
-
-
-async def test_a_job_whose_added_task_failed_is_not_run_again_as_if_there_were_none(
-    client: weft.Client, ledger: Ledger, caplog: pytest.LogCaptureFixture
-) -> None:
-    ledger.broken = ["more"]
-    async with at_work(client, ledger):
-        job = await grown(client, ledger)
-        assert job.state == "failed"
-        with pytest.raises(weft.InvalidInput, match="more was added while it ran and did not complete"):
-            await client.jobs.rerun(job.id, failed=True)
-        assert await client.jobs.rerun_all() == 0
-        assert "passed over: job" in caplog.text
-        # Who says from where knows who adds it again.
-        again = await client.jobs.rerun(job.id, from_node="first")
-        assert (await ended(client, again.id)).state == "completed"
-        allowed = await grown(client, ledger, allow_failure=True)
-        assert await client.jobs.plan_rerun(allowed.id, failed=True)
-
-
-async def test_a_job_in_which_two_tasks_have_one_name_is_not_run_again(client: weft.Client, ledger: Ledger) -> None:
-    async with at_work(client, ledger):
-        job = await grown(client, ledger, name="first")
-        with pytest.raises(weft.InvalidInput, match="whose name another has, 'first'"):
-            await client.jobs.rerun(job.id)
-
-
 async def test_a_graph_without_a_definition_is_not_run_again_and_holds_up_no_other(
     client: weft.Client, ledger: Ledger
 ) -> None:

@@ -32,11 +32,13 @@ class AuditVerb(StrEnum):
     RESUME = "resume"
     LIMIT = "limit"
     CLEAR = "clear"
+    PROTECT = "protect"
+    FREE = "free"
 
 
 @dataclass(frozen=True, slots=True)
 class AuditEntry:
-    """One act of an operator: on tasks or effects by their ids, the first 1,000 of them, or on a queue by its name."""
+    """One act of an operator: on tasks or effects by their ids, the first 1,000 of them, or on what has a name."""
 
     id: int
     at: datetime

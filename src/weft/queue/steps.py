@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from weft.db.database import type_Connection
 
 SQL = Statements("weft.queue", "sql/step.sql")
-_METRICS = "@metrics "
-_ADDED = "@added "
+_METRICS, _ADDITION = "@metrics ", "@addition "
 
 
 class Fence(NamedTuple):
@@ -53,9 +52,9 @@ def metrics_name(attempt: int) -> str:
     return f"{_METRICS}{attempt}"
 
 
-def added_name(call: int) -> str:
-    """Return the name under which is kept what a call of an attempt has added to a job."""
-    return f"{_ADDED}{call}"
+def addition_name(number: int) -> str:
+    """Return the name under which is kept what a task has added to its job by one of its calls."""
+    return f"{_ADDITION}{number}"
 
 
 async def save(

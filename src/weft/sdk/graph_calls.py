@@ -3,30 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import asyncpg
-import orjson
 
 from weft.core.checks import check_id, check_name, check_number, check_text
-from weft.core.errors import InvalidInput, LeaseLost
+from weft.core.errors import InvalidInput
 from weft.core.garbage import uncollected
 from weft.core.json import blob_reference, check_size, size_of
 from weft.jobs import adding, adhoc
-from weft.jobs.adding import Addition
+from weft.jobs.adding import Addition, Call
 from weft.jobs.items import Item, Task, items_of
 from weft.jobs.labels import check_labels
 from weft.jobs.library import Library
 from weft.jobs.model import JobHandle
 from weft.jobs.submit import NewJob
-from weft.queue import steps
-from weft.queue.steps import Fence
 from weft.sdk.workflow_calls import WorkflowCalls
 from weft.sdk.workflows import document_of
-from weft.worker.context import RUNNING
 
 if TYPE_CHECKING:
     from weft.db.database import type_Connection
+    from weft.jobs.layout import Layout
     from weft.sdk.session import Session
 
 ON_FAILURE = ("fail_fast", "finish_independent")
@@ -69,6 +66,11 @@ class GraphCalls(WorkflowCalls):
         self, name: str, items: Item | Sequence[Item], priority: int, idempotency_key: str | None,
         labels: Mapping[str, str] | None, on_failure: str,
     ) -> JobHandle:  # fmt: skip
+        for item in items_of(items, "items"):
+            if item.id is not None:
+                raise InvalidInput(
+                    "items", f"{item.called} is part of job {item.job_id} already: make another for this"
+                )
         addition = await self._addition(items, 2)
         job_id, end_id = addition.ids.pop(), addition.ids.pop()
         layout = adhoc.laid_out(addition, end_id)
@@ -85,7 +87,7 @@ class GraphCalls(WorkflowCalls):
         )
         if found != job_id:
             return JobHandle(found, False)
-        addition.landed(layout.ids, job_id)
+        addition.landed(layout, job_id)
         self._session._hints.send_ids(addition.woken)
         return JobHandle(job_id, True)
 
@@ -93,28 +95,22 @@ class GraphCalls(WorkflowCalls):
         """Add tasks and groups to a job that goes on, with all that they wait for; they have ids then.
 
         What waits for a group waits for what is added to it too. Raises `StateConflict` when the job, the group or
-        something that a task is to come before has ended or begun. A running task adds once, however often it is
-        attempted: the calls of a later attempt get, in their order, what those of an earlier one have added. Example::
+        something that a task is to come before has ended or begun. Example::
 
             await client.jobs.add(job.id, Task("etl.report").depends_on(load))
         """
+        await self._add(job_id, items, None)
+
+    async def _add(self, job_id: int, items: Item | Sequence[Item], call: Call | None) -> None:
+        """Add to a job; by a ``call`` of a task of it only once, whichever attempt makes it."""
         job_id = check_id(job_id, "job_id", shown_by="weft jobs list")
         addition = await self._addition(items, 0)
         if any(item.job_id not in (None, job_id) for pair in addition.pairs for item in pair):
             raise InvalidInput("items", f"some of them are part of another job than {job_id}")
         org_id = await self._session.org_id()
 
-        name, fence = _call()
-
-        async def add(conn: type_Connection) -> Sequence[int]:
-            if fence is not None:
-                known = await steps.load(conn, fence.task_id, name)
-                if known is not None:
-                    return _added(orjson.loads(known.data), addition)
-                text = orjson.dumps([addition.calls, addition.ids[: len(addition.items)]]).decode()
-                if await steps.save(conn, fence, name, None, len(text), text) is None:
-                    raise LeaseLost(fence.task_id)
-            return (await adding.add(conn, org_id, job_id, addition)).ids
+        async def add(conn: type_Connection) -> Layout:
+            return await adding.add(conn, org_id, job_id, addition, call)
 
         addition.landed(await self._session.database.run(add), job_id)
         self._session._hints.send_ids(addition.woken)
@@ -149,24 +145,3 @@ class GraphCalls(WorkflowCalls):
             name, {}, base_kind="version", base_ref=str(found.row["id"]), snapshot_id=known.snapshot_id,
             version_hash=known.version_hash,
         )  # fmt: skip
-
-
-def _call() -> tuple[str, Fence | None]:
-    """Return the number of this call among those of a running task, and in whose name it is; None outside of one."""
-    running = RUNNING.get()
-    if running is None or running.context.ask is None:
-        return "", None
-    context = running.context
-    context.additions += 1
-    return steps.added_name(context.additions), Fence(context.worker_id, context.task_id, context.attempt)
-
-
-def _added(known: list[Any], addition: Addition) -> list[int]:
-    """Return the ids of what an earlier attempt has added by the same call; refuse another addition."""
-    calls, ids = known
-    if calls != addition.calls:
-        raise InvalidInput(
-            "items",
-            f"an earlier attempt of this task has added {', '.join(calls[:3])} by this call: add the same again",
-        )
-    return [int(id) for id in ids]

@@ -15,12 +15,12 @@ from typing import Any
 import orjson
 
 from weft.core.errors import InvalidInput, error_line
-from weft.core.json import BLOB_MARK, blob_reference, check_size, referenced_blob, size_of
+from weft.core.json import BLOB_MARK, RENDER_MARK, blob_reference, check_size, referenced_blob, size_of
 from weft.core.signals import NonRetryable, Parked, Snooze
 from weft.db.blobs import Blobs
 from weft.db.database import Database
 from weft.flow.budget import ExpressionError
-from weft.jobs.rendering import CACHED_MARK, RENDER_MARK, rendered, unpacked
+from weft.jobs.rendering import CACHED_MARK, rendered, unpacked
 from weft.queue import look
 from weft.queue.cache import Reuse
 from weft.queue.retry import Retry
@@ -38,7 +38,6 @@ from weft.worker.resting import Rest
 logger = logging.getLogger("weft.worker")
 Outcome = Completed | Postponed | Ended
 CANCEL_GRACE = 1.0
-_MARKS = (RENDER_MARK, CACHED_MARK)
 _SHORTEST_BEAT = 0.1
 
 
@@ -224,7 +223,9 @@ class Attempt:
             return
         try:
             params, caching = claim.params or "{}", handler.caching
-            if params.startswith(_MARKS):
+            if params.startswith((RENDER_MARK, CACHED_MARK)) and (
+                claim.job_id is not None or claim.handler.startswith("@")
+            ):
                 params, caching = await self._prepared(params)
             if caching is not None and params != MISSING_PARAMS:
                 outcome = await self._run_cached(params, caching)
@@ -258,7 +259,9 @@ class Attempt:
     async def _prepared(self, params: str) -> tuple[str, Caching | None]:
         """Return the params without what stands around them, and whether an earlier output serves."""
         params, caching = caching_said(params, self.handler.caching)
-        return (await self._rendered(params) if params.startswith(RENDER_MARK) else params), caching
+        # Only where outputs of others are asked for: what merely looks like it is the caller's own.
+        is_open = self.claim.given is not None or self.claim.handler.startswith("@")
+        return (await self._rendered(params) if is_open and params.startswith(RENDER_MARK) else params), caching
 
     async def _run_cached(self, params: str, caching: Caching) -> Outcome:
         """Take an output that is there, else make one that others may take."""

@@ -57,7 +57,6 @@ class Context:
         self.pool = pool
         self._steps: Steps | None = None
         self._children: Children | None = None
-        self.additions = 0
         self._shutdown = shutdown or Shutdown()
         self._write = write
         self._beat = beat
