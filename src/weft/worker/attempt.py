@@ -257,9 +257,8 @@ class Attempt:
         self._over(outcome)
 
     async def _prepared(self, params: str) -> tuple[str, Caching | None]:
-        """Return the params without what stands around them, and whether an earlier output serves."""
+        """Return the params, rendered where others' outputs are asked for, and whether an earlier output serves."""
         params, caching = caching_said(params, self.handler.caching)
-        # Only where outputs of others are asked for: what merely looks like it is the caller's own.
         is_open = self.claim.given is not None or self.claim.handler.startswith("@")
         return (await self._rendered(params) if is_open and params.startswith(RENDER_MARK) else params), caching
 
@@ -446,7 +445,6 @@ class Attempt:
 
 async def upload_log(database: Database, blobs: Blobs, attempt: Attempt) -> None:
     """Copy the log of an attempt that has ended to the blob storage, for machines that do not share a folder."""
-    data = await asyncio.to_thread(attempt.log.read)
+    data, claim = await asyncio.to_thread(attempt.log.read), attempt.claim
     digest = await blobs.put(data)
-    claim = attempt.claim
     await database.run(lambda conn: look.add_log(conn, claim.id, claim.attempt, digest, len(data)))
