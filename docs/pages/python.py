@@ -76,7 +76,17 @@ _GROUPS = {
     ],
     "Look": [
         *("Task", "TaskSummary", "TaskState", "TaskStep", "Attempt", "AuditEntry", "Page", "Why"),
-        *("QueueInfo", "KeyLimit", "WorkerInfo", "OutboxRow", "Metric", "Sample", "Health", "HealthCheck"),
+        *(
+            "QueueInfo",
+            "KeyLimit",
+            "WorkerInfo",
+            "OutboxRow",
+            "CachedOutputs",
+            "Metric",
+            "Sample",
+            "Health",
+            "HealthCheck",
+        ),
     ],
     "Settings": ["Settings", "__version__"],
     "Errors": [

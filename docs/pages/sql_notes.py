@@ -102,6 +102,7 @@ COLUMNS = {
     ("jobs", "actor"): "who submitted it",
     ("jobs", "rerun_of"): "the job that it runs again",
     ("jobs", "patch"): "what was changed in its definition for it alone, as a JSON Patch",
+    ("jobs", "callback_url"): "who is told by HTTP when it has ended",
     ("jobs", "tag_positions"): "where the tags stood by which it goes, its own and those of workflows that it uses",
     ("jobs", "end_id"): "the task with which it ends",
     ("patch_chain_member", "head_id"): "the patch whose chain it is",

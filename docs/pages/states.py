@@ -43,6 +43,7 @@ _REASONS = """
 | `no_handler` | scheduled, failed, attempt | No worker that claimed it knows the handler. |
 | `snooze` | scheduled, attempt | The handler raised `weft.Snooze`. |
 | `concurrency_key` | pending | All slots of its key are taken. |
+| `cached` | completed | Its output was in the cache: `kept_id` is the task that made it. |
 | `dependencies` | pending | It waits for other tasks. |
 | any text | cancelled | The reason given to `cancel`. |
 

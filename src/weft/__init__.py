@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from weft.jobs.rerun import RerunAction, RerunPlan, RerunStep
     from weft.jobs.why import NodeWhy
     from weft.queue.audit import AuditEntry
+    from weft.queue.cache import CachedOutputs
     from weft.queue.model import Attempt, NewTask, Page, Task, TaskHandle, TaskSummary
     from weft.queue.outbox import OutboxRow
     from weft.queue.queues import KeyLimit, QueueInfo
@@ -75,6 +76,7 @@ _HOMES = {
     "Bisected": "weft.sdk.bisecting",
     "BlobRepository": "weft.worker.handling",
     "BlobUnavailable": "weft.core.errors",
+    "CachedOutputs": "weft.queue.cache",
     "Checkpoint": "weft.worker.steps",
     "Checkpoints": "weft.worker.steps",
     "Client": "weft.sdk.client",
@@ -166,6 +168,7 @@ __all__ = [
     "Bisected",
     "BlobRepository",
     "BlobUnavailable",
+    "CachedOutputs",
     "Checkpoint",
     "Checkpoints",
     "Client",

@@ -94,8 +94,10 @@ def test_an_effect_that_nothing_carries_out_says_that_it_waits(cli: Cli, url: st
         async with weft.Client(url) as client:
             with pytest.raises(weft.InvalidInput, match="kind: 'pigeon' is not one of"):
                 await client.add_effect("pigeon", {})
-            with pytest.raises(weft.InvalidInput, match="does not carry out callback; use enqueue_task"):
+            with pytest.raises(weft.InvalidInput, match="a callback is added by the engine"):
                 await client.add_effect("callback", {})
+            with pytest.raises(weft.InvalidInput, match="does not carry out route_event; use enqueue_task"):
+                await client.add_effect("route_event", {})
             await client.add_effect("enqueue_task", {"handler": "cli:add", "params": {"a": 4}})
         conn = await asyncpg.connect(url)
         await conn.execute("insert into weft.outbox (org_id, kind, payload) values (1, 'route_event', '{}')")

@@ -64,6 +64,7 @@ async def test_a_receiver_is_told_how_the_job_ended(
         client = await make_client(**settings_for(receiver, public_url="https://weft.example.com/app/"))
         handle = await client.jobs.submit(flow(fails=ending == "failed"), callback_url=receiver.url)
         quiet = await client.jobs.submit(flow())
+        assert (await client.jobs.show(handle.id)).callback_url == receiver.url
         if ending == "cancelled":
             await client.jobs.cancel(handle.id)
         async with weft.Worker(client=client, registry=registry), weft.Orchestrator(client=client):
@@ -71,7 +72,7 @@ async def test_a_receiver_is_told_how_the_job_ended(
             await client.jobs.wait(quiet.id, timeout=30)
             (told,) = await receiver.until(1)
             await until(lambda: states(conn), lambda found: found == [("done", 1)])
-    assert job.state == ending
+    assert (job.state, job.callback_url) == (ending, receiver.url)
     assert job.ended_at is not None
     said = told.json
     assert said.pop("ended_at").endswith("Z")

@@ -7,10 +7,11 @@ from typing import Any, TypeAlias
 
 import asyncpg
 import pytest
-from engine_scene import until
+from engine_scene import WAITING, until
 from job_scene import Handlers, at_work, flow
 
 import weft
+from weft.sdk.submitted import SubmittedJob
 
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 
@@ -182,6 +183,48 @@ async def test_whoever_follows_is_woken_by_what_somebody_does(
     await client.jobs.pause(handle.id)
     assert (await asyncio.wait_for(waiting, 20)).type == "job.paused"
     await following.aclose()
+
+
+async def test_whoever_watches_is_woken_by_what_somebody_does(
+    client: weft.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handle = await client.jobs.submit(
+        flow(ask={"type": "wait", "for": "approval", "next": "then"}, then={"handler": "say"})
+    )
+    async with weft.Orchestrator(client=client):
+        await until(lambda: client.jobs.approvals(handle.id))
+        monkeypatch.setattr("weft.sdk.submitted._SHORTEST", 3600.0)
+        monkeypatch.setattr("weft.sdk.submitted._LONGEST", 3600.0)
+        watching = SubmittedJob(handle.id, settings=client.settings).watch()
+        seen = {node.node: str(node.state) for node in [await anext(watching) for _ in range(3)]}
+        assert seen == {"ask": "waiting", "then": "pending", "END": "pending"}
+        waiting = asyncio.ensure_future(anext(watching))
+        for _ in range(5):
+            await asyncio.sleep(0)
+        await client.jobs.approve(handle.id)
+        node = await asyncio.wait_for(waiting, 20)
+        assert (node.node, node.state) == ("ask", "completed")
+        await watching.aclose()
+
+
+async def test_whoever_watches_goes_on_when_the_connection_breaks(
+    client: weft.Client, conn: Connection, url: str
+) -> None:
+    handle = await client.jobs.submit(flow(first={"handler": "say"}))
+    watching = SubmittedJob(handle.id, settings=client.settings).watch()
+    holder = await asyncpg.connect(url)
+    try:
+        await holder.execute("begin; lock table weft.worker_code")
+        waiting = asyncio.ensure_future(anext(watching))
+        for _ in range(3):  # a look is repeated once by itself
+            await until(lambda: conn.fetchval(WAITING, "%with tasks as%"))
+            await conn.execute(
+                "select pg_terminate_backend(pid, 5000) from pg_stat_activity where wait_event_type = 'Lock'"
+            )
+    finally:
+        await holder.close()
+    assert (await asyncio.wait_for(waiting, 20)).node == "first"
+    await watching.aclose()
 
 
 async def test_an_event_that_commits_late_is_not_skipped(client: weft.Client, conn: Connection, url: str) -> None:

@@ -37,6 +37,8 @@ SEES_NOTHING: dict[str, list[Call]] = {
         lambda them, id, live: them.audit(queue="ours"),
     ],
     "outbox": [lambda them, id, live: them.outbox()],
+    "cached_outputs": [lambda them, id, live: them.cached_outputs()],
+    "clear_cache": [lambda them, id, live: them.clear_cache(), lambda them, id, live: them.clear_cache("live")],
     "replay_outbox": [lambda them, id, live: them.replay_outbox()],
     "metrics": [lambda them, id, live: _numbers(them)],
     "health": [lambda them, id, live: _workers_found(them)],
@@ -98,7 +100,7 @@ async def ours(
         print("a word")
         raise weft.NonRetryable("no")
 
-    @registry.task(name="live")
+    @registry.task(name="live", cache=True)
     async def live() -> None: ...
 
     client = await make_client(log_upload=True)
@@ -115,7 +117,8 @@ async def ours(
 
 async def _rows(conn: asyncpg.Connection[asyncpg.Record]) -> list[Any]:
     """All that the org has."""
-    tables = ["task", "task_done", "attempt", "queue", "outbox", "audit", "idempotency_key", "key_slot", "task_log"]
+    tables = ["task", "task_done", "attempt", "queue", "outbox", "audit", "idempotency_key", "key_slot", "task_log",
+              "output_cache"]  # fmt: skip
     return [sorted(map(str, await conn.fetch(f"select * from weft.{table} where org_id = 1"))) for table in tables]
 
 

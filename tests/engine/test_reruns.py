@@ -535,3 +535,20 @@ async def test_a_task_runs_again_of_which_something_that_it_made_failed(client: 
         assert (await ended(client, more.id)).state == "completed"
     assert ledger.taken() == ["after"]
     assert {step.node: step.why for step in again.plan.steps}["make"] == "a task that it made did not complete"
+
+
+async def test_a_graph_without_a_definition_is_not_run_again_and_holds_up_no_other(
+    client: weft.Client, ledger: Ledger
+) -> None:
+    ledger.broken = ["one"]
+    async with at_work(client, ledger):
+        # A node of that name is what no definition can have.
+        jobs = [
+            await ended(client, (await client.jobs.submit_graph("one", Task("say", {"value": "one"}, name=name))).id)
+            for name in ("START", "one")
+        ]
+        with pytest.raises(weft.InvalidInput, match="a graph of which no definition was kept"):
+            await client.jobs.rerun(jobs[0].id)
+        assert await client.jobs.rerun_all() == 1
+        newest, *_ = await client.jobs.list()
+        assert (await client.jobs.show(newest.id)).rerun_of == jobs[1].id

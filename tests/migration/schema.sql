@@ -129,6 +129,9 @@ declare org_id bigint; queue text; new_id bigint; given record; wanted text;
 begin
   if kind is null or kind not in ('enqueue_task', 'route_event', 'callback') then
     raise exception 'kind: "%" is not one of enqueue_task, route_event, callback', left(kind, 40) using errcode = 'WF002';
+  elsif kind = 'callback' then
+    raise exception 'kind: a callback is added by the engine, when a job that was submitted with a callback_url has ended'
+      using errcode = 'WF002';
   elsif kind <> 'enqueue_task' then
     raise exception 'kind: this release does not carry out %; use enqueue_task', kind using errcode = 'WF002';
   elsif ordering_key = '' or length(ordering_key) > 500 then
@@ -1454,6 +1457,33 @@ begin
   ) d;
 end $$;
 
+CREATE FUNCTION weft.note_outputs(me bigint, ids bigint[], attempts integer[], keys bytea[], spans interval[], roots bigint[]) RETURNS void
+    LANGUAGE plpgsql
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET jit TO 'off'
+    AS $_$
+begin
+  insert into weft.output_cache as c (org_id, key, handler, task_id, made_at, expires_at, digest, output)
+  select distinct on (d.org_id, u.key) d.org_id, u.key, d.handler, d.id, d.ended_at, d.ended_at + u.span,
+    case when d.output::text like '{"$blob":%' then d.output ->> '$blob' end, d.output
+  from unnest(ids, attempts, keys, spans) as u (id, attempt, key, span) cross join lateral (
+    select d.id, d.org_id, d.handler, d.ended_at, d.output from weft.task_done d
+    where d.id = u.id and d.worker_id = me and d.attempt = u.attempt and d.state = 'completed'
+  ) d
+  where u.key is not null
+  order by d.org_id, u.key, d.id
+  on conflict (org_id, key) do update set
+    handler = excluded.handler, task_id = excluded.task_id, made_at = excluded.made_at, expires_at = excluded.expires_at,
+    digest = excluded.digest, output = excluded.output;
+  update weft.task_done d set reason = 'cached', kept_id = u.root
+  from unnest(ids, attempts, roots) as u (id, attempt, root)
+  where u.root is not null and d.id = u.id and d.worker_id = me and d.attempt = u.attempt and d.state = 'completed';
+end $_$;
+
 CREATE FUNCTION weft.orphaning_workers() RETURNS SETOF bigint
     LANGUAGE sql STABLE
     AS $$
@@ -2052,7 +2082,8 @@ CREATE VIEW weft.jobs AS
     j.end_id,
     j.rerun_of,
     j.patch,
-    j.tag_positions
+    j.tag_positions,
+    j.callback_url
    FROM weft.job j
 UNION ALL
  SELECT d.id,
@@ -2079,7 +2110,8 @@ UNION ALL
     d.end_id,
     d.rerun_of,
     d.patch,
-    d.tag_positions
+    d.tag_positions,
+    d.callback_url
    FROM weft.job_done d;
 
 COMMENT ON VIEW weft.jobs IS 'Every job, live or ended, with its state and, when it has ended, its result or error.';
@@ -2560,6 +2592,18 @@ CREATE TABLE weft.blob (
 WITH (toast_tuple_target='8160');
 ALTER TABLE ONLY weft.blob ALTER COLUMN content SET STORAGE EXTERNAL;
 
+CREATE TABLE weft.output_cache (
+    org_id bigint NOT NULL,
+    key bytea NOT NULL,
+    handler text NOT NULL,
+    task_id bigint NOT NULL,
+    made_at timestamp with time zone NOT NULL,
+    expires_at timestamp with time zone,
+    digest text,
+    output json NOT NULL,
+    CONSTRAINT output_cache_key_check CHECK ((octet_length(key) = 32))
+);
+
 CREATE TABLE weft.task_blob (
     task_id bigint NOT NULL,
     digest text NOT NULL,
@@ -2592,7 +2636,14 @@ UNION ALL
     a.org_id,
     'artifact'::text AS used_by,
     a.id AS user_id
-   FROM weft.artifact a;
+   FROM weft.artifact a
+UNION ALL
+ SELECT c.digest,
+    c.org_id,
+    'cache'::text AS used_by,
+    c.task_id AS user_id
+   FROM weft.output_cache c
+  WHERE (c.digest IS NOT NULL);
 
 CREATE TABLE weft.edge (
     prev bigint NOT NULL,
@@ -2812,7 +2863,7 @@ UNION ALL
     d.item,
     d.id AS task_id,
     d.attempt,
-    json_strip_nulls(json_build_object('reason', d.reason, 'type', (d.error ->> 'type'::text), 'message', (d.error ->> 'message'::text), 'items',
+    json_strip_nulls(json_build_object('reason', d.reason, 'kept_id', (d.kept_id)::text, 'type', (d.error ->> 'type'::text), 'message', (d.error ->> 'message'::text), 'items',
         CASE
             WHEN (d.handler = '@fan_out'::text) THEN (d.output -> 'count'::text)
             ELSE NULL::json
@@ -3221,6 +3272,9 @@ ALTER TABLE ONLY weft.org
 ALTER TABLE ONLY weft.outbox
     ADD CONSTRAINT outbox_pkey PRIMARY KEY (id);
 
+ALTER TABLE ONLY weft.output_cache
+    ADD CONSTRAINT output_cache_pkey PRIMARY KEY (org_id, key);
+
 ALTER TABLE ONLY weft.queue
     ADD CONSTRAINT queue_org_id_name_key UNIQUE (org_id, name);
 
@@ -3322,6 +3376,14 @@ CREATE INDEX outbox_due ON weft.outbox USING btree (available_at, id) WHERE (sta
 CREATE INDEX outbox_order ON weft.outbox USING btree (org_id, ordering_key, id) WHERE ((state <> 'done'::weft.outbox_state) AND (ordering_key IS NOT NULL));
 
 CREATE INDEX outbox_processing ON weft.outbox USING btree (worker_id) WHERE (state = 'processing'::weft.outbox_state);
+
+CREATE INDEX output_cache_digest ON weft.output_cache USING btree (digest) WHERE (digest IS NOT NULL);
+
+CREATE INDEX output_cache_expires ON weft.output_cache USING btree (expires_at) WHERE (expires_at IS NOT NULL);
+
+CREATE INDEX output_cache_handler ON weft.output_cache USING btree (org_id, handler);
+
+CREATE INDEX output_cache_made ON weft.output_cache USING btree (made_at) WHERE (expires_at IS NULL);
 
 CREATE INDEX tag_move_back ON weft.tag_move USING btree (hashtextextended(tag, back_to)) WHERE (back_to IS NOT NULL);
 
@@ -3476,6 +3538,12 @@ ALTER TABLE ONLY weft.job
 
 ALTER TABLE ONLY weft.key_slot
     ADD CONSTRAINT key_slot_queue_id_fkey FOREIGN KEY (queue_id) REFERENCES weft.queue(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY weft.output_cache
+    ADD CONSTRAINT output_cache_digest_fkey FOREIGN KEY (digest) REFERENCES weft.blob(digest);
+
+ALTER TABLE ONLY weft.output_cache
+    ADD CONSTRAINT output_cache_org_id_fkey FOREIGN KEY (org_id) REFERENCES weft.org(id);
 
 ALTER TABLE ONLY weft.queue
     ADD CONSTRAINT queue_org_id_fkey FOREIGN KEY (org_id) REFERENCES weft.org(id);

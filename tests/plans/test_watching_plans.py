@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from datetime import timedelta
 
 import asyncpg
@@ -11,6 +12,7 @@ from weft.db.statements import Statements
 
 METRICS, WATCHING = Statements("weft.jobs", "sql/metrics.sql"), Statements("weft.jobs", "sql/watching.sql")
 UPKEEP, WHY = Statements("weft.queue", "sql/upkeep.sql"), Statements("weft.queue", "sql/why.sql")
+CACHE = Statements("weft.queue", "sql/cache.sql")
 ROWS = 100_000
 # A thousand jobs of a hundred tasks that have ended, yesterday, as many tasks that wait, and one job to look at.
 FILL = f"""
@@ -30,6 +32,9 @@ FILL = f"""
   insert into weft.edge (prev, next, org_id) select b.id + n, b.id + n + 1, 1 from generate_series(1, {ROWS}) n, open b;
   insert into weft.job_event (job_id, id, org_id, type) select b.id + n % 1000, b.id + n, 1, 'job.paused'
     from generate_series(1, {ROWS}) n, ended b;
+  insert into weft.output_cache (org_id, key, handler, task_id, made_at, expires_at, output)
+    select 1, sha256(n::text::bytea), 'h' || n % 100, n, weft.now(), case when n % 2 = 0 then weft.now() + interval '1 h' end, '1'
+    from generate_series(1, {ROWS}) n;
 """
 
 
@@ -46,6 +51,7 @@ async def test_what_is_told_of_one_job_or_of_all_does_not_cost_more_beside_many_
         task_id = await conn.fetchval("select min(id) from weft.task")
         first = await conn.fetchval("select timestamptz '2024-01-01Z'")
         month = timedelta(days=30)
+        key = f"\\x{hashlib.sha256(b'7').hexdigest()}"
         guards = [
             Guard("events of a job", WATCHING.events, (1, job_id, first, 1000), 400),
             Guard("events of a job that has ended", WATCHING.events, (1, done_id, first, 1000), 3000, {}, 303),
@@ -59,6 +65,10 @@ async def test_what_is_told_of_one_job_or_of_all_does_not_cost_more_beside_many_
             Guard("health", METRICS.health, (1,), 30, {}, 1),
             Guard("prune edges", UPKEEP.prune_edges, (month, 0), 30),
             Guard("prune events", UPKEEP.prune_events, (month,), 30),
+            Guard("find an output", CACHE.find, (task_id, key, month), 20, {"output_cache_pkey": 1}, 1),
+            Guard("drop an output", CACHE.drop, (task_id, key, 7), 20, {"output_cache_pkey": 1}, 1),
+            Guard("clear those of a handler", CACHE.clear, (1, "h7"), 12_000, {"output_cache_handler": 1000}),
+            Guard("prune outputs", CACHE.prune, (month,), 30, {"output_cache_expires": 0, "output_cache_made": 0}, 0),
         ]
         assert await check(conn, guards, "with statistics") == []
     finally:

@@ -10,6 +10,7 @@ import asyncpg
 import pytest
 
 from pooler import Pooler, pooler_to
+from reset import EMPTIER
 
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
 
@@ -110,6 +111,8 @@ async def test_a_session_that_the_server_ended_is_replaced(
     ended = await conn.fetch(
         "select pg_terminate_backend(pid, 20000) from pg_stat_activity"
         " where datname = current_database() and pid <> pg_backend_pid() and backend_type = 'client backend'"
+        " and application_name <> $1",
+        EMPTIER,
     )
     assert len(ended) == 3
     assert await session_of(pooled)

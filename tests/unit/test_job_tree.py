@@ -21,7 +21,7 @@ def _job(state: str = "running", **facts: Any) -> Job:
         "started_at": NOW - timedelta(seconds=10), "ended_at": None, "failed_id": None, "owner_id": None,
         "base_ref": None, "actor": None, "inputs": {}, "result": None, "error": None, "parent_id": None,
         "base_kind": "tag", "snapshot_id": None, "version_hash": None, "labels": {}, "end_id": 9,
-        "rerun_of": None, "patch": None, "tag_positions": {},
+        "rerun_of": None, "patch": None, "tag_positions": {}, "callback_url": None,
     }  # fmt: skip
     return Job(**{**known, **facts})
 

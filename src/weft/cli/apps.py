@@ -29,6 +29,7 @@ COMMANDS = {
     "health": ("health", "Say whether the database, workers, orchestrators and tasks are well."),
     "metrics": ("metrics", "Print numbers about jobs, tasks and workers."),
     "outbox": ("outbox", "Look at the outbox, replay what failed."),
+    "cache": ("cache", "Look at outputs that serve again, and clear them."),
     "audit": ("audit", "Look at what operators did."),
     "db": ("db", "Start, stop, look into, back up the embedded PostgreSQL."),
     "migrate": ("migrate", "Bring the database's schema to a revision."),

@@ -61,7 +61,8 @@ def _detail(event: JobEvent) -> str:
     if (kind := data.get("type")) is not None or data.get("message") is not None:
         said.append(": ".join(str(part) for part in (kind, data.get("message")) if part))
     elif (reason := data.get("reason")) is not None:
-        said.append(str(reason))
+        source = data.get("kept_id")
+        said.append(str(reason) if source is None else f"{reason} from task {source}")
     if (items := data.get("items")) is not None:
         said.append(f"{items} items")
     if (name := data.get("event")) is not None:

@@ -61,6 +61,7 @@ def print_job(job: Job, nodes: Sequence[JobNode]) -> None:
             "by": job.actor,
             "labels": " ".join(f"{name}={value}" for name, value in job.labels.items()) or None,
             "patched": f"by {len(job.patch)} operations, for this job only" if job.patch else None,
+            "callback": job.callback_url,
             "again": None if job.rerun_of is None else f"what job {job.rerun_of} was",
         }
     )
@@ -73,7 +74,11 @@ def print_job(job: Job, nodes: Sequence[JobNode]) -> None:
 def node_row(node: JobNode) -> tuple[Any, ...]:
     """Return a node as a line of a table."""
     took = span(node.ended_at - node.claimed_at) if node.ended_at is not None and node.claimed_at is not None else ""
-    return node.node, state(node.state, node.reason), node.attempt or "", progress_of(node) or took, error_of(node)
+    return node.node, state(node.state, _reason(node)), node.attempt or "", progress_of(node) or took, error_of(node)
+
+
+def _reason(node: JobNode) -> str | None:
+    return node.reason if node.kept_id is None else f"{node.reason} from task {node.kept_id}"
 
 
 def progress_of(node: JobNode) -> str:

@@ -56,6 +56,9 @@ def run(
     callback_url: Annotated[
         str | None, typer.Option(metavar="URL", help="Who is told by HTTP when the job has ended.")
     ] = None,
+    no_cache: Annotated[
+        bool, typer.Option("--no-cache", help="Run what would have its output from the cache, and renew that.")
+    ] = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Execute a workflow and print its result; the exit code is 1 when it failed.
@@ -86,6 +89,7 @@ def run(
             labels=words,
             patch=ops,
             callback_url=callback_url,
+            cache=not no_cache,
         )
         if detach:
             answer = {"id": str(handle.id), "created": handle.created}

@@ -12,7 +12,7 @@ from weft.flow.problems import Path
 # So many circles are looked for; what is beyond them is told when they are mended.
 _MOST_CIRCLES = 50
 # So many ways may there be in all: from group to group leads one from each of its last to each of the other's first.
-MAX_WAYS = 1_000_000
+MAX_WAYS = 2_000_000
 
 
 class Link(NamedTuple):
@@ -86,9 +86,12 @@ class Graph:
         self.next: dict[str, list[str]] = {name: [] for name in self.names}
         self.previous: dict[str, list[str]] = {name: [] for name in self.names}
         self.groups = groups
+        # What leads from each of some to each of others, as it is said of groups.
+        self.crossings: list[tuple[list[str], list[str]]] = []
         # What would lead to more ways than there may be, and does not.
         self.excessive: list[Link] = []
         self._ways: set[tuple[str, str]] = set()
+        self._count = 0
         of_groups = []
         for link in links:
             if link.from_group or link.target not in self.next:
@@ -97,12 +100,12 @@ class Graph:
                 self._add(link.source, link.target)
         # From what is written between nodes follows which of a group come first and last.
         for link, sources, targets in [(link, self._sources(link), self._targets(link)) for link in of_groups]:
-            if len(self._ways) + len(sources) * len(targets) > MAX_WAYS:
+            if self._count + len(sources) * len(targets) > MAX_WAYS:
                 self.excessive.append(link)
                 continue
+            self.crossings.append((sources, targets))
             for source in sources:
-                for target in targets:
-                    self._add(source, target)
+                self._add_all(source, targets)
 
     @classmethod
     def of(cls, data: Mapping[str, Any]) -> Graph:
@@ -118,7 +121,16 @@ class Graph:
     def _add(self, source: str, target: str) -> None:
         if (source, target) not in self._ways:
             self._ways.add((source, target))
+            self._count += 1
             self.next[source].append(target)
+            self.previous[target].append(source)
+
+    def _add_all(self, source: str, targets: list[str]) -> None:
+        known = set(self.next[source])
+        new = [target for target in targets if target not in known]
+        self.next[source] += new
+        self._count += len(new)
+        for target in new:
             self.previous[target].append(source)
 
     def _firsts(self, group: str) -> list[str]:

@@ -13,7 +13,7 @@ from weft.core.errors import LeaseLost
 from weft.core.json import Json, blob_reference, check_size, encode, size_of
 from weft.core.signals import NonRetryable
 from weft.flow.templates import read_value
-from weft.jobs.rendering import key_of
+from weft.jobs.rendering import key_of, with_cache
 from weft.jobs.submit import SQL
 from weft.queue import blobs
 
@@ -102,8 +102,11 @@ class FanOut:
         ids: Sequence[int],
     ) -> bool:  # fmt: skip
         task = self._spec["task"]
+        lasts, takes = task.get("cache", (None, True))
+        # The reference to a blob is noted as it is.
+        kept = params if "cache" not in task else [with_cache(text, lasts, takes=takes) for text in params]
         added = await conn.fetchval(
-            SQL.add_children, *self._fence, ids, places, params, task["queue_id"], task["handler"], task["priority"],
+            SQL.add_children, *self._fence, ids, places, kept, task["queue_id"], task["handler"], task["priority"],
             task["max_attempts"], task["retry"], _span(task["timeout"]), _span(task["heartbeat_timeout"]),
             _span(task["dispatch_timeout"]), keys, self._spec["max_parallel"], task["allow_failure"],
         )  # fmt: skip

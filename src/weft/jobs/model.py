@@ -44,7 +44,7 @@ class JobNode:
 
     One that is tried again has the error of its last attempt, and ``due_at`` says when. With ``allow_failure`` others
     go on when it, or one of its items, has failed. ``kept_id`` is the task whose output it has, when the job runs
-    another again; ``code_version`` the hash of the code that made it.
+    another again or the output was in the cache; ``code_version`` the hash of the code that made it.
     """
 
     id: int
@@ -65,7 +65,10 @@ class JobNode:
 
 @dataclass(frozen=True, slots=True)
 class Job(JobSummary):
-    """All that is known of one execution of a workflow; ``rerun_of`` is the job that it runs again."""
+    """All that is known of one execution of a workflow; ``rerun_of`` is the job that it runs again.
+
+    ``callback_url`` is who is told by HTTP when it has ended.
+    """
 
     inputs: Mapping[str, Json]
     result: Json
@@ -79,6 +82,7 @@ class Job(JobSummary):
     rerun_of: int | None
     patch: Sequence[Mapping[str, Json]] | None
     tag_positions: Mapping[str, Mapping[str, Json]]
+    callback_url: str | None
     # A result that cannot be read, with the reason.
     unavailable: Mapping[str, BlobUnavailable] = field(default_factory=dict)
 

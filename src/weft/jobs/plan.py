@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -30,8 +30,13 @@ from weft.flow.model import (
     WorkflowNode,
 )
 from weft.flow.templates import Template, read_value
+from weft.jobs.layout import OPEN
 from weft.jobs.rendering import END
 
+# So many ways may lead from the nodes of one group to those of another; where there are more, one step is between them.
+MOST_WAYS = 1_000
+_NOTHING: frozenset[str] = frozenset()
+_Crossing = tuple[list[str], frozenset[str]]
 _CONTROL = {
     ConditionalNode: "@conditional",
     FanOutNode: "@fan_out",
@@ -77,6 +82,7 @@ class Step:
     heartbeat_timeout: timedelta | None = None
     dispatch_timeout: timedelta | None = None
     allow_failure: bool = False
+    cache: bool | float | None = None
     child: Step | None = None
     collects: tuple[str, ...] = ()
 
@@ -101,20 +107,26 @@ class Plan:
         """Return the plan of a sound definition."""
         data = definition.model_dump(by_alias=True, exclude_unset=True)
         graph = Graph.of(data)
+        branches = _branches(data, graph)
+        gates = _gates(graph, branches, definition)
         names = [name for name, node in definition.nodes.items() if node.type != "start"]
         ends = [name for name in names if definition.nodes[name].type == "end"]
         if len(ends) == 1:
-            # It is the end of the job itself.
-            names = [*(name for name in names if name != ends[0]), ends[0]]
+            # It is the end of the job itself, and its last step.
+            names.remove(ends[0])
         places = {name: place for place, name in enumerate(names)}
         steps = [_step(name, definition.nodes[name], definition, graph.previous) for name in names]
+        steps += [Step(None, OPEN, {}) for _ in gates]
+        if len(ends) == 1:
+            places[ends[0]] = len(steps)
+            steps.append(_step(ends[0], definition.nodes[ends[0]], definition, graph.previous))
         if len(ends) == 1:
             steps[-1] = Step(ends[0], END, **_evaluated({"output": steps[-1].spec["output"]}))
         else:
             steps.append(Step(None, END, {"ends": ends}, needs=tuple(ends)))
         starts = definition.nodes.keys() - places.keys()
         steps = [_without(starts, step) for step in steps]
-        edges = _edges(data, graph, places, len(steps) - 1)
+        edges = _edges(graph, branches, gates, places, len(steps) - 1)
         waits = [0] * len(steps)
         for _, target, _ in edges:
             waits[target] += 1
@@ -146,17 +158,45 @@ def _without(starts: AbstractSet[str], step: Step) -> Step:
     return replace(step, needs=needs, starts=tuple(starts & set(step.needs)), inputs=None)
 
 
-def _edges(
-    data: Mapping[str, Any], graph: Graph, places: Mapping[str, int], end: int
-) -> list[tuple[int, int, tuple[int, ...] | None]]:
+def _branches(data: Mapping[str, Any], graph: Graph) -> dict[tuple[str, str], set[int]]:
+    """Return by which branches of conditionals what comes after them is reached."""
     branches: dict[tuple[str, str], set[int]] = {}
     for link in links_of(data):
         if link.branch is not None:
             for target in graph.groups.get(link.target, [link.target]):
                 branches.setdefault((link.source, target), set()).add(link.branch)
+    return branches
+
+
+def _gates(graph: Graph, branches: Collection[tuple[str, str]], definition: WorkflowDefinition) -> list[_Crossing]:
+    """Return where many lead to many: one step in between saves a way from each to each."""
+    choosers = {source for source, _ in branches}
+    starts = {name for name, node in definition.nodes.items() if node.type == "start"}
+    return [
+        (sources, frozenset(targets))
+        for sources, targets in graph.crossings
+        if len(sources) * len(targets) > MOST_WAYS and min(len(sources), len(targets)) > 1
+        and not choosers.intersection(sources) and not starts.intersection(sources)
+    ]  # fmt: skip
+
+
+def _edges(
+    graph: Graph, branches: Mapping[tuple[str, str], set[int]], gates: Sequence[_Crossing], places: Mapping[str, int],
+    end: int,
+) -> list[tuple[int, int, tuple[int, ...] | None]]:  # fmt: skip
     edges: list[tuple[int, int, tuple[int, ...] | None]] = []
+    gated: dict[str, frozenset[str]] = {}
+    first = len(places) - (end in places.values())
+    for gate, (sources, targets) in enumerate(gates, first):
+        edges += [(places[source], gate, None) for source in sources]
+        edges += [(gate, places[target], None) for target in sorted(targets, key=places.__getitem__)]
+        for source in sources:
+            gated[source] = targets | gated[source] if source in gated else targets
     for name, place in places.items():
+        behind_gates = gated.get(name, _NOTHING)
         for target in graph.next[name]:
+            if target in behind_gates:
+                continue
             taken = branches.get((name, target))
             edges.append((place, places[target], None if taken is None else tuple(sorted(taken))))
         if not graph.next[name] and place != end:
@@ -240,6 +280,7 @@ def _execution(node: Execution, defaults: Execution) -> dict[str, Any]:
         "heartbeat_timeout": _span(said("heartbeat_timeout_seconds")),
         "dispatch_timeout": _span(said("dispatch_timeout_seconds")),
         "allow_failure": bool(said("allow_failure")),
+        "cache": said("cache"),
     }
     if policy := _policy(node.retry, defaults.retry):
         found["max_attempts"] = policy.pop("max_attempts", None)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from weft.core.errors import InvalidInput, did_you_mean
+from weft.jobs.layout import OPEN
 from weft.jobs.plan import Plan, Step
 from weft.jobs.rendering import END
 from weft.jobs.submit import Kept
@@ -110,10 +111,15 @@ def plan_steps(plan: Plan, before: Mapping[str, Before], wanted: Wanted) -> tupl
     kept = _Keeping()
     for place in _in_order(plan):
         step = plan.steps[place]
+        running = [
+            each for source, _ in coming[place] if source not in kept.froms
+            for each in kept.before_gates.get(source) or [plan.steps[source]]
+        ]  # fmt: skip
+        reached = sum(kept.reaches(source, branches) for source, branches in coming[place])
+        if step.handler == OPEN:
+            kept.pass_gate(place, running, bool(reached))
         if step.node is None:
             continue
-        running = [plan.steps[source] for source, _ in coming[place] if source not in kept.froms]
-        reached = sum(kept.reaches(source, branches) for source, branches in coming[place])
         decided[place] = one = _decided(
             step, before.get(step.node), wanted, running, bool(reached or not coming[place])
         )
@@ -139,9 +145,22 @@ class _Keeping:
         self.froms: dict[int, int | None] = {}
         self.branches: dict[int, int | None] = {}
         self.items: dict[str, Sequence[int]] = {}
+        # Of what stands between groups: whether it was reached, and what runs before it.
+        self.gates: dict[int, bool] = {}
+        self.before_gates: dict[int, list[Step]] = {}
+
+    def pass_gate(self, place: int, running: list[Step], is_reached: bool) -> None:
+        """Note what stands between groups: it is as what comes before it."""
+        if running:
+            self.before_gates[place] = running
+        else:
+            self.froms[place] = None
+            self.gates[place] = is_reached
 
     def reaches(self, source: int, branches: tuple[int, ...] | None) -> bool:
         """Whether a step that is kept leads to what comes after it by these branches."""
+        if source in self.gates:
+            return self.gates[source]
         if self.froms.get(source) is None:
             return False
         return branches is None or self.branches.get(source) in branches

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -16,8 +16,9 @@ from weft.core.json import Json, encode
 from weft.db.statements import Statements
 from weft.flow.budget import ExpressionError
 from weft.flow.patches import Op
+from weft.jobs.layout import OPEN
 from weft.jobs.plan import Plan, Step
-from weft.jobs.rendering import key_of, packed, values_of
+from weft.jobs.rendering import key_of, packed, values_of, with_cache
 
 if TYPE_CHECKING:
     from weft.db.database import type_Connection
@@ -47,6 +48,13 @@ class NewJob:
     patch: Sequence[Op] | None = None
     rerun_of: int | None = None
     callback_url: str | None = None
+    # Whether no output is taken from the cache, or only for some nodes none is.
+    ignores_cache: bool = False
+    fresh: Collection[str] = ()
+
+    def takes_cached(self, node: str | None) -> bool:
+        """Whether a node may have an output of the cache."""
+        return not self.ignores_cache and node not in self.fresh
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +192,7 @@ class _Rows:
             [step.handler for step in steps],
             [CONTROL_QUEUE if step.is_control else queues[step.queue or "default"] for step in steps],
             [_rank(new.priority + step.priority) for step in steps],
-            [_params(step, _spec(step, results, queues, kept), new.inputs, job) for step in steps],
+            [_params(step, _spec(step, new, results, queues, kept), new, job) for step in steps],
             waits_of(plan, kept),
             ["{" + ",".join(str(by_node[name]) for name in step.needs) + "}" if step.needs else None for step in steps],
             [step.max_attempts for step in steps],
@@ -232,18 +240,21 @@ def _gathered(step: Step, results: Mapping[str, Json]) -> str | None:
     return orjson.dumps({"$results": [results[name] for name in step.collects]}).decode() if step.collects else None
 
 
-def _spec(step: Step, results: Mapping[str, Json], queues: Mapping[str, int], kept: Kept) -> Json:
+def _spec(step: Step, new: NewJob, results: Mapping[str, Json], queues: Mapping[str, int], kept: Kept) -> Json:
     """Return what a task goes by, with what only this job knows: the ids of others, and those of queues."""
     if step.collects:
         return {"results": [results[name] for name in step.collects]}
+    takes = new.takes_cached(step.node)
     if (child := step.child) is None:
-        return step.spec
+        return step.spec if takes or step.handler != "@workflow" else {**step.spec, "ignores_cache": True}
     task = {
         "handler": child.handler, "queue_id": queues[child.queue or "default"], "priority": child.priority,
         "max_attempts": child.max_attempts, "retry": child.retry, "timeout": _seconds(child.timeout),
         "heartbeat_timeout": _seconds(child.heartbeat_timeout),
         "dispatch_timeout": _seconds(child.dispatch_timeout), "allow_failure": child.allow_failure,
     }  # fmt: skip
+    if child.cache is not None or not takes:
+        task["cache"] = [child.cache, takes]
     before = {"kept": list(map(str, kept.items[step.node or ""]))} if step.node in kept.items else {}
     return {**step.spec, "task": task, **before}
 
@@ -252,9 +263,19 @@ def _seconds(span: timedelta | None) -> float | None:
     return None if span is None else span.total_seconds()
 
 
-def _params(step: Step, spec: Json, inputs: Mapping[str, Json], job: Mapping[str, Json]) -> str:
+def _params(step: Step, spec: Json, new: NewJob, job: Mapping[str, Json]) -> str:
+    """Return the params of a task, with what is said of the cache."""
+    params, takes = _own_params(step, spec, new.inputs, job), new.takes_cached(step.node)
+    if step.is_control or (step.cache is None and takes):
+        return params
+    return with_cache(params, step.cache, takes=takes)
+
+
+def _own_params(step: Step, spec: Json, inputs: Mapping[str, Json], job: Mapping[str, Json]) -> str:
     """Return the params of a task: rendered, unless the outputs of others are asked for."""
     used = inputs if step.inputs is None else {name: inputs[name] for name in step.inputs if name in inputs}
+    if step.handler == OPEN:
+        return "{}"
     if step.is_control or step.needs:
         return packed(spec, used, step.needs, step.starts, job)
     if step.template is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from weft.core.errors import NotFound, did_you_mean
@@ -80,7 +80,8 @@ async def _over(conn: type_Connection, org_id: int, job: Job, node: str | None) 
         raise NotFound(
             "node", f"{node!r} in job {job.id}", f"see `weft jobs show {job.id}`" + (f".{hint}" if hint else "")
         )
-    return _ended("it", row["state"], row["reason"], node)
+    found = _ended("it", row["state"], row["reason"], node)
+    return found if row["kept_id"] is None else replace(found, text=f"{found.text}, as task {row['kept_id']} gave it")
 
 
 def _ended(what: str, state: str, reason: str | None, node: str | None = None) -> NodeWhy:

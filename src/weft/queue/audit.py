@@ -31,6 +31,7 @@ class AuditVerb(StrEnum):
     PAUSE = "pause"
     RESUME = "resume"
     LIMIT = "limit"
+    CLEAR = "clear"
     PROTECT = "protect"
     FREE = "free"
 
@@ -64,7 +65,15 @@ async def record_queue(
     detail: Mapping[str, Any] | None = None,
 ) -> None:  # fmt: skip
     """Record an act on a queue in the caller's transaction."""
-    await conn.execute(SQL.record, org_id, actor, verb, "queue", [], name, orjson.dumps(detail or {}).decode())
+    await record_named(conn, org_id, actor, verb, "queue", name, detail)
+
+
+async def record_named(
+    conn: type_Connection, org_id: int, actor: str | None, verb: AuditVerb, kind: str, name: str | None,
+    detail: Mapping[str, Any] | None = None,
+) -> None:  # fmt: skip
+    """Record an act on what has a name, or on all of its kind, in the caller's transaction."""
+    await conn.execute(SQL.record, org_id, actor, verb, kind, [], name, orjson.dumps(detail or {}).decode())
 
 
 async def list_entries(

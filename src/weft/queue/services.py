@@ -14,7 +14,7 @@ from weft.core.settings import Settings
 from weft.core.states import OutboxKind
 from weft.db.blobs import open_blobs
 from weft.db.database import Database, ensure_partitions
-from weft.queue import audit, outbox, queues, upkeep
+from weft.queue import audit, cache, outbox, queues, upkeep
 from weft.queue.blobs import Collector
 from weft.queue.service import Service
 from weft.queue.workers import Pulse
@@ -192,6 +192,7 @@ class Pruner(Service):
                 lambda conn: audit.prune(conn, settings.retention),
                 lambda conn: upkeep.prune_logs(conn, settings.retention),
                 lambda conn: upkeep.prune_events(conn, settings.retention),
+                lambda conn: cache.prune(conn, settings.retention),
             )
         ]
         gone += sum(pages)

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
+from weft.db.database import in_transaction
 from weft.db.statements import Statements
-from weft.queue import blobs
+from weft.queue import blobs, cache
 
 if TYPE_CHECKING:
     from asyncpg import Record
@@ -46,11 +47,12 @@ class Claim(NamedTuple):
 
 
 class Completed(NamedTuple):
-    """The outcome of an attempt whose handler returned."""
+    """The outcome of an attempt whose handler returned, or whose output was there; ``reuse`` is noted with it."""
 
     id: int
     attempt: int
     output: str
+    reuse: cache.Reuse | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +98,15 @@ async def finish_and_claim(
     An outcome that did not land belongs to a task that was rescued or cancelled meanwhile: drop it. No lock is waited
     for for longer than ``patience``: a handler that completes its task in a transaction of its own has it locked.
     """
+    if any(outcome[3] is not None for outcome in completed):
+        # Whoever sees that one has ended finds its output in the cache.
+        async with in_transaction(conn):
+            plain = [outcome._replace(reuse=None) for outcome in completed]
+            answer = await finish_and_claim(
+                conn, worker_id, plain, lanes, wanted, from_head=from_head, timeout=timeout, patience=patience
+            )
+            await cache.note(conn, worker_id, completed)
+            return answer
     completed = sorted(completed)
     await blobs.keep(conn, ((outcome[0], outcome[2]) for outcome in completed))
     rows: list[Record] = await conn.fetch(

@@ -95,7 +95,7 @@ class JobLooking(WorkflowCalls):
         """
         pause = _SHORTEST
         found = await self.events(job_id, after=after, limit=_PAGE)
-        async with _woken(self._session.database, job_id) as news:
+        async with woken(self._session.database, job_id) as news:
             while True:
                 for event in found.events:
                     yield event
@@ -118,7 +118,7 @@ class JobLooking(WorkflowCalls):
 
 
 @asynccontextmanager
-async def _woken(database: Database, job_id: int) -> AsyncIterator[asyncio.Event]:
+async def woken(database: Database, job_id: int) -> AsyncIterator[asyncio.Event]:
     """Lend an event that is set when somebody does something to a job; never, where nothing can be listened to."""
     news = asyncio.Event()
 

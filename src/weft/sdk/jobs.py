@@ -52,12 +52,13 @@ class Jobs(Reruns, JobLooking):
     async def submit(
         self, workflow: Workflow, inputs: Mapping[str, Any] | None = None, *, priority: int = 0,
         idempotency_key: str | None = None, labels: Mapping[str, str] | None = None, patch: Sequence[Op] | None = None,
-        callback_url: str | None = None,
+        callback_url: str | None = None, cache: bool = True,
     ) -> JobHandle:  # fmt: skip
         """Execute a workflow: by its tag, a version's id or hash, a file, a definition, or a `weft.workflow`.
 
         A known ``idempotency_key`` creates nothing and returns the existing job's id. ``patch`` (RFC 6902) changes the
-        definition for this job only. When the job has ended, ``callback_url`` is told of it by HTTP. Example::
+        definition for this job only. When the job has ended, ``callback_url`` is told of it by HTTP. With
+        ``cache=False`` no output is taken from the cache; those that it makes are put there. Example::
 
             job = await client.jobs.submit("etl", {"day": "2026-11-14"})
             print((await client.jobs.wait(job.id)).result)
@@ -72,6 +73,7 @@ class Jobs(Reruns, JobLooking):
         wish = NewJob(
             "", given, priority, idempotency_key, labels=check_labels(labels), actor=self._session.actor,
             patch=None if patch is None else check_ops(list(patch)), callback_url=callback_url,
+            ignores_cache=not cache,
         )  # fmt: skip
         library = await self._plans()
         try:

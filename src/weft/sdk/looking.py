@@ -9,8 +9,9 @@ from typing import Any
 from weft.core.checks import MAX_ID, check_id, check_name, check_number, check_span, check_word, check_words
 from weft.core.errors import InvalidInput, TaskFailed
 from weft.core.states import OutboxKind, OutboxState, TaskState, WorkerState
-from weft.queue import audit, look, outbox, queues, workers
+from weft.queue import audit, cache, look, outbox, queues, workers
 from weft.queue.audit import AuditEntry, AuditVerb
+from weft.queue.cache import CachedOutputs
 from weft.queue.model import Page, Task
 from weft.queue.queues import QueueInfo
 from weft.queue.why import Why, why
@@ -180,6 +181,16 @@ class Looking(Session):
                 conn, org_id, verb=word, task_id=task_id, queue=name, before=below, limit=limit
             )
         )
+
+    async def cached_outputs(self) -> list[CachedOutputs]:
+        """Return how many outputs would serve again, by handler.
+
+        Example::
+
+            print({each.handler: each.outputs for each in await client.cached_outputs()})
+        """
+        org_id = await self.org_id()
+        return await self.database.read(lambda conn: cache.list_handlers(conn, org_id))
 
     async def outbox(
         self, *, state: str | None = None, kind: str | None = None, before: int | None = None, limit: int = 50

@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator, Callable, Collection, Iterable, Seque
 from datetime import timedelta
 from typing import Any
 
-from weft.core.checks import check_id, check_ids, check_span, check_text, check_words
+from weft.core.checks import check_id, check_ids, check_name, check_span, check_text, check_words
 from weft.core.errors import InvalidInput
 from weft.core.states import LIVE, TaskState
-from weft.queue import operate, outbox, queues
+from weft.queue import cache, operate, outbox, queues
 from weft.sdk.looking import Looking
 from weft.worker.logs import remove_logs
 
@@ -214,6 +214,19 @@ class Operating(Looking):
         org_id = await self.org_id()
         chosen = None if ids is None else check_ids(ids)
         return await self.database.run(lambda conn: outbox.replay(conn, org_id, chosen, self.actor))
+
+    async def clear_cache(self, handler: str | None = None) -> int:
+        """Forget the outputs of a handler that would serve again, or those of all; return how many there were.
+
+        Example::
+
+            await client.clear_cache("raster.render")
+        """
+        name = None if handler is None else check_name(handler, "handler")
+        org_id, count = await self.org_id(), 0
+        while gone := await self.database.run(lambda conn: cache.clear(conn, org_id, name, self.actor)):
+            count += gone
+        return count
 
 
 def _replayed(state: str | Iterable[str] | None) -> Collection[TaskState]:

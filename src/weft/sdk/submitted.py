@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from weft.core.errors import JobFailed
+from weft.core.errors import DatabaseUnavailable, JobFailed
 from weft.core.job_states import JobState
 from weft.sdk.client import Client
+from weft.sdk.job_looking import woken
 
 if TYPE_CHECKING:
     from weft.core.settings import Settings
     from weft.jobs.model import Job, JobNode
 
+logger = logging.getLogger("weft.client")
 _SHORTEST, _LONGEST = 0.02, 0.5
+# A look at a job of 100,000 items takes a while: at most a fifth of the time is spent on it.
+_SHARE = 4
 
 
 @dataclass(frozen=True)
@@ -68,7 +74,7 @@ class SubmittedJob:
     async def watch(self) -> AsyncIterator[JobNode]:
         """Yield each node as it is, and again whenever it has changed, until the job has ended.
 
-        Example::
+        A restart of PostgreSQL does not end it. Example::
 
             async for node in job.watch():
                 print(node.node, node.state, dict(node.items))
@@ -79,25 +85,52 @@ class SubmittedJob:
 
 
 async def changes(client: Client, job_id: int) -> AsyncIterator[JobNode]:
-    """Yield each node of a job as it is, and again whenever it has changed, until the job has ended."""
+    """Yield each node of a job as it is, and again whenever it has changed, until the job has ended.
+
+    What somebody does to the job is heard of at once. That a task has ended is not told to anybody, it would hold up
+    those who end them: it is looked for, and the longer a look takes, the fewer there are.
+    """
     told: dict[int, JobNode] = {}
+    quiet = _SHORTEST
     ended = asyncio.ensure_future(client.jobs.wait(job_id))
-    pause = _SHORTEST
     try:
-        while True:
-            has_ended = ended.done()
-            changed = [node for node in await client.jobs.nodes(job_id) if told.get(node.id) != node]
-            for node in changed:
-                told[node.id] = node
-                yield node
-            if has_ended:
-                ended.result()
-                return
-            pause = _SHORTEST if changed else min(_LONGEST, 2 * pause)
-            await asyncio.wait([ended], timeout=pause)
+        async with woken(client.database, job_id) as news:
+            while True:
+                has_ended = ended.done()
+                news.clear()
+                began = time.monotonic()
+                nodes = await _nodes(client, job_id)
+                took = time.monotonic() - began
+                changed = [node for node in nodes or () if told.get(node.id) != node]
+                for node in changed:
+                    told[node.id] = node
+                    yield node
+                if has_ended and nodes is not None:
+                    ended.result()
+                    return
+                quiet = _SHORTEST if changed else min(_LONGEST, 2 * quiet)
+                await _any_of(ended, news, max(quiet, _SHARE * took))
     finally:
         ended.cancel()
         await asyncio.gather(ended, return_exceptions=True)
+
+
+async def _nodes(client: Client, job_id: int) -> list[JobNode] | None:
+    """Return the nodes of a job; after a pause None when PostgreSQL is away: the job goes on without us."""
+    try:
+        return await client.jobs.nodes(job_id)
+    except (DatabaseUnavailable, TimeoutError) as problem:
+        logger.debug("watches job %s on: %s", job_id, problem)
+        await asyncio.sleep(_LONGEST)
+        return None
+
+
+async def _any_of(ended: asyncio.Future[Any], news: asyncio.Event, seconds: float) -> None:
+    heard = asyncio.ensure_future(news.wait())
+    try:
+        await asyncio.wait([ended, heard], timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        heard.cancel()
 
 
 async def result_of(client: Client, job: Job) -> Any:

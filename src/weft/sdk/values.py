@@ -7,11 +7,14 @@ from dataclasses import replace
 from weft.core.errors import BlobUnavailable
 from weft.core.json import Json, readable, referenced_blob
 from weft.db.blobs import Blobs
+from weft.jobs.rendering import CACHED_MARK, without_cache
 from weft.queue.model import Task
 
 
 async def with_values(task: Task, params: str | None, output: str | None, blobs: Blobs) -> Task:
     """Return the task with its params and output; of one that cannot be read, the error stands in ``unavailable``."""
+    if params is not None and params.startswith(CACHED_MARK):
+        params = without_cache(params)[0]
     values: dict[str, Json] = {}
     unavailable: dict[str, BlobUnavailable] = {}
     for name, text in (("params", params), ("output", output)):

@@ -20,12 +20,14 @@ from weft.core.signals import NonRetryable, Parked, Snooze
 from weft.db.blobs import Blobs
 from weft.db.database import Database
 from weft.flow.budget import ExpressionError
-from weft.jobs.rendering import rendered, unpacked
+from weft.jobs.rendering import CACHED_MARK, rendered, unpacked
 from weft.queue import look
+from weft.queue.cache import Reuse
 from weft.queue.retry import Retry
 from weft.queue.steps import Fence
 from weft.queue.work import MISSING_PARAMS, NO_HEARTBEAT, Claim, Completed, Ended, Postponed
 from weft.worker.answers import AWAIT_TASKS
+from weft.worker.caching import Caching, caching_said, key_of
 from weft.worker.context import RUNNING, Context, beat_interval, describe_error
 from weft.worker.environment import Environment
 from weft.worker.logs import TaskLog
@@ -220,11 +222,14 @@ class Attempt:
             self._over(Ended(claim.id, claim.attempt, "dead", "failed", "heartbeat_timeout", NO_HEARTBEAT))
             return
         try:
-            params = claim.params or "{}"
-            # Only where outputs of others are asked for: what merely looks like it is the caller's own.
-            if params.startswith(RENDER_MARK) and (claim.given is not None or claim.handler.startswith("@")):
-                params = await self._rendered(params)
-            if self._runs_in_process or params.startswith((BLOB_MARK, MISSING_PARAMS)):
+            params, caching = claim.params or "{}", handler.caching
+            if params.startswith((RENDER_MARK, CACHED_MARK)) and (
+                claim.job_id is not None or claim.handler.startswith("@")
+            ):
+                params, caching = await self._prepared(params)
+            if caching is not None and params != MISSING_PARAMS:
+                outcome = await self._run_cached(params, caching)
+            elif self._runs_in_process or params.startswith((BLOB_MARK, MISSING_PARAMS)):
                 outcome = await self._run_apart(params)
             else:
                 output = await self._call(params)
@@ -250,6 +255,23 @@ class Attempt:
             except BaseException as again:  # noqa: BLE001  an error that breaks what looks at it
                 outcome = self._failed(describe_error(again), "error")
         self._over(outcome)
+
+    async def _prepared(self, params: str) -> tuple[str, Caching | None]:
+        """Return the params, rendered where others' outputs are asked for, and whether an earlier output serves."""
+        params, caching = caching_said(params, self.handler.caching)
+        is_open = self.claim.given is not None or self.claim.handler.startswith("@")
+        return (await self._rendered(params) if is_open and params.startswith(RENDER_MARK) else params), caching
+
+    async def _run_cached(self, params: str, caching: Caching) -> Outcome:
+        """Take an output that is there, else make one that others may take."""
+        claim = self.claim
+        if (digest := referenced_blob(params)) is not None:
+            params = (await self.env.blobs.get(digest)).decode()
+        key = key_of(claim.handler, self.handler.code_version, params)
+        if (found := await self.env.cache.find(claim.id, key, caching)) is not None:
+            return Completed(claim.id, claim.attempt, *found)
+        outcome = await self._run_apart(params)
+        return outcome._replace(reuse=Reuse(key, caching.lasts)) if isinstance(outcome, Completed) else outcome
 
     async def _rendered(self, params: str) -> str:
         """Return the params with the outputs of other tasks in them; what the engine carries out gets both apart."""
@@ -423,7 +445,6 @@ class Attempt:
 
 async def upload_log(database: Database, blobs: Blobs, attempt: Attempt) -> None:
     """Copy the log of an attempt that has ended to the blob storage, for machines that do not share a folder."""
-    data = await asyncio.to_thread(attempt.log.read)
+    data, claim = await asyncio.to_thread(attempt.log.read), attempt.claim
     digest = await blobs.put(data)
-    claim = attempt.claim
     await database.run(lambda conn: look.add_log(conn, claim.id, claim.attempt, digest, len(data)))

@@ -11,6 +11,7 @@ from weft.db.blobs import Blobs
 from weft.db.database import Database
 from weft.queue.work import Claim
 from weft.worker.answers import Answers
+from weft.worker.caching import OutputCache
 from weft.worker.connections import ConnectionPool
 from weft.worker.processes import Processes
 from weft.worker.shutdown import Shutdown
@@ -29,6 +30,7 @@ class Environment:
     ) -> None:  # fmt: skip
         self.settings = settings = database.settings
         self.answers = Answers(database, blobs, settings)
+        self.cache = OutputCache(database, blobs)
         self.shutdown = Shutdown()
         self.pool = ConnectionPool(database)
         self.worker_id = worker_id

@@ -119,7 +119,7 @@ class HandlerContext:
 def register_handler(
     name: str, *, queue: str = "default", timeout_seconds: float | timedelta | None = None,
     retry: Retry | int | None = None, heartbeat_timeout_seconds: float | timedelta | None = None,
-    executor: str | None = None, registry: Registry = REGISTRY,
+    executor: str | None = None, cache: bool | float | timedelta = False, registry: Registry = REGISTRY,
 ) -> Callable[[F], F]:  # fmt: skip
     """Register a function that takes a `HandlerContext` and returns a `HandlerResult`; the function stays as it is.
 
@@ -133,7 +133,7 @@ def register_handler(
     def register(function: F) -> F:
         registry.task(
             name=name, queue=queue, timeout=timeout_seconds, retry=retry, executor=executor,
-            heartbeat_timeout=heartbeat_timeout_seconds,
+            heartbeat_timeout=heartbeat_timeout_seconds, cache=cache,
         )(_of_params(function))  # fmt: skip
         return function
 

@@ -15,6 +15,7 @@ from weft.core.errors import InvalidInput, did_you_mean
 from weft.core.ids import CONTROL_QUEUE
 from weft.queue.retry import MAX_ATTEMPTS, Retry
 from weft.worker.arguments import Arguments
+from weft.worker.caching import Caching, caching_of
 from weft.worker.code_versions import code_version
 from weft.worker.composing import COMPOSER, Composable, NodeOptions
 
@@ -35,6 +36,7 @@ class Handler(Composable[P, R]):
     timeout: timedelta | None = None
     heartbeat_timeout: timedelta | None = None
     executor: str = "async"
+    caching: Caching | None = None
 
     def __post_init__(self) -> None:
         functools.update_wrapper(self, self.function)
@@ -46,6 +48,11 @@ class Handler(Composable[P, R]):
         if (composer := COMPOSER.get()) is not None:
             return composer.call(self, NodeOptions(), args, dict(kwargs))  # type: ignore[no-any-return]
         return self.function(*args, **kwargs)
+
+    @functools.cached_property
+    def code_version(self) -> str:
+        """The hash of the function's code."""
+        return code_version(self.function)
 
     def may_run(self, queue_id: int) -> bool:
         """Whether a task of it may be in a queue: steps of the engine are taken only from its own queues."""
@@ -142,19 +149,22 @@ class Registry:
         self, function: None = None, /, *, name: str | None = None, queue: str = "default",
         retry: Retry | int | None = None, timeout: float | timedelta | None = None,
         heartbeat_timeout: float | timedelta | None = None, executor: str | None = None,
+        cache: bool | float | timedelta = False,
     ) -> Callable[[Callable[P, R]], Handler[P, R]]: ...  # fmt: skip
 
     def task(
         self, function: Callable[..., Any] | None = None, /, *, name: str | None = None, queue: str = "default",
         retry: Retry | int | None = None, timeout: float | timedelta | None = None,
         heartbeat_timeout: float | timedelta | None = None, executor: str | None = None,
+        cache: bool | float | timedelta = False,
     ) -> Any:  # fmt: skip
         """Register a function as a handler.
 
         ``retry`` is a `Retry` or the number of attempts after the first. Async functions run on the worker's event
         loop, others in threads; ``executor="process"`` runs them in a process that can be killed. Params and results
         are validated by the annotations: params that do not fit fail the task at once, a result that does not fit is
-        an error of its attempt. Example::
+        an error of its attempt. With ``cache``, True or how long, the output serves the same params of the same code
+        again. Example::
 
             @weft.task(name="email:send", retry=3, timeout=60)
             async def send(to: str) -> None: ...
@@ -162,7 +172,7 @@ class Registry:
         if function is None:
             return functools.partial(
                 self.task, name=name, queue=queue, retry=retry, timeout=timeout,
-                heartbeat_timeout=heartbeat_timeout, executor=executor,
+                heartbeat_timeout=heartbeat_timeout, executor=executor, cache=cache,
             )  # fmt: skip
         if not inspect.isfunction(function) and not inspect.ismethod(function):
             advice = f"; write @weft.task(name={function!r})" if isinstance(function, str) else ""
@@ -187,6 +197,7 @@ class Registry:
                 if heartbeat_timeout is None
                 else check_span(heartbeat_timeout, "heartbeat_timeout"),
                 executor=chosen,
+                caching=caching_of(cache),
             )
         )
 

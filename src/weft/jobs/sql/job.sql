@@ -10,7 +10,7 @@ select weft.keep_tasks($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $
 -- name: show
 select j.id, j.workflow_id, j.state, j.reason, j.priority, j.inputs, j.result, j.error, j.created_at, j.started_at, j.ended_at,
   j.failed_id, j.owner_id, j.parent_id, j.base_kind, j.base_ref, j.snapshot_id, j.version_hash, j.labels, j.actor, j.end_id,
-  j.rerun_of, j.patch, j.tag_positions
+  j.rerun_of, j.patch, j.tag_positions, j.callback_url
 from weft.show_job($1, $2) j;
 
 -- name: end_of_live

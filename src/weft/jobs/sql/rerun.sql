@@ -7,7 +7,8 @@ from weft.job_done d where d.org_id = $1 and d.id = $2;
 
 -- name: tasks
 -- What became of the nodes of a job; of a fan_out also those whose items it kept.
-select d.id, d.node, d.handler, d.state::text as state, d.reason, d.worker_id, coalesce(d.kept_id, d.id) as root_id,
+select d.id, d.node, d.handler, d.state::text as state, d.reason, d.worker_id, d.allow_failure,
+  coalesce(d.kept_id, d.id) as root_id,
   case when d.kept_id is null then d.job_id else (select r.job_id from weft.task_done r where r.id = d.kept_id) end as root_job_id,
   case when d.handler = '@conditional' then (d.output ->> 'branch')::int end as branch,
   case when d.handler = '@fan_out' then (d.output ->> 'count')::int end as count,
@@ -99,10 +100,12 @@ select min(r.id) from (
 ) r;
 
 -- name: candidates
--- Jobs that ended, oldest first after a key, that are no part of another, and that nobody has run again yet.
+-- Jobs that ended, oldest first after a key, that are no part of another, have a definition, and that nobody has run
+-- again yet.
 select d.id from weft.job_done d
 where d.org_id = $1 and d.id > $2 and d.id <= $8 and d.state = any ($3::weft.job_state[])
   and ($4::text is null or d.workflow_id = $4) and d.parent_id is null
+  and d.snapshot_id is not null
   and d.ended_at >= coalesce($5::timestamptz, (select weft.now() - $6::interval), '-infinity')
   and ($7::jsonb is null or d.labels::jsonb @> $7)
   and not exists (select 1 from weft.job j where j.rerun_of = d.id)

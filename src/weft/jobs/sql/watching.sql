@@ -25,7 +25,7 @@ group by t.node, t.handler, t.state, t.reason, t.waiting_on > 0, t.parent_id is 
 
 -- name: ended_node
 -- How a node has ended.
-select d.state::text as state, d.reason from weft.task_done d
+select d.state::text as state, d.reason, d.kept_id from weft.task_done d
 where d.org_id = $1 and d.job_id = $2 and d.node = $3 and d.parent_id is null;
 
 -- name: node_names

@@ -812,6 +812,9 @@ declare org_id bigint; queue text; new_id bigint; given record; wanted text;
 begin
   if kind is null or kind not in ('enqueue_task', 'route_event', 'callback') then
     raise exception 'kind: "%" is not one of enqueue_task, route_event, callback', left(kind, 40) using errcode = 'WF002';
+  elsif kind = 'callback' then
+    raise exception 'kind: a callback is added by the engine, when a job that was submitted with a callback_url has ended'
+      using errcode = 'WF002';
   elsif kind <> 'enqueue_task' then
     raise exception 'kind: this release does not carry out %; use enqueue_task', kind using errcode = 'WF002';
   elsif ordering_key = '' or length(ordering_key) > 500 then

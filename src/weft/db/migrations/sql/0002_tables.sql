@@ -75,7 +75,7 @@ from weft.artifact a cross join lateral unnest(a.chain) with ordinality as m (me
 
 -- name: blob_use
 -- Who uses which blob: each room adds its own here, and what is listed is never collected.
-create view weft.blob_use as
+create or replace view weft.blob_use as
 select r.digest, r.org_id, 'task' as used_by, r.task_id as user_id from weft.task_blob r
 union all select l.digest, l.org_id, 'log', l.task_id from weft.task_log l
 union all select a.digest, a.org_id, 'artifact', a.id from weft.artifact a;

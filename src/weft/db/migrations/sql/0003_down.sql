@@ -1,3 +1,7 @@
+-- name: drop_cache
+drop function weft.note_outputs;
+drop table weft.output_cache;
+
 -- name: drop_job_events
 drop view weft.job_events;
 drop function weft.note_event, weft.add_up;

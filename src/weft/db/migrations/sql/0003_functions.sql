@@ -922,13 +922,13 @@ create view weft.jobs as
   select j.id, j.org_id, j.workflow_id, j.state::text as state, j.reason, -j.rank as priority, j.inputs, null::json as result,
     null::json as error, j.created_at, j.started_at, null::timestamptz as ended_at, j.failed_id, j.owner_id, j.parent_id,
     j.base_kind, j.base_ref, j.snapshot_id, encode(j.version_hash, 'hex') as version_hash, j.labels, j.actor, j.end_id,
-    j.rerun_of, j.patch, j.tag_positions
+    j.rerun_of, j.patch, j.tag_positions, j.callback_url
   from weft.job j
   union all
   select d.id, d.org_id, d.workflow_id, d.state::text, d.reason, -d.rank, d.inputs, d.result,
     d.error, d.created_at, d.started_at, d.ended_at, d.failed_id, d.owner_id, d.parent_id,
     d.base_kind, d.base_ref, d.snapshot_id, encode(d.version_hash, 'hex'), d.labels, d.actor, d.end_id,
-    d.rerun_of, d.patch, d.tag_positions
+    d.rerun_of, d.patch, d.tag_positions, d.callback_url
   from weft.job_done d;
 
 -- name: show_job

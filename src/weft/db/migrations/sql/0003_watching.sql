@@ -74,8 +74,8 @@ create view weft.job_events as
     d.state = 'completed' or not exists (select 1 from weft.attempt a where a.task_id = d.id and a.attempt = d.attempt))
   union all
   select d.job_id, d.org_id, d.id || '.' || d.state, d.ended_at, 'task.' || d.state, d.state::text, d.node, d.item, d.id, d.attempt,
-    json_strip_nulls(json_build_object('reason', d.reason, 'type', d.error ->> 'type', 'message', d.error ->> 'message',
-      'items', case when d.handler = '@fan_out' then d.output -> 'count' end)), null
+    json_strip_nulls(json_build_object('reason', d.reason, 'kept_id', d.kept_id::text, 'type', d.error ->> 'type',
+      'message', d.error ->> 'message', 'items', case when d.handler = '@fan_out' then d.output -> 'count' end)), null
   from weft.task_done d where d.node is not null
   union all
   select t.job_id, t.org_id, t.id || '.' || a.attempt || '.' || s.state, s.at, s.type, s.state, t.node, t.item, t.id, a.attempt,
