@@ -78,6 +78,7 @@ _GROUPS = {
         *("Task", "TaskSummary", "TaskState", "TaskStep", "Attempt", "AuditEntry", "Page", "Why"),
         *("QueueInfo", "KeyLimit", "WorkerInfo", "OutboxRow", "Metric", "Sample", "Health", "HealthCheck"),
     ],
+    "People": ["Orgs", "Org", "Users", "User", "Roles", "OrgRole", "Tokens", "Token", "NewToken"],
     "Settings": ["Settings", "__version__"],
     "Errors": [
         *("WeftError", "InvalidInput", "InvalidDefinition", "UnknownQueue", "NotFound", "StateConflict"),

@@ -31,11 +31,17 @@ class AuditVerb(StrEnum):
     PAUSE = "pause"
     RESUME = "resume"
     LIMIT = "limit"
+    CHANGE = "change"
+    DEACTIVATE = "deactivate"
+    ACTIVATE = "activate"
+    GRANT = "grant"
+    REVOKE = "revoke"
+    DELETE = "delete"
 
 
 @dataclass(frozen=True, slots=True)
 class AuditEntry:
-    """One act of an operator: on tasks or effects by their ids, the first 1,000 of them, or on a queue by its name."""
+    """One act of an operator: on tasks or effects by their ids, the first 1,000 of them, or on what has a name."""
 
     id: int
     at: datetime
@@ -62,7 +68,15 @@ async def record_queue(
     detail: Mapping[str, Any] | None = None,
 ) -> None:  # fmt: skip
     """Record an act on a queue in the caller's transaction."""
-    await conn.execute(SQL.record, org_id, actor, verb, "queue", [], name, orjson.dumps(detail or {}).decode())
+    await record_named(conn, org_id, actor, verb, "queue", name, detail)
+
+
+async def record_named(
+    conn: type_Connection, org_id: int, actor: str | None, verb: AuditVerb, kind: str, name: str,
+    detail: Mapping[str, Any] | None = None,
+) -> None:  # fmt: skip
+    """Record an act on what people know by a name, in the caller's transaction."""
+    await conn.execute(SQL.record, org_id, actor, verb, kind, [], name, orjson.dumps(detail or {}).decode())
 
 
 async def list_entries(

@@ -1,0 +1,19 @@
+"""People: users of an org, the roles it defines for them, and the tokens that they and programs act by.
+
+Revision ID: 0004
+"""
+
+from weft.db.migrate import apply_sql
+
+revision = "0004"
+down_revision = "0003"
+
+
+def upgrade() -> None:
+    """Add users, roles and tokens."""
+    apply_sql("0004_people.sql")
+
+
+def downgrade() -> None:
+    """Drop them."""
+    apply_sql("0004_down.sql")
