@@ -26,6 +26,10 @@ class Storage(Protocol):
         """Return the digests of all that is kept, one for each copy."""
         ...
 
+    def damaged(self, digest: str) -> set[bytes]:
+        """Return what was in the place of a blob and is kept aside."""
+        ...
+
     def write(self, digest: str, data: bytes) -> None:
         """Write other bytes under the name of a blob."""
         ...
@@ -57,6 +61,9 @@ class FolderStorage:
     def digests(self) -> list[str]:
         return [path.name for path in self._files()]
 
+    def damaged(self, digest: str) -> set[bytes]:
+        return {path.read_bytes() for path in self._folder.glob(f"damaged/{digest}-*")}
+
     def write(self, digest: str, data: bytes) -> None:
         (self._folder / digest[:2] / digest).write_bytes(data)
 
@@ -85,10 +92,14 @@ class BucketStorage:
         return BucketBlobs(self._bucket.address, clock=lambda: self._now)
 
     def digests(self) -> list[str]:
-        return [name.split("/")[1] for name in self._bucket.objects()]
+        return [name.split("/")[1] for name in self._bucket.objects() if not name.startswith("damaged/")]
+
+    def damaged(self, digest: str) -> set[bytes]:
+        objects = self._bucket.objects().items()
+        return {data for name, data in objects if name.startswith(f"damaged/{digest}-")}
 
     def _names(self, digest: str) -> list[str]:
-        return [name for name in self._bucket.objects() if digest in name]
+        return [name for name in self._bucket.objects() if name.startswith(f"{digest[:2]}/{digest}/")]
 
     def write(self, digest: str, data: bytes) -> None:
         for name in self._names(digest):

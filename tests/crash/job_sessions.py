@@ -61,11 +61,21 @@ class JobSession(Session):
         """Do what a step says that the engine has put there, and complete it."""
         params = orjson.loads(claim.params or "{}")
         if claim.handler == "@skip":
-            assert await self.conn.fetchval(SQL.skip, [int(each) for each in params["ids"]], params["why"]) == []
+            ids = [int(each) for each in params["ids"]]
+            assert await self.skip(claim, ids, again=params.get("again", claim.attempt > 1)) == []
         elif claim.handler == "@sweep" or await self.note_failure(claim):
             while await self.conn.fetchval(SQL.sweep, claim.job_id, 1000):
                 pass
         assert await self.finish(claim)
+
+    async def skip(
+        self, claim: Claim, ids: Sequence[int], *, again: bool = False, room: int = 1000
+    ) -> list[int] | None:
+        """Skip as a step says, once, without completing it."""
+        why = orjson.loads(claim.params or "")["why"]
+        said = self.worker_id, claim.id, claim.attempt, list(ids), why, again, room
+        found: list[int] | None = await self.conn.fetchval(SQL.skip, *said)
+        return found
 
     async def note_failure(self, claim: Claim) -> bool | None:
         """Do what a job does about a failure, without completing the step that says so."""

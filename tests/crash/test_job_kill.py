@@ -189,7 +189,7 @@ def _hasty() -> dict[str, Any]:
 
 
 STATEMENTS = (
-    "weft.add_children", "weft.fail_job", "weft.skip_tasks", "weft.sweep_job", "weft.begin_wait",
+    "weft.add_children", "weft.fail_job", "weft.skip_by_step", "weft.sweep_job", "weft.begin_wait",
     "weft.wait_for_answer", "weft.put_job", "weft.finish_and_claim", "weft.adopt_jobs", "commit",
 )  # fmt: skip
 

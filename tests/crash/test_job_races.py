@@ -84,7 +84,10 @@ async def test_steps_of_the_engine_that_were_in_too_many_crashes_are_begun_anew(
         assert await rescuer.rescue(unlucky.worker_id, loss_limit=1) == 2
         await check(rescuer.conn)
         left = await rescuer.conn.fetch("select handler, params from weft.task where handler in ('@fail', '@skip')")
-        assert sorted(map(tuple, left)) == sorted((claim.handler, claim.params) for claim in begun)
+        said = {claim.handler: json.loads(claim.params or "") for claim in begun}
+        assert {row["handler"]: json.loads(row["params"]) for row in left} == {
+            **said, "@skip": {**said["@skip"], "again": True},
+        }  # fmt: skip
         await drained(other)
         assert await other.job_state(job_id) == "failed"
 

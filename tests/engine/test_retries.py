@@ -307,3 +307,23 @@ async def test_a_task_that_is_enqueued_by_name_is_retried_as_its_handler_says_un
     await weft.Worker(client=client, registry=registry).run_until_idle()
     ids = (by_name.id, by_sql, said.id, said_in_sql, policy.id)
     assert [(await client.get_task(id)).state for id in ids] == ["dead", "dead", "scheduled", "scheduled", "scheduled"]
+
+
+async def test_what_a_node_leaves_out_of_its_policy_comes_from_the_handler(
+    client: weft.Client, clock: Clock, registry: Registry, conn: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    @registry.task(name="fail", retry=weft.Retry(2, backoff="linear", initial_delay=50, jitter=0))
+    async def fail() -> None:
+        raise ValueError("again")
+
+    nodes = {"START": {"type": "start", "next": ["often", "soon"]}, "END": {"type": "end"}}
+    nodes |= {"often": {"handler": "fail", "retry": {"max_attempts": 3}, "next": "END"}}
+    nodes |= {"soon": {"handler": "fail", "retry": {"initial_delay_seconds": 10}, "next": "END"}}
+    await client.jobs.submit({"workflow_id": "w", "on_failure": "finish_independent", "nodes": nodes})
+    look = (
+        "select node, round(extract(epoch from due_at - weft.now()))::int as due from weft.task where node = any ($1)"
+    )
+    for expected in ({"often": 50, "soon": 10}, {"often": 100}, {}):
+        await weft.Worker(client=client, registry=registry).run_until_idle()
+        assert {row[0]: row[1] for row in await conn.fetch(look, ["often", "soon"])} == expected
+        await clock.advance(seconds=max(expected.values(), default=0))

@@ -106,3 +106,16 @@ async def test_another_default_isolation_of_the_database_changes_nothing(
             assert await mine.fetchval(shown) == "read committed"
     finally:
         await conn.execute(f'alter database "{name}" reset default_transaction_isolation')
+
+
+async def test_a_wrong_call_is_not_told_as_a_server_that_is_gone(client: weft.Client) -> None:
+    """One argument too many: the connection is as it was, and only whoever wrote the call can mend it."""
+    database = client.database
+    for lend in (database.acquire, database.transaction):
+        with pytest.raises(asyncpg.InterfaceError, match="expects 0 arguments"):
+            async with lend() as conn:
+                await conn.fetchval("select 1", 2)
+    for run in (database.run, database.run_alone, database.read):
+        with pytest.raises(asyncpg.InterfaceError, match="expects 0 arguments"):
+            await run(lambda conn: conn.fetchval("select 1", 2))
+    assert await database.read(lambda conn: conn.fetchval("select 1")) == 1

@@ -116,7 +116,7 @@ begin
     heartbeat_timeout, retry, concurrency_key, actor, node, parent_id, item, counts_for, allow_failure, dispatch_timeout,
     expires_at)
   select u.id, of.org_id, queue, of.order_id, case when u.key is null then 'ready' else 'pending' end::weft.task_state,
-    job_rank - priority, attempts, add_children.handler, case when length(u.params::text) <= 256 then u.params end, of.job_id,
+    greatest(-32767, least(32767, job_rank - priority)), attempts, add_children.handler, case when length(u.params::text) <= 256 then u.params end, of.job_id,
     add_children.timeout, heartbeat, add_children.retry, u.key, of.actor, of.node, parent, u.item, parent, lenient,
     dispatch, case when u.key is null then weft.now() + dispatch end
   from unnest(ids, items, all_params, keys) as u (id, item, params, key);
@@ -366,7 +366,8 @@ begin
     return tasks;
   end if;
   with held as (
-    update weft.task t set state = 'pending', reason = 'job_paused' where t.id = any (tasks) and t.job_id = any (paused)
+    update weft.task t set state = 'pending', reason = 'job_paused', expires_at = null, queue_id = weft.lasting_queue(t.queue_id)
+    where t.id = any (tasks) and t.job_id = any (paused)
     returning t.id, t.queue_id, t.concurrency_key
   )
   select array_agg(h.id), array_agg(h.queue_id) filter (where h.concurrency_key is not null),
@@ -1455,7 +1456,8 @@ begin
   end if;
   -- A step of the engine itself is begun anew: nobody else would do what it was to do.
   perform weft.put_control(d.org_id, d.job_id, d.rank, case when d.is_step then d.handler else '@fail' end,
-    case when d.is_step then d.params else json_build_object('id', d.id::text) end)
+    case when d.handler = '@skip' then json_build_object('ids', d.params -> 'ids', 'why', d.params -> 'why', 'again', true)
+         when d.is_step then d.params else json_build_object('id', d.id::text) end)
   from unnest(ids) as u (id) cross join lateral (
     select d.id, d.org_id, d.job_id, d.rank, d.handler, d.handler in ('@fail', '@skip', '@sweep') as is_step,
       coalesce(d.params, (select p.params from weft.task_params p where p.id = d.id)) as params
@@ -1543,6 +1545,36 @@ begin
   return null;
 end $$;
 
+CREATE FUNCTION weft.parted_places(one bigint, other bigint) RETURNS SETOF bigint
+    LANGUAGE plpgsql STABLE
+    AS $$
+declare ids bigint[] := array[one, other]; sides int[] := array[1, 2]; side int; a weft.artifact; parent bigint;
+begin
+  if one = other then
+    return next one;
+    return;
+  end if;
+  while exists (select 1 from unnest(sides) as u (side) where u.side < 4) loop
+    select x.* into a from weft.artifact x where x.id = any (ids) order by x.generation desc, x.id desc limit 1;
+    exit when a.id is null;
+    side := sides[array_position(ids, a.id)];
+    if side = 3 then
+      return next a.id;
+      side := 7;
+    end if;
+    select coalesce(array_agg(u.id), '{}'), coalesce(array_agg(u.side), '{}') into ids, sides
+    from unnest(ids, sides) as u (id, side) where u.id <> a.id;
+    for parent in select x.id from weft.artifact x where x.id in (a.parent_id, a.merged_id) and x.generation < a.generation loop
+      if parent = any (ids) then
+        sides[array_position(ids, parent)] := sides[array_position(ids, parent)] | side;
+      else
+        ids := ids || parent;
+        sides := sides || side;
+      end if;
+    end loop;
+  end loop;
+end $$;
+
 CREATE FUNCTION weft.plan_of(head bigint, patch_digest text) RETURNS bytea
     LANGUAGE sql STABLE
     AS $$
@@ -1609,18 +1641,22 @@ begin
   return new_id;
 end $$;
 
-CREATE FUNCTION weft.put_job(job weft.job, patience interval, key text, ids bigint[], nodes text[], handlers text[], queues bigint[], ranks smallint[], params json[], waits integer[], needs text[], attempts smallint[], retries json[], timeouts interval[], heartbeats interval[], dispatches interval[], keys text[], lenient boolean[], prevs bigint[], nexts bigint[], branches text[]) RETURNS boolean
+CREATE FUNCTION weft.put_job(job weft.job, patience interval, key text, ids bigint[], nodes text[], handlers text[], queues bigint[], ranks smallint[], params json[], waits integer[], needs text[], attempts smallint[], retries json[], timeouts interval[], heartbeats interval[], dispatches interval[], keys text[], lenient boolean[], prevs bigint[], nexts bigint[], branches text[]) RETURNS bigint
     LANGUAGE plpgsql
     AS $$
-declare keyed bigint[];
+declare keyed bigint[]; known bigint;
 begin
-  if key is not null then
-    insert into weft.idempotency_key (org_id, handler, key, task_id) values (job.org_id, '@job', put_job.key, job.end_id)
-    on conflict do nothing;
-    if not found then
-      return false;
+  while key is not null loop
+    insert into weft.idempotency_key (org_id, handler, key, task_id, job_id)
+    values (job.org_id, '@job', put_job.key, job.end_id, job.id) on conflict do nothing;
+    exit when found;
+    -- The lock keeps it from expiring between this look and the answer.
+    select k.job_id into known from weft.idempotency_key k
+    where k.org_id = job.org_id and k.handler = '@job' and k.key = put_job.key for update;
+    if found then
+      return known;
     end if;
-  end if;
+  end loop;
   job.created_at := weft.now();
   job.timeout_at := job.created_at + patience;
   insert into weft.job select (job).*;
@@ -1644,7 +1680,7 @@ begin
   if keyed is not null then
     perform weft.take_slots(keyed);
   end if;
-  return true;
+  return job.id;
 end $$;
 
 CREATE FUNCTION weft.put_snapshot(org bigint, head bigint, workflow text, patch_digest text, patch_bytes bigint, patch_content bytea, digest text, bytes bigint, content bytea, version_hash bytea, actor text, message text) RETURNS bigint
@@ -1901,7 +1937,7 @@ $_$;
 CREATE FUNCTION weft.resume_job(org bigint, job bigint) RETURNS boolean
     LANGUAGE plpgsql
     AS $$
-declare resumed bigint[]; keyed bigint[];
+declare keyed bigint[];
 begin
   -- Whoever finishes the end of a job locks it before the job.
   perform 1 from weft.task t where t.id = (select j.end_id from weft.job j where j.org_id = org and j.id = job) for no key update;
@@ -1912,19 +1948,20 @@ begin
   end if;
   perform 1 from weft.task t where t.job_id = job and t.state = 'pending' and t.reason = 'job_paused' order by t.id for update;
   with freed as (
-    update weft.task t set reason = null, expires_at = case when t.attempt = 0 then weft.now() + t.dispatch_timeout end,
+    update weft.task t set reason = null,
+      expires_at = case when t.attempt = 0 and t.concurrency_key is null then weft.now() + t.dispatch_timeout end,
       queue_id = case when t.queue_id = 2 or t.queue_id < 0 then weft.control_queue(job) else t.queue_id end,
       state = case when t.concurrency_key is null then 'ready' else 'pending' end::weft.task_state
     where t.job_id = job and t.state = 'pending' and t.reason = 'job_paused'
-    returning t.id, t.queue_id, t.concurrency_key
+    returning t.id, t.concurrency_key
   )
-  select array_agg(f.id), array_agg(f.id order by f.id) filter (where f.concurrency_key is not null)
-  into resumed, keyed from freed f;
+  select array_agg(f.id order by f.id) filter (where f.concurrency_key is not null) into keyed from freed f;
   if keyed is not null then
     perform weft.take_slots(keyed);
   end if;
-  perform weft.hint(array(
-    select distinct (select t.queue_id from weft.task t where t.id = u.id and t.state = 'ready') from unnest(resumed) as u (id)));
+  -- Also of what was never parked: whoever looked for work passed over it while whoever paused the job had it locked.
+  -- A filter, not a condition, by which all that is ready would be read.
+  perform weft.hint(coalesce(array_agg(distinct t.queue_id) filter (where t.state = 'ready'), '{}')) from weft.task t where t.job_id = job;
   return true;
 end $$;
 
@@ -2071,6 +2108,28 @@ begin
   return query select * from weft.jobs j where j.org_id = org and j.id = job;
 end $$;
 
+CREATE FUNCTION weft.skip_by_step(me bigint, step bigint, in_attempt integer, ids bigint[], why text, again boolean, room integer) RETURNS bigint[]
+    LANGUAGE plpgsql
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET jit TO 'off'
+    AS $$
+declare job bigint;
+begin
+  select t.job_id into job from weft.task t
+  where t.id = step and coalesce(t.worker_id, 0) = me and t.attempt = in_attempt and t.state = 'running' for update;
+  if not found then
+    return null;
+  end if;
+  if again then
+    ids := ids || array(
+      select t.id from weft.task t where t.job_id = job and t.state = 'pending' and t.waiting_on = 0
+        and t.reason is not distinct from nullif(why, 'branch_not_taken') order by t.id);
+  end if;
+  return weft.skip_tasks(ids, why, room, '{}');
+end $$;
+
 CREATE FUNCTION weft.skip_later(ids bigint[], why text) RETURNS void
     LANGUAGE plpgsql
     AS $$
@@ -2170,12 +2229,13 @@ begin
     insert into weft.task as t (id, org_id, queue_id, order_id, state, rank, max_attempts, handler, params, job_id, timeout,
       heartbeat_timeout, retry, concurrency_key, actor, node, parent_id, counts_for, allow_failure)
     values (new_id, of.org_id, lane, of.order_id, case when key is null then 'ready' else 'pending' end::weft.task_state,
-      job_rank - priority, attempts, handler, case when is_short then params end, of.job_id, timeout, heartbeat, retry, key,
+      greatest(-32767, least(32767, job_rank - priority)), attempts, handler, case when is_short then params end, of.job_id, timeout, heartbeat, retry, key,
       of.actor, of.node, parent, root, lenient)
     on conflict do nothing;
     exit when found;
   end loop;
-  insert into weft.idempotency_key (org_id, handler, key, task_id) values (of.org_id, '@spawn', parent || ' ' || call, new_id);
+  insert into weft.idempotency_key (org_id, handler, key, task_id, job_id)
+  values (of.org_id, '@spawn', parent || ' ' || call, new_id, of.job_id);
   if not is_short then
     insert into weft.task_params (id, org_id, params) values (new_id, of.org_id, params);
   end if;
@@ -2575,7 +2635,8 @@ CREATE TABLE weft.idempotency_key (
     handler text NOT NULL,
     key text NOT NULL,
     task_id bigint NOT NULL,
-    ended_at timestamp with time zone
+    ended_at timestamp with time zone,
+    job_id bigint
 );
 
 CREATE TABLE weft.job_event (
@@ -2998,7 +3059,8 @@ CREATE VIEW weft.queues AS
 COMMENT ON VIEW weft.queues IS 'Every queue, with its limits and whether it is paused.';
 
 CREATE TABLE weft.schema_revision (
-    version_num character varying(32) NOT NULL
+    version_num character varying(32) NOT NULL,
+    digest text
 );
 
 CREATE VIEW weft.steps AS

@@ -95,6 +95,25 @@ async def test_an_outside_database_is_refused_with_the_command_to_run_and_not_to
     await conn.close()
 
 
+@pytest.mark.parametrize("change", ["update {} set digest = 'another'", "alter table {} drop column digest"])
+async def test_a_database_that_came_to_its_revision_by_another_build_is_refused_with_what_to_do(
+    url: str, change: str
+) -> None:
+    conn = await asyncpg.connect(url)
+    await conn.execute(change.format("weft.schema_revision"))
+    for migrates in (False, True):
+        with pytest.raises(SchemaOutdated, match=r"another build of Weft.*weft migrate downgrade.*weft db reset"):
+            await Database.open(Settings.load(environ={}, database_url=url), migrate=migrates)
+    with pytest.raises(SchemaOutdated, match="another build"):
+        await migrate.upgrade(url)
+    if change.startswith("update"):
+        await migrate.downgrade(url, "0002")
+        assert await revisions.current(conn) == "0002"
+        await migrate.upgrade(url)
+        assert await revisions.is_same(conn)
+    await conn.close()
+
+
 async def test_a_database_of_a_newer_release_is_refused(url: str) -> None:
     conn = await asyncpg.connect(url)
     await conn.execute("update weft.schema_revision set version_num = '9999'")

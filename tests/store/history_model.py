@@ -12,6 +12,8 @@ Op = dict[str, Any]
 Place = tuple[str, ...]
 
 MISSING: Any = object()
+# What two versions that are merged into each other disagree on: no document has it.
+UNDECIDED = "\x00"
 
 
 class Refused(Exception):
@@ -97,19 +99,21 @@ class Model:
         self._change(tag, "patch", applied(tag.target.document, ops), force=force)
         return True
 
-    def merge(self, source: str, into: str, *, prefer: str | None = None, force: bool = False) -> bool:
+    def merge(self, source: Version | str, into: str, *, prefer: str | None = None, force: bool = False) -> bool:
         """False: there is nothing to take over."""
-        ours, theirs = self._known(into), self._known(source).target
-        base = parted(ours.target, theirs)
-        if base is None:
+        ours, theirs = self._known(into), self._known(source).target if isinstance(source, str) else source
+        places = parted(ours.target, theirs)
+        if not places:
             raise Refused("InvalidInput")
-        return self._three_way(ours, "merge", base, theirs, prefer, force, merged=theirs)
+        is_noted = ours.target not in places and theirs not in places
+        base = common(places)
+        return self._three_way(ours, "merge", base, theirs, prefer, force, merged=theirs, is_noted=is_noted)
 
     def revert(self, name: str, change: Version, *, prefer: str | None = None, force: bool = False) -> bool:
         tag = self._known(name)
         if change.parent is None:
             raise Refused("InvalidInput")
-        return self._three_way(tag, "revert", change, change.parent, prefer, force)
+        return self._three_way(tag, "revert", change.document, change.parent, prefer, force)
 
     def compact(self, name: str) -> bool:
         """False: there are no patches to make a version of."""
@@ -210,14 +214,13 @@ class Model:
         tag.moves.append(ModelMove("compact", tag.target))
 
     def _three_way(
-        self, tag: ModelTag, verb: str, base: Version, theirs: Version, prefer: str | None, force: bool,
-        merged: Version | None = None,
+        self, tag: ModelTag, verb: str, base: Document, theirs: Version, prefer: str | None, force: bool,
+        merged: Version | None = None, is_noted: bool = False,
     ) -> bool:  # fmt: skip
         ours = tag.target.document
-        document, conflicts = three_way(base.document, ours, theirs.document, prefer)
+        document, conflicts = three_way(base, ours, theirs.document, prefer)
         if conflicts:
             raise Refused("MergeConflict", {(node_of(place), place) for place in conflicts})
-        is_noted = merged is not None and base is not theirs and base is not tag.target
         if same(ours, document) and not is_noted:
             return False
         self._change(tag, verb, document, force=force, merged=merged)
@@ -307,9 +310,20 @@ def ancestors(version: Version) -> set[Version]:
     return found
 
 
-def parted(one: Version, other: Version) -> Version | None:
-    """The newest version that both were made from."""
-    return max(ancestors(one) & ancestors(other), key=lambda version: version.number, default=None)
+def parted(one: Version, other: Version) -> list[Version]:
+    """The versions that both were made from, without those that others of these were made from; the newest first."""
+    both = ancestors(one) & ancestors(other)
+    older = {each for version in both for each in ancestors(version) - {version}}
+    return sorted(both - older, key=lambda version: version.number, reverse=True)
+
+
+def common(places: list[Version]) -> Document:
+    """What several versions give together; what they disagree on has a value that nobody has given."""
+    first, *others = places
+    document = first.document
+    for other in others:
+        document, _ = three_way(common(parted(first, other)), document, other.document, UNDECIDED)
+    return document
 
 
 def node_of(place: Place) -> str | None:
@@ -326,6 +340,13 @@ def places_in(document: Any, above: Place = ()) -> set[Place]:
     return found
 
 
+def goes_on(was: Any, place: Place) -> bool:
+    """Whether two mappings that both sides made of what was there are told apart field by field."""
+    return isinstance(was, dict) or (
+        was is MISSING and (len(place) != 2 or place[0] not in ("nodes", "inputs", "groups"))
+    )
+
+
 def three_way(
     base: Document, ours: Document, theirs: Document, prefer: str | None = None
 ) -> tuple[Document, set[Place]]:
@@ -340,9 +361,11 @@ def three_way(
         elif same(was, mine):
             settled.add(place)
             merged = put(merged, place, yours)
-        elif not isinstance(mine, dict) or not isinstance(yours, dict):
+        elif not (isinstance(mine, dict) and isinstance(yours, dict) and goes_on(was, place)):
             settled.add(place)
-            if prefer == "theirs":
+            if prefer == UNDECIDED:
+                merged = put(merged, place, UNDECIDED)
+            elif prefer == "theirs":
                 merged = put(merged, place, yours)
             elif prefer is None:
                 conflicts.add(place)

@@ -63,15 +63,34 @@ async def test_a_damaged_or_missing_blob_is_an_error_that_names_it(blobs: BlobSt
     assert caught.value.digest == digest
 
 
-async def test_a_damaged_blob_is_mended_when_the_value_is_put_again(blobs: BlobStore, storage: Storage) -> None:
+async def test_a_damaged_blob_is_mended_when_the_value_is_put_again_and_the_damage_is_kept_aside(
+    blobs: BlobStore, storage: Storage, caplog: pytest.LogCaptureFixture
+) -> None:
     digest = await blobs.put(b"precious")
-    for age in (0, 2):
-        for damage in (b"", b"prec", b"precioux"):
+    for age, damages in ((0, (b"", b"prec", b"prec")), (2, (b"precioux", b"pre"))):
+        for damage in damages:
             storage.age(age)
             storage.write(digest, damage)
+            caplog.clear()
             assert await blobs.put(b"precious") == digest
             assert await blobs.get(digest) == b"precious"
             assert storage.digests() == [digest]
+            assert damage in storage.damaged(digest)
+            assert f"blob {digest} was damaged" in caplog.text
+            assert f"damaged/{digest}-" in caplog.text
+    assert storage.damaged(digest) == {b"", b"prec", b"precioux", b"pre"}
+    assert await blobs.put(b"precious") == digest
+    assert len(storage.damaged(digest)) == 4
+
+
+async def test_a_blob_that_cannot_be_read_is_an_error_that_names_it(tmp_path: Path) -> None:
+    blobs = FolderBlobs(tmp_path)
+    digest = await blobs.put(b"precious")
+    path = tmp_path / digest[:2] / digest
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(BlobUnavailable, match=f"blob {digest} cannot be read from {tmp_path}: Is a directory"):
+        await blobs.get(digest)
 
 
 @pytest.mark.parametrize("digest", ["", "../../etc/passwd", "a" * 63, "A" * 64, "a" * 62 + "/.", "é" * 64])

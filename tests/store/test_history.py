@@ -318,6 +318,40 @@ async def test_what_another_line_changed_is_merged_and_what_both_changed_is_told
     assert await history.now() == 7
 
 
+async def test_what_was_taken_back_does_not_come_back_from_a_line_that_was_merged_crosswise(history: History) -> None:
+    """Both lines have parted at two places, and by the one of them the size has never been another."""
+    base = await history.push()
+    branch = history.on("etl/faster")
+    await branch.move(base.artifact_id)
+    for larger, faster in ((history, branch), (branch, history)):
+        size = await larger.size(2)
+        fast = await faster.patch({"op": "add", "path": "/nodes/load/queue", "value": "fast"})
+        await larger.changes.merge(larger.wish(), fast.artifact_id)
+        await faster.changes.merge(faster.wish(), size.artifact_id)
+        await history.size(1)
+        assert (await branch.document())["nodes"]["fetch"]["params"]["size"] == 2
+        await history.changes.merge(history.wish(), (await branch.show()).target_id)
+        document = await history.document()
+        assert (document["nodes"]["load"]["queue"], document["nodes"]["fetch"]["params"]["size"]) == ("fast", 1)
+        # From the same beginning, the other way round.
+        for each in (history, branch):
+            await each.move(base.artifact_id)
+
+
+async def test_what_two_lines_had_decided_differently_is_a_conflict_when_they_are_merged_crosswise(
+    history: History,
+) -> None:
+    base = await history.push()
+    branch = history.on("etl/faster")
+    await branch.move(base.artifact_id)
+    ours, theirs = await history.size(2), await branch.size(3)
+    await history.changes.merge(history.wish(), theirs.artifact_id, prefer="ours")
+    await branch.changes.merge(branch.wish(), ours.artifact_id, prefer="ours")
+    with pytest.raises(MergeConflict, match=r"nodes\.fetch\.params\.size: ours 2, theirs 3") as caught:
+        await history.changes.merge(history.wish(), (await branch.show()).target_id)
+    assert [each.to_json().get("base", "none") for each in caught.value.conflicts] == ["none"]
+
+
 async def test_one_patch_in_the_middle_is_reverted(history: History) -> None:
     first = await history.push()
     wrong = await history.size(2)

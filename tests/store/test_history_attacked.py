@@ -193,10 +193,11 @@ def test_a_pair_of_escaped_surrogates_is_one_character() -> None:
     assert read_text(r'{"x-k": "\ud83d\ude00"}').data == {"x-k": "\U0001f600"}
 
 
-@pytest.mark.parametrize("text", ["1e5", "12e4567", "0o17", "1E3", "a\x85b"])
-def test_a_document_that_was_shown_can_be_pushed_again(text: str) -> None:
-    shown = write_yaml(flow(text=text))
-    assert read_text(shown).data == flow(text=text)
+@pytest.mark.parametrize("text", ["1e5", "12e4567", "0o17", "1E3", "a\x85b", "a\u202eb", "\u2066x\u2069", "\U000e0041"])
+def test_a_document_that_was_shown_can_be_pushed_again_and_hides_nothing(text: str) -> None:
+    shown = write_yaml(flow(text=text, **{text: 1}))
+    assert read_text(shown).data == flow(text=text, **{text: 1})
+    assert all(char.isprintable() for char in shown.replace("\n", ""))
 
 
 def test_integers_beyond_64_bits_are_not_rounded_and_refused(tmp_path: Path) -> None:

@@ -250,12 +250,25 @@ class History(RuleBasedStateMachine):
     def merge(self, into: int, source: int, prefer: str | None, force: bool) -> None:
         self._merge(self._other(into, source), self._tag(into), prefer, force)
 
-    def _merge(self, other: str, name: str, prefer: str | None, force: bool) -> None:
+    def _merge(self, other: Any, name: str, prefer: str | None, force: bool) -> None:
         self.both(
             name,
             lambda: self.model.merge(other, name, prefer=prefer, force=force),
-            lambda: self.workflows.merge(other, name, prefer=prefer, force=force),
+            lambda: self.workflows.merge(self.ids.get(other, other), name, prefer=prefer, force=force),
         )
+
+    @rule(into=picks, source=picks, rounds=st.lists(st.tuples(changes, changes), min_size=2, max_size=3))
+    def merge_crosswise(self, into: int, source: int, rounds: list[tuple[list[Change], list[Change]]]) -> None:
+        """As two do who merge each other's line at once: both lines have parted at two places then."""
+        name, other = self._tag(into), self._other(into, source)
+        for ours, theirs in rounds:
+            self._patch(name, ours, None, True)
+            self._patch(other, theirs, None, True)
+            was = self.model.tags.get(name)
+            before = None if was is None or was.is_deleted else was.target
+            self._merge(other, name, None, True)
+            if before is not None:
+                self._merge(before, other, None, True)
 
     @rule(into=picks, source=picks, rounds=st.lists(st.tuples(changes, changes), min_size=1, max_size=3))
     def change_both_sides_and_merge(
@@ -379,6 +392,10 @@ class Chance:
         acts: list[tuple[int, Callable[[], None]]] = [
             (30, lambda: machine.patch(pick(), self._changes(), how, force)),
             (15, lambda: machine.merge(pick(), pick(), prefer, force)),
+            (
+                3,
+                lambda: machine.merge_crosswise(pick(), pick(), [(self._changes(), self._changes()) for _ in range(2)]),
+            ),
             (15, lambda: machine.undo_or_redo(pick(), "undo", steps, how, force)),
             (15, lambda: machine.undo_or_redo(pick(), "redo", steps, how, force)),
             (10, lambda: machine.revert(pick(), pick(), prefer, force)),

@@ -90,3 +90,9 @@ def test_a_policy_that_makes_no_sense_is_refused_by_field(field: str, value: Any
     with pytest.raises(InvalidInput) as caught:
         Retry(**{field: value})
     assert caught.value.field == f"retry.{field}"
+
+
+def test_what_a_stored_policy_does_not_say_is_as_in_general() -> None:
+    general = Retry(9, backoff="fixed", initial_delay=7, max_delay=8, jitter=0.5)
+    assert Retry.from_json('{"jitter":0}', 4, general) == Retry(4, "fixed", 7, 8, 0)
+    assert Retry.from_json(None, 4, general) == Retry(4)

@@ -30,7 +30,7 @@ _GAP = 2
 _answers: list[str] = []
 _SHORT = 12
 # What could move the cursor or change the terminal, had a task put it into a name or an error.
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
 
 
 def complain(message: str) -> None:
@@ -58,6 +58,7 @@ def print_json(value: Any) -> None:
         ).decode()
     except TypeError:  # deeper than orjson goes, or with integers beyond 64 bits: not written by a client
         text = json.dumps(value, ensure_ascii=False, default=_jsonable)
+    text = _escaped(text)
     _answers.append(text)
     try:
         sys.stdout.write(text + "\n")
@@ -69,9 +70,14 @@ def print_json_line(value: Any) -> None:
     """Print one of several JSON documents, on one line also on a terminal, at once."""
     import orjson
 
-    text = orjson.dumps(value, option=orjson.OPT_UTC_Z, default=_jsonable).decode()
+    text = _escaped(orjson.dumps(value, option=orjson.OPT_UTC_Z, default=_jsonable).decode())
     _answers.append(text)
     print(text, flush=True)
+
+
+def _escaped(text: str) -> str:
+    """Return JSON in which nothing plays tricks on a terminal: all that could stands in texts, which have escapes."""
+    return text if text.isascii() and "\x7f" not in text else _CONTROL.sub(lambda char: f"\\u{ord(char[0]):04x}", text)
 
 
 def has_answered() -> bool:

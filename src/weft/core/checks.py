@@ -25,6 +25,7 @@ _LONGEST = timedelta(days=20_000)
 Word = TypeVar("Word", bound=StrEnum)
 
 
+RESERVED = "names that begin with @ are kept for the engine"
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _SLUG = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 
@@ -60,11 +61,19 @@ def check_slug(value: object, field: str) -> str:
     return name
 
 
+def check_handler(value: object, field: str = "handler") -> str:
+    """The name of a handler that callers may let run."""
+    name = check_name(value, field)
+    if name.startswith("@"):
+        raise InvalidInput(field, RESERVED)
+    return name
+
+
 def check_queue(value: object, field: str = "queue") -> str:
     """The name of a queue that callers may make and use."""
     name = check_name(value, field)
     if name.startswith("@"):
-        raise InvalidInput(field, "names that begin with @ are kept for the engine")
+        raise InvalidInput(field, RESERVED)
     if "," in name:
         raise InvalidInput(field, f"{name!r} has a comma, which separates names on the command line")
     return name

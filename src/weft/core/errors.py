@@ -280,9 +280,15 @@ class SchemaOutdated(OperatorError):
             problem = (
                 f"the database is at revision {found}, newer than this release, which needs {needed}: upgrade Weft"
             )
+        elif found == needed:
+            problem = (
+                f"the database is at revision {found} as it was in another build of Weft, before it was released: go "
+                "back to the revision before it with `weft migrate downgrade` of that build, and then `weft migrate "
+                "upgrade`; or, where nothing in it is needed, `weft db reset` empties an embedded database"
+            )
         else:
             problem = f"the database is at revision {found} and this release needs {needed}"
-        advice = "" if found is not None and found > needed else ": run `weft migrate upgrade`"
+        advice = "" if found is not None and found >= needed else ": run `weft migrate upgrade`"
         super().__init__(problem + advice)
 
 

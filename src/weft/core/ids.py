@@ -11,6 +11,8 @@ EPOCH_MS = int(EPOCH.timestamp() * 1000)
 MACHINES = 1024
 _SEQUENCES = 4096
 _SHIFT = 22
+# The queue of control steps, which every installation has.
+CONTROL_QUEUE = 2
 
 
 class IdMaker:

@@ -31,7 +31,7 @@ from obstore.exceptions import BaseError
 from obstore.store import S3Store
 
 from weft.core.errors import BlobUnavailable, InvalidSetting
-from weft.db.blobs import USERS, damaged, digest_of, missing, place_of
+from weft.db.blobs import USERS, damaged, digest_of, missing, place_aside, place_of, tell_kept
 from weft.db.bucket_problems import allows_http, problem_of
 
 if TYPE_CHECKING:
@@ -92,14 +92,30 @@ class BucketBlobs:
             while True:
                 began = self._clock()
                 day = began.date()
+                path = f"{place_of(digest)}/{day}"
+                # Whoever puts need not be allowed to read.
+                with contextlib.suppress(BlobUnavailable):
+                    self._keep_damaged(digest, path)
                 # In one request, so that it is there whole or not at all.
-                obstore.put(self._bucket, f"{place_of(digest)}/{day}", data, use_multipart=False)
+                obstore.put(self._bucket, path, data, use_multipart=False)
                 if self._clock() < _end_of(day) + LAST_CALL:
                     break
         # A copy too many costs space alone, and whoever puts need not be allowed to list or to delete.
         with contextlib.suppress(BlobUnavailable):
-            self._delete(digest, [known for known in self._list(digest) if _is_closed(known, began)])
+            closed = [known for known in self._list(digest) if _is_closed(known, began)]
+            for known in closed:
+                self._keep_damaged(digest, known["path"])
+            self._delete(digest, closed)
         return digest
+
+    def _keep_damaged(self, digest: str, path: str) -> None:
+        """Keep aside what an object holds that is about to go, when it is not what its name says."""
+        found = self._read(digest, path)
+        if found is not None and digest_of(found) != digest:
+            aside = place_aside(digest, found)
+            with self._asking(digest, "kept aside"):
+                obstore.put(self._bucket, aside, found, use_multipart=False)
+            tell_kept(digest, f"{self._address}/{aside}")
 
     def _get(self, digest: str) -> bytes:
         for _ in range(_LOOKS):

@@ -11,7 +11,8 @@ from datetime import timedelta
 from pathlib import Path
 from urllib.parse import quote, unquote
 
-from weft.db.blobs import USERS, damaged, digest_of, missing, place_of
+from weft.core.errors import BlobUnavailable
+from weft.db.blobs import USERS, damaged, digest_of, missing, place_aside, place_of, tell_kept
 
 
 class FolderBlobs:
@@ -35,28 +36,20 @@ class FolderBlobs:
         """Like `put`, where nothing can be awaited."""
         digest = digest_of(data)
         path = self._path(digest)
+        found: bytes | None = None
         with contextlib.suppress(OSError):
             # Touched first, so that it is not removed as an old one; looked into, not only looked at: putting a value
             # again is how a damaged one is mended. Where either is not possible, it is written anew.
             os.utime(path)
-            if digest_of(path.read_bytes()) == digest:
+            found = path.read_bytes()
+        if found is not None:
+            if digest_of(found) == digest:
                 return digest
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=".new-")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(name, path)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+            # Before it is replaced: whoever wants to know what has happened needs it.
+            aside = self._folder / place_aside(digest, found)
+            _write(aside, found)
+            tell_kept(digest, aside)
+        _write(path, data)
         return digest
 
     def _get(self, digest: str) -> bytes:
@@ -64,6 +57,10 @@ class FolderBlobs:
             data = self._path(digest).read_bytes()
         except FileNotFoundError:
             raise missing(digest, self._folder) from None
+        except OSError as problem:
+            raise BlobUnavailable(
+                digest, f"cannot be read from {self._folder}: {problem.strerror or problem}"
+            ) from None
         if digest_of(data) != digest:
             raise damaged(digest)
         return data
@@ -100,3 +97,23 @@ class FolderBlobs:
 
 def _is_young(path: Path, grace: timedelta) -> bool:
     return time.time() - path.stat().st_mtime < grace.total_seconds()
+
+
+def _write(path: Path, data: bytes) -> None:
+    """Write a file durably: whole, or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".new-")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(name, path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

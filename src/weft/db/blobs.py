@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 from datetime import timedelta
 from pathlib import Path
 from typing import Protocol
@@ -11,8 +12,11 @@ from weft.core.errors import BlobUnavailable, InvalidSetting
 from weft.core.settings import Settings
 from weft.db.blob_address import blob_address
 
+logger = logging.getLogger("weft.blobs")
 # Under this name each database that uses a storage leaves its own.
 USERS = "used-by"
+# Here a storage keeps what was in the place of a blob and is not it, when that is put again.
+DAMAGED = "damaged"
 
 
 class Blobs(Protocol):
@@ -57,6 +61,16 @@ def place_of(digest: str) -> str:
     if len(digest) != 64 or not set(digest) <= set("0123456789abcdef"):
         raise BlobUnavailable(digest[:80], "is not the name of a blob")
     return f"{digest[:2]}/{digest}"
+
+
+def place_aside(digest: str, damaged: bytes) -> str:
+    """Return where a storage keeps what was found in the place of a blob: damage that comes again is other damage."""
+    return f"{DAMAGED}/{digest}-{digest_of(damaged)[:12]}"
+
+
+def tell_kept(digest: str, place: object) -> None:
+    """Say that a blob was damaged, and where what it held is kept."""
+    logger.warning("blob %s was damaged, and is put anew: what was there is kept in %s", digest, place)
 
 
 def missing(digest: str, storage: object) -> BlobUnavailable:

@@ -38,6 +38,7 @@ _RETRIES = 10
 _BROKEN_OFF = (
     ConnectionError,
     asyncpg.PostgresConnectionError,
+    # Also what is wrong with a call, which leaves the connection open: see `_is_wrong_call`.
     asyncpg.InterfaceError,
     # What asyncpg raises when the server ended a session that was idle just then.
     asyncpg.InternalClientError,
@@ -62,6 +63,11 @@ async def ensure_partitions(conn: type_Connection) -> int:
     return int(await conn.fetchval(SQL.ensure))
 
 
+def _is_wrong_call(conn: type_Connection, problem: BaseException) -> bool:
+    """Whether the connection is as it was, and the fault lies with whoever used it, such as one argument too many."""
+    return isinstance(problem, asyncpg.InterfaceError) and not conn.is_closed()
+
+
 @asynccontextmanager
 async def in_transaction(conn: type_Connection) -> AsyncIterator[None]:
     """A transaction that is left without a word when its statement was broken off.
@@ -74,8 +80,11 @@ async def in_transaction(conn: type_Connection) -> AsyncIterator[None]:
     await transaction.start()
     try:
         yield
-    except (TimeoutError, *_BROKEN_OFF):
-        conn.terminate()
+    except (TimeoutError, *_BROKEN_OFF) as problem:
+        if _is_wrong_call(conn, problem):
+            await transaction.rollback()
+        else:
+            conn.terminate()
         raise
     except Exception:
         await transaction.rollback()
@@ -136,9 +145,11 @@ class Database:
 
         async with self.acquire() as conn:
             found = await revisions.current(conn)
-        needed = revisions.head()
-        if found == needed:
-            return
+            needed = revisions.head()
+            if found == needed:
+                if not await revisions.is_same(conn):
+                    raise SchemaOutdated(found, needed)
+                return
         if not upgrade or (found is not None and found > needed):
             raise SchemaOutdated(found, needed)
         from weft.db import migrate
@@ -191,6 +202,9 @@ class Database:
                 async with self.one_session(conn):
                     yield conn
             except _BROKEN_OFF as problem:
+                if _is_wrong_call(conn, problem):
+                    conn.terminate()
+                    raise
                 # The server is gone, or after a failover answers as a standby: its other connections are worthless too.
                 self._pool.expire()
                 conn.terminate()

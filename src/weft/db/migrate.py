@@ -26,7 +26,7 @@ from weft.core.errors import (
     did_you_mean,
 )
 from weft.db.database import CONNECTION_ERRORS
-from weft.db.revisions import SCHEMA, VERSION_TABLE, all_revisions
+from weft.db.revisions import DIGEST, SCHEMA, VERSION_TABLE, all_revisions, digest
 from weft.db.statements import Statements
 from weft.db.unreachable import unreachable
 
@@ -53,9 +53,14 @@ def apply_sql(file: str, *names: str) -> None:
         dbapi.run_async(execute)
 
 
+def note_digest(revision: str) -> None:
+    """Note by which state of its SQL the database came to a revision; it counts while that is not released."""
+    op.execute(f"update {SCHEMA}.{VERSION_TABLE} set digest = '{digest(revision)}'")
+
+
 async def upgrade(url: str, revision: str = "head") -> None:
     """Bring the database up to ``revision``."""
-    await _run(url, lambda config: command.upgrade(config, _known(revision)))
+    await _run(url, lambda config: command.upgrade(config, _known(revision)), is_upgrade=True)
 
 
 async def downgrade(url: str, revision: str) -> None:
@@ -104,16 +109,19 @@ def _require_version(connection: sa.Connection) -> None:
         raise OperatorError(f"this is PostgreSQL {major}, and Weft needs {OLDEST} or later: upgrade PostgreSQL")
 
 
-def _require_known_revision(connection: sa.Connection) -> None:
-    """A database that a newer release has migrated is not ours to touch."""
+def _require_known_revision(connection: sa.Connection, *, is_upgrade: bool) -> None:
+    """A database that a newer release has migrated is not ours to touch, nor one of another build."""
     if connection.exec_driver_sql(f"select to_regclass('{SCHEMA}.{VERSION_TABLE}')").scalar() is None:
         return
     found = connection.exec_driver_sql(f"select version_num from {SCHEMA}.{VERSION_TABLE}").scalar()
+    newest = all_revisions()[-1]
     if found is not None and found not in all_revisions():
-        raise SchemaOutdated(found, all_revisions()[-1])
+        raise SchemaOutdated(found, newest)
+    if is_upgrade and found == newest and connection.exec_driver_sql(DIGEST).scalar() != digest(newest):
+        raise SchemaOutdated(found, newest)
 
 
-async def _run(url: str, step: Any) -> None:
+async def _run(url: str, step: Any, *, is_upgrade: bool = False) -> None:
     has_turn = False
 
     def locked(connection: sa.Connection) -> None:
@@ -127,7 +135,7 @@ async def _run(url: str, step: Any) -> None:
         # Not `if not exists`: that asks for the right to make schemas even when there is nothing to make.
         if connection.exec_driver_sql(f"select to_regnamespace('{SCHEMA}')").scalar() is None:
             connection.exec_driver_sql(f"create schema {SCHEMA}")
-        _require_known_revision(connection)
+        _require_known_revision(connection, is_upgrade=is_upgrade)
         config = _config()
         config.attributes["connection"] = connection
         step(config)
@@ -171,4 +179,4 @@ def _failure(problem: BaseException | None, *, has_turn: bool) -> OperatorError:
     return PermissionDenied(told) if state == "42501" else OperatorError(told)
 
 
-__all__ = ["SCHEMA", "VERSION_TABLE", "apply_sql", "downgrade", "history", "sql_of_upgrade", "upgrade"]
+__all__ = ["SCHEMA", "VERSION_TABLE", "apply_sql", "downgrade", "history", "note_digest", "sql_of_upgrade", "upgrade"]

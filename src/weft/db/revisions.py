@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
 
 SCHEMA = "weft"
 VERSION_TABLE = "schema_revision"
+# Not by its name: it may not be there.
+DIGEST = f"select to_json(r) ->> 'digest' from {SCHEMA}.{VERSION_TABLE} r"
 
 
 @cache
@@ -25,6 +28,26 @@ def all_revisions() -> tuple[str, ...]:
 def head() -> str:
     """Return the newest revision."""
     return all_revisions()[-1]
+
+
+@cache
+def digest(revision: str) -> str:
+    """Return what tells one state of a revision's SQL from another, while it is not released; remarks do not count."""
+    files = resources.files("weft.db.migrations").joinpath("sql").iterdir()
+    own = {file.name: file for file in files if file.name.startswith(f"{revision}_")}
+    own.pop(f"{revision}_down.sql", None)
+    lines = [
+        stripped
+        for name in sorted(own)
+        for line in own[name].read_text(encoding="utf-8").splitlines()
+        if (stripped := line.strip()) and not stripped.startswith("--")
+    ]
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:32]
+
+
+async def is_same(conn: type_Connection) -> bool:
+    """Whether a database that is at the newest revision got there by the SQL of this very release."""
+    return bool(await conn.fetchval(DIGEST) == digest(head()))
 
 
 async def current(conn: type_Connection) -> str | None:

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from weft.db.machine import IdSource
 
 Values = dict[str, Any]
+# So many tasks are skipped or swept away in one transaction.
+_AT_ONCE = 1000
 
 
 class Steps:
@@ -110,15 +112,19 @@ class Steps:
         if is_swept:
             await self.sweep(ctx)
 
-    async def skip(self, ids: list[str], why: str) -> None:
-        """Skip tasks, and what nothing reaches after them."""
-        left = [int(id) for id in ids]
+    async def skip(self, ids: list[str], why: str, ctx: Context, again: bool = False) -> None:
+        """Skip tasks, and what nothing reaches after them; who does so after another looks what that one has left."""
+        left, again = [int(id) for id in ids], again or ctx.attempt > 1
         while left:
-            left = await self._database.run(lambda conn, left=left: conn.fetchval(SQL.skip, left, why))  # type: ignore[misc]
+            said = *_fence(ctx), left, why, again, _AT_ONCE
+            found = await self._database.run(lambda conn, said=said: conn.fetchval(SQL.skip, *said))  # type: ignore[misc]
+            if found is None:
+                raise LeaseLost(ctx.task_id)
+            left, again = found, False
 
     async def sweep(self, ctx: Context) -> None:
         """Sweep away what is left of a job that failed or was cancelled."""
-        while await self._database.run(lambda conn: conn.fetchval(SQL.sweep, ctx.job_id, 1000)):
+        while await self._database.run(lambda conn: conn.fetchval(SQL.sweep, ctx.job_id, _AT_ONCE)):
             pass
 
 

@@ -24,9 +24,10 @@ def _up_to(most: int) -> str:
     return f"(?=[0-9]{{1,9}}(?![0-9]))0*(?:{'|'.join([shorter, *smaller, digits])})"
 
 
-# For editors: at least one part, none of them beyond the longest, and not all of them nothing.
-_PARTS = "|".join(rf"{_up_to(int(LONGEST / size))}(?:\.[0-9]{{1,9}})?\s*{unit}" for unit, size in _UNITS.items())
-PATTERN = rf"^\s*(?=.*[1-9])(?:(?:{_PARTS})\s*)+$"
+def pattern(longest: float) -> str:
+    """Return a pattern for editors: at least one part, none of them beyond the longest, and not all of them nothing."""
+    parts = "|".join(rf"{_up_to(int(longest / size))}(?:\.[0-9]{{1,9}})?\s*{unit}" for unit, size in _UNITS.items())
+    return rf"^\s*(?=.*[1-9])(?:(?:{parts})\s*)+$"
 
 
 def seconds_of(value: object) -> float:

@@ -19,7 +19,7 @@ from jinja2.exceptions import TemplateSyntaxError
 from weft.core.errors import did_you_mean
 from weft.core.json import text_problem
 from weft.flow.budget import Budget, ExpressionError
-from weft.flow.filters import find_filter, find_test
+from weft.flow.filters import LENIENT, find_filter, find_test
 from weft.flow.operators import BINARY, COMPARISONS, joined, ranged
 from weft.flow.syntax import STATEMENTS, syntax_problem
 from weft.flow.values import Json, Missing, field_of, holds, listed, number, present, weigh, written
@@ -259,14 +259,16 @@ class _Compiler:
         value = self.compile(node.node)
         args = [self.compile(each) for each in node.args]
         named = {str(each.key): self.compile(each.value) for each in node.kwargs}
+        # What takes the place of a value that is not there need not be there itself while nobody needs it.
+        given = _as_it_is if apply in LENIENT else present
 
         def evaluate(values: Values, budget: Budget) -> Json:
             try:
                 return apply(
                     budget,
                     value(values, budget),
-                    *[present(each(values, budget)) for each in args],
-                    **{key: present(each(values, budget)) for key, each in named.items()},
+                    *[given(each(values, budget)) for each in args],
+                    **{key: given(each(values, budget)) for key, each in named.items()},
                 )
             except TypeError:
                 raise ExpressionError(f"{node.name} does not take such arguments") from None
@@ -354,6 +356,10 @@ class _Compiler:
             return {written(key(values, budget), budget): present(value(values, budget)) for key, value in pairs}
 
         return evaluate
+
+
+def _as_it_is(value: Json) -> Json:
+    return value
 
 
 def _named(values: Values, name: str) -> Json:

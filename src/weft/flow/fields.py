@@ -10,6 +10,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from weft.core.errors import did_you_mean
+from weft.flow.model import HANDLER, QUEUE
 from weft.flow.problems import Path, Problem, unknown
 from weft.flow.values import kind_of, shown
 
@@ -30,7 +31,13 @@ _BOUNDS: dict[str, Callable[..., str]] = {
     "string_too_long": lambda value, max_length: f"have at most {max_length:,} characters, not {len(value):,}",
     "too_short": lambda value, min_length, **_: "not be empty",
     "greater_than_equal": lambda value, ge: f"be at least {ge:g}, not {value}",
-    "less_than_equal": lambda value, le: f"be at most {le:g}, not {value}",
+    "less_than_equal": lambda value, le: f"be at most {le:,}, not {value}",
+}
+
+_PATH = "letters, digits, _, - and .; / between parts"
+_NAMES = {
+    HANDLER: "that of a handler does not begin with @, and has no control characters",
+    QUEUE: "that of a queue does not begin with @, and has no comma and no control characters",
 }
 
 
@@ -63,7 +70,7 @@ def _problem(model: type[BaseModel], error: ErrorDetails, path: Path) -> Problem
                 "bad_value", place, f"must be {wanted}, not {shown(value)}.{did_you_mean(str(value), words)}"
             )
         case "string_pattern_mismatch":
-            what = f"{str(value)[:60]!r} is no name: letters, digits, _, - and .; / between parts"
+            what = f"{str(value)[:60]!r} is no name: {_NAMES.get(told['pattern'], _PATH)}"
             return Problem("bad_name", place, what)
         case kind if kind in _EXPECTED:
             return Problem("bad_value", place, f"must be {_EXPECTED[kind]}, not {kind_of(value)}")

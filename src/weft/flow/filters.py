@@ -33,7 +33,12 @@ _NONE = Missing("no default")
 
 
 def _default(budget: Budget, value: Json, other: Json = "", boolean: bool = False) -> Json:
-    return other if type(value) is Missing or (boolean and not value) else value
+    is_wanted = type(value) is Missing or (holds(boolean) and not value)
+    return other if is_wanted else value
+
+
+# The filters that look at their arguments only when they need them.
+LENIENT: frozenset[Filter] = frozenset({_default})
 
 
 def _length(budget: Budget, value: Json) -> int:
@@ -102,7 +107,7 @@ def _unique(budget: Budget, value: Json, attribute: Json = None) -> list[Json]:
     seen: set[bytes] = set()
     found = []
     for item in listed(value, budget):
-        mark = as_json(_attribute(item, attribute, budget), budget, orjson.OPT_SORT_KEYS)
+        mark = as_json(_attribute(item, attribute, budget), budget)
         if mark not in seen:
             seen.add(mark)
             found.append(item)
@@ -164,7 +169,7 @@ def _groupby(budget: Budget, value: Json, attribute: Json) -> list[list[Json]]:
     groups: dict[bytes, list[Json]] = {}
     for item in listed(value, budget):
         mark = _attribute(item, attribute, budget)
-        groups.setdefault(as_json(mark, budget, orjson.OPT_SORT_KEYS), [mark, []])[1].append(item)
+        groups.setdefault(as_json(mark, budget), [mark, []])[1].append(item)
     return list(groups.values())
 
 
@@ -188,9 +193,13 @@ def _mapping(value: Json) -> dict[str, Json]:
     return dict(value)
 
 
+def _key(entry: tuple[str, Json]) -> str:
+    return entry[0]
+
+
 def _entries(budget: Budget, value: Json) -> list[list[Json]]:
     budget.spend(len(_mapping(value)))
-    return [[key, entry] for key, entry in _mapping(value).items()]
+    return [[key, entry] for key, entry in sorted(_mapping(value).items(), key=_key)]
 
 
 def _round(budget: Budget, value: Json, precision: int = 0) -> float:
@@ -305,7 +314,7 @@ FILTERS: dict[str, Filter] = {
     "unique": _unique,
     "upper": _of_text(str.upper),
     "urlencode": _of_text(lambda value: quote(value, safe="")),
-    "values": lambda budget, value: listed(list(_mapping(value).values()), budget),
+    "values": lambda budget, value: [entry for _, entry in _entries(budget, value)],
 }
 
 

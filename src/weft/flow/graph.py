@@ -11,6 +11,8 @@ from weft.flow.problems import Path
 
 # So many circles are looked for; what is beyond them is told when they are mended.
 _MOST_CIRCLES = 50
+# So many ways may there be in all: from group to group leads one from each of its last to each of the other's first.
+MAX_WAYS = 1_000_000
 
 
 class Link(NamedTuple):
@@ -84,6 +86,9 @@ class Graph:
         self.next: dict[str, list[str]] = {name: [] for name in self.names}
         self.previous: dict[str, list[str]] = {name: [] for name in self.names}
         self.groups = groups
+        # What would lead to more ways than there may be, and does not.
+        self.excessive: list[Link] = []
+        self._ways: set[tuple[str, str]] = set()
         of_groups = []
         for link in links:
             if link.from_group or link.target not in self.next:
@@ -91,22 +96,28 @@ class Graph:
             elif link.source in self.next:
                 self._add(link.source, link.target)
         # From what is written between nodes follows which of a group come first and last.
-        for source, target in [
-            (source, target)
-            for link in of_groups
-            for source in (self._lasts(link.source) if link.from_group else [link.source])
-            for target in ([link.target] if link.target in self.next else self._firsts(link.target))
-        ]:
-            if source in self.next:
-                self._add(source, target)
+        for link, sources, targets in [(link, self._sources(link), self._targets(link)) for link in of_groups]:
+            if len(self._ways) + len(sources) * len(targets) > MAX_WAYS:
+                self.excessive.append(link)
+                continue
+            for source in sources:
+                for target in targets:
+                    self._add(source, target)
 
     @classmethod
     def of(cls, data: Mapping[str, Any]) -> Graph:
         """Return the graph of a document."""
         return cls((name for name, _ in _mappings(data.get("nodes"))), links_of(data), groups_of(data))
 
+    def _sources(self, link: Link) -> list[str]:
+        return self._lasts(link.source) if link.from_group else [link.source] if link.source in self.next else []
+
+    def _targets(self, link: Link) -> list[str]:
+        return [link.target] if link.target in self.next else self._firsts(link.target)
+
     def _add(self, source: str, target: str) -> None:
-        if target not in self.next[source]:
+        if (source, target) not in self._ways:
+            self._ways.add((source, target))
             self.next[source].append(target)
             self.previous[target].append(source)
 

@@ -11,6 +11,11 @@ from weft.flow.identity import canonical_json
 from weft.flow.patches import same
 from weft.flow.problems import Path, dotted
 
+# The fields of a definition that hold its parts by their names.
+_NAMED = ("nodes", "inputs", "groups")
+# A text that no document has, for it has a NUL: whatever stands there has been changed.
+_UNDECIDED = "\x00undecided"
+
 
 @dataclass(frozen=True)
 class Conflict:
@@ -31,7 +36,8 @@ class Conflict:
 
     def to_json(self) -> dict[str, Json]:
         """Return the conflict for programs: a side that has no value has no key."""
-        sides = {"base": self.base, "ours": self.ours, "theirs": self.theirs}
+        base = ABSENT if self.base is _UNDECIDED else self.base
+        sides = {"base": base, "ours": self.ours, "theirs": self.theirs}
         return {
             "path": dotted(self.path),
             "node": self.node,
@@ -52,13 +58,19 @@ def merge(
     return merged, conflicts
 
 
+def merge_bases(base: Mapping[str, Json], one: Mapping[str, Json], other: Mapping[str, Json]) -> dict[str, Json]:
+    """Return what two documents give together, as the base of a merge: what they do not agree on is like nothing."""
+    found: dict[str, Json] = _merge(dict(base), dict(one), dict(other), (), _UNDECIDED, [])
+    return found
+
+
 def _merge(base: Json, ours: Json, theirs: Json, path: Path, prefer: str | None, conflicts: list[Conflict]) -> Json:
     if _equal(ours, theirs) or _equal(base, theirs):
         return ours
     if _equal(base, ours):
         return theirs
-    if isinstance(ours, dict) and isinstance(theirs, dict):
-        before = base if isinstance(base, dict) else {}
+    if isinstance(ours, dict) and isinstance(theirs, dict) and _has_fields(base, path):
+        before = {} if base is ABSENT else base
         found = {}
         for key in [*ours, *(key for key in theirs if key not in ours)]:
             value = _merge(
@@ -67,9 +79,24 @@ def _merge(base: Json, ours: Json, theirs: Json, path: Path, prefer: str | None,
             if value is not ABSENT:
                 found[key] = value
         return found
+    if prefer is _UNDECIDED:
+        return _UNDECIDED
     if prefer is None:
         conflicts.append(Conflict(path, base, ours, theirs))
     return theirs if prefer == "theirs" else ours
+
+
+def _has_fields(base: Json, path: Path) -> bool:
+    """Whether what both sides have changed is looked at field by field.
+
+    Not where both have made something of what was no mapping, and not a node, an input or a group that both have added:
+    of two things of one name nobody wants the half of each.
+    """
+    return not _is_whole(path) if base is ABSENT else isinstance(base, dict)
+
+
+def _is_whole(path: Path) -> bool:
+    return len(path) == 2 and path[0] in _NAMED
 
 
 def _equal(one: Json, other: Json) -> bool:

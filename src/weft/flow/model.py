@@ -11,6 +11,9 @@ from weft.flow import durations
 
 MAX_NAME = 200
 NAME = r"^[A-Za-z_][A-Za-z0-9_\-]*$"
+# What begins with @ is the engine's own, and commas separate queues on the command line.
+HANDLER = r"^[^@\x00-\x1f\x7f-\x9f][^\x00-\x1f\x7f-\x9f]*$"
+QUEUE = r"^[^@,\x00-\x1f\x7f-\x9f][^,\x00-\x1f\x7f-\x9f]*$"
 PATH = r"^[A-Za-z0-9_][A-Za-z0-9_.\-]*(/[A-Za-z0-9_][A-Za-z0-9_.\-]*)*$"
 
 
@@ -46,17 +49,30 @@ def _cache(value: object) -> bool | float:
     return value if isinstance(value, bool) else _seconds(value)
 
 
-_SPAN: dict[str, Any] = {
-    "anyOf": [
-        {"type": "number", "exclusiveMinimum": 0, "maximum": durations.LONGEST},
-        {"type": "string", "pattern": durations.PATTERN},
-    ]
-}
+def _delay(value: object) -> float:
+    if (seconds := _seconds(value)) > _LONGEST_DELAY:
+        raise PydanticCustomError("bad_duration", "must be at most 366 days: nothing is tried again later than that")
+    return seconds
+
+
+def _span(longest: float) -> dict[str, Any]:
+    return {
+        "anyOf": [
+            {"type": "number", "exclusiveMinimum": 0, "maximum": longest},
+            {"type": "string", "pattern": durations.pattern(longest)},
+        ]
+    }
+
+
+# As `weft.Retry` has it.
+_LONGEST_DELAY = 366 * 86_400.0
+_SPAN = _span(durations.LONGEST)
 Seconds = Annotated[
     float,
     BeforeValidator(_seconds),
     WithJsonSchema(_SPAN),
 ]
+Delay = Annotated[float, BeforeValidator(_delay), WithJsonSchema(_span(_LONGEST_DELAY))]
 # Whether an output serves the same params of the same code again, or for how long.
 Cache = Annotated[
     bool | float, BeforeValidator(_cache), WithJsonSchema({"anyOf": [{"type": "boolean"}, *_SPAN["anyOf"]]})
@@ -68,7 +84,8 @@ Next = Annotated[
     WithJsonSchema({"anyOf": [_REFERENCE, {"type": "array", "items": _REFERENCE, "minItems": 1}]}),
 ]
 Text = Annotated[str, Field(max_length=10_000)]
-HandlerName = Annotated[str, Field(min_length=1, max_length=MAX_NAME)]
+HandlerName = Annotated[str, Field(min_length=1, max_length=MAX_NAME, pattern=HANDLER)]
+QueueName = Annotated[str, Field(min_length=1, max_length=MAX_NAME, pattern=QUEUE)]
 GroupPath = Annotated[str, Field(max_length=MAX_NAME, pattern=PATH)]
 
 
@@ -129,8 +146,8 @@ class RetryPolicy(Part):
     backoff: Literal["exponential", "linear", "fixed"] | None = Field(
         default=None, description="How the delay grows from one attempt to the next."
     )
-    initial_delay_seconds: Seconds | None = Field(default=None, description="The delay before the second attempt.")
-    max_delay_seconds: Seconds | None = Field(default=None, description="The longest delay.")
+    initial_delay_seconds: Delay | None = Field(default=None, description="The delay before the second attempt.")
+    max_delay_seconds: Delay | None = Field(default=None, description="The longest delay; at most 366 days.")
     jitter: Annotated[float, Field(ge=0, le=1)] | None = Field(
         default=None, description="By which part of itself a delay may differ, from 0 to 1."
     )
@@ -139,9 +156,7 @@ class RetryPolicy(Part):
 class Execution(Part):
     """How a task is executed. What a node leaves out comes from ``defaults``, then the handler, then the settings."""
 
-    queue: Annotated[str, Field(min_length=1, max_length=MAX_NAME)] | None = Field(
-        default=None, description="The queue that the task waits in."
-    )
+    queue: QueueName | None = Field(default=None, description="The queue that the task waits in.")
     priority: Annotated[int, Field(ge=-32767, le=32767)] | None = Field(
         default=None, description="Higher is claimed first; a whole number, without a point."
     )
@@ -255,7 +270,9 @@ class FanOutNode(Node):
         description="The items: a list, or an expression that gives one."
     )
     task: TaskSpec = Field(description="The task; its expressions may use item and index.")
-    max_parallel: Annotated[int, Field(ge=1)] | None = Field(default=None, description="How many run at once at most.")
+    max_parallel: Annotated[int, Field(ge=1, le=2147483647)] | None = Field(
+        default=None, description="How many run at once at most."
+    )
     next: Next | None = Field(default=None, description=_AFTER)
 
 

@@ -145,6 +145,8 @@ def _facts(name: str, entry: Json, *, may_be_deep: bool = True) -> NodeFacts:
         problems += _conditional_problems(entry, path, references)
     elif kind == "wait":
         problems += _wait_problems(entry, path)
+    elif kind == "fan_out":
+        problems += _fan_out_problems(entry, path)
     meaning = None if node is None else NodeMeaning(node)
     links = tuple(links_of_node(name, entry))
     group = entry.get("group")
@@ -250,6 +252,13 @@ def _branch_problems(
         references += [(path, reference) for reference in read_condition(condition).references]
     except ExpressionError as problem:
         yield Problem("bad_condition", path, str(problem))
+
+
+def _fan_out_problems(node: Data, path: Path) -> Iterator[Problem]:
+    task = node.get("task")
+    if node.get("max_parallel") and isinstance(task, dict) and task.get("concurrency_key"):
+        message = "a task waits for one turn only: leave out max_parallel or the concurrency_key of its task"
+        yield Problem("two_limits", (*path, "max_parallel"), message)
 
 
 def _wait_problems(node: Data, path: Path) -> Iterator[Problem]:

@@ -12,7 +12,7 @@ import orjson
 from weft.core.garbage import uncollected
 from weft.flow.document import Document, Unreadable, read_document
 from weft.flow.expressions import Reference
-from weft.flow.graph import Graph, Link, groups_of, links_of_groups
+from weft.flow.graph import MAX_WAYS, Graph, Link, groups_of, links_of_groups
 from weft.flow.identity import version_hash
 from weft.flow.inputs import input_problems
 from weft.flow.model import WorkflowDefinition
@@ -128,6 +128,10 @@ def _meaning(data: Data, all_nodes: Nodes, hints: Hints) -> Iterator[Problem]:
     links += links_of_groups(data)
     graph = Graph(nodes, links, groups)
     yield from _link_problems(nodes, links, groups, hints)
+    if graph.excessive:
+        for link in graph.excessive:
+            yield Problem("too_large", link.path, f"more than {MAX_WAYS:,} ways in all: put a fan_in in between")
+        return  # what it hangs together with is not known
     yield from _end_problems(nodes)
     yield from _path_problems(data["nodes"], nodes, graph)
     yield from input_problems(data.get("inputs"))
@@ -190,18 +194,11 @@ def _path_problems(written: Data, nodes: Nodes, graph: Graph) -> Iterator[Proble
             yield Problem(
                 "unreachable", ("nodes", name), f"no way leads from {starts[0]!r} to this node", is_about_key=True
             )
-        if facts.kind == "fan_out" and written[name].get("max_parallel") and _key_of(written[name].get("task")):
-            message = "a task waits for one turn only: leave out max_parallel or the concurrency_key of its task"
-            yield Problem("two_limits", ("nodes", name, "max_parallel"), message)
         # A `next` that stands for nothing is told where it stands.
         leads_on = graph.next[name] or written[name].get("next")
         if not leads_on and facts.kind not in ("end", "start", "conditional"):
             message = "nothing comes after this node: add `next`"
             yield Problem("leads_nowhere", ("nodes", name), message, Severity.WARNING, is_about_key=True)
-
-
-def _key_of(task: object) -> object:
-    return task.get("concurrency_key") if isinstance(task, dict) else None
 
 
 def _reference_problems(

@@ -79,12 +79,13 @@ def text(value: Json) -> str:
 
 
 def listed(value: Json, budget: Budget) -> list[Json]:
-    """Return the items of a list, the keys of a mapping or the characters of a text."""
+    """Return the items of a list, the keys of a mapping, sorted, or the characters of a text."""
     value = present(value)
     if type(value) not in (list, dict, str):
         raise ExpressionError(f"{kind_of(value)} stands where a list belongs")
     budget.spend(len(value))
-    return list(value)
+    # In which order a mapping was written makes no difference, here as in the hash of a definition.
+    return sorted(value) if type(value) is dict else list(value)
 
 
 def written(value: Json, budget: Budget) -> str:
@@ -95,11 +96,11 @@ def written(value: Json, budget: Budget) -> str:
     return as_json(value, budget).decode()
 
 
-def as_json(value: Json, budget: Budget, option: int = 0) -> bytes:
-    """Return the JSON of a value, weighed before it is made."""
+def as_json(value: Json, budget: Budget) -> bytes:
+    """Return the JSON of a value, weighed before it is made; keys are sorted."""
     weight = weigh(present(value))
     budget.fill(weight)
-    made = orjson.dumps(value, option=option)
+    made = orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
     budget.fill(max(0, len(made) - weight))
     return made
 

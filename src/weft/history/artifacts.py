@@ -43,14 +43,17 @@ async def line(conn: type_Connection, org_id: int, artifact_id: int) -> list[Art
     return [Artifact(*row) for row in rows]
 
 
-async def parted_at(conn: type_Connection, org_id: int, one: int, other: int) -> int:
-    """Return the last artifact from which two others came; raises `InvalidInput` when they have none in common."""
-    found = await conn.fetchval(SQL.parted_at, org_id, one, other)
-    if found is None:
+async def parted_at(conn: type_Connection, org_id: int, one: int, other: int) -> list[int]:
+    """Return the last artifacts from which two others came: several when each was merged into the other's line.
+
+    Raises `InvalidInput` when they have none in common.
+    """
+    found = [row[0] for row in await conn.fetch(SQL.parted_at, org_id, one, other)]
+    if not found:
         for each in (one, other):  # which may have been removed a moment ago
             await show(conn, org_id, each)
         raise InvalidInput("merge", "the two have no version in common: push one onto the other instead")
-    return int(found)
+    return found
 
 
 async def contents(conn: type_Connection, org_id: int, ids: Sequence[int]) -> dict[int, tuple[str, bytes | None]]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from weft.core.errors import InvalidInput, MergeConflict, NotFound
 from weft.flow.document import Document
-from weft.flow.merging import merge
+from weft.flow.merging import merge, merge_bases
 from weft.flow.patches import Op, apply_ops, check_ops, ops_between, same, touched_nodes
 from weft.flow.validation import Checked, check_document
 from weft.history import artifacts
@@ -96,15 +96,13 @@ class Merge(Proposal):
         """Return the patch that takes it over; raises `MergeConflict` when both changed a field differently."""
         reader, ours_id = self.reader, head.row["id"]
         # Anew for each try: a tag that was taken back meanwhile has parted earlier.
-        parted_id = await reader.database.read(
-            lambda conn: artifacts.parted_at(conn, reader.org_id, ours_id, self.other_id)
-        )
-        base, theirs = await _document(reader, parted_id), await _document(reader, self.other_id)
+        parted = await _parted_at(reader, ours_id, self.other_id)
+        base, theirs = await _common(reader, parted), await _document(reader, self.other_id)
         ours = await reader.document(head)
         ops = _taken_over(base, ours, theirs, self.prefer, f"the merge into {self.tag!r}")
         # Of two lines that went on apart it is noted also when nothing is taken over: what was decided now would be
         # asked again at the next merge.
-        went_apart = parted_id not in (ours_id, self.other_id)
+        went_apart = ours_id not in parted and self.other_id not in parted
         return self.patched(head, "merge", ours, ops, self.other_id) if ops or went_apart else None
 
 
@@ -127,6 +125,24 @@ class Revert(Proposal):
         ours = await self.reader.document(head)
         ops = _taken_over(after, ours, before, self.prefer, f"the revert of {self.change_id} in {self.tag!r}")
         return self.patched(head, "revert", ours, ops) if ops else None
+
+
+async def _parted_at(reader: Reader, one: int, other: int) -> list[int]:
+    return await reader.database.read(lambda conn: artifacts.parted_at(conn, reader.org_id, one, other))
+
+
+async def _common(reader: Reader, parted: list[int]) -> dict[str, Any]:
+    """Return the document from which two lines went apart: of several the one that they give together.
+
+    Lines that were merged into each other have parted at several places. By either of these alone, what one line has
+    taken back since would look as if it had never been changed there, and came back.
+    """
+    first, *others = parted
+    found = await _document(reader, first)
+    for other in others:
+        earlier = await _common(reader, await _parted_at(reader, first, other))
+        found = merge_bases(earlier, found, await _document(reader, other))
+    return found
 
 
 async def _document(reader: Reader, artifact_id: int) -> dict[str, Any]:

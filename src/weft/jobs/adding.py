@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from weft.core.checks import MAX_PRIORITY
 from weft.core.errors import NotFound, StateConflict
+from weft.core.ids import CONTROL_QUEUE
 from weft.core.json import BLOB_MARK
 from weft.db.copying import copy_rows
 from weft.db.statements import Statements
 from weft.jobs.items import Group, Item, Task
 from weft.jobs.layout import CLOSE, OPEN, Layout, Pair, gather, names_of
-from weft.jobs.plan import CONTROL_QUEUE
 from weft.queue import blobs
 from weft.queue.enqueue import INLINE_PARAMS
 
@@ -274,8 +275,9 @@ def _task_rows(
                 is_ready = False
             if not waits:
                 beside.queues.add(queue_id)
+            own_rank = max(-MAX_PRIORITY, min(MAX_PRIORITY, rank - item.priority))
             yield (
-                id, org_id, queue_id, job_id, "ready" if is_ready else "pending", waits, reached, rank - item.priority,
+                id, org_id, queue_id, job_id, "ready" if is_ready else "pending", waits, reached, own_rank,
                 item.max_attempts, item.handler, params, job_id, item.timeout, item.heartbeat_timeout, item.retry,
                 item.concurrency_key, "dependencies" if waits else None, actor, name, item.allow_failure,
             )  # fmt: skip

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from weft.core.ids import CONTROL_QUEUE
 from weft.core.json import Json
 from weft.flow.expressions import has_expression
 from weft.flow.model import MAX_NAME
 from weft.jobs.adding import Addition, Place, Rows, write
 from weft.jobs.items import Group, Item, Task
 from weft.jobs.layout import Layout, names_of, path_of
-from weft.jobs.plan import CONTROL_QUEUE
 from weft.jobs.rendering import END, packed
 from weft.jobs.submit import SQL, NewJob, job_row
 
@@ -38,8 +38,8 @@ def laid_out(addition: Addition, end_id: int) -> Layout:
 async def begin(
     conn: type_Connection, org_id: int, new: NewJob, addition: Addition, layout: Layout, job_id: int, end_id: int,
     patience: timedelta, *, is_patient: bool = False,
-) -> bool:  # fmt: skip
-    """Insert a job with the tasks and groups of a graph; False when there is one of its idempotency key.
+) -> int:  # fmt: skip
+    """Insert a job with the tasks and groups of a graph and return its id, or that of the job of its idempotency key.
 
     Its result is the output of the task that everything leads to, if there is one such.
     """
@@ -52,17 +52,17 @@ async def begin(
         job: dict[str, Json] = {"id": str(job_id), "workflow_id": new.workflow_id}
         spec = packed({"output": result_of(name)}, {}, [name], (), job)
     row = job_row(org_id, new, job_id, end_id, is_patient=is_patient)
-    created = await conn.fetchval(
+    found: int = await conn.fetchval(
         SQL.put, row, patience, new.idempotency_key, [end_id], [None], [END], [CONTROL_QUEUE], [-new.priority], [spec],
         [0 if end is None else rows.waits[end]], [needs], [None], [None], [None], [None], [None], [None], [False],
         [], [], [],
     )  # fmt: skip
-    if not created:
-        return False
+    if found != job_id:
+        return found
     await write(conn, Place(org_id, job_id, end_id, -new.priority, new.actor), addition, layout, rows, names)
     if end is None:
         addition.woken.add(CONTROL_QUEUE)
-    return True
+    return found
 
 
 def document_of_graph(workflow_id: str, addition: Addition) -> dict[str, Any] | None:

@@ -11,6 +11,7 @@ from weft.core.errors import LeaseLost
 from weft.core.json import Json, blob_reference, check_size, encode, size_of
 from weft.core.signals import NonRetryable
 from weft.flow.templates import read_value
+from weft.jobs.rendering import key_of
 from weft.jobs.submit import SQL
 from weft.queue import blobs
 
@@ -75,11 +76,13 @@ class FanOut:
         check_size("params", text, settings.value_limit)
         return blob_reference(await storage().put(text.encode()), size)
 
-    def _key_of(self, values: dict[str, Json]) -> Json:
-        return f"@{self._fence[1]}" if self._spec["max_parallel"] is not None else self._key.render(values)
+    def _key_of(self, values: dict[str, Json]) -> str | None:
+        if self._spec["max_parallel"] is not None:
+            return f"@{self._fence[1]}"
+        return None if self._spec["key"] is None else key_of(self._key, values, "concurrency_key")
 
     async def _add(
-        self, conn: type_Connection, places: Sequence[int], params: Sequence[str], keys: Sequence[Json],
+        self, conn: type_Connection, places: Sequence[int], params: Sequence[str], keys: Sequence[str | None],
         ids: Sequence[int],
     ) -> bool:  # fmt: skip
         task = self._spec["task"]

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from typing import Any, Self, TypeVar
 
-from weft.core.checks import check_key, check_name, check_number, check_priority, check_queue, check_span
+from weft.core.checks import check_handler, check_key, check_name, check_number, check_priority, check_queue, check_span
 from weft.core.errors import InvalidInput
 from weft.core.json import encode
 from weft.flow.model import MAX_NAME, NAME
@@ -128,9 +128,7 @@ class Task(Item):
         heartbeat_timeout: float | timedelta | None = None, concurrency_key: str | None = None,
         allow_failure: bool = False, id: int | None = None,
     ) -> None:  # fmt: skip
-        self.handler = check_name(handler, "handler")
-        if self.handler.startswith("@"):
-            raise InvalidInput("handler", "names that begin with @ are kept for the engine")
+        self.handler = check_handler(handler)
         self.params = "{}" if not params else encode(dict(params), "params")
         self.queue = queue if queue == "default" else check_queue(queue)
         self.priority = priority if priority == 0 else check_priority(priority)

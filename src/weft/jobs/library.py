@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
 import orjson
 
-from weft.core.errors import NotFound
+from weft.core.errors import InvalidInput, NotFound
 from weft.core.json import Json
 from weft.core.signals import NonRetryable
 from weft.flow.document import Document
@@ -105,21 +105,38 @@ class Library:
         """Return where the tag stands by which a version was found, and all workflows that it uses, at any depth.
 
         By name; each with the snapshot that jobs of it go by, and the number of the tag's last move. ``own`` are those
-        that the caller has given with it, whatever their tags are at.
+        that the caller has given with it, whatever their tags are at. One that is a part of itself is refused.
         """
         pinned: dict[str, dict[str, Json]] = {}
         if found.row["tag"] is not None:
             pinned[found.row["tag"]] = _position(found, first)
-        seen: set[str] = set()
+        used: dict[str, Planned] = {}
         open_ = sorted(first.uses)
         while open_:
             name = open_.pop()
-            if name not in seen:
-                seen.add(name)
-                materials, planned = (own or {}).get(name) or await self._at_tag(name)
-                pinned[name] = _position(materials, planned)
-                open_ += sorted(planned.uses)
+            if name not in used:
+                materials, used[name] = (own or {}).get(name) or await self._at_tag(name)
+                pinned[name] = _position(materials, used[name])
+                open_ += sorted(used[name].uses)
+        _require_end(first, used)
         return pinned
+
+
+def _require_end(first: Planned, used: Mapping[str, Planned]) -> None:
+    """Refuse a workflow that has itself as a node, over others or not: it would begin jobs for ever."""
+    path: list[tuple[str, int, Iterator[str]]] = [(first.workflow_id, first.snapshot_id, iter(sorted(first.uses)))]
+    done: set[int] = set()
+    while path:
+        name = next(path[-1][2], None)
+        if name is None:
+            done.add(path.pop()[1])
+            continue
+        later = used[name]
+        if any(later.snapshot_id == id for _, id, _ in path):
+            way = " → ".join([*(each for each, _, _ in path), name])
+            raise InvalidInput("workflow", f"{way}: a workflow that is a part of itself would never end")
+        if later.snapshot_id not in done:
+            path.append((name, later.snapshot_id, iter(sorted(later.uses))))
 
 
 def _position(found: Materials, planned: Planned) -> dict[str, Json]:

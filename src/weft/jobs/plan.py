@@ -10,6 +10,7 @@ from typing import Any
 
 import orjson
 
+from weft.core.ids import CONTROL_QUEUE
 from weft.core.json import Json
 from weft.flow.conditions import read_condition
 from weft.flow.expressions import Reference
@@ -17,10 +18,12 @@ from weft.flow.graph import Graph, links_of
 from weft.flow.model import (
     AnyNode,
     ConditionalNode,
+    Described,
     EndNode,
     Execution,
     FanInNode,
     FanOutNode,
+    RetryPolicy,
     TaskNode,
     WaitNode,
     WorkflowDefinition,
@@ -29,9 +32,6 @@ from weft.flow.model import (
 from weft.flow.templates import Template, read_value
 from weft.jobs.rendering import END
 
-# The id of the queue of control steps, which every installation has.
-CONTROL_QUEUE = 2
-
 _CONTROL = {
     ConditionalNode: "@conditional",
     FanOutNode: "@fan_out",
@@ -39,6 +39,17 @@ _CONTROL = {
     WaitNode: "@wait",
     WorkflowNode: "@workflow",
     EndNode: "@output",
+}
+
+# What is no part of what a control step goes by: where it leads, and what is for people.
+_NO_PART_OF_SPEC = {"next", "type", "group", *Described.model_fields}
+# The fields of a policy, and how they are kept with a task.
+_RETRY = {
+    "max_attempts": "max_attempts",
+    "backoff": "backoff",
+    "initial_delay_seconds": "initial_delay",
+    "max_delay_seconds": "max_delay",
+    "jitter": "jitter",
 }
 
 
@@ -159,7 +170,8 @@ def _step(name: str, node: AnyNode, definition: WorkflowDefinition, before: Mapp
                 "value": node.condition_field,
                 "branches": [branch.condition for branch in node.branches],
             }
-            return Step(name, _CONTROL[type(node)], **_evaluated(spec, _conditions(node)))
+            # The texts in a comparison are texts, whatever stands in them.
+            return Step(name, _CONTROL[type(node)], **_evaluated(spec, ("value",), _conditions(node)))
         case EndNode():
             return Step(name, _CONTROL[type(node)], **_evaluated({"output": node.output}))
         case FanOutNode():
@@ -172,12 +184,14 @@ def _step(name: str, node: AnyNode, definition: WorkflowDefinition, before: Mapp
             }
             return Step(name, _CONTROL[type(node)], child=child, **_evaluated(spec))
         case FanInNode():
-            collects = tuple(each for each in before[name] if definition.nodes[each].type != "start")
+            # By their names: the order in which nodes are written means nothing.
+            collects = tuple(sorted(each for each in before[name] if definition.nodes[each].type != "start"))
             return Step(name, _CONTROL[type(node)], {"results": []}, collects=collects)
         case _:
-            spec = node.model_dump(by_alias=True, exclude_unset=True, mode="json", exclude={"next", "type", "group"})
+            spec = node.model_dump(by_alias=True, exclude_unset=True, mode="json", exclude=_NO_PART_OF_SPEC)
             is_lenient = isinstance(node, WorkflowNode) and bool(node.allow_failure)
-            return Step(name, _CONTROL[type(node)], allow_failure=is_lenient, **_evaluated(spec))
+            evaluated = _evaluated(spec, ("match", "inputs"))
+            return Step(name, _CONTROL[type(node)], allow_failure=is_lenient, **evaluated)
 
 
 def _conditions(node: ConditionalNode) -> Iterator[Reference]:
@@ -186,9 +200,9 @@ def _conditions(node: ConditionalNode) -> Iterator[Reference]:
             yield from read_condition(branch.condition).references
 
 
-def _evaluated(spec: Json, more: Iterable[Reference] = ()) -> dict[str, Any]:
-    """Return the fields of a step that say what its expressions refer to."""
-    template = read_value(spec)
+def _evaluated(spec: Json, fields: tuple[str, ...] | None = None, more: Iterable[Reference] = ()) -> dict[str, Any]:
+    """Return the fields of a step that say what its expressions refer to: those of all of it, or of some fields."""
+    template = read_value(spec if fields is None else {name: spec[name] for name in fields if name in spec})
     references = [*(reference for _, reference in template.references), *more]
     if not references and template.is_constant:
         return {"spec": spec}
@@ -213,7 +227,6 @@ def _execution(node: Execution, defaults: Execution) -> dict[str, Any]:
         own = getattr(node, field)
         return getattr(defaults, field) if own is None else own
 
-    retry = said("retry")
     found: dict[str, Any] = {
         "queue": said("queue"),
         "priority": said("priority") or 0,
@@ -222,11 +235,18 @@ def _execution(node: Execution, defaults: Execution) -> dict[str, Any]:
         "dispatch_timeout": _span(said("dispatch_timeout_seconds")),
         "allow_failure": bool(said("allow_failure")),
     }
-    if retry is not None:
-        names = {"backoff": "backoff", "initial_delay_seconds": "initial_delay", "max_delay_seconds": "max_delay"}
-        policy = {to: getattr(retry, name) for name, to in (*names.items(), ("jitter", "jitter"))}
-        found["retry"] = orjson.dumps({name: value for name, value in policy.items() if value is not None}).decode()
-        found["max_attempts"] = retry.max_attempts or 3
+    if policy := _policy(node.retry, defaults.retry):
+        found["max_attempts"] = policy.pop("max_attempts", None)
+        found["retry"] = orjson.dumps(policy).decode()
+    return found
+
+
+def _policy(own: RetryPolicy | None, general: RetryPolicy | None) -> dict[str, Any]:
+    """Return how a task is tried again, field by field as it says itself, else as the workflow does."""
+    found: dict[str, Any] = {}
+    for said in (general, own):
+        if said is not None:
+            found |= {to: value for name, to in _RETRY.items() if (value := getattr(said, name)) is not None}
     return found
 
 

@@ -8,11 +8,14 @@ from typing import Any
 
 import orjson
 
+from weft.core.checks import check_key
 from weft.core.errors import InvalidInput
 from weft.core.json import GATHERED, Json, encode, referenced_blob
 from weft.db.blobs import Blobs
+from weft.flow.budget import ExpressionError
 from weft.flow.expressions import Values
-from weft.flow.templates import read_value
+from weft.flow.templates import Template, read_value
+from weft.flow.values import present
 
 RENDER_MARK = '{"$render":'
 END = "@end"
@@ -25,6 +28,15 @@ def packed(
     """Return what is kept of a task whose params are known only when other tasks have ended."""
     kept = {"$render": spec, "inputs": inputs, "nodes": nodes, "job": job}
     return orjson.dumps({**kept, "starts": starts} if starts else kept).decode()
+
+
+def key_of(template: Template, values: Values, field: str) -> str:
+    """Return the concurrency key of a task; what is no text stands as JSON. Raises `InvalidInput`."""
+    try:
+        found = present(template.render(values))
+    except ExpressionError as problem:
+        raise InvalidInput(field, str(problem)) from None
+    return check_key(found if isinstance(found, str) else encode(found, field), field)
 
 
 async def unpacked(

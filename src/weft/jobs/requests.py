@@ -74,12 +74,11 @@ class Requests:
 
         async def write(conn: type_Connection) -> dict[str, Any]:
             lanes = await lanes_of(conn, facts["org_id"], planned)
-            created = await submit(conn, facts["org_id"], new, planned.plan, ids, lanes, patience)
-            job_id = ids[0] if created else await conn.fetchval(SQL.of_key, facts["org_id"], key)
-            answer = {"job_id": str(job_id), "created": created}
+            job_id = await submit(conn, facts["org_id"], new, planned.plan, ids, lanes, patience)
+            answer = {"job_id": str(job_id), "created": job_id == ids[0]}
             if not await conn.fetchval(SQL.finish, *fence, encode(answer, "output")):
                 raise LeaseLost(fence[1])
-            if created:
+            if answer["created"]:
                 await queues.hint(conn, planned.plan.first_queues(lanes))
             return answer
 

@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from weft.core.checks import MAX_PRIORITY
 from weft.core.errors import InvalidInput
+from weft.core.ids import CONTROL_QUEUE
 from weft.core.json import Json, encode
 from weft.db.statements import Statements
 from weft.flow.budget import ExpressionError
 from weft.flow.patches import Op
-from weft.jobs.plan import CONTROL_QUEUE, Plan, Step
-from weft.jobs.rendering import packed, values_of
+from weft.jobs.plan import Plan, Step
+from weft.jobs.rendering import key_of, packed, values_of
 
 if TYPE_CHECKING:
     from weft.db.database import type_Connection
@@ -68,8 +70,8 @@ class OutputGone(Exception):
 async def submit(
     conn: type_Connection, org_id: int, new: NewJob, plan: Plan, ids: Sequence[int], queues: Mapping[str, int],
     patience: timedelta, kept: Kept = NOTHING,
-) -> bool:  # fmt: skip
-    """Insert a job with its tasks; False when there is one of its idempotency key. The first id is the job's.
+) -> int:  # fmt: skip
+    """Insert a job with its tasks and return its id, the first, or that of the job of its idempotency key.
 
     It may take as long as its workflow says, else ``patience``. What is ``kept`` has ended before; raises `OutputGone`.
     """
@@ -78,7 +80,7 @@ async def submit(
     columns = [task_ids, *rows.columns()]
     if kept.froms:
         columns = [[each for place, each in enumerate(column) if place not in kept.froms] for column in columns]
-    is_new = await conn.fetchval(
+    found: int = await conn.fetchval(
         SQL.put,
         job_row(org_id, new, job_id, task_ids[-1], is_patient=plan.finishes_independent, kept=kept),
         plan.timeout or patience,
@@ -86,9 +88,9 @@ async def submit(
         *columns,
         *_edges(plan, task_ids, kept),
     )
-    if is_new and kept.froms:
+    if found == job_id and kept.froms:
         await _keep(conn, org_id, new, job_id, task_ids, rows, kept)
-    return bool(is_new)
+    return found
 
 
 def job_row(org_id: int, new: NewJob, job_id: int, end_id: int, *, is_patient: bool, kept: Kept = NOTHING) -> str:
@@ -167,7 +169,7 @@ class _Rows:
             [step.node for step in steps],
             [step.handler for step in steps],
             [CONTROL_QUEUE if step.is_control else queues[step.queue or "default"] for step in steps],
-            [-(new.priority + step.priority) for step in steps],
+            [_rank(new.priority + step.priority) for step in steps],
             [_params(step, _spec(step, results, queues, kept), new.inputs, job) for step in steps],
             waits_of(plan, kept),
             ["{" + ",".join(str(by_node[name]) for name in step.needs) + "}" if step.needs else None for step in steps],
@@ -252,8 +254,9 @@ def _params(step: Step, spec: Json, inputs: Mapping[str, Json], job: Mapping[str
 def _key(step: Step, inputs: Mapping[str, Json], job: Mapping[str, Json]) -> str | None:
     if step.key is None:
         return None
-    try:
-        found = step.key.render({"inputs": inputs, "nodes": {}, "job": job})
-    except ExpressionError as problem:
-        raise InvalidInput(f"nodes.{step.node}.concurrency_key", str(problem)) from None
-    return str(found)
+    return key_of(step.key, {"inputs": inputs, "nodes": {}, "job": job}, f"nodes.{step.node}.concurrency_key")
+
+
+def _rank(priority: int) -> int:
+    """Return the rank of a priority that is the sum of the job's and a node's, as far as there are such."""
+    return -max(-MAX_PRIORITY, min(MAX_PRIORITY, priority))

@@ -42,7 +42,7 @@ async def worker_heartbeat(worker_id: int) -> Worker:
 
         await worker_heartbeat(worker.id)
     """
-    check_id(worker_id, "worker_id")
+    worker_id = check_id(worker_id, "worker_id", shown_by="weft workers list")
     async with borrowed_client() as client:
         lease = client.settings.lease_time
         pulse = await client.database.run(
@@ -63,7 +63,7 @@ async def deregister_worker(worker_id: int) -> None:
 
         await deregister_worker(worker.id)
     """
-    check_id(worker_id, "worker_id")
+    worker_id = check_id(worker_id, "worker_id", shown_by="weft workers list")
     async with borrowed_client() as client:
         await _found(client, worker_id)
         await client.database.run(lambda conn: registration.leave(conn, worker_id, 0, 0))

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from weft.core.errors import NotFound, StateConflict
-from weft.core.states import HELD, sources_of
+from weft.core.states import HELD, LIVE, sources_of
 from weft.db.statements import Statements
 from weft.queue import audit, work
 from weft.queue.audit import AuditVerb
@@ -61,6 +61,9 @@ async def explain_refusal(
         if verb == "replay" and job_id is not None:
             again = f"; `weft jobs rerun {job_id} --failed` runs what failed again"
             return StateConflict(verb, task_id, f"a part of job {job_id}", [f"a task of its own{again}"])
+        if verb == "cancel" and job_id is not None and state in LIVE:
+            whole = f"; `weft jobs cancel {job_id}` cancels all of it"
+            return StateConflict(verb, task_id, f"the end of job {job_id}, or a step of its engine", [f"a node{whole}"])
         return StateConflict(verb, task_id, state, allowed or sources_of(verb))
     return NotFound("task", task_id)
 

@@ -73,13 +73,16 @@ class Retry:
         return orjson.dumps(found).decode()
 
     @classmethod
-    def from_json(cls, text: str | None, max_attempts: int) -> Retry:
-        """Return the policy of a task; a stored one that cannot be read falls back to the default."""
+    def from_json(cls, text: str | None, max_attempts: int, general: Retry | None = None) -> Retry:
+        """Return the policy of a task; what it does not say is as in ``general``, or as by default.
+
+        A stored one that cannot be read falls back to the default.
+        """
         max_attempts = max(1, max_attempts)  # less stands only in a row that was made by hand
         if text is None:
             return cls(max_attempts=max_attempts)
         try:
-            found = orjson.loads(text)
-            return cls(max_attempts, **{key: found[key] for key in _STORED if key in found})
+            found, usual = orjson.loads(text), general or cls()
+            return cls(max_attempts, **{key: found[key] if key in found else getattr(usual, key) for key in _STORED})
         except (ValueError, TypeError, InvalidInput):
             return cls(max_attempts=max_attempts)

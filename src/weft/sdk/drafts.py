@@ -9,7 +9,15 @@ from operator import is_
 from types import FunctionType
 from typing import Any
 
-from weft.core.checks import check_key, check_moment, check_name, check_number, check_priority, check_queue, check_span
+from weft.core.checks import (
+    check_handler,
+    check_key,
+    check_moment,
+    check_number,
+    check_priority,
+    check_queue,
+    check_span,
+)
 from weft.core.errors import InvalidInput
 from weft.core.json import blob_reference, check_size, encode, encode_plain, fields_of, size_of
 from weft.core.settings import Settings
@@ -68,7 +76,7 @@ def _form(new: NewTask, settings: Settings) -> Form:
     beat = new.heartbeat_timeout if new.heartbeat_timeout is not None or known is None else known.heartbeat_timeout
     queue = _queue_of(new, known)
     return Form(
-        handler=known.name if known else check_name(new.handler, "handler"),
+        handler=known.name if known else check_handler(new.handler),
         queue=queue if queue == "default" else check_queue(queue),
         priority=check_priority(new.priority),
         run_at=None if new.run_at is None else check_moment(new.run_at),

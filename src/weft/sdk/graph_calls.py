@@ -7,16 +7,17 @@ from typing import TYPE_CHECKING
 
 import asyncpg
 
-from weft.core.checks import check_id, check_number, check_text
+from weft.core.checks import check_id, check_name, check_number, check_text
 from weft.core.errors import InvalidInput
 from weft.core.garbage import uncollected
 from weft.core.json import blob_reference, check_size, size_of
 from weft.jobs import adding, adhoc
 from weft.jobs.adding import Addition
 from weft.jobs.items import Item, Task, items_of
+from weft.jobs.labels import check_labels
 from weft.jobs.library import Library
 from weft.jobs.model import JobHandle
-from weft.jobs.submit import SQL, NewJob
+from weft.jobs.submit import NewJob
 from weft.sdk.workflow_calls import WorkflowCalls
 from weft.sdk.workflows import document_of
 
@@ -68,19 +69,19 @@ class GraphCalls(WorkflowCalls):
         addition = await self._addition(items, 2)
         job_id, end_id = addition.ids.pop(), addition.ids.pop()
         layout = adhoc.laid_out(addition, end_id)
-        kept = await self._kept(check_text(name, "name", 200), addition, on_failure)
+        kept = await self._kept(check_name(name, "name"), addition, on_failure)
         new = NewJob(
             name, {}, priority, idempotency_key, kept.base_kind, kept.base_ref, kept.snapshot_id, kept.version_hash,
-            dict(labels or {}), self._session.actor,
+            check_labels(labels), self._session.actor,
         )  # fmt: skip
         org_id, patience = await self._session.org_id(), self._session.settings.job_default_timeout
-        if not await self._session.database.run(
+        found = await self._session.database.run(
             lambda conn: adhoc.begin(
                 conn, org_id, new, addition, layout, job_id, end_id, patience, is_patient=on_failure != ON_FAILURE[0]
             )
-        ):
-            known = await self._read(lambda conn: conn.fetchval(SQL.of_key, org_id, idempotency_key))
-            return JobHandle(known, False)
+        )
+        if found != job_id:
+            return JobHandle(found, False)
         addition.landed(layout, job_id)
         self._session._hints.send_ids(addition.woken)
         return JobHandle(job_id, True)
@@ -93,7 +94,7 @@ class GraphCalls(WorkflowCalls):
 
             await client.jobs.add(job.id, Task("etl.report").depends_on(load))
         """
-        check_id(job_id, "job_id")
+        job_id = check_id(job_id, "job_id", shown_by="weft jobs list")
         addition = await self._addition(items, 0)
         if any(item.job_id not in (None, job_id) for pair in addition.pairs for item in pair):
             raise InvalidInput("items", f"some of them are part of another job than {job_id}")

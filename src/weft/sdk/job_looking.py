@@ -44,7 +44,7 @@ class JobLooking(WorkflowCalls):
             page = await client.jobs.events(job.id)
             print([(event.at, event.node, event.type) for event in page.events], page.is_last)
         """
-        check_id(job_id, "job_id", shown_by="weft jobs list")
+        job_id = check_id(job_id, "job_id", shown_by="weft jobs list")
         check_number(limit, "limit", 1, _PAGE)
         await self.show(job_id)
         return await self._events_after(job_id, after, limit)
@@ -80,7 +80,7 @@ class JobLooking(WorkflowCalls):
         return [JobAttempt(**row) for row in rows]
 
     async def _of_node(self, job_id: int, node: str | None) -> Job:
-        check_id(job_id, "job_id", shown_by="weft jobs list")
+        job_id = check_id(job_id, "job_id", shown_by="weft jobs list")
         if node is not None:
             check_text(node, "node", 200)
         return await self.show(job_id)

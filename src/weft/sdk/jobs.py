@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import asyncpg
 import orjson
 
-from weft.core.checks import check_id, check_number, check_span, check_text
+from weft.core.checks import check_id, check_name, check_number, check_span, check_text
 from weft.core.errors import BlobUnavailable, InvalidInput, NotFound, StateConflict, did_you_mean
 from weft.core.job_states import JobState
 from weft.core.json import Json, check_size, encode, plain
@@ -108,10 +108,9 @@ class Jobs(Reruns, JobLooking):
         lanes = await session._queue_ids(plan.queues)
         patience = session.settings.job_default_timeout
         ids = await session.ids.take(1 + len(plan.steps))
-        created = await session.database.run_alone(lambda conn: submit(conn, org_id, new, plan, ids, lanes, patience))
-        if not created:
-            known = await self._read(lambda conn: conn.fetchval(SQL.of_key, org_id, new.idempotency_key))
-            return JobHandle(known, False)
+        found = await session.database.run_alone(lambda conn: submit(conn, org_id, new, plan, ids, lanes, patience))
+        if found != ids[0]:
+            return JobHandle(found, False)
         session._hints.send_ids(plan.first_queues(lanes))
         return JobHandle(ids[0], True)
 
@@ -157,7 +156,7 @@ class Jobs(Reruns, JobLooking):
 
             print((await client.jobs.show(job.id)).state)
         """
-        check_id(job_id, "job_id")
+        job_id = check_id(job_id, "job_id", shown_by="weft jobs list")
         org_id = await self._session.org_id()
         row = await self._read(lambda conn: conn.fetchrow(SQL.show, org_id, job_id))
         if row is None:
@@ -183,6 +182,8 @@ class Jobs(Reruns, JobLooking):
             print([job.id for job in await client.jobs.list(workflow_id="etl", state="failed")])
         """
         check_number(limit, "limit", 1, 1000)
+        if workflow_id is not None:
+            check_name(workflow_id, "workflow_id")
         key = 2**63 - 1 if before is None else check_id(before, "before")
         states = None if state is None else _states([state] if isinstance(state, str) else state)
         wanted = orjson.dumps(check_labels(labels)).decode() if labels else None
@@ -227,7 +228,7 @@ class Jobs(Reruns, JobLooking):
         """
         if timeout is not None:
             timeout = check_span(timeout, "timeout", zero=True).total_seconds()
-        check_id(job_id, "job_id")
+        job_id = check_id(job_id, "job_id", shown_by="weft jobs list")
         org_id = await self._session.org_id()
         end_id = await self._read(lambda conn: conn.fetchval(SQL.end_of_live, org_id, job_id))
         if end_id is None:
@@ -245,7 +246,7 @@ class Jobs(Reruns, JobLooking):
 
             await client.jobs.cancel(job.id)
         """
-        check_id(job_id, "job_id")
+        job_id = check_id(job_id, "job_id", shown_by="weft jobs list")
         org_id = await self._session.org_id()
 
         async def cancel(conn: Any) -> bool:
@@ -275,7 +276,8 @@ class Jobs(Reruns, JobLooking):
         if job_id is None:
             rows = await self._read(lambda conn: conn.fetch(SQL.approvals, org_id, limit))
         else:
-            rows = await self._read(lambda conn: conn.fetch(SQL.approvals_of, org_id, job_id, limit))
+            id = check_id(job_id, "job_id", shown_by="weft jobs list")
+            rows = await self._read(lambda conn: conn.fetch(SQL.approvals_of, org_id, id, limit))
         return [Approval(**{**row, "form": orjson.loads(row["form"])}) for row in rows]
 
     async def approve(
@@ -288,7 +290,7 @@ class Jobs(Reruns, JobLooking):
 
             await client.jobs.approve(job.id, "review", {"limit": 100})
         """
-        check_id(job_id, "job_id")
+        job_id = check_id(job_id, "job_id", shown_by="weft jobs list")
         open_ = [each for each in await self.approvals(job_id) if node in (None, each.node)]
         if not open_:
             raise NotFound("approval", f"of job {job_id}" + (f", node {node}" if node else ""))
@@ -300,7 +302,10 @@ class Jobs(Reruns, JobLooking):
         if problems:
             raise InvalidInput("values", told_of(problems))
         actor = self._session.actor
+        if message is not None:
+            check_text(message, "message", 10_000)
         output = encode({"approved": not reject, "by": actor, "message": message, "values": found}, "values")
+        check_size("values", output, self._session.settings.inline_limit)
         error = encode({"type": "Rejected", "message": message or f"rejected by {actor}", "traceback": ""}, "message")
         ending = ("failed", None, error, "rejected") if reject else ("completed", output, None, None)
         org_id, verb = await self._session.org_id(), "rejected" if reject else "approved"
@@ -326,6 +331,8 @@ class Jobs(Reruns, JobLooking):
         if payload is not None and not isinstance(payload, Mapping):
             raise InvalidInput("payload", f"must be a mapping, not {type(payload).__name__}")
         text, org_id, actor = encode(dict(payload or {}), "payload"), await self._session.org_id(), self._session.actor
+        # Each node that waits for it has it as its output.
+        check_size("payload", text, self._session.settings.inline_limit)
         row = await self._session.database.run(lambda conn: conn.fetchrow(SQL.send_event, org_id, name, text, actor))
         assert row is not None
         return int(row["answered"])
@@ -333,14 +340,15 @@ class Jobs(Reruns, JobLooking):
     async def pause(self, job_id: int) -> None:
         """Let nothing of a job begin until it is resumed; what runs goes on. Raises `StateConflict`.
 
-        Example::
+        When it returns, nothing begins any more. Jobs that its nodes wait for are paused by themselves. Example::
 
             await client.jobs.pause(job.id)
         """
-        check_id(job_id, "job_id")
+        job_id = check_id(job_id, "job_id", shown_by="weft jobs list")
         org_id = await self._session.org_id()
         if not await self._noted(SQL.pause, org_id, job_id, "paused"):
             raise StateConflict("pause", job_id, (await self.show(job_id)).state, ["pending", "running"], "job")
+        await self._session.database.run_alone(lambda conn: conn.fetchval(SQL.wait_for_claims, job_id))
 
     async def resume(self, job_id: int) -> None:
         """Let a paused job go on. Raises `StateConflict`.
@@ -349,7 +357,7 @@ class Jobs(Reruns, JobLooking):
 
             await client.jobs.resume(job.id)
         """
-        check_id(job_id, "job_id")
+        job_id = check_id(job_id, "job_id", shown_by="weft jobs list")
         org_id = await self._session.org_id()
         if not await self._noted(SQL.resume, org_id, job_id, "resumed"):
             raise StateConflict("resume", job_id, (await self.show(job_id)).state, ["paused"], "job")

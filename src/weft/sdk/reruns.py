@@ -11,6 +11,7 @@ import orjson
 
 from weft.core.checks import check_id, check_key, check_moment, check_names, check_number, check_span
 from weft.core.errors import InvalidInput, StateConflict
+from weft.core.ids import CONTROL_QUEUE
 from weft.core.json import Json, plain
 from weft.flow.document import Document
 from weft.flow.identity import node_hashes
@@ -20,10 +21,9 @@ from weft.flow.validation import check_document
 from weft.jobs import rerun_reading as reading
 from weft.jobs.labels import check_labels
 from weft.jobs.library import Library, Pins, Planned
-from weft.jobs.plan import CONTROL_QUEUE, Plan
+from weft.jobs.plan import Plan
 from weft.jobs.rerun import RerunPlan, Wanted, check_nodes, plan_steps
 from weft.jobs.rerun_reading import EndedJob
-from weft.jobs.submit import SQL as SUBMIT
 from weft.jobs.submit import Kept, NewJob, OutputGone, submit, waits_of
 from weft.sdk.graph_calls import GraphCalls
 
@@ -92,7 +92,11 @@ class Reruns(GraphCalls):
                 print(step.node, step.action, step.why)
         """
         return (
-            await self._ready(check_id(job_id, "job_id"), _wish(from_node, failed, on, inputs, registry), None)
+            await self._ready(
+                check_id(job_id, "job_id", shown_by="weft jobs list"),
+                _wish(from_node, failed, on, inputs, registry),
+                None,
+            )
         ).plan
 
     async def rerun(
@@ -110,7 +114,7 @@ class Reruns(GraphCalls):
         """
         key = None if idempotency_key is None else check_key(idempotency_key, "idempotency_key")
         wish = _wish(from_node, failed, on, inputs, registry)
-        found = await self._rerun(check_id(job_id, "job_id"), wish, key, once=False)
+        found = await self._rerun(check_id(job_id, "job_id", shown_by="weft jobs list"), wish, key, once=False)
         assert found is not None
         return found
 
@@ -131,20 +135,18 @@ class Reruns(GraphCalls):
         ids = await session.ids.take(1 + len(plan.steps))
         patience = session.settings.job_default_timeout
 
-        async def write(conn: type_Connection) -> bool | None:
+        async def write(conn: type_Connection) -> int | None:
             if once:
                 await conn.execute(reading.SQL.lock, ready.plan.job_id)
                 if await conn.fetchval(reading.SQL.of, org_id, ready.plan.job_id) is not None:
                     return None
             return await submit(conn, org_id, ready.new, plan, ids, lanes, patience, ready.kept)
 
-        created = await session.database.run(write)
-        if created is None:
+        found = await session.database.run(write)
+        if found is None:
             return None
-        if not created:
-            key = ready.new.idempotency_key
-            known = await self._read(lambda conn: conn.fetchval(SUBMIT.of_key, org_id, key))
-            return Rerun(known, False, ready.plan)
+        if found != ids[0]:
+            return Rerun(found, False, ready.plan)
         session._hints.send_ids(_first_queues(plan, ready.kept, lanes))
         return Rerun(ids[0], True, ready.plan)
 

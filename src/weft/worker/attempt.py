@@ -117,11 +117,12 @@ class Attempt:
 
     @property
     def policy(self) -> Retry:
-        """How the task is retried: as whoever enqueued it said or knew, else as its handler says."""
+        """How the task is retried: as whoever enqueued it said or knew, else as its handler says, field by field."""
         claim = self.claim
-        if claim.max_attempts is not None:
-            return Retry.from_json(claim.retry, claim.max_attempts)
-        return self.handler.retry or Retry(max_attempts=self.env.settings.worker_max_attempts)
+        general = self.handler.retry or Retry(max_attempts=self.env.settings.worker_max_attempts)
+        if claim.max_attempts is None and claim.retry is None:
+            return general
+        return Retry.from_json(claim.retry, claim.max_attempts or general.max_attempts, general)
 
     @property
     def timeout(self) -> timedelta | None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from weft.core.checks import check_key, check_name, check_number, check_priority, check_queue, check_span
+from weft.core.checks import check_handler, check_key, check_number, check_priority, check_queue, check_span
 from weft.core.errors import InvalidInput, TaskFailed
 from weft.core.json import encode
 from weft.queue.retry import MAX_ATTEMPTS, Retry
@@ -63,9 +63,7 @@ class Children:
         from weft.worker.registry import Handler, retry_policy
 
         ask = self._ask
-        name = handler.name if isinstance(handler, Handler) else check_name(handler, "handler")
-        if name.startswith("@"):
-            raise InvalidInput("handler", "names that begin with @ are kept for the engine")
+        name = check_handler(handler.name if isinstance(handler, Handler) else handler)
         if queue is None:
             queue = handler.queue if isinstance(handler, Handler) else "default"
         policy = None if retry is None else retry_policy(retry)

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, ParamSpec, TypeVar, overload
 
-from weft.core.checks import check_name, check_queue, check_span
+from weft.core.checks import check_handler, check_queue, check_span
 from weft.core.errors import InvalidInput, did_you_mean
+from weft.core.ids import CONTROL_QUEUE
 from weft.queue.retry import MAX_ATTEMPTS, Retry
 from weft.worker.arguments import Arguments
 from weft.worker.code_versions import code_version
@@ -45,6 +46,10 @@ class Handler(Composable[P, R]):
         if (composer := COMPOSER.get()) is not None:
             return composer.call(self, NodeOptions(), args, dict(kwargs))  # type: ignore[no-any-return]
         return self.function(*args, **kwargs)
+
+    def may_run(self, queue_id: int) -> bool:
+        """Whether a task of it may be in a queue: steps of the engine are taken only from its own queues."""
+        return not self.name.startswith("@") or queue_id == CONTROL_QUEUE or queue_id < 0
 
     def gives_up_on(self, problem: BaseException) -> bool:
         """Whether an error is one that no further attempt can mend."""
@@ -169,7 +174,7 @@ class Registry:
         policy = None if retry is None else retry_policy(retry)
         return self.add(
             Handler(
-                name=check_name(f"{function.__module__}.{function.__qualname__}" if name is None else name, "name"),
+                name=check_handler(f"{function.__module__}.{function.__qualname__}" if name is None else name, "name"),
                 function=function,
                 queue=check_queue(queue),
                 retry=policy,

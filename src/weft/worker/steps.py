@@ -14,7 +14,7 @@ from typing import Any
 
 import orjson
 
-from weft.core.checks import check_name
+from weft.core.checks import RESERVED, check_name
 from weft.core.errors import InvalidInput
 from weft.core.json import Json, encode
 from weft.worker.returned import Returned
@@ -206,7 +206,7 @@ def _checkpoint(found: dict[str, Any]) -> Checkpoint:
 
 def _checked(name: str, field: str) -> str:
     if check_name(name, field).startswith("@"):
-        raise InvalidInput(field, "names that begin with @ are kept for the engine")
+        raise InvalidInput(field, RESERVED)
     return name
 
 

@@ -255,7 +255,7 @@ class Worker:
 
     def _begin(self, claim: Claim) -> None:
         handler = self._registry.get(claim.handler)
-        if handler is None:
+        if handler is None or not handler.may_run(claim.queue_id):
             self._background.spawn(self._declines.decline(claim), must_end=True)
             return
         attempt = Attempt(self._env, claim, handler)

@@ -6,12 +6,14 @@ import copy
 from typing import Any
 
 import orjson
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flow.definitions import EVERYTHING, SPEC_5, SPEC_5_MENDED
 from weft.flow.diff import ABSENT, Change, diff
 from weft.flow.document import read_document
+from weft.flow.merging import merge
 from weft.flow.patches import apply_ops, same
 
 values = st.none() | st.booleans() | st.integers(0, 2) | st.just(1.0) | st.lists(st.integers(0, 1), max_size=2)
@@ -83,3 +85,25 @@ def test_the_patch_of_a_difference_makes_the_new_of_the_old_and_each_node_stands
     assert set(found.removed) == before.keys() - after.keys()
     assert set(found.changed) == {name for name in before.keys() & after.keys() if not same(before[name], after[name])}
     assert orjson.loads(orjson.dumps(found.to_json()))["patch"] == found.ops
+
+
+@pytest.mark.parametrize(
+    ("base", "ours", "theirs", "conflict"),
+    [
+        ({"x": "text"}, {"x": {"a": 1}}, {"x": {"b": 2}}, ("x",)),
+        ({"x": None}, {"x": {"a": 1}}, {"x": {"b": 2}}, ("x",)),
+        ({"x": [1]}, {"x": {"a": 1}}, {"x": {"b": 2}}, ("x",)),
+        ({}, {"nodes": {"n": {"handler": "h"}}}, {"nodes": {"n": {"handler": "h", "queue": "q"}}}, ("nodes", "n")),
+        ({"inputs": {}}, {"inputs": {"n": {}}}, {"inputs": {"n": {"default": 1}}}, ("inputs", "n")),
+        ({"groups": {}}, {"groups": {"n": {}}}, {"groups": {"n": {"next": "b"}}}, ("groups", "n")),
+        ({"nodes": {"n": {}}}, {"nodes": {"n": {"params": {"a": 1}}}}, {"nodes": {"n": {"params": {"b": 2}}}}, None),
+        ({"nodes": {}}, {"nodes": {"n": {"handler": "h"}}}, {"nodes": {"n": {"handler": "h"}}}, None),
+    ],
+)
+def test_nothing_is_made_of_halves_of_two_things(base: Any, ours: Any, theirs: Any, conflict: Any) -> None:
+    _, conflicts = merge(base, ours, theirs)
+    assert [each.path for each in conflicts] == ([] if conflict is None else [conflict])
+    if conflict is None:
+        return
+    assert merge(base, ours, theirs, "ours") == (ours, [])
+    assert merge(base, ours, theirs, "theirs") == (theirs, [])

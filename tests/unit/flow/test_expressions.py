@@ -398,6 +398,24 @@ def test_a_value_that_is_not_there_is_told_by_its_name_wherever_it_is_used(text:
     _refused(text, f"{name} is not there; give another value with `| default(...)`")
 
 
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("{{ nodes.a.output.n | default(nodes.b.output.n) }}", 1),
+        ("{{ nodes.b.output.n | default(nodes.a.output.n) }}", 1),
+        ("{{ nodes.b.output.n | default(nodes.c.output.n) | default(nodes.a.output.n) }}", 1),
+        ("{{ nodes.b.output.n | d(other=nodes.c.output.n) | d(2) }}", 2),
+        ("{{ nodes.b.output.n | default(nodes.c.output.n) is defined }}", False),
+    ],
+)
+def test_of_several_ways_the_one_that_was_taken_gives_the_value(text: str, value: Any) -> None:
+    """What stands behind the value that is there need not be there: its branch was not taken."""
+    values = {"nodes": {"a": {"output": {"n": 1}}, "b": {"output": None}, "c": {"output": None}}}
+    assert read_template(text).evaluate(values) == value
+    with pytest.raises(ExpressionError, match=r"nodes\.c\.output\.n is not there"):
+        read_template("{{ nodes.b.output.n | default(nodes.c.output.n) }}").evaluate(values)
+
+
 def test_names_that_have_no_value_are_not_there() -> None:
     with pytest.raises(ExpressionError, match="item is not there"):
         read_template("{{ item }}").evaluate({})

@@ -351,6 +351,18 @@ def test_two_groups_that_lead_to_each_other_are_a_circle() -> None:
     assert "cycle" in [code for code, _, _ in _found(_grouped(both, "{g: {next: k}, k: {next: [g, END]}}"))]
 
 
+def test_groups_that_lead_to_more_ways_than_there_may_be_are_told() -> None:
+    nodes: dict[str, Any] = {"S": {"type": "start", "next": "A"}, "E": {"type": "end"}}
+    for place in range(1_001):
+        nodes |= {f"a{place}": {"handler": "h", "group": "A"}, f"b{place}": {"handler": "h", "group": "B", "next": "E"}}
+    data = {"workflow_id": "w", "groups": {"A": {"next": "B"}}, "nodes": nodes}
+    assert [(each.code, each.path) for each in check_document(Document(data)).problems] == [
+        ("too_large", ("groups", "A", "next"))
+    ]
+    nodes["all"] = {"type": "fan_in", "next": "B"}
+    assert check_document(Document({**data, "groups": {"A": {"next": "all"}}})).problems == []
+
+
 def test_a_group_that_nobody_is_in_cannot_be_led_to() -> None:
     assert _found(_with("groups:", "  g: {}").replace("next: END", "next: [g, END]")) == [
         ("unknown_node", 6, 26),
@@ -460,6 +472,48 @@ def test_handlers_that_are_known_are_no_problem_and_those_of_nobody_are_not_aske
     assert _found(HEAD, handlers=["h"], strict=True) == []
     assert _found(HEAD, handlers=None, strict=True) == []
     assert _found(HEAD, handlers=[], strict=True) == [("unknown_handler", 6, 16)]
+
+
+@pytest.mark.parametrize("name", ["@fan_out", "@", "a\nb", "\x1b[2J", "a\x85"])
+@pytest.mark.parametrize("field", ["handler", "queue"])
+def test_no_task_names_what_is_the_engine_s_own_or_changes_a_terminal(field: str, name: str) -> None:
+    task = {"handler": "h", field: name}
+    nodes = {"S": {"type": "start", "next": "a"}, "E": {"type": "end"}}
+    for node in (task, {"type": "fan_out", "items": [1], "task": task}):
+        checked = check_document(Document({"workflow_id": "w", "nodes": {**nodes, "a": {**node, "next": "E"}}}))
+        assert [problem.code for problem in checked.problems] == ["bad_name"]
+        assert "does not begin with @" in checked.problems[0].message
+    if field == "queue":
+        general = {
+            "workflow_id": "w",
+            "defaults": {"queue": name},
+            "nodes": {**nodes, "a": {"handler": "h", "next": "E"}},
+        }
+        assert [problem.code for problem in check_document(Document(general)).problems] == ["bad_name"]
+
+
+def test_what_is_wrong_with_one_node_is_found_in_a_document_that_is_like_a_sound_one() -> None:
+    node: dict[str, Any] = {
+        "type": "fan_out",
+        "items": [1],
+        "task": {"handler": "h", "concurrency_key": "k"},
+        "next": "E",
+    }
+    data = {"workflow_id": "w", "nodes": {"S": {"type": "start", "next": "a"}, "a": node, "E": {"type": "end"}}}
+    like = check_document(Document(data)).shape
+    node["max_parallel"] = 2
+    for changed in (None, {"a"}):
+        checked = check_document(Document(data), like=like, changed=changed)
+        assert [problem.code for problem in checked.problems] == ["two_limits"]
+
+
+@pytest.mark.parametrize("span", ["367d", 366 * 86_400 + 1])
+@pytest.mark.parametrize("field", ["initial_delay_seconds", "max_delay_seconds"])
+def test_no_delay_is_longer_than_a_task_can_wait(field: str, span: object) -> None:
+    """Such a policy could not be read by whoever executes the task, and the default would take its place."""
+    text = HEAD + f"defaults: {{retry: {{{field}: {span}}}}}\n"
+    assert [code for code, _, _ in _found(text)] == ["bad_duration"]
+    assert _found(text.replace(str(span), "366d")) == []
 
 
 def test_defaults_are_checked_like_the_fields_of_a_task() -> None:

@@ -89,7 +89,7 @@ select a.id, a.kind::text as kind, a.workflow_id, a.parent_id, a.merged_id, a.ba
 from line join weft.artifact a on a.id = line.id where a.org_id = $1 order by a.generation, a.id;
 
 -- name: parted_at
-select weft.parted_at(one.id, other.id) from weft.artifact one, weft.artifact other
+select p.id from weft.artifact one, weft.artifact other, weft.parted_places(one.id, other.id) as p (id)
 where one.org_id = $1 and one.id = $2 and other.org_id = $1 and other.id = $3;
 
 -- name: contents

@@ -1,16 +1,11 @@
 -- name: put
--- False when there is a job of that idempotency key.
+-- Returns the id of the job that there was of that idempotency key, else its own.
 select weft.put_job(json_populate_record(null::weft.job, $1), $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16,
   $17, $18, $19, $20, $21);
 
 -- name: keep_tasks
 -- False when an output that is to be kept is gone.
 select weft.keep_tasks($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15);
-
--- name: of_key
-select coalesce(t.job_id, d.job_id) from weft.idempotency_key k
-left join weft.task t on t.id = k.task_id left join weft.task_done d on d.id = k.task_id
-where k.org_id = $1 and k.handler = '@job' and k.key = $2;
 
 -- name: show
 select j.id, j.workflow_id, j.state, j.reason, j.priority, j.inputs, j.result, j.error, j.created_at, j.started_at, j.ended_at,
@@ -42,7 +37,8 @@ select weft.put_control($1, $2, $3, '@sweep', '{}');
 select weft.fail_job($1, $2, $3, $4);
 
 -- name: skip
-select weft.skip_tasks($1, $2, 1000, '{}');
+-- Null when the step is no longer the caller's.
+select weft.skip_by_step($1, $2, $3, $4, $5, $6, $7);
 
 -- name: add_children
 -- False when the fan_out is no longer the caller's, or its job does not go on.
@@ -103,6 +99,12 @@ left join weft.worker_code c on c.worker_id = t.worker_id and c.handler = t.hand
 -- name: pause
 -- pending or running → paused; what is about to begin is parked by whoever claims it.
 update weft.job j set state = 'paused' where j.org_id = $1 and j.id = $2 and j.state in ('pending', 'running') returning j.id;
+
+-- name: wait_for_claims
+-- Of a job that was paused: whoever claims something of it, and has not seen that, holds it until it is running.
+select count(*) from (
+  select 1 from weft.task t where t.job_id = $1 and t.state in ('pending', 'ready') for key share
+) held;
 
 -- name: resume
 select weft.resume_job($1, $2);

@@ -82,8 +82,12 @@ where s.queue_id = $1 and s.key = p.key;
 select weft.free_slots($1, $2, 0);
 
 -- name: forget_idle_keys
+-- Without a limit of its own; or that of a fan_out, which is named by its task, and whose job has ended.
 delete from weft.key_slot s using (
-  select i.queue_id, i.key from weft.key_slot i where i.held = 0 and i.max_running is null
+  select i.queue_id, i.key from weft.key_slot i where i.held = 0 and (i.max_running is null or case
+    when i.key ~ '^@[0-8]?[0-9]{17,18}$' then not exists (select 1 from weft.task t where t.id = substr(i.key, 2)::bigint)
+      and not exists (select 1 from weft.task_done d join weft.job j on j.id = d.job_id where d.id = substr(i.key, 2)::bigint)
+    end)
   order by 1, 2 limit 1000 for update skip locked
 ) idle where s.queue_id = idle.queue_id and s.key = idle.key and s.held = 0
 returning 1;

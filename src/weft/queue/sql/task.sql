@@ -165,9 +165,11 @@ where d.id = r.id and d.worker_id = $1 and d.attempt = r.attempt and d.state = '
 select weft.free_slots($1, $2);
 
 -- name: cancel
--- any state that is not final → cancelled; a running attempt is fenced by the row's absence.
+-- any state that is not final → cancelled; a running attempt is fenced by the row's absence. Not what the engine itself does
+-- about a job, nor its end: what is left of it would go on without a job.
 with moved as (
-  delete from weft.task t where t.id = any ($2) and t.org_id = $1 returning t.*
+  delete from weft.task t where t.id = any ($2) and t.org_id = $1 and t.handler not in ('@end', '@fail', '@skip', '@sweep')
+  returning t.*
 ), kept as (
   insert into weft.task_done (
     id, org_id, queue_id, order_id, created_at, ended_at, state, attempt, rank, max_attempts, failures, crashes,
@@ -235,11 +237,12 @@ select d.id, d.state::text, d.job_id from weft.task_done d where d.id = any ($2)
 select u.id from unnest($1::bigint[]) as u (id) where not exists (select 1 from weft.task t where t.id = u.id);
 
 -- name: purge
--- failed or dead, ended before a moment.
+-- failed or dead, ended before a moment, and not in a job that goes on: that has yet to hear of it, or to tell what failed.
 delete from weft.task_done d using (
   select c.id from weft.task_done c
   where c.state in ('failed', 'dead') and c.org_id = $1 and c.ended_at <= (select weft.now() - $2::interval)
     and ($3::bigint is null or c.queue_id = $3) and ($4::bigint[] is null or c.id = any ($4))
+    and not exists (select 1 from weft.job j where j.id = c.job_id)
   order by c.id limit $5
 ) old where d.id = old.id
 returning d.id, d.ended_at;
@@ -268,7 +271,7 @@ where u.id >= (select m.id from weft.tally_mark m where m.name = 'tasks_created'
 -- name: count_purgeable
 select count(*) from weft.task_done c
 where c.state in ('failed', 'dead') and c.org_id = $1 and c.ended_at <= (select weft.now() - $2::interval)
-  and ($3::bigint is null or c.queue_id = $3);
+  and ($3::bigint is null or c.queue_id = $3) and not exists (select 1 from weft.job j where j.id = c.job_id);
 
 -- name: add_log
 -- Of a task that is there, live or ended.

@@ -51,7 +51,8 @@ from weft.task_done d, (select to_date($1, 'YYYYMMDD')::timestamp at time zone '
 where d.id = k.task_id and k.task_id >= weft.first_id_at(b.day) and k.task_id < weft.first_id_at(b.day + interval '24 hours');
 
 -- name: prune_keys
--- Keys of tasks that ended longer ago than the given time, from a place in the order of tasks on; returns how many were looked at.
+-- Keys of tasks that ended longer ago than the given time, and in no job that goes on: what made them may be tried again. From a
+-- place in the order of tasks on; returns how many were looked at.
 with page as materialized (
   select k.org_id, k.handler, k.key, k.task_id from weft.idempotency_key k
   where k.task_id > $2 and k.task_id < (select weft.first_id_at(weft.now() - $1::interval))
@@ -60,6 +61,7 @@ with page as materialized (
   delete from weft.idempotency_key k using page
   where k.org_id = page.org_id and k.handler = page.handler and k.key = page.key and k.task_id = page.task_id
     and not exists (select 1 from weft.task t where t.id = page.task_id)
+    and not exists (select 1 from weft.job j where j.id = k.job_id)
     and not exists (select 1 from weft.task_done d where d.id = page.task_id and d.ended_at > (select weft.now() - $1::interval))
     and (k.ended_at is null or k.ended_at <= (select weft.now() - $1::interval))
   returning 1

@@ -43,3 +43,35 @@ begin
   end loop;
   return t;
 end $$;
+
+-- name: parted_places
+-- The last artifacts from which two others came: several when each was merged into the other's line; none when they have none
+-- in common. Both lines are walked back side by side, the youngest first: what has been reached from both sides when its turn
+-- comes is one, and what such a one came from is none.
+create function weft.parted_places(one bigint, other bigint) returns setof bigint language plpgsql stable as $$
+declare ids bigint[] := array[one, other]; sides int[] := array[1, 2]; side int; a weft.artifact; parent bigint;
+begin
+  if one = other then
+    return next one;
+    return;
+  end if;
+  while exists (select 1 from unnest(sides) as u (side) where u.side < 4) loop
+    select x.* into a from weft.artifact x where x.id = any (ids) order by x.generation desc, x.id desc limit 1;
+    exit when a.id is null;
+    side := sides[array_position(ids, a.id)];
+    if side = 3 then
+      return next a.id;
+      side := 7;
+    end if;
+    select coalesce(array_agg(u.id), '{}'), coalesce(array_agg(u.side), '{}') into ids, sides
+    from unnest(ids, sides) as u (id, side) where u.id <> a.id;
+    for parent in select x.id from weft.artifact x where x.id in (a.parent_id, a.merged_id) and x.generation < a.generation loop
+      if parent = any (ids) then
+        sides[array_position(ids, parent)] := sides[array_position(ids, parent)] | side;
+      else
+        ids := ids || parent;
+        sides := sides || side;
+      end if;
+    end loop;
+  end loop;
+end $$;

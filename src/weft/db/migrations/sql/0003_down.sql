@@ -8,7 +8,7 @@ drop view weft.steps;
 drop table weft.step;
 
 -- name: drop_jobs
-drop function weft.leading_to, weft.spawn;
+drop function weft.leading_to, weft.spawn, weft.skip_by_step;
 drop function weft.show_job;
 drop view weft.jobs;
 drop function weft.lasting_queue, weft.adopt_jobs, weft.hand_over, weft.control_queue, weft.end_late_waits, weft.end_late_starts, weft.send_event, weft.begin_wait, weft.lock_event, weft.cancel_children, weft.answer, weft.wait_for_answer, weft.end_late_jobs, weft.resume_job, weft.begin_jobs, weft.put_job, weft.add_children, weft.sweep_job, weft.fail_job, weft.forget_result, weft.note_failed, weft.end_jobs, weft.outputs_of, weft.output_of, weft.results_of,
@@ -18,13 +18,18 @@ drop table weft.event, weft.awaited, weft.job_done, weft.job, weft.worker_code;
 drop type weft.job_state;
 
 -- name: drop_definitions
-drop function weft.is_forced;
+drop function weft.is_forced, weft.parted_places;
 
 -- name: drop_tasks_of_jobs
 delete from weft.task where job_id is not null;
 delete from weft.queue where id = 2 or id < 0;
 alter table weft.edge drop column branches;
+delete from weft.idempotency_key where job_id is not null;
+alter table weft.idempotency_key drop column job_id;
 alter table weft.task_done drop column node, drop column parent_id, drop column item, drop column counts_for, drop column needs,
   drop column allow_failure, drop column kept_id;
 alter table weft.task drop column node, drop column parent_id, drop column item, drop column counts_for, drop column reached,
   drop column needs, drop column allow_failure, drop column dispatch_timeout;
+
+-- name: drop_digest
+alter table weft.schema_revision drop column digest;

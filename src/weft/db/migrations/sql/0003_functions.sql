@@ -443,7 +443,8 @@ begin
     return tasks;
   end if;
   with held as (
-    update weft.task t set state = 'pending', reason = 'job_paused' where t.id = any (tasks) and t.job_id = any (paused)
+    update weft.task t set state = 'pending', reason = 'job_paused', expires_at = null, queue_id = weft.lasting_queue(t.queue_id)
+    where t.id = any (tasks) and t.job_id = any (paused)
     returning t.id, t.queue_id, t.concurrency_key
   )
   select array_agg(h.id), array_agg(h.queue_id) filter (where h.concurrency_key is not null),
@@ -458,7 +459,7 @@ end $$;
 -- name: resume_job
 -- paused → running, and what waited for it goes on.
 create function weft.resume_job(org bigint, job bigint) returns boolean language plpgsql as $$
-declare resumed bigint[]; keyed bigint[];
+declare keyed bigint[];
 begin
   -- Whoever finishes the end of a job locks it before the job.
   perform 1 from weft.task t where t.id = (select j.end_id from weft.job j where j.org_id = org and j.id = job) for no key update;
@@ -469,19 +470,20 @@ begin
   end if;
   perform 1 from weft.task t where t.job_id = job and t.state = 'pending' and t.reason = 'job_paused' order by t.id for update;
   with freed as (
-    update weft.task t set reason = null, expires_at = case when t.attempt = 0 then weft.now() + t.dispatch_timeout end,
+    update weft.task t set reason = null,
+      expires_at = case when t.attempt = 0 and t.concurrency_key is null then weft.now() + t.dispatch_timeout end,
       queue_id = case when t.queue_id = 2 or t.queue_id < 0 then weft.control_queue(job) else t.queue_id end,
       state = case when t.concurrency_key is null then 'ready' else 'pending' end::weft.task_state
     where t.job_id = job and t.state = 'pending' and t.reason = 'job_paused'
-    returning t.id, t.queue_id, t.concurrency_key
+    returning t.id, t.concurrency_key
   )
-  select array_agg(f.id), array_agg(f.id order by f.id) filter (where f.concurrency_key is not null)
-  into resumed, keyed from freed f;
+  select array_agg(f.id order by f.id) filter (where f.concurrency_key is not null) into keyed from freed f;
   if keyed is not null then
     perform weft.take_slots(keyed);
   end if;
-  perform weft.hint(array(
-    select distinct (select t.queue_id from weft.task t where t.id = u.id and t.state = 'ready') from unnest(resumed) as u (id)));
+  -- Also of what was never parked: whoever looked for work passed over it while whoever paused the job had it locked.
+  -- A filter, not a condition, by which all that is ready would be read.
+  perform weft.hint(coalesce(array_agg(distinct t.queue_id) filter (where t.state = 'ready'), '{}')) from weft.task t where t.job_id = job;
   return true;
 end $$;
 
@@ -686,7 +688,8 @@ begin
   end if;
   -- A step of the engine itself is begun anew: nobody else would do what it was to do.
   perform weft.put_control(d.org_id, d.job_id, d.rank, case when d.is_step then d.handler else '@fail' end,
-    case when d.is_step then d.params else json_build_object('id', d.id::text) end)
+    case when d.handler = '@skip' then json_build_object('ids', d.params -> 'ids', 'why', d.params -> 'why', 'again', true)
+         when d.is_step then d.params else json_build_object('id', d.id::text) end)
   from unnest(ids) as u (id) cross join lateral (
     select d.id, d.org_id, d.job_id, d.rank, d.handler, d.handler in ('@fail', '@skip', '@sweep') as is_step,
       coalesce(d.params, (select p.params from weft.task_params p where p.id = d.id)) as params
@@ -821,22 +824,26 @@ begin
 end $$;
 
 -- name: put_job
--- A job with its tasks and what leads from one to the next; those that nothing leads to are ready. Returns false, and
--- writes nothing, when there is a job of that idempotency key.
+-- A job with its tasks and what leads from one to the next; those that nothing leads to are ready. Returns its id; when there
+-- is a job of that idempotency key, that one's, and nothing is written.
 create function weft.put_job(
   job weft.job, patience interval, key text, ids bigint[], nodes text[], handlers text[], queues bigint[], ranks smallint[], params json[],
   waits int[], needs text[], attempts smallint[], retries json[], timeouts interval[], heartbeats interval[],
   dispatches interval[], keys text[], lenient boolean[], prevs bigint[], nexts bigint[], branches text[]
-) returns boolean language plpgsql as $$
-declare keyed bigint[];
+) returns bigint language plpgsql as $$
+declare keyed bigint[]; known bigint;
 begin
-  if key is not null then
-    insert into weft.idempotency_key (org_id, handler, key, task_id) values (job.org_id, '@job', put_job.key, job.end_id)
-    on conflict do nothing;
-    if not found then
-      return false;
+  while key is not null loop
+    insert into weft.idempotency_key (org_id, handler, key, task_id, job_id)
+    values (job.org_id, '@job', put_job.key, job.end_id, job.id) on conflict do nothing;
+    exit when found;
+    -- The lock keeps it from expiring between this look and the answer.
+    select k.job_id into known from weft.idempotency_key k
+    where k.org_id = job.org_id and k.handler = '@job' and k.key = put_job.key for update;
+    if found then
+      return known;
     end if;
-  end if;
+  end loop;
   job.created_at := weft.now();
   job.timeout_at := job.created_at + patience;
   insert into weft.job select (job).*;
@@ -860,7 +867,7 @@ begin
   if keyed is not null then
     perform weft.take_slots(keyed);
   end if;
-  return true;
+  return job.id;
 end $$;
 
 -- name: add_children
@@ -891,7 +898,7 @@ begin
     heartbeat_timeout, retry, concurrency_key, actor, node, parent_id, item, counts_for, allow_failure, dispatch_timeout,
     expires_at)
   select u.id, of.org_id, queue, of.order_id, case when u.key is null then 'ready' else 'pending' end::weft.task_state,
-    job_rank - priority, attempts, add_children.handler, case when length(u.params::text) <= 256 then u.params end, of.job_id,
+    greatest(-32767, least(32767, job_rank - priority)), attempts, add_children.handler, case when length(u.params::text) <= 256 then u.params end, of.job_id,
     add_children.timeout, heartbeat, add_children.retry, u.key, of.actor, of.node, parent, u.item, parent, lenient,
     dispatch, case when u.key is null then weft.now() + dispatch end
   from unnest(ids, items, all_params, keys) as u (id, item, params, key);

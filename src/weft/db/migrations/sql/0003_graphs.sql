@@ -40,12 +40,13 @@ begin
     insert into weft.task as t (id, org_id, queue_id, order_id, state, rank, max_attempts, handler, params, job_id, timeout,
       heartbeat_timeout, retry, concurrency_key, actor, node, parent_id, counts_for, allow_failure)
     values (new_id, of.org_id, lane, of.order_id, case when key is null then 'ready' else 'pending' end::weft.task_state,
-      job_rank - priority, attempts, handler, case when is_short then params end, of.job_id, timeout, heartbeat, retry, key,
+      greatest(-32767, least(32767, job_rank - priority)), attempts, handler, case when is_short then params end, of.job_id, timeout, heartbeat, retry, key,
       of.actor, of.node, parent, root, lenient)
     on conflict do nothing;
     exit when found;
   end loop;
-  insert into weft.idempotency_key (org_id, handler, key, task_id) values (of.org_id, '@spawn', parent || ' ' || call, new_id);
+  insert into weft.idempotency_key (org_id, handler, key, task_id, job_id)
+  values (of.org_id, '@spawn', parent || ' ' || call, new_id, of.job_id);
   if not is_short then
     insert into weft.task_params (id, org_id, params) values (new_id, of.org_id, params);
   end if;

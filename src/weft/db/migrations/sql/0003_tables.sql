@@ -1,3 +1,7 @@
+-- name: revision_digest
+-- By which state of its SQL the database came to its revision.
+alter table weft.schema_revision add column digest text;
+
 -- name: job_state
 -- The states of `weft.core.job_states.JobState`, in the same order.
 create type weft.job_state as enum ('pending', 'running', 'paused', 'cancelling', 'completed', 'failed', 'cancelled');
@@ -28,6 +32,10 @@ alter table weft.task_done
 
 -- name: task_done_parent
 create index task_done_parent on weft.task_done (parent_id, item) where parent_id is not null;
+
+-- name: key_of_job
+-- Of a key that names a job, or something that a task of a job has made: it outlives the tasks by which the job could be found.
+alter table weft.idempotency_key add column job_id bigint;
 
 -- name: edge_branches
 -- Of a conditional: the branches by which `next` is reached; null is reached by whatever completes.

@@ -3,7 +3,7 @@
 Revision ID: 0003
 """
 
-from weft.db.migrate import apply_sql
+from weft.db.migrate import apply_sql, note_digest
 
 revision = "0003"
 down_revision = "0002"
@@ -18,7 +18,9 @@ def upgrade() -> None:
     apply_sql("0003_ownership.sql")
     apply_sql("0003_graphs.sql")
     apply_sql("0003_definitions.sql")
+    apply_sql("0003_skipping.sql")
     apply_sql("0003_watching.sql")
+    note_digest(revision)
 
 
 def downgrade() -> None:
