@@ -26,7 +26,6 @@ weft workflows merge tile_raster/faster --into tile_raster --prefer theirs
 # docs: end conflict
 
 # docs: begin revert
-id=$(weft workflows log tile_raster/faster --json |
-  python3 -c 'import json, sys; print(json.load(sys.stdin)["log"][1]["id"])')
-weft workflows revert tile_raster "$id" -m "the common queue after all"
+weft workflows revert tile_raster tile_raster/faster~1 --dry-run
+weft workflows revert tile_raster tile_raster/faster~1 -m "the common queue after all"
 # docs: end revert

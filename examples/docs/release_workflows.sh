@@ -11,7 +11,8 @@ moment=$(weft workflows moves tile_raster --json |
   python3 -c 'import json, sys; print(json.load(sys.stdin)["moves"][0]["moved_at"])')
 weft workflows patch tile_raster --set nodes.tiles.max_parallel=64
 weft workflows show tile_raster --at "$moment" --materialize
-weft diff tile_raster/prod tile_raster || echo "ended with exit code $?"
+weft workflows show tile_raster@1
+weft diff tile_raster~1 tile_raster || echo "ended with exit code $?"
 # docs: end back
 
 # docs: begin delete

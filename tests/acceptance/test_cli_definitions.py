@@ -50,9 +50,9 @@ class Definitions:
         path.write_text(text, encoding="utf-8")
         return str(path)
 
-    def __call__(self, *arguments: str, code: int = 0) -> str:
+    def __call__(self, *arguments: str, code: int = 0, text: str | None = None) -> str:
         """Run a command to its end; return what it printed."""
-        done = run_weft(arguments, environment=self.cli.environment, folder=APPS, text=None, timeout=60)
+        done = run_weft(arguments, environment=self.cli.environment, folder=APPS, text=text, timeout=60)
         assert done.returncode == code, (arguments, done.returncode, done.stdout, done.stderr)
         assert done.stderr == ""
         return done.stdout
@@ -211,6 +211,22 @@ def test_a_difference_is_shown_by_node_and_ends_with_one(weft: Definitions) -> N
     assert '+ approve  {"type":"wait","for":"approval","timeout_seconds":"1d","next":"END"}' in lines
     assert lines[lines.index("~ tiles") + 1] == "    max_parallel: 8 → 9"
     assert "~ route" in lines
+
+
+def test_the_standard_input_is_a_file_like_any_other(weft: Definitions) -> None:
+    assert weft("validate", "-", text=SOUND) == "1 file without a problem\n"
+    assert weft("validate", "-", code=2, text=BROKEN).startswith("-:5:41: error: nodes.add.params.a")
+    assert weft("graph", "-", text=SOUND).startswith("● START")
+    assert weft("diff", weft.write("flow.yaml", SOUND), "-", text=SOUND) == "no difference\n"
+
+
+def test_a_patch_between_two_is_one_for_programs_too(weft: Definitions) -> None:
+    old, new = (
+        weft.write("old.yaml", SOUND),
+        weft.write("new.yaml", SOUND.replace("max_parallel: 8", "max_parallel: 9")),
+    )
+    ops = [{"op": "replace", "path": "/nodes/tiles/max_parallel", "value": 9}]
+    assert json.loads(weft("diff", old, new, "--patch", "--json", code=1)) == ops
 
 
 def test_a_difference_for_programs_has_nodes_and_a_patch_that_can_be_applied(weft: Definitions) -> None:

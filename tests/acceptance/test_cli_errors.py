@@ -27,6 +27,8 @@ def cli(url: str, home: Path) -> Cli:
         (["worker", "--queues", "a,,b"], 2, "queues: 'a,,b' has an empty name"),
         (["tasks", "show", "x"], 2, "id: 'x' is not an id"),
         (["tasks", "list", "--before", "-1"], 2, "before: '-1' is not an id"),
+        (["jobs", "show", "x"], 2, "give a number as `weft jobs list` shows it"),
+        (["events", "send", "told", "--payload", "{"], 2, "payload: is not JSON"),
         (["tasks", "enqueue", "h", "--params", "{"], 2, "params: is not JSON"),
         (["tasks", "enqueue", "h", "--params", "@nowhere"], 2, "params: cannot read nowhere"),
         (["tasks", "enqueue", "h", "--params", "[" * 100000], 2, "params: is nested too deeply"),

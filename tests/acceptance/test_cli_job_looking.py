@@ -121,6 +121,17 @@ def cli_job(cli: Cli) -> str:
             return str(found[0]["id"])
 
 
+def test_whoever_leaves_a_job_of_which_only_the_end_is_printed_is_told_its_id(cli: Cli, folder: Path) -> None:
+    with cli.start("run", _write(folder, slow={"handler": "tiles.wait", "next": "END"}), *APP, "--json") as running:
+        job_id = cli_job(cli)
+        with cli.start("jobs", "logs", job_id, "--follow") as logs:
+            logs.line("slow | waiting")
+            running.signal(signal.SIGINT)
+            running.line(f"job {job_id} goes on without you")
+            assert running.code() == 130
+            cli("jobs", "cancel", job_id)
+
+
 def test_whoever_only_watches_leaves_at_once(cli: Cli, folder: Path) -> None:
     flow = _write(folder, slow={"handler": "tiles.wait", "next": "END"})
     job_id = cli.json("run", flow, "--detach")["id"]

@@ -86,5 +86,23 @@ def test_a_job_is_detached_paused_resumed_and_cancelled(cli: Cli, flow: str) -> 
         "name": "file.arrived",
         "answered": 0,
     }
-    assert cli("jobs", "approve", job_id, code=4).startswith("weft: there is no approval")
+    assert cli("jobs", "approve", job_id, code=4).startswith(
+        f"weft: there is no approval that job {job_id} waits for; see"
+    )
+    assert cli("jobs", "approve", "1", code=4).startswith("weft: there is no job 1")
+    assert cli("jobs", "why", job_id, "rout", code=4).endswith(f"see `weft jobs show {job_id}`. Did you mean 'route'?")
+    assert "give a number as `weft jobs list` shows it" in cli("jobs", "cancel", "one", code=2)
+    assert cli("events", "send", "x", "--payload", "{", code=2).startswith("weft: payload: is not JSON")
+    assert [job["id"] for job in cli.json("jobs", "list", "--state", "CANCELLING")["jobs"]] == [job_id]
+    assert "is not one of pending, running" in cli("jobs", "list", "--state", "bogus", code=2)
     assert cli.json("jobs", "approvals") == {"approvals": []}
+
+
+def test_every_queue_of_a_workflow_is_worked_where_it_is_run(cli: Cli, flow: str) -> None:
+    queues = ("--set", "nodes.scheme.queue=light", "--set", "nodes.tiles.task.queue=heavy")
+    assert "there is no queue" in cli("run", flow, *queues, "--detach", code=4)
+    assert "must be of type integer" in cli("run", flow, *queues, "-i", "count=x", *APP, code=2)
+    assert [each["name"] for each in cli.json("queues", "list")["queues"]] == ["default"]
+    assert json.loads(cli("run", flow, *queues, *APP)) == {"areas": [0, 1, 4]}
+    job_id = cli.json("jobs", "list")["jobs"][0]["id"]
+    assert cli.json("jobs", "rerun", job_id, "--from", "scheme", *APP)["state"] == "completed"

@@ -62,6 +62,52 @@ def test_a_definition_is_pushed_patched_undone_and_shown(cli: Cli, flow: str) ->
     assert [move["version"] for move in page] == [2]
 
 
+def test_what_would_change_is_shown_and_nothing_is_changed(cli: Cli, flow: str) -> None:
+    assert "would be pushed: etl/main would be at" in cli("workflows", "push", flow, "--dry-run")
+    assert cli.json("workflows", "list") == {"tags": []}
+    cli("workflows", "push", "-", "-m", "first", text=FLOW)
+    told = cli("workflows", "patch", "etl", "--set", "nodes.fetch.params.size=2", "--dry-run")
+    assert told.splitlines()[1:] == ["~ fetch", "    params.size: 1 → 2"]
+    told = cli.json("workflows", "patch", "etl", "--set", "nodes.fetch.params.size=2", "--dry-run")
+    assert (told["is_dry_run"], told["tag_version"]) == (True, 2)
+    assert told["diff"]["patch"] == [{"op": "replace", "path": "/nodes/fetch/params/size", "value": 2}]
+    assert "nothing to change" in cli("workflows", "patch", "etl", "--set", "nodes.fetch.params.size=1")
+    assert len(cli.json("workflows", "moves", "etl")["moves"]) == 1
+    assert "--edit" in cli("workflows", "patch", "etl", "--edit", "--dry-run", code=2)
+    assert "no terminal" in Cli(cli.environment["WEFT_DATABASE_URL"], Path(cli.environment["WEFT_HOME"]), EDITOR="")(
+        "workflows", "patch", "etl", "--edit", code=2
+    )
+
+
+def test_a_point_of_the_past_is_named_where_a_version_is(cli: Cli, flow: str) -> None:
+    cli("workflows", "push", flow)
+    for size in (2, 3):
+        cli("workflows", "patch", "etl", "--set", f"nodes.fetch.params.size={size}")
+    assert cli.json("diff", "etl~1", "etl", code=1)["patch"][0]["value"] == 3
+    cli("workflows", "branch", "etl/first", "etl@1")
+    assert "size: 1" in cli("workflows", "show", "etl/first", "--materialize")
+    assert "size: 3" in cli("workflows", "show", "etl@0s ago", "--materialize")
+    assert "there is no move of tag etl/main up to" in cli(
+        "workflows", "show", "etl", "--at", "yesterday 10:00", code=4
+    )
+    assert "would be reverted" in cli("workflows", "revert", "etl", "etl~0", "--dry-run")
+
+
+def test_every_conflict_of_a_merge_is_told(cli: Cli, flow: str) -> None:
+    cli("workflows", "push", flow)
+    cli("workflows", "branch", "etl/other", "etl")
+    for tag, value in (("etl", 1), ("etl/other", 2)):
+        cli(
+            "workflows",
+            "patch",
+            tag,
+            *("--set=nodes.load.params={}", *(f"--set=nodes.load.params.p{n}={value}" for n in range(7))),
+        )
+    told = cli("workflows", "merge", "etl/other", "--into", "etl", code=5).splitlines()
+    assert [line.partition(":")[0] for line in told[:-1]] == [f"nodes.load.params.p{n}" for n in range(7)]
+    assert "--prefer ours" in told[-1]
+
+
 def test_two_lines_part_and_come_together(cli: Cli, flow: str) -> None:
     cli("workflows", "push", flow)
     cli("workflows", "branch", "etl/faster", "etl")
@@ -82,7 +128,7 @@ def test_two_lines_part_and_come_together(cli: Cli, flow: str) -> None:
     cli("workflows", "patch", "etl/faster", "--set", "nodes.load.queue=faster")
     cli("workflows", "patch", "etl", "--set", "nodes.load.queue=slow")
     complaint = cli("workflows", "merge", "etl/faster", "--into", "etl", code=5)
-    assert complaint.endswith('nodes.load.queue: ours "slow", theirs "faster"')
+    assert 'has 1 conflict: nodes.load.queue: ours "slow", theirs "faster"; take one side by' in complaint
     assert cli.json("workflows", "merge", "etl/faster", "--into", "etl", code=5)["error"]["conflicts"] == [
         {
             "path": "nodes.load.queue",

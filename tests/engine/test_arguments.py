@@ -9,6 +9,8 @@ from decimal import Decimal
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
+import asyncpg
+import orjson
 import process_handlers  # noqa: F401  its handlers run here
 import pydantic
 import pytest
@@ -354,3 +356,19 @@ async def test_a_type_that_speaks_of_itself_is_refused_as_an_argument_and_unchec
         with pytest.raises(weft.TaskFailed, match="its annotations cannot be validated"):
             await client.wait(refused.id, timeout=20)
     assert (await client.get_task(refused.id)).attempt == 1
+
+
+async def test_params_that_look_like_those_of_a_job_are_given_as_they_are(
+    client: weft.Client, registry: Registry, conn: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    """Whoever enqueues by SQL is not kept from it, and no expression of theirs is evaluated."""
+    given: list[Any] = []
+
+    @registry.task(name="take")
+    async def take(**params: Any) -> None:
+        given.append(params)
+
+    params = {"$render": {"x": "{{ 6 * 7 }}"}, "inputs": {}, "nodes": [], "job": {}}
+    await conn.fetchval("select id from weft.enqueue('take', $1::json)", orjson.dumps(params).decode())
+    await weft.Worker(client=client, registry=registry).run_until_idle()
+    assert given == [params]

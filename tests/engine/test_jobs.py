@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import asyncpg
+import orjson
 import pytest
 from engine_scene import Clock, MakeClient, claimed_by_a_ghost, until
 
 import weft
+from weft.history.contents import compress
 from weft.queue.services import JobTimer
 from weft.worker.registry import Registry
 
@@ -336,6 +339,8 @@ async def test_jobs_of_another_org_are_not_there(
     assert (await other.jobs.list(), len(await client.jobs.list())) == ([], 1)
     await other.create_queue("default")
     own = await other.jobs.submit(flow(first={"handler": "say", "params": {"value": "acme's"}}), idempotency_key="one")
+    again = await other.jobs.submit(flow(first={"handler": "say"}), idempotency_key="one")
+    assert (again.id, again.created) == (own.id, False)
     async with at_work(other, handlers):
         assert (await other.jobs.wait(own.id, timeout=30)).state == "completed"
     assert (own.created, handlers.given) == (True, ["acme's"])
@@ -434,3 +439,18 @@ async def test_what_has_begun_is_not_taken_for_what_nobody_began(
     await clock.advance(seconds=600)
     assert await conn.fetchval("select weft.end_late_starts(100)") == 0
     assert await conn.fetchval("select state from weft.task where id = $1", task_id) == "running"
+
+
+async def test_a_stored_definition_in_which_a_later_release_finds_something_wrong_is_told(
+    client: weft.Client, conn: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    document = orjson.dumps(flow(only={"handler": "@end"}))
+    await conn.execute(
+        """select weft.move_tag(1, 'tried/main', 'push',
+             weft.put_artifact(1, 'version', 'tried', null, null, $1, $2, $3, sha256(''), 'ann', null),
+             0, null, false, 'ann', null)""",
+        hashlib.sha256(document).hexdigest(), len(document), compress(document),
+    )  # fmt: skip
+    with pytest.raises(weft.InvalidDefinition, match="does not begin with @"):
+        await client.jobs.submit("tried")
+    assert await conn.fetchval("select count(*) from weft.task") == 0

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import itertools
+import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -13,7 +16,9 @@ from job_scene import Handlers, at_work, flow
 
 import weft
 from weft.core.errors import CallerError
+from weft.jobs.fan_out import FanOut
 from weft.jobs.items import Task
+from weft.worker.registry import Registry
 
 Call = Callable[[weft.Client], Coroutine[Any, Any, Any]]
 
@@ -88,9 +93,24 @@ async def test_priorities_that_sum_up_to_more_than_there_are_stop_at_the_ends(
     assert [row["rank"] for row in ranks] == [-most] * 3
 
 
+async def test_inputs_that_many_nodes_take_may_not_be_too_large_in_all(
+    client: weft.Client, conn: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    names = [f"n{number}" for number in range(40)]
+    take = {"handler": "say", "params": {"value": "{{ inputs.x }}"}}
+    nodes = {name: {**take, "next": later} for name, later in itertools.pairwise(names)}
+    definition = flow({"x": {"type": "string"}, "y": {"type": "string"}}, **nodes, n39=take)
+    with pytest.raises(weft.InvalidInput, match=r"inputs: .* in all"):
+        await client.jobs.submit(definition, {"x": "y" * 8_000_000})
+    assert await conn.fetchval("select count(*) from weft.job") == 0
+    # What only few of them take is no trouble.
+    assert (await client.jobs.submit(definition, {"x": "", "y": "y" * 8_000_000})).created
+
+
 WRONG: dict[str, tuple[str, Call]] = {
     "job_id of show": ("job_id", lambda client: client.jobs.show("one")),  # type: ignore[arg-type]
     "job_id of approvals": ("job_id", lambda client: client.jobs.approvals("one")),  # type: ignore[arg-type]
+    "approval that is not there": ("weft jobs approvals", lambda client: client.jobs.approve(5)),
     "job_id that is too great": ("job_id", lambda client: client.jobs.approvals(2**63)),
     "workflow_id with NUL": ("workflow_id", lambda client: client.jobs.list(workflow_id="a\0")),
     "workflow_id": ("workflow_id", lambda client: client.jobs.list(workflow_id=5)),  # type: ignore[arg-type]
@@ -125,6 +145,50 @@ async def test_ids_of_jobs_may_be_texts_as_json_has_them(client: weft.Client, ha
         assert (await client.jobs.wait(job_id, timeout=30)).state == "completed"
     with pytest.raises(weft.StateConflict):
         await client.jobs.cancel(job_id)
+
+
+async def test_params_that_look_like_those_of_a_template_are_what_they_are(client: weft.Client) -> None:
+    registry = Registry()
+
+    @registry.task(name="keep")
+    async def keep(**params: Any) -> Any:
+        return params
+
+    value = {"$render": {"a": "{{ 1 + 1 }}"}, "inputs": {}, "nodes": [], "job": {}}
+    task = await client.enqueue("keep", value)
+    job = await client.jobs.submit_graph("graph", Task("keep", value))
+    async with weft.Worker(client=client, registry=registry), weft.Orchestrator(client=client):
+        assert await client.wait(task.id, timeout=30) == value
+        assert (await client.jobs.wait(job.id, timeout=30)).result == value
+
+
+async def test_others_have_their_turn_while_the_items_of_a_fan_out_take_long(client: weft.Client) -> None:
+    """The expressions of each item take as long as they may; without turns all of that is one long gap."""
+    spec = {
+        "items": [*range(30)],
+        "params": {"x": "{{ inputs.many | sort | first }}"},
+        "key": None,
+        "max_parallel": None,
+    }
+    values: dict[str, Any] = {"inputs": {"many": [*range(12_000)]}, "nodes": {}, "job": {}}
+    turns: list[float] = []
+
+    async def look() -> None:
+        while True:
+            turns.append(time.monotonic())
+            await asyncio.sleep(0)
+
+    for _ in range(3):
+        turns.clear()
+        looking = asyncio.create_task(look())
+        await asyncio.sleep(0)
+        with pytest.raises(KeyError, match="task"):
+            await FanOut(1, 1, 1, spec, values).expand(client.database, client.ids, lambda: client.blobs)
+        looking.cancel()
+        longest = max(later - earlier for earlier, later in itertools.pairwise(turns))
+        if longest < (turns[-1] - turns[0]) / 2:
+            return
+    pytest.fail("nobody else had a turn")
 
 
 # --- what is the engine's own ---

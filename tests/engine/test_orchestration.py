@@ -13,6 +13,7 @@ import pytest
 
 import weft
 import weft.orchestration as orchestration
+from weft.jobs.adding import Call
 from weft.orchestration import (
     Group,
     Job,
@@ -38,6 +39,7 @@ from weft.orchestration import (
     run_job_test,
     worker_heartbeat,
 )
+from weft.queue.steps import Fence
 
 
 @pytest.fixture(autouse=True)
@@ -46,6 +48,7 @@ def _surroundings(url: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setenv("WEFT_DATABASE_URL", url)
     monkeypatch.setenv("WEFT_HOME", str(home))
     orchestrated.SAID.clear()
+    orchestrated.ADDED.clear()
 
 
 async def own(name: str) -> str:
@@ -131,6 +134,32 @@ async def test_tasks_are_added_to_a_job_by_name() -> None:
     assert (await get_task(second.id or 0)).result == "own second"
 
 
+AT_ONCE = weft.Retry(max_attempts=3, initial_delay=0)
+
+
+async def test_a_later_attempt_gets_the_tasks_that_an_earlier_one_has_added() -> None:
+    job = run_job_test(await create_job("growing", create_task(orchestrated.grow_again, retry=AT_ONCE)))
+    assert (job.status, sorted(orchestrated.SAID)) == (JobStatus.COMPLETED, ["a", "b", "last"])
+    assert len(orchestrated.ADDED) == 3
+    assert len(set(orchestrated.ADDED)) == 1
+
+
+async def test_a_later_attempt_that_adds_others_is_told() -> None:
+    task = create_task(orchestrated.grow_again, {"same": False}, retry=AT_ONCE)
+    job = run_job_test(await create_job("growing", task))
+    assert job.status == JobStatus.FAILED
+    assert "an earlier attempt of this task added others by its call 1" in str(job.error)
+    assert orchestrated.SAID.count("a") <= 1
+
+
+async def test_an_attempt_that_is_no_longer_the_one_adds_nothing(client: weft.Client) -> None:
+    job = await create_job("held", task := create_task("orchestrated.extract"))
+    stale = Call(Fence(1, task.id or 0, 1), 1)
+    with pytest.raises(weft.LeaseLost):
+        await client.jobs._add(job.id, create_task(own, {"name": "late"}), stale)
+    assert {node.node for node in await client.jobs.nodes(job.id)} == {"extract"}
+
+
 async def test_a_job_is_cancelled() -> None:
     job = await create_job("going", "orchestrated.extract")
     await cancel_job(job.id)
@@ -151,15 +180,77 @@ async def test_failed_tasks_are_retried_in_a_job_that_keeps_the_rest(monkeypatch
     assert (again.status, again.result, orchestrated.SAID) == (JobStatus.COMPLETED, "whole", ["first"])
 
 
+async def test_what_was_added_to_a_job_is_retried_with_it(client: weft.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, last = create_task("orchestrated.extract", {"name": "first"}), create_task(own, {"name": "last"})
+    group = Group("middle")
+    first >> group >> last  # type: ignore[operator]
+    job = await create_job("my job", [first, group, last])
+    done = create_task("orchestrated.extract", {"name": "done"}, name="done")
+    broken = create_task("orchestrated.fragile", name="broken", group_id=group.id, priority=3, retry=AT_ONCE)
+    after = create_task("orchestrated.transform", {"name": "x" * 300}, name="after").depends_on(broken)
+    async with OrchContext(job_id=job.id) as ctx:
+        await ctx.apply([done, broken, after])
+    assert run_job_test(job).status == JobStatus.FAILED
+    plan = await client.jobs.plan_rerun(job.id, failed=True)
+    assert (set(plan.nodes("keep")), set(plan.nodes("run"))) == (
+        {"extract", "done"}, {"own", "END", "broken", "after"}
+    )  # fmt: skip
+    for _ in range(2):
+        job = run_job_test(await retry_failed_tasks(job.id))
+        assert (job.name, job.status) == ("my job", JobStatus.FAILED)
+    monkeypatch.setattr(orchestrated, "IS_BROKEN", False)
+    orchestrated.SAID.clear()
+    again = run_job_test(await retry_failed_tasks(job.id))
+    assert (again.status, again.result, orchestrated.SAID) == (JobStatus.COMPLETED, "own last", ["x" * 300])
+    nodes = {node.node: node for node in await client.jobs.nodes(again.id)}
+    claimed = [nodes[name].claimed_at for name in ("broken", "own")]
+    assert claimed == sorted(claimed, key=str), "what waited for the group waits for it again"
+    task = await client.get_task(nodes["broken"].id)
+    assert (task.priority, task.max_attempts) == (3, 3)
+    plan = await client.jobs.plan_rerun(again.id, from_node="broken", failed=True)
+    assert set(plan.nodes("run")) == {"broken", "after", "own", "END"}
+
+
+async def test_a_task_runs_again_of_which_something_that_it_added_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    job = run_job_test(await create_job("growing", create_task(orchestrated.grow_fragile)))
+    assert (job.status, orchestrated.SAID) == (JobStatus.FAILED, ["grow"])
+    monkeypatch.setattr(orchestrated, "IS_BROKEN", False)
+    again = run_job_test(await retry_failed_tasks(job.id))
+    assert (again.status, orchestrated.SAID) == (JobStatus.COMPLETED, ["grow", "grow"])
+    assert run_job_test(await retry_failed_tasks(again.id)).status == JobStatus.COMPLETED
+    assert orchestrated.SAID == ["grow", "grow"], "what it added has completed, and so it is kept"
+
+
+async def test_what_belongs_to_others_is_left_to_them_and_every_queue_of_the_job_is_worked(client: weft.Client) -> None:
+    await client.create_queue("container-tasks")
+    foreign = await client.enqueue("another.program")
+    job = await create_job("mine", create_task(own, {"name": "x"}, queue="container-tasks"))
+    slow = create_task("orchestrated.wait_until_seen", {"task_id": foreign.id})
+    await OrchContext(job_id=job.id).apply(slow)
+    assert run_job_test(job).status == JobStatus.COMPLETED
+    assert (await client.get_task(foreign.id)).state in ("ready", "scheduled")
+
+
 async def test_circles_and_wrong_things_are_refused() -> None:
     a, b = create_task(own), create_task(own)
     a >> b >> a  # type: ignore[operator]
     with pytest.raises(weft.InvalidInput, match="circle"):
         await create_job("round", a)
-    wrong: list[Any] = [lambda: create_task(lambda: None), lambda: create_task(1), lambda: Task("x", group=a)]
+    wrong: list[Any] = [
+        lambda: create_task(lambda: None), lambda: create_task(1), lambda: Task("x", group=a),
+        lambda: create_task(own, ["x"]),
+    ]  # fmt: skip
     for call in wrong:
         with pytest.raises((weft.InvalidInput, AttributeError)):
             call()
+    job = await create_job("taken", task := create_task(own, {"name": "x"}))
+    with pytest.raises(weft.InvalidInput, match=f"own is part of job {job.id} already"):
+        await create_job("again", task)
+    with pytest.raises(weft.InvalidInput, match="labels"):
+        await create_job("labelled", own, labels={"team": 1})  # type: ignore[dict-item]
+    assert [each.id for each in await list_jobs(status="pending")] == [job.id]
+    with pytest.raises(weft.InvalidInput, match="status: must be one of PENDING, RUNNING"):
+        await list_jobs(status="bogus")
     with pytest.raises(weft.InvalidInput, match="say which job"):
         await OrchContext().apply(create_task(own))
     with pytest.raises(weft.InvalidInput, match="there is none"):
@@ -172,7 +263,7 @@ async def test_workers_are_registered_and_listed() -> None:
     assert (worker.hostname, worker.pid, worker.status) == ("worker-01", 12345, WorkerStatus.ACTIVE)
     assert await health_check()
     assert (await worker_heartbeat(worker.id)).last_heartbeat >= worker.last_heartbeat
-    assert [each.id for each in await list_workers(status=WorkerStatus.IDLE)] == [worker.id]
+    assert [each.id for each in await list_workers(status=WorkerStatus.ACTIVE)] == [worker.id]
     await deregister_worker(worker.id)
     assert [each.status for each in await list_workers()] == [WorkerStatus.STOPPED]
     with pytest.raises(weft.NotFound):

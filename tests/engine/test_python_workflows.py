@@ -155,6 +155,51 @@ async def test_the_workflows_that_a_workflow_calls_are_those_of_the_process_what
     assert (await executed(client, "pipeline", n=3)).result == 3
 
 
+async def test_a_job_is_run_again_by_the_workflows_of_the_process(client: weft.Client) -> None:
+    job = await executed(client, outer, n=3)
+    again = await client.jobs.plan_rerun(job.id, on=outer)
+    assert again.nodes("run") == ["END"]
+
+
+@weft.workflow
+def for_ever(n: int) -> int:
+    first = pong(n)
+    return total([first, ping(n)])
+
+
+@weft.workflow
+def ping(n: int) -> int:
+    return pong(n)
+
+
+@weft.workflow
+def pong(n: int) -> int:
+    return ping(add(n))
+
+
+async def test_workflows_that_would_execute_each_other_for_ever_are_refused(client: weft.Client) -> None:
+    with pytest.raises(weft.InvalidInput, match=r"(ping → pong → ping|pong → ping → pong): a workflow that is a part"):
+        await client.jobs.submit(for_ever, {"n": 1})
+    assert await client.jobs.list() == []
+
+
+async def test_a_version_may_execute_an_older_one_of_the_same_name(client: weft.Client) -> None:
+    @weft.workflow(workflow_id="twice")
+    def older(n: int) -> int:
+        return double(n)
+
+    await client.workflows.push(older)
+    newer = {
+        "workflow_id": "twice",
+        "nodes": {
+            "START": {"type": "start", "next": "call"},
+            "call": {"type": "workflow", "workflow": "twice", "inputs": {"n": 4}, "next": "END"},
+            "END": {"type": "end", "output": "{{ nodes.call.output }}"},
+        },
+    }
+    assert (await executed(client, newer)).result == 8
+
+
 async def test_a_python_workflow_is_pushed_as_a_file_is(client: weft.Client) -> None:
     pushed = await client.workflows.push(pipeline)
     assert (pushed.tag, pushed.version_hash) == ("pipeline/main", pipeline.version_hash)

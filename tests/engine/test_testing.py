@@ -207,6 +207,32 @@ async def test_people_and_events_are_answered_by_the_test(runner: Runner, scene:
         await runner.result(rejected)
 
 
+async def test_every_queue_that_a_workflow_names_is_worked(runner: Runner, scratch: ScratchDatabase) -> None:
+    inner = {
+        "workflow_id": "inner",
+        "nodes": {
+            "START": {"type": "start", "next": "each"},
+            "each": {
+                "type": "fan_out", "items": [1, 2], "next": "END",
+                "task": {"handler": "say", "queue": "heavy", "params": {"value": "{{ item }}"}},
+            },
+            "END": {"type": "end"},
+        },
+    }  # fmt: skip
+    outer = {
+        "workflow_id": "outer",
+        "nodes": {
+            "START": {"type": "start", "next": "light"},
+            "light": {"handler": "say", "queue": "light", "params": {"value": 3}, "next": "call"},
+            "call": {"type": "workflow", "workflow": "inner", "next": "END"},
+            "END": {"type": "end", "output": "{{ nodes.light.output }}"},
+        },
+    }
+    async with scratch.client() as client:
+        await client.workflows.push(inner)
+    assert (await runner.run(outer)).result == 3
+
+
 async def test_stand_ins_take_the_place_of_handlers(scratch: ScratchDatabase, scene: Scene) -> None:
     say, snooze = scene.say, scene.snooze
 

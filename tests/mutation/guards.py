@@ -399,6 +399,8 @@ GUARDS: list[Guard] = [
     *_of("artifact.log", ORGS, ("where a.org_id = $1", "")),
     *_of("artifact.line", ORGS, ("where a.org_id = $1", "where $1::bigint > 0")),
     *_of("artifact.find", ORGS, "a.org_id = $1 and"),
+    *_of("artifact.back", "test_history_rehearsed", ("a.org_id = $1 and", "$1::bigint > 0 and")),
+    *_of("tag.protect", "test_history_rehearsed", ("where d.name is not null", "")),
     *_of("tag.show", ORGS, "t.org_id = $1 and"),
     *_of("tag.now", ORGS, "t.org_id = $1 and"),
     *_of("tag.list", ORGS, "t.org_id = $1 and"),

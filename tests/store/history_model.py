@@ -94,9 +94,13 @@ class Model:
         return True
 
     def patch(self, name: str, ops: list[Op], *, expect: int | None = None, force: bool = False) -> bool:
+        """False: it changes nothing."""
         tag = self._known(name)
         self._require(expect, tag)
-        self._change(tag, "patch", applied(tag.target.document, ops), force=force)
+        document = applied(tag.target.document, ops)
+        if same(tag.target.document, document):
+            return False
+        self._change(tag, "patch", document, force=force)
         return True
 
     def merge(self, source: Version | str, into: str, *, prefer: str | None = None, force: bool = False) -> bool:

@@ -218,13 +218,40 @@ print([name for name in ("obstore", "weft.db.blob_bucket") if name in sys.module
 
 
 async def test_what_may_be_put_but_not_listed_is_put(blobs: BucketBlobs, s3_bucket: S3Bucket) -> None:
-    with s3_bucket.server.holding("GET", "list-type") as listing, ThreadPoolExecutor() as threads:
+    server = s3_bucket.server
+    with (
+        server.holding("GET", "list-type") as listing,
+        server.holding("PUT", "") as writing,
+        ThreadPoolExecutor() as threads,
+    ):
         putting = threads.submit(blobs.put_now, DATA)
         listing.wait()
-        with s3_bucket.server.answering("403 Forbidden", "AccessDenied"):
+        with server.answering("403 Forbidden", "AccessDenied"):
             listing.let_in()
-            digest = putting.result()
+            writing.wait()
+        writing.let_in()
+        digest = putting.result()
     assert await blobs.get(digest) == DATA
+
+
+async def test_what_may_be_put_but_not_read_is_put_and_no_copy_is_taken_away(
+    blobs: BucketBlobs, s3_bucket: S3Bucket
+) -> None:
+    server, digest = s3_bucket.server, await blobs.put(DATA)
+    s3_bucket.age(3)
+    with (
+        server.holding("GET", rf"{digest}/") as reading,
+        server.holding("PUT", "") as writing,
+        ThreadPoolExecutor() as threads,
+    ):
+        putting = threads.submit(blobs.put_now, DATA)
+        reading.wait()
+        with server.answering("403 Forbidden", "AccessDenied"):
+            reading.let_in()
+            writing.wait()
+        writing.let_in()
+        assert putting.result() == digest
+    assert len(s3_bucket.objects()) == 2
 
 
 # What comes between the look of a removal and the removal itself, and after it.

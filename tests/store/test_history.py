@@ -194,19 +194,19 @@ async def test_a_move_says_who_moved_the_tag_when_it_is_not_where_it_was_expecte
 async def test_a_protected_tag_moves_by_force_only_and_a_tag_stays_with_its_workflow(history: History) -> None:
     first = await history.push()
     await history.size(2)
-    await history.database.run(lambda conn: tags.protect(conn, ORG, history.tag, True))
+    await history.database.run(lambda conn: tags.protect(conn, ORG, history.tag, True, "ann"))
     for act in (history.undo(), history.size(3), history.move(first.artifact_id)):
         with pytest.raises(TagConflict, match="is protected"):
             await act
     assert (await history.undo(force=True)).version == 3
-    await history.database.run(lambda conn: tags.protect(conn, ORG, history.tag, False))
+    await history.database.run(lambda conn: tags.protect(conn, ORG, history.tag, False, "ann"))
     other = await history.on("other/main").push({**FLOW, "workflow_id": "other"})
     with pytest.raises(TagConflict, match="belongs to workflow 'etl'"):
         await history.move(other.artifact_id)
     for wish in ({"force": True}, {"replaces": "elt"}, {"force": True, "replaces": "other"}):
         with pytest.raises(TagConflict, match=r"belongs to workflow 'etl'.*--replaces etl"):
             await history.move(other.artifact_id, **wish)
-    await history.database.run(lambda conn: tags.protect(conn, ORG, history.tag, True))
+    await history.database.run(lambda conn: tags.protect(conn, ORG, history.tag, True, "ann"))
     with pytest.raises(TagConflict, match="is protected"):
         await history.move(other.artifact_id, replaces="etl")
     assert (await history.move(other.artifact_id, replaces="etl", force=True)).workflow_id == "other"

@@ -14,7 +14,7 @@ from weft.cli.inputs import read_id
 if TYPE_CHECKING:
     from weft.queue.audit import AuditEntry
 
-app = new_app("Look at what operators did: who cancelled, replayed, purged, paused, limited what, and when.")
+app = new_app("Look at what operators did: who cancelled, replayed, purged, paused, limited, protected what, and when.")
 
 _COLUMNS = ("ID", "WHEN", "ACTOR~", "VERB", "SUBJECT~", "DETAIL~")
 
@@ -26,7 +26,9 @@ def group() -> None:
 
 @app.command("list")
 def list_entries(
-    verb: Annotated[str | None, typer.Option(help="cancel, replay, purge, create, pause, resume or limit.")] = None,
+    verb: Annotated[
+        str | None, typer.Option(help="cancel, replay, purge, create, pause, resume, limit, protect or free.")
+    ] = None,
     task: Annotated[str | None, typer.Option(metavar="ID", help="What was done to this task.")] = None,
     queue: Annotated[
         str | None, typer.Option(help="What was done to this queue.", autocompletion=complete_queue)

@@ -52,7 +52,8 @@ def bisect(
 
     async def main(client: Client) -> Bisected:
         given = read_inputs(inputs or [], await declared_inputs(client, bad or tag))
-        async with at_work(client, modules or []):
+        queues = {name for which in (good, bad or tag) for name in await client.jobs._queues_of_version(which)}
+        async with at_work(client, modules or [], queues=queues):
             return await client.jobs.bisect(
                 tag, good=good, bad=bad, inputs=given, timeout=patience, on_step=_tell,
                 registry=REGISTRY if modules else None,

@@ -9,6 +9,7 @@ import typer
 
 if TYPE_CHECKING:
     from weft.sdk.client import Client
+    from weft.sdk.workflows import Workflows
 
 T = TypeVar("T")
 
@@ -24,6 +25,21 @@ def call(work: Callable[[Client], Awaitable[T]]) -> T:
             return await work(client)
 
     return asyncio.run(main())
+
+
+def call_workflows(work: Callable[[Workflows], Awaitable[Any]]) -> Any:
+    """Do something with workflows; all that is wrong with a definition is told, before the error that ends it."""
+    from weft.cli.output import print_complaints
+    from weft.core.errors import InvalidDefinition, MergeConflict
+
+    try:
+        return call(lambda client: work(client.workflows))
+    except InvalidDefinition as problem:
+        print_complaints(problem.problems)
+        raise
+    except MergeConflict as problem:
+        print_complaints(problem.conflicts)
+        raise
 
 
 def call_all(

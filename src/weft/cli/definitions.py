@@ -36,10 +36,10 @@ def find_workflow(which: str) -> Workflow[..., Any] | None:
 
 def find_document(which: str) -> dict[str, Any]:
     """Return the document that an argument names, a file, a Python workflow or a tag; it must be readable."""
-    from weft.core.errors import InvalidInput, NotFound
+    from weft.core.errors import InvalidInput, NotFound, hint_in
 
     path = Path(which)
-    if path.is_file():
+    if is_input(path) or path.is_file():
         return read_file(path)
     if (workflow := find_workflow(which)) is not None:
         return workflow.document
@@ -49,18 +49,31 @@ def find_document(which: str) -> dict[str, Any]:
 
     try:
         return dict(call(lambda client: client.workflows.show(which)).data)
-    except NotFound:
-        raise InvalidInput("file", f"there is no file {which}, nor a tag or version of that name") from None
+    except NotFound as problem:
+        what, hint = f"there is no file {which}, nor a tag or version of that name", hint_in(str(problem))
+        raise InvalidInput("file", what if hint is None else f"{what}. {hint}") from None
+
+
+def is_input(path: Path) -> bool:
+    """Whether an argument stands for the standard input."""
+    return str(path) == "-"
+
+
+def read_input() -> bytes:
+    """Return the standard input, as much of it as tells that it is too much."""
+    from weft.flow.document import MAX_BYTES
+
+    return sys.stdin.buffer.read(MAX_BYTES + 1)
 
 
 def read_file(path: Path) -> dict[str, Any]:
-    """Return the document in a file; it need not be sound, but must be readable."""
+    """Return the document in a file; it need not be sound, but must be readable. ``-`` is the standard input."""
     from weft.core.errors import InvalidDefinition, InvalidInput
     from weft.flow.document import Unreadable, read_document
     from weft.flow.problems import placed
 
     try:
-        document = read_document(path.read_bytes(), str(path))
+        document = read_document(read_input() if is_input(path) else path.read_bytes(), str(path))
     except Unreadable as problem:
         raise InvalidDefinition([replace(problem.problem, file=str(path))]) from None
     except OSError as problem:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 app = new_app()
 
-Old = Annotated[str, typer.Argument(metavar="OLD", help="A file, a tag or a version.")]
+Old = Annotated[str, typer.Argument(metavar="OLD", help="A file, - for the input, a tag, a version or a job.")]
 New = Annotated[str, typer.Argument(metavar="NEW", help="Another.")]
 AsPatch = Annotated[bool, typer.Option("--patch", help="Print the JSON Patch that makes NEW of OLD.")]
 _SHOWN = 200
@@ -27,10 +27,10 @@ def diff(old: Old, new: New, as_patch: AsPatch = False, as_json: JsonFlag = Fals
     from weft.flow.diff import diff as compare
 
     found = compare(find_document(old), find_document(new))
-    if as_json:
-        print_json(found.to_json())
-    elif as_patch:
+    if as_patch:
         print_json(found.ops)
+    elif as_json:
+        print_json(found.to_json())
     elif not found:
         print_line("no difference")
     else:

@@ -7,6 +7,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -96,7 +97,11 @@ def _new_folder() -> Path:
 
 
 def _edit(path: Path) -> None:
-    editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
+    editor = os.environ.get("VISUAL") or os.environ.get("EDITOR")
+    if not editor:
+        if not (sys.stdin.isatty() and sys.stdout.isatty()):
+            raise InvalidInput("edit", "there is no terminal to edit in: use --set or --file, or name an $EDITOR")
+        editor = "vi"
     try:
         code = subprocess.run([*shlex.split(editor), str(path)], check=False).returncode
     except (OSError, ValueError) as problem:

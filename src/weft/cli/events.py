@@ -29,6 +29,6 @@ def send(
     """Send an event to all nodes that wait for one like it, now or later in jobs that are there."""
     from weft.cli.output import tell
 
-    value = read_params(payload)
+    value = read_params(payload, "payload")
     answered = call(lambda client: client.jobs.send_event(name, value))
     tell({"name": name, "answered": answered}, f"sent {name}, {answered} waited for it", as_json=as_json)

@@ -10,7 +10,10 @@ from weft.cli.apps import JsonFlag, new_app
 
 app = new_app()
 
-Which = Annotated[str, typer.Argument(metavar="FILE|TAG", help="A YAML or JSON file, or a tag.")]
+Which = Annotated[
+    str,
+    typer.Argument(metavar="FILE|TAG|VERSION", help="A YAML or JSON file, - for the input, a tag, a version or a job."),
+]
 Svg = Annotated[bool, typer.Option("--svg", help="As an SVG picture.")]
 Mermaid = Annotated[bool, typer.Option("--mermaid", help="As a Mermaid flowchart.")]
 

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from weft.queue.retry import Retry
 
 
-def read_params(text: str | None) -> Any:
-    """Read params: JSON, ``-`` for the standard input, ``@FILE`` for a file."""
+def read_params(text: str | None, field: str = "params") -> Any:
+    """Read params, or another field: JSON, ``-`` for the standard input, ``@FILE`` for a file."""
     import json
 
     if text is None:
@@ -24,14 +24,14 @@ def read_params(text: str | None) -> Any:
     if text == "-":
         text = sys.stdin.read()
     elif text.startswith("@"):
-        text = _content(Path(text[1:]))
+        text = _content(Path(text[1:]), field)
     try:
         # Not by orjson, which would round integers beyond 64 bits instead of leaving them to be refused by name.
         return json.loads(text)
     except ValueError as problem:
-        raise InvalidInput("params", f"is not JSON: {problem}") from None
+        raise InvalidInput(field, f"is not JSON: {problem}") from None
     except RecursionError:
-        raise InvalidInput("params", "is nested too deeply") from None
+        raise InvalidInput(field, "is nested too deeply") from None
 
 
 def read_duration(field: str, text: str | None) -> timedelta | None:
@@ -63,24 +63,30 @@ def read_retry(
 
 
 def read_moment(field: str, text: str | None) -> datetime | None:
-    """Read a moment in ISO 8601; without a time zone it is in the machine's own."""
+    """Read a moment in ISO 8601, or ``yesterday 10:00``, or ``2h ago``; without a zone it is in the machine's own."""
+    from weft.core.moments import moment_in
+
     if text is None:
         return None
     try:
-        moment = datetime.fromisoformat(text)
-        return moment if moment.tzinfo is not None else moment.astimezone()
+        return moment_in(text)
     except (ValueError, OverflowError):
         problem = f"{text!r} is not a moment; write for example 2026-11-30T09:00:00+01:00"
         raise InvalidInput(field, problem) from None
 
 
-def read_id(field: str, text: str | None) -> int | None:
+def read_id(field: str, text: str | None, *, shown_by: str = "weft tasks list") -> int | None:
     """Read an id."""
     if text is None:
         return None
     from weft.core.checks import check_id
 
-    return check_id(text, field)
+    return check_id(text, field, shown_by=shown_by)
+
+
+def read_job_id(text: str | None, field: str = "id") -> int:
+    """Read the id of a job."""
+    return read_id(field, text, shown_by="weft jobs list") or 0
 
 
 def read_names(field: str, text: str | None) -> list[str]:
@@ -113,10 +119,10 @@ def require_yes(yes: bool, what: str) -> None:
         raise InvalidInput("--yes", f"{what}; run it again with --yes to do it")
 
 
-def _content(path: Path) -> str:
+def _content(path: Path, field: str) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except OSError as problem:
-        raise InvalidInput("params", f"cannot read {path}: {problem.strerror}") from None
+        raise InvalidInput(field, f"cannot read {path}: {problem.strerror}") from None
     except UnicodeDecodeError:
-        raise InvalidInput("params", f"cannot read {path}: it is not UTF-8 text") from None
+        raise InvalidInput(field, f"cannot read {path}: it is not UTF-8 text") from None

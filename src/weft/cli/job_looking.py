@@ -9,7 +9,7 @@ import typer
 
 from weft.cli.apps import JsonFlag
 from weft.cli.calls import call
-from weft.cli.inputs import read_id
+from weft.cli.inputs import read_job_id
 
 if TYPE_CHECKING:
     from weft.jobs.model import Job
@@ -28,7 +28,7 @@ def watch(job_id: JobId, as_json: JsonFlag = False) -> None:
     from weft.cli.leaving import Leaving
     from weft.cli.run import print_result
 
-    key = read_id("id", job_id) or 0
+    key = read_job_id(job_id)
 
     async def main(client: Client) -> Job:
         if as_json:
@@ -46,7 +46,7 @@ def why(job_id: JobId, node: NodeName = None, as_json: JsonFlag = False) -> None
     """Tell what a job waits for, node by node, and what to do about it."""
     from weft.cli.output import as_record, print_json, print_line, state, styled
 
-    key = read_id("id", job_id) or 0
+    key = read_job_id(job_id)
     found = call(lambda client: client.jobs.why(key, node))
     if as_json:
         print_json({"nodes": [as_record(each) for each in found]})
@@ -71,7 +71,7 @@ def events(
     """Print what happened in a job, oldest first."""
     from weft.cli.job_events import print_events
 
-    key = read_id("id", job_id) or 0
+    key = read_job_id(job_id)
     call(lambda client: print_events(client, key, after=after, limit=limit, follow=follow, as_json=as_json))
 
 
@@ -84,7 +84,7 @@ def logs(
     """Print what the tasks of a job have printed and logged, each line with the name of its node."""
     from weft.cli.job_logs import print_logs
 
-    key = read_id("id", job_id) or 0
+    key = read_job_id(job_id)
     call(lambda client: print_logs(client, key, node, follow=follow, as_json=as_json))
 
 

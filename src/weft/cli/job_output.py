@@ -38,6 +38,15 @@ def time_of(job: JobSummary) -> str:
     return f"since {when(job.started_at).removesuffix(' ago')}" if job.started_at is not None else ""
 
 
+def shown_nodes(job: JobSummary, nodes: Sequence[JobNode]) -> list[JobNode]:
+    """Return the nodes that people are told of.
+
+    The end of a job that fails is reached as well; nobody wants to read that it was completed.
+    """
+    is_lost = job.state in ("cancelling", "failed", "cancelled")
+    return [node for node in nodes if not (is_lost and node.handler == "@end")]
+
+
 def print_job(job: Job, nodes: Sequence[JobNode]) -> None:
     """Print a job with its nodes."""
     print_facts(
@@ -56,7 +65,9 @@ def print_job(job: Job, nodes: Sequence[JobNode]) -> None:
         }
     )
     print()
-    print_table(("NODE~", "STATE", "TRIES>", "TIME", "ERROR~"), map(node_row, nodes), empty="no nodes")
+    print_table(
+        ("NODE~", "STATE", "TRIES>", "TIME", "ERROR~"), map(node_row, shown_nodes(job, nodes)), empty="no nodes"
+    )
 
 
 def node_row(node: JobNode) -> tuple[Any, ...]:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from weft.cli.job_output import error_of, time_of
+from weft.cli.job_output import error_of, shown_nodes, time_of
 from weft.cli.job_tree import draw, items_of, shown_state
 from weft.cli.output import clean, one_line, span
 from weft.core.errors import DatabaseUnavailable, WeftError
@@ -77,9 +77,7 @@ class _Looking:
         jobs = self._client.jobs
         try:
             self.job, nodes = await jobs.show(self._job_id), await jobs.nodes(self._job_id)
-            # The end of a job that fails is reached as well; nobody wants to read that it was completed.
-            is_lost = self.job.state in ("cancelling", "failed", "cancelled")
-            self.nodes = [node for node in nodes if not (is_lost and node.handler == "@end")]
+            self.nodes = shown_nodes(self.job, nodes)
             await self._explain()
         except _OUTAGE:
             self.pause = 0.5
@@ -110,8 +108,10 @@ class _Looking:
     async def _asked(self, node: JobNode) -> tuple[str, str]:
         """Return how a node that waits is answered, and in a word or two whom it waits for."""
         for each in await self._client.jobs.why(self._job_id, node.node):
-            if each.advice is not None and each.cause in _WAITS:
-                return f"{node.node}: {each.advice}", _WAITS[each.cause]
+            if each.cause in _WAITS:
+                # Nobody need do anything about another job.
+                is_asked = each.advice is not None and each.cause != "workflow"
+                return f"{node.node}: {each.advice}" if is_asked else "", _WAITS[each.cause]
         return "", ""
 
     @property

@@ -8,7 +8,7 @@ import typer
 
 from weft.cli.apps import JsonFlag, new_app
 from weft.cli.calls import call, call_each
-from weft.cli.inputs import read_id
+from weft.cli.inputs import read_id, read_job_id
 from weft.cli.job_looking import JobId, looking
 from weft.cli.rerun import rerun
 
@@ -53,7 +53,7 @@ def show(job_id: JobId, as_json: JsonFlag = False) -> None:
     from weft.cli.job_output import print_job
     from weft.cli.output import as_record, print_json
 
-    key = read_id("id", job_id) or 0
+    key = read_job_id(job_id)
 
     async def look(client: Client) -> tuple[Job, list[JobNode]]:
         return await client.jobs.show(key), await client.jobs.nodes(key)
@@ -71,20 +71,20 @@ def show(job_id: JobId, as_json: JsonFlag = False) -> None:
 @app.command()
 def pause(job_ids: JobIds, as_json: JsonFlag = False) -> None:
     """Let nothing of jobs begin until they are resumed; what runs goes on."""
-    call_each("paused", job_ids, lambda client, key: client.jobs.pause(read_id("id", key) or 0), as_json=as_json)
+    call_each("paused", job_ids, lambda client, key: client.jobs.pause(read_job_id(key)), as_json=as_json)
 
 
 @app.command()
 def resume(job_ids: JobIds, as_json: JsonFlag = False) -> None:
     """Let paused jobs go on."""
-    call_each("resumed", job_ids, lambda client, key: client.jobs.resume(read_id("id", key) or 0), as_json=as_json)
+    call_each("resumed", job_ids, lambda client, key: client.jobs.resume(read_job_id(key)), as_json=as_json)
 
 
 @app.command()
 def cancel(job_ids: JobIds, as_json: JsonFlag = False) -> None:
     """Cancel jobs: nothing of them begins any more, and what runs is told to stop."""
     call_each(
-        "cancelled", job_ids, lambda client, key: client.jobs.cancel(read_id("id", key) or 0), as_json=as_json
+        "cancelled", job_ids, lambda client, key: client.jobs.cancel(read_job_id(key)), as_json=as_json
     )  # fmt: skip
 
 
@@ -97,7 +97,7 @@ def approvals(
     """List what waits for a person, and what it asks for."""
     from weft.cli.output import as_record, print_json, print_table, when
 
-    key = read_id("job", job)
+    key = None if job is None else read_job_id(job, "job")
     found = call(lambda client: client.jobs.approvals(key, limit=limit))
     if as_json:
         print_json({"approvals": [as_record(each) for each in found]})
@@ -121,13 +121,13 @@ def approve(
     from weft.cli.output import tell
     from weft.cli.run import read_inputs
 
-    key = read_id("id", job_id) or 0
+    key = read_job_id(job_id)
 
-    async def main(client: Client) -> None:
+    async def main(client: Client) -> str:
         asked = [each for each in await client.jobs.approvals(key) if node in (None, each.node)]
         given = read_inputs(values or [], asked[0].form if len(asked) == 1 else {}, "--set")
         await client.jobs.approve(key, node, given, reject=reject, message=message)
+        return asked[0].node
 
-    call(main)
-    verb = "rejected" if reject else "approved"
-    tell({"id": str(key), "node": node, "approved": not reject}, f"{verb} {node or key}", as_json=as_json)
+    answered, verb = call(main), "rejected" if reject else "approved"
+    tell({"id": str(key), "node": answered, "approved": not reject}, f"{verb} {answered}", as_json=as_json)

@@ -10,7 +10,7 @@ import typer
 
 from weft.cli.apps import JsonFlag
 from weft.cli.calls import call
-from weft.cli.inputs import read_duration, read_id
+from weft.cli.inputs import read_duration, read_job_id
 
 if TYPE_CHECKING:
     from weft.jobs.model import Job
@@ -77,7 +77,7 @@ def rerun(
         return
     if workflow or since or limit or yes:
         raise InvalidInput("--where", "is missing: --workflow, --since, --limit and --yes go with it")
-    _rerun_one(read_id("id", job_id) or 0, options, inputs or [], modules or [], plan=plan, wait=wait, as_json=as_json)
+    _rerun_one(read_job_id(job_id), options, inputs or [], modules or [], plan=plan, wait=wait, as_json=as_json)
 
 
 def _rerun_one(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
@@ -66,6 +67,7 @@ def run(
     from weft.cli.calls import call
     from weft.cli.output import print_json
     from weft.cli.worker_process import import_apps
+    from weft.sdk.running import submit_here
 
     import_apps(modules or [])
     what = read_workflow(workflow)
@@ -76,7 +78,7 @@ def run(
     async def main(client: Client) -> Job | None:
         given = read_inputs(inputs or [], await declared_inputs(client, what))
         ops = await _ops(client, what, patch, assignments or [])
-        handle = await client.jobs.submit(
+        handle = await (client.jobs.submit if detach else partial(submit_here, client))(
             what,
             given,
             priority=priority,
@@ -98,14 +100,21 @@ def run(
 
 async def see_through(client: Client, job_id: int, modules: Sequence[str], *, as_json: bool) -> Job:
     """Work on a job here, and show it, until it has ended or somebody leaves it; with JSON it is only waited for."""
+    queues = await client.jobs.queues(job_id)
     if as_json:
-        async with at_work(client, modules):
-            return await client.jobs.wait(job_id)
+        import asyncio
+
+        try:
+            async with at_work(client, modules, queues=queues):
+                return await client.jobs.wait(job_id)
+        except asyncio.CancelledError:
+            print(f"weft: job {job_id} goes on without you: see `weft jobs watch {job_id}`", file=sys.stderr)
+            raise
     from weft.cli.job_watch import watch
     from weft.cli.leaving import Leaving
 
     async with Leaving(client, job_id, works=True) as leaving:
-        async with at_work(client, modules, leaving):
+        async with at_work(client, modules, leaving, queues):
             job = await watch(client, job_id, leaving)
         return job if job.state.is_final else await client.jobs.show(job_id)
 
@@ -126,7 +135,12 @@ def print_result(job: Job, *, as_json: bool) -> NoReturn:
 def read_workflow(workflow: str) -> Any:
     """Return a file, a Python workflow by MODULE:NAME, or the name of a tag or version."""
     from weft.cli.definitions import find_workflow
+    from weft.core.errors import InvalidInput
 
+    file, _, name = workflow.partition(".py:")
+    if workflow.endswith(".py") or name:
+        module = file.removesuffix(".py").replace("/", ".").strip(".")
+        raise InvalidInput("workflow", f"name the module, not its file: `weft run {module}:{name or 'NAME'}`")
     if workflow.endswith((".yaml", ".yml", ".json")) or Path(workflow).is_file():
         return Path(workflow)
     return find_workflow(workflow) or workflow
@@ -151,12 +165,12 @@ async def _ops(
 ) -> list[dict[str, Any]] | None:
     """Return what is to be changed for one job."""
     from weft.cli.definitions import read_assignments, read_ops
-    from weft.flow.patches import op_for
+    from weft.flow.patches import ops_setting
 
     ops = [] if patch is None else read_ops(patch)
     if assignments:
         data = await _data(client, what)
-        ops = [*ops, *(op_for(data, field, value) for field, value in read_assignments(list(assignments)).items())]
+        ops = [*ops, *ops_setting(data, read_assignments(list(assignments)))]
     return ops if patch is not None or assignments else None
 
 
@@ -198,18 +212,20 @@ def read_inputs(given: Sequence[str], declared: Mapping[str, Any], option: str =
 
 
 @asynccontextmanager
-async def at_work(client: Client, modules: Sequence[str], leaving: Leaving | None = None) -> AsyncIterator[None]:
+async def at_work(
+    client: Client, modules: Sequence[str], leaving: Leaving | None = None, queues: Iterable[str] = ()
+) -> AsyncIterator[None]:
     """Work and orchestrate here while the body runs; without handlers of one's own only orchestrate."""
+    from weft.sdk import running
     from weft.sdk.orchestrator import Orchestrator
-    from weft.sdk.worker import Worker
     from weft.worker.registry import REGISTRY
 
-    async with Orchestrator(client=client):
-        if REGISTRY.names():
-            async with Worker(client=client, app_modules=modules):
-                yield
-        else:
-            print("weft: no handlers here: tasks wait for workers, or give --app MODULE", file=sys.stderr)
-            yield
+    if REGISTRY.names():
+        work: AbstractAsyncContextManager[object] = running.at_work(client, queues=queues, modules=modules)
+    else:
+        print("weft: no handlers here: tasks wait for workers, or give --app MODULE", file=sys.stderr)
+        work = Orchestrator(client=client)
+    async with work:
+        yield
         if leaving is not None:
             await leaving.settle()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from weft.cli.apps import JsonFlag, new_app
-from weft.cli.definitions import find_workflow
+from weft.cli.definitions import find_workflow, is_input, read_input
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -22,7 +22,9 @@ _SHOWN = 140
 
 Files = Annotated[
     list[Path],
-    typer.Argument(metavar="FILE|MODULE:NAME...", help="YAML or JSON files, folders of them, or Python workflows."),
+    typer.Argument(
+        metavar="FILE|MODULE:NAME...", help="YAML or JSON files, folders of them, - for the input, or Python workflows."
+    ),
 ]
 Apps = Annotated[
     list[str] | None,
@@ -54,8 +56,10 @@ def _check(path: Path, handlers: list[str] | None, strict: bool) -> Checked:
     from weft.flow.document import Document
     from weft.flow.problems import Problem
     from weft.flow.reading import check_file
-    from weft.flow.validation import Checked
+    from weft.flow.validation import Checked, check_text
 
+    if is_input(path):
+        return check_text(read_input(), "-", handlers=handlers, strict=strict)
     if (workflow := find_workflow(str(path))) is not None:
         return _with_source(workflow.checked)
     try:

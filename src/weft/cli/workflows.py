@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from datetime import timedelta
+from collections.abc import Callable
 from itertools import repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,22 +10,24 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from weft.cli.apps import JsonFlag, new_app
-from weft.cli.calls import call
-from weft.cli.diff import diff
+from weft.cli.calls import call_workflows
+from weft.cli.diff import diff, print_diff
+from weft.cli.workflow_upkeep import At, Message, Which, fsck, gc, snapshot
 
 if TYPE_CHECKING:
-    from weft.history.model import Artifact, Pushed, Tag
+    from datetime import datetime
+
+    from weft.history.model import Artifact, Materialized, Pushed, Tag
     from weft.sdk.workflows import Workflows
 
 app = new_app("Keep workflow definitions, change them, and look back.")
 
 TagName = Annotated[str, typer.Argument(metavar="TAG", help="A tag; `etl` means `etl/main`.")]
-Which = Annotated[str, typer.Argument(metavar="TAG|VERSION", help="A tag, or the id or hash of a version.")]
-Message = Annotated[str | None, typer.Option("--message", "-m", help="Why.")]
 Expect = Annotated[
     str | None,
     typer.Option(metavar="VERSION", help="Refuse when the tag's version number, or hash (7 digits do), is another."),
 ]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would change.")]
 Force = Annotated[bool, typer.Option("--force", help="Also when the tag is protected.")]
 Replaces = Annotated[
     str | None,
@@ -39,22 +40,11 @@ Steps = Annotated[int, typer.Argument(metavar="STEPS", help="How many moves.")]
 Prefer = Annotated[str | None, typer.Option(metavar="ours|theirs", help="Whose value to take where both changed one.")]
 
 
-def _workflows(work: Callable[[Workflows], Awaitable[Any]]) -> Any:
-    """Do something with workflows; all that is wrong with a definition is told, before the error that ends it."""
-    from weft.cli.output import print_complaints
-    from weft.core.errors import InvalidDefinition
-
-    try:
-        return call(lambda client: work(client.workflows))
-    except InvalidDefinition as problem:
-        print_complaints(problem.problems)
-        raise
-
-
 @app.command()
 def push(
     file: Annotated[
-        Path, typer.Argument(metavar="FILE|MODULE:NAME", help="A YAML or JSON file, or a Python workflow.")
+        Path,
+        typer.Argument(metavar="FILE|MODULE:NAME", help="A YAML or JSON file, - for the input, or a Python workflow."),
     ],
     tag: Annotated[
         str | None, typer.Option(help="The tag to move; `main` by default, that is `<workflow_id>/main`.")
@@ -63,14 +53,15 @@ def push(
     expect: Expect = None,
     force: Force = False,
     replaces: Replaces = None,
+    dry_run: DryRun = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Keep a definition, and move a tag to it."""
-    from weft.cli.definitions import find_workflow
+    from weft.cli.definitions import find_workflow, is_input, read_input
 
-    what = find_workflow(str(file)) or file
-    options: dict[str, Any] = {"message": message, "expect": _expected(expect), "force": force, "replaces": replaces}
-    done = _workflows(lambda w: w.push(what, tag=tag, **options))
+    what = read_input() if is_input(file) else find_workflow(str(file)) or file
+    options = _options(message, expect, force=force, dry_run=dry_run) | {"replaces": replaces}
+    done = call_workflows(lambda w: w.push(what, tag=tag, **options))
     _tell_pushed(done, "pushed", as_json=as_json)
 
 
@@ -85,7 +76,7 @@ def list_tags(
     """List tags by name, with what they are at."""
     from weft.cli.output import as_record, print_json, print_more, print_table
 
-    found = _workflows(lambda w: w.list(workflow_id=workflow, after=after, limit=limit, with_deleted=deleted))
+    found = call_workflows(lambda w: w.list(workflow_id=workflow, after=after, limit=limit, with_deleted=deleted))
     if as_json:
         print_json({"tags": [as_record(tag) for tag in found]})
     else:
@@ -114,16 +105,16 @@ def _tag_row(tag: Tag) -> tuple[Any, ...]:
 @app.command()
 def show(
     which: Which,
-    at: Annotated[str | None, typer.Option(metavar="TIME", help="As the tag was then: 2026-11-15T10:00.")] = None,
+    at: At = None,
     materialize: Annotated[bool, typer.Option("--materialize", help="Print the whole document, as YAML.")] = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Show what a tag or a version is at; with --materialize the document itself."""
     from weft.cli.inputs import read_moment
-    from weft.cli.output import as_record, complain, print_facts, print_json
+    from weft.cli.output import as_record, complain, moment_text, print_facts, print_json
 
     moment = None if at is None else read_moment("at", at)
-    found = _workflows(lambda w: w.show(which, at=moment))
+    found, change = call_workflows(lambda w: _shown(w, which, moment))
     if found.damage is not None and not as_json:
         complain(f"passed over: {found.damage}; `weft workflows fsck --repair` mends it")
     if as_json:
@@ -143,9 +134,16 @@ def show(
                 "kind": found.kind,
                 "depth": found.depth,
                 "hash": found.version_hash,
+                "made": f"{moment_text(change.created_at)} by {change.actor}",
+                "message": change.message,
                 "nodes": f"{len(nodes)}: {', '.join(list(nodes)[:12])}{', …' if len(nodes) > 12 else ''}",
             }
         )
+
+
+async def _shown(workflows: Workflows, which: str, at: datetime | None) -> tuple[Materialized, Artifact]:
+    found = await workflows.show(which, at=at)
+    return found, (await workflows.log(found.artifact_id, limit=1))[0]
 
 
 @app.command()
@@ -161,6 +159,7 @@ def patch(
     message: Message = None,
     expect: Expect = None,
     force: Force = False,
+    dry_run: DryRun = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Change a definition: by a JSON Patch, by fields to set, or in an editor. The result must be sound."""
@@ -170,15 +169,17 @@ def patch(
 
     if (file is not None or edit) + bool(assignments) != 1:
         raise InvalidInput("patch", "give one of --file, --set and --edit")
-    options: dict[str, Any] = {"message": message, "expect": _expected(expect), "force": force}
+    if edit and dry_run:
+        raise InvalidInput("--dry-run", "goes with --file and --set, and not with --edit")
+    options = _options(message, expect, force=force, dry_run=dry_run)
     if edit:
         done = patch_by_hand(tag, file, options)
     elif file is not None:
         ops = read_ops(file)
-        done = _workflows(lambda w: w.patch(tag, ops, **options))
+        done = call_workflows(lambda w: w.patch(tag, ops, **options))
     else:
         wanted = read_assignments(assignments or [])
-        done = _workflows(lambda w: w.patch(tag, set=wanted, **options))
+        done = call_workflows(lambda w: w.patch(tag, set=wanted, **options))
     _tell_pushed(done, "patched", as_json=as_json)
 
 
@@ -196,7 +197,7 @@ def log(
     from weft.cli.output import as_record, one_line, print_json, print_line, print_more, styled, when
 
     key = read_id("before", before)
-    found = _workflows(lambda w: w.log(which, before=key, limit=limit))
+    found = call_workflows(lambda w: w.log(which, before=key, limit=limit))
     if as_json:
         print_json({"log": [as_record(artifact) for artifact in found]})
         return
@@ -205,7 +206,8 @@ def log(
         tags = styled(f" ({', '.join(artifact.tags)})" if artifact.tags else "", "yellow")
         who = f"  {artifact.actor}, {when(artifact.created_at)}"
         line = styled(drawn.lead, "dim") + styled(f"{artifact.id} {artifact.kind} {artifact.version_hash[:12]}", "bold")
-        print_line(line + tags + styled(one_line(who), "dim") + styled(f"  {one_line(artifact.message or '')}", ""))
+        why = f"  {one_line(artifact.message)}" if artifact.message else ""
+        print_line(line + tags + styled(one_line(who), "dim") + styled(why, ""))
         for below in drawn.below:
             print_line(styled(below, "dim"))
     if len(found) == limit:
@@ -226,7 +228,7 @@ def moves(
     """List where a tag has been, newest first: who moved it, when, why."""
     from weft.cli.output import as_record, print_json, print_more, print_table, when
 
-    found = _workflows(lambda w: w.moves(tag, before=before, limit=limit))
+    found = call_workflows(lambda w: w.moves(tag, before=before, limit=limit))
     if as_json:
         print_json({"moves": [as_record(move) for move in found]})
     else:
@@ -242,7 +244,7 @@ def blame(which: Which, as_json: JsonFlag = False) -> None:
     from weft.cli.output import as_record, print_json, print_table, when
     from weft.flow.problems import dotted
 
-    found = _workflows(lambda w: w.blame(which))
+    found = call_workflows(lambda w: w.blame(which))
     if as_json:
         told = ("id", "actor", "created_at", "message")
         fields = ((path, as_record(artifact)) for path, artifact in found.items())
@@ -264,7 +266,7 @@ def _stepped(verb: str, done: str, contract: str) -> Callable[..., None]:
         as_json: JsonFlag = False,
     ) -> None:
         options: dict[str, Any] = {"message": message, "expect": _expected(expect), "force": force}
-        _tell_tag(_workflows(lambda w: getattr(w, verb)(tag, steps, **options)), done, as_json=as_json)
+        _tell_tag(call_workflows(lambda w: getattr(w, verb)(tag, steps, **options)), done, as_json=as_json)
 
     command.__doc__ = contract
     return command
@@ -286,14 +288,14 @@ def tag(
 ) -> None:
     """Move a tag to what another tag, an id or a hash names; it is made when it is not there."""
     options: dict[str, Any] = {"message": message, "expect": _expected(expect), "force": force, "replaces": replaces}
-    done = _workflows(lambda w: w.move(name, to, **options))
+    done = call_workflows(lambda w: w.move(name, to, **options))
     _tell_tag(done, "moved", as_json=as_json)
 
 
 @app.command()
 def branch(new: TagName, source: Which, message: Message = None, as_json: JsonFlag = False) -> None:
     """Make a new tag at what another tag, an id or a hash names."""
-    _tell_tag(_workflows(lambda w: w.branch(new, source, message=message)), "branched", as_json=as_json)
+    _tell_tag(call_workflows(lambda w: w.branch(new, source, message=message)), "branched", as_json=as_json)
 
 
 @app.command()
@@ -302,38 +304,44 @@ def merge(
     into: Annotated[str, typer.Option(metavar="TAG", help="The tag that takes it over.")],
     prefer: Prefer = None,
     message: Message = None,
+    expect: Expect = None,
     force: Force = False,
+    dry_run: DryRun = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Take over what another line has changed since both parted; nothing when both changed a field differently."""
-    done = _workflows(lambda w: w.merge(source, into, prefer=prefer, message=message, force=force))
+    options = _options(message, expect, force=force, dry_run=dry_run)
+    done = call_workflows(lambda w: w.merge(source, into, prefer=prefer, **options))
     _tell_pushed(done, "merged", as_json=as_json)
 
 
 @app.command()
 def revert(
     tag: TagName,
-    change: Annotated[str, typer.Argument(metavar="ID", help="The change to take back, as `log` shows it.")],
+    change: Annotated[str, typer.Argument(metavar="ID", help="The change to take back: its id, or TAG~2.")],
     prefer: Prefer = None,
     message: Message = None,
+    expect: Expect = None,
     force: Force = False,
+    dry_run: DryRun = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Take back one change, and keep what came after it."""
-    done = _workflows(lambda w: w.revert(tag, change, prefer=prefer, message=message, force=force))
+    options = _options(message, expect, force=force, dry_run=dry_run)
+    done = call_workflows(lambda w: w.revert(tag, change, prefer=prefer, **options))
     _tell_pushed(done, "reverted", as_json=as_json)
 
 
 @app.command()
 def delete(tag: TagName, message: Message = None, force: Force = False, as_json: JsonFlag = False) -> None:
     """Take a tag away; `undelete` brings it back."""
-    _tell_tag(_workflows(lambda w: w.delete(tag, message=message, force=force)), "deleted", as_json=as_json)
+    _tell_tag(call_workflows(lambda w: w.delete(tag, message=message, force=force)), "deleted", as_json=as_json)
 
 
 @app.command()
 def undelete(tag: TagName, message: Message = None, as_json: JsonFlag = False) -> None:
     """Bring back a tag that was deleted."""
-    _tell_tag(_workflows(lambda w: w.undelete(tag, message=message)), "undeleted", as_json=as_json)
+    _tell_tag(call_workflows(lambda w: w.undelete(tag, message=message)), "undeleted", as_json=as_json)
 
 
 @app.command()
@@ -345,96 +353,37 @@ def protect(
     """Let a tag be moved only by --force."""
     from weft.cli.output import tell
 
-    name = _workflows(lambda w: w.protect(tag, not off))
+    name = call_workflows(lambda w: w.protect(tag, not off))
     tell({"tag": name, "protected": not off}, f"{name} is {'free' if off else 'protected'}", as_json=as_json)
 
 
 @app.command()
 def compact(tag: TagName, as_json: JsonFlag = False) -> None:
     """Make one version of a tag's patches; it means the same."""
-    _tell_pushed(_workflows(lambda w: w.compact(tag)), "compacted", as_json=as_json)
+    _tell_pushed(call_workflows(lambda w: w.compact(tag)), "compacted", as_json=as_json)
 
 
-@app.command()
-def snapshot(
-    which: Which,
-    file: Annotated[Path | None, typer.Option("--file", help="A JSON Patch to apply, or - for the input.")] = None,
-    assignments: Annotated[
-        list[str] | None, typer.Option("--set", metavar="FIELD=JSON", help="nodes.x.params.y=3; may be repeated.")
-    ] = None,
-    at: Annotated[str | None, typer.Option(metavar="TIME", help="As the tag was then: 2026-11-15T10:00.")] = None,
-    message: Message = None,
-    as_json: JsonFlag = False,
-) -> None:
-    """Keep a whole document, or what a patch makes of it, where no tag moves; the same again is found."""
-    from weft.cli.definitions import read_assignments, read_ops
-    from weft.cli.inputs import read_moment
-    from weft.cli.output import as_record, tell
-
-    ops = None if file is None else read_ops(file)
-    wanted = read_assignments(assignments) if assignments else None
-    moment = None if at is None else read_moment("at", at)
-    kept = _workflows(lambda w: w.snapshot(which, ops, set=wanted, at=moment, message=message))
-    tell(as_record(kept), f"{kept.snapshot_id} has it whole: {kept.version_hash[:12]}", as_json=as_json)
-
-
-@app.command()
-def fsck(
-    repair: Annotated[bool, typer.Option("--repair", help="Mend what follows from the rest of the history.")] = False,
-    quick: Annotated[bool, typer.Option("--quick", help="Do not work out anew what each document means.")] = False,
-    as_json: JsonFlag = False,
-) -> None:
-    """Look through the whole history; ends with 1 when something is wrong that was not mended."""
-    from weft.cli.output import as_record, counted, one_line, plural, print_json, print_line, styled
-
-    with counted("looked at") as show:
-        found = _workflows(lambda w: w.fsck(repair=repair, quick=quick, on_progress=show))
-    if as_json:
-        print_json({"findings": [as_record(finding) for finding in found]})
-    else:
-        for each in found:
-            print_line(styled(f"{each.what}: ", "bold") + styled(f"{one_line(each.problem)} [{each.code}]", ""))
-            if each.mended is not None:
-                print_line(styled("  mended: ", "green") + styled(one_line(each.mended), ""))
-        mended = sum(each.mended is not None for each in found)
-        told = f"{plural(len(found), 'finding')}, {mended} mended" if found else "the history is whole"
-        print_line(told)
-    # What nobody refers to is no fault: it is removed in its time.
-    raise typer.Exit(1 if any(each.mended is None and each.code != "unreachable_blob" for each in found) else 0)
-
-
-@app.command()
-def gc(
-    grace: Annotated[str, typer.Option(metavar="SPAN", help="Keep what is younger than this: 1d, 6h.")] = "1d",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be removed.")] = False,
-    as_json: JsonFlag = False,
-) -> None:
-    """Remove snapshots and blobs that nobody uses; what a tag has ever been at stays."""
-    from weft.cli.inputs import read_duration
-    from weft.cli.output import as_record, plural, tell
-
-    span = read_duration("grace", grace) or timedelta(0)
-    done = _workflows(lambda w: w.gc(span, dry_run=dry_run))
-    verb = "would remove" if dry_run else "removed"
-    of_history = f"{plural(done.snapshots, 'snapshot')}, {plural(done.patches, 'patch')} of theirs"
-    what = f"{of_history}, {plural(done.blobs, 'blob')} of {plural(done.bytes, 'byte')}"
-    tell(as_record(done), f"{verb} {what}", as_json=as_json)
-
-
-app.command("diff")(diff)
+for command in (snapshot, fsck, gc, diff):
+    app.command()(command)
 
 
 def _expected(text: str | None) -> int | str | None:
     return int(text) if text is not None and text.isdecimal() and len(text) < SHORTEST_HASH else text
 
 
+def _options(message: str | None, expect: str | None, *, force: bool, dry_run: bool) -> dict[str, Any]:
+    return {"message": message, "expect": _expected(expect), "force": force, "dry_run": dry_run}
+
+
 def _tell_pushed(done: Pushed, verb: str, *, as_json: bool) -> None:
     from weft.cli.output import as_record, tell
 
-    what = f"{verb} {done.artifact_id}" if done.created else "nothing to change"
-    tell(
-        as_record(done), f"{what}: {done.tag} is at {done.version_hash[:12]}, move {done.tag_version}", as_json=as_json
-    )
+    is_plan = done.is_dry_run and done.created
+    what = f"would be {verb}" if is_plan else f"{verb} {done.artifact_id}" if done.created else "nothing to change"
+    text = f"{what}: {done.tag} {'would be' if is_plan else 'is'} at {done.version_hash[:12]}, move {done.tag_version}"
+    tell(as_record(done) | {"diff": None if done.diff is None else done.diff.to_json()}, text, as_json=as_json)
+    if done.diff is not None and not as_json:
+        print_diff(done.diff)
 
 
 def _tell_tag(done: Tag, verb: str, *, as_json: bool) -> None:

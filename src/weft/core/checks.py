@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import TypeVar
 
 from weft.core.errors import InvalidInput, did_you_mean
+from weft.core.job_states import JobState
 from weft.core.json import text_problem
 from weft.core.states import SPELLINGS, TaskState
 
@@ -161,6 +162,8 @@ def check_word(value: object, field: str, words: type[Word]) -> Word:
     known = [str(word) for word in words]
     if words is TaskState:
         value = SPELLINGS.get(str(value), value)
+    elif words is JobState and isinstance(value, str):
+        value = value.lower()
     if value not in known:
         hint = did_you_mean(value, known) if isinstance(value, str) else ""
         raise InvalidInput(field, f"{value!r} is not one of {', '.join(known)}.{hint}")

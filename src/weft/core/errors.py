@@ -136,14 +136,16 @@ class NotFound(CallerError):
     http_status = 404
     exit_code = 4
 
-    def __init__(self, kind: str, key: object) -> None:
+    def __init__(self, kind: str, key: object, advice: str | None = None) -> None:
         self.kind = kind
         self.key = key
-        reason = {
+        reason = advice or {
             "org": "name one that exists by WEFT_ORG",
             "tag": "see `weft workflows list`",
             "version": "see `weft workflows log TAG`",
             "move": "see `weft workflows moves TAG`",
+            "approval": "see `weft jobs approvals`, and `weft jobs why ID`",
+            "node": "see `weft jobs show ID`",
         }.get(kind, "it may have been removed by retention, or never committed")
         super().__init__(f"there is no {kind} {key}; {reason}")
 
@@ -191,7 +193,9 @@ class TagConflict(CallerError):
             moved = "there is no such tag, or not any more"
         advice = {
             "moved": f"tag {tag!r} is not where it was expected: {moved}; look at it and try again",
-            "protected": f"tag {tag!r} is protected: move it by force (`--force`), or take that away; {moved}",
+            "protected": f"tag {tag!r} is protected: move it by force (`--force`), or take that away; {moved}"
+            if now.get("verb") != "delete"
+            else f"tag {tag!r} was deleted, and is protected: `weft workflows undelete {tag}` brings it back",
             "of another workflow": f"tag {tag!r} belongs to workflow {now.get('workflow_id')!r}: choose another tag, "
             f"or push with `--replaces {now.get('workflow_id')}` if it shall not any more",
             "held": f"{tag!r} is held by another writer for too long: nothing was written; try again",
@@ -217,7 +221,8 @@ class MergeConflict(CallerError):
         self.conflicts = conflicts
         shown = "; ".join(str(conflict) for conflict in conflicts[:5])
         more = f"; and {len(conflicts) - 5} more" if len(conflicts) > 5 else ""
-        super().__init__(f"{what} has {len(conflicts)} conflict{'s' if len(conflicts) > 1 else ''}: {shown}{more}")
+        told = f"{what} has {len(conflicts)} conflict{'s' if len(conflicts) > 1 else ''}: {shown}{more}"
+        super().__init__(f"{told}; take one side by `--prefer ours` or `--prefer theirs`, or change one of the two")
 
     @property
     def details(self) -> dict[str, object]:

@@ -22,8 +22,14 @@ MAX_DEPTH = 200
 _INT_MIN, _INT_MAX = -(2**63), 2**64 - 1
 BLOB_MARK = '{"$blob":'
 GATHERED = "$gathered"
-_MEANINGS = {"$blob": "values in the blob storage", GATHERED: "what a fan_in gathers"}
-_RESERVED = tuple(f'{{"{key}":' for key in _MEANINGS)
+RENDER_MARK = '{"$render":'
+# Keys that params and outputs do not begin with, and what they are for.
+RESERVED_KEYS = {
+    "$blob": "values in the blob storage",
+    GATHERED: "what a fan_in gathers",
+    "$render": "params that are rendered later",
+}
+_RESERVED = tuple(f'{{"{key}":' for key in RESERVED_KEYS)
 _REFERENCE = re.compile(r'\{"\$blob":"([0-9a-f]{64})","size":\d+\}')
 _MANY_DIGITS = re.compile(r"\d{19}")
 # Escaped backslashes and whole pairs, so that they are passed over; what the group holds stands alone.
@@ -73,7 +79,7 @@ def _sound(text: str, value: Json, field: str) -> str:
         _explain(value, field)
     if text.startswith(_RESERVED):
         key = text[2:].partition('"')[0]
-        raise InvalidInput(field, f"the key {key!r} is reserved for {_MEANINGS[key]}")
+        raise InvalidInput(field, f"the key {key!r} is reserved for {RESERVED_KEYS[key]}")
     return text
 
 

@@ -32,7 +32,7 @@ from obstore.store import S3Store
 
 from weft.core.errors import BlobUnavailable, InvalidSetting
 from weft.db.blobs import USERS, damaged, digest_of, missing, place_aside, place_of, tell_kept
-from weft.db.bucket_problems import allows_http, problem_of
+from weft.db.bucket_problems import allows_http, is_denied, problem_of
 
 if TYPE_CHECKING:
     from obstore import ObjectMeta
@@ -88,25 +88,37 @@ class BucketBlobs:
     def put_now(self, data: bytes) -> str:
         """Like `put`, where nothing can be awaited."""
         digest = digest_of(data)
-        with self._asking(digest, "put"):
-            while True:
-                began = self._clock()
-                day = began.date()
-                path = f"{place_of(digest)}/{day}"
-                # Whoever puts need not be allowed to read.
-                with contextlib.suppress(BlobUnavailable):
-                    self._keep_damaged(digest, path)
+        while True:
+            known = self._known(digest)
+            began = self._clock()
+            day = began.date()
+            path = f"{place_of(digest)}/{day}"
+            closed = [each for each in known if _is_closed(each, began)]
+            try:
+                for each in known:
+                    if each["path"] == path or each in closed:
+                        self._keep_damaged(digest, each["path"])
+            except BlobUnavailable:
+                closed = []  # whoever puts need not be allowed to read, and what cannot be read is not taken away
+            with self._asking(digest, "put"):
                 # In one request, so that it is there whole or not at all.
                 obstore.put(self._bucket, path, data, use_multipart=False)
-                if self._clock() < _end_of(day) + LAST_CALL:
-                    break
-        # A copy too many costs space alone, and whoever puts need not be allowed to list or to delete.
+            if self._clock() < _end_of(day) + LAST_CALL:
+                break
+        # A copy too many costs space alone, and whoever puts need not be allowed to delete.
         with contextlib.suppress(BlobUnavailable):
-            closed = [known for known in self._list(digest) if _is_closed(known, began)]
-            for known in closed:
-                self._keep_damaged(digest, known["path"])
             self._delete(digest, closed)
         return digest
+
+    def _known(self, digest: str) -> Sequence[ObjectMeta]:
+        """Return the copies of a blob; none where nobody may list them."""
+        with self._asking(digest, "put"):
+            try:
+                return obstore.list(self._bucket, place_of(digest)).collect()
+            except BaseError as problem:
+                if not is_denied(problem):
+                    raise
+                return []
 
     def _keep_damaged(self, digest: str, path: str) -> None:
         """Keep aside what an object holds that is about to go, when it is not what its name says."""

@@ -48,6 +48,11 @@ def problem_of(problem: Exception, address: Bucket) -> str:
     return f"{address}: {_BY_CODE.get(code) or _by_status(status, code, text)}"
 
 
+def is_denied(problem: Exception) -> bool:
+    """Whether a bucket may be used by others, or for other things."""
+    return _found(_STATUS, str(problem)) in ("401", "403")
+
+
 def _by_status(status: str, code: str, text: str) -> str:
     if _NO_CREDENTIALS.search(text):
         return "there are no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or give the machine a role"

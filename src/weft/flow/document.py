@@ -284,7 +284,8 @@ def scalar_of(text: str) -> str | int | float | bool | None:
         return text
     if _INT.fullmatch(text):
         number = int(text, 0) if text[:2] in ("0o", "0x") else int(text) if len(text) < 25 else 2**64
-        if -(2**63) <= number < 2**63:
+        # As params may be: what a patch or a program has put there can be shown and pushed again.
+        if -(2**63) <= number < 2**64:
             return number
         raise ValueError(f"{text[:30]} is an integer beyond 64 bits; put it into quotes")
     if _FLOAT.fullmatch(text):

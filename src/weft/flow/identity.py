@@ -51,29 +51,27 @@ def version_hash(definition: WorkflowDefinition, known: Mapping[str, NodeMeaning
     """Return the hash of what a definition means; ``known`` is what is remembered of its nodes."""
     nodes = known or {name: NodeMeaning(node) for name, node in definition.nodes.items()}
     general = _plain(definition.defaults)
-    digests = {name: node.digest_with(general) for name, node in nodes.items()}
+    key = canonical_json(general)
+    digests = {name: node.digest_with(general, key) for name, node in nodes.items()}
     return digest_of(_without_nodes(definition) | {"nodes": digests})
 
 
 class NodeMeaning:
-    """What a node means by itself, worked out once."""
+    """What a node means by itself; its hash is remembered, for what its workflow said last."""
 
-    __slots__ = ("_digest", "_node", "_own")
+    __slots__ = ("_known", "_node")
 
     def __init__(self, node: AnyNode) -> None:
         self._node = node
-        self._own: dict[str, Any] | None = None
-        self._digest: str | None = None
+        self._known: tuple[bytes, str] | None = None
 
-    def digest_with(self, general: dict[str, Any]) -> str:
-        """Return the hash of what the node means where the workflow says ``general`` for what its tasks leave out."""
-        if self._own is None:
-            self._own = own_meaning(self._node)
-        if general:
-            return digest_of(_with_general(self._own, general))
-        if self._digest is None:
-            self._digest = digest_of(_with_general(self._own, general))
-        return self._digest
+    def digest_with(self, general: dict[str, Any], key: bytes) -> str:
+        """Return the hash of what the node means where the workflow says ``general``, whose text is ``key``."""
+        known = self._known
+        if known is None or known[0] != key:
+            # Both in one: threads share what is remembered.
+            self._known = known = key, digest_of(_with_general(own_meaning(self._node), general))
+        return known[1]
 
 
 def _without_nodes(definition: WorkflowDefinition) -> dict[str, Any]:
@@ -157,9 +155,9 @@ def _plain(part: BaseModel, leave: tuple[str, ...] = ()) -> dict[str, Any]:
     declared, values, found = _declared(type(part)), part.__dict__, {}
     for name in part.__pydantic_fields_set__:
         value = values[name]
-        if value is None or name in leave or name not in declared:
+        if value is None or name in leave or (known := declared.get(name)) is None:
             continue
-        written, usual = declared[name]
+        written, usual = known
         if usual is not None and value == usual:
             continue
         if name == "next":

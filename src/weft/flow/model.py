@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
+from weft.core.json import RESERVED_KEYS
 from weft.flow import durations
 
 MAX_NAME = 200
@@ -27,6 +28,8 @@ def _seconds(value: object) -> float:
 
 
 def _names(value: object) -> list[str]:
+    if type(value) is str and value:
+        return [value]  # as most are written
     names = [value] if isinstance(value, str) else value
     if not isinstance(names, list) or not names or not all(isinstance(name, str) and name for name in names):
         raise PydanticCustomError("bad_next", "must be the name of a node or a group, or a list of such names")
@@ -50,15 +53,17 @@ def _cache(value: object) -> bool | float:
 
 
 def _delay(value: object) -> float:
+    if type(value) in (int, float) and value == 0:
+        return 0
     if (seconds := _seconds(value)) > _LONGEST_DELAY:
         raise PydanticCustomError("bad_duration", "must be at most 366 days: nothing is tried again later than that")
     return seconds
 
 
-def _span(longest: float) -> dict[str, Any]:
+def _span(longest: float, least: str = "exclusiveMinimum") -> dict[str, Any]:
     return {
         "anyOf": [
-            {"type": "number", "exclusiveMinimum": 0, "maximum": longest},
+            {"type": "number", least: 0, "maximum": longest},
             {"type": "string", "pattern": durations.pattern(longest)},
         ]
     }
@@ -72,7 +77,7 @@ Seconds = Annotated[
     BeforeValidator(_seconds),
     WithJsonSchema(_SPAN),
 ]
-Delay = Annotated[float, BeforeValidator(_delay), WithJsonSchema(_span(_LONGEST_DELAY))]
+Delay = Annotated[float, BeforeValidator(_delay), WithJsonSchema(_span(_LONGEST_DELAY, "minimum"))]
 # Whether an output serves the same params of the same code again, or for how long.
 Cache = Annotated[
     bool | float, BeforeValidator(_cache), WithJsonSchema({"anyOf": [{"type": "boolean"}, *_SPAN["anyOf"]]})
@@ -92,6 +97,7 @@ GroupPath = Annotated[str, Field(max_length=MAX_NAME, pattern=PATH)]
 # Of keys, Pydantic checks no names: `weft.flow.structure` does, and the JSON Schema says it here.
 _NAMES: dict[str, Any] = {"propertyNames": {"pattern": NAME, "maxLength": MAX_NAME}}
 _PATHS: dict[str, Any] = {"propertyNames": {"pattern": PATH, "maxLength": MAX_NAME}}
+_ARGUMENTS: dict[str, Any] = {"propertyNames": {"not": {"enum": list(RESERVED_KEYS)}}}
 _AFTER = "The node or group that comes after this, or a list of them."
 _TIMEOUT = "How long it may take: seconds, or a text such as 90s, 15m or 1h30m; at most 20,000 days in all."
 _ALLOW_FAILURE = "Whether the job goes on when this fails."
@@ -146,7 +152,9 @@ class RetryPolicy(Part):
     backoff: Literal["exponential", "linear", "fixed"] | None = Field(
         default=None, description="How the delay grows from one attempt to the next."
     )
-    initial_delay_seconds: Delay | None = Field(default=None, description="The delay before the second attempt.")
+    initial_delay_seconds: Delay | None = Field(
+        default=None, description="The delay before the second attempt; 0 for none."
+    )
     max_delay_seconds: Delay | None = Field(default=None, description="The longest delay; at most 366 days.")
     jitter: Annotated[float, Field(ge=0, le=1)] | None = Field(
         default=None, description="By which part of itself a delay may differ, from 0 to 1."
@@ -186,7 +194,9 @@ class TaskSpec(Execution):
 
     handler: HandlerName = Field(description="The name of the function that the task runs.")
     params: dict[str, Any] = Field(
-        default_factory=dict, description="The arguments of the handler; texts may have expressions in {{ }}."
+        default_factory=dict,
+        description="The arguments of the handler; texts may have expressions in {{ }}.",
+        json_schema_extra=_ARGUMENTS,
     )
     concurrency_key: Annotated[str, Field(min_length=1, max_length=500)] | None = Field(
         default=None, description="Tasks of one key share a limit; the text may have expressions."

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import orjson
 
 from weft.core.errors import closest
-from weft.core.json import depth_of
+from weft.core.json import RESERVED_KEYS, depth_of
 from weft.flow.budget import ExpressionError
 from weft.flow.conditions import is_whole, read_condition
 from weft.flow.document import MAX_DEPTH
@@ -109,16 +110,21 @@ def too_deep(path: Path) -> Problem:
     return Problem("too_deep", path, f"the document is nested deeper than {MAX_DEPTH} levels")
 
 
+@lru_cache(maxsize=20_000)
+def _is_name(name: str) -> bool:
+    return _NAME.fullmatch(name) is not None and len(name) <= MAX_NAME
+
+
 def name_problems(name: str, path: Path) -> Iterator[Problem]:
     """Yield what is wrong with the name of a node or an input."""
-    if _NAME.fullmatch(name) is None or len(name) > MAX_NAME:
+    if not _is_name(name):
         what = f"{name[:60]!r} is no name: letters, digits, _ and -, up to {MAX_NAME}"
         yield Problem("bad_name", path, what, is_about_key=True)
 
 
 def _facts(name: str, entry: Json, *, may_be_deep: bool = True) -> NodeFacts:
     path: Path = ("nodes", name)
-    problems = list(name_problems(name, path))
+    problems = [] if _is_name(name) else list(name_problems(name, path))
     if may_be_deep and depth_of(entry) > _DEEPEST:
         problems.append(too_deep(path))
     if not isinstance(entry, dict):
@@ -143,10 +149,11 @@ def _facts(name: str, entry: Json, *, may_be_deep: bool = True) -> NodeFacts:
             handlers.append((place, value))
     if kind == "conditional":
         problems += _conditional_problems(entry, path, references)
-    elif kind == "wait":
-        problems += _wait_problems(entry, path)
     elif kind == "fan_out":
         problems += _fan_out_problems(entry, path)
+    elif kind == "wait":
+        problems += _wait_problems(entry, path)
+    problems += _params_problems(entry, path)
     meaning = None if node is None else NodeMeaning(node)
     links = tuple(links_of_node(name, entry))
     group = entry.get("group")
@@ -259,6 +266,15 @@ def _fan_out_problems(node: Data, path: Path) -> Iterator[Problem]:
     if node.get("max_parallel") and isinstance(task, dict) and task.get("concurrency_key"):
         message = "a task waits for one turn only: leave out max_parallel or the concurrency_key of its task"
         yield Problem("two_limits", (*path, "max_parallel"), message)
+
+
+def _params_problems(node: Data, path: Path) -> Iterator[Problem]:
+    """Yield the keys of params by which what is kept in the place of params is known."""
+    for holder, place in ((node, path), (node.get("task"), (*path, "task"))):
+        params = holder.get("params") if isinstance(holder, dict) else None
+        for key in RESERVED_KEYS.keys() & params if isinstance(params, dict) else ():
+            what = f"the key {key!r} is reserved for {RESERVED_KEYS[key]}"
+            yield Problem("bad_value", (*place, "params", key), what, is_about_key=True)
 
 
 def _wait_problems(node: Data, path: Path) -> Iterator[Problem]:

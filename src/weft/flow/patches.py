@@ -199,6 +199,16 @@ def path_of(pointer: str) -> tuple[str, ...]:
     return tuple(part.replace("~1", "/").replace("~0", "~") for part in pointer.split("/")[1:])
 
 
+def ops_setting(data: Mapping[str, Json], wanted: Mapping[str, Json]) -> list[Op]:
+    """Return the operations that set fields, one after the other: what one adds, the next may go into."""
+    found: list[Op] = []
+    for field, value in wanted.items():
+        found.append(op_for(data, field, value))
+        if len(found) < len(wanted):
+            data = apply_beside(data, found[-1:])
+    return found
+
+
 def op_for(data: Mapping[str, Json], assignment: str, value: Json) -> Op:
     """Return the operation that sets a field named as people do: ``nodes.resize.params.sizes[0]``.
 
@@ -212,10 +222,11 @@ def op_for(data: Mapping[str, Json], assignment: str, value: Json) -> Op:
     for part in parts[:-1]:
         step = _step(holder, part, path)
         if step is None or (isinstance(holder, dict) and step not in holder):
-            known = list(holder) if isinstance(holder, dict) else []
-            raise InvalidInput(
-                "set", f"there is no {dotted((*path, part))!r} in the definition.{did_you_mean(str(part), known)}"
-            )
+            known, place = list(holder) if isinstance(holder, dict) else [], dotted((*path, part))
+            hint = did_you_mean(str(part), known)
+            if not hint and isinstance(holder, dict) and len(path) > 1:
+                hint = f" Set it first: {place}={{}}."
+            raise InvalidInput("set", f"there is no {place!r} in the definition.{hint}")
         holder, path = holder[step], (*path, step)
     last = "-" if isinstance(holder, list) and parts[-1] == "-" else _step(holder, parts[-1], path)
     if last is None:

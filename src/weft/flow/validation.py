@@ -140,16 +140,15 @@ def _meaning(data: Data, all_nodes: Nodes, hints: Hints) -> Iterator[Problem]:
     for name, facts in nodes.items():
         before = graph.previous[name]
         for place, reference in facts.references:
-            match reference.name, reference.fields:
-                case "nodes", _ if place[-1] == "concurrency_key":
-                    message = "must be known before the task waits for its turn: use inputs, or item in a fan_out"
-                    yield Problem("bad_expression", place, message)
-                case "inputs", (str(field), *_) if field in inputs:
-                    pass
-                case "nodes", (str(field), "output", *_) if field in before:
-                    pass
-                case _:
-                    yield from _reference_problems(reference, place, name, nodes, inputs, graph, hints)
+            fields = reference.fields
+            if reference.name == "nodes" and place[-1] == "concurrency_key":
+                message = "must be known before the task waits for its turn: use inputs, or item in a fan_out"
+                yield Problem("bad_expression", place, message)
+                continue
+            # By far the most are of an input that is there, or of a node just before.
+            known = inputs if reference.name == "inputs" else before if fields[1:2] == ("output",) else ()
+            if not fields or fields[0] not in known:
+                yield from _reference_problems(reference, place, name, nodes, inputs, graph, hints)
 
 
 def _link_problems(nodes: Nodes, links: list[Link], groups: Mapping[str, list[str]], hints: Hints) -> Iterator[Problem]:

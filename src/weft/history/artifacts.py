@@ -43,6 +43,15 @@ async def line(conn: type_Connection, org_id: int, artifact_id: int) -> list[Art
     return [Artifact(*row) for row in rows]
 
 
+async def back(conn: type_Connection, org_id: int, artifact_id: int, steps: int) -> int:
+    """Return the artifact so many changes before another, along first parents; raises `NotFound`."""
+    row = await conn.fetchrow(SQL.back, org_id, artifact_id, steps)
+    if row is None or row["step"] < steps:
+        there = 0 if row is None else row["step"]
+        raise NotFound("version", f"{steps} changes before {artifact_id}, which has {there} before it")
+    return int(row["id"])
+
+
 async def parted_at(conn: type_Connection, org_id: int, one: int, other: int) -> list[int]:
     """Return the last artifacts from which two others came: several when each was merged into the other's line.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import asyncpg
@@ -13,6 +14,7 @@ import orjson
 from weft.core.errors import NotFound, TagConflict
 from weft.core.settings import Settings
 from weft.db.database import CONNECTION_ERRORS
+from weft.flow.diff import diff
 from weft.flow.document import Document
 from weft.flow.patches import Op, check_ops
 from weft.flow.reading import sound
@@ -135,9 +137,9 @@ class Changes:
             raise await self._conflict(wish.tag)
         new = begun or (None if head is None else await proposal.on(head))
         if new is None:
-            return None if head is None else _unchanged(head)
+            return None if head is None else replace(_unchanged(head), is_dry_run=wish.dry_run)
         try:
-            return await self._write(wish, head, new)
+            return await (self._rehearse if wish.dry_run else self._write)(wish, head, new)
         except TagConflict as conflict:
             if conflict.why != "moved" or wish.expected_version is not None or wish.expected_hash is not None:
                 raise
@@ -182,6 +184,20 @@ class Changes:
         hash_, version = new.checked.version_hash, moved["version"]
         return Pushed(moved["target_id"], hash_, moved["name"], version, compacted=is_crowded)
 
+    async def _rehearse(self, wish: Wish, head: Materials | None, new: New) -> Pushed:
+        """Return what a change would make: it is written, so that whatever would refuse it does, and taken back."""
+        sound(new.checked)
+        data, onto = new.checked.document.data, _Onto.of(head, wish.tag)
+        content = Content(orjson.dumps(data if new.ops is None else new.ops), self._settings.inline_limit)
+        differs = diff({} if head is None else await self._reader.document(head), data)
+        moved: list[Record] = []
+        with suppress(_Rehearsed):
+            async with tags.explained(onto.tag), self._database.transaction() as conn:
+                moved.append(await self._put(conn, wish, onto, new, content))
+                raise _Rehearsed
+        hash_, version = new.checked.version_hash, moved[0]["version"]
+        return Pushed(onto.parent_id or 0, hash_, moved[0]["name"], version, is_dry_run=True, diff=differs)
+
     async def _compact_and_put(self, wish: Wish, head: Materials, new: New, content: Content) -> Record:
         whole = await self._whole(head)
 
@@ -215,6 +231,10 @@ class Changes:
         """Return the document of patches as it is kept; there will be one for each few of them, for ever."""
         text = orjson.dumps(await self._reader.document(head))
         return await self._kept(text, packing(text, self._settings, small=True))
+
+
+class _Rehearsed(Exception):
+    """What was written is not to stay."""
 
 
 class _Onto(NamedTuple):

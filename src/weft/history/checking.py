@@ -226,6 +226,7 @@ class Checker:
         content = Content(text, self._database.settings.inline_limit)
         if content.stored is None:
             await self._reader.blobs().put(text)
+            kept += "; what its storage held, if anything, is kept there under `damaged`"
         await self._database.run_alone(
             lambda conn: conn.execute(
                 SQL.mend_blob, content.digest, content.bytes, MEDIA_TYPES[row["kind"]], content.stored

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from weft.flow.diff import Diff
 from weft.flow.model import WorkflowDefinition
 
 # What comes in lists of thousands is not frozen: that would take five times as long to make.
@@ -94,6 +95,7 @@ class Wish:
     """Who wants a change, why, of which tag, and what they expect it to be at.
 
     ``force`` moves a protected tag; ``replaces`` names the other workflow that a tag is of, and will not be any more.
+    ``dry_run`` changes nothing.
     """
 
     tag: str
@@ -103,11 +105,16 @@ class Wish:
     expected_hash: str | None = None
     force: bool = False
     replaces: str | None = None
+    dry_run: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Pushed:
-    """What became of a push, a patch, a merge or a revert; ``created`` is False when there was nothing to change."""
+    """What became of a push, a patch, a merge or a revert; ``created`` is False when there was nothing to change.
+
+    Of a dry run it is what would become of it, with the ``diff`` to what the tag is at; ``artifact_id`` is then that
+    at which the tag stays, 0 when there is no such tag.
+    """
 
     artifact_id: int
     version_hash: str
@@ -115,6 +122,8 @@ class Pushed:
     tag_version: int
     created: bool = True
     compacted: bool = False
+    is_dry_run: bool = False
+    diff: Diff | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -61,11 +60,7 @@ class Push(Proposal):
 
     async def on(self, head: Materials) -> New | None:
         """Return a new version, unless the tag is at this very document."""
-        if head.row["version_hash"].hex() == self.checked.version_hash:
-            known = await self.reader.document(head)
-            if same(known, self.checked.document.data):
-                return None
-        return self.on_nothing("")
+        return None if await _is_at(self.reader, head, self.checked) else self.on_nothing("")
 
     def on_nothing(self, tag: str) -> New:
         """Return the first version of a tag."""
@@ -78,10 +73,11 @@ class Patch(Proposal):
 
     ops_for: Callable[[dict[str, Any]], list[Op]]
 
-    async def on(self, head: Materials) -> New:
-        """Return the patch; raises `InvalidInput` when it cannot be applied here."""
+    async def on(self, head: Materials) -> New | None:
+        """Return the patch, unless it changes nothing; raises `InvalidInput` when it cannot be applied here."""
         data = await self.reader.document(head)
-        return self.patched(head, "patch", data, check_ops(self.ops_for(copy.deepcopy(data))))
+        new = self.patched(head, "patch", data, check_ops(self.ops_for(data)))
+        return None if await _is_at(self.reader, head, new.checked) else new
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +121,13 @@ class Revert(Proposal):
         ours = await self.reader.document(head)
         ops = _taken_over(after, ours, before, self.prefer, f"the revert of {self.change_id} in {self.tag!r}")
         return self.patched(head, "revert", ours, ops) if ops else None
+
+
+async def _is_at(reader: Reader, head: Materials, checked: Checked) -> bool:
+    """Whether a tag is at this very document, what is for people included."""
+    if not checked.is_sound or head.row["version_hash"].hex() != checked.version_hash:
+        return False
+    return same(await reader.document(head), checked.document.data)
 
 
 async def _parted_at(reader: Reader, one: int, other: int) -> list[int]:

@@ -147,10 +147,10 @@ async def undelete(conn: type_Connection, org_id: int, wish: Wish) -> Tag:
     return _landed(row, wish.tag)
 
 
-async def protect(conn: type_Connection, org_id: int, name: str, is_protected: bool) -> str:
-    """Let a tag be moved only by force, or freely again; return its whole name."""
+async def protect(conn: type_Connection, org_id: int, name: str, is_protected: bool, actor: str) -> str:
+    """Let a tag be moved only by force, or freely again; return its whole name. Who did it is kept."""
     async with explained(name):
-        found = await conn.fetchval(SQL.protect, org_id, name, is_protected)
+        found = await conn.fetchval(SQL.protect, org_id, name, is_protected, actor)
     if found is None:
         raise NotFound("tag", name)
     return str(found)

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 
 from weft.core.checks import MAX_PRIORITY
-from weft.core.errors import NotFound, StateConflict
+from weft.core.errors import InvalidInput, LeaseLost, NotFound, StateConflict
 from weft.core.ids import CONTROL_QUEUE
 from weft.core.json import BLOB_MARK
 from weft.db.copying import copy_rows
 from weft.db.statements import Statements
 from weft.jobs.items import Group, Item, Task
 from weft.jobs.layout import CLOSE, OPEN, Layout, Pair, gather, names_of
-from weft.queue import blobs
+from weft.queue import blobs, steps
 from weft.queue.enqueue import INLINE_PARAMS
 
 if TYPE_CHECKING:
@@ -98,15 +98,25 @@ class Place:
     actor: str | None
 
 
-async def add(conn: type_Connection, org_id: int, job_id: int, new: Addition) -> Layout:
+class Call(NamedTuple):
+    """A call by which a running task adds to its own job: a later attempt that makes it again gets the same tasks."""
+
+    fence: steps.Fence
+    number: int
+
+
+async def add(conn: type_Connection, org_id: int, job_id: int, new: Addition, call: Call | None = None) -> Layout:
     """Add to a job that goes on, and return where everything is. Raises `StateConflict`, and writes nothing then.
 
-    What comes before is locked first, then what waits: as whoever finishes a task does it.
+    What a ``call`` has added in an earlier attempt is not added again. What comes before is locked first, then what
+    waits: as whoever finishes a task does it.
     """
     job = await conn.fetchrow(SQL.job_of, org_id, job_id)
     if job is None:
         raise NotFound("job", job_id)
     await conn.execute(SQL.one_adds, job_id)
+    if call is not None and (known_ids := await _added_before(conn, call, new)) is not None:
+        return Layout(new.items, known_ids)
     known = await _known(conn, org_id, job_id, new)
     layout = Layout.of(new.items, new.pairs, new.ids, job["end_id"], known.gates)
     old = await _lock(conn, layout, known, job_id, job["end_id"])
@@ -122,6 +132,27 @@ async def add(conn: type_Connection, org_id: int, job_id: int, new: Addition) ->
     # Whoever looked for work may have passed over what is locked here.
     new.woken |= old.queues
     return layout
+
+
+async def _added_before(conn: type_Connection, call: Call, new: Addition) -> list[int] | None:
+    """Return what an earlier attempt has added by the same call; None when there is none, and this one is noted."""
+    name, handlers = steps.addition_name(call.number), [_handler(item) for item in new.items]
+    if (saved := await steps.load(conn, call.fence.task_id, name)) is not None:
+        before = orjson.loads(saved.data)
+        if before["handlers"] != handlers:
+            raise InvalidInput(
+                "items", f"an earlier attempt of this task added others by its call {call.number}: keep their order"
+            )
+        return [int(id) for id in before["ids"]]
+    ids = [str(id) for id in new.ids[: len(new.items)]]
+    text = orjson.dumps({"ids": ids, "handlers": handlers}).decode()
+    if await steps.save(conn, call.fence, name, None, len(text), text) is None:
+        raise LeaseLost(call.fence.task_id)
+    return None
+
+
+def _handler(item: Item) -> str | None:
+    return item.handler if isinstance(item, Task) else None
 
 
 @dataclass(slots=True)

@@ -98,10 +98,10 @@ def document_of_graph(workflow_id: str, addition: Addition) -> dict[str, Any] | 
     nodes[_END] = {"type": "end"}
     if len(last) == 1 and isinstance(last[0], Task):
         nodes[_END]["output"] = result_of(names[last[0]])
-    return {"workflow_id": _slug(workflow_id), "nodes": nodes, **({"groups": groups} if groups else {})}
+    return {"workflow_id": slug(workflow_id), "nodes": nodes, **({"groups": groups} if groups else {})}
 
 
-def _slug(name: str) -> str:
+def slug(name: str) -> str:
     """Return what can be the name of a workflow: what cannot be part of one becomes a dash."""
     return re.sub(r"[^A-Za-z0-9_.-]+", "-", name).strip("-.") or "job"
 

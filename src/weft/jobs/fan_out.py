@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from itertools import islice
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
     from weft.db.machine import IdSource
 
 _CHUNK = 2_000
+# So many seconds expressions are evaluated before others of the same process have their turn.
+_TURN = 0.01
 
 
 class FanOut:
@@ -52,16 +56,28 @@ class FanOut:
             kept = await self._kept(conn)
         left = ((place, items[place]) for place in range(done, len(items)) if place not in kept)
         while chunk := list(islice(left, _CHUNK)):
-            each = [{**self._values, "item": item, "index": place} for place, item in chunk]
             places = [place for place, _ in chunk]
-            params = [await self._written(values, database.settings, storage) for values in each]
-            keys = [self._key_of(values) for values in each]
+            params, keys = await self._rendered(chunk, database.settings, storage)
             made = await ids.take(len(chunk))
             if not await database.run(
                 lambda conn, at=places, of=params, keys=keys, ids=made: self._add(conn, at, of, keys, ids)  # type: ignore[misc]
             ):
                 raise LeaseLost(self._fence[1])
         return len(items)
+
+    async def _rendered(
+        self, chunk: Sequence[tuple[int, Json]], settings: Settings, storage: Callable[[], Blobs]
+    ) -> tuple[list[str], list[str | None]]:
+        """Return the params and the keys of items; others have their turn meanwhile, however long expressions take."""
+        params, keys, began = [], [], time.monotonic()
+        for place, item in chunk:
+            values = {**self._values, "item": item, "index": place}
+            params.append(await self._written(values, settings, storage))
+            keys.append(self._key_of(values))
+            if time.monotonic() - began > _TURN:
+                await asyncio.sleep(0)
+                began = time.monotonic()
+        return params, keys
 
     async def _kept(self, conn: type_Connection) -> set[int]:
         """Return the items whose outputs another job has, of which this one keeps them."""

@@ -129,6 +129,8 @@ class Task(Item):
         allow_failure: bool = False, id: int | None = None,
     ) -> None:  # fmt: skip
         self.handler = check_handler(handler)
+        if params is not None and not isinstance(params, Mapping):
+            raise InvalidInput("params", f"must be a mapping of arguments by name, not {type(params).__name__}")
         self.params = "{}" if not params else encode(dict(params), "params")
         self.queue = queue if queue == "default" else check_queue(queue)
         self.priority = priority if priority == 0 else check_priority(priority)

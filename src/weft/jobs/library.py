@@ -15,6 +15,7 @@ from weft.core.json import Json
 from weft.core.signals import NonRetryable
 from weft.flow.document import Document
 from weft.flow.model import Input, WorkflowNode
+from weft.flow.reading import sound
 from weft.flow.validation import check_document
 from weft.history import keeping, snapshots
 from weft.history.reading import Materials, Reader
@@ -70,8 +71,8 @@ class Library:
         known = self._known.get(found.row["id"])
         if known is None:
             kept = await snapshots.take(self._reader, found, self._actor)
-            definition = check_document(Document(kept.data)).definition
-            assert definition is not None
+            # Sound when it was kept: a later release may find something wrong with it, and says what.
+            definition = sound(check_document(Document(kept.data)))
             assert kept.snapshot_id is not None
             uses = frozenset(node.workflow for node in definition.nodes.values() if isinstance(node, WorkflowNode))
             plan = Plan.of(definition)

@@ -188,7 +188,8 @@ def _step(name: str, node: AnyNode, definition: WorkflowDefinition, before: Mapp
             collects = tuple(sorted(each for each in before[name] if definition.nodes[each].type != "start"))
             return Step(name, _CONTROL[type(node)], {"results": []}, collects=collects)
         case _:
-            spec = node.model_dump(by_alias=True, exclude_unset=True, mode="json", exclude=_NO_PART_OF_SPEC)
+            said = node.model_dump(by_alias=True, exclude_unset=True, mode="json", exclude=_NO_PART_OF_SPEC)
+            spec = {field: value for field, value in said.items() if value is not None}
             is_lenient = isinstance(node, WorkflowNode) and bool(node.allow_failure)
             evaluated = _evaluated(spec, ("match", "inputs"))
             return Step(name, _CONTROL[type(node)], allow_failure=is_lenient, **evaluated)

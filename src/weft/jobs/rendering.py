@@ -17,7 +17,6 @@ from weft.flow.expressions import Values
 from weft.flow.templates import Template, read_value
 from weft.flow.values import present
 
-RENDER_MARK = '{"$render":'
 END = "@end"
 _AT_ONCE = 16
 

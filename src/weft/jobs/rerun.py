@@ -11,6 +11,9 @@ from weft.jobs.plan import Plan, Step
 from weft.jobs.rendering import END
 from weft.jobs.submit import Kept
 
+# So many names are told to whoever gave another.
+_MANY = 10
+
 
 class RerunAction(StrEnum):
     """What is done about a node when its job is run again."""
@@ -73,6 +76,7 @@ class Wanted:
     """What a job is run again for: which nodes in any case, whether only what failed, by which code and versions.
 
     ``changed_inputs`` and ``changed_workflows`` are not what they were; ``old`` and ``new`` are the hashes of nodes.
+    ``after`` are nodes that come after something that was added to the job and runs, with what that is.
     """
 
     nodes: Collection[str] = ()
@@ -82,14 +86,16 @@ class Wanted:
     old: Mapping[str, str] = field(default_factory=dict)
     new: Mapping[str, str] = field(default_factory=dict)
     codes: Mapping[str, str | None] = field(default_factory=dict)
+    after: Mapping[str, str] = field(default_factory=dict)
 
 
-def check_nodes(nodes: Collection[str], plan: Plan) -> None:
-    """Refuse nodes that a job could not run again."""
-    known = [step.node for step in plan.steps if step.node is not None]
+def check_nodes(nodes: Collection[str], plan: Plan, added: Collection[str]) -> None:
+    """Refuse nodes that a job could not run again; ``added`` are those that its definition does not have."""
+    known = [*(step.node for step in plan.steps if step.node is not None), *added]
     for name in nodes:
         if name not in known:
-            raise InvalidInput("from", f"there is no node {name!r} that runs.{did_you_mean(name, known)}")
+            advice = did_you_mean(name, known) or f" There are {', '.join(known[:_MANY])}."
+            raise InvalidInput("from", f"there is no node {name!r} that runs.{advice}")
 
 
 def plan_steps(plan: Plan, before: Mapping[str, Before], wanted: Wanted) -> tuple[list[RerunStep | None], Kept]:
@@ -176,6 +182,8 @@ def _why_run(step: Step, was: Before | None, wanted: Wanted, running: Sequence[S
     assert node is not None
     if node in wanted.nodes:
         return _Why("it was asked for")
+    if node in wanted.after:
+        return _Why(f"it comes after {wanted.after[node]}, which runs")
     if was is None:
         return _Why("it is new")
     if _is_changed(node, wanted) and not any(_is_changed(each.node, wanted) for each in running):
@@ -191,23 +199,25 @@ def _why_run(step: Step, was: Before | None, wanted: Wanted, running: Sequence[S
     if not was.is_done:
         return _Why("a task that it made did not complete")
     if was.state == "completed" or was.parents:
-        return _why_code(was, wanted) or _why_items(was)
-    return _Why(_ended(was), gives_way=was.state == "skipped")
+        code = code_change(was, wanted)
+        return _why_items(was) if code is None else _Why(code)
+    return _Why(ended_text(was), gives_way=was.state == "skipped")
 
 
 def _is_changed(node: str | None, wanted: Wanted) -> bool:
     return node is not None and wanted.old.get(node) != wanted.new.get(node)
 
 
-def _why_code(was: Before, wanted: Wanted) -> _Why | None:
+def code_change(was: Before, wanted: Wanted) -> str | None:
+    """Return what has changed about the code that made an output, if that counts."""
     if wanted.failed_only:
         return None
     for handler, codes in sorted(was.codes.items()):
         now = wanted.codes.get(handler)
         if None in codes or now is None:
-            return _Why(f"it is not known which code of {handler} made its output")
+            return f"it is not known which code of {handler} made its output"
         if set(codes) != {now}:
-            return _Why(f"the code of {handler} has changed")
+            return f"the code of {handler} has changed"
     return None
 
 
@@ -220,7 +230,7 @@ def _why_items(was: Before) -> _Why | None:
     if was.reason == "kept":
         return _Why("outputs of its items are not there any more")
     if not was.completed:
-        text = "none of its items completed" if was.state == "completed" else _ended(was)
+        text = "none of its items completed" if was.state == "completed" else ended_text(was)
         return _Why(text, gives_way=was.state == "skipped")
     left = (
         "it was not expanded to the end"
@@ -230,7 +240,8 @@ def _why_items(was: Before) -> _Why | None:
     return _Why(f"{left}; the {was.completed:,} that did keep their outputs", keeps_items=True, gives_way=True)
 
 
-def _ended(was: Before) -> str:
+def ended_text(was: Before) -> str:
+    """Return how a node ended, as the reason why it runs again."""
     return f"it was {was.state} ({was.reason})" if was.reason else f"it was {was.state}"
 
 

@@ -52,13 +52,23 @@ async def ended_job(conn: type_Connection, org_id: int, job_id: int) -> EndedJob
     return EndedJob(row, inputs or {}, labels or {}, patch, positions or {})
 
 
-async def nodes_before(conn: type_Connection, org_id: int, job_id: int) -> dict[str, Before]:
-    """Return what became of the nodes of a job, and by which code."""
+class Nodes(NamedTuple):
+    """What became of the nodes of a job by their names, and of what was added to it from outside by ids."""
+
+    known: dict[str, Before]
+    added: dict[int, Before]
+
+
+async def nodes_before(conn: type_Connection, org_id: int, job_id: int, names: Collection[str | None]) -> Nodes:
+    """Return what became of the nodes of a job, and by which code; ``names`` are those that its definition has."""
     rows = await conn.fetch(SQL.tasks, org_id, job_id)
     parents = {row["id"]: _parents(row) for row in rows if row["handler"] == "@fan_out"}
     items = await _items(conn, parents)
     inside = await _ran_inside(conn, [row["root_id"] for row in rows if row["handler"] == "@workflow"])
-    made = await _made(conn, {row["root_job_id"] for row in rows if row["root_job_id"] is not None})
+    jobs = {row["root_job_id"] for row in rows if row["root_job_id"] is not None}
+    made = await _made(conn, jobs)
+    makers = additions_of(await conn.fetch(SQL.additions, sorted(jobs)))
+    grown = await _grown(conn, makers)
     ran: dict[int, Ran] = {}
     for row in rows:
         if row["handler"] == "@workflow":
@@ -67,16 +77,35 @@ async def nodes_before(conn: type_Connection, org_id: int, job_id: int) -> dict[
             ran[row["id"]] = items.get(row["id"], _NO_ITEMS).ran
         elif not row["handler"].startswith("@"):
             more = made.get((row["root_job_id"], row["node"]), _NOTHING_MADE)
-            ran[row["id"]] = {(row["handler"], row["worker_id"])} | more.ran
+            ran[row["id"]] = {(row["handler"], row["worker_id"])} | more.ran | grown.get(row["root_id"], more).ran
     codes = await _codes(conn, ran.values())
-    found: dict[str, Before] = {}
+    found = Nodes({}, {})
     for row in rows:
         made_by = _by_handler(ran.get(row["id"], set()), codes)
         completed = items.get(row["id"], _NO_ITEMS).completed
-        found[row["node"]] = Before(
+        more = made.get((row["root_job_id"], row["node"]), _NOTHING_MADE)
+        was = Before(
             row["id"], row["state"], row["reason"], row["branch"], made_by, parents.get(row["id"], ()), completed,
-            row["count"], made.get((row["root_job_id"], row["node"]), _NOTHING_MADE).is_done,
+            row["count"], more.is_done and grown.get(row["root_id"], more).is_done,
         )  # fmt: skip
+        if row["node"] in names and row["node"] not in found.known:
+            found.known[row["node"]] = was
+        elif not row["handler"].startswith("@") and row["id"] not in makers:
+            found.added[row["id"]] = was
+    return found
+
+
+def additions_of(rows: Iterable[Record]) -> dict[int, int]:
+    """Return which task was added by which, where one that runs has added to its own job: by the first of them."""
+    makers: dict[int, int] = {}
+    for row in rows:
+        makers.update(dict.fromkeys((int(id) for id in orjson.loads(row["data"])["ids"]), row["maker_id"]))
+    found: dict[int, int] = {}
+    for id, maker in makers.items():
+        first = maker
+        while first in makers:
+            first = makers[first]
+        found[id] = first
     return found
 
 
@@ -106,6 +135,16 @@ async def _made(conn: type_Connection, jobs: Collection[int]) -> dict[tuple[int,
         known = found.get((row["job_id"], row["node"]), _NOTHING_MADE)
         ran = {(row["handler"], worker) for worker in row["workers"]}
         found[row["job_id"], row["node"]] = _Made(known.is_done and row["is_done"], known.ran | ran)
+    return found
+
+
+async def _grown(conn: type_Connection, makers: Mapping[int, int]) -> dict[int, _Made]:
+    """Return for each task that has added to its job how that ended, and who ran it."""
+    found: dict[int, _Made] = {}
+    for row in await conn.fetch(SQL.endings, sorted(makers)) if makers else ():
+        known = found.get(makers[row["id"]], _NOTHING_MADE)
+        ran = {(row["handler"], row["worker_id"])}
+        found[makers[row["id"]]] = _Made(known.is_done and row["is_done"], known.ran | ran)
     return found
 
 

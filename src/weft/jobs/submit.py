@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from weft.jobs.library import Pins
 
 SQL = Statements("weft.jobs", "sql/job.sql")
+# What all tasks of a job may have of its inputs: PostgreSQL takes a gigabyte in one statement.
+MOST_BYTES = 256 * 1024**2
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,13 +78,16 @@ async def submit(
     It may take as long as its workflow says, else ``patience``. What is ``kept`` has ended before; raises `OutputGone`.
     """
     job_id, *task_ids = ids
+    row = job_row(org_id, new, job_id, task_ids[-1], is_patient=plan.finishes_independent, kept=kept)
+    if len(row) * len(plan.steps) > MOST_BYTES:
+        _require_room(plan, new.inputs)
     rows = _Rows.of(plan, new, job_id, task_ids, queues, kept)
     columns = [task_ids, *rows.columns()]
     if kept.froms:
         columns = [[each for place, each in enumerate(column) if place not in kept.froms] for column in columns]
     found: int = await conn.fetchval(
         SQL.put,
-        job_row(org_id, new, job_id, task_ids[-1], is_patient=plan.finishes_independent, kept=kept),
+        row,
         plan.timeout or patience,
         new.idempotency_key,
         *columns,
@@ -91,6 +96,15 @@ async def submit(
     if found == job_id and kept.froms:
         await _keep(conn, org_id, new, job_id, task_ids, rows, kept)
     return found
+
+
+def _require_room(plan: Plan, inputs: Mapping[str, Json]) -> None:
+    """Refuse inputs of which the tasks, each of which has those that it takes, would have too much."""
+    sizes = {name: len(orjson.dumps(value)) for name, value in inputs.items()}
+    taken = (sizes if step.inputs is None else step.inputs for step in plan.steps)
+    if (total := sum(sizes.get(name, 0) for names in taken for name in names)) > MOST_BYTES:
+        what = f"the nodes that take them have {total:,} bytes of them in all, and may have {MOST_BYTES:,}"
+        raise InvalidInput("inputs", f"{what}: give the name of a file, and not what is in it")
 
 
 def job_row(org_id: int, new: NewJob, job_id: int, end_id: int, *, is_patient: bool, kept: Kept = NOTHING) -> str:

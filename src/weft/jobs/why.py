@@ -76,7 +76,10 @@ async def _over(conn: type_Connection, org_id: int, job: Job, node: str | None) 
     row = await conn.fetchrow(SQL.ended_node, org_id, job.id, node)
     if row is None:
         names = [each[0] for each in await conn.fetch(SQL.node_names, org_id, job.id)]
-        raise NotFound("node", f"{node!r} in job {job.id}.{did_you_mean(node, names)}".rstrip("."))
+        hint = did_you_mean(node, names)
+        raise NotFound(
+            "node", f"{node!r} in job {job.id}", f"see `weft jobs show {job.id}`" + (f".{hint}" if hint else "")
+        )
     return _ended("it", row["state"], row["reason"], node)
 
 

@@ -9,9 +9,9 @@ from weft.core.checks import check_id
 from weft.core.errors import error_line
 from weft.jobs.adding import SQL
 from weft.jobs.items import Known
-from weft.orchestration.context import borrowed_client
+from weft.orchestration.context import borrowed_client, own_call
 from weft.orchestration.factories import create_task
-from weft.orchestration.models import JOB_STATUS, TASK_STATUS, Group, Job, JobStatus, Task
+from weft.orchestration.models import JOB_STATUS, TASK_STATUS, Group, Job, JobStatus, Task, word_of
 from weft.worker.logs import log_dir, log_path
 
 
@@ -35,7 +35,8 @@ async def list_jobs(
 
         failed = await list_jobs(status=JobStatus.FAILED)
     """
-    states = None if status is None else [state for state, word in JOB_STATUS.items() if word == JobStatus(status)]
+    wanted = None if status is None else word_of(status, JobStatus)
+    states = None if wanted is None else [state for state, word in JOB_STATUS.items() if word == wanted]
     async with borrowed_client() as client:
         found = await client.jobs.list(workflow_id=name, state=states, before=before, limit=limit)
         return [Job.of(each, client.settings) for each in found]
@@ -65,8 +66,9 @@ async def add_task_to_job(
     task = create_task(entrypoint, kwargs, **options).depends_on(
         [Known(check_id(id, "depends_on")) for id in depends_on]
     )
+    call = own_call(job_id)
     async with borrowed_client() as client:
-        await client.jobs.add(job_id, task)
+        await client.jobs._add(job_id, task, call)
     return task
 
 

@@ -10,7 +10,9 @@ from typing import Any, Self, TypeVar
 
 from weft.core.errors import InvalidInput
 from weft.core.settings import Settings
+from weft.jobs.adding import Call
 from weft.jobs.items import Item, items_of
+from weft.queue.steps import Fence
 from weft.sdk.client import Client
 from weft.worker.context import RUNNING
 
@@ -68,13 +70,15 @@ class OrchContext:
     async def apply(self, items: Items, job_id: int | None = None) -> Items:
         """Make tasks and groups, with all that they wait for, part of a job that goes on; return them with their ids.
 
-        What waits for a group waits for what is added to it too. Circles are refused, with the way round.
+        What waits for a group waits for what is added to it too. Circles are refused, with the way round. A running
+        task adds to its own job once: a later attempt gets the tasks that an earlier one has added.
         """
         chosen = self.job_id if job_id is None else job_id
         if chosen is None:
             raise InvalidInput("job_id", "say which job: give it here or to the context")
+        call = own_call(chosen)
         async with self.client() as client:
-            await client.jobs.add(chosen, items_of(items, "items"))
+            await client.jobs._add(chosen, items_of(items, "items"), call)
         return items
 
 
@@ -112,6 +116,18 @@ async def borrowed_client(settings: Settings | None = None) -> AsyncIterator[Cli
     else:
         async with _client(None, settings) as client:
             yield client
+
+
+def own_call(job_id: int) -> Call | None:
+    """Return the call by which a running task adds to its own job, once in all of its attempts; else None.
+
+    To be asked for before anything is awaited: calls are told apart by their order.
+    """
+    running = RUNNING.get()
+    if running is None or running.context.job_id != job_id:
+        return None
+    ctx = running.context
+    return Call(Fence(ctx.worker_id, ctx.task_id, ctx.attempt), ctx._own_children.next_addition())
 
 
 def _client(url: str | None, settings: Settings | None) -> Client:

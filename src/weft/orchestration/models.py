@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypeVar
 
 from weft.core.errors import InvalidInput, error_line
 from weft.core.job_states import JobState
@@ -79,6 +79,17 @@ WORKER_STATUS = {
     "stopped": WorkerStatus.STOPPED,
     "lost": WorkerStatus.STOPPED,
 }
+
+
+Status = TypeVar("Status", JobStatus, TaskStatus, WorkerStatus)
+
+
+def word_of(value: object, words: type[Status]) -> Status:
+    """Return a status that somebody names, in capitals or not."""
+    text = value.upper() if isinstance(value, str) else ""
+    if text not in tuple(words):
+        raise InvalidInput("status", f"must be one of {', '.join(words)}, not {value!r}")
+    return words(text)
 
 
 @dataclass

@@ -12,12 +12,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 
-from weft.core.signals import NonRetryable
+from weft.core.signals import NonRetryable, Snooze
+from weft.jobs.adding import SQL
 from weft.orchestration.models import Job
 from weft.sdk.client import Client
 from weft.sdk.orchestrator import Orchestrator
 from weft.sdk.worker import Worker
+from weft.worker.context import RUNNING
 from weft.worker.registry import REGISTRY, AnyHandler, Handler, Registry
+from weft.worker.unsuccessful import DECLINE_DELAY
 
 
 def run_job_test(job: Job, *, modules: Sequence[str] = (), timeout: float | None = 300) -> Job:
@@ -29,7 +32,7 @@ def run_job_test(job: Job, *, modules: Sequence[str] = (), timeout: float | None
         run_job_test(job)
         assert job.status == JobStatus.COMPLETED
     """
-    registry = CallersOwn(inspect.currentframe(), modules)
+    registry = CallersOwn(job.id, inspect.currentframe(), modules)
     outcome: list[Job | BaseException] = []
 
     def run() -> None:
@@ -50,19 +53,19 @@ def run_job_test(job: Job, *, modules: Sequence[str] = (), timeout: float | None
 
 
 async def _ended(job: Job, registry: Registry, timeout: float | None) -> Job:
-    async with (
-        Client(settings=job.settings) if job.settings is not None else Client() as client,
-        Worker(client=client, registry=registry),
-        Orchestrator(client=client),
-    ):
-        return Job.of(await client.jobs.wait(job.id, timeout=timeout), client.settings)
+    async with Client(settings=job.settings) if job.settings is not None else Client() as client:
+        rows = await client.database.read(lambda conn: conn.fetch(SQL.queues_of, job.id))
+        queues = {"default", *(handler.queue for handler in REGISTRY), *(row["name"] for row in rows)}
+        async with Worker(client=client, registry=registry, queues=sorted(queues)), Orchestrator(client=client):
+            return Job.of(await client.jobs.wait(job.id, timeout=timeout), client.settings)
 
 
 class CallersOwn(Registry):
     """The handlers of this process, and the functions of the modules that belong to the caller of a test."""
 
-    def __init__(self, here: FrameType | None, modules: Sequence[str]) -> None:
+    def __init__(self, job_id: int, here: FrameType | None, modules: Sequence[str]) -> None:
         super().__init__()
+        self._job_id = job_id
         caller = here.f_back if here is not None else None
         names = caller.f_globals if caller is not None else {}
         self._caller = str(names.get("__name__", "__main__"))
@@ -94,6 +97,10 @@ class CallersOwn(Registry):
 
     def _refusal(self, name: str, cause: str) -> AnyHandler:
         async def refuse(**_: object) -> None:
+            running = RUNNING.get()
+            if running is not None and running.context.job_id != self._job_id:
+                # Of something else that waits in the same queue: others may know it.
+                raise Snooze(DECLINE_DELAY)
             raise NonRetryable(
                 f"{name!r} is no function of {self._caller}, nor of a module beside it: name its module in "
                 f"run_job_test(job, modules=[…]), or start a worker with --app{cause}"

@@ -8,7 +8,7 @@ import socket
 from weft.core.checks import check_id, check_number, check_text
 from weft.core.errors import NotFound
 from weft.orchestration.context import borrowed_client
-from weft.orchestration.models import WORKER_STATUS, Worker, WorkerStatus
+from weft.orchestration.models import WORKER_STATUS, Worker, WorkerStatus, word_of
 from weft.queue import workers
 from weft.sdk.client import Client
 from weft.version import __version__
@@ -46,9 +46,9 @@ async def worker_heartbeat(worker_id: int) -> Worker:
     async with borrowed_client() as client:
         lease = client.settings.lease_time
         pulse = await client.database.run(
-            # Blocked, as far as the lead goes: nobody does here what a leader does.
+            # Busy with what nobody here knows of. Blocked, as far as the lead goes: it does not do what a leader does.
             lambda conn: workers.heartbeat(
-                conn, worker_id, lease=lease, busy=False, completed=0, failed=0, is_blocked=True
+                conn, worker_id, lease=lease, busy=True, completed=0, failed=0, is_blocked=True
             )
         )
         if pulse is None:
@@ -76,7 +76,7 @@ async def list_workers(status: WorkerStatus | str | None = None) -> list[Worker]
 
         workers = await list_workers(status=WorkerStatus.ACTIVE)
     """
-    wanted = None if status is None else WorkerStatus(status)
+    wanted = None if status is None else word_of(status, WorkerStatus)
     async with borrowed_client() as client:
         found = [Worker.of(each) for each in await client.workers() if each.state in WORKER_STATUS]
     return [each for each in found if wanted is None or each.status == wanted]

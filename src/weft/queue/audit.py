@@ -37,6 +37,8 @@ class AuditVerb(StrEnum):
     GRANT = "grant"
     REVOKE = "revoke"
     DELETE = "delete"
+    PROTECT = "protect"
+    FREE = "free"
 
 
 @dataclass(frozen=True, slots=True)

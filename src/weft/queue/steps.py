@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from weft.db.database import type_Connection
 
 SQL = Statements("weft.queue", "sql/step.sql")
-_METRICS = "@metrics "
+_METRICS, _ADDITION = "@metrics ", "@addition "
 
 
 class Fence(NamedTuple):
@@ -50,6 +50,11 @@ class TaskStep:
 def metrics_name(attempt: int) -> str:
     """Return the name under which is kept what an attempt has measured; no step of a handler has such a name."""
     return f"{_METRICS}{attempt}"
+
+
+def addition_name(number: int) -> str:
+    """Return the name under which is kept what a task has added to its job by one of its calls."""
+    return f"{_ADDITION}{number}"
 
 
 async def save(

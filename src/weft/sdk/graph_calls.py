@@ -12,7 +12,7 @@ from weft.core.errors import InvalidInput
 from weft.core.garbage import uncollected
 from weft.core.json import blob_reference, check_size, size_of
 from weft.jobs import adding, adhoc
-from weft.jobs.adding import Addition
+from weft.jobs.adding import Addition, Call
 from weft.jobs.items import Item, Task, items_of
 from weft.jobs.labels import check_labels
 from weft.jobs.library import Library
@@ -66,6 +66,11 @@ class GraphCalls(WorkflowCalls):
         self, name: str, items: Item | Sequence[Item], priority: int, idempotency_key: str | None,
         labels: Mapping[str, str] | None, on_failure: str,
     ) -> JobHandle:  # fmt: skip
+        for item in items_of(items, "items"):
+            if item.id is not None:
+                raise InvalidInput(
+                    "items", f"{item.called} is part of job {item.job_id} already: make another for this"
+                )
         addition = await self._addition(items, 2)
         job_id, end_id = addition.ids.pop(), addition.ids.pop()
         layout = adhoc.laid_out(addition, end_id)
@@ -94,6 +99,10 @@ class GraphCalls(WorkflowCalls):
 
             await client.jobs.add(job.id, Task("etl.report").depends_on(load))
         """
+        await self._add(job_id, items, None)
+
+    async def _add(self, job_id: int, items: Item | Sequence[Item], call: Call | None) -> None:
+        """Add to a job; by a ``call`` of a task of it only once, whichever attempt makes it."""
         job_id = check_id(job_id, "job_id", shown_by="weft jobs list")
         addition = await self._addition(items, 0)
         if any(item.job_id not in (None, job_id) for pair in addition.pairs for item in pair):
@@ -101,7 +110,7 @@ class GraphCalls(WorkflowCalls):
         org_id = await self._session.org_id()
 
         async def add(conn: type_Connection) -> Layout:
-            return await adding.add(conn, org_id, job_id, addition)
+            return await adding.add(conn, org_id, job_id, addition, call)
 
         addition.landed(await self._session.database.run(add), job_id)
         self._session._hints.send_ids(addition.woken)

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import asyncpg
 import orjson
 
-from weft.core.checks import check_id, check_name, check_number, check_span, check_text
-from weft.core.errors import BlobUnavailable, InvalidInput, NotFound, StateConflict, did_you_mean
+from weft.core.checks import check_id, check_name, check_number, check_span, check_text, check_word
+from weft.core.errors import BlobUnavailable, InvalidInput, NotFound, StateConflict
 from weft.core.job_states import JobState
 from weft.core.json import Json, check_size, encode, plain
 from weft.core.states import TaskState
@@ -23,6 +23,7 @@ from weft.flow.patches import Op, check_ops
 from weft.history import snapshots
 from weft.history.reading import Materials
 from weft.jobs import events
+from weft.jobs.adding import SQL as GRAPH
 from weft.jobs.labels import check_labels
 from weft.jobs.library import Library, Planned
 from weft.jobs.model import Approval, Job, JobHandle, JobNode, JobSummary
@@ -171,6 +172,28 @@ class Jobs(Reruns, JobLooking):
         more = {"labels": told["labels"] or {}, "tag_positions": told["tag_positions"] or {}}
         return Job(**{**told, "state": JobState(told["state"]), **more})
 
+    async def queues(self, job_id: int) -> set[str]:
+        """Return the queues in which tasks of a job, and of the jobs that its nodes wait for, may wait; by name.
+
+        What is added to a job while it runs may wait in others. Example::
+
+            async with weft.Worker(client=client, queues=sorted(await client.jobs.queues(job.id))):
+                await client.jobs.wait(job.id)
+        """
+        job, library = await self.show(job_id), await self._plans()
+        snapshots = {int(str(position["snapshot_id"])) for position in job.tag_positions.values()}
+        snapshots |= set() if job.snapshot_id is None else {job.snapshot_id}
+        rows = await self._read(lambda conn: conn.fetch(GRAPH.queues_of, job_id))
+        found = {row["name"] for row in rows}
+        for snapshot_id in snapshots:
+            found |= (await library.by_snapshot(snapshot_id)).plan.queues
+        return found
+
+    async def _queues_of_version(self, workflow: Workflow) -> set[str]:
+        """Return the queues in which tasks of a version may wait."""
+        library = await self._plans()
+        return (await library.planned(await self._materials(library, workflow))).plan.queues
+
     async def list(
         self, *, workflow_id: str | None = None, state: str | Sequence[str] | None = None, before: int | None = None,
         limit: int = 50, labels: Mapping[str, str] | None = None,
@@ -184,7 +207,7 @@ class Jobs(Reruns, JobLooking):
         check_number(limit, "limit", 1, 1000)
         if workflow_id is not None:
             check_name(workflow_id, "workflow_id")
-        key = 2**63 - 1 if before is None else check_id(before, "before")
+        key = 2**63 - 1 if before is None else check_id(before, "before", shown_by="weft jobs list")
         states = None if state is None else _states([state] if isinstance(state, str) else state)
         wanted = orjson.dumps(check_labels(labels)).decode() if labels else None
         org_id = await self._session.org_id()
@@ -291,9 +314,10 @@ class Jobs(Reruns, JobLooking):
             await client.jobs.approve(job.id, "review", {"limit": 100})
         """
         job_id = check_id(job_id, "job_id", shown_by="weft jobs list")
-        open_ = [each for each in await self.approvals(job_id) if node in (None, each.node)]
+        open_ = [each for each in await self.approvals(job_id, limit=1000) if node in (None, each.node)]
         if not open_:
-            raise NotFound("approval", f"of job {job_id}" + (f", node {node}" if node else ""))
+            await self.show(job_id)
+            raise NotFound("approval", f"that job {job_id} waits for" + (f" in its node {node}" if node else ""))
         if len(open_) > 1:
             raise InvalidInput("node", f"say which: {', '.join(sorted(each.node for each in open_))}")
         (chosen,) = open_
@@ -376,7 +400,4 @@ class Jobs(Reruns, JobLooking):
 
 
 def _states(names: Sequence[str]) -> builtins.list[str]:
-    for name in names:
-        if name not in tuple(JobState):
-            raise InvalidInput("state", f"there is no state {name!r}.{did_you_mean(name, tuple(JobState))}")
-    return list(names)
+    return [check_word(name, "state", JobState) for name in names]

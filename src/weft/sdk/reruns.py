@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,12 +17,16 @@ from weft.flow.document import Document
 from weft.flow.identity import node_hashes
 from weft.flow.inputs import check_inputs, told_of
 from weft.flow.patches import same
+from weft.flow.reading import sound
 from weft.flow.validation import check_document
+from weft.jobs import adding, grown
 from weft.jobs import rerun_reading as reading
+from weft.jobs.adhoc import slug
+from weft.jobs.items import Item
 from weft.jobs.labels import check_labels
 from weft.jobs.library import Library, Pins, Planned
 from weft.jobs.plan import Plan
-from weft.jobs.rerun import RerunPlan, Wanted, check_nodes, plan_steps
+from weft.jobs.rerun import RerunPlan, RerunStep, Wanted, check_nodes, plan_steps
 from weft.jobs.rerun_reading import EndedJob
 from weft.jobs.submit import Kept, NewJob, OutputGone, submit, waits_of
 from weft.sdk.graph_calls import GraphCalls
@@ -57,6 +61,15 @@ class _Wish:
     codes: Mapping[str, str]
 
 
+class _Grown(NamedTuple):
+    """What was added to a job from outside, what is done about it, its nodes by their tasks, and its priority."""
+
+    added: list[grown.Added]
+    decided: list[RerunStep]
+    names: dict[int, str]
+    priority: int
+
+
 @dataclass(frozen=True, slots=True)
 class _Ready:
     """A job to be made of another."""
@@ -65,6 +78,14 @@ class _Ready:
     known: Planned
     kept: Kept
     plan: RerunPlan
+    grown: _Grown
+
+    def added_again(self, ids: Sequence[int]) -> list[Item]:
+        """Return the tasks that are added to the new job, of which ``ids`` are the tasks."""
+        actions = {step.node: step.action for step in self.plan.steps}
+        new = {step.node: id for step, id in zip(self.known.plan.steps, ids, strict=True)}
+        places = {old: (new[name], actions[name]) for old, name in self.grown.names.items() if name in new}
+        return grown.items_again(self.grown.added, self.grown.decided, places, self.grown.priority)
 
 
 class Reruns(GraphCalls):
@@ -74,6 +95,9 @@ class Reruns(GraphCalls):
 
         async def _materials(self, library: Library, workflow: Any) -> Materials:
             """Return what a workflow is made of."""
+
+        async def _own(self, library: Library, workflow: Any) -> dict[str, tuple[Materials, Planned]]:
+            """Return the workflows that a Python workflow calls."""
 
     async def _plans(self) -> Library:
         if self._library is None:
@@ -134,29 +158,36 @@ class Reruns(GraphCalls):
         lanes = await session._queue_ids(plan.queues)
         ids = await session.ids.take(1 + len(plan.steps))
         patience = session.settings.job_default_timeout
+        addition = await self._addition(ready.added_again(ids[1:]), 0)
 
         async def write(conn: type_Connection) -> int | None:
             if once:
                 await conn.execute(reading.SQL.lock, ready.plan.job_id)
                 if await conn.fetchval(reading.SQL.of, org_id, ready.plan.job_id) is not None:
                     return None
-            return await submit(conn, org_id, ready.new, plan, ids, lanes, patience, ready.kept)
+            made = await submit(conn, org_id, ready.new, plan, ids, lanes, patience, ready.kept)
+            if made == ids[0] and addition.items:
+                await adding.add(conn, org_id, made, addition)
+            return made
 
         found = await session.database.run(write)
         if found is None:
             return None
         if found != ids[0]:
             return Rerun(found, False, ready.plan)
-        session._hints.send_ids(_first_queues(plan, ready.kept, lanes))
+        session._hints.send_ids(_first_queues(plan, ready.kept, lanes) | addition.woken)
         return Rerun(ids[0], True, ready.plan)
 
     async def _ready(self, job_id: int, wish: _Wish, key: str | None) -> _Ready:
         org_id, library = await self._session.org_id(), await self._plans()
         old = await self._read(lambda conn: reading.ended_job(conn, org_id, job_id))
         new, known = await self._onto(old, wish, key)
-        check_nodes(wish.nodes, known.plan)
-        before = await self._read(lambda conn: reading.nodes_before(conn, org_id, job_id))
-        handlers = {handler for each in before.values() for handler in each.codes}
+        first = await library.by_snapshot(old.row["snapshot_id"])
+        names = {step.node for step in first.plan.steps}
+        before, others = await self._read(lambda conn: reading.nodes_before(conn, org_id, job_id, names))
+        added = await self._read(lambda conn: grown.added_tasks(conn, job_id, others))
+        check_nodes(wish.nodes, known.plan, [each.node for each in added])
+        handlers = {handler for each in (*before.values(), *others.values()) for handler in each.codes}
         codes = await self._read(lambda conn: reading.current_codes(conn, org_id, handlers))
         is_same = old.row["snapshot_id"] == known.snapshot_id
         hashes = [{} if is_same else await self._hashes(id) for id in (old.row["snapshot_id"], known.snapshot_id)]
@@ -165,9 +196,17 @@ class Reruns(GraphCalls):
             changed_workflows=await _changed_workflows(library, known, old.positions, new.pins),
             old=hashes[0], new=hashes[1], codes={**codes, **wish.codes},
         )  # fmt: skip
-        steps, kept = plan_steps(known.plan, before, wanted)
-        told = tuple(step for step in steps if step is not None)
-        return _Ready(new, known, kept, RerunPlan(job_id, known.workflow_id, known.version_hash, told))
+        ids = {was.id: name for name, was in before.items()}
+        while True:
+            steps, kept = plan_steps(known.plan, before, wanted)
+            told = [step for step in steps if step is not None]
+            decided = grown.decide(added, ids, told, wanted)
+            after = grown.followers(added, decided, ids)
+            if after.keys() <= wanted.after.keys():
+                break
+            wanted = replace(wanted, after={**after, **wanted.after})
+        plan = RerunPlan(job_id, known.workflow_id, known.version_hash, (*told, *decided))
+        return _Ready(new, known, kept, plan, _Grown(added, decided, ids, old.row["priority"]))
 
     async def _onto(self, old: EndedJob, wish: _Wish, key: str | None) -> tuple[NewJob, Planned]:
         """Return the new job: of the same version, or of the one that is wished for."""
@@ -181,9 +220,9 @@ class Reruns(GraphCalls):
         else:
             found = await self._materials(library, wish.on)
             known = await library.planned(found)
-            if known.workflow_id != row["workflow_id"]:
+            if known.workflow_id not in (row["workflow_id"], slug(row["workflow_id"])):
                 raise InvalidInput("on", f"is {known.workflow_id}, and the job is one of {row['workflow_id']}")
-            pins, patch = await library.pins(known, found), None
+            pins, patch = await library.pins(known, found, await self._own(library, wish.on)), None
             base_kind, base_ref = (
                 ("tag", found.row["tag"]) if found.row["tag"] else (found.row["kind"], str(found.row["id"]))
             )
@@ -192,7 +231,8 @@ class Reruns(GraphCalls):
         if problems:
             raise InvalidInput("inputs", told_of(problems))
         new = NewJob(
-            known.workflow_id, values, row["priority"], key, base_kind, base_ref, known.snapshot_id,
+            # A graph may be called what no workflow can be.
+            row["workflow_id"], values, row["priority"], key, base_kind, base_ref, known.snapshot_id,
             known.version_hash, old.labels, self._session.actor, pins, patch=patch, rerun_of=row["id"],
             callback_url=row["callback_url"],
         )  # fmt: skip
@@ -204,9 +244,7 @@ class Reruns(GraphCalls):
         return await reader.document(await reader.of(artifact_id))
 
     async def _hashes(self, snapshot_id: int) -> dict[str, str]:
-        definition = check_document(Document(await self._document(snapshot_id))).definition
-        assert definition is not None
-        return node_hashes(definition)
+        return node_hashes(sound(check_document(Document(await self._document(snapshot_id)))))
 
     async def rerun_all(
         self, *, state: str | Sequence[str] = "failed", workflow_id: str | None = None,
@@ -291,7 +329,8 @@ def _first_queues(plan: Plan, kept: Kept, lanes: Mapping[str, int]) -> set[int]:
 
 
 def _states(names: Sequence[str]) -> list[str]:
-    for name in names:
+    found = [name.lower() for name in names]
+    for name in found:
         if name not in _ENDED:
             raise InvalidInput("state", f"{name!r} is not one of {', '.join(_ENDED)}: only what has ended is run again")
-    return list(names)
+    return found

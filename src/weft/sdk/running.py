@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Mapping
+from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from weft.core.errors import InvalidInput
+from weft.core.errors import InvalidInput, UnknownQueue
 from weft.flow.document import Document
 from weft.flow.model import WorkflowDefinition
 from weft.flow.reading import sound
 from weft.flow.validation import check_document
+from weft.jobs.model import JobHandle
 from weft.sdk.authoring.places import cannot_compile
 from weft.sdk.client import Client
 from weft.sdk.jobs import Workflow
@@ -84,15 +85,28 @@ def as_workflow(workflow: Workflow) -> Workflow:
 async def _run(workflow: Workflow, inputs: Mapping[str, Any]) -> Any:
     async with Client() as client:
         await _require_handlers(client, workflow, REGISTRY)
-        handle = await client.jobs.submit(workflow, inputs)
-        async with at_work(client):
+        handle = await submit_here(client, workflow, inputs)
+        async with at_work(client, queues=await client.jobs.queues(handle.id)):
             return await result_of(client, await client.jobs.wait(handle.id))
 
 
+async def submit_here(client: Client, workflow: Workflow, inputs: Mapping[str, Any], **options: Any) -> JobHandle:
+    """Submit what is worked on in this process: the queues of its nodes are made, as a worker of them would."""
+    while True:
+        try:
+            return await client.jobs.submit(workflow, inputs, **options)
+        except UnknownQueue as missing:
+            await client.create_queue(missing.name)
+
+
 @asynccontextmanager
-async def at_work(client: Client, registry: Registry = REGISTRY) -> AsyncIterator[tuple[Worker, Orchestrator]]:
-    """Work and orchestrate here while the body runs."""
-    async with Orchestrator(client=client) as orchestrator, Worker(client=client, registry=registry) as worker:
+async def at_work(
+    client: Client, registry: Registry = REGISTRY, *, queues: Iterable[str] = (), modules: Sequence[str] = ()
+) -> AsyncIterator[tuple[Worker, Orchestrator]]:
+    """Work and orchestrate here while the body runs: the queues of the handlers, and ``queues``."""
+    named = {*Worker(client=client, registry=registry).queues, *queues}
+    worker = Worker(client=client, registry=registry, queues=sorted(named), app_modules=modules)
+    async with Orchestrator(client=client) as orchestrator, worker:
         yield worker, orchestrator
 
 

@@ -8,8 +8,9 @@ from contextlib import asynccontextmanager, suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar
 
-from weft.core.checks import check_id, check_number, check_text
+from weft.core.checks import check_id, check_moment, check_number, check_text
 from weft.core.errors import InvalidInput, NotFound, did_you_mean
+from weft.core.moments import moment_in
 from weft.flow.model import PATH
 from weft.history import artifacts, tags
 from weft.history.changes import Changes
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 TAG = re.compile(PATH)
+# A tag or a version, and then where the tag was after a move or at a moment, or how many changes back.
+POINT = re.compile(r"([^@~]+)(?=[@~])(?:@(?:([0-9]{1,18})|([^~]+)))?(?:~([0-9]{0,6}))?")
 # The beginning of a hash, as people name it, or all of it.
 HASH = re.compile(r"[0-9a-f]{7,64}")
 
@@ -50,12 +53,13 @@ class WorkflowCalls:
         *,
         force: bool = False,
         replaces: str | None = None,
+        dry_run: bool = False,
     ) -> Wish:
         if replaces is not None:
             check_text(replaces, "replaces", 200)
         name, said = check_tag(tag), check_message(message)
         version, digest = await self._expected(expect)
-        return Wish(name, self._session.actor, said, version, digest, force, replaces)
+        return Wish(name, self._session.actor, said, version, digest, force, replaces, dry_run)
 
     async def _expected(self, expect: int | str | None) -> tuple[int | None, str | None]:
         """Return which number of a move, or which whole hash, a caller expects a tag to be at."""
@@ -97,6 +101,8 @@ class WorkflowCalls:
                 return NotFound("tag", f"{name!r}: it was deleted, {undelete} brings it back")
             return NotFound("tag", f"{name!r}: what {whole_name} is at is lost, `weft workflows fsck` tells of it")
         known = await self._read(lambda conn: tags.names(conn, org_id, with_deleted=with_deleted))
+        # As people name main lines: what is nearly one of these is meant for it, and not for a line beside it.
+        known += [each.removesuffix("/main") for each in known if each.endswith("/main")]
         return NotFound("tag", f"{name!r}.{did_you_mean(name, known)}".rstrip("."))
 
     async def _resolve(self, which: str | int) -> tuple[str | None, int]:
@@ -106,11 +112,44 @@ class WorkflowCalls:
         """
         if not isinstance(which, str):
             return None, check_version(which, "version")
+        if (point := POINT.fullmatch(which)) is not None:
+            return None, await self._point(*point.groups())
         if (tag := await self._live(check_tag(which))) is not None:
             return tag.name, tag.target_id
         if is_id(which):
             return None, check_version(which, "version")
         return None, await self._hashed(which)
+
+    async def _point(self, name: str, move: str | None, moment: str | None, back: str | None) -> int:
+        """Return the version at a point: where a tag was after a move or at a moment, so many changes back."""
+        found = (
+            (await self._resolve(name))[1] if move is None and moment is None else await self._was(name, move, moment)
+        )
+        if back is None:
+            return found
+        steps, org_id = int(back or 1), await self._session.org_id()
+        return await self._read(lambda conn: artifacts.back(conn, org_id, found, steps))
+
+    async def _was(self, name: str, move: str | None, moment: str | None) -> int:
+        """Return where a tag was after its move of a number, or at a moment."""
+        known, org_id = check_tag(name), await self._session.org_id()
+        if move is not None:
+            number = check_number(int(move), "version", 1, 2**62)
+            moves = await self._read(lambda conn: tags.moves(conn, org_id, known, before=number + 1, limit=1))
+            if not moves or moves[0].version != number or moves[0].to_id is None:
+                await self._tag(known)
+                raise NotFound("move", f"{number} of tag {known} that led somewhere")
+            return moves[0].to_id
+        try:
+            at = check_moment(moment_in(str(moment)), "version")
+        except (ValueError, OverflowError):
+            problem = f"{moment!r} is not a moment; write for example {name}@2026-11-30T09:00 or '{name}@2h ago'"
+            raise InvalidInput("version", problem) from None
+        found = await (await self._reader()).find(tag=known, at=at)
+        if found is None:
+            await self._tag(known)
+            raise NotFound("move", f"of tag {known} up to {at}")
+        return int(found.row["id"])
 
     async def _hashed(self, which: str) -> int:
         """Return the newest version whose hash begins so; raises `NotFound`."""
@@ -134,7 +173,7 @@ class WorkflowCalls:
     async def _found(self, which: str | int, at: datetime | None) -> Materials:
         """Return the document that something names, at a moment if it is a tag."""
         reader = await self._reader()
-        if isinstance(which, str):
+        if isinstance(which, str) and POINT.fullmatch(which) is None:
             found = await reader.find(tag=check_tag(which), at=at)
             if found is not None:
                 return found

@@ -45,7 +45,7 @@ class WorkflowUpkeep(WorkflowCalls):
             kept = await client.workflows.snapshot("etl", set={"nodes.fetch.params.size": 3})
             print(kept.snapshot_id, kept.data["nodes"]["fetch"])
         """
-        from weft.flow.patches import check_ops, op_for
+        from weft.flow.patches import check_ops, ops_setting
         from weft.history import snapshots
 
         if ops is not None and set is not None:
@@ -56,7 +56,7 @@ class WorkflowUpkeep(WorkflowCalls):
         head = await self._found(which, moment)
         if set is not None:
             data = await reader.document(head)
-            ops = [op_for(data, field, value) for field, value in wanted.items()]
+            ops = ops_setting(data, wanted)
         return await snapshots.take(reader, head, self._session.actor, ops, check_message(message))
 
     async def fsck(

@@ -15,13 +15,13 @@ from weft.core.json import Json, plain
 from weft.flow.diff import Diff, diff
 from weft.flow.document import Document
 from weft.flow.model import WorkflowDefinition
-from weft.flow.patches import Op, check_ops, op_for
+from weft.flow.patches import Op, check_ops, ops_setting
 from weft.flow.reading import read_file, read_text, sound
 from weft.flow.validation import check_document
 from weft.history import artifacts, story, tags
 from weft.history.model import Artifact, Materialized, Pushed, Tag, TagMove, Wish
 from weft.sdk.authoring.workflow import Workflow as PythonWorkflow
-from weft.sdk.workflow_calls import HASH, TAG, check_tag, check_version, is_id
+from weft.sdk.workflow_calls import HASH, POINT, TAG, check_tag, check_version, is_id
 from weft.sdk.workflow_upkeep import WorkflowUpkeep
 
 if TYPE_CHECKING:
@@ -36,7 +36,9 @@ class Workflows(WorkflowUpkeep):
 
     A tag is a name such as ``etl/main``; a bare ``etl`` means ``etl/main``. ``expect``, the version number of a tag or
     the hash of what it is at (7 digits of it are enough), refuses a change when somebody else has moved the tag;
-    ``force`` moves a protected one.
+    ``force`` moves a protected one; ``dry_run`` changes nothing, and returns what would become of it. Where a version
+    is asked for, a point may be named as well: ``etl~2`` is two changes before what ``etl`` is at, ``etl@12`` where the
+    tag was after its move 12, ``etl@2026-11-15T10:00`` where it was then.
     """
 
     async def push(
@@ -48,6 +50,7 @@ class Workflows(WorkflowUpkeep):
         expect: int | str | None = None,
         force: bool = False,
         replaces: str | None = None,
+        dry_run: bool = False,
     ) -> Pushed:
         """Keep a definition, and move a tag to it: ``<workflow_id>/main`` unless said otherwise.
 
@@ -59,7 +62,7 @@ class Workflows(WorkflowUpkeep):
         """
         document = document_of(definition)
         name = await self._line(document, None if tag is None else check_tag(tag))
-        wish = await self._wish(name, message, expect, force=force, replaces=replaces)
+        wish = await self._wish(name, message, expect, force=force, replaces=replaces, dry_run=dry_run)
         return await (await self._changes()).push(wish, document)
 
     async def _line(self, document: Document, tag: str | None) -> str:
@@ -80,6 +83,7 @@ class Workflows(WorkflowUpkeep):
         message: str | None = None,
         expect: int | str | None = None,
         force: bool = False,
+        dry_run: bool = False,
     ) -> Pushed:
         """Change a definition by a JSON Patch (RFC 6902), or by fields to ``set``; the result must be sound.
 
@@ -91,11 +95,12 @@ class Workflows(WorkflowUpkeep):
             raise InvalidInput("ops", "give either ops or set")
         # Copies, before anything is awaited: the caller may go on to change its own.
         wanted, ops = plain(dict(set or {}), "set"), None if ops is None else check_ops(builtins.list(ops))
-        wish, changes = await self._wish(tag, message, expect, force=force), await self._changes()
+        wish = await self._wish(tag, message, expect, force=force, dry_run=dry_run)
+        changes = await self._changes()
         async with self._hints(tag):
             if ops is not None:
                 return await changes.patch(wish, ops)
-            return await changes.edit(wish, lambda data: [op_for(data, *each) for each in wanted.items()])
+            return await changes.edit(wish, lambda data: ops_setting(data, wanted))
 
     async def list(
         self, *, workflow_id: str | None = None, after: str = "", limit: int = 100, with_deleted: bool = False
@@ -274,7 +279,9 @@ class Workflows(WorkflowUpkeep):
         *,
         prefer: str | None = None,
         message: str | None = None,
+        expect: int | str | None = None,
         force: bool = False,
+        dry_run: bool = False,
     ) -> Pushed:
         """Take over into a tag what another line has changed since both parted, field by field.
 
@@ -283,13 +290,21 @@ class Workflows(WorkflowUpkeep):
 
             await client.workflows.merge("etl/faster", into="etl/main")
         """
-        wish = await self._wish(into, message or f"merge {source}", force=force)
+        wish = await self._wish(into, message or f"merge {source}", expect, force=force, dry_run=dry_run)
         _, theirs = await self._resolve(source)
         async with self._hints(into):
             return await (await self._changes()).merge(wish, theirs, _preference(prefer))
 
     async def revert(
-        self, tag: str, change: int | str, *, prefer: str | None = None, message: str | None = None, force: bool = False
+        self,
+        tag: str,
+        change: int | str,
+        *,
+        prefer: str | None = None,
+        message: str | None = None,
+        expect: int | str | None = None,
+        force: bool = False,
+        dry_run: bool = False,
     ) -> Pushed:
         """Take back what one change has done, and keep what came after it.
 
@@ -302,12 +317,14 @@ class Workflows(WorkflowUpkeep):
         if artifact.parent_id is None:
             await self._tag(name)
             raise InvalidInput("change", f"{id} is the first: there is nothing before it")
-        wish = await self._wish(name, message or f"revert {id}", force=force)
+        wish = await self._wish(name, message or f"revert {id}", expect, force=force, dry_run=dry_run)
         async with self._hints(name):
             return await (await self._changes()).revert(wish, id, artifact.parent_id, _preference(prefer))
 
     async def _change_id(self, change: int | str) -> int:
-        """Return the id of a change that is named by it, or by its hash."""
+        """Return the id of a change that is named by it, by its hash, or as the point at which it is the last."""
+        if isinstance(change, str) and POINT.fullmatch(change):
+            return (await self._resolve(change))[1]
         if isinstance(change, str) and HASH.fullmatch(change) and not is_id(change):
             return await self._hashed(change)
         return check_version(change, "change")
@@ -339,7 +356,7 @@ class Workflows(WorkflowUpkeep):
             raise await self._no_tag(tag, with_deleted=True) from None
 
     async def protect(self, tag: str, is_protected: bool = True) -> str:
-        """Let a tag be moved only by ``force``, or freely again; return its whole name.
+        """Let a tag be moved only by ``force``, or freely again; return its whole name. `Client.audit` tells who did.
 
         Example::
 
@@ -349,7 +366,7 @@ class Workflows(WorkflowUpkeep):
         if not isinstance(is_protected, bool):
             raise InvalidInput("is_protected", "must be True or False")
         async with self._hints(name):
-            return await self._run(lambda conn: tags.protect(conn, org_id, name, is_protected))
+            return await self._run(lambda conn: tags.protect(conn, org_id, name, is_protected, self._session.actor))
 
 
 def _preference(prefer: str | None) -> str | None:

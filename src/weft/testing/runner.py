@@ -15,8 +15,9 @@ from weft.jobs.model import Job, JobNode
 from weft.queue.services import JobTimer, Rescuer, Stager
 from weft.sdk.client import Client
 from weft.sdk.jobs import Workflow
-from weft.sdk.running import as_workflow, at_work
+from weft.sdk.running import as_workflow, at_work, submit_here
 from weft.sdk.submitted import result_of
+from weft.sdk.worker import Worker
 from weft.testing.database import SQL, ScratchDatabase
 from weft.testing.loop import MovableLoop
 from weft.worker.registry import REGISTRY, Handler, Registry
@@ -238,7 +239,13 @@ class Runner:
         )  # fmt: skip
 
     async def _submit(self, workflow: Workflow, inputs: Mapping[str, Any] | None) -> int:
-        return (await self._client.jobs.submit(as_workflow(workflow), inputs)).id
+        handle = await submit_here(self._client, as_workflow(workflow), inputs or {})
+        more = sorted(await self._client.jobs.queues(handle.id) - set(self._queues))
+        if more:
+            worker = Worker(client=self._client, registry=self._registry, queues=more)
+            await self._stack.enter_async_context(worker)
+            self._queues += more
+        return handle.id
 
     async def _advance(self, span: timedelta) -> None:
         if span < timedelta(0):

@@ -15,12 +15,12 @@ from typing import Any
 import orjson
 
 from weft.core.errors import InvalidInput, error_line
-from weft.core.json import BLOB_MARK, blob_reference, check_size, referenced_blob, size_of
+from weft.core.json import BLOB_MARK, RENDER_MARK, blob_reference, check_size, referenced_blob, size_of
 from weft.core.signals import NonRetryable, Parked, Snooze
 from weft.db.blobs import Blobs
 from weft.db.database import Database
 from weft.flow.budget import ExpressionError
-from weft.jobs.rendering import RENDER_MARK, rendered, unpacked
+from weft.jobs.rendering import rendered, unpacked
 from weft.queue import look
 from weft.queue.retry import Retry
 from weft.queue.steps import Fence
@@ -221,7 +221,8 @@ class Attempt:
             return
         try:
             params = claim.params or "{}"
-            if params.startswith(RENDER_MARK):
+            # Only where outputs of others are asked for: what merely looks like it is the caller's own.
+            if params.startswith(RENDER_MARK) and (claim.given is not None or claim.handler.startswith("@")):
                 params = await self._rendered(params)
             if self._runs_in_process or params.startswith((BLOB_MARK, MISSING_PARAMS)):
                 outcome = await self._run_apart(params)

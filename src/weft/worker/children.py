@@ -50,6 +50,7 @@ class Children:
         self._ask = ask
         self._calls: set[str] = set()
         self._unnamed = 0
+        self._additions = 0
 
     def spawn(
         self, handler: str | AnyHandler, params: Mapping[str, Any] | None, key: str | None, queue: str | None,
@@ -93,6 +94,11 @@ class Children:
             raise InvalidInput("key", f"{key!r} occurs twice in this attempt: give each task its own")
         self._calls.add(call)
         return call
+
+    def next_addition(self) -> int:
+        """Return the number of a call by which the attempt adds to its job."""
+        self._additions += 1
+        return self._additions
 
     def gather(self, tasks: tuple[SpawnedTask, ...]) -> Any:
         """Return the outputs of several, in their order; awaitable where a loop runs."""

@@ -123,6 +123,16 @@ def test_words_for_people_and_texts_that_are_compared_are_no_expressions() -> No
     assert Plan.of(_read(data))
 
 
+def test_what_is_null_counts_as_left_out() -> None:
+    data = read_document(EVERYTHING).data
+    left_out = copy.deepcopy(data)
+    for name, field in (("file", "match"), ("file", "timeout_seconds"), ("ask", "form"), ("sub", "timeout_seconds")):
+        data["nodes"][name][field] = None
+        left_out["nodes"][name].pop(field, None)
+    assert version_hash(_read(data)) == version_hash(_read(left_out))
+    assert _plan(data) == _plan(left_out)
+
+
 @pytest.mark.parametrize(
     "text",
     ["{{ inputs.m }} is it", "{{ inputs.m | tojson }}", "{{ inputs.m | list }}", "{{ inputs.m | items }}",

@@ -63,6 +63,8 @@ def test_what_yaml_1_2_does_not_know_stays_text(word: str) -> None:
         ("0o17", 15),
         ("0xfF", 255),
         ("9223372036854775807", 2**63 - 1),
+        ("18446744073709551615", 2**64 - 1),
+        ("0xffffffffffffffff", 2**64 - 1),
         ("-9223372036854775808", -(2**63)),
         ("1.0", 1.0),
         ("-.5", -0.5),
@@ -311,7 +313,7 @@ def test_characters_that_have_no_business_in_a_text_are_refused(text: str, words
 
 @pytest.mark.parametrize(
     "word",
-    ".inf -.inf +.Inf .INF .nan .NaN .NAN 1e999 -1e999 9223372036854775808 -9223372036854775809 0xffffffffffffffff "
+    ".inf -.inf +.Inf .INF .nan .NaN .NAN 1e999 -1e999 18446744073709551616 -9223372036854775809 0x10000000000000000 "
     f"{'9' * 5000} 0x{'f' * 5000}".split(),
 )
 def test_what_json_cannot_hold_is_told_with_its_place(word: str) -> None:
@@ -410,7 +412,7 @@ TEXTS = st.text(st.characters(exclude_characters="\x00", exclude_categories=["Cs
 VALUES = st.recursive(
     st.none()
     | st.booleans()
-    | st.integers(-(2**63), 2**63 - 1)
+    | st.integers(-(2**63), 2**64 - 1)
     | st.floats(allow_nan=False, allow_infinity=False)
     | TEXTS,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),

@@ -622,6 +622,18 @@ def test_what_would_grow_past_every_bound_is_refused(text: str) -> None:
     _refused(text, "more than")
 
 
+def test_what_is_compared_is_counted_by_what_it_takes() -> None:
+    """Each look at a list of lists goes through both: a sort of many would take seconds."""
+    rows = [[place % 7] * 50 for place in range(300)]
+    values = {"inputs": {"rows": rows, "many": rows * 10}}
+    assert read_template("{{ inputs.rows | sort | first }}").evaluate(values) == [0] * 50
+    assert read_template("{{ inputs.many == inputs.many }}").evaluate(values) is True
+    with pytest.raises(ExpressionError, match="goes through more than"):
+        read_template("{{ inputs.rows | sort | first }}").evaluate(values, Budget(steps=50_000))
+    with pytest.raises(ExpressionError, match="goes through more than"):
+        read_template("{{ inputs.many | sort | first }}").evaluate(values)
+
+
 def test_a_value_that_was_there_before_may_have_any_size() -> None:
     large = [["x"] * 1000] * 10_000
     assert read_template("{{ inputs.large }}").evaluate({"inputs": {"large": large}}) is large

@@ -20,6 +20,7 @@ from weft.flow.patches import (
     check_ops,
     op_for,
     ops_between,
+    ops_setting,
     path_of,
     pointer_of,
     same,
@@ -325,6 +326,14 @@ def test_a_field_named_as_people_do_becomes_an_operation_that_can_be_applied(
     apply_ops(copy.deepcopy(DATA), check_ops([op]))
 
 
+def test_fields_are_set_one_after_the_other_and_the_document_stays() -> None:
+    before = copy.deepcopy(DATA)
+    wanted = {"nodes.a.retry": {}, "nodes.a.retry.jitter": 1, "nodes.a.params": {}, "nodes.a.params.list": [1]}
+    made = apply_ops(copy.deepcopy(DATA), ops_setting(DATA, wanted))
+    assert (made["nodes"]["a"]["retry"], made["nodes"]["a"]["params"]) == ({"jitter": 1}, {"list": [1]})
+    assert before == DATA
+
+
 @pytest.mark.parametrize(
     ("assignment", "words"),
     [
@@ -347,6 +356,7 @@ def test_a_field_named_as_people_do_becomes_an_operation_that_can_be_applied(
         (".nodes", "'.nodes' is no field: write nodes.x.params.y, or nodes.x.params.list[0]"),
         ("name.first", "'name' is a value, and has no fields"),
         ("name.first.second", "there is no 'name.first' in the definition."),
+        ("nodes.a.retry.jitter", "there is no 'nodes.a.retry' in the definition. Set it first: nodes.a.retry={}."),
     ],
 )
 def test_a_field_of_what_is_not_there_cannot_be_set(assignment: str, words: str) -> None:

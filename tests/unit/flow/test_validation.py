@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
@@ -492,6 +493,17 @@ def test_no_task_names_what_is_the_engine_s_own_or_changes_a_terminal(field: str
         assert [problem.code for problem in check_document(Document(general)).problems] == ["bad_name"]
 
 
+@pytest.mark.parametrize("key", ["$blob", "$gathered", "$render"])
+def test_no_params_look_like_what_is_kept_in_the_place_of_params(key: str) -> None:
+    """In any order of the keys: else two definitions of one hash would be executed differently."""
+    for params in ({key: "a" * 64, "size": 1}, {"size": 1, key: "a" * 64}):
+        task = {"handler": "h", "params": params}
+        for node in (task, {"type": "fan_out", "items": [1], "task": task}):
+            nodes = {"S": {"type": "start", "next": "a"}, "a": {**node, "next": "E"}, "E": {"type": "end"}}
+            checked = check_document(Document({"workflow_id": "w", "nodes": nodes}))
+            assert [(problem.code, problem.path[-1]) for problem in checked.problems] == [("bad_value", key)]
+
+
 def test_what_is_wrong_with_one_node_is_found_in_a_document_that_is_like_a_sound_one() -> None:
     node: dict[str, Any] = {
         "type": "fan_out",
@@ -590,6 +602,37 @@ def test_no_value_in_any_field_of_a_node_is_more_than_a_problem(field: str) -> N
         for value in ODD:
             node = {"type": kind, field: value}
             _is_told({"workflow_id": "w", "nodes": {"S": {"type": "start", "next": ["E", "n"]}, "n": node}})
+
+
+EVERY_NODE: dict[str, Any] = {
+    "S": {"type": "start", "next": "t"},
+    "t": {"handler": "h", "params": {"a": "{{ inputs.i }}"}, "group": "g", "next": "f"},
+    "f": {"type": "fan_out", "items": [1], "task": {"handler": "h", "concurrency_key": "k"}, "next": "c"},
+    "c": {"type": "fan_in", "next": "d"},
+    "d": {"type": "conditional", "condition_field": 1, "branches": [{"default": True, "next": "w"}]},
+    "w": {"type": "wait", "for": "event", "event": "e", "next": "s"},
+    "s": {"type": "workflow", "workflow": "x", "inputs": {"a": "{{ nodes.t.output }}"}, "next": "E"},
+    "E": {"type": "end"},
+}
+EVERY_FIELD = (
+    "type next branches task items params retry group condition_field for event match form inputs output handler queue "
+    "max_parallel concurrency_key workflow timeout_seconds on_timeout priority"
+).split()
+EVERY_VALUE = [
+    *ODD, "t", ["E", "t"], "g", 3, "k", "{{ nodes.s.output }}", "{{ inputs.no }}", {"a": "{{ nodes.E.output }}"},
+    {"handler": "h"}, [{"condition": "{{ nodes.s.output }}", "next": "E"}, {"default": True, "next": "w"}], "event",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", EVERY_NODE)
+def test_what_is_wrong_with_a_changed_node_is_found_whether_the_others_are_known_or_not(name: str) -> None:
+    data = {"workflow_id": "w", "inputs": {"i": {}}, "nodes": EVERY_NODE}
+    known = check_document(Document(data)).shape
+    for field, value in itertools.product(EVERY_FIELD, EVERY_VALUE):
+        changed = Document({**data, "nodes": {**EVERY_NODE, name: {**EVERY_NODE[name], field: value}}})
+        alone, beside = check_document(changed), check_document(changed, like=known, changed={name})
+        errors = [each for each in alone.problems if each.severity is Severity.ERROR]
+        assert [each for each in beside.problems if each.severity is Severity.ERROR] == errors, (field, value)
 
 
 # Reading a definition that must be sound.

@@ -88,6 +88,16 @@ select a.id, a.kind::text as kind, a.workflow_id, a.parent_id, a.merged_id, a.ba
   a.digest, encode(a.version_hash, 'hex') as version_hash, a.actor, a.message, weft.time_of_id(a.id) as created_at
 from line join weft.artifact a on a.id = line.id where a.org_id = $1 order by a.generation, a.id;
 
+-- name: back
+-- What comes so many changes before an artifact, along first parents, or the first of all.
+with recursive line (id, step) as (
+  select a.id, 0 from weft.artifact a where a.org_id = $1 and a.id = $2
+  union all
+  select a.parent_id, line.step + 1 from line join weft.artifact a on a.id = line.id
+  where line.step < $3 and a.parent_id is not null
+)
+select line.id, line.step from line order by line.step desc limit 1;
+
 -- name: parted_at
 select p.id from weft.artifact one, weft.artifact other, weft.parted_places(one.id, other.id) as p (id)
 where one.org_id = $1 and one.id = $2 and other.org_id = $1 and other.id = $3;

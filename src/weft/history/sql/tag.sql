@@ -78,4 +78,9 @@ select t.name, t.workflow_id, t.target_id, t.version, t.moved_at, t.moved_by, t.
 from weft.undelete_tag($1, weft.tag_named($1, $2, true), $3, $4) t left join weft.artifact a on a.id = t.target_id;
 
 -- name: protect
-select weft.protect_tag($1, weft.tag_named($1, $2), $3);
+-- Who protects a tag or frees it is kept with what other operators did.
+with done as materialized (select weft.protect_tag($1, weft.tag_named($1, $2), $3) as name), noted as (
+  insert into weft.audit (org_id, actor, verb, subject_kind, subject_name)
+  select $1, $4, case when $3 then 'protect' else 'free' end, 'tag', d.name from done d where d.name is not null
+)
+select d.name from done d;

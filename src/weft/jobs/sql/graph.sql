@@ -66,6 +66,10 @@ select e.next as id from weft.edge e where e.prev = $1 and exists (
   select 1 from weft.task t where t.id = e.next and t.handler = '@close'
   union all select 1 from weft.task_done d where d.id = e.next and d.handler = '@close') limit 1;
 
+-- name: queues_of
+-- Where the tasks of a job wait that workers run.
+select distinct q.name from weft.task t join weft.queue q on q.id = t.queue_id where t.job_id = $1 and left(t.handler, 1) <> '@';
+
 -- name: health
 select exists (
     select 1 from weft.worker w where w.org_id = $1 and w.state in ('active', 'idle') and w.until > weft.now()

@@ -14,7 +14,7 @@ select d.id, d.node, d.handler, d.state::text as state, d.reason, d.worker_id, c
   case when d.handler = '@fan_out' then (
     select coalesce(d.params, p.params) -> '$render' -> 'kept' from (select 1) one left join weft.task_params p on p.id = d.id
   ) end as kept
-from weft.task_done d where d.org_id = $1 and d.job_id = $2 and d.node is not null and d.parent_id is null;
+from weft.task_done d where d.org_id = $1 and d.job_id = $2 and d.node is not null and d.parent_id is null order by d.id;
 
 -- name: items
 -- Of how many items of fan_outs there are outputs, and who made them: each by those whose items it has, of which every
@@ -32,6 +32,35 @@ select s.job_id, s.node, s.handler, array_agg(distinct s.worker_id) as workers,
   bool_and(s.state = 'completed' or s.allow_failure) as is_done
 from weft.task_done s where s.job_id = any ($1) and s.parent_id is not null and s.item is null and s.node is not null
 group by 1, 2, 3;
+
+-- name: additions
+-- What tasks of jobs have added to them while they ran.
+select coalesce(d.counts_for, d.id) as maker_id, s.data from weft.task_done d join weft.step s on s.task_id = d.id
+where d.job_id = any ($1) and left(s.name, 10) = '@addition ';
+
+-- name: endings
+-- How what was added ended, and who ran it; a group is what is in it.
+select d.id, d.handler, d.worker_id, d.state = 'completed' or d.allow_failure as is_done
+from weft.task_done d where d.id = any ($1) and left(d.handler, 1) <> '@';
+
+-- name: added
+-- What was added to a job, as it is added to another.
+select d.id, d.node, d.handler, q.name as queue, d.rank::int as rank, d.max_attempts::int as max_attempts,
+  coalesce(d.params, p.params) as params, d.timeout, d.heartbeat_timeout, d.retry, d.concurrency_key, d.allow_failure
+from weft.task_done d join weft.queue q on q.id = d.queue_id left join weft.task_params p on p.id = d.id
+where d.id = any ($1);
+
+-- name: gates
+-- The beginnings and ends of the groups of a job.
+select d.id from weft.task_done d where d.job_id = $1 and d.handler = any ($2);
+
+-- name: ways
+-- What leads to what around tasks that were added to a job, and around the ends of its groups.
+with near as (
+  select d.id from weft.task_done d where d.job_id = $1 and (d.handler in ('@open', '@close') or d.id = any ($2))
+)
+select e.prev, e.next from near n join weft.edge e on e.prev = n.id
+union select e.prev, e.next from near n join weft.edge e on e.next = n.id;
 
 -- name: ran_inside
 -- Who ran what in the jobs that nodes waited for, and in those that they waited for.

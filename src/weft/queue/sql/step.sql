@@ -28,4 +28,4 @@ order by s.saved_at desc, s.name desc limit 1;
 -- name: list
 -- Without what they hold, but for what was measured.
 select s.name, s.attempt, s.saved_at, s.took, s.bytes, case when left(s.name, 1) = '@' then s.data end as data
-from weft.steps s where s.org_id = $1 and s.task_id = $2 order by s.saved_at, s.name;
+from weft.steps s where s.org_id = $1 and s.task_id = $2 and left(s.name, 10) <> '@addition ' order by s.saved_at, s.name;
