@@ -192,10 +192,10 @@ COLUMNS = {
         "audits",
         "verb",
     ): "`cancel`, `replay`, `purge`, `create`, `pause`, `resume`, `limit`, `change`, `deactivate`, `activate`, "
-    "`grant`, `revoke` or `delete`",
-    ("audits", "subject_kind"): "`task`, `effect`, `queue`, `org`, `user`, `role` or `token`",
+    "`grant`, `revoke`, `delete`, `protect` or `free`",
+    ("audits", "subject_kind"): "`task`, `effect`, `queue`, `tag`, `org`, `user`, `role` or `token`",
     ("audits", "subject_ids"): "the tasks or effects, the first 1,000 of them",
-    ("audits", "subject_name"): "the name of the queue, org, user, role or token",
+    ("audits", "subject_name"): "the name of the queue, tag, org, user, role or token",
     ("audits", "detail"): "what else there is to say: `count`, `reason`, the limit",
     ("orgs", "id"): "the org's id",
     ("orgs", "slug"): "its short name, which `WEFT_ORG` takes",
