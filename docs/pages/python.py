@@ -88,6 +88,7 @@ _GROUPS = {
             "HealthCheck",
         ),
     ],
+    "People": ["Orgs", "Org", "Users", "User", "Roles", "OrgRole", "Tokens", "Token", "NewToken"],
     "Settings": ["Settings", "__version__"],
     "Errors": [
         *("WeftError", "InvalidInput", "InvalidDefinition", "UnknownQueue", "NotFound", "StateConflict"),

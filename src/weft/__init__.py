@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from weft.version import __version__
 
 if TYPE_CHECKING:
+    from weft.catalog.model import NewToken, Org, OrgRole, Token, User
     from weft.core.errors import (
         BlobUnavailable,
         DatabaseUnavailable,
@@ -55,9 +56,13 @@ if TYPE_CHECKING:
     from weft.sdk.client import Client
     from weft.sdk.jobs import Jobs
     from weft.sdk.orchestrator import Orchestrator
+    from weft.sdk.orgs import Orgs
     from weft.sdk.reruns import Rerun
+    from weft.sdk.roles import Roles
     from weft.sdk.running import run, submit
     from weft.sdk.submitted import SubmittedJob
+    from weft.sdk.tokens import Tokens
+    from weft.sdk.users import Users
     from weft.sdk.worker import Worker
     from weft.sdk.workflows import Workflows
     from weft.worker.children import SpawnedTask
@@ -106,10 +111,14 @@ _HOMES = {
     "MergeConflict": "weft.core.errors",
     "Metric": "weft.jobs.metrics",
     "NewTask": "weft.queue.model",
+    "NewToken": "weft.catalog.model",
     "NodeWhy": "weft.jobs.why",
     "NonRetryable": "weft.core.signals",
     "NotFound": "weft.core.errors",
     "Orchestrator": "weft.sdk.orchestrator",
+    "Org": "weft.catalog.model",
+    "OrgRole": "weft.catalog.model",
+    "Orgs": "weft.sdk.orgs",
     "OutboxRow": "weft.queue.outbox",
     "Page": "weft.queue.model",
     "PermissionDenied": "weft.core.errors",
@@ -121,6 +130,7 @@ _HOMES = {
     "RerunPlan": "weft.jobs.rerun",
     "RerunStep": "weft.jobs.rerun",
     "Retry": "weft.queue.retry",
+    "Roles": "weft.sdk.roles",
     "Sample": "weft.jobs.metrics",
     "SchemaOutdated": "weft.core.errors",
     "Settings": "weft.core.settings",
@@ -137,7 +147,11 @@ _HOMES = {
     "TaskState": "weft.core.states",
     "TaskStep": "weft.queue.steps",
     "TaskSummary": "weft.queue.model",
+    "Token": "weft.catalog.model",
+    "Tokens": "weft.sdk.tokens",
     "UnknownQueue": "weft.core.errors",
+    "User": "weft.catalog.model",
+    "Users": "weft.sdk.users",
     "WaitTimeout": "weft.core.errors",
     "WeftError": "weft.core.errors",
     "Why": "weft.queue.why",
@@ -198,10 +212,14 @@ __all__ = [
     "MergeConflict",
     "Metric",
     "NewTask",
+    "NewToken",
     "NodeWhy",
     "NonRetryable",
     "NotFound",
     "Orchestrator",
+    "Org",
+    "OrgRole",
+    "Orgs",
     "OutboxRow",
     "Page",
     "PermissionDenied",
@@ -213,6 +231,7 @@ __all__ = [
     "RerunPlan",
     "RerunStep",
     "Retry",
+    "Roles",
     "Sample",
     "SchemaOutdated",
     "Settings",
@@ -229,7 +248,11 @@ __all__ = [
     "TaskState",
     "TaskStep",
     "TaskSummary",
+    "Token",
+    "Tokens",
     "UnknownQueue",
+    "User",
+    "Users",
     "WaitTimeout",
     "WeftError",
     "Why",

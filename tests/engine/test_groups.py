@@ -374,7 +374,19 @@ async def test_large_params_go_to_the_blob_storage(client: weft.Client, handlers
     async with at_work(client, handlers):
         job = await client.jobs.submit_graph("drawn", Task("act.say", {"name": "x" * 300_000}))
         assert (await client.jobs.wait(job.id, timeout=20)).state == "completed"
-    assert len(handlers.said[0]) == 300_000
+        again = await client.jobs.rerun(job.id, from_node="say")
+        assert (await client.jobs.wait(again.id, timeout=20)).state == "completed"
+    assert [len(said) for said in handlers.said] == [300_000, 300_000]
+
+
+async def test_a_graph_with_more_params_than_a_definition_may_have_keeps_none(
+    client: weft.Client, handlers: Handlers, conn: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    async with at_work(client, handlers):
+        tasks = [Task("act.say", {"name": "x" * 1_000_000}) for _ in range(12)]
+        job = await client.jobs.submit_graph("drawn", tasks)
+        assert (await client.jobs.wait(job.id, timeout=20)).state == "completed"
+    assert await conn.fetchval("select base_kind from weft.jobs where id = $1", job.id) == "graph"
 
 
 async def test_a_known_key_makes_no_second_job(client: weft.Client) -> None:

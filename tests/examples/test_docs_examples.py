@@ -101,7 +101,7 @@ COMMANDS = {
         *("30.0", "1 file without a problem", "⇉ with_tax  flows.with_tax for each", "26.4", "completed", "pushed "),
         *("sales/main", "30.0", "workflow_id: sales"),
     ],
-    "migrate.sh": ["0003 (head)", "downgraded from 0003 to nothing"],
+    "migrate.sh": ["0004 (head)", "downgraded from 0004 to nothing"],
     "operate.sh": [
         *("default", "something is not well", "jobs_created_total"),
         "created mail",
@@ -115,6 +115,11 @@ COMMANDS = {
         "20 at once, 2 per key",
         "5 at once for the key acme",
         "5 at once for the key acme, 0 ready or running",
+    ],
+    "people.sh": [
+        *("created acme", "added ada, admin", "bob is writer", "deactivated bob", "activated bob", "ada@example.com"),
+        *("created finance", "ada has the role finance", "weft_", "gpu-workers", "render, train", "revoked "),
+        *("revoke", "create"),
     ],
     "keep_workflows.sh": [
         *("pushed ", "tile_raster/main", "patched ", "undone: ", "redone: ", "branched: ", "merged ", "its own queue"),

@@ -32,6 +32,12 @@ CREATE TYPE weft.outbox_state AS ENUM (
     'failed'
 );
 
+CREATE TYPE weft.platform_role AS ENUM (
+    'reader',
+    'writer',
+    'admin'
+);
+
 CREATE DOMAIN weft.rank_number AS smallint
 	CONSTRAINT rank_number_check CHECK ((VALUE > '-32768'::integer));
 
@@ -64,6 +70,13 @@ CREATE TYPE weft.task_state AS ENUM (
     'dead',
     'skipped',
     'cancelled'
+);
+
+CREATE TYPE weft.token_role AS ENUM (
+    'reader',
+    'writer',
+    'admin',
+    'worker'
 );
 
 CREATE DOMAIN weft.waiting_count AS integer
@@ -2984,6 +2997,45 @@ CREATE TABLE weft.org (
     created_at timestamp with time zone DEFAULT weft.now() NOT NULL
 );
 
+CREATE TABLE weft.org_role (
+    id bigint DEFAULT weft.next_id() NOT NULL,
+    org_id bigint NOT NULL,
+    slug text NOT NULL,
+    name text NOT NULL,
+    created_at timestamp with time zone DEFAULT weft.now() NOT NULL,
+    actor text NOT NULL,
+    CONSTRAINT org_role_slug_check CHECK ((slug ~ '^[a-z0-9][a-z0-9_-]{0,62}$'::text))
+);
+
+CREATE TABLE weft.org_role_membership (
+    org_id bigint NOT NULL,
+    role_id bigint NOT NULL,
+    user_id bigint NOT NULL,
+    created_at timestamp with time zone DEFAULT weft.now() NOT NULL,
+    actor text NOT NULL
+);
+
+CREATE VIEW weft.org_role_memberships AS
+ SELECT org_id,
+    role_id,
+    user_id,
+    created_at,
+    actor
+   FROM weft.org_role_membership m;
+
+COMMENT ON VIEW weft.org_role_memberships IS 'Which user has which role of the org.';
+
+CREATE VIEW weft.org_roles AS
+ SELECT id,
+    org_id,
+    slug,
+    name,
+    created_at,
+    actor
+   FROM weft.org_role r;
+
+COMMENT ON VIEW weft.org_roles IS 'The roles that orgs have defined for their users.';
+
 CREATE VIEW weft.orgs AS
  SELECT id,
     slug,
@@ -3165,6 +3217,69 @@ UNION ALL
 
 COMMENT ON VIEW weft.tasks IS 'Every task, live or ended, with its state and, when it has ended, its output or error.';
 
+CREATE TABLE weft.token (
+    id bigint DEFAULT weft.next_id() NOT NULL,
+    org_id bigint NOT NULL,
+    user_id bigint,
+    name text NOT NULL,
+    role weft.token_role NOT NULL,
+    queues text[],
+    hint text NOT NULL,
+    digest bytea NOT NULL,
+    created_at timestamp with time zone DEFAULT weft.now() NOT NULL,
+    expires_at timestamp with time zone,
+    revoked_at timestamp with time zone,
+    last_used_at timestamp with time zone,
+    actor text NOT NULL,
+    CONSTRAINT token_check CHECK (((queues IS NULL) OR ((role = 'worker'::weft.token_role) AND (cardinality(queues) > 0)))),
+    CONSTRAINT token_check1 CHECK (((role <> 'worker'::weft.token_role) OR (user_id IS NULL))),
+    CONSTRAINT token_digest_check CHECK ((octet_length(digest) = 32)),
+    CONSTRAINT token_name_check CHECK (((name <> ''::text) AND (length(name) <= 200)))
+)
+WITH (fillfactor='80');
+
+CREATE VIEW weft.tokens AS
+ SELECT id,
+    org_id,
+    user_id,
+    name,
+    role,
+    queues,
+    hint,
+    created_at,
+    expires_at,
+    revoked_at,
+    last_used_at,
+    actor
+   FROM weft.token t;
+
+COMMENT ON VIEW weft.tokens IS 'Every token, without what would let anybody use it.';
+
+CREATE TABLE weft."user" (
+    id bigint DEFAULT weft.next_id() NOT NULL,
+    org_id bigint NOT NULL,
+    external_id text NOT NULL,
+    email text,
+    role weft.platform_role NOT NULL,
+    deactivated_at timestamp with time zone,
+    created_at timestamp with time zone DEFAULT weft.now() NOT NULL,
+    actor text NOT NULL,
+    CONSTRAINT user_external_id_check CHECK (((external_id <> ''::text) AND (length(external_id) <= 500)))
+);
+
+CREATE VIEW weft.users AS
+ SELECT id,
+    org_id,
+    external_id,
+    email,
+    role,
+    deactivated_at,
+    created_at,
+    actor
+   FROM weft."user" u;
+
+COMMENT ON VIEW weft.users IS 'Every user, also those who are deactivated.';
+
 CREATE TABLE weft.worker (
     id bigint DEFAULT weft.next_id() NOT NULL,
     org_id bigint NOT NULL,
@@ -3266,6 +3381,21 @@ ALTER TABLE ONLY weft.machine
 ALTER TABLE ONLY weft.org
     ADD CONSTRAINT org_pkey PRIMARY KEY (id);
 
+ALTER TABLE ONLY weft.org_role_membership
+    ADD CONSTRAINT org_role_membership_pkey PRIMARY KEY (role_id, user_id);
+
+ALTER TABLE ONLY weft.org_role
+    ADD CONSTRAINT org_role_org_id_id_key UNIQUE (org_id, id);
+
+ALTER TABLE ONLY weft.org_role
+    ADD CONSTRAINT org_role_org_id_slug_key UNIQUE (org_id, slug);
+
+ALTER TABLE ONLY weft.org_role
+    ADD CONSTRAINT org_role_pkey PRIMARY KEY (id);
+
+ALTER TABLE weft.org
+    ADD CONSTRAINT org_slug_check CHECK ((slug ~ '^[a-z0-9][a-z0-9_-]{0,62}$'::text)) NOT VALID;
+
 ALTER TABLE ONLY weft.org
     ADD CONSTRAINT org_slug_key UNIQUE (slug);
 
@@ -3316,6 +3446,21 @@ ALTER TABLE ONLY weft.task_params
 
 ALTER TABLE ONLY weft.task
     ADD CONSTRAINT task_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY weft.token
+    ADD CONSTRAINT token_digest_key UNIQUE (digest);
+
+ALTER TABLE ONLY weft.token
+    ADD CONSTRAINT token_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY weft."user"
+    ADD CONSTRAINT user_org_id_external_id_key UNIQUE (org_id, external_id);
+
+ALTER TABLE ONLY weft."user"
+    ADD CONSTRAINT user_org_id_id_key UNIQUE (org_id, id);
+
+ALTER TABLE ONLY weft."user"
+    ADD CONSTRAINT user_pkey PRIMARY KEY (id);
 
 ALTER TABLE ONLY weft.worker_code
     ADD CONSTRAINT worker_code_pkey PRIMARY KEY (worker_id, handler);
@@ -3371,6 +3516,8 @@ CREATE INDEX job_snapshot ON weft.job USING btree (snapshot_id);
 
 CREATE INDEX job_timeout ON weft.job USING btree (timeout_at) WHERE (timeout_at IS NOT NULL);
 
+CREATE INDEX org_role_membership_user ON weft.org_role_membership USING btree (user_id);
+
 CREATE INDEX outbox_due ON weft.outbox USING btree (available_at, id) WHERE (state = 'pending'::weft.outbox_state);
 
 CREATE INDEX outbox_order ON weft.outbox USING btree (org_id, ordering_key, id) WHERE ((state <> 'done'::weft.outbox_state) AND (ordering_key IS NOT NULL));
@@ -3418,6 +3565,10 @@ CREATE INDEX task_log_digest ON weft.task_log USING btree (digest);
 CREATE INDEX task_ready ON weft.task USING btree (queue_id, rank, order_id, id) WHERE (state = 'ready'::weft.task_state);
 
 CREATE INDEX task_worker ON weft.task USING btree (worker_id) WHERE (worker_id IS NOT NULL);
+
+CREATE INDEX token_org ON weft.token USING btree (org_id, id);
+
+CREATE INDEX user_external ON weft."user" USING btree (external_id);
 
 CREATE INDEX worker_code_gone ON weft.worker_code USING btree (gone_at);
 
@@ -3539,6 +3690,15 @@ ALTER TABLE ONLY weft.job
 ALTER TABLE ONLY weft.key_slot
     ADD CONSTRAINT key_slot_queue_id_fkey FOREIGN KEY (queue_id) REFERENCES weft.queue(id) ON DELETE CASCADE;
 
+ALTER TABLE ONLY weft.org_role_membership
+    ADD CONSTRAINT org_role_membership_org_id_role_id_fkey FOREIGN KEY (org_id, role_id) REFERENCES weft.org_role(org_id, id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY weft.org_role_membership
+    ADD CONSTRAINT org_role_membership_org_id_user_id_fkey FOREIGN KEY (org_id, user_id) REFERENCES weft."user"(org_id, id);
+
+ALTER TABLE ONLY weft.org_role
+    ADD CONSTRAINT org_role_org_id_fkey FOREIGN KEY (org_id) REFERENCES weft.org(id);
+
 ALTER TABLE ONLY weft.output_cache
     ADD CONSTRAINT output_cache_digest_fkey FOREIGN KEY (digest) REFERENCES weft.blob(digest);
 
@@ -3571,6 +3731,15 @@ ALTER TABLE ONLY weft.task_blob
 
 ALTER TABLE ONLY weft.task_log
     ADD CONSTRAINT task_log_digest_fkey FOREIGN KEY (digest) REFERENCES weft.blob(digest);
+
+ALTER TABLE ONLY weft.token
+    ADD CONSTRAINT token_org_id_fkey FOREIGN KEY (org_id) REFERENCES weft.org(id);
+
+ALTER TABLE ONLY weft.token
+    ADD CONSTRAINT token_org_id_user_id_fkey FOREIGN KEY (org_id, user_id) REFERENCES weft."user"(org_id, id);
+
+ALTER TABLE ONLY weft."user"
+    ADD CONSTRAINT user_org_id_fkey FOREIGN KEY (org_id) REFERENCES weft.org(id);
 
 ALTER TABLE ONLY weft.worker
     ADD CONSTRAINT worker_org_id_fkey FOREIGN KEY (org_id) REFERENCES weft.org(id);

@@ -114,6 +114,18 @@ async def test_a_database_that_came_to_its_revision_by_another_build_is_refused_
     await conn.close()
 
 
+async def test_a_database_of_another_build_is_not_brought_to_a_later_revision(url: str) -> None:
+    conn = await asyncpg.connect(url)
+    await migrate.downgrade(url, "0003")
+    await migrate.upgrade(url)
+    await migrate.downgrade(url, "0003")
+    await conn.execute("update weft.schema_revision set digest = 'another'")
+    with pytest.raises(SchemaOutdated, match="another build"):
+        await migrate.upgrade(url)
+    assert await revisions.current(conn) == "0003"
+    await conn.close()
+
+
 async def test_a_database_of_a_newer_release_is_refused(url: str) -> None:
     conn = await asyncpg.connect(url)
     await conn.execute("update weft.schema_revision set version_num = '9999'")

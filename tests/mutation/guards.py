@@ -20,6 +20,9 @@ FILES = {
     "audit": "queue/sql/audit.sql",
     "saved": "queue/sql/step.sql",
     "machine": "db/sql/machine.sql",
+    "user": "catalog/sql/user.sql",
+    "role": "catalog/sql/role.sql",
+    "token": "catalog/sql/token.sql",
     "function": "db/migrations/sql/0001_functions.sql",
     "artifact": "history/sql/artifact.sql",
     "tag": "history/sql/tag.sql",
@@ -512,6 +515,24 @@ GUARDS: list[Guard] = [
          "for share"),
     *_of("saved.drop", "test_fences", "and coalesce(t.worker_id, 0) = $1", "and t.attempt = $3", "and t.state = 'running'",
          "for share"),
+    # --- people ---
+    *_of("user.show", "test_people", ("u.org_id = $1 and", "")),
+    *_of("user.list", "test_people", ("u.org_id = $1 and", ""), "and ($4::boolean or u.deactivated_at is null)"),
+    *_of("user.deactivate", "test_people", "and u.deactivated_at is null"),
+    *_of("user.activate", "test_people", "and u.deactivated_at is not null"),
+    *_of("user.principal", "test_people", "and u.deactivated_at is null", "and ($2::text is null or o.slug = $2)"),
+    *_of("role.show", "test_people", ("r.org_id = $1 and", "")),
+    *_of("role.delete", "test_people", ("r.org_id = $1 and", "")),
+    *_of("role.list", "test_people", ("r.org_id = $1 and", "")),
+    *_of("token.show", "test_people", ("t.org_id = $1 and", "")),
+    *_of("token.list", "test_people", ("t.org_id = $1 and", ""), "and ($3::bigint is null or t.user_id = $3)"),
+    *_of("token.revoke", "test_people", ("t.org_id = $1 and", ""), "and t.revoked_at is null"),
+    *_of(
+        "token.principal", "test_people", "and t.revoked_at is null",
+        "and (t.expires_at is null or t.expires_at > weft.now())", "and (t.user_id is null or u.deactivated_at is null)",
+        ("least(t.role::text::weft.platform_role, u.role)::text", "t.role::text"),
+    ),
+    *_of("token.touch", "test_people", "and coalesce(t.last_used_at < weft.now() - interval '1 minute', true)"),
     # --- orgs ---
     *_of("task.states_of", "test_orgs", ("and t.org_id = $1", ""), ("and d.org_id = $1", "")),
     *_of("task.count_purgeable", "test_orgs", "and c.org_id = $1"),
@@ -759,5 +780,21 @@ REDUNDANT: list[tuple[Guard, str]] = [
     (
         Guard("history.unused", "and a.kind <> 'version'"),
         "a version is put with the move that leads to it, and moves stay",
+    ),
+    (
+        Guard("user.change", "u.org_id = $1 and"),
+        "the id is that of a user who was found by org",
+    ),
+    (
+        Guard("user.deactivate", "u.org_id = $1 and"),
+        "the id is that of a user who was found by org",
+    ),
+    (
+        Guard("user.activate", "u.org_id = $1 and"),
+        "the id is that of a user who was found by org",
+    ),
+    (
+        Guard("role.revoke", "m.org_id = $1 and"),
+        "role and user were found by org before it",
     ),
 ]

@@ -28,6 +28,7 @@ Word = TypeVar("Word", bound=StrEnum)
 
 RESERVED = "names that begin with @ are kept for the engine"
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_SLUG = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 
 
 def check_text(value: object, field: str, limit: int) -> str:
@@ -48,6 +49,16 @@ def check_name(value: object, field: str) -> str:
     name = check_text(value, field, MAX_NAME)
     if _CONTROL.search(name):
         raise InvalidInput(field, f"{name!r} has a control character")
+    return name
+
+
+def check_slug(value: object, field: str) -> str:
+    """The short name of an org or a role, as it stands in settings and addresses."""
+    name = check_text(value, field, 63)
+    if not _SLUG.fullmatch(name):
+        raise InvalidInput(
+            field, f"{name!r} may have small letters, digits, - and _, and begins with a letter or a digit"
+        )
     return name
 
 

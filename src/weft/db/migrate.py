@@ -26,7 +26,7 @@ from weft.core.errors import (
     did_you_mean,
 )
 from weft.db.database import CONNECTION_ERRORS
-from weft.db.revisions import DIGEST, SCHEMA, VERSION_TABLE, all_revisions, digest
+from weft.db.revisions import DIGEST, DIGESTED, SCHEMA, VERSION_TABLE, all_revisions, digest
 from weft.db.statements import Statements
 from weft.db.unreachable import unreachable
 
@@ -117,8 +117,10 @@ def _require_known_revision(connection: sa.Connection, *, is_upgrade: bool) -> N
     newest = all_revisions()[-1]
     if found is not None and found not in all_revisions():
         raise SchemaOutdated(found, newest)
-    if is_upgrade and found == newest and connection.exec_driver_sql(DIGEST).scalar() != digest(newest):
-        raise SchemaOutdated(found, newest)
+    if found is None or found < DIGESTED or not is_upgrade:
+        return
+    if connection.exec_driver_sql(DIGEST).scalar() != digest(found):
+        raise SchemaOutdated(found, found)
 
 
 async def _run(url: str, step: Any, *, is_upgrade: bool = False) -> None:

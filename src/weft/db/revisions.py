@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 SCHEMA = "weft"
 VERSION_TABLE = "schema_revision"
+# The first revision of which a database knows by which SQL it got there.
+DIGESTED = "0003"
 # Not by its name: it may not be there.
 DIGEST = f"select to_json(r) ->> 'digest' from {SCHEMA}.{VERSION_TABLE} r"
 
@@ -32,14 +34,13 @@ def head() -> str:
 
 @cache
 def digest(revision: str) -> str:
-    """Return what tells one state of a revision's SQL from another, while it is not released; remarks do not count."""
+    """Return what tells one state of the SQL that leads to a revision from another; remarks do not count."""
     files = resources.files("weft.db.migrations").joinpath("sql").iterdir()
-    own = {file.name: file for file in files if file.name.startswith(f"{revision}_")}
-    own.pop(f"{revision}_down.sql", None)
+    leading = [file for file in files if file.name[:4] <= revision and not file.name.endswith("_down.sql")]
     lines = [
         stripped
-        for name in sorted(own)
-        for line in own[name].read_text(encoding="utf-8").splitlines()
+        for file in sorted(leading, key=lambda file: file.name)
+        for line in file.read_text(encoding="utf-8").splitlines()
         if (stripped := line.strip()) and not stripped.startswith("--")
     ]
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:32]

@@ -35,7 +35,8 @@ _FAILED = ("failed", "dead")
 class Addition:
     """Items that are to become part of a job, with ids and the queues they need, by name.
 
-    ``woken`` are the queues in which something is ready when they are, for whoever gives the hint after the commit.
+    ``woken`` are the queues in which something is ready when they are, for whoever gives the hint after the commit;
+    ``large`` are references to params that are in the blob storage, and so in the place of the task's own.
     """
 
     items: list[Item]
@@ -43,6 +44,7 @@ class Addition:
     ids: list[int] = field(default_factory=list)
     lanes: Mapping[str, int] = field(default_factory=dict)
     woken: set[int] = field(default_factory=set)
+    large: dict[Item, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, items: Sequence[Item]) -> Addition:
@@ -293,12 +295,13 @@ def _task_rows(
     org_id, job_id, rank, actor = at.org_id, at.job_id, at.rank, at.actor
     for id, item, name, waits, reached in zip(layout.ids, layout.items, names, rows.waits, rows.reached, strict=False):
         if isinstance(item, Task):
-            params: str | None = item.params
-            if len(item.params) > INLINE_PARAMS:
-                beside.params.append((id, org_id, item.params))
+            given = new.large.get(item, item.params)
+            params: str | None = given
+            if len(given) > INLINE_PARAMS:
+                beside.params.append((id, org_id, given))
                 params = None
-            elif item.params.startswith(BLOB_MARK):
-                beside.references.append((id, item.params))
+            elif given.startswith(BLOB_MARK):
+                beside.references.append((id, given))
             queue_id = new.lanes[item.queue]
             is_ready = not waits
             if is_ready and item.concurrency_key is not None:

@@ -22,8 +22,9 @@ from weft.jobs.submit import SQL, NewJob, job_row
 if TYPE_CHECKING:
     from weft.db.database import type_Connection
 
-# A graph of more tasks is executed, but no definition of it is kept.
+# A graph of more tasks, or of more params, is executed, but no definition of it is kept.
 MOST_KEPT = 5_000
+MOST_BYTES_KEPT = 8 << 20
 _MOST_WAYS = 1_000
 _START, _END = "START", "END"
 
@@ -68,7 +69,8 @@ async def begin(
 def document_of_graph(workflow_id: str, addition: Addition) -> dict[str, Any] | None:
     """Return a graph as a definition; None when it is too large for one, or has what none can say."""
     items = addition.items
-    if len(items) > MOST_KEPT or not any(isinstance(item, Task) for item in items):
+    tasks = [item for item in items if isinstance(item, Task)]
+    if len(items) > MOST_KEPT or not tasks or sum(len(task.params) for task in tasks) > MOST_BYTES_KEPT:
         return None
     names = dict(zip(items, names_of(items, None), strict=True))
     if len({*names.values(), _START, _END}) < len(items) + 2:

@@ -32,6 +32,12 @@ class AuditVerb(StrEnum):
     RESUME = "resume"
     LIMIT = "limit"
     CLEAR = "clear"
+    CHANGE = "change"
+    DEACTIVATE = "deactivate"
+    ACTIVATE = "activate"
+    GRANT = "grant"
+    REVOKE = "revoke"
+    DELETE = "delete"
     PROTECT = "protect"
     FREE = "free"
 

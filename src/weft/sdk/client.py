@@ -11,6 +11,10 @@ from weft.sdk.operating import Operating
 
 if TYPE_CHECKING:
     from weft.sdk.jobs import Jobs
+    from weft.sdk.orgs import Orgs
+    from weft.sdk.roles import Roles
+    from weft.sdk.tokens import Tokens
+    from weft.sdk.users import Users
     from weft.sdk.workflows import Workflows
 
 
@@ -47,3 +51,51 @@ class Client(Enqueuing, Operating, Measuring):
         from weft.sdk.jobs import Jobs
 
         return Jobs(self)
+
+    @cached_property
+    def orgs(self) -> Orgs:
+        """What an installation's operator does with orgs.
+
+        Example::
+
+            await client.orgs.create("acme")
+        """
+        from weft.sdk.orgs import Orgs
+
+        return Orgs(self)
+
+    @cached_property
+    def users(self) -> Users:
+        """What is done with the users of the org.
+
+        Example::
+
+            await client.users.add("ada@example.com", role="writer")
+        """
+        from weft.sdk.users import Users
+
+        return Users(self)
+
+    @cached_property
+    def roles(self) -> Roles:
+        """What is done with the roles that the org defines.
+
+        Example::
+
+            await client.roles.grant("finance", "ada@example.com")
+        """
+        from weft.sdk.roles import Roles
+
+        return Roles(self)
+
+    @cached_property
+    def tokens(self) -> Tokens:
+        """What is done with the tokens of the org.
+
+        Example::
+
+            made = await client.tokens.create("nightly", role="writer")
+        """
+        from weft.sdk.tokens import Tokens
+
+        return Tokens(self)

@@ -42,7 +42,7 @@ class GraphCalls(WorkflowCalls):
     ) -> JobHandle:  # fmt: skip
         """Execute tasks and groups, with all that they wait for; ``name`` is what the workflow is called.
 
-        A graph of up to 5,000 tasks is kept as a definition, so that the job can be run again. Example::
+        A graph of up to 5,000 tasks and 8 MiB of params is kept as a definition, to be run again. Example::
 
             extract, load = Task("etl.extract"), Task("etl.load")
             extract >> load
@@ -129,7 +129,7 @@ class GraphCalls(WorkflowCalls):
             if isinstance(item, Task) and len(item.params) > settings.inline_limit // 4:
                 check_size("params", item.params, settings.value_limit)
                 if (size := size_of(item.params)) > settings.inline_limit:
-                    item.params = blob_reference(await self._session.blobs.put(item.params.encode()), size)
+                    addition.large[item] = blob_reference(await self._session.blobs.put(item.params.encode()), size)
 
     async def _kept(self, name: str, addition: Addition, on_failure: str) -> NewJob:
         """Return a job by the definition that is kept of a graph, if there is one."""

@@ -1,0 +1,47 @@
+-- name: add
+-- Null when there is one of that name.
+insert into weft.user (org_id, external_id, email, role, actor) values ($1, $2, $3, $4, $5)
+on conflict (org_id, external_id) do nothing returning id;
+
+-- name: show
+-- By the name of the identity provider, or by the id.
+select u.id, u.external_id, u.email, u.role::text as role,
+  array(
+    select r.slug from weft.org_role_membership m join weft.org_role r on r.id = m.role_id
+    where m.user_id = u.id order by r.slug
+  ) as roles,
+  u.deactivated_at, u.created_at
+from weft.user u where u.org_id = $1 and (u.external_id = $2 or u.id = $3);
+
+-- name: list
+select u.id, u.external_id, u.email, u.role::text as role,
+  array(
+    select r.slug from weft.org_role_membership m join weft.org_role r on r.id = m.role_id
+    where m.user_id = u.id order by r.slug
+  ) as roles,
+  u.deactivated_at, u.created_at
+from weft.user u
+where u.org_id = $1 and u.external_id > $2 and ($3::text is null or u.role::text = $3) and ($4::boolean or u.deactivated_at is null)
+order by u.external_id limit $5;
+
+-- name: change
+-- What is null stays as it is.
+update weft.user u set role = coalesce($3::text::weft.platform_role, u.role), email = coalesce($4, u.email)
+where u.org_id = $1 and u.id = $2 returning u.id;
+
+-- name: deactivate
+update weft.user u set deactivated_at = weft.now() where u.org_id = $1 and u.id = $2 and u.deactivated_at is null
+returning u.id;
+
+-- name: activate
+update weft.user u set deactivated_at = null where u.org_id = $1 and u.id = $2 and u.deactivated_at is not null
+returning u.id;
+
+-- name: principal
+-- Whom an identity provider has vouched for, while he is active: a row for each org that he is a user of.
+select u.org_id, o.slug as org, u.external_id as actor, u.role::text as role, u.id as user_id,
+  array(
+    select r.slug from weft.org_role_membership m join weft.org_role r on r.id = m.role_id where m.user_id = u.id
+  ) as roles
+from weft.user u join weft.org o on o.id = u.org_id
+where u.external_id = $1 and u.deactivated_at is null and ($2::text is null or o.slug = $2);

@@ -1,0 +1,106 @@
+"""Users: added to an org, given a role, deactivated when they leave."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from weft.catalog.model import Principal, Role, TokenRole, User
+from weft.core.checks import MAX_ID, check_text, check_word
+from weft.core.errors import InvalidInput, NotFound, StateConflict
+from weft.db.statements import Statements
+from weft.queue import audit
+from weft.queue.audit import AuditVerb
+
+if TYPE_CHECKING:
+    from asyncpg import Record
+
+    from weft.db.database import type_Connection
+
+SQL = Statements("weft.catalog", "sql/user.sql")
+
+
+async def add(conn: type_Connection, org_id: int, external_id: str, role: str, email: str | None, actor: str) -> User:
+    """Add a user to an org."""
+    check_text(external_id, "external_id", 500)
+    wanted = check_word(role, "role", Role)
+    user_id = await conn.fetchval(SQL.add, org_id, external_id, _email(email), wanted, actor)
+    if user_id is None:
+        raise InvalidInput("external_id", f"there is a user {external_id!r} already: change him, or activate him again")
+    await audit.record_named(conn, org_id, actor, AuditVerb.CREATE, "user", external_id, {"role": wanted})
+    return await show(conn, org_id, external_id)
+
+
+async def show(conn: type_Connection, org_id: int, user: str | int) -> User:
+    """Return a user of an org, by the name of the identity provider or by id; raises `NotFound`."""
+    name = check_text(str(user), "user", 500)
+    as_id = int(name) if name.isascii() and name.isdigit() and len(name) < 20 else 0
+    rows = await conn.fetch(SQL.show, org_id, name, as_id if as_id <= MAX_ID else 0)
+    if not rows:
+        raise NotFound("user", user)
+    # A provider may call somebody by a number that is the id of another: the name comes first.
+    return _user(next((row for row in rows if row["external_id"] == name), rows[0]))
+
+
+async def list_users(
+    conn: type_Connection, org_id: int, *, role: str | None = None, with_deactivated: bool = False, after: str = "",
+    limit: int = 100,
+) -> list[User]:  # fmt: skip
+    """Return the users of an org by name."""
+    wanted = None if role is None else check_word(role, "role", Role)
+    return [_user(row) for row in await conn.fetch(SQL.list, org_id, after, wanted, with_deactivated, limit)]
+
+
+async def change(
+    conn: type_Connection, org_id: int, user: str | int, *, role: str | None, email: str | None, actor: str
+) -> User:
+    """Give a user another role or address."""
+    if role is None and email is None:
+        raise InvalidInput("role", "give a role or an email to change")
+    wanted = None if role is None else check_word(role, "role", Role)
+    found = await show(conn, org_id, user)
+    await conn.fetchval(SQL.change, org_id, found.id, wanted, _email(email))
+    detail = {"role": wanted, "was": found.role} if wanted is not None else {"email": email}
+    await audit.record_named(conn, org_id, actor, AuditVerb.CHANGE, "user", found.external_id, detail)
+    return await show(conn, org_id, found.id)
+
+
+async def deactivate(conn: type_Connection, org_id: int, user: str | int, actor: str) -> None:
+    """Let nobody act as a user any more: neither he nor a token of his."""
+    await _turn(conn, org_id, user, actor, AuditVerb.DEACTIVATE)
+
+
+async def activate(conn: type_Connection, org_id: int, user: str | int, actor: str) -> None:
+    """Let a user act again who was deactivated."""
+    await _turn(conn, org_id, user, actor, AuditVerb.ACTIVATE)
+
+
+async def _turn(conn: type_Connection, org_id: int, user: str | int, actor: str, verb: AuditVerb) -> None:
+    found = await show(conn, org_id, user)
+    statement = SQL.deactivate if verb is AuditVerb.DEACTIVATE else SQL.activate
+    if await conn.fetchval(statement, org_id, found.id) is None:
+        is_active = found.deactivated_at is None
+        states = ("active", "deactivated") if is_active else ("deactivated", "active")
+        raise StateConflict(verb, found.external_id, states[0], [states[1]], kind="user")
+    await audit.record_named(conn, org_id, actor, verb, "user", found.external_id)
+
+
+async def principal(conn: type_Connection, external_id: str, org: str | None = None) -> Principal | None:
+    """Return whom an identity provider's name stands for; None unless it is exactly one active user."""
+    rows = await conn.fetch(SQL.principal, external_id, org)
+    if len(rows) != 1:
+        return None
+    (row,) = rows
+    return Principal(
+        row["org_id"], row["org"], row["actor"], TokenRole(row["role"]), user_id=row["user_id"],
+        roles=frozenset(row["roles"]),
+    )  # fmt: skip
+
+
+def _email(email: str | None) -> str | None:
+    if email is not None and "@" not in check_text(email, "email", 320):
+        raise InvalidInput("email", f"{email!r} is not an address")
+    return email
+
+
+def _user(row: Record) -> User:
+    return User(**{**dict(row), "role": Role(row["role"]), "roles": tuple(row["roles"])})

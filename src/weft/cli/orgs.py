@@ -1,0 +1,54 @@
+"""``weft orgs``: looks at orgs and makes them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from weft.cli.apps import JsonFlag, new_app
+from weft.cli.calls import call
+
+app = new_app("Look at orgs and make them.")
+
+Slug = Annotated[str, typer.Argument(metavar="ORG", help="The org's short name, as WEFT_ORG takes it.")]
+After = Annotated[str, typer.Option(metavar="ORG", help="Go on after this one.")]
+Limit = Annotated[int, typer.Option(min=1, max=1000, help="At most so many.")]
+
+
+@app.command("list")
+def list_orgs(after: After = "", limit: Limit = 100, as_json: JsonFlag = False) -> None:
+    """List the orgs of the installation."""
+    from weft.cli.output import as_record, print_json, print_table, when
+
+    found = call(lambda client: client.orgs.list(after=after, limit=limit))
+    if as_json:
+        print_json({"orgs": [as_record(org) for org in found]})
+    else:
+        rows = ((org.slug, org.name, when(org.created_at)) for org in found)
+        print_table(("ORG~", "NAME~", "CREATED"), rows, empty="no orgs")
+
+
+@app.command()
+def create(
+    org: Slug,
+    name: Annotated[str | None, typer.Option(help="What people call it; without this, as it is called here.")] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Make an org, with a queue of the name default. One that is there is left as it is."""
+    from weft.cli.output import tell
+
+    created = call(lambda client: client.orgs.create(org, name))
+    text = f"created {org}: use it with WEFT_ORG={org}" if created else f"{org} is there already"
+    tell({"org": org, "created": created}, text, as_json=as_json)
+
+
+@app.command()
+def rename(
+    org: Slug, name: Annotated[str, typer.Argument(help="What people call it from now on.")], as_json: JsonFlag = False
+) -> None:
+    """Change what people call an org; what programs call it stays."""
+    from weft.cli.output import tell
+
+    call(lambda client: client.orgs.rename(org, name))
+    tell({"org": org, "name": name}, f"{org} is called {name}", as_json=as_json)

@@ -1,0 +1,11 @@
+-- name: drop_views
+drop view weft.tokens, weft.org_role_memberships, weft.org_roles, weft.users;
+
+-- name: drop_tables
+drop table weft.token, weft.org_role_membership, weft.org_role, weft.user;
+
+-- name: drop_org_slug
+alter table weft.org drop constraint org_slug_check;
+
+-- name: drop_types
+drop type weft.token_role, weft.platform_role;

@@ -1,0 +1,21 @@
+"""People: users of an org, the roles it defines for them, and the tokens that they and programs act by.
+
+Revision ID: 0004
+"""
+
+from weft.db.migrate import apply_sql, note_digest
+
+revision = "0004"
+down_revision = "0003"
+
+
+def upgrade() -> None:
+    """Add users, roles and tokens."""
+    apply_sql("0004_people.sql")
+    note_digest(revision)
+
+
+def downgrade() -> None:
+    """Drop them."""
+    apply_sql("0004_down.sql")
+    note_digest(down_revision)
