@@ -271,10 +271,12 @@ def _fan_out_problems(node: Data, path: Path) -> Iterator[Problem]:
 def _params_problems(node: Data, path: Path) -> Iterator[Problem]:
     """Yield the keys of params by which what is kept in the place of params is known."""
     for holder, place in ((node, path), (node.get("task"), (*path, "task"))):
-        params = holder.get("params") if isinstance(holder, dict) else None
-        for key in RESERVED_KEYS.keys() & params if isinstance(params, dict) else ():
-            what = f"the key {key!r} is reserved for {RESERVED_KEYS[key]}"
-            yield Problem("bad_value", (*place, "params", key), what, is_about_key=True)
+        params = holder.get("params") if type(holder) is dict else None
+        if type(params) is dict:
+            for key in RESERVED_KEYS:
+                if key in params:
+                    what = f"the key {key!r} is reserved for {RESERVED_KEYS[key]}"
+                    yield Problem("bad_value", (*place, "params", key), what, is_about_key=True)
 
 
 def _wait_problems(node: Data, path: Path) -> Iterator[Problem]:
