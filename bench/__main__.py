@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import sys
 import time
 from pathlib import Path
 
@@ -59,10 +60,17 @@ def main() -> None:
         if options.peers or options.peer:
             figures += compare(server, figures, options, extra)
     print_table(figures)
-    extra["command"] = "make bench-peers" if options.peers or options.peer else "make bench"
+    extra["command"] = _command(options)
     paths = [Path("bench/results") / time.strftime("%Y%m%d-%H%M%S.json"), *([QUOTED] if options.quote else [])]
     for path in paths:
         write_json(figures, path, extra)
+
+
+def _command(options: argparse.Namespace) -> str:
+    """Return what was called: by its short name when nothing was said but that."""
+    if (options.only, options.quick, options.repeat, options.peer) == (PARTS, False, 3, None):
+        return "make bench-peers" if options.peers else "make bench"
+    return " ".join(["python -m bench", *sys.argv[1:]])
 
 
 def compare(server: str, figures: list[Figure], options: argparse.Namespace, extra: dict[str, object]) -> list[Figure]:
