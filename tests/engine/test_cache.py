@@ -387,14 +387,18 @@ async def test_what_is_found_is_not_collected_before_its_task_has_ended(
     assert storage.digests() == [digest]
 
 
-async def test_one_org_does_not_see_the_outputs_of_another(
+async def test_one_org_neither_sees_nor_clears_the_outputs_of_another(
     make_client: MakeClient, ledger: Ledger, conn: Connection
 ) -> None:
     await conn.execute("insert into weft.org (id, slug, name) values (2, 'acme', 'Acme')")
     await conn.execute("insert into weft.queue (org_id, name) values (2, 'default')")
-    for said in ({}, {"org": "acme"}):
-        client = await make_client(**said)
+    clients = [await make_client(**said) for said in ({}, {"org": "acme"})]
+    for client in clients:
         async with at_work(client, ledger.registry):
             await run(client, squares(cache=True))
         assert ledger.taken() == [3]
         assert [each.outputs for each in await client.cached_outputs()] == [1]
+    ours, theirs = clients
+    assert await theirs.clear_cache() == 1
+    assert await theirs.cached_outputs() == []
+    assert [each.outputs for each in await ours.cached_outputs()] == [1]

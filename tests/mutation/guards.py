@@ -20,6 +20,8 @@ FILES = {
     "audit": "queue/sql/audit.sql",
     "saved": "queue/sql/step.sql",
     "machine": "db/sql/machine.sql",
+    "cache": "queue/sql/cache.sql",
+    "outputs": "db/migrations/sql/0003_cache.sql",
     "user": "catalog/sql/user.sql",
     "role": "catalog/sql/role.sql",
     "token": "catalog/sql/token.sql",
@@ -515,6 +517,16 @@ GUARDS: list[Guard] = [
          "for share"),
     *_of("saved.drop", "test_fences", "and coalesce(t.worker_id, 0) = $1", "and t.attempt = $3", "and t.state = 'running'",
          "for share"),
+    # --- outputs that serve again ---
+    *_of(
+        "cache.find", "test_cache", ("c.org_id = t.org_id and", ""),
+        "and (c.expires_at is null or c.expires_at > (select weft.now()))",
+        "and ($3::interval is null or c.made_at > (select weft.now() - $3::interval))",
+    ),
+    *_of("cache.list", "test_cache", ("where c.org_id = $1", "")),
+    *_of("cache.clear", "test_cache", ("o.org_id = $1 and", ""), "and ($2::text is null or o.handler = $2)"),
+    *_of("cache.prune", "test_cache", "where o.expires_at <= (select weft.now())", "o.expires_at is null and"),
+    *_of("outputs.note_outputs", "test_cache", "where u.key is not null", "u.root is not null and"),
     # --- people ---
     *_of("user.show", "test_people", ("u.org_id = $1 and", "")),
     *_of("user.list", "test_people", ("u.org_id = $1 and", ""), "and ($4::boolean or u.deactivated_at is null)"),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import asyncpg
 import pytest
+from history_scene import FLOW
 
 import weft
 from weft.cli.definitions import read_assignments, read_ops
@@ -22,15 +23,6 @@ from weft.history.reading import Documents
 
 if TYPE_CHECKING:
     from weft.db.database import type_Connection as Conn
-
-FLOW: dict[str, Any] = {
-    "workflow_id": "etl",
-    "nodes": {
-        "START": {"type": "start", "next": "fetch"},
-        "fetch": {"handler": "fetch", "params": {"size": 1}, "next": "END"},
-        "END": {"type": "end"},
-    },
-}
 
 
 def flow(**params: Any) -> dict[str, Any]:

@@ -8,18 +8,10 @@ from typing import Any
 
 import asyncpg
 import pytest
+from history_scene import FLOW
 
 import weft
 from history_laws import everything
-
-FLOW: dict[str, Any] = {
-    "workflow_id": "etl",
-    "nodes": {
-        "START": {"type": "start", "next": "fetch"},
-        "fetch": {"handler": "fetch", "params": {"size": 1}, "next": "END"},
-        "END": {"type": "end"},
-    },
-}
 
 
 def nested(levels: int) -> Any:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import asyncpg
 import orjson
 import pytest
+from history_scene import FLOW, SIZE, three_versions
 
 import weft
 from history_laws import broken_laws
@@ -21,24 +22,11 @@ from weft.db.embedded_layout import home_dir
 if TYPE_CHECKING:
     Conn = asyncpg.Connection[asyncpg.Record]
 
-FLOW: dict[str, Any] = {
-    "workflow_id": "etl",
-    "nodes": {
-        "START": {"type": "start", "next": "fetch"},
-        "fetch": {"handler": "fetch", "params": {"size": 1}, "next": "END"},
-        "END": {"type": "end"},
-    },
-}
-SIZE = "nodes.fetch.params.size"
-
 
 @pytest.fixture
 async def flows(settings: Settings) -> AsyncIterator[weft.Workflows]:
-    async with weft.Client(settings=settings) as client:
-        await client.workflows.push(FLOW)
-        for size in (2, 3):
-            await client.workflows.patch("etl", set={SIZE: size})
-        yield client.workflows
+    async with three_versions(settings) as found:
+        yield found
 
 
 async def damage(conn: Conn, *statements: str) -> None:

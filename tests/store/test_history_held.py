@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import asyncpg
 import pytest
+from history_scene import FLOW
 
 import weft
 from history_laws import broken_laws, everything
@@ -16,14 +17,6 @@ from weft.history import changes
 if TYPE_CHECKING:
     Conn = asyncpg.Connection[asyncpg.Record]
 
-FLOW: dict[str, Any] = {
-    "workflow_id": "etl",
-    "nodes": {
-        "START": {"type": "start", "next": "fetch"},
-        "fetch": {"handler": "fetch", "params": {"size": 1}, "next": "END"},
-        "END": {"type": "end"},
-    },
-}
 SIZE = {"nodes.fetch.params.size": 9}
 PATIENT = "select oid::regprocedure::text from pg_proc where 'lock_timeout=3s' = any (proconfig)"
 VERBS: dict[str, Callable[[weft.Workflows], Awaitable[object]]] = {

@@ -2,22 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import asyncpg
 import pytest
+from history_scene import FLOW
 
 import weft
 from history_laws import LAWS, broken_laws
-
-FLOW: dict[str, Any] = {
-    "workflow_id": "etl",
-    "nodes": {
-        "START": {"type": "start", "next": "fetch"},
-        "fetch": {"handler": "fetch", "params": {"size": 1}, "next": "END"},
-        "END": {"type": "end"},
-    },
-}
 
 # The moves are: 1 push, 2 patch, 3 patch, 4 undo, 5 redo.
 BREAKAGES = {

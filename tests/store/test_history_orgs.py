@@ -6,10 +6,11 @@ import copy
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import asyncpg
 import pytest
+from history_scene import FLOW
 
 import weft
 from weft.core.errors import InvalidInput, NotFound
@@ -17,15 +18,6 @@ from weft.core.settings import Settings
 
 if TYPE_CHECKING:
     from weft.db.database import type_Connection as Conn
-
-FLOW: dict[str, Any] = {
-    "workflow_id": "etl",
-    "nodes": {
-        "START": {"type": "start", "next": "fetch"},
-        "fetch": {"handler": "fetch", "params": {"size": 1}, "next": "END"},
-        "END": {"type": "end"},
-    },
-}
 
 
 @pytest.fixture

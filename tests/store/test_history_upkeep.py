@@ -10,6 +10,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from history_scene import FLOW
 
 import weft
 from history_laws import make_older
@@ -21,14 +22,6 @@ if TYPE_CHECKING:
     from weft.db.database import type_Connection as Conn
 
 DAY = timedelta(days=1)
-FLOW: dict[str, Any] = {
-    "workflow_id": "etl",
-    "nodes": {
-        "START": {"type": "start", "next": "fetch"},
-        "fetch": {"handler": "fetch", "params": {"size": 1}, "next": "END"},
-        "END": {"type": "end"},
-    },
-}
 
 
 @pytest.fixture
