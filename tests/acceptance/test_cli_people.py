@@ -46,7 +46,7 @@ def test_a_secret_is_printed_alone_and_once(cli: Cli) -> None:
     ("argv", "code", "told"),
     [
         (("users", "add", "ada", "--role", "owner"), 2, "role: 'owner' is not one of reader, writer, admin"),
-        (("users", "show", "nobody"), 4, "there is no user nobody"),
+        (("users", "show", "nobody"), 4, "there is no user nobody; see `weft users list --all`"),
         (("tokens", "create", "x", "--queues", "a"), 2, "queues: only a token with the role worker"),
         (("tokens", "revoke", "x"), 2, "token: 'x' is not an id: give a number as `weft tokens list` shows it"),
         (("orgs", "create", "No Way"), 2, "org: 'No Way' may have small letters"),

@@ -185,7 +185,9 @@ async def test_a_users_token_does_no_more_than_the_user_may_now(client: weft.Cli
     assert await _principal(client, made.secret) is None
     await client.users.activate("ada")
     assert await _principal(client, made.secret) is not None
+    await client.tokens.create("of a program")
     assert [token.user for token in await client.tokens.list(user="ada")] == ["ada"]
+    assert [token.user for token in await client.tokens.list()] == [None, "ada"]
 
 
 async def test_a_token_tells_when_it_was_last_used_and_is_not_written_at_each_use(

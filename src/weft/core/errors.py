@@ -144,6 +144,9 @@ class NotFound(CallerError):
             "tag": "see `weft workflows list`",
             "version": "see `weft workflows log TAG`",
             "move": "see `weft workflows moves TAG`",
+            "user": "see `weft users list --all`",
+            "role": "see `weft roles list`",
+            "token": "see `weft tokens list --all`",
             "approval": "see `weft jobs approvals`, and `weft jobs why ID`",
             "node": "see `weft jobs show ID`",
         }.get(kind, "it may have been removed by retention, or never committed")
