@@ -8,7 +8,10 @@
     │   ├── NotFound                no such thing in this org
     │   ├── StateConflict           the thing is in a state that does not allow the verb
     │   ├── TagConflict             somebody else has moved the tag, or it may not be moved so
-    │   └── MergeConflict           both sides changed the same fields
+    │   ├── MergeConflict           both sides changed the same fields
+    │   ├── Unauthenticated         a server does not know who asks
+    │   ├── Forbidden               whoever asks may not do that
+    │   └── TooLarge                a request is larger than the server takes
     ├── OperatorError               the installation needs attention: change the machine or its settings
     │   ├── InvalidSetting          a setting is unknown or has a value that is refused
     │   ├── DatabaseUnavailable     PostgreSQL cannot be reached
@@ -231,6 +234,40 @@ class MergeConflict(CallerError):
     def details(self) -> dict[str, object]:
         """All fields that both sides changed, by node."""
         return {"conflicts": [conflict.to_json() for conflict in self.conflicts]}
+
+
+class Unauthenticated(CallerError):
+    """A server does not know who asks: there is no credential, or one that lets nobody in."""
+
+    code = "unauthenticated"
+    http_status = 401
+    exit_code = 7
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(
+            f"{problem}: send a token as `Authorization: Bearer weft_…`; an admin makes one by `weft tokens create`"
+        )
+
+
+class Forbidden(CallerError):
+    """Whoever asks may not do that."""
+
+    code = "forbidden"
+    http_status = 403
+    exit_code = 7
+
+    def __init__(self, actor: str, role: str, needed: str) -> None:
+        super().__init__(f"{actor} is {role}, and this takes {needed}: ask an admin of the org for it")
+
+
+class TooLarge(CallerError):
+    """A request is larger than the server takes."""
+
+    code = "too_large"
+    http_status = 413
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(f"the request is larger than {limit} bytes, which is WEFT_SERVER_BODY_LIMIT of the server")
 
 
 class OperatorError(WeftError):
