@@ -17,7 +17,9 @@ app = new_app()
 
 @app.command()
 def server(
-    host: Annotated[str, typer.Option(help="Where to listen; others than this machine reach it by 0.0.0.0.")] = "127.0.0.1",
+    host: Annotated[
+        str, typer.Option(help="Where to listen; others than this machine reach it by 0.0.0.0.")
+    ] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="The port; 0 takes one that is free.")] = 8400,
     log_level: Annotated[
         Level, typer.Option(metavar="LEVEL", help="What to write to stderr: debug, info, warning, error.")

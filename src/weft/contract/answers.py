@@ -7,10 +7,8 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, NamedTuple, get_args, get_origin
 
-from pydantic import create_model
-
 from weft.contract.operations import Operation
-from weft.contract.wire import is_id, wire
+from weft.contract.wire import is_id, new_model, wire
 from weft.history.model import Artifact
 from weft.queue.model import Page, TaskSummary
 
@@ -49,7 +47,7 @@ def answer_of(operation: Operation) -> Answer:
 def _single(operation: Operation, name: str) -> Answer:
     inner = wire(operation.returns, name)
     title = "".join(word.title() for word in operation.call.replace(".", "_").split("_"))
-    model = create_model(f"{title}Answer", **{name: (inner.type, ...)})  # type: ignore[call-overload]
+    model = new_model(f"{title}Answer", {name: (inner.type, ...)})
     encode = str if is_id(name) else lambda value: value
     return Answer(model, lambda value, _: {name: encode(value)}, lambda body: inner.decode(body[name]))
 
@@ -58,8 +56,7 @@ def _page(operation: Operation) -> Answer:
     returns, key = operation.returns, operation.key
     inner = wire(get_args(returns)[0])
     title = getattr(inner.type, "__name__", "str").title() if inner.type is str else inner.type.__name__
-    form = {"items": (list[inner.type], ...), "next": (str | None, None)}  # type: ignore[name-defined]
-    model = create_model(f"{title}Page", __doc__="A page of a list; `next` asks for the one after it.", **form)  # type: ignore[call-overload]  # fmt: skip
+    model = _page_model(f"{title}Page", inner.type)
 
     def encode(found: Any, asked: Mapping[str, Any]) -> dict[str, Any]:
         rows = sorted(found) if isinstance(found, set) else found
@@ -73,9 +70,14 @@ def _page(operation: Operation) -> Answer:
     return Answer(model, encode, lambda body: kind(inner.decode(row) for row in body["items"]))
 
 
+def _page_model(name: str, item: Any) -> Any:
+    parts = {"items": (list[item], ...), "next": (str | None, None)}
+    return new_model(name, parts, "A page of a list; `next` asks for the one after it.")
+
+
 def _tasks() -> Answer:
     inner = wire(TaskSummary)
-    model = create_model("TaskPage", __doc__="A page of tasks; `next` asks for the one after it.", items=(list[inner.type], ...), next=(str | None, None))  # type: ignore[name-defined]  # fmt: skip
+    model = _page_model("TaskPage", inner.type)
 
     def encode(page: Page, _: Mapping[str, Any]) -> dict[str, Any]:
         following = None if page.next_before is None else str(page.next_before)
@@ -90,11 +92,14 @@ def _tasks() -> Answer:
 
 def _blame() -> Answer:
     inner = wire(Artifact)
-    line = create_model("Blamed", __doc__="A field and the change that last touched it.", path=(list[str | int], ...), artifact=(inner.type, ...))  # fmt: skip
-    model = create_model("BlamedPage", items=(list[line], ...))  # type: ignore[valid-type]
+    parts = {"path": (list[str | int], ...), "artifact": (inner.type, ...)}
+    model = _page_model("BlamedPage", new_model("Blamed", parts, "A field and the change that last touched it."))
 
     def encode(found: Mapping[tuple[str | int, ...], Artifact], _: Mapping[str, Any]) -> dict[str, Any]:
-        return {"items": [{"path": list(path), "artifact": inner.encode(each)} for path, each in found.items()]}
+        return {
+            "items": [{"path": list(path), "artifact": inner.encode(each)} for path, each in found.items()],
+            "next": None,
+        }
 
     return Answer(
         model, encode, lambda body: {tuple(each["path"]): inner.decode(each["artifact"]) for each in body["items"]}

@@ -11,9 +11,11 @@ from functools import cached_property
 from typing import Any, get_type_hints
 
 from weft.catalog.model import TokenRole
-from weft.contract.parameters import LEFT_OUT, Parameter, parameter_of
+from weft.contract.parameters import LEFT_OUT, Parameter, Place, parameter_of
 from weft.sdk.client import Client
 
+# What the documentation of a method says to those who call it from Python.
+_FOR_PYTHON = re.compile(r"( Raises|; raises|; pass) [^.;]*(`[A-Z]\w+`|next page)[^.;]*|; return how many[^.;]*")
 _IN_PATH = re.compile(r"{(\w+)(?::\w+)?}")
 
 
@@ -40,7 +42,8 @@ class Operation:
 
     ``call`` is the name of the method, such as ``jobs.submit``. What its path does not name is in the query of a GET,
     else in the body. A single value is answered under the name ``answer``; of a list ``key`` is the field by which the
-    next page is asked for. ``body`` is an example of what is sent.
+    next page is asked for. ``body`` is an example of what is sent; ``said`` tells what it does, where the method's own
+    words do not fit.
     """
 
     call: str
@@ -51,6 +54,7 @@ class Operation:
     answer: str | None = None
     key: str | None = None
     body: Mapping[str, Any] = field(default_factory=dict)
+    said: str | None = None
 
     @cached_property
     def function(self) -> Callable[..., Any]:
@@ -77,7 +81,7 @@ class Operation:
         """What the call takes over HTTP."""
         in_path = set(_IN_PATH.findall(self.path))
         wanted = list(inspect.signature(self.function).parameters.values())[1:]
-        rest = "query" if self.method in ("GET", "DELETE") else "body"
+        rest: Place = "query" if self.method in ("GET", "DELETE") else "body"
         return tuple(
             parameter_of(self.call, each, self.hints[each.name], "path" if each.name in in_path else rest)
             for each in wanted
@@ -102,7 +106,8 @@ class Operation:
     @property
     def summary(self) -> str:
         """What the call does, in one sentence."""
-        return (inspect.getdoc(self.function) or "").split("\n\n", maxsplit=1)[0].replace("``", "`")
+        told = self.said or (inspect.getdoc(self.function) or "").split("\n\n", maxsplit=1)[0]
+        return _FOR_PYTHON.sub("", told.replace("``", "`"))
 
 
 def _group_types() -> dict[str, Any]:

@@ -15,8 +15,8 @@ def _get(path: str, call: str, access: Access = _READ, **more: Any) -> Operation
     return Operation(call, "GET", path, access, **more)
 
 
-def _post(path: str, call: str, access: Access = _WRITE, body: Mapping[str, Any] | None = None, **more: Any) -> Operation:  # fmt: skip
-    return Operation(call, "POST", path, access, body=body or {}, **more)
+def _post(path: str, call: str, access: Access = _WRITE, **more: Any) -> Operation:
+    return Operation(call, "POST", path, access, **more)
 
 
 def _delete(path: str, call: str, access: Access = _WRITE, **more: Any) -> Operation:
@@ -24,15 +24,22 @@ def _delete(path: str, call: str, access: Access = _WRITE, **more: Any) -> Opera
 
 
 _JOBS = (
-    _post("/jobs", "jobs.submit", status=201, body={"workflow": "etl", "inputs": {"day": "2026-11-14"}}),
+    _post(
+        "/jobs",
+        "jobs.submit",
+        status=201,
+        body={"workflow": "etl", "inputs": {"day": "2026-11-14"}},
+        said="Execute a workflow: by its tag, a version's id or hash, or a whole definition.",
+    ),
     _get("/jobs", "jobs.list", key="id"),
     _post("/jobs/rerun", "jobs.rerun_all", answer="count", body={"state": ["failed"], "workflow_id": "etl"}),
     _get("/jobs/{job_id}", "jobs.show"),
     _get("/jobs/{job_id}/nodes", "jobs.nodes"),
     _get("/jobs/{job_id}/attempts", "jobs.attempts"),
     _get("/jobs/{job_id}/why", "jobs.why"),
-    _get("/jobs/{job_id}/events", "jobs.events"),
+    _get("/jobs/{job_id}/events", "jobs.events", said="Return what happened in a job, oldest first; `cursor` goes on."),
     _get("/jobs/{job_id}/queues", "jobs.queues"),
+    _get("/jobs/{job_id}/wait", "jobs.wait"),
     _post("/jobs/{job_id}/cancel", "jobs.cancel", status=204),
     _post("/jobs/{job_id}/pause", "jobs.pause", status=204),
     _post("/jobs/{job_id}/resume", "jobs.resume", status=204),
@@ -76,6 +83,7 @@ _TASKS = (
     _post("/tasks/replay", "replay_all", answer="count", body={"queue": "mail", "dry_run": True}),
     _get("/tasks/{task_id}", "get_task"),
     _get("/tasks/{task_id}/why", "why"),
+    _get("/tasks/{task_id}/wait", "wait", answer="output"),
     _get("/tasks/{task_id}/log", "read_log"),
     _post("/tasks/{task_id}/cancel", "cancel", status=204, body={"reason": "ordered twice"}),
     _post("/tasks/{task_id}/replay", "replay", status=204),
@@ -125,5 +133,5 @@ _PEOPLE = (
 OPERATIONS: tuple[Operation, ...] = (*_JOBS, *_WORKFLOWS, *_TASKS, *_PEOPLE)
 BY_CALL: Mapping[str, Operation] = {operation.call: operation for operation in OPERATIONS}
 # Calls that are made of others, or of streams, and those that have a meaning only inside the caller's process.
-COMPOSED = frozenset({"wait", "jobs.wait", "jobs.follow", "jobs.bisect"})
+COMPOSED = frozenset({"jobs.follow", "jobs.bisect"})
 LOCAL = frozenset({"jobs.add", "jobs.submit_graph"})

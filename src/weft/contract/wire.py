@@ -11,7 +11,7 @@ from enum import Enum
 from functools import cache
 from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin, get_type_hints
 
-from pydantic import BaseModel, BeforeValidator, Strict, WithJsonSchema, create_model
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Strict, WithJsonSchema, create_model
 
 from weft.core.errors import BlobUnavailable
 from weft.flow.diff import Diff
@@ -50,6 +50,15 @@ class Unreadable(BaseModel):
 
     digest: str
     problem: str
+
+
+def new_model(
+    name: str, parts: Mapping[str, tuple[Any, Any]], doc: str | None = None, **config: Any
+) -> type[BaseModel]:
+    """Return what Pydantic knows of an object: each part with its type, and its default or ``...``."""
+    settings = ConfigDict(**config)  # type: ignore[typeddict-item]
+    made: type[BaseModel] = create_model(name, __config__=settings, __doc__=doc, **parts)  # type: ignore[call-overload]
+    return made
 
 
 def _same(value: Any) -> Any:
@@ -95,7 +104,7 @@ def wire(hint: Any, name: str = "") -> Wire:
         return _DIFF
     if inspect.isclass(hint) and issubclass(hint, Enum):
         return Wire(hint, str, hint)
-    if is_dataclass(hint) or (inspect.isclass(hint) and hasattr(hint, "_fields")):
+    if inspect.isclass(hint) and (is_dataclass(hint) or hasattr(hint, "_fields")):
         return _record(hint)
     return Wire(hint, _same, _same) if hint in (str, bool, float) else _PLAIN
 
@@ -143,9 +152,9 @@ def _mapping(member: Any) -> Wire:
 
 def _record(kind: type[Any]) -> Wire:
     hints = get_type_hints(kind)
-    names = [field.name for field in fields(kind)] if is_dataclass(kind) else list(kind._fields)  # type: ignore[attr-defined]
+    names = [field.name for field in fields(kind)] if is_dataclass(kind) else list(kind._fields)
     parts = {name: wire(hints[name], name) for name in names}
-    model = create_model(kind.__name__, __doc__=inspect.getdoc(kind), **{name: (part.type, ...) for name, part in parts.items()})  # type: ignore[call-overload]  # fmt: skip
+    model = new_model(kind.__name__, {name: (part.type, ...) for name, part in parts.items()}, inspect.getdoc(kind))
 
     def encode(value: Any) -> dict[str, Any]:
         return {name: part.encode(getattr(value, name)) for name, part in parts.items()}

@@ -21,13 +21,16 @@
     │   ├── EmbeddedServerFailed    the embedded PostgreSQL cannot be started or used
     │   ├── IdsExhausted            all machine numbers are leased
     │   ├── HandlerImportFailed     a module given by --app cannot be imported
-    │   └── BlobUnavailable         a value in the blob storage is missing, damaged or out of reach
+    │   ├── BlobUnavailable         a value in the blob storage is missing, damaged or out of reach
+    │   ├── ServerUnavailable       a server cannot be reached, or does not speak as Weft does
+    │   └── AddressTaken            another process listens at the address
     ├── LeaseLost                   another worker holds the task now: drop what you were doing
     ├── WaitTimeout                 the task did not end in the time given: wait longer or look at it
     ├── TaskFailed                  the awaited task ended without success: look at its error
     └── JobFailed                   the awaited job ended without success: look at the node that failed
 
-What a handler raises to speak to the engine (`Snooze`, `NonRetryable`) is in `weft.core.signals`.
+What a handler raises to speak to the engine (`Snooze`, `NonRetryable`) is in `weft.core.signals`, the errors between a
+server and those who speak with it are in `weft.core.server_errors`.
 Each error has a stable ``code``, which maps once to an exit code, an HTTP status and an anchor in the docs.
 """
 
@@ -122,7 +125,8 @@ class UnknownQueue(CallerError):
 
     def __init__(self, name: str, known: Iterable[str] = (), field: str = "queue") -> None:
         self.name = name
-        self.known = tuple(known)
+        # Those of the engine itself are nobody's business.
+        self.known = tuple(each for each in known if not each.startswith("@"))
         self.field = field
         typed = shlex.quote(name) if name.isprintable() else "NAME"
         super().__init__(
@@ -234,40 +238,6 @@ class MergeConflict(CallerError):
     def details(self) -> dict[str, object]:
         """All fields that both sides changed, by node."""
         return {"conflicts": [conflict.to_json() for conflict in self.conflicts]}
-
-
-class Unauthenticated(CallerError):
-    """A server does not know who asks: there is no credential, or one that lets nobody in."""
-
-    code = "unauthenticated"
-    http_status = 401
-    exit_code = 7
-
-    def __init__(self, problem: str) -> None:
-        super().__init__(
-            f"{problem}: send a token as `Authorization: Bearer weft_…`; an admin makes one by `weft tokens create`"
-        )
-
-
-class Forbidden(CallerError):
-    """Whoever asks may not do that."""
-
-    code = "forbidden"
-    http_status = 403
-    exit_code = 7
-
-    def __init__(self, actor: str, role: str, needed: str) -> None:
-        super().__init__(f"{actor} is {role}, and this takes {needed}: ask an admin of the org for it")
-
-
-class TooLarge(CallerError):
-    """A request is larger than the server takes."""
-
-    code = "too_large"
-    http_status = 413
-
-    def __init__(self, limit: int) -> None:
-        super().__init__(f"the request is larger than {limit} bytes, which is WEFT_SERVER_BODY_LIMIT of the server")
 
 
 class OperatorError(WeftError):

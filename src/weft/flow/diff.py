@@ -24,7 +24,6 @@ class Change:
         sides = {"old": self.old, "new": self.new}
         return {"path": dotted(self.path), **{side: value for side, value in sides.items() if value is not ABSENT}}
 
-
     @classmethod
     def from_json(cls, told: Mapping[str, Json]) -> Change:
         """Return what `to_json` told of."""

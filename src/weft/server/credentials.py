@@ -10,7 +10,7 @@ from fastapi.security.utils import get_authorization_scheme_param
 
 from weft.catalog import tokens
 from weft.contract.operations import Access
-from weft.core.errors import Forbidden, Unauthenticated
+from weft.core.server_errors import Forbidden, Unauthenticated
 
 if TYPE_CHECKING:
     from weft.catalog.model import Principal

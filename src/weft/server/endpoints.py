@@ -8,22 +8,24 @@ from typing import Annotated, Any
 
 import orjson
 from fastapi import APIRouter, Body, Header, Path, Query, Request, Response
-from pydantic import ConfigDict, Field, create_model
+from pydantic import Field
 
 from weft.catalog.model import Principal
 from weft.contract.answers import answer_of
 from weft.contract.operations import Operation
 from weft.contract.parameters import Parameter
+from weft.contract.wire import new_model
 from weft.sdk.session import acting_as
 from weft.server.credentials import Who, require
-from weft.server.problems import MEDIA_TYPE, Problem
+from weft.server.problems import MEDIA_TYPE
 from weft.server.state import State
 
 _JSON = "application/json"
-IdempotencyKey = Annotated[
-    str | None,
-    Header(description="A key of the caller's choice: the same request with the same key is carried out once.", max_length=500),
-]  # fmt: skip
+# Calls that answer when something has ended, or say after a while that it has not.
+_WAITS = frozenset({"wait", "jobs.wait"})
+_LONGEST_WAIT = 60.0
+_KEY = "A key of the caller's choice: the same request with the same key is carried out once."
+IdempotencyKey = Annotated[str | None, Header(description=_KEY, max_length=500)]
 
 
 def add_operation(router: APIRouter, operation: Operation) -> None:
@@ -55,7 +57,7 @@ def _rest(operation: Operation) -> str:
 
 
 def _refusals(operation: Operation) -> dict[int | str, dict[str, Any]]:
-    content = {"model": Problem, "content": {MEDIA_TYPE: {}}}
+    content = {"content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}}
     said = {
         400: "The request cannot be read.", 401: "Nobody is known by the credential.", 403: "The role is not enough.",
         404: "There is no such thing in the org.", 409: "Its state does not allow it.", 413: "It is too large.",
@@ -71,6 +73,8 @@ def _endpoint(operation: Operation) -> Callable[..., Any]:
         require(who, operation.access)
         state: State = request.app.state.weft
         asked = _arguments(operation, parameters, given)
+        if operation.call in _WAITS:
+            asked["timeout"] = min(asked.get("timeout", _LONGEST_WAIT), _LONGEST_WAIT)
         with acting_as(who.actor):
             found = await operation.of(state.client_of(who))(**asked)
         if answer.model is None:
@@ -124,9 +128,8 @@ def _keyword(name: str, kind: Any, default: Any = inspect.Parameter.empty) -> in
 
 def _model(operation: Operation, parameters: list[Parameter], *, is_strict: bool) -> Any:
     title = "".join(word.title() for word in operation.call.replace(".", "_").split("_"))
-    config = ConfigDict(extra="forbid", strict=is_strict)
     parts = {
         each.name: (each.type, Field(... if each.is_required else each.default, description=each.said))
         for each in parameters
     }
-    return create_model(f"{title}Request", __config__=config, **parts)  # type: ignore[call-overload]
+    return new_model(f"{title}Request", parts, extra="forbid", strict=is_strict)

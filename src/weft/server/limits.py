@@ -7,7 +7,7 @@ import asyncio
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from weft.core.errors import TooLarge
+from weft.core.server_errors import TooLarge
 from weft.server.problems import of_error, problem
 
 

@@ -12,7 +12,9 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 
-from weft.core.errors import BlobUnavailable, InvalidInput, OperatorError, Unauthenticated, WeftError
+from weft.contract.errors import told_of
+from weft.core.errors import BlobUnavailable, InvalidInput, OperatorError, WeftError
+from weft.core.server_errors import Unauthenticated
 
 logger = logging.getLogger("weft.server")
 MEDIA_TYPE = "application/problem+json"
@@ -27,6 +29,7 @@ class Problem(BaseModel):
     code: str = Field(examples=["invalid_input"])
     detail: str = Field(examples=["priority: must be a whole number between -32767 and 32767"])
     field: str | None = Field(None, description="What is wrong, where it is one thing.")
+    about: dict[str, Any] | None = Field(None, description="What it is about, by name, for programs.")
 
 
 def problem(status: int, code: str, title: str, detail: str, more: Mapping[str, Any] | None = None) -> Response:
@@ -47,8 +50,7 @@ def of_error(error: WeftError) -> Response:
         logger.error("%s: %s", error.code, error)
         detail = "the installation needs attention; its operator finds the reason in the server's log"
         return problem(error.http_status, error.code, title, detail)
-    field = getattr(error, "field", None)
-    return problem(error.http_status, error.code, title, str(error), error.details | ({"field": field} if field else {}))
+    return problem(error.http_status, error.code, title, str(error), told_of(error))
 
 
 def of_wrong_fields(error: RequestValidationError) -> Response:

@@ -12,17 +12,12 @@ from typing import Self
 import uvicorn
 
 from weft.core.errors import InvalidInput, OperatorError
+from weft.core.server_errors import AddressTaken
 from weft.core.settings import Settings
 from weft.server.app import make_app
 
 PORT = 8400
 _BACKLOG = 2048
-
-
-class AddressTaken(OperatorError):
-    """Another process listens at the address."""
-
-    code = "address_taken"
 
 
 class _Uvicorn(uvicorn.Server):
@@ -97,10 +92,7 @@ class Server:
             found.bind((self._host, self._port))
         except OSError as problem:
             found.close()
-            raise AddressTaken(
-                f"cannot listen at {self._host}:{self._port}: {problem.strerror or problem}: "
-                "choose another by --host and --port"
-            ) from problem
+            raise AddressTaken(f"{self._host}:{self._port}", problem.strerror or str(problem)) from problem
         found.listen(_BACKLOG)
         found.setblocking(False)
         return found
