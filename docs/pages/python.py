@@ -88,7 +88,7 @@ _GROUPS = {
             "HealthCheck",
         ),
     ],
-    "People": ["Orgs", "Org", "Users", "User", "Roles", "OrgRole", "Tokens", "Token", "NewToken"],
+    "People": ["Orgs", "Org", "Users", "User", "Roles", "OrgRole", "Tokens", "Token", "NewToken", "SignIn"],
     "Settings": ["Settings", "__version__"],
     "Errors": [
         "Forbidden",

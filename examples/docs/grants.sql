@@ -57,3 +57,10 @@ grant select, delete on weft.task_blob to shop_flows;
 grant select on weft.task, weft.task_done to shop_flows;
 grant delete on weft.blob to shop_flows;
 -- docs: end workflows
+
+-- docs: begin server
+create role shop_server login in role shop_worker, shop_flows;
+grant select, insert, update on weft.org, weft.user, weft.token to shop_server;
+grant select, insert, delete on weft.org_role, weft.org_role_membership, weft.sign_in to shop_server;
+select weft.wall_in('shop_server');
+-- docs: end server

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from weft.version import __version__
 
 if TYPE_CHECKING:
-    from weft.catalog.model import NewToken, Org, OrgRole, Token, User
+    from weft.catalog.model import NewToken, Org, OrgRole, SignIn, Token, User
     from weft.core.errors import (
         BlobUnavailable,
         DatabaseUnavailable,
@@ -139,6 +139,7 @@ _HOMES = {
     "SchemaOutdated": "weft.core.errors",
     "ServerUnavailable": "weft.core.server_errors",
     "Settings": "weft.core.settings",
+    "SignIn": "weft.catalog.model",
     "Snooze": "weft.core.signals",
     "SpawnedTask": "weft.worker.children",
     "StateConflict": "weft.core.errors",
@@ -245,6 +246,7 @@ __all__ = [
     "SchemaOutdated",
     "ServerUnavailable",
     "Settings",
+    "SignIn",
     "Snooze",
     "SpawnedTask",
     "StateConflict",

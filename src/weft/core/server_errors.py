@@ -29,6 +29,17 @@ class Forbidden(CallerError):
         super().__init__(f"{actor} is {role}, and this takes {needed}: ask an admin of the org for it")
 
 
+class CrossSite(CallerError):
+    """A browser was made to ask by a page that is not the server's own."""
+
+    code = "cross_site"
+    http_status = 403
+    exit_code = 8
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(f"{problem}: a browser that is signed in changes things from the server's own pages only")
+
+
 class TooLarge(CallerError):
     """A request is larger than the server takes."""
 

@@ -13,10 +13,13 @@ from weft.contract.table import OPERATIONS
 from weft.core.settings import Settings
 from weft.sdk.client import Client
 from weft.server import problems
+from weft.server.credentials import AskForCredentials
 from weft.server.document import document
 from weft.server.endpoints import add_operation
+from weft.server.headers import AddHeaders
 from weft.server.limits import LimitBodies
 from weft.server.paths import KeepSlashes
+from weft.server.routes import sessions
 from weft.server.state import State
 from weft.version import __version__
 
@@ -29,7 +32,7 @@ def _routes() -> list[BaseRoute]:
     router = APIRouter(prefix=PREFIX)
     for operation in OPERATIONS:
         add_operation(router, operation)
-    return router.routes
+    return [*router.routes, *sessions.router.routes]
 
 
 def make_app(settings: Settings) -> FastAPI:
@@ -41,12 +44,14 @@ def make_app(settings: Settings) -> FastAPI:
             app.state.weft = State(client)
             yield
 
-    app = FastAPI(title="Weft", version=__version__, lifespan=lifespan, redoc_url=None)
+    app = FastAPI(title="Weft", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None)
     app.router.routes.extend(_routes())
     problems.install(app)
     app.openapi = lambda: document(app)  # type: ignore[method-assign]
+    app.add_middleware(AskForCredentials)  # the paths that it sees are those by which routes are found
     app.add_middleware(KeepSlashes)
     app.add_middleware(
         LimitBodies, limit=settings.server_body_limit, patience=settings.server_read_timeout.total_seconds()
     )
+    app.add_middleware(AddHeaders)
     return app
