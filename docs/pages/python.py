@@ -75,7 +75,18 @@ _GROUPS = {
         *("JobEvent", "JobEvents", "JobAttempt", "NodeWhy"),
     ],
     "Look": [
-        *("Task", "TaskSummary", "TaskState", "TaskStep", "Attempt", "AuditEntry", "Page", "Why"),
+        *(
+            "Task",
+            "TaskSummary",
+            "TaskState",
+            "TaskStep",
+            "Attempt",
+            "AuditEntry",
+            "AuditSeals",
+            "AuditFinding",
+            "Page",
+            "Why",
+        ),
         *(
             "QueueInfo",
             "KeyLimit",

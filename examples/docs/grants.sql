@@ -28,7 +28,7 @@ grant usage on schema weft to shop_worker;
 grant usage on sequence weft.id_sequence to shop_worker;
 grant select on weft.schema_revision, weft.org, weft.tasks, weft.attempts, weft.steps, weft.workers to shop_worker;
 grant execute on function weft.enqueue, weft.add_effect, weft.ensure_partitions to shop_worker;
-grant select, insert, delete on weft.audit to shop_worker;
+grant select, insert, delete on weft.audit, weft.audit_seal to shop_worker;
 grant select, insert, delete on weft.edge to shop_worker;
 grant select, insert, delete on weft.task_params, weft.attempt to shop_worker;
 grant select, update on weft.machine to shop_worker;

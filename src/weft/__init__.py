@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from weft.queue.outbox import OutboxRow
     from weft.queue.queues import KeyLimit, QueueInfo
     from weft.queue.retry import Retry
+    from weft.queue.seals import AuditFinding, AuditSeals
     from weft.queue.steps import TaskStep
     from weft.queue.why import Why
     from weft.queue.workers import WorkerInfo
@@ -79,6 +80,8 @@ _HOMES = {
     "Artifact": "weft.history.model",
     "Attempt": "weft.queue.model",
     "AuditEntry": "weft.queue.audit",
+    "AuditFinding": "weft.queue.seals",
+    "AuditSeals": "weft.queue.seals",
     "BisectStep": "weft.sdk.bisecting",
     "Bisected": "weft.sdk.bisecting",
     "BlobRepository": "weft.worker.handling",
@@ -186,6 +189,8 @@ __all__ = [
     "Artifact",
     "Attempt",
     "AuditEntry",
+    "AuditFinding",
+    "AuditSeals",
     "BisectStep",
     "Bisected",
     "BlobRepository",

@@ -350,6 +350,47 @@ begin
   return true;
 end $_$;
 
+CREATE FUNCTION weft.next_id() RETURNS bigint
+    LANGUAGE plpgsql
+    AS $$
+declare turn bigint := nextval('weft.id_sequence'); before timestamptz; at timestamptz;
+begin
+  if turn = 0 then
+    -- The last of the turn before may have been made in this very microsecond: the next one begins.
+    before := clock_timestamp();
+    while clock_timestamp() <= before loop
+    end loop;
+  end if;
+  at := weft.now();
+  return weft.first_id_at(at) | (((extract(epoch from at) * 1000000)::bigint % 1000) * 4 + turn);
+end $$;
+
+CREATE FUNCTION weft.now() RETURNS timestamp with time zone
+    LANGUAGE sql PARALLEL SAFE
+    RETURN clock_timestamp();
+
+COMMENT ON FUNCTION weft.now() IS 'The clock that every decision about time asks.';
+
+CREATE TABLE weft.audit (
+    id bigint DEFAULT weft.next_id() NOT NULL,
+    org_id bigint NOT NULL,
+    at timestamp with time zone DEFAULT weft.now() NOT NULL,
+    actor text NOT NULL,
+    verb text NOT NULL,
+    subject_kind text NOT NULL,
+    subject_ids bigint[] DEFAULT '{}'::bigint[] NOT NULL,
+    subject_name text,
+    detail json DEFAULT '{}'::json NOT NULL,
+    origin text
+);
+
+CREATE FUNCTION weft.audit_hash(a weft.audit) RETURNS bytea
+    LANGUAGE sql STABLE
+    AS $$
+  select sha256(convert_to(json_build_array(a.id::text, a.org_id::text, to_char(a.at at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS.US'),
+    a.actor, a.verb, a.subject_kind, a.subject_ids::text, a.subject_name, a.detail::text, a.origin)::text, 'UTF8'))
+$$;
+
 CREATE FUNCTION weft.begin_jobs(tasks bigint[], jobs bigint[], orchestrator bigint) RETURNS bigint[]
     LANGUAGE plpgsql
     AS $$
@@ -1012,12 +1053,6 @@ begin
   return first;
 end $$;
 
-CREATE FUNCTION weft.now() RETURNS timestamp with time zone
-    LANGUAGE sql PARALLEL SAFE
-    RETURN clock_timestamp();
-
-COMMENT ON FUNCTION weft.now() IS 'The clock that every decision about time asks.';
-
 CREATE TABLE weft.job (
     id bigint NOT NULL,
     org_id bigint NOT NULL,
@@ -1399,21 +1434,6 @@ begin
     perform weft.refuse_move('of another workflow', t);
   end if;
   return weft.add_move(t, verb, target, null, actor, message, expected_hash);
-end $$;
-
-CREATE FUNCTION weft.next_id() RETURNS bigint
-    LANGUAGE plpgsql
-    AS $$
-declare turn bigint := nextval('weft.id_sequence'); before timestamptz; at timestamptz;
-begin
-  if turn = 0 then
-    -- The last of the turn before may have been made in this very microsecond: the next one begins.
-    before := clock_timestamp();
-    while clock_timestamp() <= before loop
-    end loop;
-  end if;
-  at := weft.now();
-  return weft.first_id_at(at) | (((extract(epoch from at) * 1000000)::bigint % 1000) * 4 + turn);
 end $$;
 
 CREATE FUNCTION weft.note_event(org bigint, job bigint, type text, state text DEFAULT NULL::text, data json DEFAULT NULL::json, task bigint DEFAULT NULL::bigint, node text DEFAULT NULL::text, checkpoint text DEFAULT NULL::text) RETURNS bigint
@@ -1998,6 +2018,45 @@ begin
   perform weft.hint(coalesce(array_agg(distinct t.queue_id) filter (where t.state = 'ready'), '{}')) from weft.task t where t.job_id = job;
   return true;
 end $$;
+
+CREATE FUNCTION weft.seal_audit(room integer) RETURNS integer
+    LANGUAGE plpgsql
+    AS $$
+declare of record; count int := 0;
+begin
+  for of in
+    select o.id as org_id, coalesce(l.number, 0) + 1 as number, coalesce(l.digest, sha256(int8send(o.id))) as before, n.ids, n.hashes
+    from weft.org o
+    left join lateral (
+      select s.number, s.digest, s.sealed_at from weft.audit_seal s where s.org_id = o.id order by s.number desc limit 1
+    ) l on true
+    cross join lateral (
+      select array_agg(e.id order by e.id) as ids, array_agg(e.hash order by e.id) as hashes from (
+        select a.id, weft.audit_hash(a) as hash from weft.audit a
+        where a.org_id = o.id and a.id >= coalesce(weft.first_id_at(l.sealed_at - interval '1 hour'), 0) and not exists (
+          select 1 from weft.audit_seal s where s.org_id = o.id and a.id between s.ids[1] and s.ids[cardinality(s.ids)] and a.id = any (s.ids))
+        order by a.id limit room
+      ) e
+    ) n
+    where n.ids is not null
+  loop
+    insert into weft.audit_seal (org_id, number, ids, hashes, before, digest)
+    values (of.org_id, of.number, of.ids, of.hashes, of.before, weft.seal_digest(of.org_id, of.number, of.before, of.ids, of.hashes))
+    on conflict do nothing;
+    if found then
+      count := count + cardinality(of.ids);
+    end if;
+  end loop;
+  return count;
+end $$;
+
+CREATE FUNCTION weft.seal_digest(org bigint, number bigint, before bytea, ids bigint[], hashes bytea[]) RETURNS bytea
+    LANGUAGE sql IMMUTABLE
+    AS $$
+  select sha256(before || int8send(org) || int8send(number) || coalesce((
+    select string_agg(int8send(u.id) || u.hash, ''::bytea order by u.place)
+    from unnest(ids, hashes) with ordinality as u (id, hash, place)), ''::bytea))
+$$;
 
 CREATE FUNCTION weft.send_event(org bigint, event text, payload jsonb, actor text) RETURNS TABLE(id bigint, answered integer)
     LANGUAGE plpgsql
@@ -2623,16 +2682,18 @@ CREATE VIEW weft.attempts AS
 
 COMMENT ON VIEW weft.attempts IS 'Every attempt that did not complete, with its error.';
 
-CREATE TABLE weft.audit (
-    id bigint DEFAULT weft.next_id() NOT NULL,
+CREATE TABLE weft.audit_seal (
     org_id bigint NOT NULL,
-    at timestamp with time zone DEFAULT weft.now() NOT NULL,
-    actor text NOT NULL,
-    verb text NOT NULL,
-    subject_kind text NOT NULL,
-    subject_ids bigint[] DEFAULT '{}'::bigint[] NOT NULL,
-    subject_name text,
-    detail json DEFAULT '{}'::json NOT NULL
+    number bigint NOT NULL,
+    sealed_at timestamp with time zone DEFAULT weft.now() NOT NULL,
+    ids bigint[] NOT NULL,
+    hashes bytea[] NOT NULL,
+    before bytea NOT NULL,
+    digest bytea NOT NULL,
+    CONSTRAINT audit_seal_check CHECK ((cardinality(hashes) = cardinality(ids))),
+    CONSTRAINT audit_seal_digest_check CHECK ((octet_length(digest) = 32)),
+    CONSTRAINT audit_seal_ids_check CHECK ((cardinality(ids) > 0)),
+    CONSTRAINT audit_seal_number_check CHECK ((number > 0))
 );
 
 CREATE VIEW weft.audits AS
@@ -3489,6 +3550,9 @@ ALTER TABLE ONLY weft.attempt
 ALTER TABLE ONLY weft.audit
     ADD CONSTRAINT audit_pkey PRIMARY KEY (id);
 
+ALTER TABLE ONLY weft.audit_seal
+    ADD CONSTRAINT audit_seal_pkey PRIMARY KEY (org_id, number);
+
 ALTER TABLE ONLY weft.awaited
     ADD CONSTRAINT awaited_pkey PRIMARY KEY (task_id);
 
@@ -3811,6 +3875,8 @@ CREATE TRIGGER job_event_is_kept BEFORE DELETE OR UPDATE ON weft.job_event FOR E
 
 CREATE TRIGGER job_event_is_not_emptied BEFORE TRUNCATE ON weft.job_event FOR EACH STATEMENT EXECUTE FUNCTION weft.refuse_change();
 
+CREATE TRIGGER seals_are_kept BEFORE UPDATE ON weft.audit_seal FOR EACH STATEMENT EXECUTE FUNCTION weft.refuse_change();
+
 CREATE TRIGGER tag_move_is_kept BEFORE DELETE OR UPDATE OR TRUNCATE ON weft.tag_move FOR EACH STATEMENT EXECUTE FUNCTION weft.refuse_change();
 
 ALTER TABLE ONLY weft.artifact
@@ -3827,6 +3893,9 @@ ALTER TABLE ONLY weft.artifact
 
 ALTER TABLE ONLY weft.audit
     ADD CONSTRAINT audit_org_id_fkey FOREIGN KEY (org_id) REFERENCES weft.org(id);
+
+ALTER TABLE ONLY weft.audit_seal
+    ADD CONSTRAINT audit_seal_org_id_fkey FOREIGN KEY (org_id) REFERENCES weft.org(id);
 
 ALTER TABLE ONLY weft.event
     ADD CONSTRAINT event_org_id_fkey FOREIGN KEY (org_id) REFERENCES weft.org(id);

@@ -127,6 +127,7 @@ _PEOPLE = (
     _post("/tokens/{token_id}/revoke", "tokens.revoke", _ADMIN, status=204),
     _get("/tokens/{token_id}", "tokens.show", _ADMIN),
     _get("/audit", "audit", _ADMIN, key="id"),
+    _get("/audit/verify", "verify_audit", _ADMIN),
     _get("/health", "health"),
     _get("/metrics", "metrics"),
 )

@@ -50,6 +50,15 @@ class TooLarge(CallerError):
         super().__init__(f"the request is larger than {limit} bytes, which is WEFT_SERVER_BODY_LIMIT of the server")
 
 
+class ProviderUnavailable(OperatorError):
+    """The identity provider cannot be asked, and nothing that it said before is known."""
+
+    code = "provider_unavailable"
+
+    def __init__(self, issuer: str, problem: str) -> None:
+        super().__init__(f"cannot ask the identity provider {issuer}: {problem}: check WEFT_OIDC_ISSUER")
+
+
 class ServerUnavailable(OperatorError):
     """A server cannot be reached, or does not speak as Weft does."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Annotated
 
 from fastapi import Depends, Request
@@ -17,6 +18,7 @@ from weft.core.errors import WeftError
 from weft.core.server_errors import Forbidden, Unauthenticated
 from weft.server.cookies import session_of
 from weft.server.problems import of_error
+from weft.server.vouching import vouched
 
 if TYPE_CHECKING:
     from weft.server.state import State
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 OPERATORS = "default"
 # All that is answered to whoever asks. Whole paths, by which the routes are found: nothing is let in by how it ends.
 ANONYMOUS = frozenset({"/healthz", "/readyz", "/openapi.json", "/docs", "/sign-in"})
+# Kept as it is only when it can be nothing else.
+_REQUEST_ID = re.compile(r"[A-Za-z0-9._:/+=-]{1,100}")
 _documented = HTTPBearer(auto_error=False, description="A token made by `weft tokens create`.", scheme_name="token")
 
 
@@ -51,7 +55,10 @@ async def identify(connection: HTTPConnection) -> Principal:
     A stream that stays open asks again from time to time, and ends when it raises.
     """
     state: State = connection.app.state.weft
-    secret = _bearer(connection) or session_of(connection)
+    secret = _bearer(connection)
+    if secret is not None and state.provider is not None and not secret.startswith(tokens.PREFIX):
+        return await vouched(state.client.database, state.provider, secret)
+    secret = secret or session_of(connection)
     if secret is None:
         raise Unauthenticated("there is no credential")
     found = await state.client.database.read(lambda conn: tokens.principal(conn, secret))
@@ -65,6 +72,13 @@ def _bearer(connection: HTTPConnection) -> str | None:
     if scheme and (scheme.lower() != "bearer" or not secret):
         raise Unauthenticated("only the scheme Bearer is known")
     return secret or None
+
+
+def origin_of(connection: HTTPConnection) -> str:
+    """Return from where a request came, as it is kept with acts: the address, and the id that the caller gave it."""
+    address = connection.client.host if connection.client is not None else "unknown"
+    told = connection.scope.get("request_id") or connection.headers.get("x-request-id", "")
+    return f"{address} {told}" if _REQUEST_ID.fullmatch(told) else address
 
 
 async def principal(request: Request, _: Annotated[object, Depends(_documented)] = None) -> Principal:

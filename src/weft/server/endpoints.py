@@ -15,8 +15,9 @@ from weft.contract.answers import answer_of
 from weft.contract.operations import Access, Operation
 from weft.contract.parameters import Parameter
 from weft.contract.wire import new_model
+from weft.queue.audit import acting_from
 from weft.sdk.session import acting_as
-from weft.server.credentials import Who, require
+from weft.server.credentials import Who, origin_of, require
 from weft.server.problems import MEDIA_TYPE
 from weft.server.state import State
 
@@ -77,7 +78,7 @@ def _endpoint(operation: Operation) -> Callable[..., Any]:
             asked["timeout"] = min(asked.get("timeout", _LONGEST_WAIT), _LONGEST_WAIT)
         # What an operator does is about orgs, not in one.
         client = state.client if operation.access is Access.OPERATOR else state.client_of(who)
-        with acting_as(who.actor):
+        with acting_as(who.actor), acting_from(origin_of(request)):
             found = await operation.of(client)(**asked)
         if answer.model is None:
             return Response(found or b"", operation.status if found is not None else 204, media_type="text/plain")

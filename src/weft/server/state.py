@@ -6,6 +6,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 from weft.sdk.client import Client
+from weft.server.vouching import provider_of
 
 if TYPE_CHECKING:
     from weft.catalog.model import Principal
@@ -18,6 +19,7 @@ class State:
 
     def __init__(self, client: Client) -> None:
         self.client = client
+        self.provider = provider_of(client.settings)
         self._by_org: OrderedDict[int, Client] = OrderedDict()
 
     def client_of(self, who: Principal) -> Client:

@@ -13,6 +13,11 @@ end $$;
 -- name: drop_functions
 drop function weft.wall_in, weft.current_org;
 
+-- name: drop_seals
+drop function weft.seal_audit, weft.seal_digest, weft.audit_hash;
+drop table weft.audit_seal;
+alter table weft.audit drop column origin;
+
 -- name: drop_views
 drop view weft.tokens, weft.org_role_memberships, weft.org_roles, weft.users;
 

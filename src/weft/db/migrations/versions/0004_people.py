@@ -13,6 +13,7 @@ def upgrade() -> None:
     """Add users, roles and tokens."""
     apply_sql("0004_people.sql")
     apply_sql("0004_sessions.sql")
+    apply_sql("0004_audit.sql")
     apply_sql("0004_walls.sql")
     note_digest(revision)
 
