@@ -95,7 +95,7 @@ def test_what_one_org_sees_does_not_change_by_what_another_does(
 
 
 @hypothesis.settings(
-    max_examples=15, deadline=None,
+    max_examples=8, deadline=None,
     suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture, hypothesis.HealthCheck.too_slow],
 )  # fmt: skip
 @hypothesis.given(data=st.data())
@@ -108,7 +108,7 @@ def test_no_answer_to_one_org_has_anything_of_the_other(
         st.sampled_from((0, 1)), st.sampled_from(range(len(found))), st.sampled_from((True, True, False)),
         st.sampled_from((None, "k1", "k2")),
     )  # fmt: skip
-    steps = data.draw(st.lists(turn, min_size=10, max_size=25))
+    steps = data.draw(st.lists(turn, min_size=10, max_size=20))
 
     async def play() -> None:
         for who, which, is_own, key in steps:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import asyncpg
 import pytest
 from matrix import make_things
 
 import weft
+from pooler import pooler_to
 from weft.db.database import Database
 from weft.queue.model import NewTask
 
@@ -113,3 +115,21 @@ async def test_many_tasks_are_written_by_a_role_that_copy_is_not_for(
         assert not any(each.created for each in again)
         assert len((await acme.list_tasks(limit=100)).tasks) == 50
         assert (await acme.get_task(first[7].id)).params == {"n": 7, "long": "x" * 300}
+
+
+async def test_behind_a_transaction_pooler_each_transaction_is_held(
+    walled_settings: weft.Settings, client: weft.Client
+) -> None:
+    ids = []
+    for slug in ("acme", "rival"):
+        await client.orgs.create(slug)
+        ids.append((await client.orgs.show(slug)).id)
+    assert walled_settings.database_url is not None
+    with pooler_to(walled_settings.database_url) as pooler:
+        opened = await Database.open(replace(walled_settings, database_url=pooler.url, pooler="transaction"))
+        for org_id in (*ids, *ids):
+            async with opened.of_org(org_id).acquire() as held:
+                assert await held.fetchval("select array_agg(id) from weft.org") == [org_id]
+        async with opened.acquire() as free:
+            assert await free.fetchval("select count(*) from weft.org") == 3
+        await opened.close()
