@@ -8,19 +8,13 @@ from typing import Any
 
 import httpx
 import pytest
+from server_scene import FLOW
 
 import weft
 from weft.contract.operations import Operation
 from weft.contract.table import BY_CALL, COMPOSED, LOCAL, OPERATIONS
 from weft.sdk.client import Client
 
-FLOW = """
-workflow_id: etl
-nodes:
-  START: {type: start, next: fetch}
-  fetch: {type: task, handler: echo, params: {size: 1}, next: END}
-  END: {type: end}
-"""
 _GROUPS = ("jobs", "workflows", "orgs", "users", "roles", "tokens")
 # What is about the process itself.
 _OWN = {"blobs", "database", "org_id", "actor", "of_org", *_GROUPS}

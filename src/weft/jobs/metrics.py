@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from weft.db.database import type_Connection
 
 SQL = Statements("weft.jobs", "sql/metrics.sql")
-Kind = Literal["counter", "gauge", "summary"]
+Kind = Literal["counter", "gauge", "histogram", "summary"]
 _QUANTILES = ("0.5", "0.9", "0.99")
 
 
@@ -48,6 +48,7 @@ async def measure(conn: type_Connection, org_id: int) -> list[Metric]:
         *_totals(totals, await conn.fetchval(SQL.job_times, org_id)),
         *await _tasks(conn, org_id),
         *await _workers(conn, org_id),
+        *await _outbox(conn, org_id),
     ]
 
 
@@ -107,6 +108,15 @@ async def _workers(conn: type_Connection, org_id: int) -> list[Metric]:
         _gauge("workers_active", "Workers that are alive.", len(rows) - orchestrators),
         _gauge("orchestrators_active", "Orchestrators that are alive.", orchestrators),
         _gauges("worker_heartbeat_age", "Seconds since a worker or an orchestrator was last heard of.", "worker", ages),
+    ]
+
+
+async def _outbox(conn: type_Connection, org_id: int) -> list[Metric]:
+    row = await conn.fetchrow(SQL.outbox, org_id)
+    assert row is not None
+    return [
+        _gauge("outbox_pending", "Effects that are not yet carried out, up to a thousand.", row["pending"]),
+        _gauge("outbox_lag_seconds", "For how long the oldest effect that is due has been waiting.", row["lag"]),
     ]
 
 
