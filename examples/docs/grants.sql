@@ -39,6 +39,7 @@ grant select on weft.blob_use, weft.jobs, weft.artifact, weft.artifact_use to sh
 grant select, insert, update, delete on weft.job, weft.job_done, weft.awaited, weft.worker_code to shop_worker;
 grant select, insert, delete on weft.event to shop_worker;
 grant select, insert, update, delete on weft.output_cache to shop_worker;
+grant select, delete on weft.answer to shop_worker;
 grant select, insert on weft.job_event to shop_worker;
 grant select, insert, update, delete on weft.tally, weft.tally_mark to shop_worker;
 grant select on weft.job_events to shop_worker;

@@ -2457,6 +2457,15 @@ begin
   return found;
 end $$;
 
+CREATE TABLE weft.answer (
+    org_id bigint NOT NULL,
+    key bytea NOT NULL,
+    request bytea NOT NULL,
+    status smallint,
+    body bytea,
+    created_at timestamp with time zone DEFAULT weft.now() NOT NULL
+);
+
 CREATE TABLE weft.artifact (
     id bigint NOT NULL,
     org_id bigint NOT NULL,
@@ -3333,6 +3342,9 @@ CREATE VIEW weft.workers AS
 
 COMMENT ON VIEW weft.workers IS 'Every worker process that the registry knows, with its lease.';
 
+ALTER TABLE ONLY weft.answer
+    ADD CONSTRAINT answer_pkey PRIMARY KEY (org_id, key);
+
 ALTER TABLE ONLY weft.artifact
     ADD CONSTRAINT artifact_pkey PRIMARY KEY (id);
 
@@ -3467,6 +3479,8 @@ ALTER TABLE ONLY weft.worker_code
 
 ALTER TABLE ONLY weft.worker
     ADD CONSTRAINT worker_pkey PRIMARY KEY (id);
+
+CREATE INDEX answer_age ON weft.answer USING btree (created_at);
 
 CREATE INDEX artifact_digest ON weft.artifact USING hash (digest);
 
@@ -3662,6 +3676,9 @@ CREATE TRIGGER job_event_is_kept BEFORE DELETE OR UPDATE ON weft.job_event FOR E
 CREATE TRIGGER job_event_is_not_emptied BEFORE TRUNCATE ON weft.job_event FOR EACH STATEMENT EXECUTE FUNCTION weft.refuse_change();
 
 CREATE TRIGGER tag_move_is_kept BEFORE DELETE OR UPDATE OR TRUNCATE ON weft.tag_move FOR EACH STATEMENT EXECUTE FUNCTION weft.refuse_change();
+
+ALTER TABLE ONLY weft.answer
+    ADD CONSTRAINT answer_org_id_fkey FOREIGN KEY (org_id) REFERENCES weft.org(id);
 
 ALTER TABLE ONLY weft.artifact
     ADD CONSTRAINT artifact_digest_fkey FOREIGN KEY (digest) REFERENCES weft.blob(digest);

@@ -17,7 +17,7 @@ from weft.sdk.client import Client
 
 _GROUPS = ("jobs", "workflows", "orgs", "users", "roles", "tokens")
 # What is about the process itself.
-_OWN = {"blobs", "database", "org_id", "actor", "of_org", *_GROUPS}
+_OWN = {"blobs", "database", "org_id", "actor", "of_org", "in_one_transaction", *_GROUPS}
 
 
 def _calls() -> set[str]:

@@ -193,6 +193,7 @@ class Pruner(Service):
                 lambda conn: upkeep.prune_logs(conn, settings.retention),
                 lambda conn: upkeep.prune_events(conn, settings.retention),
                 lambda conn: cache.prune(conn, settings.retention),
+                lambda conn: upkeep.prune_answers(conn, settings.idempotency_ttl),
             )
         ]
         gone += sum(pages)

@@ -168,6 +168,11 @@ async def prune_events(conn: type_Connection, older_than: timedelta) -> int:
     return len(await conn.fetch(SQL.prune_events, older_than))
 
 
+async def prune_answers(conn: type_Connection, older_than: timedelta) -> int:
+    """Forget a page of answers to requests with a key that were given long ago; return how many."""
+    return len(await conn.fetch(SQL.prune_answers, older_than))
+
+
 async def add_up(conn: type_Connection) -> None:
     """Bring the totals up to date that outlive what they count."""
     await conn.execute(SQL.fold_tallies)
