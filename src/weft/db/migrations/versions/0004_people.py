@@ -1,4 +1,4 @@
-"""People: users of an org, the roles it defines for them, the tokens that they and programs act by, and answers to requests.
+"""People: users of an org, the roles it defines for them, the tokens that they and programs act by; kept answers.
 
 Revision ID: 0004
 """
