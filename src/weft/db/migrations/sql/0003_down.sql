@@ -35,5 +35,9 @@ alter table weft.task_done drop column node, drop column parent_id, drop column 
 alter table weft.task drop column node, drop column parent_id, drop column item, drop column counts_for, drop column reached,
   drop column needs, drop column allow_failure, drop column dispatch_timeout;
 
+-- name: drop_order_of_events
+alter table weft.attempt drop column job_id;
+drop index weft.task_done_job;
+
 -- name: drop_digest
 alter table weft.schema_revision drop column digest;
