@@ -574,6 +574,18 @@ begin
   return weft.add_move(t, 'delete', t.target_id, t.position, actor, message, null);
 end $$;
 
+CREATE FUNCTION weft.delete_tag(org bigint, tag_name text, expected_version bigint, expected_hash bytea, force boolean, actor text, message text) RETURNS weft.tag
+    LANGUAGE plpgsql
+    SET lock_timeout TO '3s'
+    AS $$
+declare t weft.tag := weft.lock_tag(org, tag_name, expected_version, expected_hash, force);
+begin
+  if t.name is null or t.deleted_at is not null then
+    return null;
+  end if;
+  return weft.add_move(t, 'delete', t.target_id, t.position, actor, message, null);
+end $$;
+
 CREATE FUNCTION weft.end_jobs(ends bigint[]) RETURNS void
     LANGUAGE plpgsql
     SET plan_cache_mode TO 'force_generic_plan'

@@ -11,6 +11,7 @@ import typer
 
 from weft.cli.apps import JsonFlag, new_app
 from weft.cli.calls import call_workflows
+from weft.cli.completion import complete_deleted_tag, complete_tag
 from weft.cli.diff import diff, print_diff
 from weft.cli.workflow_upkeep import At, Message, Which, fsck, gc, snapshot
 
@@ -22,7 +23,12 @@ if TYPE_CHECKING:
 
 app = new_app("Keep workflow definitions, change them, and look back.")
 
-TagName = Annotated[str, typer.Argument(metavar="TAG", help="A tag; `etl` means `etl/main`.")]
+TagName = Annotated[
+    str, typer.Argument(metavar="TAG", help="A tag; `etl` means `etl/main`.", autocompletion=complete_tag)
+]
+DeletedTag = Annotated[
+    str, typer.Argument(metavar="TAG", help="A tag; `etl` means `etl/main`.", autocompletion=complete_deleted_tag)
+]
 Expect = Annotated[
     str | None,
     typer.Option(metavar="VERSION", help="Refuse when the tag's version number, or hash (7 digits do), is another."),
@@ -301,7 +307,7 @@ def branch(new: TagName, source: Which, message: Message = None, as_json: JsonFl
 @app.command()
 def merge(
     source: Which,
-    into: Annotated[str, typer.Option(metavar="TAG", help="The tag that takes it over.")],
+    into: Annotated[str, typer.Option(metavar="TAG", help="The tag that takes it over.", autocompletion=complete_tag)],
     prefer: Prefer = None,
     message: Message = None,
     expect: Expect = None,
@@ -333,13 +339,16 @@ def revert(
 
 
 @app.command()
-def delete(tag: TagName, message: Message = None, force: Force = False, as_json: JsonFlag = False) -> None:
+def delete(
+    tag: TagName, message: Message = None, expect: Expect = None, force: Force = False, as_json: JsonFlag = False
+) -> None:
     """Take a tag away; `undelete` brings it back."""
-    _tell_tag(call_workflows(lambda w: w.delete(tag, message=message, force=force)), "deleted", as_json=as_json)
+    options: dict[str, Any] = {"message": message, "expect": _expected(expect), "force": force}
+    _tell_tag(call_workflows(lambda w: w.delete(tag, **options)), "deleted", as_json=as_json)
 
 
 @app.command()
-def undelete(tag: TagName, message: Message = None, as_json: JsonFlag = False) -> None:
+def undelete(tag: DeletedTag, message: Message = None, as_json: JsonFlag = False) -> None:
     """Bring back a tag that was deleted."""
     _tell_tag(call_workflows(lambda w: w.undelete(tag, message=message)), "undeleted", as_json=as_json)
 

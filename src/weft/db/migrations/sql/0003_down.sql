@@ -22,7 +22,7 @@ drop table weft.event, weft.awaited, weft.job_done, weft.job, weft.worker_code;
 drop type weft.job_state;
 
 -- name: drop_definitions
-drop function weft.is_forced, weft.parted_places;
+drop function weft.is_forced, weft.parted_places, weft.delete_tag(bigint, text, bigint, bytea, boolean, text, text);
 
 -- name: drop_tasks_of_jobs
 delete from weft.task where job_id is not null;
