@@ -3262,23 +3262,6 @@ CREATE TABLE weft.token (
 )
 WITH (fillfactor='80');
 
-CREATE VIEW weft.tokens AS
- SELECT id,
-    org_id,
-    user_id,
-    name,
-    role,
-    queues,
-    hint,
-    created_at,
-    expires_at,
-    revoked_at,
-    last_used_at,
-    actor
-   FROM weft.token t;
-
-COMMENT ON VIEW weft.tokens IS 'Every token, without what would let anybody use it.';
-
 CREATE TABLE weft."user" (
     id bigint DEFAULT weft.next_id() NOT NULL,
     org_id bigint NOT NULL,
@@ -3291,6 +3274,25 @@ CREATE TABLE weft."user" (
     CONSTRAINT user_external_id_check CHECK (((external_id <> ''::text) AND (length(external_id) <= 500)))
 );
 
+CREATE VIEW weft.tokens AS
+ SELECT t.id,
+    t.org_id,
+    t.user_id,
+    t.name,
+    t.role,
+    t.queues,
+    t.hint,
+    t.created_at,
+    t.expires_at,
+    t.revoked_at,
+    t.last_used_at,
+    t.actor,
+    u.external_id AS "user"
+   FROM (weft.token t
+     LEFT JOIN weft."user" u ON ((u.id = t.user_id)));
+
+COMMENT ON VIEW weft.tokens IS 'Every token, without what would let anybody use it.';
+
 CREATE VIEW weft.users AS
  SELECT id,
     org_id,
@@ -3299,7 +3301,12 @@ CREATE VIEW weft.users AS
     role,
     deactivated_at,
     created_at,
-    actor
+    actor,
+    ARRAY( SELECT r.slug
+           FROM (weft.org_role_membership m
+             JOIN weft.org_role r ON ((r.id = m.role_id)))
+          WHERE (m.user_id = u.id)
+          ORDER BY r.slug) AS roles
    FROM weft."user" u;
 
 COMMENT ON VIEW weft.users IS 'Every user, also those who are deactivated.';
