@@ -58,12 +58,13 @@ def _offered(look: Callable[[Client], Awaitable[list[str]]], incomplete: str) ->
 
 
 async def _looked(look: Callable[[Client], Awaitable[list[str]]]) -> list[str]:
+    from weft.cli.calls import open_client
     from weft.core.settings import Settings
     from weft.db import embedded
-    from weft.sdk.client import Client
 
     settings = Settings.load()
-    if settings.database_url is None and not (await embedded.status(settings)).running:
+    is_elsewhere = settings.server is not None or settings.database_url is not None
+    if not is_elsewhere and not (await embedded.status(settings)).running:
         return []
-    async with Client(settings=settings) as client:
+    async with open_client() as client:
         return await look(client)

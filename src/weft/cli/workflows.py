@@ -40,8 +40,6 @@ Replaces = Annotated[
     typer.Option(metavar="WORKFLOW", help="The other workflow that the tag is of, and will not be any more."),
 ]
 Limit = Annotated[int, typer.Option(help="How many at most.")]
-# So many digits of a hash name it; a shorter number is that of a version of a tag.
-SHORTEST_HASH = 7
 Steps = Annotated[int, typer.Argument(metavar="STEPS", help="How many moves.")]
 Prefer = Annotated[str | None, typer.Option(metavar="ours|theirs", help="Whose value to take where both changed one.")]
 
@@ -271,7 +269,7 @@ def _stepped(verb: str, done: str, contract: str) -> Callable[..., None]:
         force: Force = False,
         as_json: JsonFlag = False,
     ) -> None:
-        options: dict[str, Any] = {"message": message, "expect": _expected(expect), "force": force}
+        options: dict[str, Any] = {"message": message, "expect": expect, "force": force}
         _tell_tag(call_workflows(lambda w: getattr(w, verb)(tag, steps, **options)), done, as_json=as_json)
 
     command.__doc__ = contract
@@ -293,7 +291,7 @@ def tag(
     as_json: JsonFlag = False,
 ) -> None:
     """Move a tag to what another tag, an id or a hash names; it is made when it is not there."""
-    options: dict[str, Any] = {"message": message, "expect": _expected(expect), "force": force, "replaces": replaces}
+    options: dict[str, Any] = {"message": message, "expect": expect, "force": force, "replaces": replaces}
     done = call_workflows(lambda w: w.move(name, to, **options))
     _tell_tag(done, "moved", as_json=as_json)
 
@@ -343,7 +341,7 @@ def delete(
     tag: TagName, message: Message = None, expect: Expect = None, force: Force = False, as_json: JsonFlag = False
 ) -> None:
     """Take a tag away; `undelete` brings it back."""
-    options: dict[str, Any] = {"message": message, "expect": _expected(expect), "force": force}
+    options: dict[str, Any] = {"message": message, "expect": expect, "force": force}
     _tell_tag(call_workflows(lambda w: w.delete(tag, **options)), "deleted", as_json=as_json)
 
 
@@ -376,12 +374,8 @@ for command in (snapshot, fsck, gc, diff):
     app.command()(command)
 
 
-def _expected(text: str | None) -> int | str | None:
-    return int(text) if text is not None and text.isdecimal() and len(text) < SHORTEST_HASH else text
-
-
 def _options(message: str | None, expect: str | None, *, force: bool, dry_run: bool) -> dict[str, Any]:
-    return {"message": message, "expect": _expected(expect), "force": force, "dry_run": dry_run}
+    return {"message": message, "expect": expect, "force": force, "dry_run": dry_run}
 
 
 def _tell_pushed(done: Pushed, verb: str, *, as_json: bool) -> None:
