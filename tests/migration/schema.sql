@@ -574,6 +574,18 @@ begin
   return weft.add_move(t, 'delete', t.target_id, t.position, actor, message, null);
 end $$;
 
+CREATE FUNCTION weft.delete_tag(org bigint, tag_name text, expected_version bigint, expected_hash bytea, force boolean, actor text, message text) RETURNS weft.tag
+    LANGUAGE plpgsql
+    SET lock_timeout TO '3s'
+    AS $$
+declare t weft.tag := weft.lock_tag(org, tag_name, expected_version, expected_hash, force);
+begin
+  if t.name is null or t.deleted_at is not null then
+    return null;
+  end if;
+  return weft.add_move(t, 'delete', t.target_id, t.position, actor, message, null);
+end $$;
+
 CREATE FUNCTION weft.end_jobs(ends bigint[]) RETURNS void
     LANGUAGE plpgsql
     SET plan_cache_mode TO 'force_generic_plan'
@@ -2322,10 +2334,10 @@ begin
         actor, node, parent_id, item, counts_for, needs, allow_failure
       from moved m
     ), recorded as (
-      insert into weft.attempt (task_id, attempt, org_id, worker_id, outcome, reason, started_at, ended_at)
-      select id, attempt, org_id, worker_id, 'cancelled',
+      insert into weft.attempt (task_id, attempt, org_id, job_id, worker_id, outcome, reason, started_at, ended_at)
+      select id, attempt, org_id, m.job_id, worker_id, 'cancelled',
         case when job.verdict = 'failed' then 'job_failed' else 'job_cancelled' end, claimed_at, at
-      from moved where worker_id is not null on conflict do nothing
+      from moved m where worker_id is not null on conflict do nothing
     ), told as (
       select pg_notify('weft_worker_' || worker_id, format('cancel %s %s', id, attempt)) from moved where worker_id is not null
     )
@@ -2547,7 +2559,8 @@ CREATE TABLE weft.attempt (
     reason text,
     started_at timestamp with time zone,
     ended_at timestamp with time zone NOT NULL,
-    error json
+    error json,
+    job_id bigint
 )
 PARTITION BY RANGE (task_id);
 
@@ -2718,6 +2731,7 @@ CREATE TABLE weft.step (
     task_id bigint NOT NULL,
     name text NOT NULL,
     org_id bigint NOT NULL,
+    job_id bigint,
     attempt integer NOT NULL,
     saved_at timestamp with time zone DEFAULT weft.now() NOT NULL,
     took interval,
@@ -2894,65 +2908,75 @@ UNION ALL
    FROM weft.task_done d
   WHERE (d.node IS NOT NULL)
 UNION ALL
- SELECT t.job_id,
-    t.org_id,
-    ((((t.id || '.'::text) || a.attempt) || '.'::text) || s.state) AS id,
-    s.at,
-    s.type,
-    s.state,
+ SELECT a.job_id,
+    a.org_id,
+    (((a.task_id || '.'::text) || a.attempt) || '.running'::text) AS id,
+    a.started_at AS at,
+    'task.claimed'::text AS type,
+    'running'::text AS state,
     t.node,
     t.item,
-    t.id AS task_id,
+    a.task_id,
     a.attempt,
-    json_strip_nulls(s.data) AS data,
+    json_strip_nulls(json_build_object('worker_id', (a.worker_id)::text)) AS data,
     NULL::text AS checkpoint
-   FROM ((( SELECT t_1.job_id,
-            t_1.org_id,
-            t_1.id,
-            t_1.node,
+   FROM (weft.attempt a
+     CROSS JOIN LATERAL ( SELECT t_1.node,
             t_1.item
            FROM weft.task t_1
-          WHERE ((t_1.node IS NOT NULL) AND ((t_1.attempt)::integer > 0))
+          WHERE ((t_1.id = a.task_id) AND (t_1.node IS NOT NULL))
         UNION ALL
-         SELECT d.job_id,
-            d.org_id,
-            d.id,
-            d.node,
+         SELECT d.node,
             d.item
            FROM weft.task_done d
-          WHERE ((d.node IS NOT NULL) AND (d.attempt > 0) AND (NOT ((d.state = 'completed'::weft.task_state) AND (d.attempt = 1))))) t
-     JOIN weft.attempt a ON ((a.task_id = t.id)))
-     CROSS JOIN LATERAL ( VALUES ('task.claimed'::text,'running'::text,a.started_at,json_build_object('worker_id', (a.worker_id)::text)), (('attempt.'::text || a.outcome),a.outcome,a.ended_at,json_build_object('reason', a.reason, 'worker_id', (a.worker_id)::text, 'type', (a.error ->> 'type'::text), 'message', (a.error ->> 'message'::text)))) s(type, state, at, data))
-  WHERE (s.at IS NOT NULL)
+          WHERE ((d.id = a.task_id) AND (d.node IS NOT NULL))) t)
+  WHERE (a.started_at IS NOT NULL)
 UNION ALL
- SELECT t.job_id,
-    t.org_id,
-    ((((t.id || '.'::text) || EXTRACT(epoch FROM s.saved_at)) || '.'::text) || s.name) AS id,
+ SELECT a.job_id,
+    a.org_id,
+    ((((a.task_id || '.'::text) || a.attempt) || '.'::text) || a.outcome) AS id,
+    a.ended_at AS at,
+    ('attempt.'::text || a.outcome) AS type,
+    a.outcome AS state,
+    t.node,
+    t.item,
+    a.task_id,
+    a.attempt,
+    json_strip_nulls(json_build_object('reason', a.reason, 'worker_id', (a.worker_id)::text, 'type', (a.error ->> 'type'::text), 'message', (a.error ->> 'message'::text))) AS data,
+    NULL::text AS checkpoint
+   FROM (weft.attempt a
+     CROSS JOIN LATERAL ( SELECT t_1.node,
+            t_1.item
+           FROM weft.task t_1
+          WHERE ((t_1.id = a.task_id) AND (t_1.node IS NOT NULL))
+        UNION ALL
+         SELECT d.node,
+            d.item
+           FROM weft.task_done d
+          WHERE ((d.id = a.task_id) AND (d.node IS NOT NULL))) t)
+UNION ALL
+ SELECT s.job_id,
+    s.org_id,
+    ((((s.task_id || '.'::text) || EXTRACT(epoch FROM s.saved_at)) || '.'::text) || s.name) AS id,
     s.saved_at AS at,
     'task.saved'::text AS type,
     'running'::text AS state,
     t.node,
     t.item,
-    t.id AS task_id,
+    s.task_id,
     s.attempt,
     json_build_object('bytes', s.bytes) AS data,
     s.name AS checkpoint
-   FROM (( SELECT t_1.job_id,
-            t_1.org_id,
-            t_1.id,
-            t_1.node,
+   FROM (weft.step s
+     CROSS JOIN LATERAL ( SELECT t_1.node,
             t_1.item
            FROM weft.task t_1
-          WHERE ((t_1.node IS NOT NULL) AND ((t_1.attempt)::integer > 0))
+          WHERE ((t_1.id = s.task_id) AND (t_1.node IS NOT NULL))
         UNION ALL
-         SELECT d.job_id,
-            d.org_id,
-            d.id,
-            d.node,
+         SELECT d.node,
             d.item
            FROM weft.task_done d
-          WHERE ((d.node IS NOT NULL) AND (d.attempt > 0))) t
-     JOIN weft.step s ON ((s.task_id = t.id)))
+          WHERE ((d.id = s.task_id) AND (d.node IS NOT NULL))) t)
   WHERE (s.name !~~ '@%'::text)
 UNION ALL
  SELECT e.job_id,
@@ -3247,23 +3271,6 @@ CREATE TABLE weft.token (
 )
 WITH (fillfactor='80');
 
-CREATE VIEW weft.tokens AS
- SELECT id,
-    org_id,
-    user_id,
-    name,
-    role,
-    queues,
-    hint,
-    created_at,
-    expires_at,
-    revoked_at,
-    last_used_at,
-    actor
-   FROM weft.token t;
-
-COMMENT ON VIEW weft.tokens IS 'Every token, without what would let anybody use it.';
-
 CREATE TABLE weft."user" (
     id bigint DEFAULT weft.next_id() NOT NULL,
     org_id bigint NOT NULL,
@@ -3276,6 +3283,25 @@ CREATE TABLE weft."user" (
     CONSTRAINT user_external_id_check CHECK (((external_id <> ''::text) AND (length(external_id) <= 500)))
 );
 
+CREATE VIEW weft.tokens AS
+ SELECT t.id,
+    t.org_id,
+    t.user_id,
+    t.name,
+    t.role,
+    t.queues,
+    t.hint,
+    t.created_at,
+    t.expires_at,
+    t.revoked_at,
+    t.last_used_at,
+    t.actor,
+    u.external_id AS "user"
+   FROM (weft.token t
+     LEFT JOIN weft."user" u ON ((u.id = t.user_id)));
+
+COMMENT ON VIEW weft.tokens IS 'Every token, without what would let anybody use it.';
+
 CREATE VIEW weft.users AS
  SELECT id,
     org_id,
@@ -3284,7 +3310,12 @@ CREATE VIEW weft.users AS
     role,
     deactivated_at,
     created_at,
-    actor
+    actor,
+    ARRAY( SELECT r.slug
+           FROM (weft.org_role_membership m
+             JOIN weft.org_role r ON ((r.id = m.role_id)))
+          WHERE (m.user_id = u.id)
+          ORDER BY r.slug) AS roles
    FROM weft."user" u;
 
 COMMENT ON VIEW weft.users IS 'Every user, also those who are deactivated.';
@@ -3492,6 +3523,8 @@ CREATE INDEX artifact_parent ON weft.artifact USING btree (parent_id, kind);
 
 CREATE UNIQUE INDEX artifact_plan ON weft.artifact USING btree (org_id, plan_hash) WHERE (kind = 'snapshot'::weft.artifact_kind);
 
+CREATE INDEX attempt_job ON ONLY weft.attempt USING btree (job_id, ended_at, started_at) WHERE (job_id IS NOT NULL);
+
 CREATE INDEX audit_name ON weft.audit USING btree (org_id, subject_name, id) WHERE (subject_name IS NOT NULL);
 
 CREATE INDEX audit_subject ON weft.audit USING gin (subject_ids) WITH (gin_pending_list_limit='64');
@@ -3546,6 +3579,8 @@ CREATE INDEX output_cache_handler ON weft.output_cache USING btree (org_id, hand
 
 CREATE INDEX output_cache_made ON weft.output_cache USING btree (made_at) WHERE (expires_at IS NULL);
 
+CREATE INDEX step_job ON ONLY weft.step USING btree (job_id, saved_at) WHERE ((job_id IS NOT NULL) AND (name !~~ '@%'::text));
+
 CREATE INDEX tag_move_back ON weft.tag_move USING btree (hashtextextended(tag, back_to)) WHERE (back_to IS NOT NULL);
 
 CREATE INDEX tag_move_to ON weft.tag_move USING btree (to_id);
@@ -3556,7 +3591,7 @@ CREATE INDEX tag_workflow ON weft.tag USING btree (org_id, workflow_id, name);
 
 CREATE INDEX task_blob_digest ON weft.task_blob USING btree (digest);
 
-CREATE INDEX task_done_job ON ONLY weft.task_done USING btree (job_id, id) WHERE (job_id IS NOT NULL);
+CREATE INDEX task_done_job ON ONLY weft.task_done USING btree (job_id, ended_at, claimed_at) WHERE (job_id IS NOT NULL);
 
 CREATE INDEX task_done_parent ON ONLY weft.task_done USING btree (parent_id, item) WHERE (parent_id IS NOT NULL);
 

@@ -62,6 +62,9 @@ async def test_a_definition_goes_through_all_its_life(remote: weft.RemoteClient,
     with pytest.raises(weft.TagConflict) as caught:
         await remote.workflows.redo("etl", expect=1)
     assert (caught.value.why, caught.value.tag) == ("moved", "etl/main")
+    with pytest.raises(weft.TagConflict):
+        await remote.workflows.delete("etl", expect=1)
+    assert (await remote.workflows.delete("etl", expect=3)).deleted_at is not None
 
 
 async def test_a_job_is_submitted_looked_at_and_cancelled(remote: weft.RemoteClient, client: weft.Client) -> None:
