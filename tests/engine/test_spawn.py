@@ -269,3 +269,72 @@ async def test_a_task_without_a_job_makes_none(client: weft.Client, handlers: Ha
         task = await client.enqueue("fib", {"n": 3})
         with pytest.raises(weft.TaskFailed, match="only a task of a job"):
             await client.wait(task.id, timeout=20)
+
+
+class Keyed:
+    """A parent and its children that need the same key, and how many of them were at work at once."""
+
+    def __init__(self, handlers: Handlers) -> None:
+        self.at_work = self.most = 0
+        self.open = asyncio.Event()
+        for name in ("child", "elder", "middle", "hasty"):
+            handlers.registry.task(name=name)(getattr(self, name))
+
+    async def child(self, n: int = 0) -> int:
+        self.at_work += 1
+        self.most = max(self.most, self.at_work)
+        await self.open.wait()
+        self.at_work -= 1
+        return n
+
+    async def elder(self, ctx: weft.Context, through: str = "child", key: str | None = "k") -> int:
+        parts = [await ctx.spawn(through, concurrency_key=key if through == "child" else None) for _ in range(2)]
+        await ctx.gather(*parts)
+        return await self.child(7)
+
+    async def middle(self, ctx: weft.Context) -> int:
+        return await (await ctx.spawn("child", concurrency_key="k")).result()
+
+    async def hasty(self, ctx: weft.Context) -> str:
+        """Wait for a child for a moment only, then go on: with the key again."""
+        part = await ctx.spawn("child", concurrency_key="k")
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.05):
+                await part.result()
+        assert not self.at_work, "it goes on while another has its key"
+        return "went on"
+
+
+@pytest.mark.parametrize("through", ["child", "middle"])
+async def test_a_task_that_waits_for_others_lends_them_the_slot_of_its_key(
+    client: weft.Client, handlers: Handlers, conn: asyncpg.Connection[asyncpg.Record], through: str
+) -> None:
+    """Also to those that its children make; and it goes on with the slot, of which there is one for all."""
+    keyed = Keyed(handlers)
+    keyed.open.set()
+    await client.limit_queue("default", 1, key="k")
+    tasks = [Task("elder", {"through": through}, name=f"elder-{n}", concurrency_key="k") for n in range(3)]
+    job = await _result(client, handlers, *tasks)
+    assert (job.state, keyed.most) == ("completed", 1)
+    assert await conn.fetchval("select held from weft.key_slot where key = 'k'") == 0
+    assert await conn.fetchval("select count(*) from weft.key_loan") == 0
+
+
+async def test_two_keys_that_wait_for_each_other_are_both_served(client: weft.Client, handlers: Handlers) -> None:
+    keyed = Keyed(handlers)
+    keyed.open.set()
+    await client.limit_queue("default", 1, per_key=True)
+    one, other = [Task("elder", {"key": wanted}, name=own, concurrency_key=own) for own, wanted in ("ab", "ba")]
+    assert (await _result(client, handlers, one, other)).state == "completed"
+
+
+async def test_who_gives_up_waiting_goes_on_with_its_key(client: weft.Client, handlers: Handlers) -> None:
+    keyed = Keyed(handlers)
+    await client.limit_queue("default", 1, key="k")
+    async with at_work(client, handlers):
+        job = await client.jobs.submit_graph("tried", [Task("hasty", name="hasty", concurrency_key="k")])
+        await until(lambda: client.list_tasks(handler="child", state="running"))
+        (hasty,) = (await client.list_tasks(handler="hasty")).tasks
+        await until(lambda: client.why(hasty.id), lambda why: why.cause == "concurrency_key")
+        keyed.open.set()
+        assert (await client.jobs.wait(job.id, timeout=20)).state == "completed"

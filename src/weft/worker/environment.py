@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from weft.db.blobs import Blobs
 from weft.db.database import Database
+from weft.queue import look
 from weft.queue.work import Claim
 from weft.worker.answers import Answers
 from weft.worker.caching import OutputCache
@@ -28,6 +30,7 @@ class Environment:
         beat: Callable[[Claim], None], on_end: Callable[[Attempt, Outcome | None], None],
         resting: Callable[[int], AbstractContextManager[None]] = lambda _: nullcontext(),
     ) -> None:  # fmt: skip
+        self._database = database
         self.settings = settings = database.settings
         self.answers = Answers(database, blobs, settings)
         self.cache = OutputCache(database, blobs)
@@ -45,6 +48,12 @@ class Environment:
         """Tell the handlers, here and in processes, that the worker is about to stop."""
         self.shutdown.request()
         self.processes.request_shutdown()
+
+    async def upload_log(self, attempt: Attempt) -> None:
+        """Copy the log of an attempt that has ended to the blob storage, for machines that do not share a folder."""
+        data, claim = await asyncio.to_thread(attempt.log.read), attempt.claim
+        digest = await self.blobs.put(data)
+        await self._database.run(lambda conn: look.add_log(conn, claim.id, claim.attempt, digest, len(data)))
 
     async def close(self) -> None:
         """End what serves attempts: there are none any more."""

@@ -21,7 +21,7 @@ from weft.queue.services import Upkeep, staging_times
 from weft.queue.work import Claim, Completed, Ended, Lane, Postponed
 from weft.queue.workers import Pulse
 from weft.worker import registration, unsuccessful
-from weft.worker.attempt import Attempt, Outcome, upload_log
+from weft.worker.attempt import Attempt, Outcome
 from weft.worker.background import Background, begun_with, pause_after_error
 from weft.worker.declines import Declines
 from weft.worker.environment import Environment
@@ -206,8 +206,7 @@ class Worker:
         """Take the name out of the registry; when that cannot be, its lease lapses."""
         with contextlib.suppress(*CONNECTION_ERRORS, WeftError, asyncpg.PostgresError, TimeoutError):
             completed, failed = self.completed - self._heart.sent[0], self.failed - self._heart.sent[1]
-            woken = await self._database.run(lambda conn: registration.leave(conn, self.id, completed, failed))
-            if woken:
+            if woken := await self._database.run(lambda conn: registration.leave(conn, self.id, completed, failed)):
                 await self._relay.send(woken)
 
     def _hear(self, message: str) -> None:
@@ -216,9 +215,10 @@ class Worker:
         match verb:
             case "cancel":
                 self._held.forget_unbegun(int(rest[0]), int(rest[1]))
-                attempt = self._held.running.get(int(rest[0]))
-                if attempt is not None and attempt.claim.attempt == int(rest[1]):
+                if (attempt := self._held.running.get(int(rest[0]))) and attempt.claim.attempt == int(rest[1]):
                     self._drop(attempt, "cancelled")
+            case "key":
+                self._env.answers.lending.hear(int(rest[0]))
             case "due":
                 self._upkeep.stager.kick()
             case _:
@@ -268,7 +268,7 @@ class Worker:
         if attempt.timer is not None:
             attempt.timer.cancel()
         if attempt.has_log and self._settings.log_upload:
-            self._background.spawn(upload_log(self._database, self._env.blobs, attempt), must_end=True)
+            self._background.spawn(self._env.upload_log(attempt), must_end=True)
         if self._held.running.get(attempt.claim.id) is not attempt:
             return
         if outcome is not None:
