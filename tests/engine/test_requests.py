@@ -82,6 +82,16 @@ async def test_a_message_whose_job_is_there_already_only_names_it(asked: weft.Cl
         assert await asked.wait(handle.id, timeout=30) == {"job_id": str(job.id), "created": False}
 
 
+async def test_a_message_says_the_key_and_the_labels_of_its_job(asked: weft.Client) -> None:
+    message = {"workflow_id": "asked", "inputs": {"name": "ann"}, "idempotency_key": "own", "labels": {"team": "geo"}}
+    handles = [await asked.enqueue("weft.submit", message, queue=QUEUE, idempotency_key=f"m-{n}") for n in range(2)]
+    async with weft.Orchestrator(client=asked):
+        answers = [await asked.wait(handle.id, timeout=30) for handle in handles]
+    (job,) = await asked.jobs.list()
+    assert {answer["job_id"] for answer in answers} == {str(job.id)}, "messages of one key are one job"
+    assert (await asked.jobs.show(job.id)).labels == {"team": "geo"}
+
+
 BAD: dict[str, tuple[dict[str, Any], str]] = {
     "unknown workflow": ({"workflow_id": "askd", "inputs": {}}, "workflow_id: there is no tag 'askd'"),
     "no workflow": ({"inputs": {}}, "params.workflow_id"),
@@ -89,6 +99,9 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "inputs no mapping": ({"workflow_id": "asked", "inputs": [1]}, "params.inputs"),
     "priority": ({"workflow_id": "asked", "inputs": {"name": "x"}, "priority": 99999}, "priority: must be"),
     "callback": ({"workflow_id": "asked", "inputs": {"name": "x"}, "callback_url": "ftp://x"}, "callback_url: must"),
+    "label": ({"workflow_id": "asked", "inputs": {"name": "x"}, "labels": {"a b": "c"}}, "labels: 'a b' is no name"),
+    "labels no texts": ({"workflow_id": "asked", "inputs": {"name": "x"}, "labels": {"a": 1}}, "params.labels"),
+    "key": ({"workflow_id": "asked", "inputs": {"name": "x"}, "idempotency_key": ""}, "idempotency_key: must not"),
     "unknown key": ({"workflow_id": "asked", "inputs": {"name": "x"}, "urgent": True}, "params.urgent"),
 }
 

@@ -271,6 +271,30 @@ async def test_a_task_without_a_job_makes_none(client: weft.Client, handlers: Ha
             await client.wait(task.id, timeout=20)
 
 
+async def test_a_later_attempt_gets_what_the_first_has_added_by_the_client(
+    client: weft.Client, handlers: Handlers, conn: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    """As by any other way of making tasks; to another job it adds as whoever is no task does."""
+    other = await client.jobs.submit_graph("other", Task("hold"))
+
+    async def adding(ctx: weft.Context) -> list[int | None]:
+        assert ctx.job_id is not None
+        added = [Task("say", {"name": number}) for number in range(2)]
+        await client.jobs.add(ctx.job_id, added)
+        await client.jobs.add(str(ctx.job_id), last := Task("say", {"name": 2}))  # type: ignore[arg-type]
+        await client.jobs.add(other.id, Task("say", {"name": "other"}))
+        if ctx.attempt < 3:
+            raise ValueError("once more")
+        handlers.leave.set()
+        return [task.id for task in (*added, last)]
+
+    handlers.registry.task(name="adding", retry=weft.Retry(max_attempts=3, initial_delay=0))(adding)
+    job = await _result(client, handlers, Task("adding", name="adding"))
+    made = "select id from weft.tasks where job_id = $1 and handler = 'say' order by id"
+    assert job.result == [row["id"] for row in await conn.fetch(made, job.id)]
+    assert len(await conn.fetch(made, other.id)) == 3
+
+
 class Keyed:
     """A parent and its children that need the same key, and how many of them were at work at once."""
 
