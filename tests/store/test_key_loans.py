@@ -207,6 +207,19 @@ async def test_a_limit_that_is_raised_lets_it_go_on(loan: Loan) -> None:
     assert await loan.is_right()
 
 
+async def test_a_limit_that_is_raised_lets_others_begin_as_well(loan: Loan) -> None:
+    _, second, third = [await loan.store.enqueue(concurrency_key="k") for _ in range(3)]
+    assert await loan.lend()
+    assert await loan.take() is False
+    await loan.store.limit(3, key="k")
+    assert (await loan.key(), await loan.store.state(second), await loan.store.state(third)) == (
+        "k",
+        "ready",
+        "pending",
+    )
+    assert await loan.is_right()
+
+
 async def test_a_key_that_was_forgotten_meanwhile_is_taken_all_the_same(store: Store) -> None:
     loan = await Loan(store).begin()
     await store.limit(None, key="k")
