@@ -131,6 +131,35 @@ async def test_a_message_of_a_workflow_whose_queue_is_missing_says_so(client: we
     assert "there is no queue 'container-tasks'" in task.error["message"]
 
 
+async def test_a_queue_that_a_workflow_within_needs_is_missed_before_anything_begins(
+    client: weft.Client, conn: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    """At any depth, and however the job is asked for: nothing of it has run in vain then."""
+    await client.create_queue(QUEUE)
+    await client.workflows.push(FLOW)
+    for name, used in (("middle", "asked"), ("outer", "middle")):
+        call = {"type": "workflow", "workflow": used, "inputs": {"name": "ann"}, "next": "END"}
+        nodes = {"START": {"type": "start", "next": "call"}, "call": call, "END": {"type": "end"}}
+        await client.workflows.push({"workflow_id": name, "nodes": nodes})
+    with pytest.raises(weft.UnknownQueue, match="there is no queue 'container-tasks'"):
+        await client.jobs.submit("outer")
+    handle = await client.enqueue("weft.submit", {"workflow_id": "outer"}, queue=QUEUE)
+    await weft.Orchestrator(client=client).run_until_idle()
+    error = (await client.get_task(handle.id)).error
+    assert error is not None
+    assert "there is no queue 'container-tasks'" in error["message"]
+    assert await conn.fetchval("select count(*) from weft.jobs") == 0
+    for name in ("functionapp-tasks", "container-tasks"):
+        await client.create_queue(name)
+    job = await client.jobs.submit("outer")
+    await client.jobs.cancel(job.id)
+    async with weft.Orchestrator(client=client):
+        await client.jobs.wait(job.id, timeout=30)
+    await client.workflows.patch("asked", set={"nodes.heavy.queue": "gpu"})
+    with pytest.raises(weft.UnknownQueue, match="there is no queue 'gpu'"):
+        await client.jobs.rerun(job.id, on="outer")
+
+
 @pytest.mark.parametrize("late", ["worker", "attempt", "gone"])
 async def test_who_has_lost_the_message_makes_no_job_of_it(
     asked: weft.Client, conn: asyncpg.Connection[asyncpg.Record], late: str

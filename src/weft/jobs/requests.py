@@ -65,6 +65,7 @@ class Requests:
         try:
             found, planned = await library.at(request.workflow_id)
             pins = await library.pins(planned, found)
+            needed = await library.queues(planned, pins)
         except NotFound as problem:
             raise NonRetryable(f"workflow_id: {problem}") from None
         given, problems = check_inputs(planned.inputs, request.inputs)
@@ -79,7 +80,7 @@ class Requests:
         patience = self._database.settings.job_default_timeout
 
         async def write(conn: type_Connection) -> dict[str, Any]:
-            lanes = await lanes_of(conn, facts["org_id"], planned)
+            lanes = await lanes_of(conn, facts["org_id"], needed)
             job_id = await submit(conn, facts["org_id"], new, planned.plan, ids, lanes, patience)
             answer = {"job_id": str(job_id), "created": job_id == ids[0]}
             if not await conn.fetchval(SQL.finish, *fence, encode(answer, "output")):
