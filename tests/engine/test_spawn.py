@@ -308,6 +308,7 @@ class Keyed:
         self.at_work += 1
         self.most = max(self.most, self.at_work)
         await self.open.wait()
+        await asyncio.sleep(0.01)  # work, beside which another would be seen
         self.at_work -= 1
         return n
 
@@ -342,6 +343,17 @@ async def test_a_task_that_waits_for_others_lends_them_the_slot_of_its_key(
     assert (job.state, keyed.most) == ("completed", 1)
     assert await conn.fetchval("select held from weft.key_slot where key = 'k'") == 0
     assert await conn.fetchval("select count(*) from weft.key_loan") == 0
+
+
+async def test_a_task_that_has_waited_goes_on_within_the_limit_of_its_queue(
+    client: weft.Client, handlers: Handlers
+) -> None:
+    keyed = Keyed(handlers)
+    keyed.open.set()
+    await client.limit_queue("default", 2)
+    tasks = [Task("elder", {"key": None}, name=f"elder-{n}") for n in range(6)]
+    assert (await _result(client, handlers, *tasks)).state == "completed"
+    assert keyed.most <= 2
 
 
 async def test_two_keys_that_wait_for_each_other_are_both_served(client: weft.Client, handlers: Handlers) -> None:

@@ -26,11 +26,11 @@ class Loan:
     def __init__(self, store: Store) -> None:
         self.store = store
 
-    async def begin(self, **fields: object) -> Loan:
+    async def begin(self, key: str = "k", **fields: object) -> Loan:
         store = self.store
-        await store.limit(1, key="k")
+        await store.limit(1, key=key)
         self.worker = await store.worker()
-        await store.enqueue(concurrency_key="k", **fields)
+        await store.enqueue(concurrency_key=key, **fields)
         self.claim = await store.claim_one(self.worker)
         # Of a job, as all that make others are; the store does not look at the rest of it.
         await store.conn.execute("update weft.task set job_id = 1 where id = $1", self.claim.id)
@@ -73,6 +73,21 @@ async def test_what_is_lent_comes_back_before_others_begin(loan: Loan) -> None:
     assert await loan.is_right()
 
 
+async def test_of_those_that_would_go_on_the_oldest_does_and_no_other_key_is_meant(loan: Loan) -> None:
+    store = loan.store
+    assert await loan.lend()
+    younger, stranger = await Loan(store).begin(), await Loan(store).begin("other")
+    assert await younger.lend()
+    assert await stranger.lend()
+    for key in ("k", "other"):
+        await store.enqueue(concurrency_key=key)
+    assert [await each.take() for each in (younger, stranger, loan)] == [False] * 3
+    blocking, _ = await store.claim(loan.worker, 2)
+    await store.complete(loan.worker, blocking)
+    assert [await each.key() for each in (loan, younger, stranger)] == ["k", None, None]
+    assert await loan.is_right()
+
+
 async def test_what_rests_gets_no_slot_that_is_free(loan: Loan) -> None:
     """Only who would go on is given one: else it would hold what its own tasks wait for."""
     store = loan.store
@@ -80,6 +95,7 @@ async def test_what_rests_gets_no_slot_that_is_free(loan: Loan) -> None:
     assert await loan.lend()
     await store.complete(loan.worker, await store.claim_one(loan.worker))
     assert (await loan.key(), await store.state(child)) == (None, "completed")
+    assert await store.run(loans.forget) == 0
     assert await loan.take() is True
     assert await loan.is_right()
     assert await store.conn.fetchval("select count(*) from weft.key_loan") == 0

@@ -65,6 +65,9 @@ class Rest:
             finally:
                 try:
                     await self._take_again()
+                    if len(self._waits) == 1:
+                        # The slot of its queue comes last: as for a task that has not begun.
+                        await self._attempt.env.go_on(self._attempt.claim, self._attempt.is_ending)
                 finally:
                     self._waits.pop(wait).over.set()
                     if not self._waits:

@@ -61,10 +61,7 @@ class Worker:
         self._version = version
         self._app_modules = list(app_modules)
         self._sinks = dict(sinks or {})
-        self.id = 0
-        self.completed = 0
-        self.failed = 0
-        self.fenced = 0
+        self.id = self.completed = self.failed = self.fenced = 0
         self._lanes: list[Lane] = []
         self._wake = asyncio.Event()
         self._held = Holdings(self._wake.set)
@@ -106,7 +103,7 @@ class Worker:
         )  # fmt: skip
         self._env = Environment(
             self._database, self.id, KeptBlobs.of(self._database), self._processes, log_dir(settings), self._beat,
-            self._ended, self._held.resting,
+            self._ended, self._held.resting, lambda claim, over: self._slots.go_on(claim.queue_id, self._in_use, over),
         )  # fmt: skip
         self._heart = Heart(
             self._database, self.id, interval=settings.heartbeat_interval, lease=settings.lease_time,
@@ -273,8 +270,7 @@ class Worker:
             return
         if outcome is not None:
             self._held.note(outcome)
-        elif not self._is_stopping:
-            # While stopping it is kept, to be handed back.
+        elif not self._is_stopping:  # else it is kept, to be handed back
             del self._held.running[attempt.claim.id]
         self._wake.set()
 
@@ -362,7 +358,7 @@ class Worker:
             self._changed.set()
             # Nothing more to take, or no room to take it: others may use the slots.
             if self._slots.is_limited and (self._was_empty or not self._was_short):
-                given = await self._slots.give_back(self._lanes, self._held.in_use() + self._declines.queues)
+                given = await self._slots.give_back(self._lanes, self._in_use)
                 if given:
                     self._background.spawn(self._relay.send_if_ready(given))
         limit = self._settings.worker_poll_interval.total_seconds()
@@ -375,9 +371,12 @@ class Worker:
         self._wake.clear()
         self._was_short = False
 
+    def _in_use(self, settling: Sequence[Completed] = ()) -> Mapping[int, int]:
+        return self._held.in_use(settling) + self._declines.queues
+
     async def _call(self, completed: list[Completed], wanted: int) -> None:
         if wanted and self._slots.is_limited:
-            await self._slots.lease(self._lanes, self._held.in_use(completed) + self._declines.queues, wanted)
+            await self._slots.lease(self._lanes, lambda: self._in_use(completed), wanted)
         lanes, from_head, may_look_back = self._marks.choose(self._lanes)
         began, trip = time.monotonic(), self._round_trip(completed, lanes, wanted, may_look_back)
         # What was claimed before begins when the call is sent: it runs while PostgreSQL works.
@@ -389,6 +388,7 @@ class Worker:
                 claims = await work.with_params(conn, claims)
         if again := self._held.accept(claims):
             await self._hand_back(again)
+        self._slots.claimed()
         self._was_short = len(claims) < wanted and not again  # what was handed back is there to be claimed
         self._was_empty = len(claims) < min(wanted, self._slots.room(lanes))
         if self._was_short and await self._relay.has_room_again():

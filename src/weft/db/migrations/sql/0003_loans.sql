@@ -153,7 +153,7 @@ begin
   end if;
   select array_agg(t.id order by t.id) into freed from weft.task t join weft.key_loan l on l.task_id = t.id
   where t.id = any (ids) and t.state = 'ready';
-  update weft.task t set concurrency_key = l.key, state = case when t.state = 'ready' then 'pending' else t.state end
+  update weft.task t set concurrency_key = l.key
   from weft.key_loan l where l.task_id = any (ids) and t.id = l.task_id and t.state <> 'running';
   delete from weft.key_loan l where l.task_id = any (ids);
   if freed is not null then
