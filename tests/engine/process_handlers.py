@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ctypes
 import io
 import logging
@@ -293,3 +294,14 @@ def cached(path: str, size: int, ctx: weft.Context) -> dict[str, Any]:
     if "die" in path and ctx.attempt == 1:
         os._exit(7)
     return {"pid": os.getpid(), "text": "x" * size}
+
+
+@weft.task(name="process:hasty", executor="process")
+async def hasty(ctx: weft.Context) -> str:
+    """Wait in vain, but not for ever."""
+    part = await ctx.spawn("process:echo", {"text": ""}, queue="idle")
+    try:
+        await asyncio.wait_for(part.result(), 0.05)
+    except TimeoutError:
+        return "went on"
+    return "waited"

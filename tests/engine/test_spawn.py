@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import asyncpg
+import process_handlers
 import pytest
 from engine_scene import MakeClient, until
 
@@ -300,11 +301,12 @@ class Keyed:
 
     def __init__(self, handlers: Handlers) -> None:
         self.at_work = self.most = 0
-        self.open = asyncio.Event()
+        self.open, self.begun = asyncio.Event(), asyncio.Event()
         for name in ("child", "elder", "middle", "hasty"):
             handlers.registry.task(name=name)(getattr(self, name))
 
     async def child(self, n: int = 0) -> int:
+        self.begun.set()
         self.at_work += 1
         self.most = max(self.most, self.at_work)
         await self.open.wait()
@@ -321,11 +323,13 @@ class Keyed:
         return await (await ctx.spawn("child", concurrency_key="k")).result()
 
     async def hasty(self, ctx: weft.Context) -> str:
-        """Wait for a child for a moment only, then go on: with the key again."""
+        """Wait for a child until that has the key, then go on: with the key again."""
         part = await ctx.spawn("child", concurrency_key="k")
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.05):
-                await part.result()
+        waiting = asyncio.ensure_future(part.result())
+        await self.begun.wait()
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
         assert not self.at_work, "it goes on while another has its key"
         return "went on"
 
@@ -374,3 +378,14 @@ async def test_who_gives_up_waiting_goes_on_with_its_key(client: weft.Client, ha
         await until(lambda: client.why(hasty.id), lambda why: why.cause == "concurrency_key")
         keyed.open.set()
         assert (await client.jobs.wait(job.id, timeout=20)).state == "completed"
+
+
+async def test_who_gives_up_waiting_in_a_process_goes_on(client: weft.Client) -> None:
+    await client.create_queue("idle")
+    async with weft.Worker(client=client), weft.Orchestrator(client=client):
+        job = await client.jobs.submit_graph("tried", [Task(process_handlers.hasty.name)])
+        done = await until(
+            lambda: client.list_tasks(handler="process:hasty", state="completed"), lambda page: bool(page.tasks)
+        )
+        assert (await client.get_task(done.tasks[0].id)).output == "went on"
+        await client.jobs.cancel(job.id)

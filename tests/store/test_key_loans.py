@@ -82,9 +82,11 @@ async def test_of_those_that_would_go_on_the_oldest_does_and_no_other_key_is_mea
     for key in ("k", "other"):
         await store.enqueue(concurrency_key=key)
     assert [await each.take() for each in (younger, stranger, loan)] == [False] * 3
-    blocking, _ = await store.claim(loan.worker, 2)
+    blocking, other = await store.claim(loan.worker, 2)
     await store.complete(loan.worker, blocking)
     assert [await each.key() for each in (loan, younger, stranger)] == ["k", None, None]
+    await store.complete(loan.worker, other)
+    assert [await each.key() for each in (loan, younger, stranger)] == ["k", None, "other"]
     assert await loan.is_right()
 
 

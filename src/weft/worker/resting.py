@@ -87,6 +87,8 @@ class Rest:
         async with self._turn:
             if not self._has_lent:
                 attempt = self._attempt
+                # Who gives up while PostgreSQL is at it does not know, and asks for the key again.
+                self._has_lent = True
                 self._has_lent = await attempt.env.answers.lending.lend(attempt.fence, attempt.is_ending)
 
     async def _take_again(self) -> None:
