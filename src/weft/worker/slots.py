@@ -55,9 +55,9 @@ class Slots:
     async def lease(self, lanes: Sequence[Lane], in_use: InUse, wanted: int) -> None:
         """Set the room of each limited queue to what this worker may still take from it."""
         for lane in lanes:
-            if lane.queue_id not in self._limits:
-                continue
             async with self._turn:
+                if lane.queue_id not in self._limits:
+                    continue
                 used, held = in_use().get(lane.queue_id, 0), self._held.get(lane.queue_id, 0)
                 back = self._returning[lane.queue_id]
                 need = min(used + back + wanted, self._limits[lane.queue_id])
@@ -91,8 +91,10 @@ class Slots:
 
     async def _has_room(self, queue_id: int, in_use: InUse) -> bool:
         """Whether there is a slot for one that has rested, beside what is promised; more are asked for if need be."""
+        if (limit := self._limits.get(queue_id)) is None:
+            return True
         held, used = self._held.get(queue_id, 0), in_use().get(queue_id, 0)
-        need = min(used + self._returning[queue_id], self._limits[queue_id])
+        need = min(used + self._returning[queue_id], limit)
         # Never for fewer than there are: a claim that is under way may have been promised them.
         if need > held:
             try:
