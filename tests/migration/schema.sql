@@ -273,6 +273,13 @@ begin
   if returned is null then
     return '{}';
   end if;
+  taken := array_fill(0, array[cardinality(returned)]);
+  if exists (select 1 from weft.key_loan) then
+    for place in select g.p, count(*)::int as n from weft.return_loans(slot_queues, slot_keys, rooms) as g (p) group by 1 loop
+      taken[place.p] := place.n;
+      rooms[place.p] := rooms[place.p] - place.n;
+    end loop;
+  end if;
   -- A second statement: it sees what was parked while the first waited. A room of null is a key without a limit.
   select array_agg(w.id), array_agg(u.place) into admitted, places
   from unnest(slot_queues, slot_keys, rooms) with ordinality as u (queue_id, key, room, place)
@@ -283,9 +290,8 @@ begin
     order by t.rank, t.order_id, t.id limit u.room
     for update
   ) w;
-  taken := array_fill(0, array[cardinality(returned)]);
   for place in select p, count(*) as n from unnest(places) as x (p) group by 1 loop
-    taken[place.p] := place.n;
+    taken[place.p] := taken[place.p] + place.n;
   end loop;
   if taken <> returned then
     update weft.key_slot s set held = s.held - u.returned + u.taken
@@ -687,6 +693,24 @@ begin
       json_build_object('type', 'WaitTimeout', 'message', 'nobody answered in time', 'traceback', ''), 'timeout')::int;
   end loop;
   return count;
+end $$;
+
+CREATE FUNCTION weft.end_loans(ids bigint[]) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+declare freed bigint[];
+begin
+  if not exists (select 1 from weft.key_loan l where l.task_id = any (ids)) then
+    return;
+  end if;
+  select array_agg(t.id order by t.id) into freed from weft.task t join weft.key_loan l on l.task_id = t.id
+  where t.id = any (ids) and t.state = 'ready';
+  update weft.task t set concurrency_key = l.key
+  from weft.key_loan l where l.task_id = any (ids) and t.id = l.task_id and t.state <> 'running';
+  delete from weft.key_loan l where l.task_id = any (ids);
+  if freed is not null then
+    perform weft.take_slots(freed);
+  end if;
 end $$;
 
 CREATE FUNCTION weft.ended_after(child text, moment timestamp with time zone) RETURNS boolean
@@ -1296,6 +1320,22 @@ begin
       ) e where (select true from weft.task t where t.id = e.next)
     )
     select w.origin, w.id from walk w where w.id = any (lasts) and w.id <> w.origin;
+end $$;
+
+CREATE FUNCTION weft.lend_key(me bigint, task bigint, its_attempt integer) RETURNS boolean
+    LANGUAGE plpgsql
+    AS $$
+declare of weft.task;
+begin
+  select * into of from weft.task t where t.id = task and coalesce(t.worker_id, 0) = me and t.attempt = its_attempt
+    and t.state = 'running' and t.concurrency_key is distinct from '@' || t.parent_id for no key update;
+  if of.concurrency_key is null then
+    return false;
+  end if;
+  insert into weft.key_loan (task_id, org_id, queue_id, key) values (task, of.org_id, of.queue_id, of.concurrency_key);
+  update weft.task t set concurrency_key = null where t.id = task;
+  perform weft.free_slots(array[of.queue_id], array[of.concurrency_key]);
+  return true;
 end $$;
 
 CREATE FUNCTION weft.line_of(head bigint, below bigint, count integer) RETURNS SETOF bigint
@@ -2007,6 +2047,35 @@ begin
   return true;
 end $$;
 
+CREATE FUNCTION weft.return_loans(queues bigint[], keys text[], rooms integer[]) RETURNS SETOF integer
+    LANGUAGE plpgsql
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET jit TO 'off'
+    AS $$
+declare given bigint[]; places int[];
+begin
+  select array_agg(w.id), array_agg(u.place::int) into given, places
+  from unnest(queues, keys, rooms) with ordinality as u (queue_id, key, room, place)
+  cross join lateral (
+    select t.id from weft.key_loan l join weft.task t on t.id = l.task_id
+    where l.queue_id = u.queue_id and l.key = u.key and l.is_wanted
+      and t.state = 'running' and t.concurrency_key is null
+    order by l.task_id limit u.room
+    for update of l, t skip locked
+  ) w;
+  if given is null then
+    return;
+  end if;
+  update weft.task t set concurrency_key = keys[places[array_position(given, t.id)]] where t.id = any (given);
+  delete from weft.key_loan l where l.task_id = any (given);
+  perform pg_notify('weft_worker_' || t.worker_id, format('key %s %s', t.id, t.attempt)) from weft.task t where t.id = any (given);
+  return query select unnest(places);
+end $$;
+
 CREATE FUNCTION weft.send_event(org bigint, event text, payload jsonb, actor text) RETURNS TABLE(id bigint, answered integer)
     LANGUAGE plpgsql
     AS $$
@@ -2232,7 +2301,7 @@ begin
   return ids;
 end $$;
 
-CREATE FUNCTION weft.spawn(me bigint, parent bigint, parent_attempt integer, call text, handler text, queue text, params json, priority integer, attempts smallint, retry json, timeout interval, heartbeat interval, key text, lenient boolean) RETURNS TABLE(id bigint, known_handler text)
+CREATE FUNCTION weft.spawn(me bigint, parent bigint, parent_attempt integer, call text, handler text, queue text, params json, priority integer, attempts smallint, retry json, timeout interval, heartbeat interval, key text, lenient boolean) RETURNS TABLE(id bigint, known_handler text, has_key boolean)
     LANGUAGE plpgsql
     SET plan_cache_mode TO 'force_generic_plan'
     SET enable_seqscan TO 'off'
@@ -2259,8 +2328,8 @@ begin
   select k.task_id into new_id from weft.idempotency_key k
   where k.org_id = of.org_id and k.handler = '@spawn' and k.key = parent || ' ' || call;
   if found then
-    return query select t.id, t.handler::text from weft.task t where t.id = new_id
-      union all select d.id, d.handler from weft.task_done d where d.id = new_id;
+    return query select t.id, t.handler::text, of.concurrency_key is not null from weft.task t where t.id = new_id
+      union all select d.id, d.handler, of.concurrency_key is not null from weft.task_done d where d.id = new_id;
     return;
   end if;
   select q.id into lane from weft.queue q where q.org_id = of.org_id and q.name = queue;
@@ -2287,7 +2356,7 @@ begin
     perform weft.take_slots(array[new_id]);
   end if;
   perform weft.hint_one(lane);
-  return query select new_id, handler;
+  return query select new_id, handler, of.concurrency_key is not null;
 end $$;
 
 CREATE FUNCTION weft.sweep_job(job_id bigint, room integer) RETURNS boolean
@@ -2373,6 +2442,36 @@ begin
     select t.name from weft.tag t
     where t.org_id = org and t.name in (tag_named.name, tag_named.name || '/main') and (t.deleted_at is null or with_deleted)
     order by t.deleted_at is not null, length(t.name) limit 1), name);
+end $$;
+
+CREATE FUNCTION weft.take_key(me bigint, task bigint, its_attempt integer) RETURNS boolean
+    LANGUAGE plpgsql
+    AS $$
+declare of weft.task; loan weft.key_loan; room int;
+begin
+  select * into of from weft.task t where t.id = task and coalesce(t.worker_id, 0) = me and t.attempt = its_attempt
+    and t.state = 'running' for no key update;
+  if of.id is null then
+    return null;
+  end if;
+  select * into loan from weft.key_loan l where l.task_id = task;
+  if loan.task_id is null then
+    -- It was given back already, by whoever had it.
+    return true;
+  end if;
+  -- The row may have been pruned as idle, and must be locked.
+  insert into weft.key_slot (queue_id, key, org_id) values (loan.queue_id, loan.key, loan.org_id)
+    on conflict (queue_id, key) do update set held = weft.key_slot.held;
+  update weft.key_slot s set held = s.held + 1 from weft.queue q
+  where s.queue_id = loan.queue_id and s.key = loan.key and q.id = s.queue_id
+    and s.held < coalesce(s.max_running, q.max_running_per_key, 2147483647);
+  if not found then
+    update weft.key_loan l set is_wanted = true where l.task_id = task and not l.is_wanted;
+    return false;
+  end if;
+  update weft.task t set concurrency_key = loan.key where t.id = task;
+  delete from weft.key_loan l where l.task_id = task;
+  return true;
 end $$;
 
 CREATE FUNCTION weft.take_slots(ids bigint[]) RETURNS integer
@@ -2995,6 +3094,15 @@ UNION ALL
 
 COMMENT ON VIEW weft.job_events IS 'What happened in each job, in order of `at` and then `id`.';
 
+CREATE TABLE weft.key_loan (
+    task_id bigint NOT NULL,
+    org_id bigint NOT NULL,
+    queue_id bigint NOT NULL,
+    key text NOT NULL,
+    is_wanted boolean DEFAULT false NOT NULL
+)
+WITH (fillfactor='50');
+
 CREATE TABLE weft.key_slot (
     queue_id bigint NOT NULL,
     org_id bigint NOT NULL,
@@ -3412,6 +3520,9 @@ ALTER TABLE ONLY weft.job_event
 ALTER TABLE ONLY weft.job
     ADD CONSTRAINT job_pkey PRIMARY KEY (id);
 
+ALTER TABLE ONLY weft.key_loan
+    ADD CONSTRAINT key_loan_pkey PRIMARY KEY (task_id);
+
 ALTER TABLE ONLY weft.key_slot
     ADD CONSTRAINT key_slot_pkey PRIMARY KEY (queue_id, key);
 
@@ -3562,6 +3673,8 @@ CREATE INDEX job_rerun_of ON weft.job USING btree (rerun_of) WHERE (rerun_of IS 
 CREATE INDEX job_snapshot ON weft.job USING btree (snapshot_id);
 
 CREATE INDEX job_timeout ON weft.job USING btree (timeout_at) WHERE (timeout_at IS NOT NULL);
+
+CREATE INDEX key_loan_wanted ON weft.key_loan USING btree (queue_id, key, task_id);
 
 CREATE INDEX org_role_membership_user ON weft.org_role_membership USING btree (user_id);
 
@@ -3738,6 +3851,9 @@ ALTER TABLE ONLY weft.job
 
 ALTER TABLE ONLY weft.job
     ADD CONSTRAINT job_snapshot_id_fkey FOREIGN KEY (snapshot_id) REFERENCES weft.artifact(id);
+
+ALTER TABLE ONLY weft.key_loan
+    ADD CONSTRAINT key_loan_queue_id_fkey FOREIGN KEY (queue_id) REFERENCES weft.queue(id) ON DELETE CASCADE;
 
 ALTER TABLE ONLY weft.key_slot
     ADD CONSTRAINT key_slot_queue_id_fkey FOREIGN KEY (queue_id) REFERENCES weft.queue(id) ON DELETE CASCADE;

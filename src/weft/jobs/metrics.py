@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -44,10 +44,11 @@ async def measure(conn: type_Connection, org_id: int) -> list[Metric]:
     """Return all metrics of an org, at a cost that does not grow with its history."""
     totals = await conn.fetchrow(SQL.totals, org_id)
     assert totals is not None
+    live = await conn.fetch(SQL.live_workers, org_id)
     return [
         *_totals(totals, await conn.fetchval(SQL.job_times, org_id)),
-        *await _tasks(conn, org_id),
-        *await _workers(conn, org_id),
+        *await _tasks(conn, org_id, {str(row["id"]) for row in live}),
+        *_workers(live),
         *await _outbox(conn, org_id),
     ]
 
@@ -76,7 +77,7 @@ def _totals(row: Record, job_times: list[float] | None) -> Iterable[Metric]:
     yield _counter("tasks_failed_total", "Tasks that ended failed or dead.", total("tasks_failed"))
 
 
-async def _tasks(conn: type_Connection, org_id: int) -> list[Metric]:
+async def _tasks(conn: type_Connection, org_id: int, live: Set[str]) -> list[Metric]:
     times = await conn.fetchrow(SQL.task_times, org_id)
     assert times is not None
     depths = tuple(
@@ -93,15 +94,14 @@ async def _tasks(conn: type_Connection, org_id: int) -> list[Metric]:
         Metric("task_queue_depth", "gauge", "Tasks that have not ended, by queue and state.", depths),
         _gauges(
             "worker_task_execution_time",
-            "Mean time in seconds that these tasks took, by worker.",
+            "Mean time in seconds that these tasks took, by worker that is alive.",
             "worker",
-            by_worker,
+            {worker: seconds for worker, seconds in by_worker.items() if worker in live},
         ),
     ]  # fmt: skip
 
 
-async def _workers(conn: type_Connection, org_id: int) -> list[Metric]:
-    rows = await conn.fetch(SQL.live_workers, org_id)
+def _workers(rows: Sequence[Record]) -> list[Metric]:
     orchestrators = sum(row["orchestrates"] for row in rows)
     ages = {str(row["id"]): max(0.0, row["age"]) for row in rows}
     return [

@@ -46,7 +46,7 @@ with moved as (
   select id, attempt, org_id, job_id, $1, outcome, reason, claimed_at, weft.now(), error from moved
   on conflict do nothing
 )
-select id, queue_id, concurrency_key from moved;
+select id, queue_id, concurrency_key, job_id from moved;
 
 -- name: decline
 -- running, by its worker and attempt → scheduled. One record, with the first start and the last end, tells of all declines
@@ -120,14 +120,14 @@ select weft.note_failed($1);
 -- be written.
 update weft.task t set state = 'pending', reason = 'outcome_refused', worker_id = null, expires_at = null
 where t.id = $2 and coalesce(t.worker_id, 0) = $1 and t.attempt = $3 and t.state in ('running', 'dispatched')
-returning t.id, t.queue_id, t.concurrency_key;
+returning t.id, t.queue_id, t.concurrency_key, t.job_id;
 
 -- name: hand_back
 -- claimed or running, by its worker and attempt → ready; not counted.
 update weft.task t set state = 'ready', worker_id = null, expires_at = null
 from unnest($2::bigint[], $3::int[]) as r (id, attempt)
 where t.id = any ($2) and t.id = r.id and coalesce(t.worker_id, 0) = $1 and t.attempt = r.attempt and t.state in ('claimed', 'running')
-returning t.id, t.queue_id;
+returning t.id, t.queue_id, t.concurrency_key, t.job_id;
 
 -- name: hand_back_all
 -- claimed or running, held by this worker, whether it knows of it or not → ready; not counted. What somebody has locked,
@@ -137,7 +137,7 @@ with held as (
   for update skip locked
 )
 update weft.task t set state = 'ready', worker_id = null, expires_at = null from held where t.id = held.id
-returning t.queue_id;
+returning t.id, t.queue_id, t.concurrency_key, t.job_id;
 
 -- name: wait_for_locks
 -- For the rest of a transaction.

@@ -1,3 +1,7 @@
+-- name: drop_loans
+drop function weft.end_loans, weft.take_key, weft.lend_key, weft.return_loans, weft.admit_waiting;
+drop table weft.key_loan;
+
 -- name: drop_cache
 drop function weft.note_outputs;
 drop table weft.output_cache;
