@@ -138,17 +138,18 @@ GUARDS: list[Guard] = [
     *_of("step.reach_next", "test_job_graphs",
          ("and (t.reached + next_reached[width_bucket(t.id, next_ids)] > 0 and t.reason is distinct from 'upstream_failed' "
           "or t.handler = '@end')", ""),
-         ("> 0 and t.reason is distinct from 'upstream_failed'", "> 0"), ("or t.handler = '@end'", ""), "filter (where e.branches is null or s.taken = any (e.branches))",
+         ("> 0 and t.reason is distinct from 'upstream_failed'", "> 0"), "filter (where e.branches is null or s.taken = any (e.branches))",
          ("s.taken = any (e.branches)", "true")),
+    *_of("step.reach_next", "test_jobs", ("or t.handler = '@end'", "")),
     *_of("step.reach_next", "test_random_groups",
          ("and t.reason is distinct from 'upstream_failed' or t.handler", "or t.handler"),
          "perform weft.skip_later(weft.skip_tasks(spoiled, 'upstream_failed', 100, own), 'upstream_failed');"),
     # --- jobs ---
-    *_of("step.skip_tasks", "test_job_graphs", "and t.handler <> '@end'",
+    *_of("step.skip_tasks", "test_job_graphs",
          ("case when why = 'upstream_failed' then weft.fail_next(gone || counted) else "
           "weft.reach_next(gone || counted, null, false, own) end", "weft.reach_next(gone || counted, null, false, own)")),
-    *_of("step.fail_next", "test_job_graphs test_random_groups", ("and t.handler = '@end'", ""),
-         ("and t.waiting_on = 0", "")),
+    *_of("step.fail_next", "test_job_leftovers", ("and t.handler = '@end'", "")),
+    *_of("step.fail_next", "test_job_graphs test_random_groups", ("and t.waiting_on = 0", "")),
     # --- graphs ---
     *_of("graph.job_of", "test_groups", "j.org_id = $1 and"),
     *_of("graph.look_at", "test_groups", "and t.job_id = $2", "and d.job_id = $2"),
@@ -590,6 +591,10 @@ REDUNDANT: list[tuple[Guard, str]] = [
     (
         Guard("step.fail_job", "or job.state = 'cancelling'"),
         "it saves work: what is left of a job that is cancelling is swept away, whatever is counted of it before",
+    ),
+    (
+        Guard("step.skip_tasks", "and t.handler <> '@end'"),
+        "the end is never among what is to be skipped: when nothing is left to wait for it is ready, whatever has reached it",
     ),
     (
         Guard("saved.list", "s.org_id = $1 and"),
