@@ -194,10 +194,12 @@ GUARDS: list[Guard] = [
     *_of("step.resume_job", "test_job_races", "for no key update"),
     *_of("job.hold_end", "test_job_races", "for no key update"),
     *_of("task.cancel", "test_job_races", ("weft.lasting_queue(queue_id)", "queue_id")),
-    *_of("step.sweep_job", "test_jobs", ("or job.state <> 'cancelling'", ""), "and t.id <> job.end_id"),
-    *_of("step.begin_jobs", "test_jobs", ("and j.state = 'paused'", "and false"),
-         ("j.state = 'pending'", "false"), ("and t.job_id = any (paused)", "and false")),
-    *_of("step.resume_job", "test_jobs", "j.org_id = org and", "and j.state = 'paused'", ("and t.reason = 'job_paused'", "and false", 1)),
+    *_of("step.sweep_job", "test_jobs", "and t.id <> job.end_id"),
+    *_of("step.sweep_job", "test_job_guards", ("or job.state <> 'cancelling'", "")),
+    *_of("step.begin_jobs", "test_jobs", ("and j.state = 'paused'", "and false"), ("and t.job_id = any (paused)", "and false")),
+    *_of("step.begin_jobs", "test_job_guards", ("j.state = 'pending'", "false")),
+    *_of("step.resume_job", "test_job_guards", "and j.state = 'paused'"),
+    *_of("step.resume_job", "test_jobs", ("j.org_id = org and", "", 1), ("and t.reason = 'job_paused'", "and false", 1)),
     *_of("step.end_late_jobs", "test_jobs", ("j.timeout_at < (select weft.now())", "false")),
     *_of("step.end_late_starts", "test_jobs", ("t.expires_at < (select weft.now())", "true"), "and t.state = 'ready'"),
     *_of("step.end_late_waits", "test_jobs", ("t.expires_at < (select weft.now())", "false"),
@@ -591,6 +593,10 @@ REDUNDANT: list[tuple[Guard, str]] = [
     (
         Guard("step.fail_job", "or job.state = 'cancelling'"),
         "it saves work: what is left of a job that is cancelling is swept away, whatever is counted of it before",
+    ),
+    (
+        Guard("step.resume_job", "j.org_id = org and"),
+        "it locks only: the job itself is asked for by org after it",
     ),
     (
         Guard("step.skip_tasks", "and t.handler <> '@end'"),
