@@ -14,6 +14,7 @@ from crash.checker import check
 from crash.job_sessions import PATIENCE, JobSession, drained, flow, job_sessions
 from crash.sessions import until_done_or_waiting
 from weft.jobs.items import Known
+from weft.jobs.rerun_reading import ended_job
 from weft.jobs.submit import SQL
 from weft.queue.work import Claim
 
@@ -151,6 +152,55 @@ async def test_the_owner_of_a_job_ends_it_also_after_a_failure(url: str, client:
         await engine.carry_out(await engine.take("@fail"))
         waiting = "select queue_id from weft.task where job_id = $1 and handler = '@end' and state = 'ready'"
         assert await engine.conn.fetchval(waiting, job_id) == -engine.worker_id
+
+
+async def test_a_job_of_another_org_is_not_there_to_be_run_again(url: str, client: weft.Client) -> None:
+    job_id = (await client.jobs.submit(ONE)).id
+    async with job_sessions(url, 1) as (other,):
+        await drained(other)
+        await ended_job(other.conn, 1, job_id)
+        with pytest.raises(weft.NotFound):
+            await ended_job(other.conn, 2, job_id)
+
+
+# --- what tasks make ---
+
+
+async def _spawn(by: JobSession, parent: Claim) -> int | None:
+    made: int | None = await by.conn.fetchval(
+        """select id from weft.spawn($1, $2, $3, '1', 'work', 'default', '{}', 0, 1::smallint, null, null, null, null,
+           false)""",
+        by.worker_id, parent.id, parent.attempt,
+    )  # fmt: skip
+    return made
+
+
+async def test_a_task_makes_others_only_while_its_job_goes_on(url: str, client: weft.Client) -> None:
+    await client.jobs.submit(ONE)
+    async with job_sessions(url, 1) as (worker,):
+        await worker.register()
+        (parent,) = await worker.claim()
+        await worker.conn.execute("update weft.job set state = 'cancelling'")
+        assert await _spawn(worker, parent) is None
+        await worker.conn.execute("update weft.job set state = 'running'")
+        assert await _spawn(worker, parent) is not None
+
+
+async def test_what_comes_after_a_task_waits_for_what_was_made_by_what_it_has_made(
+    url: str, client: weft.Client
+) -> None:
+    job_id = (await client.jobs.submit(flow(one={"handler": "work", "next": "two"}, two={"handler": "work"}))).id
+    async with job_sessions(url, 2) as (worker, other):
+        await worker.register()
+        (made_by,) = await worker.claim()
+        for _ in range(2):
+            assert await _spawn(worker, made_by) is not None
+            assert await worker.complete(made_by)
+            (made_by,) = await worker.claim()
+        assert (await other.states(job_id))["two"] == "pending"
+        assert await worker.complete(made_by)
+        assert (await other.states(job_id))["two"] == "ready"
+        await drained(other)
 
 
 # --- slots ---
