@@ -52,11 +52,18 @@ async def test_a_job_runs_from_the_moment_in_which_a_worker_begins_the_first_of_
         assert (await client.jobs.show(job_id)).started_at is not None
 
 
-async def test_only_a_job_that_is_paused_is_resumed(url: str, client: weft.Client) -> None:
+async def test_only_a_job_that_is_paused_is_resumed_and_only_one_that_goes_on_is_cancelled(
+    url: str, client: weft.Client
+) -> None:
     job_id = (await client.jobs.submit(ONE)).id
     async with job_sessions(url, 1) as (other,):
         assert await other.conn.fetchval(SQL.resume, 1, job_id) is False
+        await client.jobs.pause(job_id)
+        assert await other.conn.fetchval(SQL.resume, 2, job_id) is False, "it is another org's"
+        assert await other.job_state(job_id) == "paused"
+        assert await other.conn.fetchval(SQL.end_of_live, 2, job_id) is None, "it is another org's"
         assert await other.cancel_job(job_id)
+        assert not await other.cancel_job(job_id)
         assert await other.conn.fetchval(SQL.resume, 1, job_id) is False
         assert await other.job_state(job_id) == "cancelling"
         await drained(other)
@@ -161,6 +168,17 @@ async def test_a_job_of_another_org_is_not_there_to_be_run_again(url: str, clien
         await ended_job(other.conn, 1, job_id)
         with pytest.raises(weft.NotFound):
             await ended_job(other.conn, 2, job_id)
+
+
+async def test_only_what_waits_for_a_person_is_to_be_approved(url: str, client: weft.Client) -> None:
+    asking = flow(ask={"type": "wait", "for": "approval"})
+    jobs = [(await client.jobs.submit(each)).id for each in (asking, asking, LISTENING)]
+    async with job_sessions(url, 1) as (engine,):
+        await engine.orchestrate()
+        for event in (None, None, "go"):
+            assert await engine.wait_for_event(await engine.take("@wait"), event)
+    assert [each.job_id for each in await client.jobs.approvals()] == jobs[:2]
+    assert [[each.job_id for each in await client.jobs.approvals(id)] for id in jobs] == [[jobs[0]], [jobs[1]], []]
 
 
 # --- what tasks make ---
