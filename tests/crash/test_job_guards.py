@@ -69,6 +69,20 @@ async def test_only_a_job_that_is_paused_is_resumed_and_only_one_that_goes_on_is
         await drained(other)
 
 
+async def test_a_task_that_is_parked_while_its_job_is_resumed_goes_on(url: str, client: weft.Client) -> None:
+    job_id = (await client.jobs.submit(ONE)).id
+    await client.jobs.pause(job_id)
+    async with job_sessions(url, 3) as (worker, other, watcher):
+        await worker.register()
+        async with worker.conn.transaction():
+            assert await worker.claim() == []
+            resuming = asyncio.ensure_future(other.conn.fetchval(SQL.resume, 1, job_id))
+            await until_done_or_waiting(resuming, other, watcher)
+        assert await resuming is True
+        await drained(watcher)
+        assert await watcher.job_state(job_id) == "completed"
+
+
 async def test_only_what_waits_is_answered(url: str, client: weft.Client) -> None:
     job_id = (await client.jobs.submit(LISTENING)).id
     async with job_sessions(url, 1) as (engine,):

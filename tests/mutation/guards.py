@@ -158,6 +158,7 @@ GUARDS: list[Guard] = [
          ("pg_advisory_xact_lock(hashtextextended('weft.graph ' || $1::bigint, 0))", "1")),
     *_of("graph.lock_before", "test_adding", "for share"),
     *_of("graph.lock_after", "test_adding", "for no key update"),
+    *_of("graph.going_on", "test_adding", "for share"),
     *_of("graph.going_on", "test_adding test_groups", "and j.state in ('pending', 'running', 'paused')"),
     *_of("graph.wait_longer", "test_job_guards", "+ u.reached"),
     *_of("step.end_jobs", "test_job_guards", ("case when m.verdict is null then e.output end", "e.output")),
@@ -202,7 +203,7 @@ GUARDS: list[Guard] = [
     *_of("step.sweep_job", "test_jobs", "and t.id <> job.end_id"),
     *_of("step.sweep_job", "test_job_guards", ("or job.state <> 'cancelling'", "")),
     *_of("step.begin_jobs", "test_jobs", ("and j.state = 'paused'", "and false"), ("and t.job_id = any (paused)", "and false")),
-    *_of("step.begin_jobs", "test_job_guards", ("j.state = 'pending'", "false")),
+    *_of("step.begin_jobs", "test_job_guards", ("j.state = 'pending'", "false"), "for share"),
     *_of("step.resume_job", "test_job_guards", "and j.state = 'paused'", ("j.org_id = org and", "", 1)),
     *_of("step.resume_job", "test_jobs", ("and t.reason = 'job_paused'", "and false", 1)),
     *_of("step.end_late_jobs", "test_jobs", ("j.timeout_at < (select weft.now())", "false")),
@@ -609,6 +610,13 @@ REDUNDANT: list[tuple[Guard, str]] = [
     (
         Guard("step.fail_job", "or job.state = 'cancelling'"),
         "it saves work: what is left of a job that is cancelling is swept away, whatever is counted of it before",
+    ),
+    *(
+        (
+            Guard(name, "for share"),
+            "whoever sweeps the job passes over the task that makes others, which is locked, and comes again",
+        )
+        for name in ("step.add_children", "spawned.spawn")
     ),
     (
         Guard("graph.edges_among", "and e.next = u.next"),
