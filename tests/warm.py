@@ -6,19 +6,23 @@ while it starts is for tests that start it themselves.
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
+import shutil
+import socket
 import subprocess
+import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from multiprocessing import forkserver
 from multiprocessing.reduction import DupFd
 from pathlib import Path
 
 import pytest
-from apps.becoming import become
 
+from becoming import become, serve
 from weft.cli.apps import COMMANDS
 
 _COPIES = multiprocessing.get_context("forkserver")
@@ -29,13 +33,13 @@ _LOADED = [
     "weft.db.migrate", "weft.flow.drawing", "weft.flow.published", "weft.sdk.client", "weft.sdk.workflows",
     "alembic.command", "pydantic.plugin._loader", "rich.console", "rich.table", "typer._adapters", "yaml.cyaml",
 ]  # fmt: skip
-_COPIES.set_forkserver_preload([*_LOADED, "apps.becoming", "apps.frozen"])
+_COPIES.set_forkserver_preload([*_LOADED, "becoming", "frozen"])
 
 
 @cache
 def _start_what_is_copied() -> None:
     """Start the process that is copied; it finds modules by its environment alone."""
-    places = [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
+    places = [str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, places)))
         forkserver.ensure_running()
@@ -95,3 +99,24 @@ def run_weft(
         return subprocess.CompletedProcess(
             ["weft", *arguments], code, printed.read().decode(), complained.read().decode()
         )
+
+
+@contextlib.contextmanager
+def weft_on_path() -> Iterator[Path]:
+    """Yield a folder with a program `weft` that runs warm, for the PATH of scripts."""
+    _start_what_is_copied()
+    folder = Path(tempfile.mkdtemp(prefix="weft-warm-", dir="/tmp"))  # the path of a socket must be short
+    program = folder / "weft"
+    # Without what Python looks for when it starts: the program needs nothing that is installed.
+    program.write_text(f"#!{sys.executable} -IS\n{Path(__file__).with_name('stand_in.py').read_text()}")
+    program.chmod(0o755)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(folder / "socket"))
+        listener.listen()
+        server = _COPIES.Process(target=serve, args=(DupFd(listener.fileno()),), daemon=True)
+        server.start()
+    try:
+        yield folder
+    finally:
+        server.kill()
+        shutil.rmtree(folder)
