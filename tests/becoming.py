@@ -1,10 +1,11 @@
-"""What a copy of a process does to be a command."""
+"""What a copy of a process does to be a program that was just started."""
 
 from __future__ import annotations
 
 import io
 import json
 import os
+import runpy
 import signal
 import socket
 import sys
@@ -21,6 +22,14 @@ MODULE = str(Path(weft.__file__).with_name("__main__.py"))
 def become(arguments: list[str], environment: dict[str, str], folder: str, streams: list[Any]) -> None:
     """Make of this copy what `python -m weft` would have made: a process that runs one command."""
     _run([MODULE, *arguments], environment, folder, folder, [stream.detach() for stream in streams])
+
+
+def become_module(
+    module: str, arguments: list[str], environment: dict[str, str], folder: str, streams: list[Any]
+) -> None:
+    """Make of this copy what `python -m` would have made of a module."""
+    _take_over([module, *arguments], environment, folder, folder, [stream.detach() for stream in streams])
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
 
 
 def serve(listening: Any) -> None:
@@ -54,8 +63,15 @@ def _look_after(connection: socket.socket) -> None:
 
 
 def _run(argv: list[str], environment: dict[str, str], folder: str, modules: str, streams: list[int]) -> None:
+    _take_over(argv, environment, folder, modules, streams)
+    warnings.simplefilter("error")
+    run()
+
+
+def _take_over(argv: list[str], environment: dict[str, str], folder: str, modules: str, streams: list[int]) -> None:
     for descriptor, stream in enumerate(streams):
         os.dup2(stream, descriptor)
+        os.close(stream)
     sys.stdin = io.TextIOWrapper(io.FileIO(0, closefd=False))
     sys.stdout, sys.stderr = (
         io.TextIOWrapper(io.FileIO(descriptor, "w", closefd=False), write_through=True) for descriptor in (1, 2)
@@ -65,5 +81,3 @@ def _run(argv: list[str], environment: dict[str, str], folder: str, modules: str
     os.chdir(folder)
     sys.path.insert(0, modules)
     sys.argv = argv
-    warnings.simplefilter("error")
-    run()

@@ -1,6 +1,6 @@
-"""Runs `weft` in processes that are copies of one in which everything is loaded: the same command, but for its start.
+"""Runs programs in processes that are copies of one in which Weft is loaded: the same programs, but for their start.
 
-Each is a process of its own, with the arguments, environment, streams and exit code of a command. What a command does
+Each is a process of its own, with the arguments, environment, streams and exit code of a program. What `weft` does
 while it starts is for tests that start it themselves.
 """
 
@@ -14,15 +14,16 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from multiprocessing import forkserver
 from multiprocessing.reduction import DupFd
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from becoming import become, serve
+from becoming import become, become_module, serve
 from weft.cli.apps import COMMANDS
 
 _COPIES = multiprocessing.get_context("forkserver")
@@ -30,36 +31,49 @@ _COPIES = multiprocessing.get_context("forkserver")
 _LOADED = [
     *(f"weft.cli.{name}" for name, _ in COMMANDS.values()), "weft.cli.calls", "weft.cli.definitions",
     "weft.cli.failures", "weft.cli.output", "weft.cli.task_output", "weft.cli.worker_process", "weft.db.embedded",
-    "weft.db.migrate", "weft.flow.drawing", "weft.flow.published", "weft.sdk.client", "weft.sdk.workflows",
-    "alembic.command", "pydantic.plugin._loader", "rich.console", "rich.table", "typer._adapters", "yaml.cyaml",
+    "weft.db.migrate", "weft.flow.drawing", "weft.flow.published", "weft.sdk.client", "weft.sdk.jobs",
+    "weft.sdk.orchestrator", "weft.sdk.running", "weft.sdk.worker", "weft.sdk.workflows", "alembic.command",
+    "pydantic.plugin._loader", "rich.console", "rich.table", "typer._adapters", "uvloop", "yaml.cyaml",
 ]  # fmt: skip
 _COPIES.set_forkserver_preload([*_LOADED, "becoming", "frozen"])
 
 
 @cache
 def _start_what_is_copied() -> None:
-    """Start the process that is copied; it finds modules by its environment alone."""
+    """Start the process that is copied, if nobody has; it finds modules by its environment alone."""
     places = [str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, places)))
         forkserver.ensure_running()
 
 
-class WarmCommand:
-    """A command that was started on three open files, its standard streams."""
+@cache
+def wait_until_loaded() -> None:
+    """Return when a copy can be made at once."""
+    _start_what_is_copied()
+    first = _COPIES.Process(target=int)
+    first.start()
+    first.join()
+
+
+class WarmProcess:
+    """A process that was started on three open files, its standard streams."""
 
     def __init__(
-        self, arguments: Sequence[str], environment: Mapping[str, str], folder: Path, streams: Sequence[int]
-    ) -> None:
+        self, become: Callable[..., None], argv: Sequence[Any], environment: Mapping[str, str], folder: Path,
+        streams: Sequence[int],
+    ) -> None:  # fmt: skip
         _start_what_is_copied()
-        self._arguments = list(arguments)
+        self._argv = argv
         passed = [DupFd(stream) for stream in streams]
         self._process = _COPIES.Process(
-            target=become, args=(self._arguments, dict(environment), str(folder), passed), daemon=False
+            target=become, args=(*argv, dict(environment), str(folder), passed), daemon=False
         )
         self._process.start()
         assert self._process.pid is not None
         self.pid = self._process.pid
+        # Can be read from when the process has ended.
+        self.sentinel = self._process.sentinel
 
     def poll(self) -> int | None:
         """Return the exit code, None while it goes on."""
@@ -69,7 +83,7 @@ class WarmCommand:
         """Return the exit code when it has ended."""
         self._process.join(timeout)
         if self._process.exitcode is None:
-            raise subprocess.TimeoutExpired(["weft", *self._arguments], timeout)
+            raise subprocess.TimeoutExpired(list(map(str, self._argv)), timeout)
         return self._process.exitcode
 
     def send_signal(self, signum: int) -> None:
@@ -80,6 +94,25 @@ class WarmCommand:
     def kill(self) -> None:
         """End it now."""
         self._process.kill()
+
+
+class WarmCommand(WarmProcess):
+    """A command."""
+
+    def __init__(
+        self, arguments: Sequence[str], environment: Mapping[str, str], folder: Path, streams: Sequence[int]
+    ) -> None:
+        super().__init__(become, [list(arguments)], environment, folder, streams)
+
+
+class WarmModule(WarmProcess):
+    """A module that is run as a program."""
+
+    def __init__(
+        self, module: str, arguments: Sequence[str], environment: Mapping[str, str], folder: Path,
+        streams: Sequence[int],
+    ) -> None:  # fmt: skip
+        super().__init__(become_module, [module, list(arguments)], environment, folder, streams)
 
 
 def run_weft(
