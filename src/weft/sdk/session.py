@@ -11,7 +11,7 @@ from weft.core.settings import Settings
 from weft.db.blobs import Blobs
 from weft.db.database import Database
 from weft.db.machine import IdSource
-from weft.jobs.requests import QUEUE as MESSAGES
+from weft.jobs.messages import QUEUE as MESSAGES
 from weft.queue import queues
 from weft.queue.blobs import KeptBlobs
 from weft.sdk.actor import default_actor

@@ -7,7 +7,7 @@ from dataclasses import replace
 from weft.core.errors import BlobUnavailable
 from weft.core.json import Json, readable, referenced_blob
 from weft.db.blobs import Blobs
-from weft.jobs.rendering import CACHED_MARK, without_cache
+from weft.jobs.cached_params import CACHED_MARK, without_cache
 from weft.queue.model import Task
 
 

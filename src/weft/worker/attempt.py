@@ -20,7 +20,8 @@ from weft.core.signals import NonRetryable, Parked, Snooze
 from weft.db.blobs import Blobs
 from weft.db.database import Database
 from weft.flow.budget import ExpressionError
-from weft.jobs.rendering import CACHED_MARK, rendered, unpacked
+from weft.jobs.cached_params import CACHED_MARK
+from weft.jobs.rendering import rendered, unpacked
 from weft.queue import look
 from weft.queue.cache import Reuse
 from weft.queue.retry import Retry
