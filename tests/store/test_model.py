@@ -461,6 +461,7 @@ class Queue(RuleBasedStateMachine):
         self.last_attempts = attempts
 
 
+@pytest.mark.long
 def test_any_sequence_of_verbs_leaves_the_queue_as_the_model_says(shared_database: str, campaign: str) -> None:
     examples, steps = (1000, 100) if campaign == "long" else (30, 40)
     with asyncio.Runner() as runner:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import orjson
 
-CACHED_MARK = '{"$cached":'
+from weft.core.json import CACHED_MARK
+
 _PARAMS = ',"params":'
 
 

@@ -15,12 +15,11 @@ from typing import Any
 import orjson
 
 from weft.core.errors import InvalidInput, error_line
-from weft.core.json import BLOB_MARK, RENDER_MARK, blob_reference, check_size, referenced_blob, size_of
+from weft.core.json import BLOB_MARK, CACHED_MARK, RENDER_MARK, blob_reference, check_size, referenced_blob, size_of
 from weft.core.signals import NonRetryable, Parked, Snooze
 from weft.db.blobs import Blobs
 from weft.db.database import Database
 from weft.flow.budget import ExpressionError
-from weft.jobs.cached_params import CACHED_MARK
 from weft.jobs.rendering import rendered, unpacked
 from weft.queue import look
 from weft.queue.cache import Reuse

@@ -9,7 +9,8 @@ from typing import NamedTuple
 import orjson
 
 from weft.core.checks import check_span
-from weft.jobs.cached_params import CACHED_MARK, without_cache
+from weft.core.json import CACHED_MARK
+from weft.jobs.cached_params import without_cache
 
 
 class Caching(NamedTuple):
