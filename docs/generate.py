@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from docs.pages import cli, errors, examples, expressions, figures, python, settings, sql, states
+from docs.pages import cli, errors, examples, expressions, figures, http, python, settings, sql, states
 
 ROOT = Path(__file__).resolve().parent.parent
 NOTE = "<!-- Written by `make docs` from the code: change the code, then run it again. -->\n\n"
@@ -27,6 +27,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "python.md": python.page,
     "cli.md": cli.page,
     "expressions.md": expressions.page,
+    "http.md": http.page,
 }
 
 

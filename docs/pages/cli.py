@@ -34,6 +34,7 @@ your shell; `--help` stands with every command.
 | 5 | the thing is in a state that does not allow the verb |
 | 6 | the time given was not enough |
 | 7 | an error that Weft did not expect; `WEFT_DEBUG=1` shows its traceback |
+| 8 | the server does not know who asks, or whoever asks may not do that |
 | 70 | `weft worker` only: a handler blocked the event loop past its timeout, so the process ended itself |
 | 128 + n | `weft worker` only: the second signal n ended it before its tasks were done, for example 143 for SIGTERM |
 | 130 | interrupted |

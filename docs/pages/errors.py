@@ -16,8 +16,8 @@ _HEAD = """\
 # Errors
 
 An error belongs to whoever has to do something about it. It has a stable `code`, the same on all surfaces: it decides
-the exit code of a command and the HTTP status of the server to come, and is the heading on this page. The message names
-the place and what to do. Catch `weft.WeftError` for all of them.
+the exit code of a command and the status of an answer over HTTP, and is the heading on this page. The message names the
+place and what to do. Catch `weft.WeftError` for all of them.
 
 """
 
@@ -51,6 +51,9 @@ _ADVICE = {
     "state_conflict": "Look at the task: it has moved on. The message names the states from which the verb is allowed.",
     "tag_conflict": "Look at what the tag is now, and make your change on that; the message says who moved it.",
     "merge_conflict": "Decide the fields that the message names, by `prefer` or a patch of one side, and merge again.",
+    "unauthenticated": "Send a token that an admin of your org has made by `weft tokens create`, or a new one.",
+    "forbidden": "Ask an admin of the org for the role that the message names.",
+    "too_large": "Send less at once, or let the operator raise `WEFT_SERVER_BODY_LIMIT`.",
     "operator_error": "Read the message: the installation needs attention.",
     "invalid_setting": "Mend the setting that the message names; `weft config` shows all that are in force.",
     "database_unavailable": "Check that PostgreSQL runs and the address is right. Workers try again by themselves.",
@@ -63,6 +66,8 @@ _ADVICE = {
     "handler_import_failed": "Mend the module, or the name given by `--app`; it must be importable from here.",
     "blob_unavailable": "Do what the message says: give every process the same `WEFT_BLOB_URL`, see to the storage "
     "or the access to it, or bring a blob that is gone back from a copy of the storage.",
+    "server_unavailable": "Check `WEFT_SERVER`, and that the server runs; its `/healthz` answers without a token.",
+    "address_taken": "Stop the other process, or choose another address by `--host` and `--port`.",
     "lease_lost": "Drop the work and roll back: another worker has the task.",
     "wait_timeout": "Nothing: the task goes on. Wait again, or look at it with `weft tasks show`.",
     "task_failed": "Look at the task's attempts with `weft tasks show`; replay it when the cause is mended.",

@@ -25,7 +25,7 @@ are async but `weft.run`. Every verb that writes raises one of the [errors](erro
 _HIDDEN = {
     "Retry": {"to_json", "from_json"},
     "Context": {"cancel", "save_metrics"},
-    "Client": {"database", "blobs"},
+    "Client": {"database", "blobs", "actor"},
     "Registry": {"add", "admit", "get", "names", "suggest"},
     "Runner": {"run_now"},
 }
@@ -43,7 +43,7 @@ _CONTEXT = """\
 """
 
 _GROUPS = {
-    "Enqueue and operate": ["Client", "NewTask", "TaskHandle", "Retry"],
+    "Enqueue and operate": ["RemoteClient", "Client", "NewTask", "TaskHandle", "Retry"],
     "Run": [
         "task",
         "Context",
@@ -91,6 +91,10 @@ _GROUPS = {
     "People": ["Orgs", "Org", "Users", "User", "Roles", "OrgRole", "Tokens", "Token", "NewToken"],
     "Settings": ["Settings", "__version__"],
     "Errors": [
+        "Forbidden",
+        "ServerUnavailable",
+        "TooLarge",
+        "Unauthenticated",
         *("WeftError", "InvalidInput", "InvalidDefinition", "UnknownQueue", "NotFound", "StateConflict"),
         *("TagConflict", "MergeConflict", "LeaseLost", "WaitTimeout", "TaskFailed", "JobFailed", "BlobUnavailable"),
         *("DatabaseUnavailable", "PermissionDenied", "SchemaOutdated"),

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         WeftError,
     )
     from weft.core.job_states import JobState
+    from weft.core.server_errors import Forbidden, ServerUnavailable, TooLarge, Unauthenticated
     from weft.core.settings import Settings
     from weft.core.signals import NonRetryable, Snooze
     from weft.core.states import TaskState
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from weft.queue.steps import TaskStep
     from weft.queue.why import Why
     from weft.queue.workers import WorkerInfo
+    from weft.remote.client import RemoteClient
     from weft.sdk.authoring.branching import group, wait_for_approval, wait_for_event, when
     from weft.sdk.authoring.symbols import filtered
     from weft.sdk.authoring.workflow import Workflow, workflow
@@ -89,6 +91,7 @@ _HOMES = {
     "Context": "weft.worker.context",
     "DatabaseUnavailable": "weft.core.errors",
     "Finding": "weft.history.model",
+    "Forbidden": "weft.core.server_errors",
     "HandlerContext": "weft.worker.handling",
     "HandlerResult": "weft.worker.handling",
     "Health": "weft.jobs.health",
@@ -125,6 +128,7 @@ _HOMES = {
     "Pushed": "weft.history.model",
     "QueueInfo": "weft.queue.queues",
     "Registry": "weft.worker.registry",
+    "RemoteClient": "weft.remote.client",
     "Rerun": "weft.sdk.reruns",
     "RerunAction": "weft.jobs.rerun",
     "RerunPlan": "weft.jobs.rerun",
@@ -133,6 +137,7 @@ _HOMES = {
     "Roles": "weft.sdk.roles",
     "Sample": "weft.jobs.metrics",
     "SchemaOutdated": "weft.core.errors",
+    "ServerUnavailable": "weft.core.server_errors",
     "Settings": "weft.core.settings",
     "Snooze": "weft.core.signals",
     "SpawnedTask": "weft.worker.children",
@@ -149,6 +154,8 @@ _HOMES = {
     "TaskSummary": "weft.queue.model",
     "Token": "weft.catalog.model",
     "Tokens": "weft.sdk.tokens",
+    "TooLarge": "weft.core.server_errors",
+    "Unauthenticated": "weft.core.server_errors",
     "UnknownQueue": "weft.core.errors",
     "User": "weft.catalog.model",
     "Users": "weft.sdk.users",
@@ -190,6 +197,7 @@ __all__ = [
     "Context",
     "DatabaseUnavailable",
     "Finding",
+    "Forbidden",
     "HandlerContext",
     "HandlerResult",
     "Health",
@@ -226,6 +234,7 @@ __all__ = [
     "Pushed",
     "QueueInfo",
     "Registry",
+    "RemoteClient",
     "Rerun",
     "RerunAction",
     "RerunPlan",
@@ -234,6 +243,7 @@ __all__ = [
     "Roles",
     "Sample",
     "SchemaOutdated",
+    "ServerUnavailable",
     "Settings",
     "Snooze",
     "SpawnedTask",
@@ -250,6 +260,8 @@ __all__ = [
     "TaskSummary",
     "Token",
     "Tokens",
+    "TooLarge",
+    "Unauthenticated",
     "UnknownQueue",
     "User",
     "Users",

@@ -92,7 +92,14 @@ def test_every_command_that_ends_with_an_answer_prints_json() -> None:
         for path, function in cli.commands()
         if "--json" not in {parameter.shown for parameter in cli.parameters(function)}
     }
-    assert without == {"weft worker", "weft orchestrator", "weft demo", "weft tasks logs", "weft db psql"}
+    assert without == {
+        "weft worker",
+        "weft orchestrator",
+        "weft server",
+        "weft demo",
+        "weft tasks logs",
+        "weft db psql",
+    }
 
 
 def test_no_two_errors_share_a_code() -> None:

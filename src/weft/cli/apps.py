@@ -14,6 +14,7 @@ COMMANDS = {
     "run": ("run", "Execute a workflow here, and show how it goes."),
     "jobs": ("jobs", "Look at jobs, pause, resume, cancel, approve and rerun them."),
     "events": ("events", "Tell jobs of events."),
+    "server": ("server", "Answer over HTTP in this process."),
     "orchestrator": ("orchestrator", "Advance jobs in this process."),
     "worker": ("worker", "Run tasks in this process or in several."),
     "tasks": ("tasks", "Look at tasks, enqueue, cancel and replay them."),

@@ -14,14 +14,26 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+def open_client() -> Client:
+    """Return the client of the settings in force: of the server that they name, else of the database."""
+    from weft.core.settings import Settings
+
+    settings = Settings.load()
+    if settings.server is not None:
+        from weft.remote.client import RemoteClient
+
+        return RemoteClient(settings=settings)
+    from weft.sdk.client import Client
+
+    return Client(settings=settings)
+
+
 def call(work: Callable[[Client], Awaitable[T]]) -> T:
     """Open a client with the settings in force, do ``work``, close it, return what came out."""
     import asyncio
 
-    from weft.sdk.client import Client
-
     async def main() -> T:
-        async with Client() as client:
+        async with open_client() as client:
             return await work(client)
 
     return asyncio.run(main())

@@ -8,7 +8,10 @@
     │   ├── NotFound                no such thing in this org
     │   ├── StateConflict           the thing is in a state that does not allow the verb
     │   ├── TagConflict             somebody else has moved the tag, or it may not be moved so
-    │   └── MergeConflict           both sides changed the same fields
+    │   ├── MergeConflict           both sides changed the same fields
+    │   ├── Unauthenticated         a server does not know who asks
+    │   ├── Forbidden               whoever asks may not do that
+    │   └── TooLarge                a request is larger than the server takes
     ├── OperatorError               the installation needs attention: change the machine or its settings
     │   ├── InvalidSetting          a setting is unknown or has a value that is refused
     │   ├── DatabaseUnavailable     PostgreSQL cannot be reached
@@ -18,13 +21,16 @@
     │   ├── EmbeddedServerFailed    the embedded PostgreSQL cannot be started or used
     │   ├── IdsExhausted            all machine numbers are leased
     │   ├── HandlerImportFailed     a module given by --app cannot be imported
-    │   └── BlobUnavailable         a value in the blob storage is missing, damaged or out of reach
+    │   ├── BlobUnavailable         a value in the blob storage is missing, damaged or out of reach
+    │   ├── ServerUnavailable       a server cannot be reached, or does not speak as Weft does
+    │   └── AddressTaken            another process listens at the address
     ├── LeaseLost                   another worker holds the task now: drop what you were doing
     ├── WaitTimeout                 the task did not end in the time given: wait longer or look at it
     ├── TaskFailed                  the awaited task ended without success: look at its error
     └── JobFailed                   the awaited job ended without success: look at the node that failed
 
-What a handler raises to speak to the engine (`Snooze`, `NonRetryable`) is in `weft.core.signals`.
+What a handler raises to speak to the engine (`Snooze`, `NonRetryable`) is in `weft.core.signals`, the errors between a
+server and those who speak with it are in `weft.core.server_errors`.
 Each error has a stable ``code``, which maps once to an exit code, an HTTP status and an anchor in the docs.
 """
 
@@ -119,7 +125,8 @@ class UnknownQueue(CallerError):
 
     def __init__(self, name: str, known: Iterable[str] = (), field: str = "queue") -> None:
         self.name = name
-        self.known = tuple(known)
+        # Those of the engine itself are nobody's business.
+        self.known = tuple(each for each in known if not each.startswith("@"))
         self.field = field
         typed = shlex.quote(name) if name.isprintable() else "NAME"
         super().__init__(

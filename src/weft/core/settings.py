@@ -220,6 +220,18 @@ class Settings:
     public_url: str | None = _setting(
         None, _base_url, "the address at which others reach this installation; callbacks name results by it"
     )
+    server: str | None = _setting(
+        None, _base_url, "the address of a server, through which commands then work instead of a database"
+    )
+    token: str | None = _setting(None, str, "the token by which a server knows who asks", secret=True)
+    server_body_limit: int = _setting(
+        16 * 1024**2, parse_size, "a server refuses requests whose body is larger than this"
+    )
+    server_read_timeout: timedelta = _setting(
+        timedelta(seconds=30),
+        parse_interval,
+        "a server gives up a client that sends nothing for this long amid a request",
+    )
     callback_secret: tuple[bytes, ...] = _setting(
         (),
         _secrets,

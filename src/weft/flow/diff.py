@@ -8,7 +8,7 @@ from typing import Any
 
 from weft.core.json import Json
 from weft.flow.patches import Op, ops_between, same
-from weft.flow.problems import Path, dotted
+from weft.flow.problems import Path, dotted, path_in
 
 
 @dataclass(frozen=True)
@@ -23,6 +23,11 @@ class Change:
         """Return the change for programs: a side that has no value has no key."""
         sides = {"old": self.old, "new": self.new}
         return {"path": dotted(self.path), **{side: value for side, value in sides.items() if value is not ABSENT}}
+
+    @classmethod
+    def from_json(cls, told: Mapping[str, Json]) -> Change:
+        """Return what `to_json` told of."""
+        return cls(path_in(told["path"]) or (), told.get("old", ABSENT), told.get("new", ABSENT))
 
 
 class _Absent:
@@ -57,6 +62,14 @@ class Diff:
             "outside": [change.to_json() for change in self.outside],
             "patch": self.ops,
         }
+
+    @classmethod
+    def from_json(cls, told: Mapping[str, Json]) -> Diff:
+        """Return what `to_json` told of."""
+        nodes = told["nodes"]
+        changed = {name: [Change.from_json(each) for each in found] for name, found in nodes["changed"].items()}
+        outside = [Change.from_json(each) for each in told["outside"]]
+        return cls(nodes["added"], nodes["removed"], changed, outside, told["patch"])
 
 
 def diff(old: Mapping[str, Json], new: Mapping[str, Json]) -> Diff:

@@ -9,7 +9,7 @@ from weft.core.json import Json
 from weft.flow.diff import ABSENT
 from weft.flow.identity import canonical_json
 from weft.flow.patches import same
-from weft.flow.problems import Path, dotted
+from weft.flow.problems import Path, dotted, path_in
 
 # The fields of a definition that hold its parts by their names.
 _NAMED = ("nodes", "inputs", "groups")
@@ -44,6 +44,12 @@ class Conflict:
             "field": dotted(self.path if self.node is None else self.path[2:]),
             **{side: value for side, value in sides.items() if value is not ABSENT},
         }
+
+    @classmethod
+    def from_json(cls, told: Mapping[str, Json]) -> Conflict:
+        """Return what `to_json` told of."""
+        sides = [told.get(side, ABSENT) for side in ("base", "ours", "theirs")]
+        return cls(path_in(told["path"]) or (), *sides)
 
 
 def merge(

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Protocol
+from typing import Any, Protocol
 
 import orjson
 
@@ -60,6 +60,13 @@ class Problem:
             "line": self.line,
             "column": self.column,
         }
+
+    @classmethod
+    def from_json(cls, told: Mapping[str, Any]) -> Problem:
+        """Return what `to_json` told of."""
+        path = path_in(told["path"]) or ()
+        severity = Severity(told["severity"])
+        return cls(told["code"], path, told["message"], severity, told["file"], told["line"], told["column"])
 
 
 # A part of a path as it is written: a name, an index, or a name in quotes that has one of these characters in it.

@@ -46,7 +46,7 @@ class Planned:
 class Library:
     """Plans versions of one org, and remembers the last of them."""
 
-    def __init__(self, reader: Reader, actor: str) -> None:
+    def __init__(self, reader: Reader, actor: Callable[[], str]) -> None:
         self._reader = reader
         self._actor = actor
         self._known: OrderedDict[int, Planned] = OrderedDict()
@@ -56,7 +56,7 @@ class Library:
         """Return a definition as it is kept: checked and written the first time, then remembered."""
         digest = sha256(orjson.dumps(document.data, option=orjson.OPT_SORT_KEYS)).digest()
         if digest not in self._documents:
-            self._documents[digest] = await keeping.keep(self._reader, document, self._actor)
+            self._documents[digest] = await keeping.keep(self._reader, document, self._actor())
             if len(self._documents) > _REMEMBERED:
                 self._documents.popitem(last=False)
         return self._documents[digest]
@@ -70,7 +70,7 @@ class Library:
         """Return a version ready to be executed; its whole document is kept from now on."""
         known = self._known.get(found.row["id"])
         if known is None:
-            kept = await snapshots.take(self._reader, found, self._actor)
+            kept = await snapshots.take(self._reader, found, self._actor())
             # Sound when it was kept: a later release may find something wrong with it, and says what.
             definition = sound(check_document(Document(kept.data)))
             assert kept.snapshot_id is not None
@@ -160,7 +160,7 @@ class Libraries:
     def of(self, org_id: int, actor: str | None) -> Library:
         """Return the library of an org; whoever asks first is noted as who keeps its snapshots."""
         if org_id not in self._known:
-            self._known[org_id] = Library(Reader(self._database, org_id, self._blobs), actor or "")
+            self._known[org_id] = Library(Reader(self._database, org_id, self._blobs), lambda: actor or "")
         return self._known[org_id]
 
 

@@ -138,7 +138,7 @@ class GraphCalls(WorkflowCalls):
             return NewJob(name, {}, base_kind="graph")
         document["on_failure"] = on_failure
         if self._library is None:
-            self._library = Library(await self._reader(), self._session.actor)
+            self._library = Library(await self._reader(), lambda: self._session.actor)
         found = await self._library.kept(document_of(document))
         known = await self._library.planned(found)
         return NewJob(

@@ -101,7 +101,7 @@ class Reruns(GraphCalls):
 
     async def _plans(self) -> Library:
         if self._library is None:
-            self._library = Library(await self._reader(), self._session.actor)
+            self._library = Library(await self._reader(), lambda: self._session.actor)
         return self._library
 
     async def plan_rerun(

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
 
@@ -20,6 +24,19 @@ from weft.sdk.waiting import Waiter
 from weft.worker.registry import REGISTRY
 from weft.worker.surroundings import refuse_while_loading
 
+# For whom a process acts that serves many, such as a server: in whatever runs on their behalf, and nowhere else.
+_acting: ContextVar[str | None] = ContextVar("acting", default=None)
+
+
+@contextmanager
+def acting_as(actor: str) -> Iterator[None]:
+    """Let all that is done inside be kept as done by somebody else than the process itself."""
+    before = _acting.set(actor)
+    try:
+        yield
+    finally:
+        _acting.reset(before)
+
 
 class Session:
     """A database that is reached on entry and left on exit, and what is remembered of it meanwhile."""
@@ -28,7 +45,7 @@ class Session:
         if settings is not None and (url is not None or overrides):
             raise InvalidInput("settings", "says everything: give either it, or a url and single settings")
         self.settings = settings if settings is not None else Settings.load(database_url=url, **overrides)
-        self.actor = self.settings.actor or default_actor()
+        self._own_name = self.settings.actor or default_actor()
         self._database: Database | None = None
         self._blobs: Blobs | None = None
         self._org_id: int | None = None
@@ -54,6 +71,23 @@ class Session:
         finally:
             database, self._database = self.database, None
             await database.close()
+
+    def of_org(self, org_id: int, slug: str) -> Self:
+        """Return a client for another org on the same connections, which lives as long as this one is open.
+
+        Example::
+
+            acme = client.of_org((await client.orgs.show("acme")).id, "acme")
+        """
+        other = type(self)(settings=replace(self.settings, org=slug))
+        other._database, other._org_id = self.database, org_id
+        other.ids, other._hints, other.waiter = self.ids, self._hints, self.waiter
+        return other
+
+    @property
+    def actor(self) -> str:
+        """Who acts, as it is kept with whatever is done."""
+        return _acting.get() or self._own_name
 
     @property
     def database(self) -> Database:

@@ -10,12 +10,12 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-import weft
+from weft import version
 from weft.core.errors import InvalidDefinition
 from weft.flow.problems import Problem
 
 # Neither Weft's own lines are meant, nor those by which a `with` gets to them.
-_OURS = (str(Path(weft.__file__).parent), contextlib.__file__)
+_OURS = (str(Path(version.__file__).parent), contextlib.__file__)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,41 @@
+"""The page of the HTTP interface."""
+
+from __future__ import annotations
+
+from itertools import groupby
+
+from docs.pages.markdown import code, from_docstring, table
+from weft.contract.operations import Operation
+from weft.contract.table import OPERATIONS
+
+_HEAD = """\
+# HTTP
+
+`weft server` answers at `/api/v1`. Each route is a call of [the client](python.md) and takes its arguments by the same
+names: those in the path, and the others in the query of a GET or DELETE, else as fields of a JSON body. The whole
+interface, with the types of all fields, is the OpenAPI document at `/openapi.json`, shown at `/docs`.
+
+- A request has a token: `Authorization: Bearer weft_…`. What it may do is what its role may do, in its org.
+- Ids are texts. Moments are ISO 8601, spans are seconds.
+- A list is a page: `items`, and `next`, which is sent as `before` or `after` for the page that follows; it is null on
+  the last.
+- What goes wrong is told as `application/problem+json` with the stable `code` of [the error](errors.md), the `field`
+  where it is one, and `about`, what programs may want to know.
+- A tag with a slash stands in a path as it is, or with `%2F`; the latter is never taken for two parts.
+- A POST that creates takes an `Idempotency-Key`: with the same key it is carried out once, however often it is sent.
+
+"""
+
+
+def page() -> str:
+    """Return the page."""
+    parts = [_HEAD]
+    for name, found in groupby(OPERATIONS, key=lambda each: each.path.split("/")[1]):
+        parts.append(f"\n## {name}\n\n")
+        parts.append(table(("route", "role", "what it does"), [_row(each) for each in found]))
+    return "".join(parts)
+
+
+def _row(operation: Operation) -> tuple[str, str, str]:
+    path = operation.path.replace(":name}", "}")
+    return code(f"{operation.method} {path}"), str(operation.access), from_docstring(operation.summary).strip()

@@ -1,0 +1,56 @@
+"""``weft server``: answers over HTTP in this process."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from weft.cli.apps import new_app
+from weft.cli.worker import Level
+
+if TYPE_CHECKING:
+    from weft.core.settings import Settings
+
+app = new_app()
+
+
+@app.command()
+def server(
+    host: Annotated[
+        str, typer.Option(help="Where to listen; others than this machine reach it by 0.0.0.0.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="The port; 0 takes one that is free.")] = 8400,
+    log_level: Annotated[
+        Level, typer.Option(metavar="LEVEL", help="What to write to stderr: debug, info, warning, error.")
+    ] = Level.INFO,
+) -> None:
+    """Answer over HTTP until SIGTERM or Ctrl-C. Any number may run on one database.
+
+    Whoever asks needs a token: `weft tokens create NAME --role writer` makes one.
+    """
+    import asyncio
+
+    from weft.cli.worker_process import log_to_stderr, new_loop
+    from weft.core.settings import Settings
+
+    log_to_stderr(log_level)
+    with asyncio.Runner(loop_factory=new_loop()) as runner:
+        raise typer.Exit(runner.run(_serve(Settings.load(), host, port)))
+
+
+async def _serve(settings: Settings, host: str, port: int) -> int:
+    import asyncio
+    import sys
+
+    from weft.cli.stopping import StopSignals
+    from weft.server.serving import Server
+
+    signals = StopSignals(None)
+    async with Server(settings, host, port) as serving:
+        print(f"weft server answers at {serving.url}", file=sys.stderr, flush=True)
+        ending = [asyncio.create_task(signals.stop.wait()), asyncio.create_task(serving.wait())]
+        await asyncio.wait(ending, return_when=asyncio.FIRST_COMPLETED)
+        for task in ending:
+            task.cancel()
+    return signals.exit_code

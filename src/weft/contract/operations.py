@@ -1,0 +1,132 @@
+"""An operation: a call of the client, the route by which it is made over HTTP, and who may make it."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cached_property
+from typing import Any, get_type_hints
+
+from weft.catalog.model import TokenRole
+from weft.contract.parameters import LEFT_OUT, Parameter, Place, parameter_of
+from weft.sdk.client import Client
+
+# What the documentation of a method says to those who call it from Python.
+_FOR_PYTHON = re.compile(r"( Raises|; raises|; pass) [^.;]*(`[A-Z]\w+`|next page)[^.;]*|; return how many[^.;]*")
+_IN_PATH = re.compile(r"{(\w+)(?::\w+)?}")
+
+
+class Access(StrEnum):
+    """Who may make a call, each including those before it; an operator is an admin of the installation's own org."""
+
+    READER = "reader"
+    WRITER = "writer"
+    ADMIN = "admin"
+    OPERATOR = "operator"
+
+    def allows(self, role: TokenRole, *, is_operator: bool) -> bool:
+        """Whether a credential of a role may make the call; a worker's is good for the worker protocol alone."""
+        if role is TokenRole.WORKER:
+            return False
+        held = Access.OPERATOR if is_operator and role is TokenRole.ADMIN else Access(role)
+        order = list(Access)
+        return order.index(held) >= order.index(self)
+
+
+@dataclass(frozen=True, eq=False)
+class Operation:
+    """A call of the client as a route.
+
+    ``call`` is the name of the method, such as ``jobs.submit``. What its path does not name is in the query of a GET,
+    else in the body. A single value is answered under the name ``answer``; of a list ``key`` is the field by which the
+    next page is asked for. ``body`` is an example of what is sent; ``said`` tells what it does, where the method's own
+    words do not fit.
+    """
+
+    call: str
+    method: str
+    path: str
+    access: Access
+    status: int = 200
+    answer: str | None = None
+    key: str | None = None
+    body: Mapping[str, Any] = field(default_factory=dict)
+    said: str | None = None
+
+    @cached_property
+    def function(self) -> Callable[..., Any]:
+        """The method of the client, not yet of any client."""
+        kind, _, name = self.call.rpartition(".")
+        if not kind:
+            return getattr(Client, name)  # type: ignore[no-any-return]
+        group = inspect.getattr_static(Client, kind).func
+        return getattr(get_type_hints(group, _group_types())["return"], name)  # type: ignore[no-any-return]
+
+    def of(self, client: Client) -> Callable[..., Any]:
+        """Return the method of one client."""
+        kind, _, name = self.call.rpartition(".")
+        return getattr(getattr(client, kind) if kind else client, name)  # type: ignore[no-any-return]
+
+    @cached_property
+    def hints(self) -> dict[str, Any]:
+        """The types of the method's arguments and of what it returns."""
+        module = inspect.getmodule(self.function)
+        return get_type_hints(self.function, {**_annotation_names(), **vars(module)})
+
+    @cached_property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """What the call takes over HTTP."""
+        in_path = set(_IN_PATH.findall(self.path))
+        wanted = list(inspect.signature(self.function).parameters.values())[1:]
+        rest: Place = "query" if self.method in ("GET", "DELETE") else "body"
+        return tuple(
+            parameter_of(self.call, each, self.hints[each.name], "path" if each.name in in_path else rest)
+            for each in wanted
+            if each.name not in LEFT_OUT
+        )
+
+    @property
+    def returns(self) -> Any:
+        """The type of what the method returns."""
+        return self.hints["return"]
+
+    @property
+    def makes_by_key(self) -> bool:
+        """Whether the call itself knows an idempotency key, and keeps it with what it makes."""
+        return any(each.name == "idempotency_key" for each in self.parameters)
+
+    @property
+    def creates(self) -> bool:
+        """Whether something is there afterwards that was not there before."""
+        return self.status == 201
+
+    @property
+    def summary(self) -> str:
+        """What the call does, in one sentence."""
+        told = self.said or (inspect.getdoc(self.function) or "").split("\n\n", maxsplit=1)[0]
+        return _FOR_PYTHON.sub("", told.replace("``", "`"))
+
+
+def _group_types() -> dict[str, Any]:
+    from weft.sdk.jobs import Jobs
+    from weft.sdk.orgs import Orgs
+    from weft.sdk.roles import Roles
+    from weft.sdk.tokens import Tokens
+    from weft.sdk.users import Users
+    from weft.sdk.workflows import Workflows
+
+    return {kind.__name__: kind for kind in (Jobs, Orgs, Roles, Tokens, Users, Workflows)}
+
+
+def _annotation_names() -> dict[str, Any]:
+    """Return what annotations name that is imported for type checkers only."""
+    from collections.abc import Iterable, Sequence
+
+    from weft.flow.patches import Op
+    from weft.flow.problems import Path as FieldPath
+    from weft.worker.registry import Registry
+
+    return {"FieldPath": FieldPath, "Op": Op, "Registry": Registry, "Iterable": Iterable, "Sequence": Sequence}

@@ -1,0 +1,262 @@
+"""What calls take over HTTP: where each argument stands, its type, and what it means."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from weft.contract.wire import Id, Moment, wire
+from weft.core.errors import InvalidInput
+from weft.queue.model import NewTask
+from weft.queue.retry import Retry
+from weft.sdk.workflows import document_of
+from weft.worker.registry import Handler
+
+Place = Literal["path", "query", "body"]
+# What only makes sense inside the caller's process.
+LEFT_OUT = frozenset({"connection", "on_progress", "on_step", "registry", "knows"})
+_ABSENT = inspect.Parameter.empty
+
+SAID = {
+    "add": "What is added.",
+    "after": "Go on after this one: `next` of the page before.",
+    "at": "What it was at this moment.",
+    "attempt": "Of this attempt only.",
+    "bad": "A version that fails.",
+    "before": "Go on below this one: `next` of the page before.",
+    "cache": "Whether outputs that were kept may serve again.",
+    "callback_url": "Who is told by HTTP when the job has ended.",
+    "change": "The change: the id or hash of a version.",
+    "concurrency_key": "Tasks of one key run one after the other, or as many at once as its limit says.",
+    "definition": "The definition: as an object, or as YAML or JSON text.",
+    "delay": "Not before so many seconds have passed.",
+    "dry_run": "Change nothing, and tell what would happen.",
+    "email": "Where the user is written to.",
+    "expect": "The number of the tag's move, or the hash, that is expected: anything else is a conflict.",
+    "expires_in": "After so many seconds it lets nobody in; it stays good for ever when left out.",
+    "external_id": "What the identity provider calls the user.",
+    "failed": "Run only what failed, and what comes after it.",
+    "force": "Also when the tag is protected.",
+    "from_node": "Run these nodes and what comes after them.",
+    "good": "A version that works.",
+    "grace": "Leave alone what is younger than so many seconds.",
+    "handler": "The name of the handler.",
+    "heartbeat_timeout": "An attempt that gives no sign of life for so many seconds has failed.",
+    "idempotency_key": "A known key makes nothing: the answer names what is there.",
+    "ids": "These only.",
+    "inputs": "The inputs of the workflow.",
+    "into": "The tag that takes over the changes.",
+    "is_protected": "Whether the tag can be moved only by force.",
+    "items": "What is added.",
+    "job_id": "The job's id.",
+    "key": "The limit is for this concurrency key.",
+    "kind": "Of this kind only.",
+    "labels": "Labels of the job, or of the jobs that are asked for.",
+    "limit": "At most so many.",
+    "materialize": "With the whole document.",
+    "max_attempts": "How often the task is attempted at most.",
+    "max_running": "How many tasks run at once; null lifts the limit.",
+    "message": "Why, in words.",
+    "name": "The name.",
+    "new": "The new one.",
+    "node": "Of this node only.",
+    "offset": "From this byte on.",
+    "old": "The old one.",
+    "older_than": "Those that ended so many seconds ago, or earlier.",
+    "on": "Another version of the workflow: a tag, an id, a hash, or a definition.",
+    "ops": "A JSON Patch (RFC 6902).",
+    "ordering_key": "Effects with the same key are carried out one after the other.",
+    "params": "The handler's arguments by name.",
+    "patch": "A JSON Patch (RFC 6902) for this job only.",
+    "payload": "What is told.",
+    "per_key": "The limit is for each concurrency key.",
+    "prefer": "Which side wins where both changed the same: `ours` or `theirs`.",
+    "priority": "Higher goes first; 0 by default.",
+    "queue": "Of this queue only.",
+    "queues": "For workers of these queues alone.",
+    "quick": "Look at what is cheap to look at only.",
+    "reason": "Why.",
+    "reject": "Let the node fail instead.",
+    "repair": "Mend what can be mended.",
+    "replaces": "The other workflow that the tag is of, and will not be any more.",
+    "retry": "How a failed attempt is tried again: a policy, or how many retries.",
+    "role": "`reader`, `writer`, `admin`; of a token also `worker`.",
+    "run_at": "Not before this moment.",
+    "set": "Fields and their new values.",
+    "since": "Those submitted at this moment or later.",
+    "slug": "The short name.",
+    "source": "What it is made of: a tag, an id or a hash.",
+    "state": "In one of these states.",
+    "steps": "How many moves.",
+    "tag": "The tag; a slash in it may be written as %2F.",
+    "task": "About this task only.",
+    "task_id": "The task's id.",
+    "tasks": "The tasks; all of them are enqueued, or none.",
+    "timeout": "How many seconds it may take.",
+    "to": "Where the tag goes: another tag, an id or a hash.",
+    "token_id": "The token's id.",
+    "user": "The user: what the identity provider calls him, or an id.",
+    "values": "The fields of the form.",
+    "verb": "Acts of this kind only.",
+    "which": "A tag, an id, a hash, or a point such as `etl~2` or `etl@12`.",
+    "with_deactivated": "Also those who are deactivated.",
+    "with_deleted": "Also those that are deleted.",
+    "with_ended": "Also those that are revoked or past their time.",
+    "workflow": "The workflow: a tag, the id or hash of a version, or a whole definition.",
+    "workflow_id": "Of this workflow only.",
+}
+
+
+class RetryPolicy(BaseModel):
+    """How often and how late a failed attempt is tried again."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    max_attempts: int = 3
+    backoff: str = "exponential"
+    initial_delay: float = 1.0
+    max_delay: float = 3600.0
+    jitter: float = 0.2
+
+
+class TaskToEnqueue(BaseModel):
+    """A task to be enqueued."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    handler: str
+    params: Any = None
+    queue: str | None = None
+    priority: int = 0
+    idempotency_key: str | None = None
+    run_at: Moment | None = None
+    delay: float | None = None
+    max_attempts: int | None = None
+    retry: int | RetryPolicy | None = None
+    timeout: float | None = None
+    heartbeat_timeout: float | None = None
+    concurrency_key: str | None = None
+
+
+def _document(value: Any) -> Any:
+    """Return a workflow as it travels: what names one as it is, a file or a Python workflow as its document."""
+    if isinstance(value, int):
+        return str(value)
+    return value if value is None or isinstance(value, str) else document_of(value).data
+
+
+def _definition(value: Any) -> Any:
+    return value if isinstance(value, str) else document_of(value).data
+
+
+def _retry(value: Any) -> Any:
+    if not isinstance(value, Retry):
+        return value
+    if value.non_retryable:
+        raise InvalidInput("retry", "names exceptions, which a server cannot know: declare it with the handler")
+    return {name: getattr(value, name) for name in RetryPolicy.model_fields}
+
+
+def _task(new: NewTask) -> dict[str, Any]:
+    told = {name: getattr(new, name) for name in TaskToEnqueue.model_fields}
+    told |= {"handler": _handler(new.handler), "retry": _retry(new.retry)}
+    told |= {name: wire(float | None).encode(told[name]) for name in ("delay", "timeout", "heartbeat_timeout")}
+    return {name: value for name, value in told.items() if value is not None}
+
+
+def _handler(value: Any) -> str:
+    return value.name if isinstance(value, Handler) else str(value)
+
+
+def _label_words(labels: Mapping[str, str]) -> list[str]:
+    return [f"{name}={value}" for name, value in labels.items()]
+
+
+def _labels(words: list[str]) -> dict[str, str]:
+    for word in words:
+        if "=" not in word:
+            raise InvalidInput("labels", f"{word!r} is not of the form NAME=VALUE")
+    return dict(word.split("=", 1) for word in words)
+
+
+def _new_retry(value: Any) -> Any:
+    return Retry(**value.model_dump()) if isinstance(value, RetryPolicy) else value
+
+
+def _new_tasks(tasks: list[TaskToEnqueue]) -> list[NewTask]:
+    return [NewTask(**{**dict(task), "retry": _new_retry(task.retry)}) for task in tasks]
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """How an argument travels whose type says too little: its type in JSON, and the ways there and back."""
+
+    type: Any
+    encode: Callable[[Any], Any] = _same
+    decode: Callable[[Any], Any] = _same
+
+
+_FORMS = {
+    "workflow": _Form(str | dict[str, Any], _document),
+    "on": _Form(str | dict[str, Any] | None, _document),
+    "definition": _Form(str | dict[str, Any], _definition),
+    "handler": _Form(str, _handler),
+    "retry": _Form(int | RetryPolicy | None, _retry, _new_retry),
+    "tasks": _Form(list[TaskToEnqueue], lambda tasks: [_task(new) for new in tasks], _new_tasks),
+    "ops": _Form(list[dict[str, Any]] | None, list),
+    "patch": _Form(list[dict[str, Any]] | None, list),
+    "before": _Form(Id | None, str),
+    "task": _Form(Id | None, str),
+    "ids": _Form(list[Id] | None, lambda ids: [str(each) for each in ids]),
+    "since": _Form(Moment | None),
+}
+_NAMES = ("which", "source", "to", "change", "user", "old", "new", "good", "bad")
+# A tag is moved by number, and so are its pages.
+_BY_NUMBER = {"workflows.moves.before": _Form(int | None)}
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """An argument of a call as it travels: its place, its type in JSON, and the ways there and back."""
+
+    name: str
+    place: Place
+    type: Any
+    default: Any
+    encode: Callable[[Any], Any]
+    decode: Callable[[Any], Any]
+
+    @property
+    def is_required(self) -> bool:
+        """Whether a call without it is refused."""
+        return self.default is _ABSENT
+
+    @property
+    def said(self) -> str:
+        """What it means."""
+        return SAID[self.name]
+
+
+def parameter_of(call: str, wanted: inspect.Parameter, hint: Any, place: Place) -> Parameter:
+    """Return how one argument of a call travels."""
+    name = wanted.name
+    default = wanted.default if wanted.default in (_ABSENT, None) else wire(hint, name).encode(wanted.default)
+    form = _BY_NUMBER.get(f"{call}.{name}") or _FORMS.get(name)
+    if name == "handler" and call != "enqueue":
+        form = None
+    if name == "labels" and place == "query":
+        form = _Form(list[str] | None, _label_words, _labels)
+    if name in _NAMES:
+        form = _Form(str if default is _ABSENT else str | None, str)
+    if form is None:
+        travelling = wire(hint, name)
+        form = _Form(travelling.type, travelling.encode)
+    return Parameter(name, place, form.type, default, form.encode, form.decode)

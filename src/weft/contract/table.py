@@ -1,0 +1,137 @@
+"""All routes of the HTTP interface that are calls of the client, each with who may make it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from weft.contract.operations import Access, Operation
+
+_READ, _WRITE, _ADMIN, _OPERATE = Access.READER, Access.WRITER, Access.ADMIN, Access.OPERATOR
+_WORKFLOW = {"workflow_id": "etl", "nodes": {"fetch": {"type": "task", "handler": "etl:fetch"}}}
+
+
+def _get(path: str, call: str, access: Access = _READ, **more: Any) -> Operation:
+    return Operation(call, "GET", path, access, **more)
+
+
+def _post(path: str, call: str, access: Access = _WRITE, **more: Any) -> Operation:
+    return Operation(call, "POST", path, access, **more)
+
+
+def _delete(path: str, call: str, access: Access = _WRITE, **more: Any) -> Operation:
+    return Operation(call, "DELETE", path, access, **more)
+
+
+_JOBS = (
+    _post(
+        "/jobs",
+        "jobs.submit",
+        status=201,
+        body={"workflow": "etl", "inputs": {"day": "2026-11-14"}},
+        said="Execute a workflow: by its tag, a version's id or hash, or a whole definition.",
+    ),
+    _get("/jobs", "jobs.list", key="id"),
+    _post("/jobs/rerun", "jobs.rerun_all", answer="count", body={"state": ["failed"], "workflow_id": "etl"}),
+    _get("/jobs/{job_id}", "jobs.show"),
+    _get("/jobs/{job_id}/nodes", "jobs.nodes"),
+    _get("/jobs/{job_id}/attempts", "jobs.attempts"),
+    _get("/jobs/{job_id}/why", "jobs.why"),
+    _get("/jobs/{job_id}/events", "jobs.events", said="Return what happened in a job, oldest first; `cursor` goes on."),
+    _get("/jobs/{job_id}/queues", "jobs.queues"),
+    _get("/jobs/{job_id}/wait", "jobs.wait"),
+    _post("/jobs/{job_id}/cancel", "jobs.cancel", status=204),
+    _post("/jobs/{job_id}/pause", "jobs.pause", status=204),
+    _post("/jobs/{job_id}/resume", "jobs.resume", status=204),
+    _post("/jobs/{job_id}/rerun", "jobs.rerun", status=201, body={"failed": True}),
+    _post("/jobs/{job_id}/rerun/plan", "jobs.plan_rerun", _READ, body={"failed": True}),
+    _post("/jobs/{job_id}/approve", "jobs.approve", status=204, body={"node": "review", "values": {"limit": 100}}),
+    _get("/approvals", "jobs.approvals"),
+    _post("/events", "jobs.send_event", answer="answered", body={"name": "file.arrived", "payload": {"path": "a.csv"}}),
+)
+
+_WORKFLOWS = (
+    _post("/workflows", "workflows.push", status=201, body={"definition": _WORKFLOW, "message": "first"}),
+    _get("/workflows", "workflows.list", key="name"),
+    _get("/workflows/diff", "workflows.diff"),
+    _get("/workflows/{which:name}/log", "workflows.log", key="id"),
+    _get("/workflows/{which:name}/blame", "workflows.blame"),
+    _post("/workflows/{which:name}/snapshot", "workflows.snapshot", status=201, body={"message": "for the audit"}),
+    _get("/workflows/{which:name}", "workflows.show"),
+    _get("/tags/{tag:name}/moves", "workflows.moves", key="version"),
+    _get("/tags/{name:name}", "workflows.tag"),
+    _delete("/tags/{tag:name}", "workflows.delete"),
+    _post("/tags/{tag:name}/undelete", "workflows.undelete", body={"message": "needed after all"}),
+    _post("/tags/{tag:name}/patch", "workflows.patch", body={"set": {"nodes.fetch.params.size": 3}}),
+    _post("/tags/{tag:name}/move", "workflows.move", body={"to": "etl/next", "expect": 12}),
+    _post("/tags/{tag:name}/undo", "workflows.undo", body={"steps": 1}),
+    _post("/tags/{tag:name}/redo", "workflows.redo", body={"steps": 1}),
+    _post("/tags/{new:name}/branch", "workflows.branch", status=201, body={"source": "etl"}),
+    _post("/tags/{into:name}/merge", "workflows.merge", body={"source": "etl/next"}),
+    _post("/tags/{tag:name}/revert", "workflows.revert", body={"change": "etl~2"}),
+    _post("/tags/{tag:name}/protect", "workflows.protect", _ADMIN, answer="name", body={"is_protected": True}),
+    _post("/tags/{tag:name}/compact", "workflows.compact"),
+    _post("/history/fsck", "workflows.fsck", _ADMIN, body={"quick": True}),
+    _post("/history/gc", "workflows.gc", _ADMIN, body={"dry_run": True}),
+)
+
+_TASKS = (
+    _post("/tasks", "enqueue", status=201, body={"handler": "email:send", "params": {"to": "ada@example.com"}}),
+    _post("/tasks/batch", "enqueue_many", status=201, body={"tasks": [{"handler": "resize", "params": {"path": "a"}}]}),
+    _get("/tasks", "list_tasks"),
+    _post("/tasks/cancel", "cancel_all", answer="count", body={"queue": "mail", "dry_run": True}),
+    _post("/tasks/replay", "replay_all", answer="count", body={"queue": "mail", "dry_run": True}),
+    _get("/tasks/{task_id}", "get_task"),
+    _get("/tasks/{task_id}/why", "why"),
+    _get("/tasks/{task_id}/wait", "wait", answer="output"),
+    _get("/tasks/{task_id}/log", "read_log"),
+    _post("/tasks/{task_id}/cancel", "cancel", status=204, body={"reason": "ordered twice"}),
+    _post("/tasks/{task_id}/replay", "replay", status=204),
+    _get("/dead-letters", "dead_letters"),
+    _get("/dead-letters/count", "count_dead", answer="count"),
+    _post("/dead-letters/replay", "replay_dead", answer="count", body={"handler": "email:send"}),
+    _post("/dead-letters/purge", "purge", _ADMIN, answer="count", body={"older_than": 7776000}),
+    _get("/queues", "queues"),
+    _post("/queues", "create_queue", _ADMIN, answer="created", body={"name": "mail"}),
+    _post("/queues/{name:name}/pause", "pause_queue", status=204),
+    _post("/queues/{name:name}/resume", "resume_queue", status=204),
+    _post("/queues/{name:name}/limit", "limit_queue", _ADMIN, status=204, body={"max_running": 10}),
+    _get("/workers", "workers"),
+    _get("/outbox", "outbox", key="id"),
+    _post("/outbox", "add_effect", status=201, answer="id", body={"kind": "enqueue_task", "payload": {"handler": "a"}}),
+    _post("/outbox/replay", "replay_outbox", answer="count"),
+    _get("/cache", "cached_outputs"),
+    _delete("/cache", "clear_cache", answer="count"),
+)
+
+_PEOPLE = (
+    _get("/orgs", "orgs.list", _OPERATE, key="slug"),
+    _post("/orgs", "orgs.create", _OPERATE, answer="created", body={"slug": "acme", "name": "Acme Ltd"}),
+    _get("/orgs/{slug:name}", "orgs.show", _OPERATE),
+    _post("/orgs/{slug:name}/rename", "orgs.rename", _OPERATE, status=204, body={"name": "Acme Ltd"}),
+    _get("/users", "users.list", _ADMIN, key="external_id"),
+    _post("/users", "users.add", _ADMIN, status=201, body={"external_id": "ada@example.com", "role": "writer"}),
+    _post("/users/{user:name}/change", "users.change", _ADMIN, body={"role": "admin"}),
+    _post("/users/{user:name}/deactivate", "users.deactivate", _ADMIN, status=204),
+    _post("/users/{user:name}/activate", "users.activate", _ADMIN, status=204),
+    _get("/users/{user:name}", "users.show", _ADMIN),
+    _get("/roles", "roles.list", _ADMIN, key="slug"),
+    _post("/roles", "roles.create", _ADMIN, answer="created", body={"slug": "finance"}),
+    _post("/roles/{slug:name}/grant", "roles.grant", _ADMIN, answer="granted", body={"user": "ada@example.com"}),
+    _post("/roles/{slug:name}/revoke", "roles.revoke", _ADMIN, answer="revoked", body={"user": "ada@example.com"}),
+    _get("/roles/{slug:name}", "roles.show", _ADMIN),
+    _delete("/roles/{slug:name}", "roles.delete", _ADMIN, answer="members"),
+    _get("/tokens", "tokens.list", _ADMIN, key="id"),
+    _post("/tokens", "tokens.create", _ADMIN, status=201, body={"name": "nightly", "role": "writer"}),
+    _post("/tokens/{token_id}/revoke", "tokens.revoke", _ADMIN, status=204),
+    _get("/tokens/{token_id}", "tokens.show", _ADMIN),
+    _get("/audit", "audit", _ADMIN, key="id"),
+    _get("/health", "health"),
+    _get("/metrics", "metrics"),
+)
+
+OPERATIONS: tuple[Operation, ...] = (*_JOBS, *_WORKFLOWS, *_TASKS, *_PEOPLE)
+BY_CALL: Mapping[str, Operation] = {operation.call: operation for operation in OPERATIONS}
+# Calls that are made of others, or of streams, and those that have a meaning only inside the caller's process.
+COMPOSED = frozenset({"jobs.follow", "jobs.bisect"})
+LOCAL = frozenset({"jobs.add", "jobs.submit_graph"})

@@ -1,0 +1,57 @@
+"""Errors between a server and those who speak with it; part of the tree in `weft.core.errors`."""
+
+from __future__ import annotations
+
+from weft.core.errors import CallerError, OperatorError
+
+
+class Unauthenticated(CallerError):
+    """A server does not know who asks: there is no credential, or one that lets nobody in."""
+
+    code = "unauthenticated"
+    http_status = 401
+    exit_code = 8
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(
+            f"{problem}: send a token as `Authorization: Bearer weft_…`; an admin makes one by `weft tokens create`"
+        )
+
+
+class Forbidden(CallerError):
+    """Whoever asks may not do that."""
+
+    code = "forbidden"
+    http_status = 403
+    exit_code = 8
+
+    def __init__(self, actor: str, role: str, needed: str) -> None:
+        super().__init__(f"{actor} is {role}, and this takes {needed}: ask an admin of the org for it")
+
+
+class TooLarge(CallerError):
+    """A request is larger than the server takes."""
+
+    code = "too_large"
+    http_status = 413
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(f"the request is larger than {limit} bytes, which is WEFT_SERVER_BODY_LIMIT of the server")
+
+
+class ServerUnavailable(OperatorError):
+    """A server cannot be reached, or does not speak as Weft does."""
+
+    code = "server_unavailable"
+
+    def __init__(self, where: str, problem: str) -> None:
+        super().__init__(f"cannot reach the server at {where}: {problem}: check WEFT_SERVER, and that it runs")
+
+
+class AddressTaken(OperatorError):
+    """Another process listens at the address."""
+
+    code = "address_taken"
+
+    def __init__(self, where: str, problem: str) -> None:
+        super().__init__(f"cannot listen at {where}: {problem}: choose another address by --host and --port")

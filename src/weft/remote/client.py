@@ -1,0 +1,209 @@
+"""The client of a server: each call of `weft.Client` made over HTTP, with the same arguments, values and errors."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+import time
+from collections.abc import AsyncIterator, Callable
+from datetime import timedelta
+from functools import cached_property
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from weft.contract.operations import Operation
+from weft.contract.table import BY_CALL, OPERATIONS
+from weft.core.checks import check_span
+from weft.core.errors import InvalidInput, WaitTimeout
+from weft.core.settings import Settings
+from weft.jobs.events import JobEvent
+from weft.jobs.model import Job
+from weft.remote.transport import Transport
+from weft.sdk.client import Client
+from weft.sdk.jobs import Jobs
+from weft.sdk.orgs import Orgs
+from weft.sdk.roles import Roles
+from weft.sdk.tokens import Tokens
+from weft.sdk.users import Users
+from weft.sdk.workflows import Workflows
+
+T = TypeVar("T")
+# The longest that a server is asked to wait in one request.
+_ONE_WAIT = 30.0
+_SHORTEST, _LONGEST = 0.05, 1.0
+
+
+def _by_http(operation: Operation) -> Callable[..., Any]:
+    """Return the method that makes a call over HTTP."""
+    signature = inspect.signature(operation.function)
+
+    @functools.wraps(operation.function)
+    async def call(self: Any, *arguments: Any, **named: Any) -> Any:
+        given = signature.bind(self, *arguments, **named).arguments
+        return await _transport(self).call(operation, given)
+
+    return call
+
+
+def _transport(part: Any) -> Transport:
+    client = part if isinstance(part, RemoteClient) else part._session
+    found: Transport = client.transport
+    return found
+
+
+def _remote(kind: str) -> Callable[[type[T]], type[T]]:
+    """Let all calls of a part of the client go over HTTP that are in the contract."""
+
+    def dressed(part: type[T]) -> type[T]:
+        for operation in OPERATIONS:
+            group, _, name = operation.call.rpartition(".")
+            if group == kind and name not in vars(part):
+                setattr(part, name, _by_http(operation))
+        return part
+
+    return dressed
+
+
+async def _waited(ask: Callable[[float], Any], key: int, timeout: float | timedelta | None) -> Any:
+    """Ask a server for something's end, in as many requests as it takes."""
+    seconds = None if timeout is None else check_span(timeout, "timeout", zero=True).total_seconds()
+    deadline = None if seconds is None else time.monotonic() + seconds
+    while True:
+        left = _ONE_WAIT if deadline is None else min(_ONE_WAIT, max(0.0, deadline - time.monotonic()))
+        try:
+            return await ask(left)
+        except WaitTimeout:
+            if deadline is not None and time.monotonic() >= deadline:
+                raise WaitTimeout(key, seconds or 0.0) from None
+
+
+@_remote("jobs")
+class RemoteJobs(Jobs):
+    """What is done with jobs, by a server."""
+
+    async def wait(self, job_id: int, timeout: float | timedelta | None = None) -> Job:
+        """Return a job when it has ended; raises `WaitTimeout` after ``timeout`` seconds."""
+        call = functools.partial(_transport(self).call, BY_CALL["jobs.wait"])
+        found: Job = await _waited(lambda left: call({"job_id": job_id, "timeout": left}), job_id, timeout)
+        if found.unavailable:
+            raise found.unavailable["result"]
+        return found
+
+    async def follow(self, job_id: int, *, after: str | None = None) -> AsyncIterator[JobEvent]:
+        """Yield what happens in a job, from its beginning or a cursor on, until it has ended."""
+        pause = _SHORTEST
+        while True:
+            page = await self.events(job_id, after=after)
+            for event in page.events:
+                yield event
+            if page.is_last:
+                return
+            after, pause = page.cursor, _SHORTEST if page.events else min(_LONGEST, 1.5 * pause)
+            if not page.events:
+                await asyncio.sleep(pause)
+
+
+@_remote("workflows")
+class RemoteWorkflows(Workflows):
+    """What is done with workflow definitions, by a server."""
+
+
+@_remote("orgs")
+class RemoteOrgs(Orgs):
+    """What is done with orgs, by a server."""
+
+
+@_remote("users")
+class RemoteUsers(Users):
+    """What is done with users, by a server."""
+
+
+@_remote("roles")
+class RemoteRoles(Roles):
+    """What is done with the roles of an org, by a server."""
+
+
+@_remote("tokens")
+class RemoteTokens(Tokens):
+    """What is done with tokens, by a server."""
+
+
+@_remote("")
+class RemoteClient(Client):
+    """A connection to a server: what `weft.Client` does, for those who have a token and no database.
+
+    Example::
+
+        async with weft.RemoteClient("https://weft.example.com", token=secret) as client:
+            print(await client.jobs.list(state="failed"))
+    """
+
+    def __init__(
+        self, server: str | None = None, token: str | None = None, *, settings: Settings | None = None
+    ) -> None:
+        super().__init__(settings=settings if settings is not None else Settings.load())
+        address = server or self.settings.server
+        if address is None:
+            raise InvalidInput("server", "is missing: give the address of a server, or set WEFT_SERVER")
+        self._address = address
+        self._token = token or self.settings.token
+        self._transport: Transport | None = None
+
+    async def __aenter__(self) -> Self:
+        """Make the connection ready; the server is reached by the first call."""
+        self._transport = Transport(self._address, self._token)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close the connection."""
+        transport, self._transport = self.transport, None
+        await transport.close()
+
+    @property
+    def transport(self) -> Transport:
+        """The way to the server; raises when the client is not entered."""
+        if self._transport is None:
+            raise InvalidInput("client", "is not open: use `async with weft.RemoteClient(…) as client`")
+        return self._transport
+
+    async def org_id(self) -> int:
+        """Refuse: which org calls belong to is the server's business."""
+        raise InvalidInput("client", "that cannot be done through a server: it needs the database")
+
+    @cached_property
+    def workflows(self) -> Workflows:
+        """What is done with workflow definitions."""
+        return RemoteWorkflows(self)
+
+    @cached_property
+    def jobs(self) -> Jobs:
+        """What is done with jobs."""
+        return RemoteJobs(self)
+
+    @cached_property
+    def orgs(self) -> Orgs:
+        """What an installation's operator does with orgs."""
+        return RemoteOrgs(self)
+
+    @cached_property
+    def users(self) -> Users:
+        """What is done with the users of the org."""
+        return RemoteUsers(self)
+
+    @cached_property
+    def roles(self) -> Roles:
+        """What is done with the roles that the org defines."""
+        return RemoteRoles(self)
+
+    @cached_property
+    def tokens(self) -> Tokens:
+        """What is done with the tokens of the org."""
+        return RemoteTokens(self)
+
+    async def wait(self, task_id: int, timeout: float | timedelta | None = None) -> Any:
+        """Return a task's output when it has completed; raises `TaskFailed`, and `WaitTimeout` after ``timeout``."""
+        call = functools.partial(_transport(self).call, BY_CALL["wait"])
+        return await _waited(lambda left: call({"task_id": task_id, "timeout": left}), task_id, timeout)

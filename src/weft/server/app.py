@@ -1,0 +1,52 @@
+"""The app: all routes, the walls around them, and what is opened and closed with it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import cache
+
+from fastapi import APIRouter, FastAPI
+from starlette.routing import BaseRoute
+
+from weft.contract.table import OPERATIONS
+from weft.core.settings import Settings
+from weft.sdk.client import Client
+from weft.server import problems
+from weft.server.document import document
+from weft.server.endpoints import add_operation
+from weft.server.limits import LimitBodies
+from weft.server.paths import KeepSlashes
+from weft.server.state import State
+from weft.version import __version__
+
+PREFIX = "/api/v1"
+
+
+@cache
+def _routes() -> list[BaseRoute]:
+    """Return the routes of all operations, which are the same for every app of a process."""
+    router = APIRouter(prefix=PREFIX)
+    for operation in OPERATIONS:
+        add_operation(router, operation)
+    return router.routes
+
+
+def make_app(settings: Settings) -> FastAPI:
+    """Return the app of a server; it reaches the database when it starts and leaves it when it stops."""
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        async with Client(settings=settings) as client:
+            app.state.weft = State(client)
+            yield
+
+    app = FastAPI(title="Weft", version=__version__, lifespan=lifespan, redoc_url=None)
+    app.router.routes.extend(_routes())
+    problems.install(app)
+    app.openapi = lambda: document(app)  # type: ignore[method-assign]
+    app.add_middleware(KeepSlashes)
+    app.add_middleware(
+        LimitBodies, limit=settings.server_body_limit, patience=settings.server_read_timeout.total_seconds()
+    )
+    return app

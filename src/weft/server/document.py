@@ -1,0 +1,19 @@
+"""The OpenAPI document: what FastAPI knows of the routes, and what it does not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+
+from weft.server.problems import Problem
+
+
+def document(app: FastAPI) -> dict[str, Any]:
+    """Return the document that describes the whole interface, made once."""
+    if app.openapi_schema is None:
+        made = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
+        made["components"]["schemas"]["Problem"] = Problem.model_json_schema()
+        app.openapi_schema = made
+    return app.openapi_schema

@@ -1,0 +1,135 @@
+"""Makes a route of each operation: what it takes, whom it lets in, and how it answers."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import orjson
+from fastapi import APIRouter, Body, Header, Path, Query, Request, Response
+from pydantic import Field
+
+from weft.catalog.model import Principal
+from weft.contract.answers import answer_of
+from weft.contract.operations import Operation
+from weft.contract.parameters import Parameter
+from weft.contract.wire import new_model
+from weft.sdk.session import acting_as
+from weft.server.credentials import Who, require
+from weft.server.problems import MEDIA_TYPE
+from weft.server.state import State
+
+_JSON = "application/json"
+# Calls that answer when something has ended, or say after a while that it has not.
+_WAITS = frozenset({"wait", "jobs.wait"})
+_LONGEST_WAIT = 60.0
+_KEY = "A key of the caller's choice: the same request with the same key is carried out once."
+IdempotencyKey = Annotated[str | None, Header(description=_KEY, max_length=500)]
+
+
+def add_operation(router: APIRouter, operation: Operation) -> None:
+    """Add the route of an operation."""
+    answer = answer_of(operation)
+    status = operation.status
+    told: dict[int | str, dict[str, Any]] = {status: {"description": operation.summary}}
+    if answer.model is not None:
+        told[status]["model"] = answer.model
+    elif status != 204:
+        told[status]["content"] = {"text/plain": {"schema": {"type": "string"}}}
+    router.add_api_route(
+        operation.path,
+        _endpoint(operation),
+        methods=[operation.method],
+        name=operation.call,
+        operation_id=operation.call.replace(".", "_"),
+        summary=operation.summary,
+        description=_rest(operation),
+        status_code=status,
+        responses=told | _refusals(operation),
+        response_class=Response,
+        tags=[operation.path.split("/")[1]],
+    )
+
+
+def _rest(operation: Operation) -> str:
+    return f"Takes the role `{operation.access}`."
+
+
+def _refusals(operation: Operation) -> dict[int | str, dict[str, Any]]:
+    content = {"content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}}
+    said = {
+        400: "The request cannot be read.", 401: "Nobody is known by the credential.", 403: "The role is not enough.",
+        404: "There is no such thing in the org.", 409: "Its state does not allow it.", 413: "It is too large.",
+        422: "A field is refused.", 503: "The installation needs attention.",
+    }  # fmt: skip
+    return {status: {"description": text, **content} for status, text in said.items()}
+
+
+def _endpoint(operation: Operation) -> Callable[..., Any]:
+    answer, parameters = answer_of(operation), {each.name: each for each in operation.parameters}
+
+    async def endpoint(request: Request, who: Principal, **given: Any) -> Response:
+        require(who, operation.access)
+        state: State = request.app.state.weft
+        asked = _arguments(operation, parameters, given)
+        if operation.call in _WAITS:
+            asked["timeout"] = min(asked.get("timeout", _LONGEST_WAIT), _LONGEST_WAIT)
+        with acting_as(who.actor):
+            found = await operation.of(state.client_of(who))(**asked)
+        if answer.model is None:
+            return Response(found or b"", operation.status if found is not None else 204, media_type="text/plain")
+        body = orjson.dumps(answer.encode(found, asked), option=orjson.OPT_NON_STR_KEYS)
+        return Response(body, operation.status, media_type=_JSON)
+
+    endpoint.__signature__ = _signature(operation)  # type: ignore[attr-defined]
+    endpoint.__name__ = operation.call.replace(".", "_")
+    return endpoint
+
+
+def _arguments(operation: Operation, parameters: dict[str, Parameter], given: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments of the call; what was not sent is left to its default."""
+    sent = {name: value for name, value in given.items() if name in parameters}
+    for part in ("query", "body"):
+        if (model := given.get(part)) is not None:
+            sent |= {name: getattr(model, name) for name in model.model_fields_set}
+    if operation.makes_by_key and given.get("idempotency_key") is not None:
+        sent["idempotency_key"] = given["idempotency_key"]
+    sent = {name: value for name, value in sent.items() if value is not None or name in _nullable(parameters)}
+    return {name: parameters[name].decode(value) for name, value in sent.items()}
+
+
+def _nullable(parameters: dict[str, Parameter]) -> set[str]:
+    """Return what may be null on purpose."""
+    return {each.name for each in parameters.values() if each.is_required or each.name in ("params", "payload")}
+
+
+def _signature(operation: Operation) -> inspect.Signature:
+    found = [_keyword("request", Request), _keyword("who", Who)]
+    rest = [each for each in operation.parameters if each.place != "path" and each.name != "idempotency_key"]
+    for each in operation.parameters:
+        if each.place == "path":
+            found.append(_keyword(each.name, Annotated[each.type, Path(description=each.said)]))
+    if rest and rest[0].place == "query":
+        found.append(_keyword("query", Annotated[_model(operation, rest, is_strict=False), Query()]))
+    elif rest:
+        body = Body(openapi_examples={"usual": {"value": dict(operation.body)}} if operation.body else None)
+        default: Any = inspect.Parameter.empty if any(each.is_required for each in rest) else None
+        model = _model(operation, rest, is_strict=True)
+        found.append(_keyword("body", Annotated[model if default is not None else model | None, body], default))
+    if operation.creates:
+        found.append(_keyword("idempotency_key", IdempotencyKey, None))
+    return inspect.Signature(found)
+
+
+def _keyword(name: str, kind: Any, default: Any = inspect.Parameter.empty) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+
+
+def _model(operation: Operation, parameters: list[Parameter], *, is_strict: bool) -> Any:
+    title = "".join(word.title() for word in operation.call.replace(".", "_").split("_"))
+    parts = {
+        each.name: (each.type, Field(... if each.is_required else each.default, description=each.said))
+        for each in parameters
+    }
+    return new_model(f"{title}Request", parts, extra="forbid", strict=is_strict)

@@ -1,0 +1,107 @@
+"""Errors as `application/problem+json`, with the stable code, and without what is nobody's business."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, Field
+from starlette.exceptions import HTTPException
+
+from weft.contract.errors import told_of
+from weft.core.errors import BlobUnavailable, InvalidInput, OperatorError, WeftError
+from weft.core.server_errors import Unauthenticated
+
+logger = logging.getLogger("weft.server")
+MEDIA_TYPE = "application/problem+json"
+
+
+class Problem(BaseModel):
+    """What went wrong (RFC 9457); ``code`` is stable, ``detail`` is for people."""
+
+    type: str = Field(examples=["urn:weft:problem:invalid_input"])
+    title: str = Field(examples=["Unprocessable Content"])
+    status: int = Field(examples=[422])
+    code: str = Field(examples=["invalid_input"])
+    detail: str = Field(examples=["priority: must be a whole number between -32767 and 32767"])
+    field: str | None = Field(None, description="What is wrong, where it is one thing.")
+    about: dict[str, Any] | None = Field(None, description="What it is about, by name, for programs.")
+
+
+def problem(status: int, code: str, title: str, detail: str, more: Mapping[str, Any] | None = None) -> Response:
+    """Return an answer that says what is wrong."""
+    told = {"type": f"urn:weft:problem:{code}", "title": title, "status": status, "code": code, "detail": detail}
+    headers = {"www-authenticate": "Bearer"} if status == Unauthenticated.http_status else {}
+    if status == OperatorError.http_status:
+        headers["retry-after"] = "1"
+    body = orjson.dumps(told | dict(more or {}), default=str)
+    return Response(body, status, headers, MEDIA_TYPE)
+
+
+def of_error(error: WeftError) -> Response:
+    """Return the answer to a call that ended with an error of Weft's own."""
+    title = type(error).__name__
+    if isinstance(error, OperatorError) and not isinstance(error, BlobUnavailable):
+        # It may name machines, roles and settings: whoever runs the server reads it there.
+        logger.error("%s: %s", error.code, error)
+        detail = "the installation needs attention; its operator finds the reason in the server's log"
+        return problem(error.http_status, error.code, title, detail)
+    return problem(error.http_status, error.code, title, str(error), told_of(error))
+
+
+def of_wrong_fields(error: RequestValidationError) -> Response:
+    """Return the answer to a request that does not have the form it should have: all that is wrong with it at once."""
+    problems = [{"field": _place(each["loc"]), "problem": _said(each)} for each in error.errors()]
+    first = problems[0]
+    detail = "; ".join(f"{each['field']}: {each['problem']}" for each in problems[:10])
+    more = {"field": first["field"], "problems": problems[:100]}
+    return problem(InvalidInput.http_status, InvalidInput.code, "InvalidInput", detail, more)
+
+
+def _place(loc: tuple[str | int, ...]) -> str:
+    """Return where something is wrong, without the part of the request that it stands in and the types it is not."""
+    inner = [part for part in loc[1:] if part not in ("body", "query")]
+    return ".".join(str(part) for part in inner) or str(loc[0])
+
+
+def _said(each: Mapping[str, Any]) -> str:
+    if each["type"] == "extra_forbidden":
+        return "there is no such field"
+    if each["type"] == "missing":
+        return "is required"
+    return str(each["msg"]).removeprefix("Value error, ")
+
+
+def install(app: FastAPI) -> None:
+    """Let the app answer with problems whatever goes wrong."""
+
+    async def on_weft_error(_: Request, error: Exception) -> Response:
+        assert isinstance(error, WeftError)
+        return of_error(error)
+
+    async def on_wrong_fields(_: Request, error: Exception) -> Response:
+        assert isinstance(error, RequestValidationError)
+        return of_wrong_fields(error)
+
+    async def on_http_error(request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        code = {404: "no_such_route", 405: "method_not_allowed", 400: "malformed_request"}.get(
+            error.status_code, "http_error"
+        )
+        said = {404: f"there is no route {request.url.path}", 405: f"{request.method} is not for {request.url.path}"}
+        answer = problem(error.status_code, code, "HTTPError", said.get(error.status_code, str(error.detail)))
+        answer.headers.update(error.headers or {})
+        return answer
+
+    async def on_surprise(request: Request, error: Exception) -> Response:
+        logger.error("%s %s ended with a surprise", request.method, request.url.path, exc_info=error)
+        return problem(500, "internal_error", "InternalError", "the server met with a surprise; its log has more")
+
+    app.add_exception_handler(WeftError, on_weft_error)
+    app.add_exception_handler(RequestValidationError, on_wrong_fields)
+    app.add_exception_handler(HTTPException, on_http_error)
+    app.add_exception_handler(Exception, on_surprise)

@@ -1,0 +1,98 @@
+"""A server in this process: its socket, the app behind it, and how it stops."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Self
+
+import uvicorn
+
+from weft.core.errors import InvalidInput, OperatorError
+from weft.core.server_errors import AddressTaken
+from weft.core.settings import Settings
+from weft.server.app import make_app
+
+PORT = 8400
+_BACKLOG = 2048
+
+
+class _Uvicorn(uvicorn.Server):
+    """Uvicorn, which leaves signals to whoever runs it."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+class Server:
+    """Answers over HTTP for as long as it is entered.
+
+    Example::
+
+        async with Server(settings, port=0) as server:
+            print(server.url)
+    """
+
+    def __init__(self, settings: Settings, host: str = "127.0.0.1", port: int = PORT) -> None:
+        if not 0 <= port <= 65535:
+            raise InvalidInput("port", f"{port} is not between 0 and 65535")
+        self._settings = settings
+        self._host = host
+        self._port = port
+        self._socket: socket.socket | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._uvicorn: _Uvicorn | None = None
+
+    async def __aenter__(self) -> Self:
+        """Listen; when it returns, requests are answered."""
+        self._socket = self._listen()
+        config = uvicorn.Config(
+            make_app(self._settings), log_config=None, access_log=False, lifespan="on", timeout_keep_alive=30,
+            backlog=_BACKLOG, server_header=False, date_header=False, timeout_graceful_shutdown=10,
+        )  # fmt: skip
+        self._uvicorn = _Uvicorn(config)
+        self._task = asyncio.create_task(self._uvicorn.serve(sockets=[self._socket]))
+        while not self._uvicorn.started:
+            done, _ = await asyncio.wait([self._task], timeout=0.005)
+            if done:
+                self._task.result()
+                raise OperatorError("the server did not start: see its log")
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Answer what has been asked, and close."""
+        assert self._uvicorn is not None
+        assert self._task is not None
+        self._uvicorn.should_exit = True
+        await self._task
+
+    @property
+    def url(self) -> str:
+        """The address at which it answers."""
+        assert self._socket is not None
+        host, port = self._socket.getsockname()[:2]
+        return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+    async def wait(self) -> None:
+        """Return when the server has ended by itself."""
+        assert self._task is not None
+        await asyncio.wait([self._task])
+
+    def _listen(self) -> socket.socket:
+        family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
+        found = socket.socket(family, socket.SOCK_STREAM)
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            found.bind((self._host, self._port))
+        except OSError as problem:
+            found.close()
+            raise AddressTaken(f"{self._host}:{self._port}", problem.strerror or str(problem)) from problem
+        found.listen(_BACKLOG)
+        found.setblocking(False)
+        return found

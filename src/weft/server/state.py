@@ -1,0 +1,31 @@
+"""What a server process holds: one open client, and one more for each org that has asked of late."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING
+
+from weft.sdk.client import Client
+
+if TYPE_CHECKING:
+    from weft.catalog.model import Principal
+
+_ORGS = 1000
+
+
+class State:
+    """The clients of a server; those of orgs remember plans and queues, and share the connections."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self._by_org: OrderedDict[int, Client] = OrderedDict()
+
+    def client_of(self, who: Principal) -> Client:
+        """Return the client of an org."""
+        found = self._by_org.get(who.org_id)
+        if found is None:
+            found = self._by_org[who.org_id] = self.client.of_org(who.org_id, who.org)
+            if len(self._by_org) > _ORGS:
+                self._by_org.popitem(last=False)
+        self._by_org.move_to_end(who.org_id)
+        return found

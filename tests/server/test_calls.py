@@ -1,0 +1,145 @@
+"""Calls over HTTP: the same arguments, values and errors as those of the client that has the database."""
+
+from __future__ import annotations
+
+import inspect
+from datetime import timedelta
+from typing import Any
+
+import httpx
+import pytest
+
+import weft
+from weft.contract.operations import Operation
+from weft.contract.table import BY_CALL, COMPOSED, LOCAL, OPERATIONS
+from weft.sdk.client import Client
+
+FLOW = """
+workflow_id: etl
+nodes:
+  START: {type: start, next: fetch}
+  fetch: {type: task, handler: echo, params: {size: 1}, next: END}
+  END: {type: end}
+"""
+_GROUPS = ("jobs", "workflows", "orgs", "users", "roles", "tokens")
+# What is about the process itself.
+_OWN = {"blobs", "database", "org_id", "actor", "of_org", *_GROUPS}
+
+
+def _calls() -> set[str]:
+    own = {name for name, each in inspect.getmembers(Client, callable) if not name.startswith("_")} - _OWN
+    parts = {kind: Operation(f"{kind}.list", "GET", "/", OPERATIONS[0].access) for kind in _GROUPS[1:]}
+    found = {kind: inspect.getmodule(each.function) for kind, each in parts.items()}
+    classes = {kind: getattr(module, kind.title()) for kind, module in found.items()}
+    classes["jobs"] = weft.Jobs
+    more = {
+        f"{kind}.{name}"
+        for kind, part in classes.items()
+        for name, each in inspect.getmembers(part, callable)
+        if not name.startswith("_")
+    }
+    return own | more
+
+
+def test_every_call_of_the_client_has_a_route_or_is_told_to_have_none() -> None:
+    assert _calls() == {*BY_CALL, *COMPOSED, *LOCAL}
+
+
+def test_no_two_operations_share_a_route_and_each_parameter_is_told() -> None:
+    routes = [(each.method, each.path) for each in OPERATIONS]
+    assert len(set(routes)) == len(routes)
+    assert all(parameter.said for each in OPERATIONS for parameter in each.parameters)
+    assert all(set(each.body) <= {parameter.name for parameter in each.parameters} for each in OPERATIONS)
+
+
+async def test_a_definition_goes_through_all_its_life(remote: weft.RemoteClient, client: weft.Client) -> None:
+    pushed = await remote.workflows.push(FLOW, message="first")
+    assert (pushed.tag, pushed.created) == ("etl/main", True)
+    assert await remote.workflows.list() == await client.workflows.list()
+    assert await remote.workflows.show("etl") == await client.workflows.show("etl")
+    dry = await remote.workflows.patch("etl/main", set={"nodes.fetch.params.size": 2}, dry_run=True)
+    assert dry == await client.workflows.patch("etl/main", set={"nodes.fetch.params.size": 2}, dry_run=True)
+    await remote.workflows.patch("etl/main", set={"nodes.fetch.params.size": 2}, expect=1)
+    assert await remote.workflows.diff("etl~1", "etl") == await client.workflows.diff("etl~1", "etl")
+    assert await remote.workflows.blame("etl/main") == await client.workflows.blame("etl/main")
+    assert (await remote.workflows.undo("etl")).target_id == pushed.artifact_id
+    assert [move.verb for move in await remote.workflows.moves("etl/main")] == ["undo", "patch", "push"]
+    assert [move.moved_by for move in await client.workflows.moves("etl", limit=1)] == ["token:tester"]
+    with pytest.raises(weft.TagConflict) as caught:
+        await remote.workflows.redo("etl", expect=1)
+    assert (caught.value.why, caught.value.tag) == ("moved", "etl/main")
+
+
+async def test_a_job_is_submitted_looked_at_and_cancelled(remote: weft.RemoteClient, client: weft.Client) -> None:
+    await remote.workflows.push(FLOW)
+    handle = await remote.jobs.submit("etl", labels={"day": "1"}, idempotency_key="once")
+    assert handle.created
+    assert await remote.jobs.submit("etl", labels={"day": "1"}, idempotency_key="once") == (handle.id, False)
+    assert await remote.jobs.show(handle.id) == await client.jobs.show(handle.id)
+    assert await remote.jobs.nodes(handle.id) == await client.jobs.nodes(handle.id)
+    assert [job.id for job in await remote.jobs.list(labels={"day": "1"})] == [handle.id]
+    assert await remote.jobs.list(labels={"day": "2"}) == []
+    with pytest.raises(weft.WaitTimeout):
+        await remote.jobs.wait(handle.id, timeout=timedelta(milliseconds=1))
+    await remote.jobs.cancel(handle.id)
+    told = (await remote.jobs.events(handle.id)).events
+    assert [event.data["by"] for event in told if event.type == "job.cancelling"] == ["token:tester"]
+
+
+async def test_errors_are_raised_as_they_are_where_the_database_is(
+    remote: weft.RemoteClient, client: weft.Client
+) -> None:
+    calls: list[Any] = [
+        lambda each: each.get_task(12),
+        lambda each: each.jobs.show(12),
+        lambda each: each.workflows.show("etl"),
+        lambda each: each.workflows.push("nodes: 1"),
+        lambda each: each.enqueue("h", queue="mial"),
+        lambda each: each.enqueue("h", priority=10**6),
+        lambda each: each.list_tasks(state="redy"),
+        lambda each: each.users.show("nobody"),
+    ]
+    for call in calls:
+        with pytest.raises(weft.WeftError) as there:
+            await call(client)
+        with pytest.raises(weft.WeftError) as here:
+            await call(remote)
+        assert (type(here.value), str(here.value)) == (type(there.value), str(there.value))
+        assert vars(here.value) == vars(there.value)
+
+
+async def test_a_task_is_enqueued_with_all_that_it_can_have(remote: weft.RemoteClient, client: weft.Client) -> None:
+    retry = weft.Retry(max_attempts=5, backoff="linear")
+    handle = await remote.enqueue(
+        "h", {"n": 1}, priority=3, delay=timedelta(hours=1), retry=retry, timeout=60, concurrency_key="k"
+    )
+    assert await remote.get_task(handle.id) == await client.get_task(handle.id)
+    many = await remote.enqueue_many([weft.NewTask("h", {"n": n}, priority=n, retry=retry) for n in range(3)])
+    page = await remote.list_tasks(limit=2)
+    assert page == await client.list_tasks(limit=2)
+    assert page.next_before is not None
+    await remote.cancel(many[0].id, reason="ordered twice")
+    assert (await remote.get_task(many[0].id)).audit == (await client.get_task(many[0].id)).audit
+    assert await remote.cancel_all(handler="h", dry_run=True) == 3
+
+
+async def test_a_field_that_is_not_there_and_one_of_the_wrong_type_are_told_together(http: httpx.AsyncClient) -> None:
+    answer = await http.post("/api/v1/tasks", json={"handler": 7, "prio": 1})
+    assert (answer.status_code, answer.headers["content-type"]) == (422, "application/problem+json")
+    told = answer.json()
+    assert told["code"] == "invalid_input"
+    assert {each["field"] for each in told["problems"]} == {"handler", "prio"}
+    assert await _count(http) == 0
+
+
+async def _count(http: httpx.AsyncClient) -> int:
+    return len((await http.get("/api/v1/tasks")).json()["items"])
+
+
+async def test_a_name_with_a_slash_is_one_part_when_it_is_written_so(http: httpx.AsyncClient) -> None:
+    await http.post("/api/v1/workflows", json={"definition": FLOW, "tag": "etl/moves"})
+    plain = await http.get("/api/v1/tags/etl/moves/moves")
+    assert [move["verb"] for move in plain.json()["items"]] == ["push"]
+    assert (await http.get("/api/v1/tags/etl%2Fmoves")).json()["name"] == "etl/moves"
+    assert (await http.get("/api/v1/tags/etl/moves")).status_code == 404  # the moves of a tag that is not there
+    assert (await http.get("/api/v1/tags/etl%00moves")).status_code == 404
