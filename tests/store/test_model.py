@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import asyncpg
 import hypothesis.strategies as st
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import (
     RuleBasedStateMachine,
