@@ -74,7 +74,6 @@ class Copy:
     async def wait(self) -> int:
         """Return how it ended when it has."""
         code: int = await asyncio.shield(self._end)
-        self.stdin.close()
         try:
             await asyncio.wait_for(self._reading.is_over.wait(), _LAST_WORDS)
         except TimeoutError:
@@ -83,4 +82,5 @@ class Copy:
 
     def _note_end(self) -> None:
         asyncio.get_running_loop().remove_reader(self._process.sentinel)
+        self.stdin.close()
         self._end.set_result(self._process.wait(_LAST_WORDS))

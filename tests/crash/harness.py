@@ -282,8 +282,8 @@ class Crew:
         return (self.folder / "stderr").read_text(errors="replace")
 
     async def disband(self) -> None:
-        """End all processes that this crew started and that still live."""
-        await asyncio.gather(*(process.kill() for process in self.processes if process.is_alive))
+        """End all processes that this crew started, and let go of those that have ended by themselves."""
+        await asyncio.gather(*(process.kill() for process in self.processes))
 
 
 @asynccontextmanager
