@@ -56,6 +56,8 @@ _ADVICE = {
     "provider_unavailable": "Check that the identity provider can be reached from the server, at `WEFT_OIDC_ISSUER`.",
     "cross_site": "Do it on a page of the server itself; a program sends a token instead of a cookie.",
     "too_large": "Send less at once, or let the operator raise `WEFT_SERVER_BODY_LIMIT`.",
+    "key_reused": "Take a new key for each request, and the same one only to send the same request again.",
+    "answer_gone": "Revoke what the first request made, and make another with a new key.",
     "operator_error": "Read the message: the installation needs attention.",
     "invalid_setting": "Mend the setting that the message names; `weft config` shows all that are in force.",
     "database_unavailable": "Check that PostgreSQL runs and the address is right. Workers try again by themselves.",

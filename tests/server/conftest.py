@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 import asyncpg
 import httpx
 import pytest
+from server_scene import MakeHttp, MakeRemote
 
 import weft
 from weft.db.statements import Statements
@@ -20,9 +21,6 @@ from weft.server.serving import Server
 GRANTS = (Path(__file__).resolve().parents[2] / "examples" / "docs" / "grants.sql").read_text(encoding="utf-8")
 ROLES = "shop_server, shop_web, shop_report, shop_worker, shop_flows"
 DROP_WALLS = Statements("weft.db.migrations", "sql/0004_down.sql").texts["drop_walls"]
-
-MakeRemote = Callable[..., Awaitable[weft.RemoteClient]]
-MakeHttp = Callable[..., Awaitable[httpx.AsyncClient]]
 
 
 @pytest.fixture

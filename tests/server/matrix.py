@@ -30,10 +30,6 @@ _PARAMETER = re.compile(r"{(\w+)(?::\w+)?}")
 ROLES = ("reader", "writer", "admin", "operator", "worker")
 WORKERS = frozenset({"worker"})
 EVERYBODY = frozenset(ROLES)
-# Who may ask for the routes that are not calls of the client. One that is missing here fails every test of the matrix.
-OTHERS: Mapping[tuple[str, str], frozenset[str]] = {
-    ("POST", "/sign-out"): EVERYBODY,
-}
 
 
 @dataclass(frozen=True)
@@ -56,6 +52,13 @@ def including(access: Access) -> frozenset[str]:
     """Return the roles that are enough for a call."""
     order = [str(each) for each in Access]
     return frozenset(order[order.index(access) :])
+
+
+# Who may ask for the routes that are not calls of the client. One that is missing here fails every test of the matrix.
+OTHERS: Mapping[tuple[str, str], frozenset[str]] = {
+    ("POST", "/sign-out"): EVERYBODY,
+    ("GET", "/metrics"): including(Access.READER),
+}
 
 
 def routes(settings: weft.Settings) -> list[Asked]:

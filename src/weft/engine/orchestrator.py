@@ -13,7 +13,8 @@ from weft.flow.templates import read_value
 from weft.jobs import control
 from weft.jobs.fan_out import FanOut
 from weft.jobs.library import Libraries
-from weft.jobs.requests import HANDLER, QUEUE, Request, Requests
+from weft.jobs.messages import HANDLER, QUEUE
+from weft.jobs.requests import Request, Requests
 from weft.jobs.sub_workflow import SubWorkflows
 from weft.jobs.submit import SQL
 from weft.queue.retry import Retry
@@ -56,10 +57,11 @@ class Steps:
 
     async def submit(
         self, workflow_id: str, ctx: Context, inputs: Values | None = None, priority: int = 0,
-        callback_url: str | None = None,
+        callback_url: str | None = None, idempotency_key: str | None = None, labels: dict[str, str] | None = None,
     ) -> Values:  # fmt: skip
         """Make a job of a message."""
-        return await self._requests.accept(_fence(ctx), Request(workflow_id, inputs or {}, priority, callback_url))
+        request = Request(workflow_id, inputs or {}, priority, callback_url, idempotency_key, labels)
+        return await self._requests.accept(_fence(ctx), request)
 
     async def conditional(self, spec: Values, values: Values) -> Values:
         """Choose a branch."""

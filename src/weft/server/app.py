@@ -19,8 +19,9 @@ from weft.server.endpoints import add_operation
 from weft.server.headers import AddHeaders
 from weft.server.limits import LimitBodies
 from weft.server.paths import KeepSlashes
-from weft.server.routes import sessions
+from weft.server.routes import installation, sessions
 from weft.server.state import State
+from weft.server.traffic import Noted, Traffic
 from weft.version import __version__
 
 PREFIX = "/api/v1"
@@ -32,16 +33,20 @@ def _routes() -> list[BaseRoute]:
     router = APIRouter(prefix=PREFIX)
     for operation in OPERATIONS:
         add_operation(router, operation)
-    return [*router.routes, *sessions.router.routes]
+    router.prefix = ""
+    for each in (installation, sessions):
+        router.include_router(each.router)
+    return router.routes
 
 
 def make_app(settings: Settings) -> FastAPI:
     """Return the app of a server; it reaches the database when it starts and leaves it when it stops."""
+    traffic = Traffic()
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         async with Client(settings=settings) as client:
-            app.state.weft = State(client)
+            app.state.weft = State(client, traffic)
             yield
 
     app = FastAPI(title="Weft", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None)
@@ -54,4 +59,5 @@ def make_app(settings: Settings) -> FastAPI:
         LimitBodies, limit=settings.server_body_limit, patience=settings.server_read_timeout.total_seconds()
     )
     app.add_middleware(AddHeaders)
+    app.add_middleware(Noted, traffic=traffic)
     return app

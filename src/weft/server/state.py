@@ -6,6 +6,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 from weft.sdk.client import Client
+from weft.server.traffic import Traffic
 from weft.server.vouching import provider_of
 
 if TYPE_CHECKING:
@@ -17,9 +18,11 @@ _ORGS = 1000
 class State:
     """The clients of a server; those of orgs remember plans and queues, and share the connections."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, traffic: Traffic) -> None:
         self.client = client
         self.provider = provider_of(client.settings)
+        self.traffic = traffic
+        self.is_stopping = False
         self._by_org: OrderedDict[int, Client] = OrderedDict()
 
     def client_of(self, who: Principal) -> Client:

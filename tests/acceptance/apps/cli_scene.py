@@ -14,9 +14,8 @@ from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any, TextIO, TypeVar
 
-from apps.warm import WarmCommand, run_weft
-
 import weft
+from warm import WarmCommand, run_weft
 
 T = TypeVar("T")
 

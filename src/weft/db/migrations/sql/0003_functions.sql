@@ -408,7 +408,7 @@ begin
 end $$;
 
 -- name: end_late_starts
--- ready, and not begun in its time → failed; returns how many.
+-- ready, and not begun in its time → failed; returns how many. What belongs to a job that is paused begins its time anew.
 create function weft.end_late_starts(room int) returns int language plpgsql as $$
 declare late bigint; count int := 0;
 begin
@@ -416,6 +416,10 @@ begin
     select t.id from weft.task t where t.expires_at < (select weft.now()) and t.state = 'ready'
     order by t.expires_at limit room for update skip locked
   loop
+    -- Nobody may begin it while its job is paused: it has all its time when that goes on.
+    update weft.task t set expires_at = weft.now() + t.dispatch_timeout
+    where t.id = late and exists (select 1 from weft.job j where j.id = t.job_id and j.state = 'paused');
+    continue when found;
     update weft.task t set state = 'waiting' where t.id = late;
     count := count + weft.answer(late, 'failed', null, json_build_object('type', 'DispatchTimeout', 'message',
       'nobody began it in time', 'traceback', ''), 'dispatch_timeout')::int;
@@ -792,10 +796,10 @@ begin
         actor, node, parent_id, item, counts_for, needs, allow_failure
       from moved m
     ), recorded as (
-      insert into weft.attempt (task_id, attempt, org_id, worker_id, outcome, reason, started_at, ended_at)
-      select id, attempt, org_id, worker_id, 'cancelled',
+      insert into weft.attempt (task_id, attempt, org_id, job_id, worker_id, outcome, reason, started_at, ended_at)
+      select id, attempt, org_id, m.job_id, worker_id, 'cancelled',
         case when job.verdict = 'failed' then 'job_failed' else 'job_cancelled' end, claimed_at, at
-      from moved where worker_id is not null on conflict do nothing
+      from moved m where worker_id is not null on conflict do nothing
     ), told as (
       select pg_notify('weft_worker_' || worker_id, format('cancel %s %s', id, attempt)) from moved where worker_id is not null
     )

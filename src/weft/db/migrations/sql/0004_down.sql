@@ -21,6 +21,9 @@ alter table weft.audit drop column origin;
 -- name: drop_views
 drop view weft.tokens, weft.org_role_memberships, weft.org_roles, weft.users;
 
+-- name: drop_answers
+drop table weft.answer;
+
 -- name: drop_tables
 drop table weft.sign_in, weft.token, weft.org_role_membership, weft.org_role, weft.user;
 
