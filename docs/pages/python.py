@@ -75,7 +75,18 @@ _GROUPS = {
         *("JobEvent", "JobEvents", "JobAttempt", "NodeWhy"),
     ],
     "Look": [
-        *("Task", "TaskSummary", "TaskState", "TaskStep", "Attempt", "AuditEntry", "Page", "Why"),
+        *(
+            "Task",
+            "TaskSummary",
+            "TaskState",
+            "TaskStep",
+            "Attempt",
+            "AuditEntry",
+            "AuditSeals",
+            "AuditFinding",
+            "Page",
+            "Why",
+        ),
         *(
             "QueueInfo",
             "KeyLimit",
@@ -88,7 +99,7 @@ _GROUPS = {
             "HealthCheck",
         ),
     ],
-    "People": ["Orgs", "Org", "Users", "User", "Roles", "OrgRole", "Tokens", "Token", "NewToken"],
+    "People": ["Orgs", "Org", "Users", "User", "Roles", "OrgRole", "Tokens", "Token", "NewToken", "SignIn"],
     "Settings": ["Settings", "__version__"],
     "Errors": [
         "Forbidden",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from weft.version import __version__
 
 if TYPE_CHECKING:
-    from weft.catalog.model import NewToken, Org, OrgRole, Token, User
+    from weft.catalog.model import NewToken, Org, OrgRole, SignIn, Token, User
     from weft.core.errors import (
         BlobUnavailable,
         DatabaseUnavailable,
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from weft.queue.outbox import OutboxRow
     from weft.queue.queues import KeyLimit, QueueInfo
     from weft.queue.retry import Retry
+    from weft.queue.seals import AuditFinding, AuditSeals
     from weft.queue.steps import TaskStep
     from weft.queue.why import Why
     from weft.queue.workers import WorkerInfo
@@ -79,6 +80,8 @@ _HOMES = {
     "Artifact": "weft.history.model",
     "Attempt": "weft.queue.model",
     "AuditEntry": "weft.queue.audit",
+    "AuditFinding": "weft.queue.seals",
+    "AuditSeals": "weft.queue.seals",
     "BisectStep": "weft.sdk.bisecting",
     "Bisected": "weft.sdk.bisecting",
     "BlobRepository": "weft.worker.handling",
@@ -139,6 +142,7 @@ _HOMES = {
     "SchemaOutdated": "weft.core.errors",
     "ServerUnavailable": "weft.core.server_errors",
     "Settings": "weft.core.settings",
+    "SignIn": "weft.catalog.model",
     "Snooze": "weft.core.signals",
     "SpawnedTask": "weft.worker.children",
     "StateConflict": "weft.core.errors",
@@ -185,6 +189,8 @@ __all__ = [
     "Artifact",
     "Attempt",
     "AuditEntry",
+    "AuditFinding",
+    "AuditSeals",
     "BisectStep",
     "Bisected",
     "BlobRepository",
@@ -245,6 +251,7 @@ __all__ = [
     "SchemaOutdated",
     "ServerUnavailable",
     "Settings",
+    "SignIn",
     "Snooze",
     "SpawnedTask",
     "StateConflict",

@@ -45,6 +45,7 @@ SAID = {
     "good": "A version that works.",
     "grace": "Leave alone what is younger than so many seconds.",
     "handler": "The name of the handler.",
+    "head": "A head of the audit's seals that was noted before: it must still be there.",
     "heartbeat_timeout": "An attempt that gives no sign of life for so many seconds has failed.",
     "idempotency_key": "A known key makes nothing: the answer names what is there.",
     "ids": "These only.",

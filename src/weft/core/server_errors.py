@@ -29,6 +29,17 @@ class Forbidden(CallerError):
         super().__init__(f"{actor} is {role}, and this takes {needed}: ask an admin of the org for it")
 
 
+class CrossSite(CallerError):
+    """A browser was made to ask by a page that is not the server's own."""
+
+    code = "cross_site"
+    http_status = 403
+    exit_code = 8
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(f"{problem}: a browser that is signed in changes things from the server's own pages only")
+
+
 class TooLarge(CallerError):
     """A request is larger than the server takes."""
 
@@ -63,6 +74,15 @@ class AnswerGone(CallerError):
             f"what was sent with the key {key[:80]!r} has been done, and its secret was shown once: "
             "see `weft tokens list`, revoke what it made, and make another with a new key"
         )
+
+
+class ProviderUnavailable(OperatorError):
+    """The identity provider cannot be asked, and nothing that it said before is known."""
+
+    code = "provider_unavailable"
+
+    def __init__(self, issuer: str, problem: str) -> None:
+        super().__init__(f"cannot ask the identity provider {issuer}: {problem}: check WEFT_OIDC_ISSUER")
 
 
 class ServerUnavailable(OperatorError):

@@ -52,6 +52,8 @@ class Server:
         self._socket = self._listen()
         config = uvicorn.Config(
             make_app(self._settings), log_config=None, access_log=False, lifespan="on", timeout_keep_alive=30,
+            # From anybody else such headers are what he likes to be taken for.
+            proxy_headers=bool(self._settings.server_proxies), forwarded_allow_ips=list(self._settings.server_proxies),
             backlog=_BACKLOG, server_header=False, date_header=False, timeout_graceful_shutdown=10,
         )  # fmt: skip
         self._uvicorn = _Uvicorn(config)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from weft.sdk.client import Client
 from weft.server.traffic import Traffic
+from weft.server.vouching import provider_of
 
 if TYPE_CHECKING:
     from weft.catalog.model import Principal
@@ -19,6 +20,7 @@ class State:
 
     def __init__(self, client: Client, traffic: Traffic) -> None:
         self.client = client
+        self.provider = provider_of(client.settings)
         self.traffic = traffic
         self.is_stopping = False
         self._by_org: OrderedDict[int, Client] = OrderedDict()
