@@ -17,6 +17,7 @@ from weft.server.document import document
 from weft.server.endpoints import add_operation
 from weft.server.limits import LimitBodies
 from weft.server.paths import KeepSlashes
+from weft.server.routes import streams
 from weft.server.state import State
 from weft.version import __version__
 
@@ -27,6 +28,8 @@ PREFIX = "/api/v1"
 def _routes() -> list[BaseRoute]:
     """Return the routes of all operations, which are the same for every app of a process."""
     router = APIRouter(prefix=PREFIX)
+    # Before what may stand for any name.
+    router.include_router(streams.router)
     for operation in OPERATIONS:
         add_operation(router, operation)
     return router.routes
@@ -38,8 +41,11 @@ def make_app(settings: Settings) -> FastAPI:
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         async with Client(settings=settings) as client:
-            app.state.weft = State(client)
-            yield
+            app.state.weft = state = State(client)
+            try:
+                yield
+            finally:
+                await state.live.stop()
 
     app = FastAPI(title="Weft", version=__version__, lifespan=lifespan, redoc_url=None)
     app.router.routes.extend(_routes())

@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
+from weft.contract.operations import Access
 from weft.sdk.client import Client
+from weft.server.credentials import principal, require
+from weft.server.live.hub import Hub
 
 if TYPE_CHECKING:
     from weft.catalog.model import Principal
+    from weft.server.live.guest import Guest
 
 _ORGS = 1000
 
@@ -18,6 +22,7 @@ class State:
 
     def __init__(self, client: Client) -> None:
         self.client = client
+        self.live = Hub(client.database, _admit)
         self._by_org: OrderedDict[int, Client] = OrderedDict()
 
     def client_of(self, who: Principal) -> Client:
@@ -29,3 +34,8 @@ class State:
                 self._by_org.popitem(last=False)
         self._by_org.move_to_end(who.org_id)
         return found
+
+
+async def _admit(guest: Guest) -> None:
+    """Refuse whoever may not look any more at what happens."""
+    require(await principal(guest.request), Access.READER)
