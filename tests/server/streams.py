@@ -23,7 +23,7 @@ class Stream:
     """The events of an open stream, one after the other."""
 
     def __init__(self, answer: httpx.Response) -> None:
-        self._lines = answer.aiter_lines()
+        self._lines = _lines(answer)
         self.last_id: str | None = None
 
     async def next(self) -> Told | None:
@@ -53,6 +53,15 @@ class Stream:
             if told.name == name or (isinstance(told.data, dict) and told.data.get("type") == name):
                 break
         return found
+
+
+async def _lines(answer: httpx.Response) -> AsyncIterator[str]:
+    # Not `aiter_lines`: JSON may have signs in it that text counts as the end of a line.
+    rest = b""
+    async for piece in answer.aiter_bytes():
+        *lines, rest = (rest + piece).split(b"\n")
+        for line in lines:
+            yield line.decode()
 
 
 @asynccontextmanager

@@ -16,6 +16,7 @@ from engine.job_scene import Handlers, at_work, flow
 from weft.server.serving import Server
 from weft.worker.registry import Registry
 
+MakeRemote = Callable[..., Awaitable[weft.RemoteClient]]
 MakeHttp = Callable[..., Awaitable[httpx.AsyncClient]]
 
 
@@ -257,3 +258,57 @@ async def test_a_log_is_told_from_any_byte_on_until_the_task_has_ended(
         assert told is not None
         assert told.data["text"] == "zwölf\ndreizehn\n"
     assert (await http.get(f"/api/v1{path}", headers={"last-event-id": "16"})).status_code == 204
+
+
+async def test_a_remote_client_follows_a_job_over_a_restart_of_its_server(
+    settings: weft.Settings, client: weft.Client, handlers: Handlers
+) -> None:
+    made = await client.tokens.create("tester", role="reader")
+    job = await client.jobs.submit(HELD)
+    async with AsyncExitStack() as first, AsyncExitStack() as second:
+        serving = await first.enter_async_context(Server(settings, port=0))
+        port = int(serving.url.rpartition(":")[2])
+        remote = await second.enter_async_context(weft.RemoteClient(serving.url, made.secret, settings=settings))
+        told = []
+        async for event in remote.jobs.follow(job.id):
+            told.append(event)
+            if event.type == "task.completed" and event.node == "first":
+                await asyncio.wait_for(handlers.begun.wait(), 20)
+                await first.aclose()
+                await second.enter_async_context(Server(settings, port=port))
+                handlers.leave.set()
+    assert told == list((await client.jobs.events(job.id)).events)
+
+
+async def test_a_remote_client_follows_a_log(make_remote: MakeRemote, client: weft.Client, registry: Registry) -> None:
+    remote, said = await make_remote(role="reader"), asyncio.Event()
+
+    @registry.task(name="talk")
+    async def talk() -> None:
+        print("one\u2028line")
+        await said.wait()
+        print("two")
+        raise ValueError("told too")
+
+    task = await client.enqueue("talk", max_attempts=1)
+    found = b""
+    async with weft.Worker(client=client, registry=registry):
+        async for text in remote.follow_log(task.id):
+            found += text
+            said.set()
+    assert found == await client.read_log(task.id)
+    assert [text async for text in remote.follow_log(task.id, 8)] == [found[8:]]
+    with pytest.raises(weft.NotFound):
+        await anext(remote.follow_log(12))
+    with pytest.raises(weft.NotFound):
+        await anext(remote.jobs.follow(12))
+
+
+async def test_a_client_follows_a_log_until_its_task_has_ended(client: weft.Client, registry: Registry) -> None:
+    @registry.task(name="talk")
+    async def talk() -> None:
+        print("one")
+
+    task = await client.enqueue("talk")
+    async with weft.Worker(client=client, registry=registry):
+        assert b"".join([text async for text in client.follow_log(task.id)]) == b"one\n"

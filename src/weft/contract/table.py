@@ -133,5 +133,5 @@ _PEOPLE = (
 OPERATIONS: tuple[Operation, ...] = (*_JOBS, *_WORKFLOWS, *_TASKS, *_PEOPLE)
 BY_CALL: Mapping[str, Operation] = {operation.call: operation for operation in OPERATIONS}
 # Calls that are made of others, or of streams, and those that have a meaning only inside the caller's process.
-COMPOSED = frozenset({"jobs.follow", "jobs.bisect"})
+COMPOSED = frozenset({"jobs.follow", "jobs.bisect", "follow_log"})
 LOCAL = frozenset({"jobs.add", "jobs.submit_graph"})
