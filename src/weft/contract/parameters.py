@@ -37,6 +37,7 @@ SAID = {
     "dry_run": "Change nothing, and tell what would happen.",
     "email": "Where the user is written to.",
     "expect": "The number of the tag's move, or the hash, that is expected: anything else is a conflict.",
+    "expand": "A page of the items of this node.",
     "expires_in": "After so many seconds it lets nobody in; it stays good for ever when left out.",
     "external_id": "What the identity provider calls the user.",
     "failed": "Run only what failed, and what comes after it.",

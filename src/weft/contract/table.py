@@ -35,6 +35,7 @@ _JOBS = (
     _post("/jobs/rerun", "jobs.rerun_all", answer="count", body={"state": ["failed"], "workflow_id": "etl"}),
     _get("/jobs/{job_id}", "jobs.show"),
     _get("/jobs/{job_id}/nodes", "jobs.nodes"),
+    _get("/jobs/{job_id}/graph", "jobs.graph"),
     _get("/jobs/{job_id}/attempts", "jobs.attempts"),
     _get("/jobs/{job_id}/why", "jobs.why"),
     _get("/jobs/{job_id}/events", "jobs.events", said="Return what happened in a job, oldest first; `cursor` goes on."),

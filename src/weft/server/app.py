@@ -17,7 +17,7 @@ from weft.server.document import document
 from weft.server.endpoints import add_operation
 from weft.server.limits import LimitBodies
 from weft.server.paths import KeepSlashes
-from weft.server.routes import streams
+from weft.server.routes import definitions, results, streams
 from weft.server.state import State
 from weft.version import __version__
 
@@ -29,7 +29,8 @@ def _routes() -> list[BaseRoute]:
     """Return the routes of all operations, which are the same for every app of a process."""
     router = APIRouter(prefix=PREFIX)
     # Before what may stand for any name.
-    router.include_router(streams.router)
+    for routes in (streams, definitions, results):
+        router.include_router(routes.router)
     for operation in OPERATIONS:
         add_operation(router, operation)
     return router.routes
