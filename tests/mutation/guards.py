@@ -40,9 +40,14 @@ FILES = {
     "owner": "db/migrations/sql/0003_ownership.sql",
     "skipping": "db/migrations/sql/0003_skipping.sql",
     "definition": "db/migrations/sql/0003_definitions.sql",
+    "loan": "db/migrations/sql/0003_loans.sql",
+    "lending": "queue/sql/loan.sql",
 }
 # What a later migration makes anew is guarded there.
-SUPERSEDED = {"function.finish_and_claim", "function.release_next", "function.ensure_partitions", "version.undo_tag"}
+SUPERSEDED = {
+    "function.finish_and_claim", "function.release_next", "function.ensure_partitions", "version.undo_tag",
+    "function.admit_waiting",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -165,6 +170,17 @@ GUARDS: list[Guard] = [
          "and j.state in ('pending', 'running', 'paused')", "and k.key = parent || ' ' || call",
          ("coalesce(of.counts_for, parent)", "parent"),
          ("set waiting_on = t.waiting_on + 1", "set waiting_on = t.waiting_on")),
+    *_of("loan.admit_waiting", "test_key_loans", ("rooms[place.p] := rooms[place.p] - place.n;", "null;"),
+         ("taken[place.p] + place.n", "place.n")),
+    *_of("loan.return_loans", "test_key_loans", "and l.is_wanted", "skip locked", "limit u.room", "and l.key = u.key"),
+    *_of("loan.lend_key", "test_key_loans", "and coalesce(t.worker_id, 0) = me", "and t.attempt = its_attempt",
+         "and t.state = 'running'", "and t.concurrency_key is distinct from '@' || t.parent_id",
+         "update weft.task t set concurrency_key = null where t.id = task;"),
+    *_of("loan.take_key", "test_key_loans", "and coalesce(t.worker_id, 0) = me", "and t.attempt = its_attempt",
+         "and t.state = 'running'", "and s.held < coalesce(s.max_running, q.max_running_per_key, 2147483647)",
+         "update weft.key_loan l set is_wanted = true where l.task_id = task and not l.is_wanted;"),
+    *_of("loan.end_loans", "test_key_loans", "and t.state = 'ready'"),
+    *_of("lending.forget", "test_key_loans", "where not exists (select 1 from weft.task t where t.id = l.task_id)"),
     *_of("step.note_failed", "test_job_graphs", "and not d.allow_failure", ("filter (where d.allow_failure)", "", 0)),
     *_of("step.fail_job", "test_job_graphs", ("not job.finishes_independent or", "true or"),
          ("coalesce(j.verdict, 'failed')", "j.verdict")),
@@ -284,7 +300,7 @@ GUARDS: list[Guard] = [
          ("t.state = 'ready' and", ""), ("limit least(wanted, u.room)", ""), ("limit wanted", ""),
          ("and (t.rank, t.order_id, t.id) > (u.rank, u.order_id, u.mark)", "")),
     *_of(
-        "function.admit_waiting", "test_key_slots test_graph",
+        "loan.admit_waiting", "test_key_slots test_graph",
         "and t.reason = 'concurrency_key'", "t.queue_id = u.queue_id and", "and t.concurrency_key = u.key",
         ("limit u.room", ""), ("limit u.room for update", "limit u.room"), ("for update of s", ""),
         ("greatest(0, l.most - l.held + l.n)", "greatest(0, l.most - l.held)"),
@@ -629,7 +645,7 @@ REDUNDANT: list[tuple[Guard, str]] = [
         "what is taken is made running by the last statement, from whichever state",
     ),
     (
-        Guard("function.admit_waiting", "t.state = 'pending' and"),
+        Guard("loan.admit_waiting", "t.state = 'pending' and"),
         "the reason concurrency_key stands with the state pending only; the condition is for the partial index",
     ),
     (

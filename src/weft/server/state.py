@@ -9,6 +9,7 @@ from weft.contract.operations import Access
 from weft.sdk.client import Client
 from weft.server.credentials import principal, require
 from weft.server.live.hub import Hub
+from weft.server.traffic import Traffic
 
 if TYPE_CHECKING:
     from weft.catalog.model import Principal
@@ -20,9 +21,11 @@ _ORGS = 1000
 class State:
     """The clients of a server; those of orgs remember plans and queues, and share the connections."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, traffic: Traffic) -> None:
         self.client = client
         self.live = Hub(client.database, _admit)
+        self.traffic = traffic
+        self.is_stopping = False
         self._by_org: OrderedDict[int, Client] = OrderedDict()
 
     def client_of(self, who: Principal) -> Client:
