@@ -37,6 +37,7 @@ SAID = {
     "dry_run": "Change nothing, and tell what would happen.",
     "email": "Where the user is written to.",
     "expect": "The number of the tag's move, or the hash, that is expected: anything else is a conflict.",
+    "expand": "A page of the items of this node.",
     "expires_in": "After so many seconds it lets nobody in; it stays good for ever when left out.",
     "external_id": "What the identity provider calls the user.",
     "failed": "Run only what failed, and what comes after it.",
@@ -177,7 +178,8 @@ def _label_words(labels: Mapping[str, str]) -> list[str]:
     return [f"{name}={value}" for name, value in labels.items()]
 
 
-def _labels(words: list[str]) -> dict[str, str]:
+def labels_in(words: list[str]) -> dict[str, str]:
+    """Return the labels that texts of the form NAME=VALUE tell."""
     for word in words:
         if "=" not in word:
             raise InvalidInput("labels", f"{word!r} is not of the form NAME=VALUE")
@@ -254,7 +256,7 @@ def parameter_of(call: str, wanted: inspect.Parameter, hint: Any, place: Place) 
     if name == "handler" and call != "enqueue":
         form = None
     if name == "labels" and place == "query":
-        form = _Form(list[str] | None, _label_words, _labels)
+        form = _Form(list[str] | None, _label_words, labels_in)
     if name in _NAMES:
         form = _Form(str if default is _ABSENT else str | None, str)
     if form is None:

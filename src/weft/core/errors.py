@@ -27,6 +27,7 @@
     │   ├── BlobUnavailable         a value in the blob storage is missing, damaged or out of reach
     │   ├── ProviderUnavailable     the identity provider cannot be asked
     │   ├── ServerUnavailable       a server cannot be reached, or does not speak as Weft does
+    │   ├── ServerStopping          a server takes no more, because it is about to stop
     │   └── AddressTaken            another process listens at the address
     ├── LeaseLost                   another worker holds the task now: drop what you were doing
     ├── WaitTimeout                 the task did not end in the time given: wait longer or look at it

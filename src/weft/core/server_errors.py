@@ -94,6 +94,15 @@ class ServerUnavailable(OperatorError):
         super().__init__(f"cannot reach the server at {where}: {problem}: check WEFT_SERVER, and that it runs")
 
 
+class ServerStopping(OperatorError):
+    """A server takes no more, because it is about to stop."""
+
+    code = "server_stopping"
+
+    def __init__(self) -> None:
+        super().__init__("the server is about to stop: ask again, it or another answers soon")
+
+
 class AddressTaken(OperatorError):
     """Another process listens at the address."""
 
