@@ -27,13 +27,24 @@ def complete_queue(incomplete: str) -> Iterable[str]:
     return [name for name in names if name.startswith(incomplete)]
 
 
-async def _queue_names() -> list[str]:
-    from weft.core.settings import Settings
-    from weft.db import embedded
-    from weft.sdk.client import Client
+def complete_context(incomplete: str) -> Iterable[str]:
+    """Offer the names of contexts."""
+    from weft.cli.contexts import LOCAL, read_contexts
+    from weft.core.errors import WeftError
 
-    settings = Settings.load()
-    if settings.database_url is None and not (await embedded.status(settings)).running:
+    try:
+        return [name for name in (LOCAL, *read_contexts().by_name) if name.startswith(incomplete)]
+    except (WeftError, OSError):
         return []
-    async with Client(settings=settings) as client:
+
+
+async def _queue_names() -> list[str]:
+    from weft.cli.calls import open_client
+    from weft.cli.target import find_target
+    from weft.db import embedded
+
+    target = find_target()
+    if target.kind == "embedded" and not (await embedded.status(target.settings)).running:
+        return []
+    async with open_client() as client:
         return [queue.name for queue in await client.queues()]

@@ -24,10 +24,12 @@ def orchestrator(
     import asyncio
 
     from weft.cli.leash import Leash
+    from weft.cli.target import database_settings
     from weft.cli.worker_process import OrchestratorProcess, log_to_stderr, new_loop
-    from weft.core.settings import Settings
 
     log_to_stderr(log_level)
-    process = OrchestratorProcess(Settings.load(profile="fast" if fast else None), Leash(leash))
+    process = OrchestratorProcess(
+        database_settings("weft orchestrator", profile="fast" if fast else None), Leash(leash)
+    )
     with asyncio.Runner(loop_factory=new_loop()) as runner:
         raise typer.Exit(runner.run(process.run()))

@@ -31,12 +31,12 @@ def server(
     """
     import asyncio
 
+    from weft.cli.target import database_settings
     from weft.cli.worker_process import log_to_stderr, new_loop
-    from weft.core.settings import Settings
 
     log_to_stderr(log_level)
     with asyncio.Runner(loop_factory=new_loop()) as runner:
-        raise typer.Exit(runner.run(_serve(Settings.load(), host, port)))
+        raise typer.Exit(runner.run(_serve(database_settings("weft server"), host, port)))
 
 
 async def _serve(settings: Settings, host: str, port: int) -> int:

@@ -61,10 +61,10 @@ def worker(
     import asyncio
 
     from weft.cli.leash import Leash
-    from weft.core.settings import Settings
+    from weft.cli.target import database_settings
 
     names = read_names("queues", queues)
-    settings = Settings.load(profile="fast" if fast else None)
+    settings = database_settings("weft worker", profile="fast" if fast else None)
     if processes > 1:
         from weft.cli.supervisor import Supervisor
 

@@ -11,7 +11,8 @@
     │   ├── MergeConflict           both sides changed the same fields
     │   ├── Unauthenticated         a server does not know who asks
     │   ├── Forbidden               whoever asks may not do that
-    │   └── TooLarge                a request is larger than the server takes
+    │   ├── TooLarge                a request is larger than the server takes
+    │   └── DevRuns                 a `weft dev` of the same home runs already
     ├── OperatorError               the installation needs attention: change the machine or its settings
     │   ├── InvalidSetting          a setting is unknown or has a value that is refused
     │   ├── DatabaseUnavailable     PostgreSQL cannot be reached

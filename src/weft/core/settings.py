@@ -328,8 +328,9 @@ def _check_lease(name: str, lease: timedelta, interval: timedelta, who: str) -> 
         raise InvalidSetting(name, f"{lease} is less than two heartbeats of {interval}: {who} would be lost")
 
 
-# Read before the settings, so no keys of the file: where that is, and whether a command tells its errors' tracebacks.
-ENVIRONMENT_ONLY = ("WEFT_CONFIG", "WEFT_DEBUG")
+# Read before the settings, so no keys of the file: where that is, which server a command goes to by its name in
+# `weft context list`, and whether a command tells its errors' tracebacks, and how far it is.
+ENVIRONMENT_ONLY = ("WEFT_CONFIG", "WEFT_CONTEXT", "WEFT_DEBUG", "WEFT_QUIET")
 _PARSERS: dict[str, Callable[[object], Any]] = {f.name: f.metadata["parse"] for f in fields(Settings)}
 
 

@@ -17,6 +17,7 @@ from weft.server.document import document
 from weft.server.endpoints import add_operation
 from weft.server.limits import LimitBodies
 from weft.server.paths import KeepSlashes
+from weft.server.routes import me
 from weft.server.state import State
 from weft.version import __version__
 
@@ -29,6 +30,7 @@ def _routes() -> list[BaseRoute]:
     router = APIRouter(prefix=PREFIX)
     for operation in OPERATIONS:
         add_operation(router, operation)
+    router.include_router(me.router)
     return router.routes
 
 

@@ -1,0 +1,1 @@
+"""Routes that are not calls of the client, one module for each noun."""
