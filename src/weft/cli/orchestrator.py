@@ -20,7 +20,14 @@ def orchestrator(
     ] = Level.INFO,
     leash: Annotated[int | None, typer.Option(hidden=True)] = None,
 ) -> None:
-    """Advance jobs until SIGTERM or Ctrl-C: choose branches, expand fan-outs, end them. Any number may run."""
+    """Advance jobs until SIGTERM or Ctrl-C: choose branches, expand fan-outs, end them.
+
+    It runs no handlers, so it needs none of your code; tasks are run by `weft worker`. Any number may run on one
+    database: each job is advanced by one of them, and if that dies, another takes over after some seconds
+    (WEFT_ORPHAN_THRESHOLD). Two on different machines are enough for most installations.
+
+    Example: WEFT_DATABASE_URL=postgresql://weft@db/weft weft orchestrator
+    """
     import asyncio
 
     from weft.cli.leash import Leash

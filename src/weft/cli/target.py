@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from weft.cli.contexts import LOCAL, Context, Contexts, read_contexts
-from weft.core.errors import CallerError
+from weft.core.errors import CallerError, InvalidInput
 from weft.core.settings import Settings
 
 
@@ -67,6 +68,17 @@ def database_settings(what: str, **overrides: Any) -> Settings:
             f"do it where the database is, or unset WEFT_SERVER and use `weft --context {LOCAL}`"
         )
     return Settings.load(**overrides) if overrides else found.settings
+
+
+def goes_to_server(modules: Sequence[str]) -> bool:
+    """Whether jobs run where a server is, and only there; refuse handlers that would have to run here."""
+    found = find_target()
+    if found.kind == "server" and modules:
+        raise InvalidInput(
+            "--app", f"handlers run where the workers are, and commands go to {found.settings.server} because "
+            f"{found.why}: leave it out"
+        )  # fmt: skip
+    return found.kind == "server"
 
 
 def _of_context(settings: Settings, context: Context, why: str) -> Target:

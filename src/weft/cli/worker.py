@@ -57,6 +57,12 @@ def worker(
 
     Then nothing more is claimed, what has not begun is handed back, and what runs may end (30 s by default,
     WEFT_WORKER_SHUTDOWN_GRACE). A second signal ends it at once: what ran is handed back.
+
+    Only handlers in the modules of --app are run: a name that comes from a queue is looked up, never imported. One
+    process is one Python: for handlers that compute give as many --processes as there are cores, for those that wait
+    a larger --concurrency. Any number may run, on any number of machines; start new ones before you stop old ones.
+
+    Example: weft worker --app shop.tasks --queues default,mail --concurrency 50 --processes 4
     """
     import asyncio
 

@@ -232,6 +232,11 @@ class Settings:
         parse_interval,
         "a server gives up a client that sends nothing for this long amid a request",
     )
+    server_drain: timedelta = _setting(
+        timedelta(0),
+        parse_duration,
+        "how long a server that is to stop still answers while `/readyz` says no, so that a balancer takes it out first",
+    )
     callback_secret: tuple[bytes, ...] = _setting(
         (),
         _secrets,

@@ -50,8 +50,9 @@ class Server:
     async def __aenter__(self) -> Self:
         """Listen; when it returns, requests are answered."""
         self._socket = self._listen()
+        self._app = make_app(self._settings)
         config = uvicorn.Config(
-            make_app(self._settings), log_config=None, access_log=False, lifespan="on", timeout_keep_alive=30,
+            self._app, log_config=None, access_log=False, lifespan="on", timeout_keep_alive=30,
             backlog=_BACKLOG, server_header=False, date_header=False, timeout_graceful_shutdown=10,
         )  # fmt: skip
         self._uvicorn = _Uvicorn(config)
@@ -71,6 +72,15 @@ class Server:
         assert self._task is not None
         self._uvicorn.should_exit = True
         await self._task
+
+    async def leave(self, at_once: asyncio.Event) -> None:
+        """Say that there is nothing more to be asked here, and answer until whoever spreads requests has noticed.
+
+        How long that takes is ``WEFT_SERVER_DRAIN``; ``at_once`` ends it before.
+        """
+        self._app.state.weft.is_leaving = True
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(at_once.wait(), self._settings.server_drain.total_seconds())
 
     @property
     def url(self) -> str:

@@ -18,6 +18,8 @@ class State:
 
     def __init__(self, client: Client) -> None:
         self.client = client
+        # Told by /readyz, so that whoever spreads requests sends no more of them here.
+        self.is_leaving = False
         self._by_org: OrderedDict[int, Client] = OrderedDict()
 
     def client_of(self, who: Principal) -> Client:
