@@ -235,7 +235,7 @@ class Settings:
     server_drain: timedelta = _setting(
         timedelta(0),
         parse_duration,
-        "how long a server that is to stop still answers while `/readyz` says no, so that a balancer takes it out first",
+        "how long a server that is to stop still answers while `/readyz` says no, so that requests go elsewhere first",
     )
     callback_secret: tuple[bytes, ...] = _setting(
         (),

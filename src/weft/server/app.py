@@ -17,8 +17,9 @@ from weft.server.document import document
 from weft.server.endpoints import add_operation
 from weft.server.limits import LimitBodies
 from weft.server.paths import KeepSlashes
-from weft.server.routes import me
+from weft.server.routes import installation, me
 from weft.server.state import State
+from weft.server.traffic import Noted, Traffic
 from weft.version import __version__
 
 PREFIX = "/api/v1"
@@ -30,17 +31,20 @@ def _routes() -> list[BaseRoute]:
     router = APIRouter(prefix=PREFIX)
     for operation in OPERATIONS:
         add_operation(router, operation)
-    router.include_router(me.router)
+    router.prefix = ""
+    for each in (installation, me):
+        router.include_router(each.router)
     return router.routes
 
 
 def make_app(settings: Settings) -> FastAPI:
     """Return the app of a server; it reaches the database when it starts and leaves it when it stops."""
+    traffic = Traffic()
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         async with Client(settings=settings) as client:
-            app.state.weft = State(client)
+            app.state.weft = State(client, traffic)
             yield
 
     app = FastAPI(title="Weft", version=__version__, lifespan=lifespan, redoc_url=None)
@@ -51,4 +55,5 @@ def make_app(settings: Settings) -> FastAPI:
     app.add_middleware(
         LimitBodies, limit=settings.server_body_limit, patience=settings.server_read_timeout.total_seconds()
     )
+    app.add_middleware(Noted, traffic=traffic)
     return app

@@ -78,7 +78,7 @@ class Server:
 
         How long that takes is ``WEFT_SERVER_DRAIN``; ``at_once`` ends it before.
         """
-        self._app.state.weft.is_leaving = True
+        self._app.state.weft.is_stopping = True
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(at_once.wait(), self._settings.server_drain.total_seconds())
 

@@ -6,6 +6,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 from weft.sdk.client import Client
+from weft.server.traffic import Traffic
 
 if TYPE_CHECKING:
     from weft.catalog.model import Principal
@@ -16,10 +17,11 @@ _ORGS = 1000
 class State:
     """The clients of a server; those of orgs remember plans and queues, and share the connections."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, traffic: Traffic) -> None:
         self.client = client
+        self.traffic = traffic
         # Told by /readyz, so that whoever spreads requests sends no more of them here.
-        self.is_leaving = False
+        self.is_stopping = False
         self._by_org: OrderedDict[int, Client] = OrderedDict()
 
     def client_of(self, who: Principal) -> Client:

@@ -17,16 +17,13 @@ import orjson
 from weft.core.errors import InvalidInput, error_line
 from weft.core.json import BLOB_MARK, RENDER_MARK, blob_reference, check_size, referenced_blob, size_of
 from weft.core.signals import NonRetryable, Parked, Snooze
-from weft.db.blobs import Blobs
-from weft.db.database import Database
 from weft.flow.budget import ExpressionError
 from weft.jobs.rendering import CACHED_MARK, rendered, unpacked
-from weft.queue import look
 from weft.queue.cache import Reuse
 from weft.queue.retry import Retry
 from weft.queue.steps import Fence
 from weft.queue.work import MISSING_PARAMS, NO_HEARTBEAT, Claim, Completed, Ended, Postponed
-from weft.worker.answers import AWAIT_TASKS
+from weft.worker.answers import AWAIT_TASKS, LEAVE, SPAWN
 from weft.worker.caching import Caching, caching_said, key_of
 from weft.worker.context import RUNNING, Context, beat_interval, describe_error
 from weft.worker.environment import Environment
@@ -148,13 +145,19 @@ class Attempt:
 
     async def answer(self, verb: str, arguments: dict[str, Any]) -> Any:
         """Do what the handler asks for."""
-        fence = Fence(self.env.worker_id, self.claim.id, self.claim.attempt)
-        answer = self.env.answers.answer(fence, verb, arguments, lambda: self.is_over or self._ending is not None)
-        if verb != AWAIT_TASKS:
-            return await answer
-        self._rest = self._rest or Rest(self)
-        async with self._rest.taken():
-            return await answer
+        if verb in (SPAWN, AWAIT_TASKS, LEAVE):
+            self._rest = self._rest or Rest(self)
+            return await self._rest.answer(verb, arguments)
+        return await self.env.answers.answer(self.fence, verb, arguments, self.is_ending)
+
+    @property
+    def fence(self) -> Fence:
+        """In whose name the attempt writes."""
+        return Fence(self.env.worker_id, self.claim.id, self.claim.attempt)
+
+    def is_ending(self) -> bool:
+        """Whether it is over, or was told to end."""
+        return self.is_over or self._ending is not None
 
     def end(self, why: str) -> None:
         """End the attempt: ``timeout`` writes an outcome, anything else writes none (someone else decides)."""
@@ -441,10 +444,3 @@ class Attempt:
         if claim.crashes + 1 >= self.env.settings.worker_crash_limit:
             return Ended(claim.id, claim.attempt, "dead", "crashed", "crashed", error)
         return self._failed(error, "crashed", outcome="crashed")
-
-
-async def upload_log(database: Database, blobs: Blobs, attempt: Attempt) -> None:
-    """Copy the log of an attempt that has ended to the blob storage, for machines that do not share a folder."""
-    data, claim = await asyncio.to_thread(attempt.log.read), attempt.claim
-    digest = await blobs.put(data)
-    await database.run(lambda conn: look.add_log(conn, claim.id, claim.attempt, digest, len(data)))

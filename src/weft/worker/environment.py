@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from weft.db.blobs import Blobs
 from weft.db.database import Database
+from weft.queue import look
 from weft.queue.work import Claim
 from weft.worker.answers import Answers
 from weft.worker.caching import OutputCache
@@ -27,7 +29,9 @@ class Environment:
         self, database: Database, worker_id: int, blobs: Blobs, processes: Processes, log_folder: Path,
         beat: Callable[[Claim], None], on_end: Callable[[Attempt, Outcome | None], None],
         resting: Callable[[int], AbstractContextManager[None]] = lambda _: nullcontext(),
+        go_on: Callable[[Claim, Callable[[], bool]], Awaitable[None]] = lambda _, __: asyncio.sleep(0),
     ) -> None:  # fmt: skip
+        self._database = database
         self.settings = settings = database.settings
         self.answers = Answers(database, blobs, settings)
         self.cache = OutputCache(database, blobs)
@@ -40,11 +44,18 @@ class Environment:
         self.beat = beat
         self.on_end = on_end
         self.resting = resting
+        self.go_on = go_on
 
     def request_shutdown(self) -> None:
         """Tell the handlers, here and in processes, that the worker is about to stop."""
         self.shutdown.request()
         self.processes.request_shutdown()
+
+    async def upload_log(self, attempt: Attempt) -> None:
+        """Copy the log of an attempt that has ended to the blob storage, for machines that do not share a folder."""
+        data, claim = await asyncio.to_thread(attempt.log.read), attempt.claim
+        digest = await self.blobs.put(data)
+        await self._database.run(lambda conn: look.add_log(conn, claim.id, claim.attempt, digest, len(data)))
 
     async def close(self) -> None:
         """End what serves attempts: there are none any more."""

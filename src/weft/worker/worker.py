@@ -21,7 +21,7 @@ from weft.queue.services import Upkeep, staging_times
 from weft.queue.work import Claim, Completed, Ended, Lane, Postponed
 from weft.queue.workers import Pulse
 from weft.worker import registration, unsuccessful
-from weft.worker.attempt import Attempt, Outcome, upload_log
+from weft.worker.attempt import Attempt, Outcome
 from weft.worker.background import Background, begun_with, pause_after_error
 from weft.worker.declines import Declines
 from weft.worker.environment import Environment
@@ -61,10 +61,7 @@ class Worker:
         self._version = version
         self._app_modules = list(app_modules)
         self._sinks = dict(sinks or {})
-        self.id = 0
-        self.completed = 0
-        self.failed = 0
-        self.fenced = 0
+        self.id = self.completed = self.failed = self.fenced = 0
         self._lanes: list[Lane] = []
         self._wake = asyncio.Event()
         self._held = Holdings(self._wake.set)
@@ -106,7 +103,7 @@ class Worker:
         )  # fmt: skip
         self._env = Environment(
             self._database, self.id, KeptBlobs.of(self._database), self._processes, log_dir(settings), self._beat,
-            self._ended, self._held.resting,
+            self._ended, self._held.resting, lambda claim, over: self._slots.go_on(claim.queue_id, self._in_use, over),
         )  # fmt: skip
         self._heart = Heart(
             self._database, self.id, interval=settings.heartbeat_interval, lease=settings.lease_time,
@@ -206,8 +203,7 @@ class Worker:
         """Take the name out of the registry; when that cannot be, its lease lapses."""
         with contextlib.suppress(*CONNECTION_ERRORS, WeftError, asyncpg.PostgresError, TimeoutError):
             completed, failed = self.completed - self._heart.sent[0], self.failed - self._heart.sent[1]
-            woken = await self._database.run(lambda conn: registration.leave(conn, self.id, completed, failed))
-            if woken:
+            if woken := await self._database.run(lambda conn: registration.leave(conn, self.id, completed, failed)):
                 await self._relay.send(woken)
 
     def _hear(self, message: str) -> None:
@@ -216,9 +212,10 @@ class Worker:
         match verb:
             case "cancel":
                 self._held.forget_unbegun(int(rest[0]), int(rest[1]))
-                attempt = self._held.running.get(int(rest[0]))
-                if attempt is not None and attempt.claim.attempt == int(rest[1]):
+                if (attempt := self._held.running.get(int(rest[0]))) and attempt.claim.attempt == int(rest[1]):
                     self._drop(attempt, "cancelled")
+            case "key":
+                self._env.answers.lending.hear(int(rest[0]))
             case "due":
                 self._upkeep.stager.kick()
             case _:
@@ -268,13 +265,12 @@ class Worker:
         if attempt.timer is not None:
             attempt.timer.cancel()
         if attempt.has_log and self._settings.log_upload:
-            self._background.spawn(upload_log(self._database, self._env.blobs, attempt), must_end=True)
+            self._background.spawn(self._env.upload_log(attempt), must_end=True)
         if self._held.running.get(attempt.claim.id) is not attempt:
             return
         if outcome is not None:
             self._held.note(outcome)
-        elif not self._is_stopping:
-            # While stopping it is kept, to be handed back.
+        elif not self._is_stopping:  # else it is kept, to be handed back
             del self._held.running[attempt.claim.id]
         self._wake.set()
 
@@ -362,7 +358,7 @@ class Worker:
             self._changed.set()
             # Nothing more to take, or no room to take it: others may use the slots.
             if self._slots.is_limited and (self._was_empty or not self._was_short):
-                given = await self._slots.give_back(self._lanes, self._held.in_use() + self._declines.queues)
+                given = await self._slots.give_back(self._lanes, self._in_use)
                 if given:
                     self._background.spawn(self._relay.send_if_ready(given))
         limit = self._settings.worker_poll_interval.total_seconds()
@@ -375,9 +371,12 @@ class Worker:
         self._wake.clear()
         self._was_short = False
 
+    def _in_use(self, settling: Sequence[Completed] = ()) -> Mapping[int, int]:
+        return self._held.in_use(settling) + self._declines.queues
+
     async def _call(self, completed: list[Completed], wanted: int) -> None:
         if wanted and self._slots.is_limited:
-            await self._slots.lease(self._lanes, self._held.in_use(completed) + self._declines.queues, wanted)
+            await self._slots.lease(self._lanes, lambda: self._in_use(completed), wanted)
         lanes, from_head, may_look_back = self._marks.choose(self._lanes)
         began, trip = time.monotonic(), self._round_trip(completed, lanes, wanted, may_look_back)
         # What was claimed before begins when the call is sent: it runs while PostgreSQL works.
@@ -389,6 +388,7 @@ class Worker:
                 claims = await work.with_params(conn, claims)
         if again := self._held.accept(claims):
             await self._hand_back(again)
+        self._slots.claimed()
         self._was_short = len(claims) < wanted and not again  # what was handed back is there to be claimed
         self._was_empty = len(claims) < min(wanted, self._slots.room(lanes))
         if self._was_short and await self._relay.has_room_again():

@@ -1,1 +1,1 @@
-"""Routes that are not calls of the client, one module for each noun."""
+"""Routes that are not calls of the client, a module for each thing that they are about."""

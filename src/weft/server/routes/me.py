@@ -37,7 +37,7 @@ class Me(BaseModel):
 
 
 @router.get(
-    "/me", operation_id="me", tags=["me"], summary="Return whom the credential stands for.", responses=_REFUSALS
+    "/api/v1/me", operation_id="me", tags=["me"], summary="Return whom the credential stands for.", responses=_REFUSALS
 )
 async def me(request: Request, who: Annotated[Principal, Depends(principal)]) -> Me:
     """Takes any credential that is good, a worker's too."""
