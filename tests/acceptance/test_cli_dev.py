@@ -106,8 +106,9 @@ def test_a_part_that_dies_is_told_and_started_anew_and_all_end_with_the_parent(c
         name = re.split(r"\s*│", dev.line("ended with signal SIGKILL; starting it anew in 0.5 s"))[0]
         dev.line(f"{name} .* ready")
         assert _greeted(cli) == "hello"
+        others = {worker.id for worker in cli.workers()} - {first.id}
         os.kill(dev.process.pid, signal.SIGKILL)
-        until(lambda: not any(worker.state in ("active", "idle") for worker in cli.workers()))
+        until(lambda: not others & {worker.id for worker in cli.workers()})
 
 
 def test_a_port_that_is_taken_is_told_before_anything_starts(cli: Cli) -> None:
