@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from weft.core.errors import CallerError, OperatorError
 
 
@@ -110,3 +112,20 @@ class AddressTaken(OperatorError):
 
     def __init__(self, where: str, problem: str) -> None:
         super().__init__(f"cannot listen at {where}: {problem}: choose another address by --host and --port")
+
+
+class DevRuns(CallerError):
+    """A ``weft dev`` of the same home runs already."""
+
+    code = "dev_runs"
+    exit_code = 5
+    http_status = 409
+
+    def __init__(self, home: Path, pid: int | None, url: str | None) -> None:
+        self.pid = pid
+        self.url = url
+        where = "is starting" if url is None else f"answers at {url}"
+        who = "another process" if pid is None else f"process {pid}"
+        super().__init__(
+            f"weft dev runs already: {who} {where}; stop it there, or set WEFT_HOME to another than {home}"
+        )

@@ -19,7 +19,7 @@ from weft.server.endpoints import add_operation
 from weft.server.headers import AddHeaders
 from weft.server.limits import LimitBodies
 from weft.server.paths import KeepSlashes
-from weft.server.routes import definitions, installation, results, sessions, streams
+from weft.server.routes import definitions, installation, me, results, sessions, streams
 from weft.server.state import State
 from weft.server.traffic import Noted, Traffic
 from weft.version import __version__
@@ -37,7 +37,7 @@ def _routes() -> list[BaseRoute]:
     for operation in OPERATIONS:
         add_operation(router, operation)
     router.prefix = ""
-    for each in (installation, sessions):
+    for each in (installation, me, sessions):
         router.include_router(each.router)
     return router.routes
 

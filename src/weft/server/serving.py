@@ -81,6 +81,15 @@ class Server:
         self._uvicorn.should_exit = True
         await self._task
 
+    async def leave(self, at_once: asyncio.Event) -> None:
+        """Say that there is nothing more to be asked here, and answer until whoever spreads requests has noticed.
+
+        How long that takes is ``WEFT_SERVER_DRAIN``; ``at_once`` ends it before.
+        """
+        self.state.is_stopping = True
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(at_once.wait(), self._settings.server_drain.total_seconds())
+
     @property
     def url(self) -> str:
         """The address at which it answers."""

@@ -27,6 +27,7 @@ class State:
         self.provider = provider_of(client.settings)
         self.live = Hub(client.database, _admit)
         self.traffic = traffic
+        # Told by /readyz, so that whoever spreads requests sends no more of them here.
         self.is_stopping = False
         self._by_org: OrderedDict[int, Client] = OrderedDict()
 
