@@ -71,6 +71,8 @@ _ADVICE = {
     "blob_unavailable": "Do what the message says: give every process the same `WEFT_BLOB_URL`, see to the storage "
     "or the access to it, or bring a blob that is gone back from a copy of the storage.",
     "server_unavailable": "Check `WEFT_SERVER`, and that the server runs; its `/healthz` answers without a token.",
+    "server_stopping": "Ask again: it, or another server, answers soon.",
+    "dev_runs": "Use the one that runs, stop it by Ctrl-C or its process, or set `WEFT_HOME` to another folder.",
     "address_taken": "Stop the other process, or choose another address by `--host` and `--port`.",
     "lease_lost": "Drop the work and roll back: another worker has the task.",
     "wait_timeout": "Nothing: the task goes on. Wait again, or look at it with `weft tasks show`.",

@@ -73,6 +73,7 @@ _GROUPS = {
         *("run", "submit", "SubmittedJob", "Jobs", "JobHandle", "Job", "JobSummary", "JobNode", "JobState", "Approval"),
         *("Orchestrator", "Rerun", "RerunPlan", "RerunStep", "RerunAction", "Bisected", "BisectStep"),
         *("JobEvent", "JobEvents", "JobAttempt", "NodeWhy"),
+        *("JobGraph", "GraphNode", "GraphEdge", "GraphGroup", "GraphItem"),
     ],
     "Look": [
         *(

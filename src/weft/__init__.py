@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from weft.flow.reading import read_definition
     from weft.history.model import Artifact, Collected, Finding, Materialized, Pushed, Tag, TagMove
     from weft.jobs.events import JobEvent, JobEvents
+    from weft.jobs.graph import GraphEdge, GraphGroup, GraphItem, GraphNode, JobGraph
     from weft.jobs.health import Health, HealthCheck
     from weft.jobs.metrics import Metric, Sample
     from weft.jobs.model import Approval, Job, JobAttempt, JobHandle, JobNode, JobSummary
@@ -95,6 +96,10 @@ _HOMES = {
     "DatabaseUnavailable": "weft.core.errors",
     "Finding": "weft.history.model",
     "Forbidden": "weft.core.server_errors",
+    "GraphEdge": "weft.jobs.graph",
+    "GraphGroup": "weft.jobs.graph",
+    "GraphItem": "weft.jobs.graph",
+    "GraphNode": "weft.jobs.graph",
     "HandlerContext": "weft.worker.handling",
     "HandlerResult": "weft.worker.handling",
     "Health": "weft.jobs.health",
@@ -106,6 +111,7 @@ _HOMES = {
     "JobEvent": "weft.jobs.events",
     "JobEvents": "weft.jobs.events",
     "JobFailed": "weft.core.errors",
+    "JobGraph": "weft.jobs.graph",
     "JobHandle": "weft.jobs.model",
     "JobNode": "weft.jobs.model",
     "JobState": "weft.core.job_states",
@@ -204,6 +210,10 @@ __all__ = [
     "DatabaseUnavailable",
     "Finding",
     "Forbidden",
+    "GraphEdge",
+    "GraphGroup",
+    "GraphItem",
+    "GraphNode",
     "HandlerContext",
     "HandlerResult",
     "Health",
@@ -215,6 +225,7 @@ __all__ = [
     "JobEvent",
     "JobEvents",
     "JobFailed",
+    "JobGraph",
     "JobHandle",
     "JobNode",
     "JobState",

@@ -66,7 +66,7 @@ def create(
 ) -> None:
     """Make a token and print it. It is shown this once, and kept nowhere."""
     from weft.cli.inputs import read_duration
-    from weft.cli.output import as_record, complain, print_json
+    from weft.cli.output import as_record, print_json, remark
 
     span = read_duration("expires_in", expires_in)
     names = None if queues is None else [name.strip() for name in queues.split(",")]
@@ -75,7 +75,7 @@ def create(
         print_json({**as_record(made.token), "secret": made.secret})
     else:
         print(made.secret)
-        complain("keep it: it is not shown again")
+        remark("keep it: it is not shown again")
 
 
 @app.command("sign-in")

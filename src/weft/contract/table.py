@@ -35,6 +35,7 @@ _JOBS = (
     _post("/jobs/rerun", "jobs.rerun_all", answer="count", body={"state": ["failed"], "workflow_id": "etl"}),
     _get("/jobs/{job_id}", "jobs.show"),
     _get("/jobs/{job_id}/nodes", "jobs.nodes"),
+    _get("/jobs/{job_id}/graph", "jobs.graph"),
     _get("/jobs/{job_id}/attempts", "jobs.attempts"),
     _get("/jobs/{job_id}/why", "jobs.why"),
     _get("/jobs/{job_id}/events", "jobs.events", said="Return what happened in a job, oldest first; `cursor` goes on."),
@@ -135,5 +136,5 @@ _PEOPLE = (
 OPERATIONS: tuple[Operation, ...] = (*_JOBS, *_WORKFLOWS, *_TASKS, *_PEOPLE)
 BY_CALL: Mapping[str, Operation] = {operation.call: operation for operation in OPERATIONS}
 # Calls that are made of others, or of streams, and those that have a meaning only inside the caller's process.
-COMPOSED = frozenset({"jobs.follow", "jobs.bisect"})
+COMPOSED = frozenset({"jobs.follow", "jobs.bisect", "follow_log"})
 LOCAL = frozenset({"jobs.add", "jobs.submit_graph"})

@@ -249,6 +249,11 @@ class Settings:
     oidc_add_users: str | None = _setting(
         None, _choice("reader"), "`reader` adds whom the provider knows and the org does not, as a reader"
     )
+    server_drain: timedelta = _setting(
+        timedelta(0),
+        parse_duration,
+        "how long a server that is to stop still answers while `/readyz` says no, so that requests go elsewhere first",
+    )
     callback_secret: tuple[bytes, ...] = _setting(
         (),
         _secrets,
@@ -345,8 +350,9 @@ def _check_lease(name: str, lease: timedelta, interval: timedelta, who: str) -> 
         raise InvalidSetting(name, f"{lease} is less than two heartbeats of {interval}: {who} would be lost")
 
 
-# Read before the settings, so no keys of the file: where that is, and whether a command tells its errors' tracebacks.
-ENVIRONMENT_ONLY = ("WEFT_CONFIG", "WEFT_DEBUG")
+# Read before the settings, so no keys of the file: where that is, which server a command goes to by its name in
+# `weft context list`, and whether a command tells its errors' tracebacks, and how far it is.
+ENVIRONMENT_ONLY = ("WEFT_CONFIG", "WEFT_CONTEXT", "WEFT_DEBUG", "WEFT_QUIET")
 _PARSERS: dict[str, Callable[[object], Any]] = {f.name: f.metadata["parse"] for f in fields(Settings)}
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
 from weft.core.checks import MAX_ID, check_id, check_name, check_number, check_span, check_word, check_words
-from weft.core.errors import InvalidInput, TaskFailed
+from weft.core.errors import BlobUnavailable, DatabaseUnavailable, InvalidInput, TaskFailed
 from weft.core.states import OutboxKind, OutboxState, TaskState, WorkerState
 from weft.queue import audit, cache, look, outbox, queues, seals, workers
 from weft.queue.audit import AuditEntry, AuditVerb
@@ -23,6 +25,7 @@ from weft.sdk.values import with_values
 from weft.worker.logs import local_log, part_of
 
 _HEAD = re.compile(r"[0-9]{1,19}:[0-9a-f]{64}")
+_LOOK_EVERY = 0.2
 
 
 class Looking(Session):
@@ -123,6 +126,42 @@ class Looking(Session):
             return found
         copies = await self._copied_logs(org_id, task_id)
         return b"".join(copies)[offset:] if copies else None
+
+    async def follow_log(self, task_id: int, offset: int = 0) -> AsyncIterator[bytes]:
+        """Yield what a task prints, from ``offset`` on, until it has ended.
+
+        A restart of PostgreSQL does not end it. Example::
+
+            async for text in client.follow_log(handle.id):
+                print(text.decode(), end="")
+        """
+        task_id = check_id(task_id)
+        check_number(offset, "offset", 0, MAX_ID)
+        await self._require_exists(task_id)
+        ending = asyncio.create_task(self._until_ended(task_id))
+        try:
+            has_ended = False
+            while not has_ended:
+                # Before the log is read: what is printed before a task has ended stands in it then.
+                has_ended = ending.done()
+                try:
+                    data = await self.read_log(task_id, offset)
+                except DatabaseUnavailable:
+                    data, has_ended = None, False
+                    await asyncio.sleep(_LOOK_EVERY)
+                if data:
+                    yield data
+                    offset += len(data)
+                if not has_ended:
+                    await asyncio.wait([ending], timeout=_LOOK_EVERY)
+            ending.result()
+        finally:
+            ending.cancel()
+            await asyncio.gather(ending, return_exceptions=True)
+
+    async def _until_ended(self, task_id: int) -> None:
+        with suppress(TaskFailed, BlobUnavailable):
+            await self.wait(task_id)
 
     async def _log_of_attempt(self, org_id: int, task_id: int, attempt: int) -> bytes | None:
         """Return what one attempt has written here, or else on another machine that has copied it."""

@@ -21,7 +21,7 @@ from weft.sdk.client import Client
 from weft.sdk.session import acting_as
 from weft.server.credentials import Who, origin_of, require
 from weft.server.idempotency import once
-from weft.server.problems import MEDIA_TYPE
+from weft.server.problems import refusals
 from weft.server.state import State
 from weft.server.versions import etag_of, expected, is_known
 
@@ -57,7 +57,7 @@ def add_operation(router: APIRouter, operation: Operation) -> None:
         summary=operation.summary,
         description=_rest(operation),
         status_code=status,
-        responses=told | _refusals(operation),
+        responses=told | refusals(),
         response_class=Response,
         tags=[operation.path.split("/")[1]],
     )
@@ -65,16 +65,6 @@ def add_operation(router: APIRouter, operation: Operation) -> None:
 
 def _rest(operation: Operation) -> str:
     return f"Takes the role `{operation.access}`."
-
-
-def _refusals(operation: Operation) -> dict[int | str, dict[str, Any]]:
-    content = {"content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}}
-    said = {
-        400: "The request cannot be read.", 401: "Nobody is known by the credential.", 403: "The role is not enough.",
-        404: "There is no such thing in the org.", 409: "Its state does not allow it.", 413: "It is too large.",
-        422: "A field is refused.", 503: "The installation needs attention.",
-    }  # fmt: skip
-    return {status: {"description": text, **content} for status, text in said.items()}
 
 
 def _endpoint(operation: Operation) -> Callable[..., Any]:
