@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Annotated
+from functools import cache
+from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import Depends, Request
 from fastapi.security import HTTPBearer
@@ -90,6 +91,21 @@ async def principal(request: Request, _: Annotated[object, Depends(_documented)]
 
 
 Who = Annotated[Principal, Depends(principal)]
+
+
+@cache
+def admitted(access: Access) -> Any:
+    """Return the type of whom a request is from when that is somebody who may make it; what he sent is not looked at.
+
+    Refused as a part of a route, and not in it, nobody learns by what he sends how a call would take it.
+    """
+
+    async def admit(request: Request, _: Annotated[object, Depends(_documented)] = None) -> Principal:
+        who = await principal(request)
+        require(who, access)
+        return who
+
+    return Annotated[Principal, Depends(admit)]
 
 
 def require(who: Principal, access: Access) -> None:
