@@ -83,7 +83,7 @@ def origin_of(connection: HTTPConnection) -> str:
 
 
 async def principal(request: Request, _: Annotated[object, Depends(_documented)] = None) -> Principal:
-    """Return whom the request is from."""
+    """Return whom the request was let in as; whether he still would be is told by `identify`."""
     found: Principal | None = getattr(request.state, "who", None)
     if found is None:
         raise Unauthenticated("there is no credential")
