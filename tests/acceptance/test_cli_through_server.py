@@ -159,7 +159,7 @@ def test_what_changes_something_does_so_through_a_server(scene: Scene, kind: str
         assert code == int(expected or 0), (command, printed, complaint)
         assert isinstance(json.loads(printed), dict), command
     if kind == "people":
-        acts = scene.direct.json("audit", "list", "--limit", "5")["audit"]
+        acts = scene.direct.json("audit", "list", "--limit", "5")["entries"]
         assert {each["actor"] for each in acts} == {"token:cli"}
 
 

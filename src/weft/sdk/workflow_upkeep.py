@@ -79,7 +79,10 @@ class WorkflowUpkeep(WorkflowCalls):
         checker = Checker(reader, self._session.actor, repair=repair, quick=quick)
         return [finding async for finding in checker.run(on_progress)]
 
-    async def gc(self, grace: timedelta | float = timedelta(days=1), *, dry_run: bool = False) -> Collected:
+    async def gc(
+        self, grace: timedelta | float = timedelta(days=1), *, dry_run: bool = False,
+        on_progress: Callable[[int], None] | None = None,
+    ) -> Collected:  # fmt: skip
         """Remove snapshots and blobs that nobody has used for ``grace``; with ``dry_run`` only say what they are.
 
         Example::
@@ -91,5 +94,10 @@ class WorkflowUpkeep(WorkflowCalls):
 
         database, org_id = self._session.database, await self._session.org_id()
         return await collecting.collect(
-            database, org_id, open_blobs(database.settings), check_span(grace, "grace"), dry_run=dry_run
+            database,
+            org_id,
+            open_blobs(database.settings),
+            check_span(grace, "grace"),
+            dry_run=dry_run,
+            on_progress=on_progress,
         )
