@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import inspect
 import re
+import subprocess
+import sys
 import types
 from enum import StrEnum
 from pathlib import Path
@@ -225,3 +227,19 @@ async def test_kinds_of_effects_are_the_same_in_sql_and_python(conn: asyncpg.Con
     known = re.search(r"kind not in \(([^)]*)\)", source)
     assert known
     assert re.findall(r"'(\w+)'", check) == re.findall(r"'(\w+)'", known[1]) == list(states.OutboxKind)
+
+
+@pytest.mark.parametrize(
+    ("loaded", "unneeded"),
+    [
+        ("weft", {"asyncio", "asyncpg", "pydantic"}),
+        ("weft.worker.child", {"asyncpg", "jinja2", "pydantic", "yaml"}),
+        ("weft.sdk.client", {"alembic", "jinja2", "pydantic", "rich", "sqlalchemy", "weft.flow", "yaml"}),
+        ("weft.sdk.jobs", {"alembic", "jinja2", "rich", "sqlalchemy"}),
+        ("weft.sdk.workflows", {"alembic", "jinja2", "rich", "sqlalchemy"}),
+    ],
+)
+def test_what_every_start_waits_for_loads_nothing_that_it_can_do_without(loaded: str, unneeded: set[str]) -> None:
+    asked = f"import sys, {loaded}; print(sorted({unneeded!r} & sys.modules.keys()))"
+    found = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True).stdout
+    assert found == "[]\n"

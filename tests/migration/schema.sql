@@ -673,6 +673,10 @@ begin
     select t.id from weft.task t where t.expires_at < (select weft.now()) and t.state = 'ready'
     order by t.expires_at limit room for update skip locked
   loop
+    -- Nobody may begin it while its job is paused: it has all its time when that goes on.
+    update weft.task t set expires_at = weft.now() + t.dispatch_timeout
+    where t.id = late and exists (select 1 from weft.job j where j.id = t.job_id and j.state = 'paused');
+    continue when found;
     update weft.task t set state = 'waiting' where t.id = late;
     count := count + weft.answer(late, 'failed', null, json_build_object('type', 'DispatchTimeout', 'message',
       'nobody began it in time', 'traceback', ''), 'dispatch_timeout')::int;

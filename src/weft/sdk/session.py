@@ -16,7 +16,7 @@ from weft.db.blobs import Blobs
 from weft.db.database import Database
 from weft.db.machine import IdSource
 from weft.db.one_transaction import OneTransaction
-from weft.jobs.requests import QUEUE as MESSAGES
+from weft.jobs.messages import QUEUE as MESSAGES
 from weft.queue import queues
 from weft.queue.blobs import KeptBlobs
 from weft.sdk.actor import default_actor

@@ -16,9 +16,8 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, TextIO, TypeVar
 
-from apps.warm import WarmCommand, run_weft
-
 import weft
+from warm import WarmCommand, run_weft
 
 T = TypeVar("T")
 

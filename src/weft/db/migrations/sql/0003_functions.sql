@@ -408,7 +408,7 @@ begin
 end $$;
 
 -- name: end_late_starts
--- ready, and not begun in its time → failed; returns how many.
+-- ready, and not begun in its time → failed; returns how many. What belongs to a job that is paused begins its time anew.
 create function weft.end_late_starts(room int) returns int language plpgsql as $$
 declare late bigint; count int := 0;
 begin
@@ -416,6 +416,10 @@ begin
     select t.id from weft.task t where t.expires_at < (select weft.now()) and t.state = 'ready'
     order by t.expires_at limit room for update skip locked
   loop
+    -- Nobody may begin it while its job is paused: it has all its time when that goes on.
+    update weft.task t set expires_at = weft.now() + t.dispatch_timeout
+    where t.id = late and exists (select 1 from weft.job j where j.id = t.job_id and j.state = 'paused');
+    continue when found;
     update weft.task t set state = 'waiting' where t.id = late;
     count := count + weft.answer(late, 'failed', null, json_build_object('type', 'DispatchTimeout', 'message',
       'nobody began it in time', 'traceback', ''), 'dispatch_timeout')::int;
