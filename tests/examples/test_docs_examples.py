@@ -17,6 +17,7 @@ import pytest
 
 import warm
 from weft.core.settings import Settings
+from weft.db.statements import Statements
 
 FOLDER = Path(__file__).resolve().parent.parent.parent / "examples" / "docs"
 TIMEOUT = 60
@@ -120,7 +121,7 @@ COMMANDS = {
     "people.sh": [
         *("created acme", "added ada, admin", "bob is writer", "deactivated bob", "activated bob", "ada@example.com"),
         *("created finance", "ada has the role finance", "weft_", "gpu-workers", "render, train", "revoked "),
-        *("revoke", "create"),
+        *("revoke", "create", "/sign-in?code=", "acts are sealed"),
     ],
     "keep_workflows.sh": [
         *("pushed ", "tile_raster/main", "patched ", "undone: ", "redone: ", "branched: ", "merged ", "its own queue"),
@@ -289,8 +290,9 @@ async def test_the_grants_of_the_docs_let_a_role_enqueue_and_another_read(
             await conn.fetch("select * from weft.enqueue('note')")
     finally:
         # Roles belong to the whole server, not to the test's database.
-        roles = "shop_web, shop_report, shop_worker, shop_flows"
-        await conn.execute(f"reset role; drop owned by {roles}; drop role {roles}")
+        roles = "shop_server, shop_web, shop_report, shop_worker, shop_flows"
+        walls = Statements("weft.db.migrations", "sql/0004_down.sql").texts["drop_walls"]
+        await conn.execute(f"reset role; drop owned by {roles}; drop role {roles}; {walls}")
 
 
 def test_the_settings_file_of_the_docs_is_read() -> None:

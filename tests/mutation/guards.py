@@ -25,6 +25,10 @@ FILES = {
     "user": "catalog/sql/user.sql",
     "role": "catalog/sql/role.sql",
     "token": "catalog/sql/token.sql",
+    "sign_in": "catalog/sql/sign_in.sql",
+    "seal": "queue/sql/seal.sql",
+    "sealing": "db/migrations/sql/0004_audit.sql",
+    "walls": "db/migrations/sql/0004_walls.sql",
     "function": "db/migrations/sql/0001_functions.sql",
     "artifact": "history/sql/artifact.sql",
     "tag": "history/sql/tag.sql",
@@ -578,6 +582,17 @@ GUARDS: list[Guard] = [
         "token.principal", "test_people", "and t.revoked_at is null",
         "and (t.expires_at is null or t.expires_at > weft.now())", "and (t.user_id is null or u.deactivated_at is null)",
         ("least(t.role::text::weft.platform_role, u.role)::text", "t.role::text"),
+    ),
+    *_of(
+        "sign_in.take", "test_sessions", "and s.expires_at > weft.now()",
+        "and not exists (select 1 from weft.user u where u.id = s.user_id and u.deactivated_at is not null)",
+    ),
+    *_of("seal.page", "test_seals", ("s.org_id = $1 and", "")),
+    *_of("sealing.seal_audit", "test_seals", ("a.org_id = o.id and", ""), "on conflict do nothing"),
+    *_of("walls.wall_in", "test_walls", ("as restrictive ", "")),
+    *_of(
+        "walls.views_of_one_org", "test_walls",
+        ("where v.org_id = coalesce((select weft.current_org()), v.org_id)", "where true"),
     ),
     # --- orgs ---
     *_of("task.states_of", "test_orgs", ("and t.org_id = $1", ""), ("and d.org_id = $1", "")),

@@ -38,6 +38,7 @@ SAID = {
     "dry_run": "Change nothing, and tell what would happen.",
     "email": "Where the user is written to.",
     "expect": "The number of the tag's move, or the hash, that is expected: anything else is a conflict.",
+    "expand": "A page of the items of this node.",
     "expires_in": "After so many seconds it lets nobody in; it stays good for ever when left out.",
     "external_id": "What the identity provider calls the user.",
     "failed": "Run only what failed, and what comes after it.",
@@ -46,6 +47,7 @@ SAID = {
     "good": "A version that works.",
     "grace": "Leave alone what is younger than so many seconds.",
     "handler": "The name of the handler.",
+    "head": "A head of the audit's seals that was noted before: it must still be there.",
     "heartbeat_timeout": "An attempt that gives no sign of life for so many seconds has failed.",
     "idempotency_key": "A known key makes nothing: the answer names what is there.",
     "ids": "These only.",
@@ -178,7 +180,8 @@ def _label_words(labels: Mapping[str, str]) -> list[str]:
     return [f"{name}={value}" for name, value in labels.items()]
 
 
-def _labels(words: list[str]) -> dict[str, str]:
+def labels_in(words: list[str]) -> dict[str, str]:
+    """Return the labels that texts of the form NAME=VALUE tell."""
     for word in words:
         if "=" not in word:
             raise InvalidInput("labels", f"{word!r} is not of the form NAME=VALUE")
@@ -264,7 +267,7 @@ def parameter_of(call: str, wanted: inspect.Parameter, hint: Any, place: Place) 
     if name == "handler" and call != "enqueue":
         form = None
     if name == "labels" and place == "query":
-        form = _Form(list[str] | None, _label_words, _labels)
+        form = _Form(list[str] | None, _label_words, labels_in)
     if name in _NAMES:
         form = _Form(str if default is _ABSENT else str | None, str)
     if form is None:

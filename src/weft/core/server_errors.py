@@ -31,6 +31,17 @@ class Forbidden(CallerError):
         super().__init__(f"{actor} is {role}, and this takes {needed}: ask an admin of the org for it")
 
 
+class CrossSite(CallerError):
+    """A browser was made to ask by a page that is not the server's own."""
+
+    code = "cross_site"
+    http_status = 403
+    exit_code = 8
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(f"{problem}: a browser that is signed in changes things from the server's own pages only")
+
+
 class TooLarge(CallerError):
     """A request is larger than the server takes."""
 
@@ -67,6 +78,15 @@ class AnswerGone(CallerError):
         )
 
 
+class ProviderUnavailable(OperatorError):
+    """The identity provider cannot be asked, and nothing that it said before is known."""
+
+    code = "provider_unavailable"
+
+    def __init__(self, issuer: str, problem: str) -> None:
+        super().__init__(f"cannot ask the identity provider {issuer}: {problem}: check WEFT_OIDC_ISSUER")
+
+
 class ServerUnavailable(OperatorError):
     """A server cannot be reached, or does not speak as Weft does."""
 
@@ -74,6 +94,15 @@ class ServerUnavailable(OperatorError):
 
     def __init__(self, where: str, problem: str) -> None:
         super().__init__(f"cannot reach the server at {where}: {problem}: check WEFT_SERVER, and that it runs")
+
+
+class ServerStopping(OperatorError):
+    """A server takes no more, because it is about to stop."""
+
+    code = "server_stopping"
+
+    def __init__(self) -> None:
+        super().__init__("the server is about to stop: ask again, it or another answers soon")
 
 
 class AddressTaken(OperatorError):

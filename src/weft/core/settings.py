@@ -232,6 +232,23 @@ class Settings:
         parse_interval,
         "a server gives up a client that sends nothing for this long amid a request",
     )
+    server_proxies: tuple[str, ...] = _setting(
+        (),
+        _words,
+        "proxies before a server that are believed when they say who asks and how (`X-Forwarded-For`, `-Proto`): "
+        "addresses or networks, with commas between",
+    )
+    oidc_issuer: str | None = _setting(
+        None, _base_url, "the identity provider whose tokens a server takes beside its own, by OpenID Connect"
+    )
+    oidc_audience: str | None = _setting(None, str, "whom the tokens of the identity provider must be meant for")
+    oidc_user_claim: str = _setting("sub", str, "the claim that says who somebody is: the external id of a user")
+    oidc_org_claim: str | None = _setting(
+        None, str, "the claim that says of which org somebody is a user; without this all are of the org `default`"
+    )
+    oidc_add_users: str | None = _setting(
+        None, _choice("reader"), "`reader` adds whom the provider knows and the org does not, as a reader"
+    )
     server_drain: timedelta = _setting(
         timedelta(0),
         parse_duration,

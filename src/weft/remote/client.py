@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import inspect
 import time
@@ -14,12 +13,14 @@ from typing import Any, Self, TypeVar
 
 from weft.contract.operations import Operation
 from weft.contract.table import BY_CALL, OPERATIONS
-from weft.core.checks import check_span
+from weft.contract.wire import wire
+from weft.core.checks import MAX_ID, check_id, check_number, check_span
 from weft.core.errors import InvalidInput, WaitTimeout
 from weft.core.settings import Settings
 from weft.history.model import Artifact
 from weft.jobs.events import JobEvent
 from weft.jobs.model import Job, JobHandle
+from weft.remote.streams import Once, messages
 from weft.remote.transport import Transport
 from weft.sdk.bisecting import Line
 from weft.sdk.client import Client
@@ -33,8 +34,8 @@ from weft.sdk.workflows import Workflows
 T = TypeVar("T")
 # The longest that a server is asked to wait in one request.
 _ONE_WAIT = 30.0
+_EVENT = wire(JobEvent)
 _PAGE = 1000
-_SHORTEST, _LONGEST = 0.05, 1.0
 
 
 def _by_http(operation: Operation) -> Callable[..., Any]:
@@ -127,16 +128,10 @@ class RemoteJobs(Jobs):
 
     async def follow(self, job_id: int, *, after: str | None = None) -> AsyncIterator[JobEvent]:
         """Yield what happens in a job, from its beginning or a cursor on, until it has ended."""
-        pause = _SHORTEST
-        while True:
-            page = await self.events(job_id, after=after)
-            for event in page.events:
-                yield event
-            if page.is_last:
-                return
-            after, pause = page.cursor, _SHORTEST if page.events else min(_LONGEST, 1.5 * pause)
-            if not page.events:
-                await asyncio.sleep(pause)
+        job_id, once = check_id(job_id, "job_id", shown_by="weft jobs list"), Once()
+        async for message in messages(_transport(self), f"/jobs/{job_id}/stream", after):
+            if message.name == "message" and once.is_new(message.data["id"]):
+                yield _EVENT.decode(message.data)
 
 
 @_remote("workflows")
@@ -242,3 +237,10 @@ class RemoteClient(Client):
         """Return a task's output when it has completed; raises `TaskFailed`, and `WaitTimeout` after ``timeout``."""
         call = functools.partial(_transport(self).call, BY_CALL["wait"])
         return await _waited(lambda left: call({"task_id": task_id, "timeout": left}), task_id, timeout)
+
+    async def follow_log(self, task_id: int, offset: int = 0) -> AsyncIterator[bytes]:
+        """Yield what a task prints, from ``offset`` on, until it has ended."""
+        task_id, place = check_id(task_id), str(check_number(offset, "offset", 0, MAX_ID))
+        async for message in messages(_transport(self), f"/tasks/{task_id}/log/stream", place):
+            if message.name == "message":
+                yield message.data["text"].encode()

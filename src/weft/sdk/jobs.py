@@ -30,6 +30,8 @@ from weft.jobs.model import Approval, Job, JobHandle, JobNode, JobSummary
 from weft.jobs.plan import Plan
 from weft.jobs.posting import check_url
 from weft.jobs.submit import SQL, NewJob, submit
+from weft.queue import audit
+from weft.queue.audit import AuditVerb
 from weft.sdk.authoring.workflow import Workflow as PythonWorkflow
 from weft.sdk.job_looking import JobLooking
 from weft.sdk.reruns import Reruns
@@ -301,6 +303,7 @@ class Jobs(Reruns, JobLooking):
             if rank is None:
                 return False
             await events.note(conn, org_id, job_id, "job.cancelling", "cancelling", {"by": self._session.actor})
+            await audit.record_many(conn, org_id, self._session.actor, AuditVerb.CANCEL, "job", [job_id])
             if await conn.fetchval(SQL.sweep, job_id, 1000):
                 await conn.execute(SQL.sweep_later, org_id, job_id, rank)
             return True
@@ -362,6 +365,9 @@ class Jobs(Reruns, JobLooking):
                 return False
             told = {"by": actor, "message": message}
             await events.note(conn, org_id, job_id, f"task.{verb}", ending[0], told, chosen.task_id, chosen.node)
+            act = AuditVerb.REJECT if reject else AuditVerb.APPROVE
+            why = {"node": chosen.node, "message": message}
+            await audit.record_many(conn, org_id, actor, act, "job", [job_id], why)
             return True
 
         if not await self._session.database.run(answer):
@@ -417,6 +423,8 @@ class Jobs(Reruns, JobLooking):
                 return False
             state = "paused" if verb == "paused" else "running"
             await events.note(conn, org_id, job_id, f"job.{verb}", state, {"by": self._session.actor})
+            act = AuditVerb.PAUSE if verb == "paused" else AuditVerb.RESUME
+            await audit.record_many(conn, org_id, self._session.actor, act, "job", [job_id])
             return True
 
         return await self._session.database.run(do)

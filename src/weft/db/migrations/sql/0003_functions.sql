@@ -922,7 +922,7 @@ end $$;
 select weft.ensure_partitions();
 
 -- name: view_jobs
-create view weft.jobs as
+create or replace view weft.jobs as
   select j.id, j.org_id, j.workflow_id, j.state::text as state, j.reason, -j.rank as priority, j.inputs, null::json as result,
     null::json as error, j.created_at, j.started_at, null::timestamptz as ended_at, j.failed_id, j.owner_id, j.parent_id,
     j.base_kind, j.base_ref, j.snapshot_id, encode(j.version_hash, 'hex') as version_hash, j.labels, j.actor, j.end_id,
