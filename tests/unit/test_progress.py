@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-import sys
+from contextlib import redirect_stderr
 
 import pytest
 
@@ -17,22 +17,20 @@ class Terminal(io.StringIO):
 
 @pytest.fixture
 def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
-    made = Terminal()
-    monkeypatch.setattr(sys, "stderr", made)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.delenv("WEFT_QUIET", raising=False)
-    return made
+    return Terminal()
 
 
 def test_a_count_is_shown_and_wiped(terminal: Terminal) -> None:
-    with counted("replayed") as show:
+    with redirect_stderr(terminal), counted("replayed") as show:
         assert show is not None
         show(12_000)
     assert terminal.getvalue() == "\rreplayed 12,000 …\x1b[K\r\x1b[K"
 
 
 def test_a_bar_is_shown_where_it_is_known_how_many_there_are_and_its_end_is_never_left_out(terminal: Terminal) -> None:
-    with counted("applied", 4) as show:
+    with redirect_stderr(terminal), counted("applied", 4) as show:
         assert show is not None
         for number in range(1, 5):
             show(number)
@@ -45,12 +43,13 @@ def test_a_bar_is_shown_where_it_is_known_how_many_there_are_and_its_end_is_neve
 def test_nothing_is_shown_to_whoever_does_not_look(
     terminal: Terminal, monkeypatch: pytest.MonkeyPatch, wish: str
 ) -> None:
+    stream: io.StringIO = terminal
     if wish == "quiet":
         monkeypatch.setenv("WEFT_QUIET", "1")
     elif wish == "dumb":
         monkeypatch.setenv("TERM", "dumb")
     else:
-        monkeypatch.setattr(sys, "stderr", io.StringIO())
-    with counted("replayed") as show:
+        stream = io.StringIO()
+    with redirect_stderr(stream), counted("replayed") as show:
         assert show is None
-    assert terminal.getvalue() == ""
+    assert stream.getvalue() == ""
