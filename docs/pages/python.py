@@ -76,7 +76,18 @@ _GROUPS = {
         *("JobGraph", "GraphNode", "GraphEdge", "GraphGroup", "GraphItem"),
     ],
     "Look": [
-        *("Task", "TaskSummary", "TaskState", "TaskStep", "Attempt", "AuditEntry", "Page", "Why"),
+        *(
+            "Task",
+            "TaskSummary",
+            "TaskState",
+            "TaskStep",
+            "Attempt",
+            "AuditEntry",
+            "AuditSeals",
+            "AuditFinding",
+            "Page",
+            "Why",
+        ),
         *(
             "QueueInfo",
             "KeyLimit",
@@ -89,7 +100,7 @@ _GROUPS = {
             "HealthCheck",
         ),
     ],
-    "People": ["Orgs", "Org", "Users", "User", "Roles", "OrgRole", "Tokens", "Token", "NewToken"],
+    "People": ["Orgs", "Org", "Users", "User", "Roles", "OrgRole", "Tokens", "Token", "NewToken", "SignIn"],
     "Settings": ["Settings", "__version__"],
     "Errors": [
         "Forbidden",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from weft.version import __version__
 
 if TYPE_CHECKING:
-    from weft.catalog.model import NewToken, Org, OrgRole, Token, User
+    from weft.catalog.model import NewToken, Org, OrgRole, SignIn, Token, User
     from weft.core.errors import (
         BlobUnavailable,
         DatabaseUnavailable,
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from weft.queue.outbox import OutboxRow
     from weft.queue.queues import KeyLimit, QueueInfo
     from weft.queue.retry import Retry
+    from weft.queue.seals import AuditFinding, AuditSeals
     from weft.queue.steps import TaskStep
     from weft.queue.why import Why
     from weft.queue.workers import WorkerInfo
@@ -80,6 +81,8 @@ _HOMES = {
     "Artifact": "weft.history.model",
     "Attempt": "weft.queue.model",
     "AuditEntry": "weft.queue.audit",
+    "AuditFinding": "weft.queue.seals",
+    "AuditSeals": "weft.queue.seals",
     "BisectStep": "weft.sdk.bisecting",
     "Bisected": "weft.sdk.bisecting",
     "BlobRepository": "weft.worker.handling",
@@ -145,6 +148,7 @@ _HOMES = {
     "SchemaOutdated": "weft.core.errors",
     "ServerUnavailable": "weft.core.server_errors",
     "Settings": "weft.core.settings",
+    "SignIn": "weft.catalog.model",
     "Snooze": "weft.core.signals",
     "SpawnedTask": "weft.worker.children",
     "StateConflict": "weft.core.errors",
@@ -191,6 +195,8 @@ __all__ = [
     "Artifact",
     "Attempt",
     "AuditEntry",
+    "AuditFinding",
+    "AuditSeals",
     "BisectStep",
     "Bisected",
     "BlobRepository",
@@ -256,6 +262,7 @@ __all__ = [
     "SchemaOutdated",
     "ServerUnavailable",
     "Settings",
+    "SignIn",
     "Snooze",
     "SpawnedTask",
     "StateConflict",

@@ -124,9 +124,11 @@ _PEOPLE = (
     _delete("/roles/{slug:name}", "roles.delete", _ADMIN, answer="members"),
     _get("/tokens", "tokens.list", _ADMIN, key="id"),
     _post("/tokens", "tokens.create", _ADMIN, status=201, body={"name": "nightly", "role": "writer"}),
+    _post("/tokens/sign-in", "tokens.create_sign_in", _ADMIN, status=201, body={"user": "ada@example.com"}),
     _post("/tokens/{token_id}/revoke", "tokens.revoke", _ADMIN, status=204),
     _get("/tokens/{token_id}", "tokens.show", _ADMIN),
     _get("/audit", "audit", _ADMIN, key="id"),
+    _get("/audit/verify", "verify_audit", _ADMIN),
     _get("/health", "health"),
     _get("/metrics", "metrics"),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from datetime import timedelta
 from functools import cached_property
 from types import TracebackType
@@ -17,12 +17,14 @@ from weft.contract.wire import wire
 from weft.core.checks import MAX_ID, check_id, check_number, check_span
 from weft.core.errors import InvalidInput, WaitTimeout
 from weft.core.settings import Settings
+from weft.history.model import Artifact
 from weft.jobs.events import JobEvent
-from weft.jobs.model import Job
+from weft.jobs.model import Job, JobHandle
 from weft.remote.streams import Once, messages
 from weft.remote.transport import Transport
+from weft.sdk.bisecting import Line
 from weft.sdk.client import Client
-from weft.sdk.jobs import Jobs
+from weft.sdk.jobs import Jobs, Workflow, used_by
 from weft.sdk.orgs import Orgs
 from weft.sdk.roles import Roles
 from weft.sdk.tokens import Tokens
@@ -33,6 +35,7 @@ T = TypeVar("T")
 # The longest that a server is asked to wait in one request.
 _ONE_WAIT = 30.0
 _EVENT = wire(JobEvent)
+_PAGE = 1000
 
 
 def _by_http(operation: Operation) -> Callable[..., Any]:
@@ -79,9 +82,41 @@ async def _waited(ask: Callable[[float], Any], key: int, timeout: float | timede
                 raise WaitTimeout(key, seconds or 0.0) from None
 
 
+def _known(call: str, given: dict[str, Any]) -> dict[str, Any]:
+    """Return arguments of a call; raises `TypeError` for one that it does not take, as the call itself would."""
+    inspect.signature(BY_CALL[call].function).bind(None, **given)
+    return given
+
+
 @_remote("jobs")
 class RemoteJobs(Jobs):
     """What is done with jobs, by a server."""
+
+    async def submit(
+        self, workflow: Workflow, inputs: Mapping[str, Any] | None = None, *, uses: Sequence[Workflow] = (),
+        **options: Any,
+    ) -> JobHandle:  # fmt: skip
+        """Execute a workflow, as `Jobs.submit` does; those that a Python workflow calls travel with it."""
+        given = {"workflow": workflow, "inputs": inputs, **options}
+        if every := [*uses, *used_by(workflow)]:
+            given["uses"] = every
+        found: JobHandle = await _transport(self).call(BY_CALL["jobs.submit"], _known("jobs.submit", given))
+        return found
+
+    async def _document(self, artifact_id: int) -> dict[str, Any]:
+        return dict((await RemoteWorkflows(self._session).show(artifact_id)).data)
+
+    async def _line(self, tag: str, good: str | int, bad: str | int) -> Line:
+        """Return what `bisect` asks of the history, by calls."""
+        workflows = RemoteWorkflows(self._session)
+        first = (await workflows.log(good, limit=1))[0]
+        last = (await workflows.log(bad, limit=1))[0]
+        history: dict[int, Artifact] = {}
+        page = await workflows.log(tag, limit=_PAGE)
+        while page:
+            history |= {each.id: each for each in page}
+            page = await workflows.log(tag, before=page[-1].id, limit=_PAGE) if len(page) == _PAGE else []
+        return Line(history, first, last.id)
 
     async def wait(self, job_id: int, timeout: float | timedelta | None = None) -> Job:
         """Return a job when it has ended; raises `WaitTimeout` after ``timeout`` seconds."""

@@ -39,6 +39,10 @@ class Transport:
         """Close the connections."""
         await self.http.aclose()
 
+    async def get(self, path: str) -> dict[str, Any]:
+        """Return what a route answers that is no call of the client; raises what it tells."""
+        return body_of(await self._send("GET", path, {}, None, {}, is_repeatable=True))
+
     async def call(self, operation: Operation, given: Mapping[str, Any]) -> Any:
         """Make a call and return what it returns; raises what it raises."""
         path, query, body = operation.path, {}, {}

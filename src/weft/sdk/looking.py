@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Iterable
 from contextlib import suppress
 from datetime import timedelta
@@ -11,17 +12,19 @@ from typing import Any
 from weft.core.checks import MAX_ID, check_id, check_name, check_number, check_span, check_word, check_words
 from weft.core.errors import BlobUnavailable, DatabaseUnavailable, InvalidInput, TaskFailed
 from weft.core.states import OutboxKind, OutboxState, TaskState, WorkerState
-from weft.queue import audit, cache, look, outbox, queues, workers
+from weft.queue import audit, cache, look, outbox, queues, seals, workers
 from weft.queue.audit import AuditEntry, AuditVerb
 from weft.queue.cache import CachedOutputs
 from weft.queue.model import Page, Task
 from weft.queue.queues import QueueInfo
+from weft.queue.seals import AuditSeals
 from weft.queue.why import Why, why
 from weft.queue.workers import WorkerInfo
 from weft.sdk.session import Session
 from weft.sdk.values import with_values
 from weft.worker.logs import local_log, part_of
 
+_HEAD = re.compile(r"[0-9]{1,19}:[0-9a-f]{64}")
 _LOOK_EVERY = 0.2
 
 
@@ -221,6 +224,19 @@ class Looking(Session):
                 conn, org_id, verb=word, task_id=task_id, queue=name, before=below, limit=limit
             )
         )
+
+    async def verify_audit(self, *, head: str | None = None) -> AuditSeals:
+        """Compare what operators did with how it was sealed; ``head`` is one that was noted before.
+
+        Example::
+
+            sealed = await client.verify_audit()
+            assert sealed.is_sound, sealed.findings
+        """
+        if head is not None and not _HEAD.fullmatch(head):
+            raise InvalidInput("head", "is not a head: write a number, a colon and 64 hex digits, as it was printed")
+        org_id = await self.org_id()
+        return await self.database.read(lambda conn: seals.verify(conn, org_id, self.settings.retention, head))
 
     async def cached_outputs(self) -> list[CachedOutputs]:
         """Return how many outputs would serve again, by handler.

@@ -56,6 +56,8 @@ class Server:
         app = self._app = make_app(self._settings)
         config = uvicorn.Config(
             app, log_config=None, access_log=False, lifespan="on", timeout_keep_alive=30,
+            # From anybody else such headers are what he likes to be taken for.
+            proxy_headers=bool(self._settings.server_proxies), forwarded_allow_ips=list(self._settings.server_proxies),
             backlog=_BACKLOG, server_header=False, date_header=False, timeout_graceful_shutdown=10,
         )  # fmt: skip
         self._uvicorn = _Uvicorn(config)
@@ -78,6 +80,15 @@ class Server:
         await self.state.live.close()
         self._uvicorn.should_exit = True
         await self._task
+
+    async def leave(self, at_once: asyncio.Event) -> None:
+        """Say that there is nothing more to be asked here, and answer until whoever spreads requests has noticed.
+
+        How long that takes is ``WEFT_SERVER_DRAIN``; ``at_once`` ends it before.
+        """
+        self.state.is_stopping = True
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(at_once.wait(), self._settings.server_drain.total_seconds())
 
     @property
     def url(self) -> str:

@@ -10,6 +10,7 @@ from weft.sdk.client import Client
 from weft.server.credentials import principal, require
 from weft.server.live.hub import Hub
 from weft.server.traffic import Traffic
+from weft.server.vouching import provider_of
 
 if TYPE_CHECKING:
     from weft.catalog.model import Principal
@@ -23,8 +24,10 @@ class State:
 
     def __init__(self, client: Client, traffic: Traffic) -> None:
         self.client = client
+        self.provider = provider_of(client.settings)
         self.live = Hub(client.database, _admit)
         self.traffic = traffic
+        # Told by /readyz, so that whoever spreads requests sends no more of them here.
         self.is_stopping = False
         self._by_org: OrderedDict[int, Client] = OrderedDict()
 
