@@ -45,7 +45,7 @@ class Asked:
     @property
     def is_of_org(self) -> bool:
         """Whether it is about something that an org has."""
-        return bool(self.call) and self.roles != {"operator"} and "{" in self.path
+        return self.path.startswith(PREFIX) and self.roles != {"operator"} and "{" in self.path
 
 
 def including(access: Access) -> frozenset[str]:
@@ -58,6 +58,12 @@ def including(access: Access) -> frozenset[str]:
 OTHERS: Mapping[tuple[str, str], frozenset[str]] = {
     ("POST", "/sign-out"): EVERYBODY,
     ("GET", "/metrics"): including(Access.READER),
+    ("GET", f"{PREFIX}/jobs/stream"): including(Access.READER),
+    ("GET", f"{PREFIX}/jobs/{{job_id}}/stream"): including(Access.READER),
+    ("GET", f"{PREFIX}/jobs/{{job_id}}/result"): including(Access.READER),
+    ("GET", f"{PREFIX}/tasks/{{task_id}}/log/stream"): including(Access.READER),
+    ("GET", f"{PREFIX}/workflows/{{which:name}}/graph"): including(Access.READER),
+    ("POST", f"{PREFIX}/workflows/validate"): including(Access.READER),
 }
 
 
@@ -141,6 +147,14 @@ async def make_things(client: weft.Client, prefix: str) -> Things:
 async def send(http: httpx.AsyncClient, asked: Asked, things: Things, headers: Mapping[str, str]) -> httpx.Response:
     """Send the request of a route."""
     body = things.body(asked) if asked.method not in ("GET", "DELETE") else None
-    return await http.request(
+    request = http.build_request(
         asked.method, things.path(asked), params=things.query(asked), json=body, headers=dict(headers)
     )
+    answer = await http.send(request, stream=True)
+    if not answer.headers.get("content-type", "").startswith("text/event-stream"):
+        await answer.aread()
+        return answer
+    # It does not end by itself: what it says first is enough.
+    first = await anext(answer.aiter_raw(), b"")
+    await answer.aclose()
+    return httpx.Response(answer.status_code, headers=answer.headers, content=first, request=request)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from weft.contract.operations import Access
 from weft.sdk.client import Client
-from weft.server.credentials import principal, require
+from weft.server.credentials import identify, require
 from weft.server.live.hub import Hub
 from weft.server.traffic import Traffic
 from weft.server.vouching import provider_of
@@ -44,4 +44,4 @@ class State:
 
 async def _admit(guest: Guest) -> None:
     """Refuse whoever may not look any more at what happens."""
-    require(await principal(guest.request), Access.READER)
+    require(await identify(guest.request), Access.READER)
