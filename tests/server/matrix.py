@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -154,7 +156,13 @@ async def send(http: httpx.AsyncClient, asked: Asked, things: Things, headers: M
     if not answer.headers.get("content-type", "").startswith("text/event-stream"):
         await answer.aread()
         return answer
-    # It does not end by itself: what it says first is enough.
-    first = await anext(answer.aiter_raw(), b"")
+    # It does not end by itself: what it says first, after how soon to come again, is enough.
+    first = b""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(0.5):
+            async for piece in answer.aiter_raw():
+                first += piece
+                if b"data: " in first:
+                    break
     await answer.aclose()
     return httpx.Response(answer.status_code, headers=answer.headers, content=first, request=request)

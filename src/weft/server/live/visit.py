@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from weft.server.live.feed import Feed
     from weft.server.live.guest import Guest
+# How soon browsers come again: said at once, so that whatever is between passes something on.
+COME_AGAIN = b"retry: 1000\n\n"
 
 
 class Visit:
@@ -23,7 +25,7 @@ class Visit:
 
     async def tell(self, send: Callable[[bytes], Awaitable[None]]) -> None:
         """Tell him all, until it is over or he is not welcome any more, or has gone."""
-        feed, guest, data = self._feed, self.guest, self.first
+        feed, guest, data = self._feed, self.guest, COME_AGAIN + self.first
         while True:
             if data:
                 # No timer for each: a look now and then finds those who take nothing.
