@@ -38,11 +38,12 @@ LOOKS = {
     "jobs": """
         jobs list | jobs list --state failed --workflow tiles | jobs list --state bogus | jobs show {job}
         jobs show 1 | jobs why {job} | jobs events {job} | jobs logs {job} | jobs watch {job} | jobs approvals
-        jobs graph {job} | jobs rerun {job} --plan | jobs rerun --where state=failed --since 1h
-        diff {job} tiles | jobs why {job} rout
+        jobs graph {job} | jobs graph {job} --svg | jobs graph {job} --mermaid | jobs events {job} --follow
+        jobs rerun {job} --plan | jobs rerun --where state=failed --since 1h | diff {job} tiles | jobs why {job} rout
         """,
     "tasks": """
         tasks list | tasks list --state completed --limit 1 | tasks show {task} | tasks show x | tasks why {task}
+        tasks logs {task} --follow
         dead list | queues list | workers list | outbox list | cache list | health | metrics
         """,
     "workflows": """
