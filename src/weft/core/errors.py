@@ -25,6 +25,7 @@
     │   ├── ServerUnavailable       a server cannot be reached, or does not speak as Weft does
     │   └── AddressTaken            another process listens at the address
     ├── LeaseLost                   another worker holds the task now: drop what you were doing
+    ├── WorkerLost                  others have what the worker held: register anew
     ├── WaitTimeout                 the task did not end in the time given: wait longer or look at it
     ├── TaskFailed                  the awaited task ended without success: look at its error
     └── JobFailed                   the awaited job ended without success: look at the node that failed

@@ -13,7 +13,7 @@ from weft.core.checks import MAX_RUNNING, check_names, check_number, check_queue
 from weft.core.settings import Settings
 from weft.jobs.callbacks import Callbacks
 from weft.queue.model import NewTask
-from weft.queue.outbox import Effect
+from weft.queue.outbox import Effect, Sink
 from weft.sdk.client import Client
 from weft.sdk.drafts import Drafting
 from weft.sdk.joined import enqueue_on
@@ -75,7 +75,7 @@ class Worker:
             self._client.database, self._settings, self._registry, org_id=await self._client.org_id(),
             queue_names=self.queues, concurrency=self._concurrency, version=__version__,
             app_modules=self._app_modules,
-            sinks={"enqueue_task": self._enqueue_task, "callback": Callbacks(self._client.settings).send},
+            sinks=sinks_of(self._client),
         )  # fmt: skip
         await worker.start()
         self._worker = worker
@@ -128,8 +128,14 @@ class Worker:
         is_cancelled = kind is not None and issubclass(kind, asyncio.CancelledError)
         await self.stop(grace=0 if is_cancelled else None)
 
-    async def _enqueue_task(self, effect: Effect) -> None:
-        """Carry out ``enqueue_task`` in the effect's org; its id is the idempotency key: a repeat creates nothing."""
+
+def sinks_of(client: Client) -> dict[str, Sink]:
+    """Return what carries out effects of each kind."""
+
+    async def enqueue_task(effect: Effect) -> None:
+        """Enqueue in the effect's org; its id is the idempotency key: a repeat creates nothing."""
         said = {name: value for name, value in effect.payload.items() if value is not None}
-        draft = Drafting(self._client.settings).draft(NewTask(**{"idempotency_key": f"outbox-{effect.id}", **said}))
-        await self._client.database.run(lambda conn: enqueue_on(conn, draft, effect.org, effect.actor))
+        draft = Drafting(client.settings).draft(NewTask(**{"idempotency_key": f"outbox-{effect.id}", **said}))
+        await client.database.run(lambda conn: enqueue_on(conn, draft, effect.org, effect.actor))
+
+    return {"enqueue_task": enqueue_task, "callback": Callbacks(client.settings).send}

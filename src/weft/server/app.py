@@ -17,6 +17,7 @@ from weft.server.document import document
 from weft.server.endpoints import add_operation
 from weft.server.limits import LimitBodies
 from weft.server.paths import KeepSlashes
+from weft.server.routes import attempt, blob, task, worker
 from weft.server.state import State
 from weft.version import __version__
 
@@ -29,7 +30,7 @@ def _routes() -> list[BaseRoute]:
     router = APIRouter(prefix=PREFIX)
     for operation in OPERATIONS:
         add_operation(router, operation)
-    return router.routes
+    return [*router.routes, *worker.router.routes, *task.router.routes, *attempt.router.routes, *blob.router.routes]
 
 
 def make_app(settings: Settings) -> FastAPI:
@@ -38,8 +39,11 @@ def make_app(settings: Settings) -> FastAPI:
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         async with Client(settings=settings) as client:
-            app.state.weft = State(client)
-            yield
+            app.state.weft = state = State(client)
+            try:
+                yield
+            finally:
+                await state.close()
 
     app = FastAPI(title="Weft", version=__version__, lifespan=lifespan, redoc_url=None)
     app.router.routes.extend(_routes())
@@ -47,6 +51,7 @@ def make_app(settings: Settings) -> FastAPI:
     app.openapi = lambda: document(app)  # type: ignore[method-assign]
     app.add_middleware(KeepSlashes)
     app.add_middleware(
-        LimitBodies, limit=settings.server_body_limit, patience=settings.server_read_timeout.total_seconds()
-    )
+        LimitBodies, limit=settings.server_body_limit, patience=settings.server_read_timeout.total_seconds(),
+        larger={blob.PATH: settings.value_limit},
+    )  # fmt: skip
     return app

@@ -46,7 +46,7 @@ def add_operation(router: APIRouter, operation: Operation) -> None:
         summary=operation.summary,
         description=_rest(operation),
         status_code=status,
-        responses=told | _refusals(operation),
+        responses=told | refusals(),
         response_class=Response,
         tags=[operation.path.split("/")[1]],
     )
@@ -56,7 +56,8 @@ def _rest(operation: Operation) -> str:
     return f"Takes the role `{operation.access}`."
 
 
-def _refusals(operation: Operation) -> dict[int | str, dict[str, Any]]:
+def refusals() -> dict[int | str, dict[str, Any]]:
+    """Return how a call may be refused, for the document."""
     content = {"content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}}
     said = {
         400: "The request cannot be read.", 401: "Nobody is known by the credential.", 403: "The role is not enough.",

@@ -50,8 +50,9 @@ class Server:
     async def __aenter__(self) -> Self:
         """Listen; when it returns, requests are answered."""
         self._socket = self._listen()
+        self._app = make_app(self._settings)
         config = uvicorn.Config(
-            make_app(self._settings), log_config=None, access_log=False, lifespan="on", timeout_keep_alive=30,
+            self._app, log_config=None, access_log=False, lifespan="on", timeout_keep_alive=30,
             backlog=_BACKLOG, server_header=False, date_header=False, timeout_graceful_shutdown=10,
         )  # fmt: skip
         self._uvicorn = _Uvicorn(config)
@@ -69,6 +70,8 @@ class Server:
         """Answer what has been asked, and close."""
         assert self._uvicorn is not None
         assert self._task is not None
+        if (state := getattr(self._app.state, "weft", None)) is not None:
+            state.let_go()
         self._uvicorn.should_exit = True
         await self._task
 

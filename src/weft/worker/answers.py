@@ -30,9 +30,13 @@ AWAIT_TASKS = "await_tasks"
 
 
 class Answers:
-    """What all attempts of a worker ask for."""
+    """What all attempts of a worker ask for; an outage of those kinds is waited out."""
 
-    def __init__(self, database: Database, storage: Blobs, settings: Settings) -> None:
+    def __init__(
+        self, database: Database, storage: Blobs, settings: Settings,
+        outages: tuple[type[BaseException], ...] = _OUTAGE,
+    ) -> None:  # fmt: skip
+        self._outages = outages
         self._database = database
         self._blobs = storage
         self._settings = settings
@@ -115,7 +119,7 @@ class Answers:
         while not is_over():
             try:
                 return await run(verb)
-            except _OUTAGE as problem:
+            except self._outages as problem:
                 logger.info("task %s waits to save a step: %s: %s", fence.task_id, type(problem).__name__, problem)
                 pause = await pause_after_error(pause)
         raise LeaseLost(fence.task_id)

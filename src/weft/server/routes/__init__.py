@@ -1,0 +1,1 @@
+"""The routes that are no calls of the client."""
