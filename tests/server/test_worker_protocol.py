@@ -290,7 +290,8 @@ async def test_large_values_go_through_the_server(make_http: MakeHttp, client: w
 async def test_only_tokens_of_workers_use_the_protocol(make_http: MakeHttp, role: str | None) -> None:
     http = await make_http(role=role)
     for method, path in (
-        ("POST", "/v1/worker/register"), ("POST", "/v1/task/claim"), ("GET", "/internal/task-fetch?task_id=1&lease_token=1.1"),
+        ("POST", "/v1/worker/register"), ("POST", "/v1/task/claim"),
+        ("GET", "/internal/task-fetch?task_id=1&lease_token=1.1"),
         ("PUT", "/v1/task/blob?task_id=1&lease_token=1.1"), ("GET", f"/v1/task/blob/{'0' * 64}"),
     ):  # fmt: skip
         answer = await http.request(method, path, json={})
@@ -324,7 +325,8 @@ async def test_nobody_acts_in_the_name_of_another_tokens_worker(
         ("/v1/worker/holdings", {"worker_id": hands.id}), ("/v1/task/complete", _lease(task)),
         ("/v1/task/fail", {"tasks": [_lease(task)]}), ("/v1/task/release", {"tasks": [_lease(task)]}),
         ("/v1/task/step", {**_lease(task), "name": "a"}), ("/v1/task/step/load", _lease(task)),
-        ("/v1/task/log", {**_lease(task), "text": "x"}), ("/v1/task/spawn", {**_lease(task), "call": "#1", "handler": "h"}),
+        ("/v1/task/log", {**_lease(task), "text": "x"}),
+        ("/v1/task/spawn", {**_lease(task), "call": "#1", "handler": "h"}),
         ("/internal/task-fetch", _lease(task)),
     ):  # fmt: skip
         assert (await other.ask(path, 404, **body))["code"] == "not_found", path

@@ -87,6 +87,7 @@ class Beat(ByWorker):
 class Leave(ByWorker):
     """A worker that ends; ``completed`` and ``failed`` are added to its counts."""
 
+    is_lost: bool = Field(False, description="Whether what it runs is lost, as after a crash, and not given back.")
     completed: int = Field(0, ge=0, le=2**31)
     failed: int = Field(0, ge=0, le=2**31)
 
@@ -312,10 +313,18 @@ class ClaimedTask(BaseModel):
     crashes: int
 
 
+class StoredTask(BaseModel):
+    """A task and its lease as it is kept, for Weft's own workers: other releases may tell it otherwise."""
+
+    task_id: str
+    lease_token: str
+    claim: list[Any]
+
+
 class ClaimTold(BaseModel):
     """The tasks that the worker holds from now on, and those completed ones that it held no more."""
 
-    tasks: list[ClaimedTask]
+    tasks: list[ClaimedTask | StoredTask]
     refused: list[str]
     again_in: float | None = Field(description="After how many seconds at most a worker with room should ask again.")
 

@@ -18,7 +18,9 @@ from weft.sdk.client import Client
 from weft.sdk.drafts import Drafting
 from weft.sdk.joined import enqueue_on
 from weft.version import __version__
+from weft.worker.database_store import DatabaseStore
 from weft.worker.registry import REGISTRY, Registry
+from weft.worker.store import Store
 from weft.worker.surroundings import refuse_while_loading
 from weft.worker.worker import Worker as WorkerProcess
 
@@ -72,13 +74,17 @@ class Worker:
     async def _start(self) -> None:
         self._registry.admit(self._app_modules)
         worker = WorkerProcess(
-            self._client.database, self._settings, self._registry, org_id=await self._client.org_id(),
-            queue_names=self.queues, concurrency=self._concurrency, version=__version__,
-            app_modules=self._app_modules,
-            sinks=sinks_of(self._client),
+            await self._store(), self._registry, queue_names=self.queues, concurrency=self._concurrency,
+            version=__version__, app_modules=self._app_modules,
         )  # fmt: skip
         await worker.start()
         self._worker = worker
+
+    async def _store(self) -> Store:
+        if (store := self._client._worker_store()) is not None:
+            return store
+        org_id, database = await self._client.org_id(), self._client.database
+        return DatabaseStore(database, self._settings, org_id, sinks_of(self._client))
 
     async def run(self) -> None:
         """Work until `stop` is called."""

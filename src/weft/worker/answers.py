@@ -80,6 +80,10 @@ class Answers:
                 raise AssertionError(verb)
         return None
 
+    def close(self) -> None:
+        """Look no more for tasks that somebody waits for."""
+        self.kin.close()
+
     async def _load(self, fence: Fence, name: str | None, is_over: Callable[[], bool]) -> dict[str, Any] | None:
         found: SavedStep | None = await self._persist(
             fence, is_over, self._database.read, lambda conn: steps.load(conn, fence.task_id, name)

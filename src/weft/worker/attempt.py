@@ -18,10 +18,8 @@ from weft.core.errors import InvalidInput, error_line
 from weft.core.json import BLOB_MARK, RENDER_MARK, blob_reference, check_size, referenced_blob, size_of
 from weft.core.signals import NonRetryable, Parked, Snooze
 from weft.db.blobs import Blobs
-from weft.db.database import Database
 from weft.flow.budget import ExpressionError
 from weft.jobs.rendering import CACHED_MARK, rendered, unpacked
-from weft.queue import look
 from weft.queue.cache import Reuse
 from weft.queue.retry import Retry
 from weft.queue.steps import Fence
@@ -99,6 +97,11 @@ class Attempt:
         if self._log is None:
             self._log = TaskLog(self.env.log_folder, self.claim.id, self.env.settings.log_limit, self.claim.attempt)
         return self._log
+
+    @property
+    def blobs(self) -> Blobs:
+        """Where large values of its task are kept."""
+        return self.env.blobs_of(self.claim)
 
     @property
     def has_log(self) -> bool:
@@ -266,9 +269,9 @@ class Attempt:
         """Take an output that is there, else make one that others may take."""
         claim = self.claim
         if (digest := referenced_blob(params)) is not None:
-            params = (await self.env.blobs.get(digest)).decode()
+            params = (await self.blobs.get(digest)).decode()
         key = key_of(claim.handler, self.handler.code_version, params)
-        if (found := await self.env.cache.find(claim.id, key, caching)) is not None:
+        if (found := await self.env.cache.find(claim, key, caching)) is not None:
             return Completed(claim.id, claim.attempt, *found)
         outcome = await self._run_apart(params)
         return outcome._replace(reuse=Reuse(key, caching.lasts)) if isinstance(outcome, Completed) else outcome
@@ -276,7 +279,7 @@ class Attempt:
     async def _rendered(self, params: str) -> str:
         """Return the params with the outputs of other tasks in them; what the engine carries out gets both apart."""
         limit = self.env.settings.value_limit
-        spec, values = await unpacked(params, self.claim.given, lambda: self.env.blobs, limit)
+        spec, values = await unpacked(params, self.claim.given, lambda: self.blobs, limit)
         if self.claim.handler.startswith("@"):
             return orjson.dumps({"spec": spec, "values": values}).decode()
         return rendered(spec, values)
@@ -296,7 +299,7 @@ class Attempt:
         if params == MISSING_PARAMS:
             raise NonRetryable("the params of this task are gone: its partition was dropped")
         if (digest := referenced_blob(params)) is not None:
-            params = (await self.env.blobs.get(digest)).decode()
+            params = (await self.blobs.get(digest)).decode()
         if self._runs_in_process:
             return await self._run_in_process(params)
         return Completed(claim.id, claim.attempt, await self._written(await self._call_and_write(params)))
@@ -340,7 +343,7 @@ class Attempt:
         check_size("output", text, self.env.settings.value_limit)
         if size_of(text) <= self.env.settings.inline_limit:
             return text
-        return blob_reference(await self.env.blobs.put(text.encode()), size_of(text))
+        return blob_reference(await self.blobs.put(text.encode()), size_of(text))
 
     def _write_now(self, output: Any) -> str:
         """The same for `Context.complete_in`, which may be called where nothing can be awaited."""
@@ -348,7 +351,7 @@ class Attempt:
         check_size("output", text, self.env.settings.value_limit)
         if size_of(text) <= self.env.settings.inline_limit:
             return text
-        return blob_reference(self.env.blobs.put_now(text.encode()), size_of(text))
+        return blob_reference(self.blobs.put_now(text.encode()), size_of(text))
 
     async def _run_in_thread(self, arguments: dict[str, Any]) -> Any:
         """Run the function in a thread of its own; one that cannot be ended is left behind, reported and fenced."""
@@ -441,10 +444,3 @@ class Attempt:
         if claim.crashes + 1 >= self.env.settings.worker_crash_limit:
             return Ended(claim.id, claim.attempt, "dead", "crashed", "crashed", error)
         return self._failed(error, "crashed", outcome="crashed")
-
-
-async def upload_log(database: Database, blobs: Blobs, attempt: Attempt) -> None:
-    """Copy the log of an attempt that has ended to the blob storage, for machines that do not share a folder."""
-    data, claim = await asyncio.to_thread(attempt.log.read), attempt.claim
-    digest = await blobs.put(data)
-    await database.run(lambda conn: look.add_log(conn, claim.id, claim.attempt, digest, len(data)))

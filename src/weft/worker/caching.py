@@ -20,6 +20,7 @@ from weft.queue.cache import Found, Reuse
 if TYPE_CHECKING:
     from weft.db.blobs import Blobs
     from weft.db.database import Database
+    from weft.queue.work import Claim
 
 logger = logging.getLogger("weft.worker")
 _OUTAGE = (*CONNECTION_ERRORS, DatabaseUnavailable, TimeoutError)
@@ -61,10 +62,11 @@ class OutputCache:
         self._database = database
         self._blobs = blobs
 
-    async def find(self, task_id: int, key: bytes, caching: Caching) -> tuple[str, Reuse] | None:
+    async def find(self, claim: Claim, key: bytes, caching: Caching) -> tuple[str, Reuse] | None:
         """Return an output that serves, as it stands in the database, and whose it is."""
         if not caching.takes:
             return None
+        task_id = claim.id
         try:
             async with self._database.acquire() as conn:
                 found = await cache.find(conn, task_id, key, caching.lasts)

@@ -7,14 +7,10 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from weft.db.blobs import Blobs
-from weft.db.database import Database
 from weft.queue.work import Claim
-from weft.worker.answers import Answers
-from weft.worker.caching import OutputCache
-from weft.worker.connections import ConnectionPool
 from weft.worker.processes import Processes
 from weft.worker.shutdown import Shutdown
+from weft.worker.store import Store
 
 if TYPE_CHECKING:
     from weft.worker.attempt import Attempt, Outcome
@@ -24,17 +20,17 @@ class Environment:
     """What all attempts of a worker share."""
 
     def __init__(
-        self, database: Database, worker_id: int, blobs: Blobs, processes: Processes, log_folder: Path,
+        self, store: Store, worker_id: int, processes: Processes, log_folder: Path,
         beat: Callable[[Claim], None], on_end: Callable[[Attempt, Outcome | None], None],
         resting: Callable[[int], AbstractContextManager[None]] = lambda _: nullcontext(),
     ) -> None:  # fmt: skip
-        self.settings = settings = database.settings
-        self.answers = Answers(database, blobs, settings)
-        self.cache = OutputCache(database, blobs)
+        self.settings = store.settings
+        self.answers = store.answers()
+        self.cache = store.cache()
         self.shutdown = Shutdown()
-        self.pool = ConnectionPool(database)
+        self.pool = store.pool()
         self.worker_id = worker_id
-        self.blobs = blobs
+        self.blobs_of = store.blobs_of
         self.processes = processes
         self.log_folder = log_folder
         self.beat = beat
@@ -48,5 +44,5 @@ class Environment:
 
     async def close(self) -> None:
         """End what serves attempts: there are none any more."""
-        self.answers.kin.close()
+        self.answers.close()
         await self.pool.close()

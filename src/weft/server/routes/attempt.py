@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 from typing import Any
 
 import orjson
@@ -161,9 +162,7 @@ async def append_log(caller: Caller, asked: Log) -> dict[str, Any]:
 async def find_output(caller: Caller, asked: FindOutput) -> dict[str, Any]:
     """Return an output that an earlier task of the same key has made, if one serves."""
     claim = await caller.holds(asked)
-    from datetime import timedelta
-
     within = None if asked.within is None else timedelta(seconds=asked.within)
     kept = OutputCache(caller.state.client.database, caller.state.blobs)
-    found = await kept.find(claim.id, bytes.fromhex(asked.key), Caching(within))
+    found = await kept.find(claim, bytes.fromhex(asked.key), Caching(within))
     return {"output": None, "root": None} if found is None else {"output": found[0], "root": str(found[1].root)}

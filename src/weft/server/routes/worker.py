@@ -23,7 +23,7 @@ from weft.contract.protocol import (
 from weft.core.checks import check_handler, check_queues
 from weft.core.errors import InvalidInput, UnknownQueue
 from weft.core.server_errors import WorkerLost
-from weft.queue import remote_workers, work
+from weft.queue import remote_workers, work, workers
 from weft.server.acting import Caller, act
 from weft.server.claims import told
 from weft.worker import registration
@@ -93,6 +93,10 @@ async def deregister(caller: Caller, asked: Leave) -> dict[str, Any]:
     try:
         seat = await caller.seat(asked.worker_id)
     except WorkerLost:
+        return {}
+    if asked.is_lost:
+        await caller.state.client.database.run(lambda conn: workers.abandon(conn, asked.worker_id))
+        caller.state.seats.forget(asked.worker_id)
         return {}
     woken = await caller.state.client.database.run(
         lambda conn: registration.leave(conn, asked.worker_id, asked.completed, asked.failed)
