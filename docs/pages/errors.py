@@ -54,6 +54,8 @@ _ADVICE = {
     "unauthenticated": "Send a token that an admin of your org has made by `weft tokens create`, or a new one.",
     "forbidden": "Ask an admin of the org for the role that the message names.",
     "too_large": "Send less at once, or let the operator raise `WEFT_SERVER_BODY_LIMIT`.",
+    "key_reused": "Take a new key for each request, and the same one only to send the same request again.",
+    "answer_gone": "Revoke what the first request made, and make another with a new key.",
     "operator_error": "Read the message: the installation needs attention.",
     "invalid_setting": "Mend the setting that the message names; `weft config` shows all that are in force.",
     "database_unavailable": "Check that PostgreSQL runs and the address is right. Workers try again by themselves.",

@@ -106,7 +106,7 @@ COLUMNS = {
     ("jobs", "actor"): "who submitted it",
     ("jobs", "rerun_of"): "the job that it runs again",
     ("jobs", "patch"): "what was changed in its definition for it alone, as a JSON Patch",
-    ("jobs", "callback_url"): "who is told by HTTP when it has ended",
+    ("jobs", "callback_url"): "who is told by HTTP when it has ended, whole: it is no place for a secret",
     ("jobs", "tag_positions"): "where the tags stood by which it goes, its own and those of workflows that it uses",
     ("jobs", "end_id"): "the task with which it ends",
     ("patch_chain_member", "head_id"): "the patch whose chain it is",
@@ -207,6 +207,7 @@ COLUMNS = {
     ("users", "role"): "what the user may do: `reader`, `writer` or `admin`",
     ("users", "deactivated_at"): "since when nobody may act as the user",
     ("users", "actor"): "who added the user",
+    ("users", "roles"): "the roles of the org that the user has",
     ("org_roles", "id"): "the role's id",
     ("org_roles", "slug"): "its short name; unique in the org",
     ("org_roles", "name"): "its name",
@@ -224,4 +225,5 @@ COLUMNS = {
     ("tokens", "revoked_at"): "when it was revoked",
     ("tokens", "last_used_at"): "when it was last used, to a minute",
     ("tokens", "actor"): "who made it",
+    ("tokens", "user"): "what the identity provider calls that user",
 }

@@ -34,11 +34,12 @@ grant select, insert, delete on weft.task_params, weft.attempt to shop_worker;
 grant select, update on weft.machine to shop_worker;
 grant select, insert, update on weft.queue, weft.handler, weft.lease to shop_worker;
 grant select, insert, update, delete on weft.task, weft.task_done, weft.idempotency_key, weft.worker, weft.queue_slot,
-  weft.key_slot, weft.outbox, weft.task_log, weft.blob, weft.task_blob, weft.step to shop_worker;
+  weft.key_slot, weft.key_loan, weft.outbox, weft.task_log, weft.blob, weft.task_blob, weft.step to shop_worker;
 grant select on weft.blob_use, weft.jobs, weft.artifact, weft.artifact_use to shop_worker;
 grant select, insert, update, delete on weft.job, weft.job_done, weft.awaited, weft.worker_code to shop_worker;
 grant select, insert, delete on weft.event to shop_worker;
 grant select, insert, update, delete on weft.output_cache to shop_worker;
+grant select, delete on weft.answer to shop_worker;
 grant select, insert on weft.job_event to shop_worker;
 grant select, insert, update, delete on weft.tally, weft.tally_mark to shop_worker;
 grant select on weft.job_events to shop_worker;

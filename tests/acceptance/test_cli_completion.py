@@ -74,6 +74,20 @@ def test_queues_are_offered_by_the_names_they_have(cli: Cli, line: str) -> None:
     assert _asked(cli, line[:-1]) == ["default", "emails", "exports", "reports"]
 
 
+def test_tags_are_offered_where_one_is_asked_for(cli: Cli, tmp_path: Path) -> None:
+    file = tmp_path / "etl.yaml"
+    file.write_text("workflow_id: etl\nnodes: {START: {type: start, next: END}, END: {type: end}}\n", encoding="utf-8")
+    for tag in ("etl/main", "etl/prod", "other/main"):
+        cli("workflows", "push", str(file), "--tag", tag)
+    cli("workflows", "delete", "etl/prod")
+    assert _asked(cli, "weft workflows undo ") == ["etl/main", "other/main"]
+    assert _asked(cli, "weft workflows merge other --into e") == ["etl/main"]
+    assert _asked(cli, "weft workflows show etl/main") == ["etl/main"]
+    assert _asked(cli, "weft workflows undelete e") == ["etl/prod"]
+    assert _asked(cli, "weft run e") == ["etl/main"]
+    assert _asked(cli, "weft diff other e") == ["etl/main"]
+
+
 def test_no_queue_is_offered_and_nothing_told_when_no_database_answers(tmp_path: Path) -> None:
     assert _asked(Cli(NOBODY, tmp_path), "weft queues pause ") == []
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 import tempfile
 from pathlib import Path
 
+import asyncpg
 from apps.cli_scene import Cli
 
 
@@ -22,9 +24,17 @@ def test_the_demo_sums_up_what_it_did_and_stops_what_it_started() -> None:
         assert f"export WEFT_HOME={home}" in printed
         assert cli.json("db", "status", code=1)["running"] is False
         assert [task["handler"] for task in cli.json("dead", "list")["tasks"]] == ["demo:work"]
+        asyncio.run(_make_that_of_another_build(cli.json("db", "url")["url"]))
+        assert f"make it anew: `WEFT_HOME={home} weft db reset --yes`" in cli("demo", code=3)
     finally:
         cli("db", "reset", "--yes")
         shutil.rmtree(home, ignore_errors=True)
+
+
+async def _make_that_of_another_build(url: str) -> None:
+    conn = await asyncpg.connect(url)
+    await conn.execute("update weft.schema_revision set digest = 'another'")
+    await conn.close()
 
 
 def test_the_demo_leaves_a_database_running_that_ran_before(url: str, home: Path) -> None:

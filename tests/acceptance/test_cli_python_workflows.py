@@ -44,7 +44,8 @@ def test_what_is_wrong_with_a_python_workflow_is_shown_in_its_source(cli: Cli) -
     assert "cannot_compile" in cli("run", "apps.cli_flows:broken", "-i", "count=1", code=2)
     assert "Did you mean 'areas'?" in cli("run", "apps.cli_flows:area", code=2)
     for file in ("apps/cli_flows.py", "apps/cli_flows.py:areas"):
-        assert "name the module, not its file: `weft run apps.cli_flows:" in cli("run", file, code=2)
+        for command in (["run"], ["validate"], ["graph"], ["workflows", "push"]):
+            assert "name the module, not its file: apps.cli_flows:" in cli(*command, file, code=2)
     assert "no module 'apps.no_flows'" in cli("run", "apps.no_flows:area", code=3)
 
 

@@ -117,6 +117,13 @@ def test_a_patch_is_for_one_job_only(cli: Cli, scene: Scene, tmp_path: Path) -> 
     assert job["tag_positions"]["gates/main"]["version"] == 1
     other = cli.json("run", "gates", *scene.inputs, *APP, "--set", "nodes.enter.params.size=5")
     assert other["result"] == 5
+    grown = tmp_path / "grown.json"
+    added = {"op": "add", "path": "/inputs/day", "value": {"type": "string"}}
+    grown.write_text(json.dumps([{"op": "remove", "path": "/nodes/enter/params/size"}, added]), encoding="utf-8")
+    changed = "-i", "day=7", "--patch", str(grown), "--set", "nodes.enter.params.size=3"
+    both = cli.json("run", "gates", *scene.inputs, *APP, *changed)
+    assert (both["result"], [op["op"] for op in both["patch"]]) == (3, ["remove", "add", "add"])
+    assert both["inputs"]["day"] == "7", "as what the patch declares"
     assert cli.json("workflows", "show", "gates") == before
     assert cli.json("run", "gates", *scene.inputs, *APP)["result"] == 2
     again = cli.json("jobs", "rerun", job["id"], *APP)

@@ -166,7 +166,10 @@ def test_tags_are_moved_protected_deleted_and_brought_back(cli: Cli, flow: str) 
     assert there.endswith("; choose another name, or move it by `weft workflows tag`")
     assert cli("workflows", "undelete", "etl/prod", code=5) == "weft: nothing to undelete: tag etl/prod is live"
     assert "Did you mean 'etl/prod'?" in cli("workflows", "undelete", "etl/prd", code=4)
-    assert cli("workflows", "delete", "etl/prod").startswith("deleted: etl/prod was at ")
+    assert "is not where it was expected" in cli("workflows", "delete", "etl/prod", "--expect", "1", code=5)
+    assert "is not where it was expected" in cli("workflows", "delete", "etl/prod", "--expect", "0123456789", code=5)
+    told = cli("workflows", "delete", "etl/prod", "--expect", prod["target_hash"][:10])
+    assert told.startswith("deleted: etl/prod was at ")
     assert "`weft workflows undelete etl/prod`" in cli("workflows", "show", "etl/prod", code=4)
     assert [tag["name"] for tag in cli.json("workflows", "list")["tags"]] == ["etl/main"]
     assert "there is no tag 'etl/prod'" in cli("workflows", "show", "etl/prod", code=4)

@@ -40,10 +40,10 @@ PUBLIC = [
 
 CLIENT = [
     "actor", "add_effect", "audit", "blobs", "cached_outputs", "cancel", "cancel_all", "clear_cache", "count_dead",
-    "create_queue", "database", "dead_letters", "enqueue", "enqueue_many", "get_task", "health", "jobs", "limit_queue",
-    "list_tasks", "metrics", "of_org", "org_id", "orgs", "outbox", "pause_queue", "purge", "queues", "read_log",
-    "replay", "replay_all", "replay_dead", "replay_outbox", "resume_queue", "roles", "tokens", "users", "wait", "why",
-    "workers", "workflows",
+    "create_queue", "database", "dead_letters", "enqueue", "enqueue_many", "get_task", "health", "in_one_transaction",
+    "jobs", "limit_queue", "list_tasks", "metrics", "of_org", "org_id", "orgs", "outbox", "pause_queue", "purge",
+    "queues", "read_log", "replay", "replay_all", "replay_dead", "replay_outbox", "resume_queue", "roles", "tokens",
+    "users", "wait", "why", "workers", "workflows",
 ]  # fmt: skip
 
 

@@ -101,6 +101,11 @@ QUEUE_LAWS = {
         left join {TASKS} t on t.id = a.task_id
         left join weft.worker w on w.id = a.worker_id
         where t.org_id <> a.org_id or w.org_id <> a.org_id""",
+    "S9: what is told of a task is told of its job": """
+        select r.task_id, r.job_id from (
+          select task_id, job_id from weft.attempt union all select task_id, job_id from weft.step) r
+        join (select id, job_id from weft.task union all select id, job_id from weft.task_done) t on t.id = r.task_id
+        where t.job_id is distinct from r.job_id""",
     "S9: params kept beside a task belong to its org": f"""
         select p.id, p.org_id from weft.task_params p
         join {TASKS} t on t.id = p.id

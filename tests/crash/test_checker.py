@@ -54,6 +54,10 @@ BREACHES = {
         ATTEMPT.format(id="{id}", attempt=1, outcome="snoozed"),
         "update weft.attempt set org_id = 2",
     ],
+    "S9: what is told of a task": [
+        "insert into weft.step (task_id, name, org_id, job_id, attempt, bytes, data)"
+        " values ({id}, 's', 1, 7, 1, 1, '1')"
+    ],
     "S9: params kept beside": ["insert into weft.task_params (id, org_id, params) values ({id}, 2, '{{}}')"],
     "S9: an edge joins": ["insert into weft.edge (prev, next, org_id) values (7, {id}, 2)"],
     "S9: an idempotency key": ["update weft.idempotency_key set org_id = 2"],

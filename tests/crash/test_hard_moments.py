@@ -161,11 +161,11 @@ async def test_a_limit_that_was_lifted_and_set_again_gives_no_slots_that_were_no
         lanes, other_lanes = [Lane(1)], [Lane(1)]
         await mine.refresh(lanes)
         await client.limit_queue("default", None)
-        await mine.lease(lanes, {}, 4)
+        await mine.lease(lanes, dict, 4)
         await client.limit_queue("default", 4)
         for slots, its_lanes in ((mine, lanes), (others, other_lanes)):
             await slots.refresh(its_lanes)
-            await slots.lease(its_lanes, {}, 4)
+            await slots.lease(its_lanes, dict, 4)
         assert lanes[0].room + other_lanes[0].room == 4
 
 
@@ -193,10 +193,10 @@ async def test_a_limit_that_is_lifted_while_slots_are_given_back_leaves_all_the_
     async with opened(scene.settings()) as database, sessions(scene.url, 1) as (session,):
         slots = Slots(database, await session.register())
         await slots.refresh(lanes)
-        await slots.lease(lanes, {}, 5)
+        await slots.lease(lanes, dict, 5)
         async with conn.transaction():
             await conn.execute("select 1 from weft.worker for update")
-            giving = asyncio.create_task(slots.give_back(lanes, {}))
+            giving = asyncio.create_task(slots.give_back(lanes, dict))
             await until(lambda: _waits_for_a_lock(conn), "the give-back waits")
             await client.limit_queue("default", None)
             await slots.refresh(lanes)

@@ -164,13 +164,13 @@ async def test_a_worker_that_does_not_hear_that_its_slots_are_gone_does_not_use_
     ):  # fmt: skip
         slots = Slots(database, await one.register())
         await slots.refresh(lanes)
-        await slots.lease(lanes, {}, 4)
+        await slots.lease(lanes, dict, 4)
         assert lanes[0].room == 4
         proxy.rule("COMMIT", Fault.CUT, lambda e: any("weft.queue_slot" in text for text in e.before), times=100)
         with pytest.raises((WeftError, *CONNECTION_ERRORS)):
-            await slots.give_back(lanes, {})
+            await slots.give_back(lanes, dict)
         proxy.rules.clear()
         await two.register()
         assert await queues.lease_slots(two.conn, 1, two.worker_id, 4, 0) == 4
-        await slots.lease(lanes, {}, 4)
+        await slots.lease(lanes, dict, 4)
         assert lanes[0].room == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ctypes
 import io
 import logging
@@ -283,3 +284,24 @@ def of_params(ctx: weft.HandlerContext) -> weft.HandlerResult:
         return weft.HandlerResult(success=False, error_message="not yet", metrics=metrics)
     found = ctx.blob_repository.get(digest).hex()
     return weft.HandlerResult(success=True, output={"found": found, "has_pool": ctx.pool is not None}, metrics=metrics)
+
+
+@weft.task(name="process:cached", executor="process", cache=True, retry=weft.Retry(2, initial_delay=0))
+def cached(path: str, size: int, ctx: weft.Context) -> dict[str, Any]:
+    """Note each run; where the name says so, the first attempt ends its process before it has an output."""
+    with open(path, "a", encoding="ascii") as runs:
+        runs.write("x")
+    if "die" in path and ctx.attempt == 1:
+        os._exit(7)
+    return {"pid": os.getpid(), "text": "x" * size}
+
+
+@weft.task(name="process:hasty", executor="process")
+async def hasty(ctx: weft.Context) -> str:
+    """Wait in vain, but not for ever."""
+    part = await ctx.spawn("process:echo", {"text": ""}, queue="idle")
+    try:
+        await asyncio.wait_for(part.result(), 0.05)
+    except TimeoutError:
+        return "went on"
+    return "waited"

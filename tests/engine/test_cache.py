@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import asyncpg
+import process_handlers
 import pytest
 from engine_scene import Clock, MakeClient, claimed_by_a_ghost
 
@@ -403,3 +405,18 @@ async def test_one_org_neither_sees_nor_clears_the_outputs_of_another(
     assert await theirs.clear_cache() == 1
     assert await theirs.cached_outputs() == []
     assert [each.outputs for each in await ours.cached_outputs()] == [1]
+
+
+async def test_an_output_that_was_made_in_a_process_serves_again(
+    make_client: MakeClient, tmp_path: Path, conn: Connection
+) -> None:
+    """Small or large, and of whichever attempt: what ends with its process is no output."""
+    client = await make_client(inline_limit=1000)
+    said = [(tmp_path / "die", 1), (tmp_path / "runs", 5000)] * 2
+    tasks = [await client.enqueue(process_handlers.cached, {"path": str(path), "size": size}) for path, size in said]
+    async with weft.Worker(client=client, concurrency=1):
+        small, large, small_again, large_again = [await client.wait(task.id, timeout=60) for task in tasks]
+    assert (small, large) == (small_again, large_again)
+    assert len(large["text"]) == 5000
+    assert [len(path.read_text()) for path, _ in said[:2]] == [2, 1]
+    assert await conn.fetchval("select count(*) from weft.output_cache") == 2

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
+from pathlib import Path
 
 import asyncpg
 import pytest
@@ -11,6 +13,7 @@ from engine_scene import Clock, MakeClient
 
 import weft
 from storages import Storage
+from weft.db.blob_folder import FolderBlobs
 from weft.queue import blobs
 from weft.queue.blobs import Collector, KeptBlobs
 from weft.queue.services import Pruner
@@ -159,6 +162,16 @@ async def test_who_puts_a_blob_while_it_is_removed_writes_it_anew(
     assert await putting == digest
     assert await store.get(digest) == b"x" * 2000
     assert await conn.fetchval("select count(*) from weft.blob") == 1
+
+
+async def test_what_killed_puts_have_left_is_collected(client: weft.Client, tmp_path: Path) -> None:
+    (tmp_path / "aa").mkdir()
+    left = tmp_path / "aa" / ".new-left"
+    left.write_bytes(b"half")
+    os.utime(left, (0, 0))
+    collector = Collector(client.database, FolderBlobs(tmp_path))
+    assert (await collector.run_once(), await collector.run_once()) == (1, 0)
+    assert not left.exists()
 
 
 async def test_nothing_is_removed_from_a_storage_that_another_database_uses(

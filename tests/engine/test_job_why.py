@@ -124,6 +124,7 @@ async def test_items_beyond_max_parallel_wait_for_those_that_run(
         await handlers.begun.wait()
         running, waiting = await client.jobs.why(handle.id, "each")
         assert (running.cause, waiting.cause, waiting.count) == ("running", "max_parallel", 2)
+        assert not any(queue.key_limits for queue in await client.queues()), "nobody has set a limit for a key"
         assert waiting.task_ids == (running.task_id,)
         (all_,) = await client.jobs.why(handle.id, "all")
         assert all_.text == "it waits for each (running, 3 items left)"

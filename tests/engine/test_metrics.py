@@ -121,6 +121,8 @@ async def test_depths_times_and_workers_are_told(client: weft.Client, handlers: 
     assert len(found["task_duration_seconds"].samples) == 3
     assert len(found["worker_task_execution_time"].samples) == 1
     assert found["jobs"].samples == ()
+    stopped = await _metrics(client)
+    assert stopped["worker_task_execution_time"].samples == stopped["worker_heartbeat_age"].samples == ()
 
 
 async def test_another_org_is_not_counted(client: weft.Client, conn: Connection) -> None:

@@ -82,6 +82,16 @@ async def test_a_message_whose_job_is_there_already_only_names_it(asked: weft.Cl
         assert await asked.wait(handle.id, timeout=30) == {"job_id": str(job.id), "created": False}
 
 
+async def test_a_message_says_the_key_and_the_labels_of_its_job(asked: weft.Client) -> None:
+    message = {"workflow_id": "asked", "inputs": {"name": "ann"}, "idempotency_key": "own", "labels": {"team": "geo"}}
+    handles = [await asked.enqueue("weft.submit", message, queue=QUEUE, idempotency_key=f"m-{n}") for n in range(2)]
+    async with weft.Orchestrator(client=asked):
+        answers = [await asked.wait(handle.id, timeout=30) for handle in handles]
+    (job,) = await asked.jobs.list()
+    assert {answer["job_id"] for answer in answers} == {str(job.id)}, "messages of one key are one job"
+    assert (await asked.jobs.show(job.id)).labels == {"team": "geo"}
+
+
 BAD: dict[str, tuple[dict[str, Any], str]] = {
     "unknown workflow": ({"workflow_id": "askd", "inputs": {}}, "workflow_id: there is no tag 'askd'"),
     "no workflow": ({"inputs": {}}, "params.workflow_id"),
@@ -89,6 +99,9 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "inputs no mapping": ({"workflow_id": "asked", "inputs": [1]}, "params.inputs"),
     "priority": ({"workflow_id": "asked", "inputs": {"name": "x"}, "priority": 99999}, "priority: must be"),
     "callback": ({"workflow_id": "asked", "inputs": {"name": "x"}, "callback_url": "ftp://x"}, "callback_url: must"),
+    "label": ({"workflow_id": "asked", "inputs": {"name": "x"}, "labels": {"a b": "c"}}, "labels: 'a b' is no name"),
+    "labels no texts": ({"workflow_id": "asked", "inputs": {"name": "x"}, "labels": {"a": 1}}, "params.labels"),
+    "key": ({"workflow_id": "asked", "inputs": {"name": "x"}, "idempotency_key": ""}, "idempotency_key: must not"),
     "unknown key": ({"workflow_id": "asked", "inputs": {"name": "x"}, "urgent": True}, "params.urgent"),
 }
 
@@ -116,6 +129,35 @@ async def test_a_message_of_a_workflow_whose_queue_is_missing_says_so(client: we
     task = await client.get_task(handle.id)
     assert task.error is not None
     assert "there is no queue 'container-tasks'" in task.error["message"]
+
+
+async def test_a_queue_that_a_workflow_within_needs_is_missed_before_anything_begins(
+    client: weft.Client, conn: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    """At any depth, and however the job is asked for: nothing of it has run in vain then."""
+    await client.create_queue(QUEUE)
+    await client.workflows.push(FLOW)
+    for name, used in (("middle", "asked"), ("outer", "middle")):
+        call = {"type": "workflow", "workflow": used, "inputs": {"name": "ann"}, "next": "END"}
+        nodes = {"START": {"type": "start", "next": "call"}, "call": call, "END": {"type": "end"}}
+        await client.workflows.push({"workflow_id": name, "nodes": nodes})
+    with pytest.raises(weft.UnknownQueue, match="there is no queue 'container-tasks'"):
+        await client.jobs.submit("outer")
+    handle = await client.enqueue("weft.submit", {"workflow_id": "outer"}, queue=QUEUE)
+    await weft.Orchestrator(client=client).run_until_idle()
+    error = (await client.get_task(handle.id)).error
+    assert error is not None
+    assert "there is no queue 'container-tasks'" in error["message"]
+    assert await conn.fetchval("select count(*) from weft.jobs") == 0
+    for name in ("functionapp-tasks", "container-tasks"):
+        await client.create_queue(name)
+    job = await client.jobs.submit("outer")
+    await client.jobs.cancel(job.id)
+    async with weft.Orchestrator(client=client):
+        await client.jobs.wait(job.id, timeout=30)
+    await client.workflows.patch("asked", set={"nodes.heavy.queue": "gpu"})
+    with pytest.raises(weft.UnknownQueue, match="there is no queue 'gpu'"):
+        await client.jobs.rerun(job.id, on="outer")
 
 
 @pytest.mark.parametrize("late", ["worker", "attempt", "gone"])

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import asyncpg
+import process_handlers
 import pytest
 from engine_scene import MakeClient, until
 
@@ -269,3 +270,122 @@ async def test_a_task_without_a_job_makes_none(client: weft.Client, handlers: Ha
         task = await client.enqueue("fib", {"n": 3})
         with pytest.raises(weft.TaskFailed, match="only a task of a job"):
             await client.wait(task.id, timeout=20)
+
+
+async def test_a_later_attempt_gets_what_the_first_has_added_by_the_client(
+    client: weft.Client, handlers: Handlers, conn: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    """As by any other way of making tasks; to another job it adds as whoever is no task does."""
+    other = await client.jobs.submit_graph("other", Task("hold"))
+
+    async def adding(ctx: weft.Context) -> list[int | None]:
+        assert ctx.job_id is not None
+        added = [Task("say", {"name": number}) for number in range(2)]
+        await client.jobs.add(ctx.job_id, added)
+        await client.jobs.add(str(ctx.job_id), last := Task("say", {"name": 2}))  # type: ignore[arg-type]
+        await client.jobs.add(other.id, Task("say", {"name": "other"}))
+        if ctx.attempt < 3:
+            raise ValueError("once more")
+        handlers.leave.set()
+        return [task.id for task in (*added, last)]
+
+    handlers.registry.task(name="adding", retry=weft.Retry(max_attempts=3, initial_delay=0))(adding)
+    job = await _result(client, handlers, Task("adding", name="adding"))
+    made = "select id from weft.tasks where job_id = $1 and handler = 'say' order by id"
+    assert job.result == [row["id"] for row in await conn.fetch(made, job.id)]
+    assert len(await conn.fetch(made, other.id)) == 3
+
+
+class Keyed:
+    """A parent and its children that need the same key, and how many of them were at work at once."""
+
+    def __init__(self, handlers: Handlers) -> None:
+        self.at_work = self.most = 0
+        self.open, self.begun = asyncio.Event(), asyncio.Event()
+        for name in ("child", "elder", "middle", "hasty"):
+            handlers.registry.task(name=name)(getattr(self, name))
+
+    async def child(self, n: int = 0) -> int:
+        self.begun.set()
+        self.at_work += 1
+        self.most = max(self.most, self.at_work)
+        await self.open.wait()
+        await asyncio.sleep(0.01)  # work, beside which another would be seen
+        self.at_work -= 1
+        return n
+
+    async def elder(self, ctx: weft.Context, through: str = "child", key: str | None = "k") -> int:
+        parts = [await ctx.spawn(through, concurrency_key=key if through == "child" else None) for _ in range(2)]
+        await ctx.gather(*parts)
+        return await self.child(7)
+
+    async def middle(self, ctx: weft.Context) -> int:
+        return await (await ctx.spawn("child", concurrency_key="k")).result()
+
+    async def hasty(self, ctx: weft.Context) -> str:
+        """Wait for a child until that has the key, then go on: with the key again."""
+        part = await ctx.spawn("child", concurrency_key="k")
+        waiting = asyncio.ensure_future(part.result())
+        await self.begun.wait()
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        assert not self.at_work, "it goes on while another has its key"
+        return "went on"
+
+
+@pytest.mark.parametrize("through", ["child", "middle"])
+async def test_a_task_that_waits_for_others_lends_them_the_slot_of_its_key(
+    client: weft.Client, handlers: Handlers, conn: asyncpg.Connection[asyncpg.Record], through: str
+) -> None:
+    """Also to those that its children make; and it goes on with the slot, of which there is one for all."""
+    keyed = Keyed(handlers)
+    keyed.open.set()
+    await client.limit_queue("default", 1, key="k")
+    tasks = [Task("elder", {"through": through}, name=f"elder-{n}", concurrency_key="k") for n in range(3)]
+    job = await _result(client, handlers, *tasks)
+    assert (job.state, keyed.most) == ("completed", 1)
+    assert await conn.fetchval("select held from weft.key_slot where key = 'k'") == 0
+    assert await conn.fetchval("select count(*) from weft.key_loan") == 0
+
+
+async def test_a_task_that_has_waited_goes_on_within_the_limit_of_its_queue(
+    client: weft.Client, handlers: Handlers
+) -> None:
+    keyed = Keyed(handlers)
+    keyed.open.set()
+    await client.limit_queue("default", 2)
+    tasks = [Task("elder", {"key": None}, name=f"elder-{n}") for n in range(6)]
+    assert (await _result(client, handlers, *tasks)).state == "completed"
+    assert keyed.most <= 2
+
+
+async def test_two_keys_that_wait_for_each_other_are_both_served(client: weft.Client, handlers: Handlers) -> None:
+    keyed = Keyed(handlers)
+    keyed.open.set()
+    await client.limit_queue("default", 1, per_key=True)
+    one, other = [Task("elder", {"key": wanted}, name=own, concurrency_key=own) for own, wanted in ("ab", "ba")]
+    assert (await _result(client, handlers, one, other)).state == "completed"
+
+
+async def test_who_gives_up_waiting_goes_on_with_its_key(client: weft.Client, handlers: Handlers) -> None:
+    keyed = Keyed(handlers)
+    await client.limit_queue("default", 1, key="k")
+    async with at_work(client, handlers):
+        job = await client.jobs.submit_graph("tried", [Task("hasty", name="hasty", concurrency_key="k")])
+        await until(lambda: client.list_tasks(handler="child", state="running"))
+        (hasty,) = (await client.list_tasks(handler="hasty")).tasks
+        await until(lambda: client.why(hasty.id), lambda why: why.cause == "concurrency_key")
+        keyed.open.set()
+        assert (await client.jobs.wait(job.id, timeout=20)).state == "completed"
+
+
+async def test_who_gives_up_waiting_in_a_process_goes_on(client: weft.Client) -> None:
+    await client.create_queue("idle")
+    async with weft.Worker(client=client), weft.Orchestrator(client=client):
+        job = await client.jobs.submit_graph("tried", [Task(process_handlers.hasty.name)])
+        done = await until(
+            lambda: client.list_tasks(handler="process:hasty", state="completed"), lambda page: bool(page.tasks)
+        )
+        assert (await client.get_task(done.tasks[0].id)).output == "went on"
+        await client.jobs.cancel(job.id)

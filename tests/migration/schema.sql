@@ -273,6 +273,13 @@ begin
   if returned is null then
     return '{}';
   end if;
+  taken := array_fill(0, array[cardinality(returned)]);
+  if exists (select 1 from weft.key_loan) then
+    for place in select g.p, count(*)::int as n from weft.return_loans(slot_queues, slot_keys, rooms) as g (p) group by 1 loop
+      taken[place.p] := place.n;
+      rooms[place.p] := rooms[place.p] - place.n;
+    end loop;
+  end if;
   -- A second statement: it sees what was parked while the first waited. A room of null is a key without a limit.
   select array_agg(w.id), array_agg(u.place) into admitted, places
   from unnest(slot_queues, slot_keys, rooms) with ordinality as u (queue_id, key, room, place)
@@ -283,9 +290,8 @@ begin
     order by t.rank, t.order_id, t.id limit u.room
     for update
   ) w;
-  taken := array_fill(0, array[cardinality(returned)]);
   for place in select p, count(*) as n from unnest(places) as x (p) group by 1 loop
-    taken[place.p] := place.n;
+    taken[place.p] := taken[place.p] + place.n;
   end loop;
   if taken <> returned then
     update weft.key_slot s set held = s.held - u.returned + u.taken
@@ -574,6 +580,18 @@ begin
   return weft.add_move(t, 'delete', t.target_id, t.position, actor, message, null);
 end $$;
 
+CREATE FUNCTION weft.delete_tag(org bigint, tag_name text, expected_version bigint, expected_hash bytea, force boolean, actor text, message text) RETURNS weft.tag
+    LANGUAGE plpgsql
+    SET lock_timeout TO '3s'
+    AS $$
+declare t weft.tag := weft.lock_tag(org, tag_name, expected_version, expected_hash, force);
+begin
+  if t.name is null or t.deleted_at is not null then
+    return null;
+  end if;
+  return weft.add_move(t, 'delete', t.target_id, t.position, actor, message, null);
+end $$;
+
 CREATE FUNCTION weft.end_jobs(ends bigint[]) RETURNS void
     LANGUAGE plpgsql
     SET plan_cache_mode TO 'force_generic_plan'
@@ -675,6 +693,24 @@ begin
       json_build_object('type', 'WaitTimeout', 'message', 'nobody answered in time', 'traceback', ''), 'timeout')::int;
   end loop;
   return count;
+end $$;
+
+CREATE FUNCTION weft.end_loans(ids bigint[]) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+declare freed bigint[];
+begin
+  if not exists (select 1 from weft.key_loan l where l.task_id = any (ids)) then
+    return;
+  end if;
+  select array_agg(t.id order by t.id) into freed from weft.task t join weft.key_loan l on l.task_id = t.id
+  where t.id = any (ids) and t.state = 'ready';
+  update weft.task t set concurrency_key = l.key
+  from weft.key_loan l where l.task_id = any (ids) and t.id = l.task_id and t.state <> 'running';
+  delete from weft.key_loan l where l.task_id = any (ids);
+  if freed is not null then
+    perform weft.take_slots(freed);
+  end if;
 end $$;
 
 CREATE FUNCTION weft.ended_after(child text, moment timestamp with time zone) RETURNS boolean
@@ -1284,6 +1320,22 @@ begin
       ) e where (select true from weft.task t where t.id = e.next)
     )
     select w.origin, w.id from walk w where w.id = any (lasts) and w.id <> w.origin;
+end $$;
+
+CREATE FUNCTION weft.lend_key(me bigint, task bigint, its_attempt integer) RETURNS boolean
+    LANGUAGE plpgsql
+    AS $$
+declare of weft.task;
+begin
+  select * into of from weft.task t where t.id = task and coalesce(t.worker_id, 0) = me and t.attempt = its_attempt
+    and t.state = 'running' and t.concurrency_key is distinct from '@' || t.parent_id for no key update;
+  if of.concurrency_key is null then
+    return false;
+  end if;
+  insert into weft.key_loan (task_id, org_id, queue_id, key) values (task, of.org_id, of.queue_id, of.concurrency_key);
+  update weft.task t set concurrency_key = null where t.id = task;
+  perform weft.free_slots(array[of.queue_id], array[of.concurrency_key]);
+  return true;
 end $$;
 
 CREATE FUNCTION weft.line_of(head bigint, below bigint, count integer) RETURNS SETOF bigint
@@ -1995,6 +2047,35 @@ begin
   return true;
 end $$;
 
+CREATE FUNCTION weft.return_loans(queues bigint[], keys text[], rooms integer[]) RETURNS SETOF integer
+    LANGUAGE plpgsql
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET jit TO 'off'
+    AS $$
+declare given bigint[]; places int[];
+begin
+  select array_agg(w.id), array_agg(u.place::int) into given, places
+  from unnest(queues, keys, rooms) with ordinality as u (queue_id, key, room, place)
+  cross join lateral (
+    select t.id from weft.key_loan l join weft.task t on t.id = l.task_id
+    where l.queue_id = u.queue_id and l.key = u.key and l.is_wanted
+      and t.state = 'running' and t.concurrency_key is null
+    order by l.task_id limit u.room
+    for update of l, t skip locked
+  ) w;
+  if given is null then
+    return;
+  end if;
+  update weft.task t set concurrency_key = keys[places[array_position(given, t.id)]] where t.id = any (given);
+  delete from weft.key_loan l where l.task_id = any (given);
+  perform pg_notify('weft_worker_' || t.worker_id, format('key %s %s', t.id, t.attempt)) from weft.task t where t.id = any (given);
+  return query select unnest(places);
+end $$;
+
 CREATE FUNCTION weft.send_event(org bigint, event text, payload jsonb, actor text) RETURNS TABLE(id bigint, answered integer)
     LANGUAGE plpgsql
     AS $$
@@ -2220,7 +2301,7 @@ begin
   return ids;
 end $$;
 
-CREATE FUNCTION weft.spawn(me bigint, parent bigint, parent_attempt integer, call text, handler text, queue text, params json, priority integer, attempts smallint, retry json, timeout interval, heartbeat interval, key text, lenient boolean) RETURNS TABLE(id bigint, known_handler text)
+CREATE FUNCTION weft.spawn(me bigint, parent bigint, parent_attempt integer, call text, handler text, queue text, params json, priority integer, attempts smallint, retry json, timeout interval, heartbeat interval, key text, lenient boolean) RETURNS TABLE(id bigint, known_handler text, has_key boolean)
     LANGUAGE plpgsql
     SET plan_cache_mode TO 'force_generic_plan'
     SET enable_seqscan TO 'off'
@@ -2247,8 +2328,8 @@ begin
   select k.task_id into new_id from weft.idempotency_key k
   where k.org_id = of.org_id and k.handler = '@spawn' and k.key = parent || ' ' || call;
   if found then
-    return query select t.id, t.handler::text from weft.task t where t.id = new_id
-      union all select d.id, d.handler from weft.task_done d where d.id = new_id;
+    return query select t.id, t.handler::text, of.concurrency_key is not null from weft.task t where t.id = new_id
+      union all select d.id, d.handler, of.concurrency_key is not null from weft.task_done d where d.id = new_id;
     return;
   end if;
   select q.id into lane from weft.queue q where q.org_id = of.org_id and q.name = queue;
@@ -2275,7 +2356,7 @@ begin
     perform weft.take_slots(array[new_id]);
   end if;
   perform weft.hint_one(lane);
-  return query select new_id, handler;
+  return query select new_id, handler, of.concurrency_key is not null;
 end $$;
 
 CREATE FUNCTION weft.sweep_job(job_id bigint, room integer) RETURNS boolean
@@ -2322,10 +2403,10 @@ begin
         actor, node, parent_id, item, counts_for, needs, allow_failure
       from moved m
     ), recorded as (
-      insert into weft.attempt (task_id, attempt, org_id, worker_id, outcome, reason, started_at, ended_at)
-      select id, attempt, org_id, worker_id, 'cancelled',
+      insert into weft.attempt (task_id, attempt, org_id, job_id, worker_id, outcome, reason, started_at, ended_at)
+      select id, attempt, org_id, m.job_id, worker_id, 'cancelled',
         case when job.verdict = 'failed' then 'job_failed' else 'job_cancelled' end, claimed_at, at
-      from moved where worker_id is not null on conflict do nothing
+      from moved m where worker_id is not null on conflict do nothing
     ), told as (
       select pg_notify('weft_worker_' || worker_id, format('cancel %s %s', id, attempt)) from moved where worker_id is not null
     )
@@ -2361,6 +2442,36 @@ begin
     select t.name from weft.tag t
     where t.org_id = org and t.name in (tag_named.name, tag_named.name || '/main') and (t.deleted_at is null or with_deleted)
     order by t.deleted_at is not null, length(t.name) limit 1), name);
+end $$;
+
+CREATE FUNCTION weft.take_key(me bigint, task bigint, its_attempt integer) RETURNS boolean
+    LANGUAGE plpgsql
+    AS $$
+declare of weft.task; loan weft.key_loan; room int;
+begin
+  select * into of from weft.task t where t.id = task and coalesce(t.worker_id, 0) = me and t.attempt = its_attempt
+    and t.state = 'running' for no key update;
+  if of.id is null then
+    return null;
+  end if;
+  select * into loan from weft.key_loan l where l.task_id = task;
+  if loan.task_id is null then
+    -- It was given back already, by whoever had it.
+    return true;
+  end if;
+  -- The row may have been pruned as idle, and must be locked.
+  insert into weft.key_slot (queue_id, key, org_id) values (loan.queue_id, loan.key, loan.org_id)
+    on conflict (queue_id, key) do update set held = weft.key_slot.held;
+  update weft.key_slot s set held = s.held + 1 from weft.queue q
+  where s.queue_id = loan.queue_id and s.key = loan.key and q.id = s.queue_id
+    and s.held < coalesce(s.max_running, q.max_running_per_key, 2147483647);
+  if not found then
+    update weft.key_loan l set is_wanted = true where l.task_id = task and not l.is_wanted;
+    return false;
+  end if;
+  update weft.task t set concurrency_key = loan.key where t.id = task;
+  delete from weft.key_loan l where l.task_id = task;
+  return true;
 end $$;
 
 CREATE FUNCTION weft.take_slots(ids bigint[]) RETURNS integer
@@ -2457,6 +2568,15 @@ begin
   return found;
 end $$;
 
+CREATE TABLE weft.answer (
+    org_id bigint NOT NULL,
+    key bytea NOT NULL,
+    request bytea NOT NULL,
+    status smallint,
+    body bytea,
+    created_at timestamp with time zone DEFAULT weft.now() NOT NULL
+);
+
 CREATE TABLE weft.artifact (
     id bigint NOT NULL,
     org_id bigint NOT NULL,
@@ -2538,7 +2658,8 @@ CREATE TABLE weft.attempt (
     reason text,
     started_at timestamp with time zone,
     ended_at timestamp with time zone NOT NULL,
-    error json
+    error json,
+    job_id bigint
 )
 PARTITION BY RANGE (task_id);
 
@@ -2709,6 +2830,7 @@ CREATE TABLE weft.step (
     task_id bigint NOT NULL,
     name text NOT NULL,
     org_id bigint NOT NULL,
+    job_id bigint,
     attempt integer NOT NULL,
     saved_at timestamp with time zone DEFAULT weft.now() NOT NULL,
     took interval,
@@ -2885,65 +3007,75 @@ UNION ALL
    FROM weft.task_done d
   WHERE (d.node IS NOT NULL)
 UNION ALL
- SELECT t.job_id,
-    t.org_id,
-    ((((t.id || '.'::text) || a.attempt) || '.'::text) || s.state) AS id,
-    s.at,
-    s.type,
-    s.state,
+ SELECT a.job_id,
+    a.org_id,
+    (((a.task_id || '.'::text) || a.attempt) || '.running'::text) AS id,
+    a.started_at AS at,
+    'task.claimed'::text AS type,
+    'running'::text AS state,
     t.node,
     t.item,
-    t.id AS task_id,
+    a.task_id,
     a.attempt,
-    json_strip_nulls(s.data) AS data,
+    json_strip_nulls(json_build_object('worker_id', (a.worker_id)::text)) AS data,
     NULL::text AS checkpoint
-   FROM ((( SELECT t_1.job_id,
-            t_1.org_id,
-            t_1.id,
-            t_1.node,
+   FROM (weft.attempt a
+     CROSS JOIN LATERAL ( SELECT t_1.node,
             t_1.item
            FROM weft.task t_1
-          WHERE ((t_1.node IS NOT NULL) AND ((t_1.attempt)::integer > 0))
+          WHERE ((t_1.id = a.task_id) AND (t_1.node IS NOT NULL))
         UNION ALL
-         SELECT d.job_id,
-            d.org_id,
-            d.id,
-            d.node,
+         SELECT d.node,
             d.item
            FROM weft.task_done d
-          WHERE ((d.node IS NOT NULL) AND (d.attempt > 0) AND (NOT ((d.state = 'completed'::weft.task_state) AND (d.attempt = 1))))) t
-     JOIN weft.attempt a ON ((a.task_id = t.id)))
-     CROSS JOIN LATERAL ( VALUES ('task.claimed'::text,'running'::text,a.started_at,json_build_object('worker_id', (a.worker_id)::text)), (('attempt.'::text || a.outcome),a.outcome,a.ended_at,json_build_object('reason', a.reason, 'worker_id', (a.worker_id)::text, 'type', (a.error ->> 'type'::text), 'message', (a.error ->> 'message'::text)))) s(type, state, at, data))
-  WHERE (s.at IS NOT NULL)
+          WHERE ((d.id = a.task_id) AND (d.node IS NOT NULL))) t)
+  WHERE (a.started_at IS NOT NULL)
 UNION ALL
- SELECT t.job_id,
-    t.org_id,
-    ((((t.id || '.'::text) || EXTRACT(epoch FROM s.saved_at)) || '.'::text) || s.name) AS id,
+ SELECT a.job_id,
+    a.org_id,
+    ((((a.task_id || '.'::text) || a.attempt) || '.'::text) || a.outcome) AS id,
+    a.ended_at AS at,
+    ('attempt.'::text || a.outcome) AS type,
+    a.outcome AS state,
+    t.node,
+    t.item,
+    a.task_id,
+    a.attempt,
+    json_strip_nulls(json_build_object('reason', a.reason, 'worker_id', (a.worker_id)::text, 'type', (a.error ->> 'type'::text), 'message', (a.error ->> 'message'::text))) AS data,
+    NULL::text AS checkpoint
+   FROM (weft.attempt a
+     CROSS JOIN LATERAL ( SELECT t_1.node,
+            t_1.item
+           FROM weft.task t_1
+          WHERE ((t_1.id = a.task_id) AND (t_1.node IS NOT NULL))
+        UNION ALL
+         SELECT d.node,
+            d.item
+           FROM weft.task_done d
+          WHERE ((d.id = a.task_id) AND (d.node IS NOT NULL))) t)
+UNION ALL
+ SELECT s.job_id,
+    s.org_id,
+    ((((s.task_id || '.'::text) || EXTRACT(epoch FROM s.saved_at)) || '.'::text) || s.name) AS id,
     s.saved_at AS at,
     'task.saved'::text AS type,
     'running'::text AS state,
     t.node,
     t.item,
-    t.id AS task_id,
+    s.task_id,
     s.attempt,
     json_build_object('bytes', s.bytes) AS data,
     s.name AS checkpoint
-   FROM (( SELECT t_1.job_id,
-            t_1.org_id,
-            t_1.id,
-            t_1.node,
+   FROM (weft.step s
+     CROSS JOIN LATERAL ( SELECT t_1.node,
             t_1.item
            FROM weft.task t_1
-          WHERE ((t_1.node IS NOT NULL) AND ((t_1.attempt)::integer > 0))
+          WHERE ((t_1.id = s.task_id) AND (t_1.node IS NOT NULL))
         UNION ALL
-         SELECT d.job_id,
-            d.org_id,
-            d.id,
-            d.node,
+         SELECT d.node,
             d.item
            FROM weft.task_done d
-          WHERE ((d.node IS NOT NULL) AND (d.attempt > 0))) t
-     JOIN weft.step s ON ((s.task_id = t.id)))
+          WHERE ((d.id = s.task_id) AND (d.node IS NOT NULL))) t)
   WHERE (s.name !~~ '@%'::text)
 UNION ALL
  SELECT e.job_id,
@@ -2961,6 +3093,15 @@ UNION ALL
    FROM weft.job_event e;
 
 COMMENT ON VIEW weft.job_events IS 'What happened in each job, in order of `at` and then `id`.';
+
+CREATE TABLE weft.key_loan (
+    task_id bigint NOT NULL,
+    org_id bigint NOT NULL,
+    queue_id bigint NOT NULL,
+    key text NOT NULL,
+    is_wanted boolean DEFAULT false NOT NULL
+)
+WITH (fillfactor='50');
 
 CREATE TABLE weft.key_slot (
     queue_id bigint NOT NULL,
@@ -3238,23 +3379,6 @@ CREATE TABLE weft.token (
 )
 WITH (fillfactor='80');
 
-CREATE VIEW weft.tokens AS
- SELECT id,
-    org_id,
-    user_id,
-    name,
-    role,
-    queues,
-    hint,
-    created_at,
-    expires_at,
-    revoked_at,
-    last_used_at,
-    actor
-   FROM weft.token t;
-
-COMMENT ON VIEW weft.tokens IS 'Every token, without what would let anybody use it.';
-
 CREATE TABLE weft."user" (
     id bigint DEFAULT weft.next_id() NOT NULL,
     org_id bigint NOT NULL,
@@ -3267,6 +3391,25 @@ CREATE TABLE weft."user" (
     CONSTRAINT user_external_id_check CHECK (((external_id <> ''::text) AND (length(external_id) <= 500)))
 );
 
+CREATE VIEW weft.tokens AS
+ SELECT t.id,
+    t.org_id,
+    t.user_id,
+    t.name,
+    t.role,
+    t.queues,
+    t.hint,
+    t.created_at,
+    t.expires_at,
+    t.revoked_at,
+    t.last_used_at,
+    t.actor,
+    u.external_id AS "user"
+   FROM (weft.token t
+     LEFT JOIN weft."user" u ON ((u.id = t.user_id)));
+
+COMMENT ON VIEW weft.tokens IS 'Every token, without what would let anybody use it.';
+
 CREATE VIEW weft.users AS
  SELECT id,
     org_id,
@@ -3275,7 +3418,12 @@ CREATE VIEW weft.users AS
     role,
     deactivated_at,
     created_at,
-    actor
+    actor,
+    ARRAY( SELECT r.slug
+           FROM (weft.org_role_membership m
+             JOIN weft.org_role r ON ((r.id = m.role_id)))
+          WHERE (m.user_id = u.id)
+          ORDER BY r.slug) AS roles
    FROM weft."user" u;
 
 COMMENT ON VIEW weft.users IS 'Every user, also those who are deactivated.';
@@ -3334,6 +3482,9 @@ CREATE VIEW weft.workers AS
 
 COMMENT ON VIEW weft.workers IS 'Every worker process that the registry knows, with its lease.';
 
+ALTER TABLE ONLY weft.answer
+    ADD CONSTRAINT answer_pkey PRIMARY KEY (org_id, key);
+
 ALTER TABLE ONLY weft.artifact
     ADD CONSTRAINT artifact_pkey PRIMARY KEY (id);
 
@@ -3369,6 +3520,9 @@ ALTER TABLE ONLY weft.job_event
 
 ALTER TABLE ONLY weft.job
     ADD CONSTRAINT job_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY weft.key_loan
+    ADD CONSTRAINT key_loan_pkey PRIMARY KEY (task_id);
 
 ALTER TABLE ONLY weft.key_slot
     ADD CONSTRAINT key_slot_pkey PRIMARY KEY (queue_id, key);
@@ -3469,6 +3623,8 @@ ALTER TABLE ONLY weft.worker_code
 ALTER TABLE ONLY weft.worker
     ADD CONSTRAINT worker_pkey PRIMARY KEY (id);
 
+CREATE INDEX answer_age ON weft.answer USING btree (created_at);
+
 CREATE INDEX artifact_digest ON weft.artifact USING hash (digest);
 
 CREATE INDEX artifact_meaning ON weft.artifact USING btree (substr(version_hash, 1, 4));
@@ -3478,6 +3634,8 @@ CREATE INDEX artifact_merged ON weft.artifact USING btree (merged_id) WHERE (mer
 CREATE INDEX artifact_parent ON weft.artifact USING btree (parent_id, kind);
 
 CREATE UNIQUE INDEX artifact_plan ON weft.artifact USING btree (org_id, plan_hash) WHERE (kind = 'snapshot'::weft.artifact_kind);
+
+CREATE INDEX attempt_job ON ONLY weft.attempt USING btree (job_id, ended_at, started_at) WHERE (job_id IS NOT NULL);
 
 CREATE INDEX audit_name ON weft.audit USING btree (org_id, subject_name, id) WHERE (subject_name IS NOT NULL);
 
@@ -3517,6 +3675,8 @@ CREATE INDEX job_snapshot ON weft.job USING btree (snapshot_id);
 
 CREATE INDEX job_timeout ON weft.job USING btree (timeout_at) WHERE (timeout_at IS NOT NULL);
 
+CREATE INDEX key_loan_wanted ON weft.key_loan USING btree (queue_id, key, task_id);
+
 CREATE INDEX org_role_membership_user ON weft.org_role_membership USING btree (user_id);
 
 CREATE INDEX outbox_due ON weft.outbox USING btree (available_at, id) WHERE (state = 'pending'::weft.outbox_state);
@@ -3533,6 +3693,8 @@ CREATE INDEX output_cache_handler ON weft.output_cache USING btree (org_id, hand
 
 CREATE INDEX output_cache_made ON weft.output_cache USING btree (made_at) WHERE (expires_at IS NULL);
 
+CREATE INDEX step_job ON ONLY weft.step USING btree (job_id, saved_at) WHERE ((job_id IS NOT NULL) AND (name !~~ '@%'::text));
+
 CREATE INDEX tag_move_back ON weft.tag_move USING btree (hashtextextended(tag, back_to)) WHERE (back_to IS NOT NULL);
 
 CREATE INDEX tag_move_to ON weft.tag_move USING btree (to_id);
@@ -3543,7 +3705,7 @@ CREATE INDEX tag_workflow ON weft.tag USING btree (org_id, workflow_id, name);
 
 CREATE INDEX task_blob_digest ON weft.task_blob USING btree (digest);
 
-CREATE INDEX task_done_job ON ONLY weft.task_done USING btree (job_id, id) WHERE (job_id IS NOT NULL);
+CREATE INDEX task_done_job ON ONLY weft.task_done USING btree (job_id, ended_at, claimed_at) WHERE (job_id IS NOT NULL);
 
 CREATE INDEX task_done_parent ON ONLY weft.task_done USING btree (parent_id, item) WHERE (parent_id IS NOT NULL);
 
@@ -3664,6 +3826,9 @@ CREATE TRIGGER job_event_is_not_emptied BEFORE TRUNCATE ON weft.job_event FOR EA
 
 CREATE TRIGGER tag_move_is_kept BEFORE DELETE OR UPDATE OR TRUNCATE ON weft.tag_move FOR EACH STATEMENT EXECUTE FUNCTION weft.refuse_change();
 
+ALTER TABLE ONLY weft.answer
+    ADD CONSTRAINT answer_org_id_fkey FOREIGN KEY (org_id) REFERENCES weft.org(id);
+
 ALTER TABLE ONLY weft.artifact
     ADD CONSTRAINT artifact_digest_fkey FOREIGN KEY (digest) REFERENCES weft.blob(digest);
 
@@ -3687,6 +3852,9 @@ ALTER TABLE ONLY weft.job
 
 ALTER TABLE ONLY weft.job
     ADD CONSTRAINT job_snapshot_id_fkey FOREIGN KEY (snapshot_id) REFERENCES weft.artifact(id);
+
+ALTER TABLE ONLY weft.key_loan
+    ADD CONSTRAINT key_loan_queue_id_fkey FOREIGN KEY (queue_id) REFERENCES weft.queue(id) ON DELETE CASCADE;
 
 ALTER TABLE ONLY weft.key_slot
     ADD CONSTRAINT key_slot_queue_id_fkey FOREIGN KEY (queue_id) REFERENCES weft.queue(id) ON DELETE CASCADE;

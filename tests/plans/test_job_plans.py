@@ -18,7 +18,7 @@ from weft.queue import workers
 
 JOB, GRAPH = Statements("weft.jobs", "sql/job.sql"), Statements("weft.jobs", "sql/graph.sql")
 TASK, UPKEEP = Statements("weft.queue", "sql/task.sql"), Statements("weft.queue", "sql/upkeep.sql")
-OWNER = Statements("weft.queue", "sql/worker.sql")
+OWNER, RERUN = Statements("weft.queue", "sql/worker.sql"), Statements("weft.jobs", "sql/rerun.sql")
 JOBS, TASKS = 10_000, 10
 NEWEST = 2**63 - 1
 
@@ -43,15 +43,19 @@ FILL = f"""
       case when t.id % 3 <> 0 then 'e' || t.id end from weft.task t where t.state = 'waiting';
   insert into weft.event (org_id, name, payload) select 1, 'e' || n, '{{}}' from generate_series(1, 20000) n;
   insert into weft.job_done (id, org_id, end_id, created_at, ended_at, state, rank, finishes_independent, workflow_id,
-      base_kind, inputs)
+      base_kind, inputs, snapshot_id, parent_id, rerun_of)
     select b.done + n * 1000, 1, b.done + n * 1000 + {TASKS}, weft.now(), weft.now(),
-      case when n % 50 = 0 then 'failed' else 'completed' end::weft.job_state, 0, false, 'w' || n % 100, 'tag', '{{}}'
+      case when n % 50 = 0 then 'failed' else 'completed' end::weft.job_state, 0, false, 'w' || n % 100, 'tag', '{{}}', n % 100,
+      case when n % 50 = 7 then b.done + (n - 7) * 1000 + 1 end, case when n % 100 = 1 then b.done + (n - 1) * 1000 end
     from public.base b, generate_series(1, {JOBS}) n;
   insert into weft.task_done (id, org_id, queue_id, order_id, job_id, created_at, ended_at, state, attempt, rank, max_attempts,
-      failures, crashes, generation, handler, params, output, node)
+      failures, crashes, generation, handler, params, output, node, parent_id, item)
     select b.done + n * 1000 + k, 1, 1, b.done + n * 1000, b.done + n * 1000, weft.now(), weft.now(), 'completed', 1, 0, 3, 0,
-      0, 0, 'h', '{{}}', 'null', 'n' || k
+      0, 0, 'h', '{{}}', 'null', 'n' || k, case when k > 7 then b.done + n * 1000 + 1 end, case when k > 8 then k end
     from public.base b, generate_series(1, {JOBS}) n, generate_series(1, {TASKS}) k;
+  insert into weft.step (task_id, name, org_id, job_id, attempt, bytes, data)
+    select b.done + n * 1000 + 1, name, 1, b.done + n * 1000, 1, 2, '{{}}'
+    from public.base b, generate_series(1, {JOBS}) n, unnest(array['@addition 1', 'saved']) name;
   insert into weft.edge (prev, next, org_id)
     select i + n * 1000 + k, i + n * 1000 + k + 1, 1
     from public.base b, unnest(array[b.live, b.done]) i, generate_series(1, {JOBS}) n, generate_series(1, {TASKS - 1}) k;
@@ -105,6 +109,27 @@ class Place:
             Guard("edges among", GRAPH.edges_among, ([first], [step]), 20, {}, 1),
             Guard("leading to", GRAPH.leading_to, ([first], [first + 9]), 200, {}, 1),
             Guard("group of", GRAPH.group_of, (first,), 60),
+            *self.guards_of_reruns(),
+        ]
+
+    def guards_of_reruns(self) -> list[Guard]:
+        """What is read to run a job again, with what each may read."""
+        job, first = self.done, self.done + 1
+        failed = 1, 0, ["failed"], None, None, None, None, NEWEST, 50
+        return [
+            Guard("job to run again", RERUN.job, (1, job), 10, {}, 1),
+            Guard("its tasks", RERUN.tasks, (1, job), 20, {"task_done": TASKS}, 7),
+            Guard("items", RERUN.items, ([first], [first]), 20, {"task_done": 10}, 1),
+            Guard("made", RERUN.made, ([job],), 20, {"task_done": 10}, 1),
+            Guard("additions", RERUN.additions, ([job],), 60, {"task_done": 10}, 1),
+            Guard("endings", RERUN.endings, ([first, first + 1],), 20, {}, 2),
+            Guard("added", RERUN.added, ([first, first + 1],), 20, {}, 2),
+            Guard("gates", RERUN.gates, (job, ["@open", "@close"]), 20, {}, 0),
+            Guard("ways", RERUN.ways, (job, [first + 1]), 40, {}, 2),
+            Guard("ran inside", RERUN.ran_inside, ([first],), 40, {}, 1),
+            Guard("run again already", RERUN.of, (1, job), 20, {}, 1),
+            Guard("candidates", RERUN.candidates, failed, 700, {}, 50),
+            Guard("candidates of a workflow", RERUN.candidates, (*failed[:3], "w50", *failed[4:]), 700, {}, 50),
         ]
 
 

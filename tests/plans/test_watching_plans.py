@@ -14,15 +14,22 @@ METRICS, WATCHING = Statements("weft.jobs", "sql/metrics.sql"), Statements("weft
 UPKEEP, WHY = Statements("weft.queue", "sql/upkeep.sql"), Statements("weft.queue", "sql/why.sql")
 CACHE = Statements("weft.queue", "sql/cache.sql")
 ROWS = 100_000
-# A thousand jobs of a hundred tasks that have ended, yesterday, as many tasks that wait, and one job to look at.
+LARGE = 2_000_000
+# Five hundred jobs of a hundred tasks that have ended, yesterday, and one of fifty thousand, of which every tenth was
+# attempted twice and saved a step; twice as many tasks that wait, and one job to look at.
 FILL = f"""
   create temp table ended as
     select weft.first_id_at(weft.now() - interval '20 hours') as id, weft.now() - interval '20 hours' as at;
   create temp table open as select weft.first_id_at(weft.now() - interval '19 hours') as id;
   insert into weft.task_done (id, org_id, queue_id, order_id, created_at, ended_at, state, attempt, rank, failures, crashes,
                               generation, handler, claimed_at, job_id, node)
-    select b.id + n * 100, 1, 1, b.id + n, b.at, b.at, 'completed', 1, 0, 0, 0, 0, 'h', b.at, b.id + n % 1000, 'n' || n / 1000
+    select b.id + n * 100, 1, 1, b.id + n, b.at, b.at + n * interval '1 ms', 'completed', 1 + (n % 10 = 0)::int, 0, 0, 0, 0, 'h',
+      b.at + (n - n % 50) * interval '1 ms', b.id + case when n % 2 = 0 then {LARGE} else n % 1000 end, 'n' || n / 1000
     from generate_series(1, {ROWS}) n, ended b;
+  insert into weft.attempt (task_id, attempt, org_id, job_id, outcome, started_at, ended_at)
+    select d.id, 1, 1, d.job_id, 'failed', d.claimed_at, d.claimed_at from weft.task_done d where d.attempt = 2;
+  insert into weft.step (task_id, name, org_id, job_id, attempt, saved_at, bytes, data)
+    select d.id, 'step', 1, d.job_id, 2, d.claimed_at, 1, '1' from weft.task_done d where d.attempt = 2;
   insert into weft.job_done (id, org_id, end_id, created_at, ended_at, state, rank, finishes_independent, started_at, workflow_id,
                              base_kind, inputs)
     select b.id + n, 1, b.id + n, b.at, b.at, 'completed', 0, false, b.at, 'w', 'tag', '{{}}' from generate_series(0, {ROWS}) n, ended b;
@@ -50,11 +57,14 @@ async def test_what_is_told_of_one_job_or_of_all_does_not_cost_more_beside_many_
         done_id = await conn.fetchval("select min(id) + 7 from weft.job_done")
         task_id = await conn.fetchval("select min(id) from weft.task")
         first = await conn.fetchval("select timestamptz '2024-01-01Z'")
+        large_id, middle = await conn.fetchrow(f"select id + {LARGE}, at + interval '50 s' from ended")
         month = timedelta(days=30)
         key = f"\\x{hashlib.sha256(b'7').hexdigest()}"
         guards = [
             Guard("events of a job", WATCHING.events, (1, job_id, first, 1000), 400),
             Guard("events of a job that has ended", WATCHING.events, (1, done_id, first, 1000), 3000, {}, 303),
+            Guard("events of a large job", WATCHING.events, (1, large_id, first, 1000), 7000, {}, 1000),
+            Guard("events of a large job, in its midst", WATCHING.events, (1, large_id, middle, 1000), 7000, {}, 1000),
             Guard("open tasks of a job", WATCHING.open_tasks, (1, job_id, None), 60, {"task_job": 20}),
             Guard("attempts of a job", WATCHING.attempts, (1, done_id, None), 1500),
             Guard("why a task does not run", WHY.why, (1, task_id), 300),

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from typing import Any
 
 import httpx
 import pytest
+from server_scene import MakeHttp, MakeRemote
 
 import weft
 from weft.server.serving import Server
-
-MakeRemote = Callable[..., Awaitable[weft.RemoteClient]]
-MakeHttp = Callable[..., Awaitable[httpx.AsyncClient]]
 
 
 @pytest.fixture

@@ -8,22 +8,16 @@ from typing import Any
 
 import httpx
 import pytest
+from server_scene import FLOW
 
 import weft
 from weft.contract.operations import Operation
 from weft.contract.table import BY_CALL, COMPOSED, LOCAL, OPERATIONS
 from weft.sdk.client import Client
 
-FLOW = """
-workflow_id: etl
-nodes:
-  START: {type: start, next: fetch}
-  fetch: {type: task, handler: echo, params: {size: 1}, next: END}
-  END: {type: end}
-"""
 _GROUPS = ("jobs", "workflows", "orgs", "users", "roles", "tokens")
 # What is about the process itself.
-_OWN = {"blobs", "database", "org_id", "actor", "of_org", *_GROUPS}
+_OWN = {"blobs", "database", "org_id", "actor", "of_org", "in_one_transaction", *_GROUPS}
 
 
 def _calls() -> set[str]:
@@ -68,6 +62,9 @@ async def test_a_definition_goes_through_all_its_life(remote: weft.RemoteClient,
     with pytest.raises(weft.TagConflict) as caught:
         await remote.workflows.redo("etl", expect=1)
     assert (caught.value.why, caught.value.tag) == ("moved", "etl/main")
+    with pytest.raises(weft.TagConflict):
+        await remote.workflows.delete("etl", expect=1)
+    assert (await remote.workflows.delete("etl", expect=3)).deleted_at is not None
 
 
 async def test_a_job_is_submitted_looked_at_and_cancelled(remote: weft.RemoteClient, client: weft.Client) -> None:

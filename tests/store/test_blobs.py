@@ -137,6 +137,25 @@ async def test_a_blob_that_cannot_be_written_leaves_nothing_behind(tmp_path: Pat
         await FolderBlobs(tmp_path / "blobs").put(b"x")
 
 
+async def test_what_a_killed_process_has_left_is_swept_away_and_nothing_else(tmp_path: Path) -> None:
+    blobs = FolderBlobs(tmp_path)
+    kept, moved, again = [await blobs.put(data) for data in (b"kept", b"moved", b"again")]
+    folder = tmp_path / kept[:2]
+    left, young = folder / ".new-left", folder / ".new-young"
+    for path in (left, young):
+        path.write_bytes(b"half")
+    os.utime(left, (0, 0))
+    # Killed amid a removal: of what somebody put in that moment, and of what was put once more since.
+    for digest in (moved, again):
+        path = tmp_path / digest[:2] / digest
+        path.rename(path.with_name(f".old-{digest}"))
+    await blobs.put(b"again")
+    (tmp_path / again[:2] / f".old-{again}").write_bytes(b"damaged")
+    assert (blobs.sweep(DAY), blobs.sweep(DAY)) == (3, 0)
+    assert [await blobs.get(digest) for digest in (kept, moved, again)] == [b"kept", b"moved", b"again"]
+    assert [path.name for path in tmp_path.rglob(".*")] == [".new-young"]
+
+
 async def test_the_storage_is_the_one_of_the_settings(storage: Storage, tmp_path: Path) -> None:
     digest = await open_blobs(Settings.load(environ={}, home=tmp_path, blob_url=storage.url)).put(b"x")
     assert storage.digests() == [digest]

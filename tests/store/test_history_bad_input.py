@@ -93,7 +93,7 @@ async def test_an_expectation_that_is_none_is_refused(
 async def test_an_undo_that_expects_another_meaning_is_refused(
     client: weft.Client, conn: asyncpg.Connection[asyncpg.Record], before: list[tuple[str, str]]
 ) -> None:
-    for act in ("undo", "redo"):
+    for act in ("undo", "redo", "delete"):
         with pytest.raises(weft.TagConflict, match="not where it was expected"):
             await ACTS[act](client.workflows, expect="deadbeef" * 8)
         with pytest.raises(weft.TagConflict, match="not where it was expected"):

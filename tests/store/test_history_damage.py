@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import bz2
 import copy
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -332,6 +333,20 @@ async def test_a_document_that_is_pushed_again_mends_what_is_damaged(
         await fresh.workflows.push(FLOW, tag="etl/again")
         assert (await fresh.workflows.show(first.id)).data == FLOW
     assert await flows.fsck() == []
+    (kept,) = (home_dir(settings) / "damaged").iterdir()
+    assert (kept.name.startswith(f"{first.digest}-"), kept.read_bytes()) == (True, b"\0")
+
+
+async def test_what_was_compressed_in_another_way_is_not_taken_for_damaged(
+    flows: weft.Workflows, conn: Conn, settings: Settings
+) -> None:
+    first = (await flows.log("etl"))[-1]
+    other = bz2.compress(orjson.dumps(FLOW))
+    changed = "update weft.blob set content = $2 where digest = $1"
+    assert await conn.execute(changed, first.digest, other) == "UPDATE 1"
+    assert (await flows.show(first.id)).data == FLOW
+    await flows.push(FLOW, tag="etl/again")
+    assert not (home_dir(settings) / "damaged").exists()
 
 
 # --- names ---

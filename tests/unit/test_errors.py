@@ -91,6 +91,13 @@ def test_the_tree_at_the_top_of_the_module_is_the_tree() -> None:
             errors.SchemaOutdated("0003", "0002"),
             "the database is at revision 0003, newer than this release, which needs 0002: upgrade Weft",
         ),
+        (
+            errors.SchemaOutdated("0003", "0003", "/a home"),
+            "the database is at revision 0003 as it was in another build of Weft, before it was released: go back to "
+            "the revision before it with `weft migrate downgrade` of that build, and then `weft migrate upgrade`; or, "
+            "where nothing in it is needed, make it anew: `WEFT_HOME='/a home' weft db reset --yes` removes all data "
+            "in it",
+        ),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
 )

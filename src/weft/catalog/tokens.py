@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
+from dataclasses import fields
 from datetime import timedelta
 from hashlib import sha256
 from typing import TYPE_CHECKING
@@ -103,4 +104,5 @@ def _digest(secret: str) -> bytes:
 
 def _token(row: Record) -> Token:
     queues = None if row["queues"] is None else tuple(row["queues"])
-    return Token(**{**dict(row), "role": TokenRole(row["role"]), "queues": queues})
+    facts = {each.name: row[each.name] for each in fields(Token)}
+    return Token(**{**facts, "role": TokenRole(row["role"]), "queues": queues})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import TYPE_CHECKING
 
 from weft.catalog.model import Principal, Role, TokenRole, User
@@ -103,4 +104,5 @@ def _email(email: str | None) -> str | None:
 
 
 def _user(row: Record) -> User:
-    return User(**{**dict(row), "role": Role(row["role"]), "roles": tuple(row["roles"])})
+    facts = {each.name: row[each.name] for each in fields(User)}
+    return User(**{**facts, "role": Role(row["role"]), "roles": tuple(row["roles"])})

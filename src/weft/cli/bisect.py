@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from weft.cli.apps import JsonFlag, new_app
+from weft.cli.completion import complete_tag
 
 if TYPE_CHECKING:
     from weft.history.model import Artifact
@@ -19,7 +20,9 @@ app = new_app()
 
 @app.command()
 def bisect(
-    tag: Annotated[str, typer.Argument(metavar="TAG", help="A tag that stands at what fails.")],
+    tag: Annotated[
+        str, typer.Argument(metavar="TAG", help="A tag that stands at what fails.", autocompletion=complete_tag)
+    ],
     good: Annotated[str, typer.Option(metavar="VERSION", help="A version that works: a tag, an id or a hash.")],
     bad: Annotated[
         str | None, typer.Option(metavar="VERSION", help="One that fails, when it is not the tag's.")

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from weft.sdk.client import Client
 
 PATIENCE = 2.0
+MOST = 1000
 
 
 def complete_state(incomplete: str) -> Iterable[str]:
@@ -15,25 +20,51 @@ def complete_state(incomplete: str) -> Iterable[str]:
 
 
 def complete_queue(incomplete: str) -> Iterable[str]:
-    """Offer the names of queues, when the database is up; a key press starts no server."""
+    """Offer the names of queues."""
+
+    async def names(client: Client) -> list[str]:
+        return [queue.name for queue in await client.queues()]
+
+    return _offered(names, incomplete)
+
+
+def complete_tag(incomplete: str) -> Iterable[str]:
+    """Offer tags that are there, by their whole names."""
+    return _offered(lambda client: _tags(client, incomplete), incomplete)
+
+
+def complete_deleted_tag(incomplete: str) -> Iterable[str]:
+    """Offer tags that were deleted."""
+    return _offered(lambda client: _tags(client, incomplete, deleted=True), incomplete)
+
+
+async def _tags(client: Client, incomplete: str, *, deleted: bool = False) -> list[str]:
+    # Names are listed from one on: that which is written already may be a whole one.
+    found = await client.workflows.list(after=incomplete[:-1], limit=MOST, with_deleted=deleted)
+    return [tag.name for tag in found if (tag.deleted_at is not None) is deleted]
+
+
+def _offered(look: Callable[[Client], Awaitable[list[str]]], incomplete: str) -> list[str]:
+    """Return what goes on from what is written, when the database is up; a key press starts no server."""
     import asyncio
 
     from weft.core.errors import WeftError
 
     try:
-        names = asyncio.run(asyncio.wait_for(_queue_names(), PATIENCE))
+        names = asyncio.run(asyncio.wait_for(_looked(look), PATIENCE))
     except (WeftError, OSError, TimeoutError):
         return []
     return [name for name in names if name.startswith(incomplete)]
 
 
-async def _queue_names() -> list[str]:
+async def _looked(look: Callable[[Client], Awaitable[list[str]]]) -> list[str]:
+    from weft.cli.calls import open_client
     from weft.core.settings import Settings
     from weft.db import embedded
-    from weft.sdk.client import Client
 
     settings = Settings.load()
-    if settings.database_url is None and not (await embedded.status(settings)).running:
+    is_elsewhere = settings.server is not None or settings.database_url is not None
+    if not is_elsewhere and not (await embedded.status(settings)).running:
         return []
-    async with Client(settings=settings) as client:
-        return [queue.name for queue in await client.queues()]
+    async with open_client() as client:
+        return await look(client)

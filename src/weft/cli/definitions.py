@@ -18,6 +18,7 @@ _IN_MODULE = re.compile(r"([A-Za-z_][\w.]*):([A-Za-z_]\w*)")
 
 def find_workflow(which: str) -> Workflow[..., Any] | None:
     """Return the Python workflow that an argument such as ``flows:nightly`` names; None for what names no such."""
+    refuse_source(which)
     found = _IN_MODULE.fullmatch(which)
     if found is None or Path(which).exists():
         return None
@@ -34,11 +35,22 @@ def find_workflow(which: str) -> Workflow[..., Any] | None:
     return there[name]
 
 
+def refuse_source(which: str) -> None:
+    """Refuse a Python workflow that is named by its file: it is a part of a module, of which there is one."""
+    from weft.core.errors import InvalidInput
+
+    file, _, name = which.partition(".py:")
+    if which.endswith(".py") or name:
+        module = file.removesuffix(".py").replace("/", ".").strip(".")
+        raise InvalidInput("workflow", f"name the module, not its file: {module}:{name or 'NAME'} instead of {which}")
+
+
 def find_document(which: str) -> dict[str, Any]:
     """Return the document that an argument names, a file, a Python workflow or a tag; it must be readable."""
     from weft.core.errors import InvalidInput, NotFound, hint_in
 
     path = Path(which)
+    refuse_source(which)
     if is_input(path) or path.is_file():
         return read_file(path)
     if (workflow := find_workflow(which)) is not None:

@@ -7,14 +7,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from weft.cli.apps import JsonFlag, new_app
+from weft.cli.completion import complete_tag
 
 if TYPE_CHECKING:
     from weft.flow.diff import Change, Diff
 
 app = new_app()
 
-Old = Annotated[str, typer.Argument(metavar="OLD", help="A file, - for the input, a tag, a version or a job.")]
-New = Annotated[str, typer.Argument(metavar="NEW", help="Another.")]
+Old = Annotated[
+    str,
+    typer.Argument(
+        metavar="OLD", help="A file, - for the input, a tag, a version or a job.", autocompletion=complete_tag
+    ),
+]
+New = Annotated[str, typer.Argument(metavar="NEW", help="Another.", autocompletion=complete_tag)]
 AsPatch = Annotated[bool, typer.Option("--patch", help="Print the JSON Patch that makes NEW of OLD.")]
 _SHOWN = 200
 

@@ -7,12 +7,17 @@ from typing import Annotated
 import typer
 
 from weft.cli.apps import JsonFlag, new_app
+from weft.cli.completion import complete_tag
 
 app = new_app()
 
 Which = Annotated[
     str,
-    typer.Argument(metavar="FILE|TAG|VERSION", help="A YAML or JSON file, - for the input, a tag, a version or a job."),
+    typer.Argument(
+        metavar="FILE|TAG|VERSION",
+        help="A YAML or JSON file, - for the input, a tag, a version or a job.",
+        autocompletion=complete_tag,
+    ),
 ]
 Svg = Annotated[bool, typer.Option("--svg", help="As an SVG picture.")]
 Mermaid = Annotated[bool, typer.Option("--mermaid", help="As a Mermaid flowchart.")]

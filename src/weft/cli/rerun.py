@@ -10,6 +10,7 @@ import typer
 
 from weft.cli.apps import JsonFlag
 from weft.cli.calls import call
+from weft.cli.completion import complete_tag
 from weft.cli.inputs import read_duration, read_job_id
 
 if TYPE_CHECKING:
@@ -30,7 +31,10 @@ def rerun(
     failed: Annotated[
         bool, typer.Option("--failed", help="Only what failed, and what comes after it: changed code does not count.")
     ] = False,
-    on: Annotated[str | None, typer.Option(metavar="FILE|TAG", help="By another version of the workflow.")] = None,
+    on: Annotated[
+        str | None,
+        typer.Option(metavar="FILE|TAG", help="By another version of the workflow.", autocompletion=complete_tag),
+    ] = None,
     inputs: Annotated[
         list[str] | None,
         typer.Option("--set", "--input", "-i", metavar="NAME=VALUE", help="Another input; may be repeated."),

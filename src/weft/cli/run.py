@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from weft.cli.apps import JsonFlag, new_app
+from weft.cli.completion import complete_tag
 
 if TYPE_CHECKING:
     from weft.cli.leaving import Leaving
@@ -28,7 +29,9 @@ def run(
     workflow: Annotated[
         str,
         typer.Argument(
-            metavar="FILE|MODULE:NAME|TAG", help="A YAML or JSON file, a Python workflow, a tag or a version."
+            metavar="FILE|MODULE:NAME|TAG",
+            help="A YAML or JSON file, a Python workflow, a tag or a version.",
+            autocompletion=complete_tag,
         ),
     ],
     inputs: Annotated[
@@ -79,8 +82,9 @@ def run(
     words = read_labels(labels)
 
     async def main(client: Client) -> Job | None:
-        given = read_inputs(inputs or [], await declared_inputs(client, what))
-        ops = await _ops(client, what, patch, assignments or [])
+        data = await _data(client, what)
+        ops = _ops(data, patch, assignments or [])
+        given = read_inputs(inputs or [], _declared(_patched(data, ops)))
         handle = await (client.jobs.submit if detach else partial(submit_here, client))(
             what,
             given,
@@ -141,13 +145,9 @@ def print_result(job: Job, *, as_json: bool) -> NoReturn:
 
 def read_workflow(workflow: str) -> Any:
     """Return a file, a Python workflow by MODULE:NAME, or the name of a tag or version."""
-    from weft.cli.definitions import find_workflow
-    from weft.core.errors import InvalidInput
+    from weft.cli.definitions import find_workflow, refuse_source
 
-    file, _, name = workflow.partition(".py:")
-    if workflow.endswith(".py") or name:
-        module = file.removesuffix(".py").replace("/", ".").strip(".")
-        raise InvalidInput("workflow", f"name the module, not its file: `weft run {module}:{name or 'NAME'}`")
+    refuse_source(workflow)
     if workflow.endswith((".yaml", ".yml", ".json")) or Path(workflow).is_file():
         return Path(workflow)
     return find_workflow(workflow) or workflow
@@ -163,22 +163,31 @@ async def _data(client: Client, what: Any) -> Mapping[str, Any]:
 
 async def declared_inputs(client: Client, what: Any) -> Mapping[str, Any]:
     """Return the inputs that a workflow declares, as they are written."""
-    declared = (await _data(client, what)).get("inputs")
+    return _declared(await _data(client, what))
+
+
+def _declared(data: Mapping[str, Any]) -> Mapping[str, Any]:
+    declared = data.get("inputs")
     return declared if isinstance(declared, dict) else {}
 
 
-async def _ops(
-    client: Client, what: Any, patch: Path | None, assignments: Sequence[str]
-) -> list[dict[str, Any]] | None:
-    """Return what is to be changed for one job."""
+def _ops(data: Mapping[str, Any], patch: Path | None, assignments: Sequence[str]) -> list[dict[str, Any]] | None:
+    """Return what is to be changed for one job: the patch, and then the fields, of what the patch has made."""
     from weft.cli.definitions import read_assignments, read_ops
     from weft.flow.patches import ops_setting
 
-    ops = [] if patch is None else read_ops(patch)
+    ops = None if patch is None else read_ops(patch)
     if assignments:
-        data = await _data(client, what)
-        ops = [*ops, *ops_setting(data, read_assignments(list(assignments)))]
-    return ops if patch is not None or assignments else None
+        ops = [*(ops or ()), *ops_setting(_patched(data, ops), read_assignments(list(assignments)))]
+    return ops
+
+
+def _patched(data: Mapping[str, Any], ops: list[dict[str, Any]] | None) -> Mapping[str, Any]:
+    """Return a definition as the job has it."""
+    from weft.flow.patches import apply_beside, check_ops
+
+    made = data if ops is None else apply_beside(data, check_ops(ops))
+    return made if isinstance(made, Mapping) else {}
 
 
 def read_labels(given: Sequence[str] | None) -> dict[str, str]:

@@ -10,11 +10,14 @@ import typer
 
 from weft.cli.apps import JsonFlag
 from weft.cli.calls import call_workflows
+from weft.cli.completion import complete_tag
 
 Which = Annotated[
     str,
     typer.Argument(
-        metavar="TAG|VERSION", help="A tag, the id or hash of a version, or a point: etl~2, etl@12, 'etl@2h ago'."
+        metavar="TAG|VERSION",
+        help="A tag, the id or hash of a version, or a point: etl~2, etl@12, 'etl@2h ago'.",
+        autocompletion=complete_tag,
     ),
 ]
 Message = Annotated[str | None, typer.Option("--message", "-m", help="Why.")]

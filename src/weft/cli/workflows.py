@@ -11,6 +11,7 @@ import typer
 
 from weft.cli.apps import JsonFlag, new_app
 from weft.cli.calls import call_workflows
+from weft.cli.completion import complete_deleted_tag, complete_tag
 from weft.cli.diff import diff, print_diff
 from weft.cli.workflow_upkeep import At, Message, Which, fsck, gc, snapshot
 
@@ -22,7 +23,12 @@ if TYPE_CHECKING:
 
 app = new_app("Keep workflow definitions, change them, and look back.")
 
-TagName = Annotated[str, typer.Argument(metavar="TAG", help="A tag; `etl` means `etl/main`.")]
+TagName = Annotated[
+    str, typer.Argument(metavar="TAG", help="A tag; `etl` means `etl/main`.", autocompletion=complete_tag)
+]
+DeletedTag = Annotated[
+    str, typer.Argument(metavar="TAG", help="A tag; `etl` means `etl/main`.", autocompletion=complete_deleted_tag)
+]
 Expect = Annotated[
     str | None,
     typer.Option(metavar="VERSION", help="Refuse when the tag's version number, or hash (7 digits do), is another."),
@@ -34,8 +40,6 @@ Replaces = Annotated[
     typer.Option(metavar="WORKFLOW", help="The other workflow that the tag is of, and will not be any more."),
 ]
 Limit = Annotated[int, typer.Option(help="How many at most.")]
-# So many digits of a hash name it; a shorter number is that of a version of a tag.
-SHORTEST_HASH = 7
 Steps = Annotated[int, typer.Argument(metavar="STEPS", help="How many moves.")]
 Prefer = Annotated[str | None, typer.Option(metavar="ours|theirs", help="Whose value to take where both changed one.")]
 
@@ -265,7 +269,7 @@ def _stepped(verb: str, done: str, contract: str) -> Callable[..., None]:
         force: Force = False,
         as_json: JsonFlag = False,
     ) -> None:
-        options: dict[str, Any] = {"message": message, "expect": _expected(expect), "force": force}
+        options: dict[str, Any] = {"message": message, "expect": expect, "force": force}
         _tell_tag(call_workflows(lambda w: getattr(w, verb)(tag, steps, **options)), done, as_json=as_json)
 
     command.__doc__ = contract
@@ -287,7 +291,7 @@ def tag(
     as_json: JsonFlag = False,
 ) -> None:
     """Move a tag to what another tag, an id or a hash names; it is made when it is not there."""
-    options: dict[str, Any] = {"message": message, "expect": _expected(expect), "force": force, "replaces": replaces}
+    options: dict[str, Any] = {"message": message, "expect": expect, "force": force, "replaces": replaces}
     done = call_workflows(lambda w: w.move(name, to, **options))
     _tell_tag(done, "moved", as_json=as_json)
 
@@ -301,7 +305,7 @@ def branch(new: TagName, source: Which, message: Message = None, as_json: JsonFl
 @app.command()
 def merge(
     source: Which,
-    into: Annotated[str, typer.Option(metavar="TAG", help="The tag that takes it over.")],
+    into: Annotated[str, typer.Option(metavar="TAG", help="The tag that takes it over.", autocompletion=complete_tag)],
     prefer: Prefer = None,
     message: Message = None,
     expect: Expect = None,
@@ -333,13 +337,16 @@ def revert(
 
 
 @app.command()
-def delete(tag: TagName, message: Message = None, force: Force = False, as_json: JsonFlag = False) -> None:
+def delete(
+    tag: TagName, message: Message = None, expect: Expect = None, force: Force = False, as_json: JsonFlag = False
+) -> None:
     """Take a tag away; `undelete` brings it back."""
-    _tell_tag(call_workflows(lambda w: w.delete(tag, message=message, force=force)), "deleted", as_json=as_json)
+    options: dict[str, Any] = {"message": message, "expect": expect, "force": force}
+    _tell_tag(call_workflows(lambda w: w.delete(tag, **options)), "deleted", as_json=as_json)
 
 
 @app.command()
-def undelete(tag: TagName, message: Message = None, as_json: JsonFlag = False) -> None:
+def undelete(tag: DeletedTag, message: Message = None, as_json: JsonFlag = False) -> None:
     """Bring back a tag that was deleted."""
     _tell_tag(call_workflows(lambda w: w.undelete(tag, message=message)), "undeleted", as_json=as_json)
 
@@ -367,12 +374,8 @@ for command in (snapshot, fsck, gc, diff):
     app.command()(command)
 
 
-def _expected(text: str | None) -> int | str | None:
-    return int(text) if text is not None and text.isdecimal() and len(text) < SHORTEST_HASH else text
-
-
 def _options(message: str | None, expect: str | None, *, force: bool, dry_run: bool) -> dict[str, Any]:
-    return {"message": message, "expect": _expected(expect), "force": force, "dry_run": dry_run}
+    return {"message": message, "expect": expect, "force": force, "dry_run": dry_run}
 
 
 def _tell_pushed(done: Pushed, verb: str, *, as_json: bool) -> None:

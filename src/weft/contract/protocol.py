@@ -226,6 +226,15 @@ class Metrics(Held):
     data: dict[str, Any]
 
 
+class Policy(_Request):
+    """How late a failed attempt is tried again."""
+
+    backoff: Literal["exponential", "linear", "fixed"] = "exponential"
+    initial_delay: Seconds = 1.0
+    max_delay: Seconds = 3600.0
+    jitter: float = Field(0.2, ge=0, le=1)
+
+
 class Spawn(Held):
     """A further task of the job; ``call`` is the same in each attempt, so that it is made once."""
 
@@ -235,7 +244,7 @@ class Spawn(Held):
     queue: Name = "default"
     priority: int = Field(0, ge=-32767, le=32767)
     max_attempts: int | None = Field(None, ge=1, le=10_000)
-    retry: dict[str, Any] | None = None
+    retry: Policy | None = None
     timeout: Seconds | None = None
     heartbeat_timeout: Seconds | None = None
     concurrency_key: str | None = Field(None, min_length=1, max_length=500)
@@ -246,6 +255,15 @@ class Await(Held):
     """Tasks that this one has made and waits for."""
 
     ids: list[Id] = Field(min_length=1, max_length=MOST)
+    wait: Wait = 30.0
+    keeps_resting: bool = Field(
+        False, description="Whether the task goes on to rest when they have ended, until it asks to go on."
+    )
+
+
+class GoOn(Held):
+    """A task that has waited for others and would go on."""
+
     wait: Wait = 30.0
 
 
@@ -352,9 +370,10 @@ class FoundStep(BaseModel):
 
 
 class Spawned(BaseModel):
-    """The task that was made, now or by an earlier attempt."""
+    """The task that was made, now or by an earlier attempt; and whether the one that made it has a key to lend."""
 
     task_id: str
+    has_key: bool
 
 
 class Ended(BaseModel):
@@ -371,6 +390,24 @@ class Awaited(BaseModel):
     """How all of them ended; null when one has not."""
 
     ended: list[Ended] | None
+
+
+class Lent(BaseModel):
+    """Whether the slot of the task's concurrency key is others' now; it may have none."""
+
+    lent: bool
+
+
+class Taken(BaseModel):
+    """Whether the task has a slot of its concurrency key again; if not, it is next in line."""
+
+    taken: bool
+
+
+class MayGoOn(BaseModel):
+    """Whether the task may go on, within the limit of its queue."""
+
+    may: bool
 
 
 class LogTold(BaseModel):

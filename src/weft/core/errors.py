@@ -11,7 +11,9 @@
     │   ├── MergeConflict           both sides changed the same fields
     │   ├── Unauthenticated         a server does not know who asks
     │   ├── Forbidden               whoever asks may not do that
-    │   └── TooLarge                a request is larger than the server takes
+    │   ├── TooLarge                a request is larger than the server takes
+    │   ├── KeyReused               an idempotency key was sent before with another request
+    │   └── AnswerGone              it has been done, and its answer had a secret that is shown once
     ├── OperatorError               the installation needs attention: change the machine or its settings
     │   ├── InvalidSetting          a setting is unknown or has a value that is refused
     │   ├── DatabaseUnavailable     PostgreSQL cannot be reached
@@ -287,7 +289,7 @@ class SchemaOutdated(OperatorError):
 
     code = "schema_outdated"
 
-    def __init__(self, found: str | None, needed: str) -> None:
+    def __init__(self, found: str | None, needed: str, home: str | None = None) -> None:
         self.found = found
         self.needed = needed
         if found is None:
@@ -297,10 +299,13 @@ class SchemaOutdated(OperatorError):
                 f"the database is at revision {found}, newer than this release, which needs {needed}: upgrade Weft"
             )
         elif found == needed:
+            anew = "`weft db reset` empties an embedded database"
+            if home is not None:
+                anew = f"make it anew: `WEFT_HOME={shlex.quote(home)} weft db reset --yes` removes all data in it"
             problem = (
                 f"the database is at revision {found} as it was in another build of Weft, before it was released: go "
                 "back to the revision before it with `weft migrate downgrade` of that build, and then `weft migrate "
-                "upgrade`; or, where nothing in it is needed, `weft db reset` empties an embedded database"
+                f"upgrade`; or, where nothing in it is needed, {anew}"
             )
         else:
             problem = f"the database is at revision {found} and this release needs {needed}"

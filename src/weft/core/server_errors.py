@@ -50,6 +50,32 @@ class WorkerLost(WeftError):
         super().__init__(f"worker {worker_id} was given up for lost, or has left: end what it runs, and register anew")
 
 
+class KeyReused(CallerError):
+    """An idempotency key was sent before with another request."""
+
+    code = "key_reused"
+    http_status = 422
+
+    def __init__(self, key: str) -> None:
+        self.field = "idempotency-key"
+        super().__init__(f"idempotency-key: {key[:80]!r} was sent with another request: take a new key for each")
+
+
+class AnswerGone(CallerError):
+    """What was asked for has been done, and its answer had a secret in it that is shown once."""
+
+    code = "answer_gone"
+    http_status = 409
+    exit_code = 5
+
+    def __init__(self, key: str) -> None:
+        self.field = "idempotency-key"
+        super().__init__(
+            f"what was sent with the key {key[:80]!r} has been done, and its secret was shown once: "
+            "see `weft tokens list`, revoke what it made, and make another with a new key"
+        )
+
+
 class ServerUnavailable(OperatorError):
     """A server cannot be reached, or does not speak as Weft does."""
 

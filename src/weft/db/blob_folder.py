@@ -14,6 +14,9 @@ from urllib.parse import quote, unquote
 from weft.core.errors import BlobUnavailable
 from weft.db.blobs import USERS, damaged, digest_of, missing, place_aside, place_of, tell_kept
 
+# So begins the name of a file that is being written, and of one that is being removed.
+_NEW, _OLD = ".new-", ".old-"
+
 
 class FolderBlobs:
     """Blobs as files in a folder, two levels deep, each written once and renamed into place."""
@@ -68,19 +71,39 @@ class FolderBlobs:
     def remove(self, digest: str, grace: timedelta) -> bool:
         """Remove a blob, unless somebody has put it within ``grace``; return whether it is gone."""
         path = self._path(digest)
-        aside = path.with_name(f".old-{digest}")
+        aside = path.with_name(f"{_OLD}{digest}")
         try:
             if _is_young(path, grace):
                 return False
             os.replace(path, aside)
         except FileNotFoundError:
             return True
-        if _is_young(aside, grace):
-            # It was put again between the look and the move.
-            os.replace(aside, path)
-            return False
-        aside.unlink()
+        try:
+            if _is_young(aside, grace):
+                # It was put again between the look and the move.
+                os.replace(aside, path)
+                return False
+            aside.unlink()
+        except FileNotFoundError:
+            return False  # swept back into its place
         return True
+
+    def sweep(self, grace: timedelta) -> int:
+        """Clear away what processes that were killed have left; return how many files were."""
+        swept = 0
+        # Amid a removal: that may have been of what was just put again, and is done anew where it was not.
+        for path in self._folder.glob(f"*/{_OLD}*"):
+            place = path.with_name(path.name.removeprefix(_OLD))
+            with contextlib.suppress(FileNotFoundError):
+                path.unlink() if place.exists() else os.replace(path, place)
+                swept += 1
+        for path in self._folder.glob(f"*/{_NEW}*"):
+            # Whoever writes it may put it into its place at this moment.
+            with contextlib.suppress(FileNotFoundError):
+                if not _is_young(path, grace):
+                    path.unlink()
+                    swept += 1
+        return swept
 
     def mark(self, user: str) -> None:
         """Note that a database uses this storage, by a file of its name."""
@@ -102,7 +125,7 @@ def _is_young(path: Path, grace: timedelta) -> bool:
 def _write(path: Path, data: bytes) -> None:
     """Write a file durably: whole, or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".new-")
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=_NEW)
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)

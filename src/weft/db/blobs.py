@@ -42,6 +42,10 @@ class BlobStore(Blobs, Protocol):
         """Remove a blob, unless somebody has put it within ``grace``; return whether it is gone."""
         ...
 
+    def sweep(self, grace: timedelta) -> int:
+        """Clear away what processes that were killed longer ago than ``grace`` have left; return how much that was."""
+        ...
+
     def mark(self, user: str) -> None:
         """Note that a database uses this storage."""
         ...

@@ -135,8 +135,12 @@ class Database:
         database = cls(url, settings)
         try:
             await database._require_schema(upgrade=is_embedded if migrate is None else migrate)
-        except BaseException:
+        except BaseException as problem:
             await database.close()
+            if is_embedded and isinstance(problem, SchemaOutdated):
+                from weft.db.embedded_layout import home_dir
+
+                raise SchemaOutdated(problem.found, problem.needed, str(home_dir(settings))) from None
             raise
         return database
 

@@ -56,10 +56,11 @@ class Steps:
 
     async def submit(
         self, workflow_id: str, ctx: Context, inputs: Values | None = None, priority: int = 0,
-        callback_url: str | None = None,
+        callback_url: str | None = None, idempotency_key: str | None = None, labels: dict[str, str] | None = None,
     ) -> Values:  # fmt: skip
         """Make a job of a message."""
-        return await self._requests.accept(_fence(ctx), Request(workflow_id, inputs or {}, priority, callback_url))
+        request = Request(workflow_id, inputs or {}, priority, callback_url, idempotency_key, labels)
+        return await self._requests.accept(_fence(ctx), request)
 
     async def conditional(self, spec: Values, values: Values) -> Values:
         """Choose a branch."""

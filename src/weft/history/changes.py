@@ -20,7 +20,7 @@ from weft.flow.patches import Op, check_ops
 from weft.flow.reading import sound
 from weft.flow.validation import check_document
 from weft.history import tags
-from weft.history.contents import Content, pack, packing
+from weft.history.contents import Content, packing
 from weft.history.model import Pushed, Wish
 from weft.history.proposals import Merge, New, Patch, Proposal, Push, Revert
 from weft.history.reading import SQL, Materials, Reader
@@ -172,7 +172,7 @@ class Changes:
     async def _write(self, wish: Wish, head: Materials | None, new: New) -> Pushed:
         sound(new.checked)
         text = orjson.dumps(new.checked.document.data)
-        content = await self._kept(text if new.ops is None else orjson.dumps(new.ops), new.packed)
+        content = await self._reader.pack(text if new.ops is None else orjson.dumps(new.ops), new.packed)
         is_crowded = new.ops is not None and head is not None and head.row["depth"] >= self._settings.compaction_depth
         if head is not None and is_crowded:
             moved = await self._compact_and_put(wish, head, new, content)
@@ -224,13 +224,10 @@ class Changes:
         assert moved is not None
         return moved
 
-    async def _kept(self, text: bytes, begun: Awaitable[Content] | None = None) -> Content:
-        return await pack(text, self._settings, self._reader.blobs, begun)
-
     async def _whole(self, head: Materials) -> Content:
         """Return the document of patches as it is kept; there will be one for each few of them, for ever."""
         text = orjson.dumps(await self._reader.document(head))
-        return await self._kept(text, packing(text, self._settings, small=True))
+        return await self._reader.pack(text, packing(text, self._settings, small=True))
 
 
 class _Rehearsed(Exception):

@@ -7,7 +7,6 @@ import orjson
 from weft.flow.document import Document
 from weft.flow.reading import sound
 from weft.flow.validation import check_document
-from weft.history.contents import pack
 from weft.history.reading import SQL, Materials, Reader
 
 
@@ -15,7 +14,7 @@ async def keep(reader: Reader, document: Document, actor: str) -> Materials:
     """Return a definition as it is kept; the same one is there once. Raises when it is not sound."""
     checked = check_document(document)
     sound(checked)
-    content = await pack(orjson.dumps(document.data), reader.database.settings, reader.blobs)
+    content = await reader.pack(orjson.dumps(document.data))
     kept = content.digest, content.bytes, content.stored, bytes.fromhex(checked.version_hash), actor
     artifact_id = await reader.database.run_alone(
         lambda conn: conn.fetchval(SQL.keep, reader.org_id, document.data["workflow_id"], *kept)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -17,7 +17,8 @@ from weft.db.statements import Statements
 from weft.flow.document import Document
 from weft.flow.patches import apply_ops
 from weft.flow.validation import Shape, check_document
-from weft.history.contents import load
+from weft.history.contents import Content, load, pack
+from weft.history.evidence import keep_replaced
 from weft.history.model import Materialized
 
 if TYPE_CHECKING:
@@ -124,6 +125,12 @@ class Reader:
         if found is None:
             raise NotFound("version", artifact_id)
         return found
+
+    async def pack(self, text: bytes, begun: Awaitable[Content] | None = None) -> Content:
+        """Return a text as it is stored; what is damaged and will be replaced by it is kept aside first."""
+        content = await pack(text, self.database.settings, self.blobs, begun)
+        await keep_replaced(self.database, content)
+        return content
 
     async def document(self, found: Materials) -> dict[str, Any]:
         """Return a document of one's own; raises `BlobUnavailable` that names what is missing or damaged."""

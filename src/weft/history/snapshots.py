@@ -13,7 +13,7 @@ from weft.flow.patches import Op, apply_ops, check_ops
 from weft.flow.reading import sound
 from weft.flow.validation import check_document
 from weft.history import tags
-from weft.history.contents import Content, pack
+from weft.history.contents import Content
 from weft.history.model import Materialized
 from weft.history.reading import SQL, Materials, Reader
 
@@ -62,10 +62,10 @@ async def _taken(reader: Reader, head: Materials, actor: str, ops: bytes | None,
     patch: Content | None = None
     if ops is not None:
         data = apply_ops(data, orjson.loads(ops))
-        patch = await pack(ops, reader.database.settings, reader.blobs)
+        patch = await reader.pack(ops)
     checked = check_document(Document(data))
     sound(checked)
-    whole = await pack(orjson.dumps(data), reader.database.settings, reader.blobs)
+    whole = await reader.pack(orjson.dumps(data))
     of_patch = (None, None, None) if patch is None else (patch.digest, patch.bytes, patch.stored)
     of_whole = whole.digest, whole.bytes, whole.stored, bytes.fromhex(checked.version_hash)
     what = reader.org_id, head.row["id"], checked.document.data["workflow_id"], *of_patch, *of_whole, actor, message

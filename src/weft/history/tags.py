@@ -135,7 +135,7 @@ async def delete(conn: type_Connection, org_id: int, wish: Wish) -> Tag:
     """Take a tag away; its moves stay, and `undelete` brings it back."""
     async with explained(wish.tag):
         row = await conn.fetchrow(
-            SQL.delete, org_id, wish.tag, wish.expected_version, wish.force, wish.actor, wish.message
+            SQL.delete, org_id, wish.tag, wish.expected_version, _hash(wish), wish.force, wish.actor, wish.message
         )
     return _landed(row, wish.tag)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING
@@ -122,6 +122,13 @@ class Library:
         _require_end(first, used)
         return pinned
 
+    async def queues(self, first: Planned, pins: Pins) -> set[str]:
+        """Return the names of the queues in which tasks of a version, and of all workflows that it uses, may wait."""
+        found = set(first.plan.queues)
+        for position in pins.values() if first.uses else ():
+            found |= (await self.by_snapshot(int(str(position["snapshot_id"])))).plan.queues
+        return found
+
 
 def _require_end(first: Planned, used: Mapping[str, Planned]) -> None:
     """Refuse a workflow that has itself as a node, over others or not: it would begin jobs for ever."""
@@ -164,9 +171,9 @@ class Libraries:
         return self._known[org_id]
 
 
-async def lanes_of(conn: type_Connection, org_id: int, planned: Planned) -> dict[str, int]:
-    """Return the queues of an org by name; raises `NonRetryable` when one is missing in which tasks would wait."""
+async def lanes_of(conn: type_Connection, org_id: int, needed: Set[str]) -> dict[str, int]:
+    """Return the queues of an org by name; raises `NonRetryable` when one that is needed is missing."""
     known = await queues.ids(conn, org_id)
-    if missing := planned.plan.queues - known.keys():
+    if missing := needed - known.keys():
         raise NonRetryable(f"there is no queue {min(missing)!r}: make it with `weft queues create`")
     return known

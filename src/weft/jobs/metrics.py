@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from weft.db.database import type_Connection
 
 SQL = Statements("weft.jobs", "sql/metrics.sql")
-Kind = Literal["counter", "gauge", "summary"]
+Kind = Literal["counter", "gauge", "histogram", "summary"]
 _QUANTILES = ("0.5", "0.9", "0.99")
 
 
@@ -44,10 +44,12 @@ async def measure(conn: type_Connection, org_id: int) -> list[Metric]:
     """Return all metrics of an org, at a cost that does not grow with its history."""
     totals = await conn.fetchrow(SQL.totals, org_id)
     assert totals is not None
+    live = await conn.fetch(SQL.live_workers, org_id)
     return [
         *_totals(totals, await conn.fetchval(SQL.job_times, org_id)),
-        *await _tasks(conn, org_id),
-        *await _workers(conn, org_id),
+        *await _tasks(conn, org_id, {str(row["id"]) for row in live}),
+        *_workers(live),
+        *await _outbox(conn, org_id),
     ]
 
 
@@ -75,7 +77,7 @@ def _totals(row: Record, job_times: list[float] | None) -> Iterable[Metric]:
     yield _counter("tasks_failed_total", "Tasks that ended failed or dead.", total("tasks_failed"))
 
 
-async def _tasks(conn: type_Connection, org_id: int) -> list[Metric]:
+async def _tasks(conn: type_Connection, org_id: int, live: Set[str]) -> list[Metric]:
     times = await conn.fetchrow(SQL.task_times, org_id)
     assert times is not None
     depths = tuple(
@@ -92,21 +94,29 @@ async def _tasks(conn: type_Connection, org_id: int) -> list[Metric]:
         Metric("task_queue_depth", "gauge", "Tasks that have not ended, by queue and state.", depths),
         _gauges(
             "worker_task_execution_time",
-            "Mean time in seconds that these tasks took, by worker.",
+            "Mean time in seconds that these tasks took, by worker that is alive.",
             "worker",
-            by_worker,
+            {worker: seconds for worker, seconds in by_worker.items() if worker in live},
         ),
     ]  # fmt: skip
 
 
-async def _workers(conn: type_Connection, org_id: int) -> list[Metric]:
-    rows = await conn.fetch(SQL.live_workers, org_id)
+def _workers(rows: Sequence[Record]) -> list[Metric]:
     orchestrators = sum(row["orchestrates"] for row in rows)
     ages = {str(row["id"]): max(0.0, row["age"]) for row in rows}
     return [
         _gauge("workers_active", "Workers that are alive.", len(rows) - orchestrators),
         _gauge("orchestrators_active", "Orchestrators that are alive.", orchestrators),
         _gauges("worker_heartbeat_age", "Seconds since a worker or an orchestrator was last heard of.", "worker", ages),
+    ]
+
+
+async def _outbox(conn: type_Connection, org_id: int) -> list[Metric]:
+    row = await conn.fetchrow(SQL.outbox, org_id)
+    assert row is not None
+    return [
+        _gauge("outbox_pending", "Effects that are not yet carried out, up to a thousand.", row["pending"]),
+        _gauge("outbox_lag_seconds", "For how long the oldest effect that is due has been waiting.", row["lag"]),
     ]
 
 

@@ -20,6 +20,13 @@ MAX_URL = 2000
 _GONE = 410
 _SOUND = re.compile(r"[\x21-\x7e]+")
 _TRANSLATED = ipaddress.ip_network("64:ff9b::/96")
+# What is given out to anybody of IPv6.
+_GIVEN_OUT = ipaddress.ip_network("2000::/3")
+# Of the registries of special purposes (IANA) what `ipaddress` knows only since a later release, or takes for reachable
+# in parts, and where the machines of one large cloud find their host.
+_SPECIAL = tuple(
+    map(ipaddress.ip_network, ("192.0.0.0/24", "192.88.99.0/24", "168.63.129.16/32", "2001::/23", "3fff::/20"))
+)
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
@@ -134,9 +141,11 @@ def is_public(address: Address) -> bool:
             inner = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
         if inner is not None:
             return is_public(inner)
-        if address.teredo is not None or address.is_site_local:
+        if address not in _GIVEN_OUT:
             return False
-    return address.is_global and not (address.is_multicast or address.is_reserved or address.is_unspecified)
+    if any(address in network for network in _SPECIAL):
+        return False
+    return address.is_global and not address.is_multicast
 
 
 @functools.cache

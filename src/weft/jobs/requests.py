@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from weft.core.checks import check_priority
+from weft.core.checks import check_key, check_priority
 from weft.core.errors import LeaseLost, NotFound
 from weft.core.json import Json, encode
 from weft.core.signals import NonRetryable
 from weft.flow.inputs import check_inputs, told_of
+from weft.jobs.labels import check_labels
 from weft.jobs.library import Libraries, lanes_of
 from weft.jobs.posting import check_url
 from weft.jobs.submit import SQL, NewJob, submit
@@ -32,6 +33,8 @@ class Request:
     inputs: Mapping[str, Json]
     priority: int = 0
     callback_url: str | None = None
+    idempotency_key: str | None = None
+    labels: Mapping[str, str] | None = None
 
 
 class Requests:
@@ -45,8 +48,8 @@ class Requests:
     async def accept(self, fence: tuple[int, int, int], request: Request) -> dict[str, Any]:
         """Insert the job of a message and finish the message: both, or neither. Return the job, and whether it is new.
 
-        The message's own key, else its id, is the idempotency key of the job. Raises `NonRetryable` for what asks for
-        something that cannot be, and `LeaseLost`.
+        The job's idempotency key is the one that is asked for, else that of the message, else its id. Raises
+        `NonRetryable` for what asks for something that cannot be, and `LeaseLost`.
         """
         async with self._database.acquire() as conn:
             facts = await conn.fetchrow(SQL.message, fence[1])
@@ -55,25 +58,29 @@ class Requests:
         check_priority(request.priority)
         if request.callback_url is not None:
             check_url(request.callback_url, "callback_url")
+        if request.idempotency_key is not None:
+            check_key(request.idempotency_key, "idempotency_key")
+        labels = check_labels(request.labels)
         library = self._libraries.of(facts["org_id"], facts["actor"])
         try:
             found, planned = await library.at(request.workflow_id)
             pins = await library.pins(planned, found)
+            needed = await library.queues(planned, pins)
         except NotFound as problem:
             raise NonRetryable(f"workflow_id: {problem}") from None
         given, problems = check_inputs(planned.inputs, request.inputs)
         if problems:
             raise NonRetryable(f"inputs: {told_of(problems)}")
-        key = facts["key"] or f"message-{fence[1]}"
+        key = request.idempotency_key or facts["key"] or f"message-{fence[1]}"
         new = NewJob(
             planned.workflow_id, given, request.priority, key, "tag", found.row["tag"], planned.snapshot_id,
-            planned.version_hash, actor=facts["actor"], pins=pins, callback_url=request.callback_url,
+            planned.version_hash, labels, facts["actor"], pins=pins, callback_url=request.callback_url,
         )  # fmt: skip
         ids = await self._ids.take(1 + len(planned.plan.steps))
         patience = self._database.settings.job_default_timeout
 
         async def write(conn: type_Connection) -> dict[str, Any]:
-            lanes = await lanes_of(conn, facts["org_id"], planned)
+            lanes = await lanes_of(conn, facts["org_id"], needed)
             job_id = await submit(conn, facts["org_id"], new, planned.plan, ids, lanes, patience)
             answer = {"job_id": str(job_id), "created": job_id == ids[0]}
             if not await conn.fetchval(SQL.finish, *fence, encode(answer, "output")):

@@ -54,7 +54,7 @@ class SubWorkflows:
         async def write(conn: type_Connection) -> bool:
             if not await conn.fetchval(SQL.wait, *fence, None):
                 return False
-            lanes = await lanes_of(conn, facts["org_id"], planned)
+            lanes = await lanes_of(conn, facts["org_id"], planned.plan.queues)
             await submit(conn, facts["org_id"], new, planned.plan, ids, lanes, patience)
             await queues.hint(conn, planned.plan.first_queues(lanes))
             return True

@@ -9,9 +9,10 @@ from weft.core.checks import check_id
 from weft.core.errors import error_line
 from weft.jobs.adding import SQL
 from weft.jobs.items import Known
-from weft.orchestration.context import borrowed_client, own_call
+from weft.orchestration.context import borrowed_client
 from weft.orchestration.factories import create_task
 from weft.orchestration.models import JOB_STATUS, TASK_STATUS, Group, Job, JobStatus, Task, word_of
+from weft.sdk.graph_calls import own_call
 from weft.worker.logs import log_dir, log_path
 
 

@@ -10,10 +10,9 @@ from typing import Any, Self, TypeVar
 
 from weft.core.errors import InvalidInput
 from weft.core.settings import Settings
-from weft.jobs.adding import Call
 from weft.jobs.items import Item, items_of
-from weft.queue.steps import Fence
 from weft.sdk.client import Client
+from weft.sdk.graph_calls import own_call
 from weft.worker.context import RUNNING
 
 Items = TypeVar("Items", bound=Item | Iterable[Item])
@@ -116,18 +115,6 @@ async def borrowed_client(settings: Settings | None = None) -> AsyncIterator[Cli
     else:
         async with _client(None, settings) as client:
             yield client
-
-
-def own_call(job_id: int) -> Call | None:
-    """Return the call by which a running task adds to its own job, once in all of its attempts; else None.
-
-    To be asked for before anything is awaited: calls are told apart by their order.
-    """
-    running = RUNNING.get()
-    if running is None or running.context.job_id != job_id:
-        return None
-    ctx = running.context
-    return Call(Fence(ctx.worker_id, ctx.task_id, ctx.attempt), ctx._own_children.next_addition())
 
 
 def _client(url: str | None, settings: Settings | None) -> Client:

@@ -114,11 +114,14 @@ class Collector(Service):
         return self._after > 0
 
     async def run_once(self) -> int:
-        """Forget one page of references, and remove one batch of blobs."""
+        """Forget one page of references, and remove one batch of blobs; in the end sweep the storage."""
         gone, after = await self._database.run(lambda conn: forget_references(conn, self._after))
         self._after = after or 0
         if await self._database.read(lambda conn: has_unused(conn, self._grace)) and await self._is_ours_alone():
             gone += await self._database.run(lambda conn: collect(conn, self._store, self._grace))
+        if not gone and not self.has_more:
+            # All is read for that: once, when there is nothing else to do.
+            gone = await asyncio.to_thread(self._store.sweep, self._grace)
         return gone
 
     async def _is_ours_alone(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -43,9 +43,9 @@ async def registered(conn: type_Connection, worker_id: int, org_id: int, token_i
     return Registered(worker_id, org_id, token_id, is_live, row["concurrency"], queues)
 
 
-async def in_use(conn: type_Connection, worker_id: int) -> dict[int, int]:
-    """Return how many tasks of each queue a worker holds."""
-    return {row[0]: row[1] for row in await conn.fetch(SQL.in_use, worker_id)}
+async def in_use(conn: type_Connection, worker_id: int, resting: Collection[int]) -> dict[int, int]:
+    """Return how many tasks of each queue a worker holds that do not rest."""
+    return {row[0]: row[1] for row in await conn.fetch(SQL.in_use, worker_id, list(resting))}
 
 
 async def held_among(conn: type_Connection, worker_id: int, leases: Sequence[tuple[int, int]]) -> dict[int, Claim]:

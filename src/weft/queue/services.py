@@ -14,7 +14,7 @@ from weft.core.settings import Settings
 from weft.core.states import OutboxKind
 from weft.db.blobs import open_blobs
 from weft.db.database import Database, ensure_partitions
-from weft.queue import audit, cache, outbox, queues, upkeep
+from weft.queue import audit, cache, loans, outbox, queues, upkeep
 from weft.queue.blobs import Collector
 from weft.queue.service import Service
 from weft.queue.workers import Pulse
@@ -188,11 +188,13 @@ class Pruner(Service):
                 lambda conn: upkeep.prune_codes(conn, settings.retention),
                 upkeep.prune_idle_keys,
                 upkeep.forget_slots,
+                loans.forget,
                 lambda conn: outbox.prune(conn, settings.retention),
                 lambda conn: audit.prune(conn, settings.retention),
                 lambda conn: upkeep.prune_logs(conn, settings.retention),
                 lambda conn: upkeep.prune_events(conn, settings.retention),
                 lambda conn: cache.prune(conn, settings.retention),
+                lambda conn: upkeep.prune_answers(conn, settings.idempotency_ttl),
             )
         ]
         gone += sum(pages)

@@ -10,7 +10,7 @@ import orjson
 
 from weft.core.errors import PermissionDenied
 from weft.db.statements import Statements
-from weft.queue import work
+from weft.queue import loans, work
 from weft.queue.retry import Retry
 
 if TYPE_CHECKING:
@@ -72,7 +72,9 @@ async def rescue(conn: type_Connection, worker_id: int, loss_limit: int) -> tupl
     rescued = [row["id"] for row in held if row["crashes"] + 1 < loss_limit]
     woken: set[int] = set()
     if rescued:
-        woken = {row["queue_id"] for row in await conn.fetch(WORKER.rescue, worker_id, rescued)}
+        moved = await conn.fetch(WORKER.rescue, worker_id, rescued)
+        await loans.end(conn, moved)
+        woken = {row["queue_id"] for row in moved}
     if buried:
         message = f"running {loss_limit} times when its worker or process died"
         error = orjson.dumps({"type": "Crashed", "message": message, "traceback": ""}).decode()
@@ -166,6 +168,11 @@ async def prune_edges(conn: type_Connection, retention: timedelta, after: int) -
 async def prune_events(conn: type_Connection, older_than: timedelta) -> int:
     """Forget events that were sent long ago, before all jobs that are open; return how many."""
     return len(await conn.fetch(SQL.prune_events, older_than))
+
+
+async def prune_answers(conn: type_Connection, older_than: timedelta) -> int:
+    """Forget a page of answers to requests with a key that were given long ago; return how many."""
+    return len(await conn.fetch(SQL.prune_answers, older_than))
 
 
 async def add_up(conn: type_Connection) -> None:

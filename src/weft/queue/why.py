@@ -93,13 +93,29 @@ def _held(row: Record) -> Why:
     since = f" since {row['claimed_at']:%Y-%m-%d %H:%M:%S %Z}" if row["claimed_at"] is not None else ""
     told = f"worker {row['worker_id']} has run attempt {row['attempt']}{since}"
     if not row["is_worker_lost"]:
-        return Why(Cause.RUNNING, told)
+        return Why(Cause.RUNNING, told) if row["is_key_wanted"] is None else _resting(row, told)
     if row["workers"]:
         return Why(Cause.WORKER_LOST, f"{told}, and is lost: others take the task over in a moment")
     return Why(
         Cause.WORKER_LOST,
         f"{told}, and is lost; no worker is alive to take the task over",
         f"start one: `weft worker --app MODULE --queues {quote(row['queue'])}`",
+    )
+
+
+def _resting(row: Record, told: str) -> Why:
+    """Of a task that waits for others that it made, and has lent the slot of its key meanwhile."""
+    key = row["concurrency_key"]
+    if not row["is_key_wanted"]:
+        made = f"{told}, which waits for {row['made']:,} tasks that it has made"
+        return Why(Cause.DEPENDENCIES, f"{made}; others may have its slot of the concurrency key {key!r} meanwhile")
+    holders, ids = _holders(row)
+    return Why(
+        Cause.CONCURRENCY_KEY,
+        f"{told}, which has waited for tasks that it made, and goes on when it is its turn again: "
+        f"all {row['key_limit']} slots of its concurrency key {key!r} are taken{holders}",
+        f"wait, or raise the limit: `weft queues limit {quote(row['queue'])} --max N --key {quote(key)}`",
+        ids,
     )
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from weft.db.database import in_transaction
 from weft.db.statements import Statements
-from weft.queue import blobs, cache
+from weft.queue import blobs, cache, loans
 
 if TYPE_CHECKING:
     from asyncpg import Record
@@ -169,12 +169,15 @@ async def postpone(conn: type_Connection, worker_id: int, outcomes: Sequence[Pos
         [o.error for o in outcomes],
         [o.counted for o in outcomes],
     )
+    await loans.end(conn, rows)
     return await _free(conn, rows)
 
 
 async def set_aside(conn: type_Connection, worker_id: int, task_id: int, attempt: int) -> set[int]:
     """Set an attempt aside whose outcome PostgreSQL refuses in every form; return the task if that landed."""
-    return await _free(conn, await conn.fetch(SQL.set_aside, worker_id, task_id, attempt))
+    rows = await conn.fetch(SQL.set_aside, worker_id, task_id, attempt)
+    await loans.end(conn, rows)
+    return await _free(conn, rows)
 
 
 async def decline(
@@ -225,12 +228,15 @@ async def hand_back(conn: type_Connection, worker_id: int, claims: Iterable[tupl
     """Move attempts that have not begun back to ``ready``, uncounted; return the queues that have work again."""
     pairs = sorted(claims)
     rows = await conn.fetch(SQL.hand_back, worker_id, [pair[0] for pair in pairs], [pair[1] for pair in pairs])
+    await loans.end(conn, rows)
     return {row["queue_id"] for row in rows}
 
 
 async def hand_back_all(conn: type_Connection, worker_id: int) -> set[int]:
     """Move everything that a worker holds back to ``ready``, uncounted; return the queues that have work again."""
-    return {row["queue_id"] for row in await conn.fetch(SQL.hand_back_all, worker_id)}
+    rows = await conn.fetch(SQL.hand_back_all, worker_id)
+    await loans.end(conn, rows)
+    return {row["queue_id"] for row in rows}
 
 
 async def extend_expiry(conn: type_Connection, worker_id: int, lease: Claim | tuple[int, int]) -> bool:

@@ -16,9 +16,10 @@ from weft.queue.steps import Fence
 from weft.queue.work import Claim
 from weft.remote.asking import Asking
 from weft.remote.worker_line import lease_of
-from weft.worker.answers import AWAIT_TASKS
+from weft.worker.answers import AWAIT_TASKS, SPAWN
 from weft.worker.background import pause_after_error
 from weft.worker.caching import Caching
+from weft.worker.lending import Lending
 
 T = TypeVar("T")
 logger = logging.getLogger("weft.worker")
@@ -55,9 +56,18 @@ class RemoteAnswers:
 
     def __init__(self, asking: Asking) -> None:
         self._asking = asking
+        self.lending = Lending(self._lend, self._take)
 
     def close(self) -> None:
         """Nothing goes on beside."""
+
+    async def _lend(self, fence: Fence, is_over: Callable[[], bool]) -> bool | None:
+        lease = lease_of(*fence)
+        return bool((await persist(fence, is_over, lambda: self._asking.ask("/v1/task/lend", lease)))["lent"])
+
+    async def _take(self, fence: Fence, is_over: Callable[[], bool]) -> bool | None:
+        lease = lease_of(*fence)
+        return bool((await persist(fence, is_over, lambda: self._asking.ask("/v1/task/take", lease)))["taken"])
 
     async def answer(self, fence: Fence, verb: str, arguments: dict[str, Any], is_over: Callable[[], bool]) -> Any:
         """Do what an attempt asks for; raises `LeaseLost` when the task is not its own any more."""
@@ -65,7 +75,7 @@ class RemoteAnswers:
 
         async def ask(path: str, **said: Any) -> dict[str, Any]:
             body, wait = {**lease, **said}, said.get("wait", 0.0)
-            return await _persist(fence, is_over, lambda: self._asking.ask(f"/v1/task/{path}", body, wait=wait))
+            return await persist(fence, is_over, lambda: self._asking.ask(f"/v1/task/{path}", body, wait=wait))
 
         blobs = RemoteBlobs(self._asking, lease)
         match verb:
@@ -81,21 +91,21 @@ class RemoteAnswers:
                 await ask("metrics", data=orjson.Fragment(arguments["data"]))
             case "drop_step":
                 await ask("step/drop", name=arguments["name"])
-            case "spawn":
+            case _ if verb == SPAWN:
                 retry = arguments["retry"]
                 said = {**arguments, "params": orjson.Fragment(arguments["params"])}
-                return (await ask("spawn", **{**said, "retry": None if retry is None else orjson.Fragment(retry)}))[
-                    "task_id"
-                ]
+                told = await ask("spawn", **{**said, "retry": None if retry is None else orjson.Fragment(retry)})
+                return {"id": told["task_id"], "has_key": told["has_key"]}
             case _ if verb == AWAIT_TASKS:
-                while (ended := (await ask("await", ids=arguments["ids"], wait=_WAIT))["ended"]) is None:
+                said = {"ids": arguments["ids"], "wait": _WAIT, "keeps_resting": True}
+                while (ended := (await ask("await", **said))["ended"]) is None:
                     pass
                 return [{**each, "error": _text(each["error"]), "output": _text(each["output"])} for each in ended]
             case "put_blob":
                 data = base64.b64decode(arguments["data"])
-                return await _persist(fence, is_over, lambda: blobs.put(data))
+                return await persist(fence, is_over, lambda: blobs.put(data))
             case "get_blob":
-                found = await _persist(fence, is_over, lambda: blobs.get(arguments["digest"]))
+                found = await persist(fence, is_over, lambda: blobs.get(arguments["digest"]))
                 return base64.b64encode(found).decode()
             case _:
                 raise AssertionError(verb)
@@ -106,7 +116,7 @@ def _text(value: Any) -> str | None:
     return None if value is None else orjson.dumps(value).decode()
 
 
-async def _persist(fence: Fence, is_over: Callable[[], bool], ask: Callable[[], Awaitable[T]]) -> T:
+async def persist(fence: Fence, is_over: Callable[[], bool], ask: Callable[[], Awaitable[T]]) -> T:
     """Ask again for as long as the server is away: hours of work are not given up for that."""
     pause = _FIRST_PAUSE
     while not is_over():

@@ -19,8 +19,9 @@ from weft.queue.services import Stager, Upkeep
 from weft.queue.work import Claim, Completed, Lane
 from weft.queue.workers import Pulse
 from weft.remote.asking import Asking
+from weft.worker.background import pause_after_error
 from weft.worker.relay import Relay
-from weft.worker.slots import Slots
+from weft.worker.slots import InUse, Slots
 
 logger = logging.getLogger("weft.worker")
 _WAIT = 30.0
@@ -91,14 +92,29 @@ class RemoteRelay(Relay):
 
 
 class RemoteSlots(Slots):
-    """Limits of queues are the server's business."""
+    """Limits of queues are the server's business; it is asked when a task that has rested would go on."""
 
-    def __init__(self) -> None:
+    def __init__(self, asking: Asking, worker_id: int) -> None:
+        self._asking = asking
+        self._id = worker_id
         self._limits = {}
-        self._held = {}
+        self._promised = {}
 
     async def refresh(self, lanes: Sequence[Lane]) -> None:
         """Leave it to the server."""
+
+    async def go_on(self, claim: Claim, in_use: InUse, is_over: Callable[[], bool]) -> None:
+        """Return when an attempt that has rested may go on, or is over."""
+        pause = _FIRST_WAIT
+        while not is_over():
+            try:
+                if (await self._asking.ask("/v1/task/go-on", lease_of(self._id, claim.id, claim.attempt), wait=_WAIT))[
+                    "may"
+                ]:
+                    return
+            except OperatorError as problem:
+                logger.info("task %s waits for the server: %s", claim.id, problem)
+                pause = await pause_after_error(pause)
 
 
 class RemoteUpkeep(Upkeep):

@@ -157,7 +157,7 @@ class RemoteStore:
 
     def slots(self, on_change: Callable[[], None]) -> RemoteSlots:
         """Leave limits of queues to the server."""
-        return RemoteSlots()
+        return RemoteSlots(self._asking, self._id)
 
     def relay(self) -> RemoteRelay:
         """Return what tells the server of hints for which there is no room."""

@@ -18,8 +18,10 @@ from weft.jobs.labels import check_labels
 from weft.jobs.library import Library
 from weft.jobs.model import JobHandle
 from weft.jobs.submit import NewJob
+from weft.queue.steps import Fence
 from weft.sdk.workflow_calls import WorkflowCalls
 from weft.sdk.workflows import document_of
+from weft.worker.context import RUNNING
 
 if TYPE_CHECKING:
     from weft.db.database import type_Connection
@@ -27,6 +29,18 @@ if TYPE_CHECKING:
     from weft.sdk.session import Session
 
 ON_FAILURE = ("fail_fast", "finish_independent")
+
+
+def own_call(job_id: int) -> Call | None:
+    """Return the call by which a running task adds to its own job, once in all of its attempts; else None.
+
+    To be asked for before anything is awaited: calls are told apart by their order.
+    """
+    running = RUNNING.get()
+    if running is None or running.context.job_id != check_id(job_id, "job_id", shown_by="weft jobs list"):
+        return None
+    ctx = running.context
+    return Call(Fence(ctx.worker_id, ctx.task_id, ctx.attempt), ctx._own_children.next_addition())
 
 
 class GraphCalls(WorkflowCalls):
@@ -95,11 +109,12 @@ class GraphCalls(WorkflowCalls):
         """Add tasks and groups to a job that goes on, with all that they wait for; they have ids then.
 
         What waits for a group waits for what is added to it too. Raises `StateConflict` when the job, the group or
-        something that a task is to come before has ended or begun. Example::
+        something that a task is to come before has ended or begun. A running task adds to its own job once: a later
+        attempt that makes the same calls in order gets the tasks that an earlier one has added. Example::
 
             await client.jobs.add(job.id, Task("etl.report").depends_on(load))
         """
-        await self._add(job_id, items, None)
+        await self._add(job_id, items, own_call(job_id))
 
     async def _add(self, job_id: int, items: Item | Sequence[Item], call: Call | None) -> None:
         """Add to a job; by a ``call`` of a task of it only once, whichever attempt makes it."""

@@ -82,3 +82,23 @@ class Hints:
         """Wait until the last hint is out."""
         if self._sender is not None:
             await asyncio.gather(self._sender, return_exceptions=True)
+
+
+class HeldHints(Hints):
+    """Hints about work that is not committed yet; they are sent when it is."""
+
+    def is_quiet(self) -> bool:
+        """Say no: a hint goes after the commit."""
+        return False
+
+    def release(self, hints: Hints) -> None:
+        """Send what was held."""
+        for org, queue in self._names:
+            hints.send(queue, org)
+        if self.ids:
+            hints.send_ids(self.ids)
+        if self._delayed:
+            hints.send_due()
+
+    def _start(self) -> None:
+        """Wait to be released."""

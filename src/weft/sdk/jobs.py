@@ -96,7 +96,7 @@ class Jobs(Reruns, JobLooking):
             base_kind="tag" if found.row["tag"] else found.row["kind"],
             base_ref=found.row["tag"] or str(found.row["id"]),
         )  # fmt: skip
-        return await self._submit(new, known.plan)
+        return await self._submit(new, known.plan, await library.queues(known, new.pins))
 
     async def _patched(self, found: Materials, ops: Sequence[Op]) -> Materials:
         """Return what a patch makes of a version, for one job; no tag moves."""
@@ -105,10 +105,10 @@ class Jobs(Reruns, JobLooking):
         assert kept.snapshot_id is not None
         return await reader.of(kept.snapshot_id)
 
-    async def _submit(self, new: NewJob, plan: Plan) -> JobHandle:
+    async def _submit(self, new: NewJob, plan: Plan, queues: set[str]) -> JobHandle:
         session = self._session
         org_id = await session.org_id()
-        lanes = await session._queue_ids(plan.queues)
+        lanes = await session._queue_ids(queues)
         patience = session.settings.job_default_timeout
         ids = await session.ids.take(1 + len(plan.steps))
         found = await session.database.run_alone(lambda conn: submit(conn, org_id, new, plan, ids, lanes, patience))

@@ -155,7 +155,7 @@ class Reruns(GraphCalls):
     async def _put(self, ready: _Ready, *, once: bool) -> Rerun | None:
         """Make the job, all of it or nothing; None when there is one ``once`` is enough of."""
         session, org_id, plan = self._session, await self._session.org_id(), ready.known.plan
-        lanes = await session._queue_ids(plan.queues)
+        lanes = await session._queue_ids(await (await self._plans()).queues(ready.known, ready.new.pins))
         ids = await session.ids.take(1 + len(plan.steps))
         patience = session.settings.job_default_timeout
         addition = await self._addition(ready.added_again(ids[1:]), 0)

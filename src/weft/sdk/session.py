@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
 from types import TracebackType
@@ -15,11 +15,12 @@ from weft.core.settings import Settings
 from weft.db.blobs import Blobs
 from weft.db.database import Database
 from weft.db.machine import IdSource
+from weft.db.one_transaction import OneTransaction
 from weft.jobs.requests import QUEUE as MESSAGES
 from weft.queue import queues
 from weft.queue.blobs import KeptBlobs
 from weft.sdk.actor import default_actor
-from weft.sdk.hints import Hints
+from weft.sdk.hints import HeldHints, Hints
 from weft.sdk.waiting import Waiter
 from weft.worker.registry import REGISTRY
 from weft.worker.surroundings import refuse_while_loading
@@ -86,6 +87,23 @@ class Session:
         other._database, other._org_id = self.database, org_id
         other.ids, other._hints, other.waiter = self.ids, self._hints, self.waiter
         return other
+
+    @asynccontextmanager
+    async def in_one_transaction(self) -> AsyncIterator[Self]:
+        """Lend a client all of whose calls land together, when this is left without an error, or not at all.
+
+        What would be told to workers is told after that. Example::
+
+            async with client.in_one_transaction() as together:
+                await together.users.add("ada@example.com")
+                await together.roles.grant("finance", "ada@example.com")
+        """
+        org_id, held = await self.org_id(), HeldHints(self.database)
+        async with self.database.transaction() as conn:
+            other = self.of_org(org_id, self.settings.org)
+            other._database, other._hints = OneTransaction(self.database, conn), held
+            yield other
+        held.release(self._hints)
 
     @property
     def actor(self) -> str:

@@ -27,6 +27,8 @@ TAG = re.compile(PATH)
 POINT = re.compile(r"([^@~]+)(?=[@~])(?:@(?:([0-9]{1,18})|([^~]+)))?(?:~([0-9]{0,6}))?")
 # The beginning of a hash, as people name it, or all of it.
 HASH = re.compile(r"[0-9a-f]{7,64}")
+# Fewer digits than name a hash are those of the number of a move.
+NUMBER = re.compile(r"[0-9]{1,6}")
 
 
 class WorkflowCalls:
@@ -65,6 +67,8 @@ class WorkflowCalls:
         """Return which number of a move, or which whole hash, a caller expects a tag to be at."""
         if expect is None or not isinstance(expect, str):
             return (None if expect is None else check_number(expect, "expect", 0, 2**62)), None
+        if NUMBER.fullmatch(expect) is not None:
+            return int(expect), None
         if HASH.fullmatch(expect) is None:
             problem = f"{expect[:80]!r} is neither the number of a version nor a hash, of which 7 digits are enough"
             raise InvalidInput("expect", problem)

@@ -330,14 +330,16 @@ class Workflows(WorkflowUpkeep):
             return await self._hashed(change)
         return check_version(change, "change")
 
-    async def delete(self, tag: str, *, message: str | None = None, force: bool = False) -> Tag:
+    async def delete(
+        self, tag: str, *, message: str | None = None, expect: int | str | None = None, force: bool = False
+    ) -> Tag:
         """Take a tag away; what it was at stays, and `undelete` brings it back.
 
         Example::
 
             await client.workflows.delete("etl/faster")
         """
-        wish, org_id = await self._wish(tag, message, force=force), await self._session.org_id()
+        wish, org_id = await self._wish(tag, message, expect, force=force), await self._session.org_id()
         async with self._hints(tag):
             return await self._run(lambda conn: tags.delete(conn, org_id, wish))
 

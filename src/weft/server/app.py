@@ -17,8 +17,9 @@ from weft.server.document import document
 from weft.server.endpoints import add_operation
 from weft.server.limits import LimitBodies
 from weft.server.paths import KeepSlashes
-from weft.server.routes import attempt, blob, task, worker
+from weft.server.routes import attempt, blob, installation, task, worker
 from weft.server.state import State
+from weft.server.traffic import Noted, Traffic
 from weft.version import __version__
 
 PREFIX = "/api/v1"
@@ -30,16 +31,20 @@ def _routes() -> list[BaseRoute]:
     router = APIRouter(prefix=PREFIX)
     for operation in OPERATIONS:
         add_operation(router, operation)
-    return [*router.routes, *worker.router.routes, *task.router.routes, *attempt.router.routes, *blob.router.routes]
+    router.prefix = ""
+    for each in (installation, worker, task, attempt, blob):
+        router.include_router(each.router)
+    return router.routes
 
 
 def make_app(settings: Settings) -> FastAPI:
     """Return the app of a server; it reaches the database when it starts and leaves it when it stops."""
+    traffic = Traffic()
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         async with Client(settings=settings) as client:
-            app.state.weft = state = State(client)
+            app.state.weft = state = State(client, traffic)
             try:
                 yield
             finally:
@@ -54,4 +59,5 @@ def make_app(settings: Settings) -> FastAPI:
         LimitBodies, limit=settings.server_body_limit, patience=settings.server_read_timeout.total_seconds(),
         larger={blob.PATH: settings.value_limit},
     )  # fmt: skip
+    app.add_middleware(Noted, traffic=traffic)
     return app

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from weft.catalog.model import Principal
     from weft.server.state import State
 
+# The routes that answer without a credential; each tells nothing of any org.
+ANONYMOUS = frozenset({"/healthz", "/readyz", "/openapi.json", "/docs", "/docs/oauth2-redirect"})
 # The org of an installation's operator: its admins manage orgs.
 OPERATORS = "default"
 _documented = HTTPBearer(auto_error=False, description="A token made by `weft tokens create`.", scheme_name="token")
@@ -32,6 +34,7 @@ async def principal(request: Request, _: Annotated[object, Depends(_documented)]
     found = await state.client.database.read(lambda conn: tokens.principal(conn, secret))
     if found is None:
         raise Unauthenticated("the token is unknown, revoked or past its time, or its user is deactivated")
+    request.state.who = found
     return found
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
 import orjson
@@ -15,15 +15,23 @@ from weft.contract.answers import answer_of
 from weft.contract.operations import Operation
 from weft.contract.parameters import Parameter
 from weft.contract.wire import new_model
+from weft.core.errors import InvalidInput
+from weft.sdk.client import Client
 from weft.sdk.session import acting_as
 from weft.server.credentials import Who, require
+from weft.server.idempotency import once
 from weft.server.problems import MEDIA_TYPE
 from weft.server.state import State
+from weft.server.versions import etag_of, expected, is_known
 
+IfMatch = Annotated[str | None, Header(description="The ETag at which the tag is expected; else nothing is done.")]
+IfNoneMatch = Annotated[str | None, Header(description="The ETag of what the caller has; if it is that, 304.")]
+_TAGGED = frozenset({"workflows.tag", "workflows.show"})
 _JSON = "application/json"
 # Calls that answer when something has ended, or say after a while that it has not.
 _WAITS = frozenset({"wait", "jobs.wait"})
 _LONGEST_WAIT = 60.0
+_REPEATED = "idempotency-replayed"
 _KEY = "A key of the caller's choice: the same request with the same key is carried out once."
 IdempotencyKey = Annotated[str | None, Header(description=_KEY, max_length=500)]
 
@@ -68,7 +76,8 @@ def refusals() -> dict[int | str, dict[str, Any]]:
 
 
 def _endpoint(operation: Operation) -> Callable[..., Any]:
-    answer, parameters = answer_of(operation), {each.name: each for each in operation.parameters}
+    parameters = {each.name: each for each in operation.parameters}
+    media_type = "text/plain" if answer_of(operation).model is None else _JSON
 
     async def endpoint(request: Request, who: Principal, **given: Any) -> Response:
         require(who, operation.access)
@@ -76,16 +85,36 @@ def _endpoint(operation: Operation) -> Callable[..., Any]:
         asked = _arguments(operation, parameters, given)
         if operation.call in _WAITS:
             asked["timeout"] = min(asked.get("timeout", _LONGEST_WAIT), _LONGEST_WAIT)
+
+        headers: dict[str, str] = {}
+
+        async def act(client: Client) -> tuple[int, bytes]:
+            found = await operation.of(client)(**asked)
+            headers.update(etag_of(found))
+            return _encoded(operation, found, asked)
+
         with acting_as(who.actor):
-            found = await operation.of(state.client_of(who))(**asked)
-        if answer.model is None:
-            return Response(found or b"", operation.status if found is not None else 204, media_type="text/plain")
-        body = orjson.dumps(answer.encode(found, asked), option=orjson.OPT_NON_STR_KEYS)
-        return Response(body, operation.status, media_type=_JSON)
+            client, key = state.client_of(who), given.get("idempotency_key")
+            if key is None or operation.makes_by_key:
+                status, body = await act(client)
+                if is_known(given.get("if_none_match"), headers):
+                    return Response(status_code=304, headers=headers)
+                return Response(body, status, headers, media_type)
+            request_bytes = request.url.path.encode() + b"\n" + await request.body()
+            kept = await once(client, key, request_bytes, act, is_secret=operation.call == "tokens.create")
+        return Response(kept.body, kept.status, headers | ({_REPEATED: "true"} if kept.is_repeated else {}), media_type)
 
     endpoint.__signature__ = _signature(operation)  # type: ignore[attr-defined]
     endpoint.__name__ = operation.call.replace(".", "_")
     return endpoint
+
+
+def _encoded(operation: Operation, found: Any, asked: Mapping[str, Any]) -> tuple[int, bytes]:
+    """Return the status and the body of an answer."""
+    answer = answer_of(operation)
+    if answer.model is None:
+        return (204, b"") if found is None else (operation.status, found)
+    return operation.status, orjson.dumps(answer.encode(found, asked), option=orjson.OPT_NON_STR_KEYS)
 
 
 def _arguments(operation: Operation, parameters: dict[str, Parameter], given: dict[str, Any]) -> dict[str, Any]:
@@ -94,6 +123,10 @@ def _arguments(operation: Operation, parameters: dict[str, Parameter], given: di
     for part in ("query", "body"):
         if (model := given.get(part)) is not None:
             sent |= {name: getattr(model, name) for name in model.model_fields_set}
+    if given.get("if_match") is not None:
+        if "expect" in sent:
+            raise InvalidInput("if-match", "give either it or expect, not both")
+        sent["expect"] = expected(given["if_match"])
     if operation.makes_by_key and given.get("idempotency_key") is not None:
         sent["idempotency_key"] = given["idempotency_key"]
     sent = {name: value for name, value in sent.items() if value is not None or name in _nullable(parameters)}
@@ -118,6 +151,10 @@ def _signature(operation: Operation) -> inspect.Signature:
         default: Any = inspect.Parameter.empty if any(each.is_required for each in rest) else None
         model = _model(operation, rest, is_strict=True)
         found.append(_keyword("body", Annotated[model if default is not None else model | None, body], default))
+    if any(each.name == "expect" for each in operation.parameters):
+        found.append(_keyword("if_match", IfMatch, None))
+    if operation.call in _TAGGED:
+        found.append(_keyword("if_none_match", IfNoneMatch, None))
     if operation.creates:
         found.append(_keyword("idempotency_key", IdempotencyKey, None))
     return inspect.Signature(found)

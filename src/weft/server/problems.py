@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 
 from weft.contract.errors import told_of
-from weft.core.errors import BlobUnavailable, InvalidInput, OperatorError, WeftError
+from weft.core.errors import BlobUnavailable, InvalidInput, OperatorError, TagConflict, WeftError
 from weft.core.server_errors import Unauthenticated
 
 logger = logging.getLogger("weft.server")
@@ -79,9 +79,12 @@ def _said(each: Mapping[str, Any]) -> str:
 def install(app: FastAPI) -> None:
     """Let the app answer with problems whatever goes wrong."""
 
-    async def on_weft_error(_: Request, error: Exception) -> Response:
+    async def on_weft_error(request: Request, error: Exception) -> Response:
         assert isinstance(error, WeftError)
-        return of_error(error)
+        answer = of_error(error)
+        if "if-match" in request.headers and isinstance(error, TagConflict) and error.why == "moved":
+            answer.status_code = 412
+        return answer
 
     async def on_wrong_fields(_: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)

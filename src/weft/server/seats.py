@@ -57,6 +57,8 @@ class Seat:
         self._waiting = 0
         self.moment = asyncio.Event()
         self._news: deque[str] = deque(maxlen=_NEWS)
+        # Tasks that wait for others that they made: they take no slot of their queues.
+        self.resting: set[int] = set()
         self.is_new = True
         self.is_closed = False
         self.last_used = asyncio.get_running_loop().time()
@@ -77,7 +79,7 @@ class Seat:
         elif message == "due":
             self._upkeep.stager.kick()
             return
-        elif message.startswith("cancel "):
+        elif message.startswith(("cancel ", "key ")):
             self._news.append(message)
         elif self._waiting:
             self._news.append("work")
@@ -120,9 +122,8 @@ class Seat:
         """Complete attempts and claim up to ``wanted`` tasks in one statement; return the claims and what was lost."""
         async with self._turn:
             if wanted and self._slots.is_limited:
-                async with self._database.acquire() as conn:
-                    used = await remote_workers.in_use(conn, self.id)
-                await self._slots.lease(self._lanes, used, wanted)
+                used = await self._used()
+                await self._slots.lease(self._lanes, lambda: used, wanted)
             lanes, from_head, may_look_back = self._marks.choose(self._lanes)
             loop = asyncio.get_running_loop()
             began = loop.time()
@@ -137,6 +138,7 @@ class Seat:
                     raise
                 logger.info("outcomes of worker %s are settled apart: %s", self.id, problem)
                 claims, lost = [], await self._settle_apart(completed)
+            self._slots.claimed()
             self._marks.note(self._lanes, claims, from_head, loop.time() - began)
         if wanted:
             await self._after_claim(claims, wanted)
@@ -147,13 +149,28 @@ class Seat:
             if await self.relay.has_room_again():
                 self.wake()
             if self._slots.is_limited:
-                async with self._database.acquire() as conn:
-                    used = await remote_workers.in_use(conn, self.id)
-                if given := await self._slots.give_back(self._lanes, used):
+                async with self._turn:
+                    used = await self._used()
+                    given = await self._slots.give_back(self._lanes, lambda: used)
+                if given:
                     self.spawn(self.relay.send_if_ready(given))
         else:
             # There was more than enough: one more worker may wake.
             self.spawn(self.relay.send_soon({claim.queue_id for claim in claims}))
+
+    async def _used(self) -> dict[int, int]:
+        async with self._database.acquire() as conn:
+            return await remote_workers.in_use(conn, self.id, self.resting)
+
+    async def may_go_on(self, task_id: int, queue_id: int) -> bool:
+        """Whether a task that has rested may go on, within the limit of its queue; from then on it rests no more."""
+        async with self._turn:
+            if self._slots.is_limited and not await self._slots.has_room_for_one(
+                queue_id, (await self._used()).get(queue_id, 0)
+            ):
+                return False
+            self.resting.discard(task_id)
+            return True
 
     async def _settle_apart(self, completed: Sequence[Completed]) -> list[int]:
         """Complete one by one after a batch was refused: what PostgreSQL takes in no form has failed."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from weft.queue.blobs import KeptBlobs
 from weft.sdk.client import Client
 from weft.server.seats import Seats
+from weft.server.traffic import Traffic
 from weft.worker.answers import Answers
 
 if TYPE_CHECKING:
@@ -20,9 +21,11 @@ _ORGS = 1000
 class State:
     """The clients of a server; those of orgs remember plans and queues, and share the connections."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, traffic: Traffic) -> None:
         self.client = client
         self.seats = Seats(client)
+        self.traffic = traffic
+        self.is_stopping = False
         self._by_org: OrderedDict[int, Client] = OrderedDict()
 
     @cached_property
@@ -37,6 +40,7 @@ class State:
 
     def let_go(self) -> None:
         """End all waits: the server is about to stop."""
+        self.is_stopping = True
         self.seats.let_go()
 
     async def close(self) -> None:

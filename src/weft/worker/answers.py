@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from weft.core.errors import DatabaseUnavailable, InvalidInput, LeaseLost
 from weft.core.json import BLOB_MARK, blob_reference, check_size, referenced_blob, size_of
 from weft.db.database import CONNECTION_ERRORS
-from weft.queue import blobs, steps
+from weft.queue import blobs, loans, steps
 from weft.queue.steps import Fence, SavedStep
 from weft.worker.background import pause_after_error
 from weft.worker.kin import Kin
+from weft.worker.lending import Lending
 
 if TYPE_CHECKING:
     from weft.core.settings import Settings
@@ -25,8 +26,8 @@ T = TypeVar("T")
 logger = logging.getLogger("weft.worker")
 _OUTAGE = (*CONNECTION_ERRORS, DatabaseUnavailable, TimeoutError)
 _FIRST_PAUSE = 0.1
-# The verb by which an attempt waits for others, and needs no slot meanwhile.
-AWAIT_TASKS = "await_tasks"
+# The verbs by which an attempt makes others, waits for them, and needs no slot meanwhile, and gives up waiting.
+SPAWN, AWAIT_TASKS, LEAVE = "spawn", "await_tasks", "leave"
 
 
 class Answers:
@@ -41,6 +42,10 @@ class Answers:
         self._blobs = storage
         self._settings = settings
         self.kin = Kin(database, storage)
+        self.lending = Lending(
+            lambda fence, is_over: self._persist(fence, is_over, database.run, lambda conn: loans.lend(conn, fence)),
+            lambda fence, is_over: self._persist(fence, is_over, database.run, lambda conn: loans.take(conn, fence)),
+        )
 
     async def answer(self, fence: Fence, verb: str, arguments: dict[str, Any], is_over: Callable[[], bool]) -> Any:
         """Do what an attempt asks for; raises `LeaseLost` when the task is not its own any more.
@@ -55,12 +60,11 @@ class Answers:
                 await self._save(fence, arguments["name"], took, arguments["data"], is_over)
             case "save_metrics":
                 await self._save(fence, steps.metrics_name(fence.attempt), None, arguments["data"], is_over)
-            case "spawn":
+            case _ if verb == SPAWN:
                 said = await self.kin.with_small_params(arguments)
-                made = await self._persist(
+                return await self._persist(
                     fence, is_over, self._database.run, lambda conn: self.kin.spawn(conn, fence, said)
                 )
-                return str(made)
             case _ if verb == AWAIT_TASKS:
                 ids = [int(id) for id in arguments["ids"]]
                 await self.kin.until_ended(ids)

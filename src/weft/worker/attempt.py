@@ -24,7 +24,7 @@ from weft.queue.cache import Reuse
 from weft.queue.retry import Retry
 from weft.queue.steps import Fence
 from weft.queue.work import MISSING_PARAMS, NO_HEARTBEAT, Claim, Completed, Ended, Postponed
-from weft.worker.answers import AWAIT_TASKS
+from weft.worker.answers import AWAIT_TASKS, LEAVE, SPAWN
 from weft.worker.caching import Caching, caching_said, key_of
 from weft.worker.context import RUNNING, Context, beat_interval, describe_error
 from weft.worker.environment import Environment
@@ -151,13 +151,19 @@ class Attempt:
 
     async def answer(self, verb: str, arguments: dict[str, Any]) -> Any:
         """Do what the handler asks for."""
-        fence = Fence(self.env.worker_id, self.claim.id, self.claim.attempt)
-        answer = self.env.answers.answer(fence, verb, arguments, lambda: self.is_over or self._ending is not None)
-        if verb != AWAIT_TASKS:
-            return await answer
-        self._rest = self._rest or Rest(self)
-        async with self._rest.taken():
-            return await answer
+        if verb in (SPAWN, AWAIT_TASKS, LEAVE):
+            self._rest = self._rest or Rest(self)
+            return await self._rest.answer(verb, arguments)
+        return await self.env.answers.answer(self.fence, verb, arguments, self.is_ending)
+
+    @property
+    def fence(self) -> Fence:
+        """In whose name the attempt writes."""
+        return Fence(self.env.worker_id, self.claim.id, self.claim.attempt)
+
+    def is_ending(self) -> bool:
+        """Whether it is over, or was told to end."""
+        return self.is_over or self._ending is not None
 
     def end(self, why: str) -> None:
         """End the attempt: ``timeout`` writes an outcome, anything else writes none (someone else decides)."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+import itertools
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -13,10 +15,12 @@ from weft.core.checks import check_handler, check_key, check_number, check_prior
 from weft.core.errors import InvalidInput, TaskFailed
 from weft.core.json import encode
 from weft.queue.retry import MAX_ATTEMPTS, Retry
-from weft.worker.steps import Ask, given
+from weft.worker.steps import Ask, given, is_in_loop
 
 if TYPE_CHECKING:
     from weft.worker.registry import AnyHandler
+
+_WAITS = itertools.count(1)
 
 
 class SpawnedTask:
@@ -37,7 +41,7 @@ class SpawnedTask:
 
         Await it in an async handler; elsewhere it blocks. The worker runs others meanwhile.
         """
-        return given(self._ask("await_tasks", {"ids": [str(self.id)]}), lambda found: _outputs(found)[0])
+        return _awaited(self._ask, [self.id], lambda found: _outputs(found)[0])
 
     def __repr__(self) -> str:
         return f"SpawnedTask({self.id})"
@@ -106,12 +110,27 @@ class Children:
             if not isinstance(task, SpawnedTask):
                 advice = ": await ctx.spawn(…) first" if hasattr(task, "__await__") else ""
                 raise InvalidInput("tasks", f"must be what ctx.spawn returned, not {type(task).__name__}{advice}")
-        answer: Future[Any] = Future()
         if not tasks or self._ask is None:
+            answer: Future[Any] = Future()
             answer.set_result([])
-        else:
-            answer = self._ask("await_tasks", {"ids": [str(task.id) for task in tasks]})
-        return given(answer, _outputs)
+            return given(answer)
+        return _awaited(self._ask, [task.id for task in tasks], _outputs)
+
+
+def _awaited(ask: Ask, ids: list[int], made: Callable[[list[dict[str, Any]]], Any]) -> Any:
+    """Return what is made of how tasks ended; awaitable where a loop runs."""
+    wait = next(_WAITS)
+    answer = ask("await_tasks", {"ids": [str(id) for id in ids], "wait": wait})
+
+    async def later() -> Any:
+        try:
+            return made(await asyncio.wrap_future(answer))
+        except asyncio.CancelledError:
+            # Whoever gives up waiting goes on with what it needs to go on, such as a slot of its key.
+            await asyncio.wrap_future(ask("leave", {"wait": wait}))
+            raise
+
+    return later() if is_in_loop() else made(answer.result())
 
 
 def _outputs(found: list[dict[str, Any]]) -> list[Any]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,6 +24,7 @@ class Environment:
         self, store: Store, worker_id: int, processes: Processes, log_folder: Path,
         beat: Callable[[Claim], None], on_end: Callable[[Attempt, Outcome | None], None],
         resting: Callable[[int], AbstractContextManager[None]] = lambda _: nullcontext(),
+        go_on: Callable[[Claim, Callable[[], bool]], Awaitable[None]] = lambda _, __: asyncio.sleep(0),
     ) -> None:  # fmt: skip
         self.settings = store.settings
         self.answers = store.answers()
@@ -36,6 +38,7 @@ class Environment:
         self.beat = beat
         self.on_end = on_end
         self.resting = resting
+        self.go_on = go_on
 
     def request_shutdown(self) -> None:
         """Tell the handlers, here and in processes, that the worker is about to stop."""

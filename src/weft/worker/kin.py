@@ -45,8 +45,11 @@ class Kin:
         self._waits: dict[int, _Wait] = {}
         self._looking: asyncio.Task[None] | None = None
 
-    async def spawn(self, conn: type_Connection, fence: Fence, said: dict[str, Any]) -> int:
-        """Make a task, or find the one of an earlier attempt, and return its id. Raises `LeaseLost`."""
+    async def spawn(self, conn: type_Connection, fence: Fence, said: dict[str, Any]) -> dict[str, Any]:
+        """Make a task, or find the one of an earlier attempt; return its id, and whether who makes it has a key.
+
+        Raises `LeaseLost`.
+        """
         try:
             row = await conn.fetchrow(
                 SQL.spawn, *fence, said["call"], said["handler"], said["queue"], said["params"], said["priority"],
@@ -64,7 +67,7 @@ class Kin:
             raise InvalidInput("spawn", f"{what}: give each call a key of its own")
         if said["params"].startswith(BLOB_MARK):
             await blobs.keep(conn, [(row["id"], said["params"])])
-        return int(row["id"])
+        return {"id": str(row["id"]), "has_key": row["has_key"]}
 
     async def with_small_params(self, said: dict[str, Any]) -> dict[str, Any]:
         """Return what was said with large params moved to the blob storage."""

@@ -56,7 +56,7 @@ class Steps:
             raise InvalidInput("step", f"the name {name!r} occurs twice in this attempt: give each step its own")
         self._steps.add(name)
         call = functools.partial(function, *args, **kwargs)
-        return (self._step_awaited if _is_in_loop() else self._step)(name, call, Returned(function))
+        return (self._step_awaited if is_in_loop() else self._step)(name, call, Returned(function))
 
     async def _step_awaited(self, name: str, call: functools.partial[Any], returned: Returned) -> Any:
         if (found := await _answer(self._find(name))) is not None:
@@ -99,7 +99,7 @@ class Steps:
         """Return a checkpoint that passes its validator, or None; awaitable where a loop runs."""
         if phase is not None:
             _checked(phase, "phase")
-        return (self._load_awaited if _is_in_loop() else self._load)(phase, validator)
+        return (self._load_awaited if is_in_loop() else self._load)(phase, validator)
 
     async def _load_awaited(self, phase: str | None, validator: Validator | None) -> Checkpoint | None:
         while (found := await _answer(self._find(phase))) is not None:
@@ -210,7 +210,8 @@ def _checked(name: str, field: str) -> str:
     return name
 
 
-def _is_in_loop() -> bool:
+def is_in_loop() -> bool:
+    """Whether an event loop runs in this thread, so that what is asked for must be awaited."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -228,7 +229,7 @@ def given(future: Future[Any], made: Callable[[Any], Any] = lambda value: value)
     async def later() -> Any:
         return made(await asyncio.wrap_future(future))
 
-    return later() if _is_in_loop() else made(future.result())
+    return later() if is_in_loop() else made(future.result())
 
 
 async def _awaited(value: Awaitable[Any]) -> Any:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from weft.queue.workers import Pulse
     from weft.worker.attempt import Attempt
     from weft.worker.caching import Caching
+    from weft.worker.lending import Lending
     from weft.worker.relay import Relay
     from weft.worker.slots import Slots
 
@@ -72,6 +73,11 @@ class Pulses(Protocol):
 
 class Answering(Protocol):
     """What does what handlers ask for."""
+
+    @property
+    def lending(self) -> Lending:
+        """The keys that attempts have lent."""
+        ...
 
     async def answer(self, fence: Fence, verb: str, arguments: dict[str, Any], is_over: Callable[[], bool]) -> Any:
         """Do what an attempt asks for; raises `LeaseLost` when the task is not its own any more."""

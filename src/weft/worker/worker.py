@@ -7,7 +7,7 @@ import contextlib
 import logging
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
 import asyncpg
@@ -54,10 +54,7 @@ class Worker:
         self._concurrency = concurrency
         self._version = version
         self._app_modules = list(app_modules)
-        self.id = 0
-        self.completed = 0
-        self.failed = 0
-        self.fenced = 0
+        self.id = self.completed = self.failed = self.fenced = 0
         self._lanes: list[Lane] = []
         self._wake = asyncio.Event()
         self._held = Holdings(self._wake.set)
@@ -104,7 +101,8 @@ class Worker:
             on_lost=lambda attempt: self._drop(attempt, "lost"), on_room=self._wake.set,
         )  # fmt: skip
         self._env = Environment(
-            store, self.id, self._processes, log_dir(settings), self._beat, self._ended, self._held.resting
+            store, self.id, self._processes, log_dir(settings), self._beat, self._ended, self._held.resting,
+            lambda claim, over: self._slots.go_on(claim, self._in_use, over),
         )  # fmt: skip
         self._heart = Heart(
             store.pulses(), interval=settings.heartbeat_interval, lease=settings.lease_time,
@@ -214,9 +212,10 @@ class Worker:
         match verb:
             case "cancel":
                 self._held.forget_unbegun(int(rest[0]), int(rest[1]))
-                attempt = self._held.running.get(int(rest[0]))
-                if attempt is not None and attempt.claim.attempt == int(rest[1]):
+                if (attempt := self._held.running.get(int(rest[0]))) and attempt.claim.attempt == int(rest[1]):
                     self._drop(attempt, "cancelled")
+            case "key":
+                self._env.answers.lending.hear(int(rest[0]))
             case "due":
                 self._upkeep.stager.kick()
             case _:
@@ -271,8 +270,7 @@ class Worker:
             return
         if outcome is not None:
             self._held.note(outcome)
-        elif not self._is_stopping:
-            # While stopping it is kept, to be handed back.
+        elif not self._is_stopping:  # else it is kept, to be handed back
             del self._held.running[attempt.claim.id]
         self._wake.set()
 
@@ -360,7 +358,7 @@ class Worker:
             self._changed.set()
             # Nothing more to take, or no room to take it: others may use the slots.
             if self._slots.is_limited and (self._was_empty or not self._was_short):
-                given = await self._slots.give_back(self._lanes, self._held.in_use() + self._declines.queues)
+                given = await self._slots.give_back(self._lanes, self._in_use)
                 if given:
                     self._background.spawn(self._relay.send_if_ready(given))
         limit = self._settings.worker_poll_interval.total_seconds()
@@ -373,9 +371,12 @@ class Worker:
         self._wake.clear()
         self._was_short = False
 
+    def _in_use(self, settling: Sequence[Completed] = ()) -> Mapping[int, int]:
+        return self._held.in_use(settling) + self._declines.queues
+
     async def _call(self, completed: list[Completed], wanted: int) -> None:
         if wanted and self._slots.is_limited:
-            await self._slots.lease(self._lanes, self._held.in_use(completed) + self._declines.queues, wanted)
+            await self._slots.lease(self._lanes, lambda: self._in_use(completed), wanted)
         lanes, from_head, may_look_back = self._marks.choose(self._lanes)
         began = time.monotonic()
         trip = self._line.finish_and_claim(completed, lanes, wanted, from_head=may_look_back)
@@ -385,6 +386,7 @@ class Worker:
         self._settled(completed, lost)
         if again := self._held.accept(claims):
             await self._hand_back(again)
+        self._slots.claimed()
         self._was_short = len(claims) < wanted and not again  # what was handed back is there to be claimed
         self._was_empty = len(claims) < min(wanted, self._slots.room(lanes))
         if self._was_short and await self._relay.has_room_again():

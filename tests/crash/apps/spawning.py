@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+import asyncpg
+
 import weft
 
 
@@ -26,3 +28,31 @@ async def root(ctx: weft.Context) -> int:
     """Make a few that make a few."""
     parts = [await ctx.spawn("spawn:branch", {"number": each}, key=f"branch {each}") for each in range(5)]
     return sum(await ctx.gather(*parts))
+
+
+async def _alone(url: str) -> None:
+    """Be at work for a moment in which nobody else of the key may be; else fail for good."""
+    conn = await asyncpg.connect(url)
+    try:
+        if not await conn.fetchval("select pg_try_advisory_lock(7)"):
+            raise weft.NonRetryable("at work beside another of the same key")
+        await asyncio.sleep(0.02)
+    finally:
+        await conn.close()
+
+
+@weft.task(name="spawn:young")
+async def young(url: str) -> int:
+    """Work with the key."""
+    await _alone(url)
+    return 1
+
+
+@weft.task(name="spawn:elder")
+async def elder(url: str, ctx: weft.Context) -> int:
+    """Work with the key before and after others that need it too."""
+    await _alone(url)
+    parts = [await ctx.spawn("spawn:young", {"url": url}, concurrency_key="k") for _ in range(2)]
+    total = sum(await ctx.gather(*parts))
+    await _alone(url)
+    return total

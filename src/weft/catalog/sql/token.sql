@@ -3,15 +3,11 @@ insert into weft.token (org_id, user_id, name, role, queues, hint, digest, expir
 values ($1, $2, $3, $4, $5, $6, $7, weft.now() + $8::interval, $9) returning id;
 
 -- name: show
-select t.id, t.name, t.role::text as role, u.external_id as user, t.queues, t.hint, t.created_at, t.expires_at, t.revoked_at,
-  t.last_used_at
-from weft.token t left join weft.user u on u.id = t.user_id where t.org_id = $1 and t.id = $2;
+select t.* from weft.tokens t where t.org_id = $1 and t.id = $2;
 
 -- name: list
 -- Newest first below a key.
-select t.id, t.name, t.role::text as role, u.external_id as user, t.queues, t.hint, t.created_at, t.expires_at, t.revoked_at,
-  t.last_used_at
-from weft.token t left join weft.user u on u.id = t.user_id
+select t.* from weft.tokens t
 where t.org_id = $1 and t.id < $2 and ($3::bigint is null or t.user_id = $3)
   and ($4::boolean or (t.revoked_at is null and (t.expires_at is null or t.expires_at > weft.now())))
 order by t.id desc limit $5;

@@ -5,22 +5,10 @@ on conflict (org_id, external_id) do nothing returning id;
 
 -- name: show
 -- By the name of the identity provider, or by the id.
-select u.id, u.external_id, u.email, u.role::text as role,
-  array(
-    select r.slug from weft.org_role_membership m join weft.org_role r on r.id = m.role_id
-    where m.user_id = u.id order by r.slug
-  ) as roles,
-  u.deactivated_at, u.created_at
-from weft.user u where u.org_id = $1 and (u.external_id = $2 or u.id = $3);
+select u.* from weft.users u where u.org_id = $1 and (u.external_id = $2 or u.id = $3);
 
 -- name: list
-select u.id, u.external_id, u.email, u.role::text as role,
-  array(
-    select r.slug from weft.org_role_membership m join weft.org_role r on r.id = m.role_id
-    where m.user_id = u.id order by r.slug
-  ) as roles,
-  u.deactivated_at, u.created_at
-from weft.user u
+select u.* from weft.users u
 where u.org_id = $1 and u.external_id > $2 and ($3::text is null or u.role::text = $3) and ($4::boolean or u.deactivated_at is null)
 order by u.external_id limit $5;
 

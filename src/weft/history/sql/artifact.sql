@@ -41,6 +41,10 @@ left join lateral (
 ) chain on true
 where h.org_id = $1 and h.id = $2;
 
+-- name: other_content
+-- What the row of a blob holds, unless it is this: the same may have been compressed in another way.
+select b.content from weft.blob b where b.digest = $1 and b.content <> $2;
+
 -- name: put_on_tag
 -- A new version or patch, and the tag's move to it, or neither. A tag of another workflow is moved only by whoever names that.
 select * from weft.move_tag($1, $2, $3, weft.put_artifact($1, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13), $14, null,

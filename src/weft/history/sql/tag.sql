@@ -70,7 +70,7 @@ from weft.redo_tag($1, weft.tag_named($1, $2), $3, $4, $5, $6, $7, $8) t left jo
 -- name: delete
 select t.name, t.workflow_id, t.target_id, t.version, t.moved_at, t.moved_by, t.is_protected, a.kind::text as target_kind,
   encode(a.version_hash, 'hex') as target_hash, t.deleted_at
-from weft.delete_tag($1, weft.tag_named($1, $2), $3, $4, $5, $6) t left join weft.artifact a on a.id = t.target_id;
+from weft.delete_tag($1, weft.tag_named($1, $2), $3, $4, $5, $6, $7) t left join weft.artifact a on a.id = t.target_id;
 
 -- name: undelete
 select t.name, t.workflow_id, t.target_id, t.version, t.moved_at, t.moved_by, t.is_protected, a.kind::text as target_kind,

@@ -54,7 +54,7 @@ select weft.take_slots($1);
 
 -- name: spawn
 -- No row when the task that asks is no longer its worker's, or its job does not go on.
-select id, known_handler from weft.spawn($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14);
+select id, known_handler, has_key from weft.spawn($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14);
 
 -- name: outcomes
 select d.id, d.state::text as state, d.reason, d.error, weft.output_of(d.id) as output

@@ -37,6 +37,14 @@ select w.id, 2 = any (w.queues) as orchestrates, extract(epoch from weft.now() -
 from weft.worker w where (w.org_id = $1 or 2 = any (w.queues)) and w.state in ('active', 'idle') and w.until >= (select weft.now())
 order by w.id;
 
+-- name: outbox
+-- What is due and not carried out, up to a thousand, and since when the first of it.
+select count(*)::int as pending, coalesce(extract(epoch from weft.now() - min(o.available_at)), 0)::float8 as lag
+from (
+  select o.available_at from weft.outbox o
+  where o.state = 'pending' and o.org_id = $1 and o.available_at <= (select weft.now()) order by o.available_at, o.id limit 1000
+) o;
+
 -- name: health
 -- Tasks that somebody holds whose lease has lapsed, or that should have been ready a minute ago; up to a thousand each.
 select

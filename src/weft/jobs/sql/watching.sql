@@ -3,16 +3,21 @@ select weft.note_event($1, $2, $3, $4, $5, $6, $7);
 
 -- name: events
 -- The events of a job from a moment on, whether it has ended, and which transactions may still tell of earlier ones: all
--- as one look. A row without an event when there is none.
+-- as one look. A row without an event when there is none. Of the tasks that have ended it reads those that are told,
+-- because so many have ended by the time `last` that no page has room for more.
 with look as materialized (
   select weft.now() as now, pg_snapshot_xmin(s)::text::bigint as oldest, pg_snapshot_xmax(s)::text::bigint as next,
     exists (select 1 from weft.job_done d where d.id = $2) as is_over
   from pg_current_snapshot() s
+), last as materialized (
+  select coalesce((
+    select d.ended_at from weft.task_done d where d.job_id = $2 and d.node is not null and d.ended_at >= $3
+    order by d.ended_at offset $4 - 1 limit 1), 'infinity') as at
 )
 select l.now, l.oldest, l.next, l.is_over, e.id, e.at, e.type, e.state, e.node, e.item, e.task_id, e.attempt, e.data, e.checkpoint
 from look l left join lateral (
   select e.id, e.at, e.type, e.state, e.node, e.item, e.task_id, e.attempt, e.data, e.checkpoint
-  from weft.job_events e where e.org_id = $1 and e.job_id = $2 and e.at >= $3
+  from weft.job_events e where e.org_id = $1 and e.job_id = $2 and e.at >= $3 and e.at <= (select l.at from last l)
   order by e.at, e.id collate "C" limit $4
 ) e on true
 order by e.at, e.id collate "C";

@@ -10,7 +10,9 @@ select w.state::text as state, w.concurrency,
 from weft.worker w where w.id = $1 and w.org_id = $2 and w.token_id = $3;
 
 -- name: in_use
-select t.queue_id, count(*)::int as tasks from weft.task t where t.worker_id = $1 and t.state = 'running' group by 1;
+-- Those that rest take no slot of their queues.
+select t.queue_id, count(*)::int as tasks from weft.task t
+where t.worker_id = $1 and t.state = 'running' and t.id <> all ($2) group by 1;
 
 -- name: held_among
 -- running, by its worker and attempt.

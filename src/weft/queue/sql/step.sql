@@ -1,11 +1,11 @@
 -- name: save
 -- running, by its worker and attempt; the lock makes that exact against whoever takes the task away.
 with held as (
-  select t.id, t.org_id from weft.task t
+  select t.id, t.org_id, t.job_id from weft.task t
   where t.id = $2 and coalesce(t.worker_id, 0) = $1 and t.attempt = $3 and t.state = 'running' for share
 )
-insert into weft.step as s (task_id, name, org_id, attempt, took, bytes, data)
-select h.id, $4, h.org_id, $3, $5, $6, $7 from held h
+insert into weft.step as s (task_id, name, org_id, job_id, attempt, took, bytes, data)
+select h.id, $4, h.org_id, h.job_id, $3, $5, $6, $7 from held h
 on conflict (task_id, name) do update set
   attempt = excluded.attempt, saved_at = excluded.saved_at, took = excluded.took, bytes = excluded.bytes, data = excluded.data
 returning s.saved_at;

@@ -40,13 +40,13 @@ with moved as (
     as r (id, attempt, delay, outcome, reason, error, counted)
   where t.id = any ($2) and t.id = r.id and coalesce(t.worker_id, 0) = $1 and t.attempt = r.attempt
     and t.state in ('running', 'dispatched')
-  returning t.id, t.attempt, t.org_id, t.queue_id, t.concurrency_key, t.claimed_at, r.outcome, r.reason, r.error
+  returning t.id, t.attempt, t.org_id, t.job_id, t.queue_id, t.concurrency_key, t.claimed_at, r.outcome, r.reason, r.error
 ), recorded as (
-  insert into weft.attempt (task_id, attempt, org_id, worker_id, outcome, reason, started_at, ended_at, error)
-  select id, attempt, org_id, $1, outcome, reason, claimed_at, weft.now(), error from moved
+  insert into weft.attempt (task_id, attempt, org_id, job_id, worker_id, outcome, reason, started_at, ended_at, error)
+  select id, attempt, org_id, job_id, $1, outcome, reason, claimed_at, weft.now(), error from moved
   on conflict do nothing
 )
-select id, queue_id, concurrency_key from moved;
+select id, queue_id, concurrency_key, job_id from moved;
 
 -- name: decline
 -- running, by its worker and attempt → scheduled. One record, with the first start and the last end, tells of all declines
@@ -59,7 +59,7 @@ with moved as (
       select least(interval '30 seconds', (weft.now() - a.started_at) / 2) from weft.attempt a
       where a.task_id = $2 and a.attempt = t.attempt - 1 and a.outcome = 'declined' limit 1))
   where t.id = $2 and coalesce(t.worker_id, 0) = $1 and t.attempt = $3 and t.state = 'running'
-  returning t.id, t.attempt, t.org_id, t.queue_id, t.concurrency_key, t.claimed_at
+  returning t.id, t.attempt, t.org_id, t.job_id, t.queue_id, t.concurrency_key, t.claimed_at
 ), again as (
   update weft.attempt a set attempt = moved.attempt, worker_id = $1, ended_at = weft.now()
   from moved
@@ -67,8 +67,8 @@ with moved as (
     and a.ended_at > (select weft.now() - $5::interval)
   returning a.task_id
 ), recorded as (
-  insert into weft.attempt (task_id, attempt, org_id, worker_id, outcome, reason, started_at, ended_at)
-  select id, attempt, org_id, $1, 'declined', 'no_handler', claimed_at, weft.now() from moved
+  insert into weft.attempt (task_id, attempt, org_id, job_id, worker_id, outcome, reason, started_at, ended_at)
+  select id, attempt, org_id, job_id, $1, 'declined', 'no_handler', claimed_at, weft.now() from moved
   where not exists (select 1 from again)
   on conflict do nothing
 )
@@ -101,8 +101,8 @@ with moved as (
     timeout, heartbeat_timeout, retry, concurrency_key, new_reason, actor, node, parent_id, item, counts_for, needs, allow_failure
   from moved
 ), recorded as (
-  insert into weft.attempt (task_id, attempt, org_id, worker_id, outcome, reason, started_at, ended_at, error)
-  select id, attempt, org_id, $1, outcome, new_reason, claimed_at, weft.now(), error from moved
+  insert into weft.attempt (task_id, attempt, org_id, job_id, worker_id, outcome, reason, started_at, ended_at, error)
+  select id, attempt, org_id, job_id, $1, outcome, new_reason, claimed_at, weft.now(), error from moved
   on conflict do nothing
 ), counted as (
   insert into weft.tally as t (org_id, name, process, count)
@@ -120,14 +120,14 @@ select weft.note_failed($1);
 -- be written.
 update weft.task t set state = 'pending', reason = 'outcome_refused', worker_id = null, expires_at = null
 where t.id = $2 and coalesce(t.worker_id, 0) = $1 and t.attempt = $3 and t.state in ('running', 'dispatched')
-returning t.id, t.queue_id, t.concurrency_key;
+returning t.id, t.queue_id, t.concurrency_key, t.job_id;
 
 -- name: hand_back
 -- claimed or running, by its worker and attempt → ready; not counted.
 update weft.task t set state = 'ready', worker_id = null, expires_at = null
 from unnest($2::bigint[], $3::int[]) as r (id, attempt)
 where t.id = any ($2) and t.id = r.id and coalesce(t.worker_id, 0) = $1 and t.attempt = r.attempt and t.state in ('claimed', 'running')
-returning t.id, t.queue_id;
+returning t.id, t.queue_id, t.concurrency_key, t.job_id;
 
 -- name: hand_back_all
 -- claimed or running, held by this worker, whether it knows of it or not → ready; not counted. What somebody has locked,
@@ -137,7 +137,7 @@ with held as (
   for update skip locked
 )
 update weft.task t set state = 'ready', worker_id = null, expires_at = null from held where t.id = held.id
-returning t.queue_id;
+returning t.id, t.queue_id, t.concurrency_key, t.job_id;
 
 -- name: wait_for_locks
 -- For the rest of a transaction.
@@ -180,8 +180,8 @@ with moved as (
     concurrency_key, $3, actor, node, parent_id, item, counts_for, needs, allow_failure
   from moved
 ), recorded as (
-  insert into weft.attempt (task_id, attempt, org_id, worker_id, outcome, reason, started_at, ended_at)
-  select id, attempt, org_id, worker_id, 'cancelled', $3, claimed_at, weft.now() from moved where worker_id is not null
+  insert into weft.attempt (task_id, attempt, org_id, job_id, worker_id, outcome, reason, started_at, ended_at)
+  select id, attempt, org_id, job_id, worker_id, 'cancelled', $3, claimed_at, weft.now() from moved where worker_id is not null
   on conflict do nothing
 )
 select id, attempt, state::text as state, worker_id, queue_id, concurrency_key, job_id from moved;

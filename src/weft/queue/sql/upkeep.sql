@@ -50,6 +50,12 @@ update weft.idempotency_key k set ended_at = d.ended_at
 from weft.task_done d, (select to_date($1, 'YYYYMMDD')::timestamp at time zone 'UTC' as day) b
 where d.id = k.task_id and k.task_id >= weft.first_id_at(b.day) and k.task_id < weft.first_id_at(b.day + interval '24 hours');
 
+-- name: prune_answers
+-- Answers that were given longer ago than the given time.
+delete from weft.answer a using (
+  select o.org_id, o.key from weft.answer o where o.created_at < (select weft.now() - $1::interval) order by o.created_at limit 1000
+) o where a.org_id = o.org_id and a.key = o.key returning 1;
+
 -- name: prune_keys
 -- Keys of tasks that ended longer ago than the given time, and in no job that goes on: what made them may be tried again. From a
 -- place in the order of tasks on; returns how many were looked at.

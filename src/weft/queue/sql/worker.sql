@@ -86,13 +86,13 @@ order by t.id limit 1000 for update skip locked;
 with moved as (
   update weft.task t set state = 'ready', worker_id = null, expires_at = null, crashes = t.crashes + 1
   where t.id = any ($2) and coalesce(t.worker_id, 0) = $1 and t.state in ('claimed', 'running')
-  returning t.id, t.attempt, t.org_id, t.queue_id, t.claimed_at
+  returning t.id, t.attempt, t.org_id, t.job_id, t.queue_id, t.claimed_at, t.concurrency_key
 ), recorded as (
-  insert into weft.attempt (task_id, attempt, org_id, worker_id, outcome, reason, started_at, ended_at)
-  select id, attempt, org_id, $1, 'lost', 'lease_expired', claimed_at, weft.now() from moved
+  insert into weft.attempt (task_id, attempt, org_id, job_id, worker_id, outcome, reason, started_at, ended_at)
+  select id, attempt, org_id, job_id, $1, 'lost', 'lease_expired', claimed_at, weft.now() from moved
   on conflict do nothing
 )
-select id, queue_id from moved;
+select id, queue_id, concurrency_key, job_id from moved;
 
 -- name: bury_crashed
 -- claimed or running, held by a lost worker, at the limit of losses → dead.
@@ -109,8 +109,8 @@ with moved as (
     'crashed', actor, node, parent_id, item, counts_for, needs, allow_failure
   from moved
 ), recorded as (
-  insert into weft.attempt (task_id, attempt, org_id, worker_id, outcome, reason, started_at, ended_at, error)
-  select id, attempt, org_id, $1, 'lost', 'crashed', claimed_at, weft.now(), $3 from moved
+  insert into weft.attempt (task_id, attempt, org_id, job_id, worker_id, outcome, reason, started_at, ended_at, error)
+  select id, attempt, org_id, job_id, $1, 'lost', 'crashed', claimed_at, weft.now(), $3 from moved
   on conflict do nothing
 ), counted as (
   insert into weft.tally as t (org_id, name, process, count)

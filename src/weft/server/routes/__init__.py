@@ -1,1 +1,1 @@
-"""The routes that are no calls of the client."""
+"""Routes that are not calls of the client, a module for each thing that they are about."""

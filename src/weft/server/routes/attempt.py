@@ -18,26 +18,34 @@ from weft.contract.protocol import (
     FindStep,
     FoundOutput,
     FoundStep,
+    GoOn,
+    Held,
+    Lent,
     Log,
     LogTold,
+    MayGoOn,
     Metrics,
     Spawn,
     Spawned,
     Step,
+    Taken,
     Told,
 )
 from weft.core.checks import RESERVED, check_handler, check_name, check_queue
 from weft.core.errors import InvalidInput, LeaseLost, NotFound, UnknownQueue
 from weft.core.json import encode_plain
-from weft.queue import look, remote_workers
+from weft.queue import loans, look, remote_workers
 from weft.queue.retry import Retry
 from weft.queue.steps import Fence
+from weft.queue.work import Claim
 from weft.server.acting import Caller, act
-from weft.worker.answers import AWAIT_TASKS
+from weft.server.seats import Seat
+from weft.worker.answers import AWAIT_TASKS, SPAWN
 from weft.worker.caching import Caching, OutputCache
 from weft.worker.logs import append_part, local_log, log_dir, part_of
 
 router = APIRouter()
+_SHORTEST, _LONGEST = 0.005, 0.25
 _HELD = {"task_id": "7340085817581570", "lease_token": "7340085817581568.1"}
 
 
@@ -98,7 +106,6 @@ async def spawn(caller: Caller, asked: Spawn) -> dict[str, Any]:
     own = caller.who.queues
     if own is not None and asked.queue not in own:
         raise UnknownQueue(asked.queue, own)
-    retry = None if asked.retry is None else encode_plain(asked.retry, "retry")
     said = {
         "call": asked.call,
         "handler": check_handler(asked.handler),
@@ -106,31 +113,76 @@ async def spawn(caller: Caller, asked: Spawn) -> dict[str, Any]:
         "params": encode_plain(asked.params, "params"),
         "priority": asked.priority,
         "max_attempts": asked.max_attempts,
-        "retry": None if retry is None else Retry.from_json(retry, asked.max_attempts or 3).to_json(),
+        "retry": None if asked.retry is None else Retry(**asked.retry.model_dump()).to_json(),
         "timeout": asked.timeout,
         "heartbeat_timeout": asked.heartbeat_timeout,
         "concurrency_key": asked.concurrency_key,
         "allow_failure": asked.allow_failure,
     }
-    return {"task_id": await _answer(caller, await caller.fence(asked), "spawn", said)}
+    made = await _answer(caller, await caller.fence(asked), SPAWN, said)
+    return {"task_id": made["id"], "has_key": made["has_key"]}
 
 
 @act(router, "/v1/task/await", Await, Awaited, {**_HELD, "ids": ["7340085817581571"], "wait": 30})
 async def await_tasks(caller: Caller, asked: Await) -> dict[str, Any]:
-    """Wait until tasks of the org have ended, and return how; null when one of them has not in that time."""
+    """Wait until tasks of the org have ended, and return how; null when one of them has not in that time.
+
+    Meanwhile the task rests: it takes no slot of its queue, and when it goes on there is one for it.
+    """
     claim = await caller.holds(asked)
+    seat = await caller.seat(asked.lease_token.worker_id)
     database = caller.state.client.database
     own = await database.read(lambda conn: remote_workers.of_org(conn, caller.who.org_id, asked.ids))
     for task_id in asked.ids:
         if task_id not in own:
             raise NotFound("task", task_id)
     fence = Fence(asked.lease_token.worker_id, claim.id, claim.attempt)
+    seat.resting.add(claim.id)
+    seat.wake()
     try:
         async with asyncio.timeout(asked.wait):
             found = await _answer(caller, fence, AWAIT_TASKS, {"ids": asked.ids})
+            if not asked.keeps_resting:
+                await _room(seat, claim)
     except TimeoutError:
         return {"ended": None}
     return {"ended": [{**each, **{name: _raw(each[name]) for name in ("error", "output")}} for each in found]}
+
+
+async def _room(seat: Seat, claim: Claim) -> None:
+    """Return when a task that has rested may go on."""
+    pause = _SHORTEST
+    while not await seat.may_go_on(claim.id, claim.queue_id):
+        await asyncio.sleep(pause)
+        pause = min(_LONGEST, 2 * pause)
+
+
+@act(router, "/v1/task/go-on", GoOn, MayGoOn, _HELD)
+async def go_on(caller: Caller, asked: GoOn) -> dict[str, Any]:
+    """Wait until a task that has rested may go on, within the limit of its queue."""
+    claim = await caller.holds(asked)
+    try:
+        async with asyncio.timeout(asked.wait):
+            await _room(await caller.seat(asked.lease_token.worker_id), claim)
+    except TimeoutError:
+        return {"may": False}
+    return {"may": True}
+
+
+@act(router, "/v1/task/lend", Held, Lent, _HELD)
+async def lend(caller: Caller, asked: Held) -> dict[str, Any]:
+    """Give back the slot of the task's concurrency key while it waits for tasks that it made."""
+    return {"lent": await caller.state.answers.lending.lend(await caller.fence(asked), lambda: False)}
+
+
+@act(router, "/v1/task/take", Held, Taken, _HELD)
+async def take(caller: Caller, asked: Held) -> dict[str, Any]:
+    """Take a slot of the task's concurrency key again; if there is none, it is next in line, and is told by news."""
+    fence = await caller.fence(asked)
+    taken = await caller.state.client.database.run(lambda conn: loans.take(conn, fence))
+    if taken is None:
+        raise LeaseLost(fence.task_id)
+    return {"taken": taken}
 
 
 def _raw(text: str | None) -> Any:

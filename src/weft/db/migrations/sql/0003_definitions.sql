@@ -75,3 +75,16 @@ begin
     end loop;
   end loop;
 end $$;
+
+-- name: delete_tag
+-- Takes a tag away; its moves stay, and it can be brought back. The one without a hash is for the release before.
+create function weft.delete_tag(
+  org bigint, tag_name text, expected_version bigint, expected_hash bytea, force boolean, actor text, message text
+) returns weft.tag language plpgsql set lock_timeout = '3s' as $$
+declare t weft.tag := weft.lock_tag(org, tag_name, expected_version, expected_hash, force);
+begin
+  if t.name is null or t.deleted_at is not null then
+    return null;
+  end if;
+  return weft.add_move(t, 'delete', t.target_id, t.position, actor, message, null);
+end $$;

@@ -1,3 +1,7 @@
+-- name: drop_loans
+drop function weft.end_loans, weft.take_key, weft.lend_key, weft.return_loans, weft.admit_waiting;
+drop table weft.key_loan;
+
 -- name: drop_cache
 drop function weft.note_outputs;
 drop table weft.output_cache;
@@ -22,7 +26,7 @@ drop table weft.event, weft.awaited, weft.job_done, weft.job, weft.worker_code;
 drop type weft.job_state;
 
 -- name: drop_definitions
-drop function weft.is_forced, weft.parted_places;
+drop function weft.is_forced, weft.parted_places, weft.delete_tag(bigint, text, bigint, bytea, boolean, text, text);
 
 -- name: drop_tasks_of_jobs
 delete from weft.task where job_id is not null;
@@ -34,6 +38,10 @@ alter table weft.task_done drop column node, drop column parent_id, drop column 
   drop column allow_failure, drop column kept_id;
 alter table weft.task drop column node, drop column parent_id, drop column item, drop column counts_for, drop column reached,
   drop column needs, drop column allow_failure, drop column dispatch_timeout;
+
+-- name: drop_order_of_events
+alter table weft.attempt drop column job_id;
+drop index weft.task_done_job;
 
 -- name: drop_digest
 alter table weft.schema_revision drop column digest;

@@ -792,10 +792,10 @@ begin
         actor, node, parent_id, item, counts_for, needs, allow_failure
       from moved m
     ), recorded as (
-      insert into weft.attempt (task_id, attempt, org_id, worker_id, outcome, reason, started_at, ended_at)
-      select id, attempt, org_id, worker_id, 'cancelled',
+      insert into weft.attempt (task_id, attempt, org_id, job_id, worker_id, outcome, reason, started_at, ended_at)
+      select id, attempt, org_id, m.job_id, worker_id, 'cancelled',
         case when job.verdict = 'failed' then 'job_failed' else 'job_cancelled' end, claimed_at, at
-      from moved where worker_id is not null on conflict do nothing
+      from moved m where worker_id is not null on conflict do nothing
     ), told as (
       select pg_notify('weft_worker_' || worker_id, format('cancel %s %s', id, attempt)) from moved where worker_id is not null
     )

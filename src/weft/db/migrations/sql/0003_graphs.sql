@@ -1,11 +1,11 @@
 -- name: spawn
 -- A further task of a job, made by one that runs, by its worker and attempt, while the job goes on. It counts for what comes
 -- after the one that made it, or after that for which that one counts. `call` is known from an earlier attempt: then nothing
--- is made, and what was made is returned. No row when the task is no longer the caller's.
+-- is made, and what was made is returned, and whether the one that makes it has a concurrency key. No row when the task is no longer the caller's.
 create function weft.spawn(
   me bigint, parent bigint, parent_attempt int, call text, handler text, queue text, params json, priority int,
   attempts smallint, retry json, timeout interval, heartbeat interval, key text, lenient boolean
-) returns table (id bigint, known_handler text) language plpgsql
+) returns table (id bigint, known_handler text, has_key boolean) language plpgsql
   set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off
   set enable_mergejoin = off set enable_bitmapscan = off set jit = off as $$
 #variable_conflict use_variable
@@ -26,8 +26,8 @@ begin
   select k.task_id into new_id from weft.idempotency_key k
   where k.org_id = of.org_id and k.handler = '@spawn' and k.key = parent || ' ' || call;
   if found then
-    return query select t.id, t.handler::text from weft.task t where t.id = new_id
-      union all select d.id, d.handler from weft.task_done d where d.id = new_id;
+    return query select t.id, t.handler::text, of.concurrency_key is not null from weft.task t where t.id = new_id
+      union all select d.id, d.handler, of.concurrency_key is not null from weft.task_done d where d.id = new_id;
     return;
   end if;
   select q.id into lane from weft.queue q where q.org_id = of.org_id and q.name = queue;
@@ -54,7 +54,7 @@ begin
     perform weft.take_slots(array[new_id]);
   end if;
   perform weft.hint_one(lane);
-  return query select new_id, handler;
+  return query select new_id, handler, of.concurrency_key is not null;
 end $$;
 
 -- name: leading_to

@@ -5,6 +5,7 @@ create table weft.step (
   task_id bigint not null,
   name text not null check (name <> '' and length(name) <= 220),
   org_id bigint not null,
+  job_id bigint,
   attempt int not null,
   saved_at timestamptz not null default weft.now(),
   took interval,

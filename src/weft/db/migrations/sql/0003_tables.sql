@@ -33,6 +33,10 @@ alter table weft.task_done
 -- name: task_done_parent
 create index task_done_parent on weft.task_done (parent_id, item) where parent_id is not null;
 
+-- name: attempt_of_job
+-- Of a task of a job, so that what happened in one is found without a look at each of its tasks.
+alter table weft.attempt add column job_id bigint;
+
 -- name: key_of_job
 -- Of a key that names a job, or something that a task of a job has made: it outlives the tasks by which the job could be found.
 alter table weft.idempotency_key add column job_id bigint;

@@ -41,6 +41,18 @@ begin
   return new_id;
 end $$;
 
+-- name: task_done_order
+-- What ended in a job, in the order of time. When each began stands in it too, so that those which began in a while are
+-- told from the others without a look at the rows.
+drop index weft.task_done_job;
+create index task_done_job on weft.task_done (job_id, ended_at, claimed_at) where job_id is not null;
+
+-- name: attempt_order
+create index attempt_job on weft.attempt (job_id, ended_at, started_at) where job_id is not null;
+
+-- name: step_order
+create index step_job on weft.step (job_id, saved_at) where job_id is not null and name not like '@%';
+
 -- name: view_job_events
 -- An attempt that is not recorded by itself began when its task says so.
 create view weft.job_events as
@@ -78,29 +90,30 @@ create view weft.job_events as
       'message', d.error ->> 'message', 'items', case when d.handler = '@fan_out' then d.output -> 'count' end)), null
   from weft.task_done d where d.node is not null
   union all
-  select t.job_id, t.org_id, t.id || '.' || a.attempt || '.' || s.state, s.at, s.type, s.state, t.node, t.item, t.id, a.attempt,
-    json_strip_nulls(s.data), null
-  from (
-    select t.job_id, t.org_id, t.id, t.node, t.item from weft.task t where t.node is not null and t.attempt > 0
+  select a.job_id, a.org_id, a.task_id || '.' || a.attempt || '.running', a.started_at, 'task.claimed', 'running', t.node, t.item, a.task_id,
+    a.attempt, json_strip_nulls(json_build_object('worker_id', a.worker_id::text)), null
+  from weft.attempt a cross join lateral (
+    select t.node, t.item from weft.task t where t.id = a.task_id and t.node is not null
     union all
-    select d.job_id, d.org_id, d.id, d.node, d.item from weft.task_done d
-    where d.node is not null and d.attempt > 0 and not (d.state = 'completed' and d.attempt = 1)
-  ) t join weft.attempt a on a.task_id = t.id
-  cross join lateral (
-    values ('task.claimed', 'running', a.started_at, json_build_object('worker_id', a.worker_id::text)),
-      ('attempt.' || a.outcome, a.outcome, a.ended_at, json_build_object('reason', a.reason, 'worker_id', a.worker_id::text,
-        'type', a.error ->> 'type', 'message', a.error ->> 'message'))
-  ) as s (type, state, at, data)
-  where s.at is not null
+    select d.node, d.item from weft.task_done d where d.id = a.task_id and d.node is not null
+  ) t where a.started_at is not null
   union all
-  select t.job_id, t.org_id, t.id || '.' || extract(epoch from s.saved_at) || '.' || s.name, s.saved_at, 'task.saved', 'running', t.node, t.item, t.id,
-    s.attempt, json_build_object('bytes', s.bytes), s.name
-  from (
-    select t.job_id, t.org_id, t.id, t.node, t.item from weft.task t where t.node is not null and t.attempt > 0
+  select a.job_id, a.org_id, a.task_id || '.' || a.attempt || '.' || a.outcome, a.ended_at, 'attempt.' || a.outcome, a.outcome, t.node, t.item,
+    a.task_id, a.attempt, json_strip_nulls(json_build_object('reason', a.reason, 'worker_id', a.worker_id::text, 'type', a.error ->> 'type',
+      'message', a.error ->> 'message')), null
+  from weft.attempt a cross join lateral (
+    select t.node, t.item from weft.task t where t.id = a.task_id and t.node is not null
     union all
-    select d.job_id, d.org_id, d.id, d.node, d.item from weft.task_done d where d.node is not null and d.attempt > 0
-  ) t join weft.step s on s.task_id = t.id
-  where s.name not like '@%'
+    select d.node, d.item from weft.task_done d where d.id = a.task_id and d.node is not null
+  ) t
+  union all
+  select s.job_id, s.org_id, s.task_id || '.' || extract(epoch from s.saved_at) || '.' || s.name, s.saved_at, 'task.saved', 'running', t.node,
+    t.item, s.task_id, s.attempt, json_build_object('bytes', s.bytes), s.name
+  from weft.step s cross join lateral (
+    select t.node, t.item from weft.task t where t.id = s.task_id and t.node is not null
+    union all
+    select d.node, d.item from weft.task_done d where d.id = s.task_id and d.node is not null
+  ) t where s.name not like '@%'
   union all
   select e.job_id, e.org_id, e.id::text, e.at, e.type, e.state, e.node, null, e.task_id, null, e.data, e.checkpoint
   from weft.job_event e;

@@ -1,6 +1,9 @@
 -- name: drop_views
 drop view weft.tokens, weft.org_role_memberships, weft.org_roles, weft.users;
 
+-- name: drop_answers
+drop table weft.answer;
+
 -- name: drop_tables
 drop table weft.token, weft.org_role_membership, weft.org_role, weft.user;
 

@@ -84,7 +84,12 @@ create index user_external on weft.user (external_id);
 
 -- name: users
 create view weft.users as
-  select u.id, u.org_id, u.external_id, u.email, u.role, u.deactivated_at, u.created_at, u.actor from weft.user u;
+  select u.id, u.org_id, u.external_id, u.email, u.role, u.deactivated_at, u.created_at, u.actor,
+    array(
+      select r.slug from weft.org_role_membership m join weft.org_role r on r.id = m.role_id
+      where m.user_id = u.id order by r.slug
+    ) as roles
+  from weft.user u;
 
 -- name: org_roles
 create view weft.org_roles as select r.id, r.org_id, r.slug, r.name, r.created_at, r.actor from weft.org_role r;
@@ -96,8 +101,8 @@ create view weft.org_role_memberships as
 -- name: tokens
 create view weft.tokens as
   select t.id, t.org_id, t.user_id, t.name, t.role, t.queues, t.hint, t.created_at, t.expires_at, t.revoked_at,
-    t.last_used_at, t.actor
-  from weft.token t;
+    t.last_used_at, t.actor, u.external_id as user
+  from weft.token t left join weft.user u on u.id = t.user_id;
 
 -- name: comment_users
 comment on view weft.users is 'Every user, also those who are deactivated.';

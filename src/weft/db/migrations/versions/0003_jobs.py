@@ -21,6 +21,7 @@ def upgrade() -> None:
     apply_sql("0003_skipping.sql")
     apply_sql("0003_watching.sql")
     apply_sql("0003_cache.sql")
+    apply_sql("0003_loans.sql")
     note_digest(revision)
 
 
@@ -28,5 +29,6 @@ def downgrade() -> None:
     """Drop jobs, and what they added to tasks."""
     apply_sql("0002_tables.sql", "blob_use", "artifact_use")
     apply_sql("0003_down.sql")
+    apply_sql("0001_tables.sql", "task_done_job")
     apply_sql("0002_functions.sql", "undo_tag")
-    apply_sql("0001_functions.sql", "ensure_partitions", "release_next", "finish_and_claim")
+    apply_sql("0001_functions.sql", "ensure_partitions", "admit_waiting", "release_next", "finish_and_claim")

@@ -1,4 +1,4 @@
-"""People: users of an org, the roles it defines for them, and the tokens that they and programs act by.
+"""People: users of an org, the roles it defines for them, the tokens that they and programs act by; kept answers.
 
 Revision ID: 0004
 """
@@ -13,6 +13,7 @@ def upgrade() -> None:
     """Add users, roles and tokens."""
     apply_sql("0004_people.sql")
     apply_sql("0004_protocol.sql")
+    apply_sql("0004_answers.sql")
     note_digest(revision)
 
 

@@ -1,0 +1,74 @@
+"""How the installation does: alive, ready, and in numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+from fastapi import APIRouter, Request, Response
+from pydantic import BaseModel
+
+from weft.contract.operations import Access
+from weft.jobs.health import HealthCheck
+from weft.jobs.metrics import exposition
+from weft.server.credentials import OPERATORS, Who, require
+from weft.server.state import State
+
+router = APIRouter(tags=["installation"])
+_PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class Alive(BaseModel):
+    """The process answers."""
+
+    ok: bool
+
+
+class Part(BaseModel):
+    """One part of the installation."""
+
+    name: str
+    ok: bool
+
+
+class Ready(BaseModel):
+    """Whether requests should come here, and each part of the installation."""
+
+    ok: bool
+    checks: list[Part]
+
+
+@router.get("/healthz", operation_id="healthz", response_model=Alive)
+async def healthz() -> Response:
+    """Say that this process is alive; nothing else is looked at."""
+    return _told({"ok": True}, 200)
+
+
+@router.get("/readyz", operation_id="readyz", response_model=Ready, responses={503: {"model": Ready}})
+async def readyz(request: Request) -> Response:
+    """Say whether this server can answer: its database does, and it is not about to stop.
+
+    Workers, orchestrators and tasks that are late are told as well, and are no reason to send requests elsewhere. What
+    is wrong with them is told by `/api/v1/health`, to those with a token.
+    """
+    state: State = request.app.state.weft
+    health = await state.client.health()
+    checks = [*health.checks, HealthCheck("server", not state.is_stopping, "")]
+    can_answer = all(check.ok for check in checks if check.name in ("database", "server"))
+    told = {"ok": can_answer, "checks": [{"name": check.name, "ok": check.ok} for check in checks]}
+    return _told(told, 200 if can_answer else 503)
+
+
+@router.get("/metrics", operation_id="prometheus", responses={200: {"content": {"text/plain": {}}}})
+async def metrics(request: Request, who: Who) -> Response:
+    """Return the numbers of the org in the text that Prometheus reads; operators get those of this process as well."""
+    require(who, Access.READER)
+    state: State = request.app.state.weft
+    found = await state.client_of(who).metrics()
+    if who.org == OPERATORS:
+        found += state.traffic.metrics()
+    return Response(exposition(found), media_type=_PROMETHEUS)
+
+
+def _told(told: dict[str, Any], status: int) -> Response:
+    return Response(orjson.dumps(told), status, {"cache-control": "no-store"}, "application/json")

@@ -1,0 +1,114 @@
+"""Requests with a key, and with an ETag: carried out once, answered the same, refused when something else is there."""
+
+from __future__ import annotations
+
+import asyncio
+
+import httpx
+from server_scene import FLOW, MakeHttp
+
+import weft
+from weft.core.settings import Settings
+from weft.queue.services import Pruner
+
+KEY = {"idempotency-key": "a-key-of-the-caller"}
+
+
+async def _users(client: weft.Client) -> list[str]:
+    return [user.external_id for user in await client.users.list()]
+
+
+async def test_a_request_with_a_key_is_carried_out_once_and_answered_the_same(
+    http: httpx.AsyncClient, client: weft.Client
+) -> None:
+    answers = await asyncio.gather(
+        *(http.post("/api/v1/users", json={"external_id": "ada"}, headers=KEY) for _ in range(6))
+    )
+    assert {(answer.status_code, answer.content) for answer in answers} == {(201, answers[0].content)}
+    assert sorted(answer.headers.get("idempotency-replayed", "") for answer in answers) == ["", *["true"] * 5]
+    assert await _users(client) == ["ada"]
+    again = await http.post("/api/v1/users", json={"external_id": "ada"})
+    assert again.status_code == 422, "without a key it is another request"
+
+
+async def test_a_key_that_was_sent_with_another_request_is_refused(
+    http: httpx.AsyncClient, client: weft.Client
+) -> None:
+    await http.post("/api/v1/users", json={"external_id": "ada"}, headers=KEY)
+    for path, body in (("/api/v1/users", {"external_id": "bob"}), ("/api/v1/workflows", {"definition": FLOW})):
+        refused = await http.post(path, json=body, headers=KEY)
+        assert (refused.status_code, refused.json()["code"]) == (422, "key_reused")
+    assert await _users(client) == ["ada"]
+    assert await client.workflows.list() == []
+
+
+async def test_what_was_refused_may_be_sent_again_with_the_same_key(
+    http: httpx.AsyncClient, client: weft.Client
+) -> None:
+    wrong = await http.post("/api/v1/users", json={"external_id": "ada", "role": "king"}, headers=KEY)
+    assert wrong.status_code == 422
+    assert (await http.post("/api/v1/users", json={"external_id": "ada"}, headers=KEY)).status_code == 201
+    assert await _users(client) == ["ada"]
+
+
+async def test_a_key_means_nothing_in_another_org(http: httpx.AsyncClient, client: weft.Client) -> None:
+    await http.post("/api/v1/users", json={"external_id": "ada"}, headers=KEY)
+    await client.orgs.create("acme")
+    acme = client.of_org((await client.orgs.show("acme")).id, "acme")
+    secret = (await acme.tokens.create("t", role="admin")).secret
+    bearer = {"authorization": f"Bearer {secret}"}
+    other = await http.post("/api/v1/users", json={"external_id": "eve"}, headers=KEY | bearer)
+    assert (other.status_code, other.json()["external_id"]) == (201, "eve")
+    assert (await _users(client), await _users(acme)) == (["ada"], ["eve"])
+
+
+async def test_a_secret_is_shown_once_also_by_its_key(http: httpx.AsyncClient, client: weft.Client) -> None:
+    first = await http.post("/api/v1/tokens", json={"name": "nightly"}, headers=KEY)
+    again = await http.post("/api/v1/tokens", json={"name": "nightly"}, headers=KEY)
+    assert (again.status_code, again.json()["code"]) == (409, "answer_gone")
+    assert first.json()["secret"] not in again.text
+    assert [token.name for token in await client.tokens.list()] == ["nightly", "tester"]
+
+
+async def test_answers_are_forgotten_with_the_keys_of_tasks(http: httpx.AsyncClient, client: weft.Client) -> None:
+    await http.post("/api/v1/users", json={"external_id": "ada"}, headers=KEY)
+    await Pruner(client.database, Settings.load(environ={})).run_once()
+    assert (await http.post("/api/v1/users", json={"external_id": "ada"}, headers=KEY)).status_code == 201
+    await Pruner(client.database, Settings.load(environ={}, idempotency_ttl="0s")).run_once()
+    assert (await http.post("/api/v1/users", json={"external_id": "ada"}, headers=KEY)).status_code == 422
+
+
+async def test_work_that_is_enqueued_by_a_key_is_told_to_workers_after_the_commit(
+    http: httpx.AsyncClient, client: weft.Client, registry: weft.Registry
+) -> None:
+    @registry.task
+    async def greet(name: str) -> str:
+        return f"hello {name}"
+
+    async with weft.Worker(client=client, registry=registry):
+        sent = {"tasks": [{"handler": greet.name, "params": {"name": "ada"}}]}
+        made = await http.post("/api/v1/tasks/batch", json=sent, headers=KEY)
+        assert await client.wait(int(made.json()["items"][0]["id"]), timeout=30) == "hello ada"
+        assert (await http.post("/api/v1/tasks/batch", json=sent, headers=KEY)).content == made.content
+    assert len((await client.list_tasks()).tasks) == 1
+
+
+async def test_a_tag_is_changed_only_when_it_is_where_the_caller_saw_it(http: httpx.AsyncClient) -> None:
+    pushed = await http.post("/api/v1/workflows", json={"definition": FLOW})
+    etag = (await http.get("/api/v1/tags/etl/main")).headers["etag"]
+    assert pushed.headers["etag"] == etag == '"1"'
+    assert (await http.get("/api/v1/tags/etl/main", headers={"if-none-match": etag})).status_code == 304
+    change = {"set": {"nodes.fetch.params.size": 2}}
+    landed = await http.post("/api/v1/tags/etl/main/patch", json=change, headers={"if-match": etag})
+    assert (landed.status_code, landed.headers["etag"]) == (200, '"2"')
+    other = {"set": {"nodes.fetch.params.size": 3}}
+    late = await http.post("/api/v1/tags/etl/main/patch", json=other, headers={"if-match": etag})
+    assert (late.status_code, late.json()["code"]) == (412, "tag_conflict")
+    wrong = await http.post("/api/v1/tags/etl/main/undo", headers={"if-match": "x"})
+    assert (wrong.status_code, wrong.json()["field"]) == (422, "if-match")
+
+
+async def test_a_reader_learns_nothing_by_a_key(make_http: MakeHttp, http: httpx.AsyncClient) -> None:
+    await http.post("/api/v1/users", json={"external_id": "ada"}, headers=KEY)
+    reader = await make_http(role="reader")
+    assert (await reader.post("/api/v1/users", json={"external_id": "ada"}, headers=KEY)).status_code == 403

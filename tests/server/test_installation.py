@@ -1,0 +1,75 @@
+"""How a server tells of itself: alive, ready, in numbers, and what it says to those who have no token."""
+
+from __future__ import annotations
+
+import asyncpg
+import httpx
+import pytest
+from server_scene import MakeHttp
+
+import weft
+from weft.server.app import make_app
+from weft.server.credentials import ANONYMOUS
+
+
+def test_the_routes_that_need_no_credential_are_these() -> None:
+    document = make_app(weft.Settings.load(environ={})).openapi()
+    without = {
+        path for path, methods in document["paths"].items() for method in methods.values() if not method.get("security")
+    }
+    assert without == {"/healthz", "/readyz"}
+    assert ANONYMOUS - without == {"/openapi.json", "/docs", "/docs/oauth2-redirect"}
+
+
+async def test_whoever_has_no_token_learns_that_it_is_alive_and_ready_and_no_more(make_http: MakeHttp) -> None:
+    nobody = await make_http(role=None)
+    assert (await nobody.get("/healthz")).json() == {"ok": True}
+    ready = await nobody.get("/readyz")
+    assert ready.status_code == 200  # that there is no worker is no reason to ask another server
+    assert {check["name"]: check["ok"] for check in ready.json()["checks"]} == {
+        "database": True, "workers": False, "stale_tasks": True, "orchestrators": True, "server": True,
+    }  # fmt: skip
+    assert (await nobody.get("/metrics")).status_code == 401
+
+
+@pytest.mark.own_database
+async def test_a_server_whose_database_is_gone_is_alive_and_not_ready(
+    make_http: MakeHttp, conn: asyncpg.Connection[asyncpg.Record], server_url: str
+) -> None:
+    nobody = await make_http(role=None)
+    name = await conn.fetchval("select current_database()")
+    admin = await asyncpg.connect(server_url)
+    await admin.execute(f'alter database "{name}" allow_connections false')
+    await admin.execute("select pg_terminate_backend(pid) from pg_stat_activity where datname = $1", name)
+    assert (await nobody.get("/healthz")).status_code == 200
+    ready = await nobody.get("/readyz")
+    assert (ready.status_code, ready.json()["ok"]) == (503, False)
+    assert ready.json()["checks"][0] == {"name": "database", "ok": False}
+    refused = await nobody.get("/api/v1/jobs", headers={"authorization": "Bearer weft_x"})
+    assert (refused.status_code, refused.json()["code"]) == (503, "database_unavailable")
+    assert name not in refused.text, "where the database is is nobody's business"
+    await admin.execute(f'alter database "{name}" allow_connections true')
+    await admin.close()
+
+
+async def test_numbers_of_the_org_are_for_all_of_it_and_those_of_the_process_for_operators(
+    make_http: MakeHttp, client: weft.Client, http: httpx.AsyncClient
+) -> None:
+    await http.get("/api/v1/jobs/12")
+    text = (await http.get("/metrics")).text
+    assert 'weft_http_requests_total{method="GET",route="/api/v1/jobs/{job_id}",status="404"} 1' in text
+    assert 'weft_http_request_seconds_bucket{method="GET",route="/api/v1/jobs/{job_id}",le="+Inf"} 1' in text
+    assert "weft_outbox_lag_seconds 0.0" in text
+    assert "weft_jobs_created_total 0" in text
+    await client.orgs.create("acme")
+    acme = client.of_org((await client.orgs.show("acme")).id, "acme")
+    secret = (await acme.tokens.create("t", role="admin")).secret
+    other = (await http.get("/metrics", headers={"authorization": f"Bearer {secret}"})).text
+    assert "weft_jobs_created_total 0" in other
+    assert "http_requests" not in other
+
+
+async def test_a_request_keeps_the_id_that_it_came_with_if_it_is_a_plain_one(http: httpx.AsyncClient) -> None:
+    assert (await http.get("/healthz", headers={"x-request-id": "a-1"})).headers["x-request-id"] == "a-1"
+    made = (await http.get("/healthz", headers={"x-request-id": "a b"})).headers["x-request-id"]
+    assert len(made) == 32
