@@ -54,6 +54,7 @@ _ADVICE = {
     "unauthenticated": "Send a token that an admin of your org has made by `weft tokens create`, or a new one.",
     "forbidden": "Ask an admin of the org for the role that the message names.",
     "too_large": "Send less at once, or let the operator raise `WEFT_SERVER_BODY_LIMIT`.",
+    "worker_lost": "Nothing, if a worker says so: it registers anew. If it happens often, its machine was overloaded.",
     "key_reused": "Take a new key for each request, and the same one only to send the same request again.",
     "answer_gone": "Revoke what the first request made, and make another with a new key.",
     "operator_error": "Read the message: the installation needs attention.",

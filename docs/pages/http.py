@@ -7,6 +7,8 @@ from itertools import groupby
 from docs.pages.markdown import code, from_docstring, table
 from weft.contract.operations import Operation
 from weft.contract.table import OPERATIONS
+from weft.server.acting import ACTS
+from weft.server.routes import attempt, blob, task, worker
 
 _HEAD = """\
 # HTTP
@@ -25,6 +27,17 @@ interface, with the types of all fields, is the OpenAPI document at `/openapi.js
 - A POST that creates takes an `Idempotency-Key`: with the same key it is carried out once, however often it is sent.
 
 """
+_WORKERS = """
+## workers
+
+The worker protocol, for workers without a database: [how to write one](../how-to/write-a-worker-in-any-language.md).
+Its routes are not under `/api/v1`, and take a token with the role `worker`, which is good for nothing else.
+
+- `task_id` and `lease_token` come with a claim. What is sent with a lease that is lost is refused with `lease_lost`,
+  and nothing is written; in a request about several tasks, those are listed as `refused`, and the others are done.
+- A worker is its token's own: with another token it is not found.
+
+"""
 
 
 def page() -> str:
@@ -33,6 +46,10 @@ def page() -> str:
     for name, found in groupby(OPERATIONS, key=lambda each: each.path.split("/")[1]):
         parts.append(f"\n## {name}\n\n")
         parts.append(table(("route", "role", "what it does"), [_row(each) for each in found]))
+    assert all((attempt, blob, task, worker))  # what they import is what they add
+    parts.append(_WORKERS)
+    acts = sorted(ACTS, key=lambda act: (act.path.split("/")[2], act.path))
+    parts.append(table(("route", "what it does"), [(code(f"{act.method} {act.path}"), act.said) for act in acts]))
     return "".join(parts)
 
 
