@@ -81,8 +81,9 @@ class Worker:
         self._worker = worker
 
     async def _store(self) -> Store:
-        if (store := self._client._worker_store()) is not None:
-            return store
+        return self._client._worker_store() or await self._database_store()
+
+    async def _database_store(self) -> Store:
         org_id, database = await self._client.org_id(), self._client.database
         return DatabaseStore(database, self._settings, org_id, sinks_of(self._client))
 
