@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -263,3 +264,24 @@ async def test_the_server_may_go_and_come_back_amid_the_work(
             assert await client.wait(made.id, 60) == 1
             next_one = await client.enqueue("wait")
             assert await client.wait(next_one.id, 60) == 1
+
+
+async def test_outputs_and_steps_larger_than_a_request_are_sent_apart(
+    settings: weft.Settings, client: weft.Client, registry: Registry
+) -> None:
+    """A server that takes little at once."""
+    token = (await client.tokens.create("w", role="worker")).secret
+
+    @registry.task(name="long")
+    async def long(ctx: weft.Context) -> str:
+        await ctx.step("text", lambda: "y" * 30_000)
+        return "x" * 15_000
+
+    made = await client.enqueue_many([weft.NewTask("long") for _ in range(20)])
+    small = dataclasses.replace(settings, server_body_limit=100_000)
+    async with Server(small, port=0) as server:
+        remote = weft.RemoteClient(server.url, token, settings=weft.Settings.load(environ={}))
+        async with remote, weft.Worker(client=remote, registry=registry, concurrency=20) as worker:
+            assert {len(await client.wait(each.id, 60)) for each in made} == {15_000}
+            assert worker.process.completed == 20
+    assert (await client.get_task(made[0].id)).steps[0].bytes == 30_002

@@ -64,7 +64,7 @@ class Register(_Request):
     """A worker that begins: the queues it works, the handlers it knows, how much it runs at once."""
 
     queues: list[Name] = Field(min_length=1, max_length=MOST)
-    handlers: list[Name] = Field(min_length=1, max_length=10 * MOST)
+    handlers: list[Name] = Field(max_length=10 * MOST)
     concurrency: int = Field(1, ge=1, le=1_000_000)
     hostname: str = Field("", max_length=255)
     pid: int = Field(0, ge=0, le=2**31 - 1)
@@ -198,6 +198,7 @@ class Step(Held):
 
     name: Name
     data: Any = None
+    blob: Blob | None = Field(None, description="The data, put before, when they are large.")
     took: Seconds | None = None
 
 
@@ -206,6 +207,7 @@ class Checkpoint(Held):
 
     phase: Name
     data: Any = None
+    blob: Blob | None = Field(None, description="The data, put before, when they are large.")
 
 
 class FindStep(Held):
@@ -295,6 +297,7 @@ class WorkerTold(BaseModel):
     heartbeat_seconds: float
     inline_limit: int = Field(description="Outputs beyond as many bytes are best put as a blob.")
     value_limit: int = Field(description="Params and outputs beyond as many bytes are refused.")
+    body_limit: int = Field(description="Requests beyond as many bytes are refused, but those that put a blob.")
 
 
 class BeatTold(BaseModel):

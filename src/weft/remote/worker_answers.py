@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import orjson
 
 from weft.core.errors import BlobUnavailable, InvalidInput, LeaseLost, NotFound, OperatorError, WeftError
+from weft.core.json import size_of
 from weft.queue.cache import Reuse
 from weft.queue.steps import Fence
 from weft.queue.work import Claim
@@ -54,8 +55,9 @@ class RemoteBlobs:
 class RemoteAnswers:
     """What all attempts of a worker ask for; an outage of the server is waited out."""
 
-    def __init__(self, asking: Asking) -> None:
+    def __init__(self, asking: Asking, room: int) -> None:
         self._asking = asking
+        self._room = room
         self.lending = Lending(self._lend, self._take)
 
     def close(self) -> None:
@@ -82,11 +84,17 @@ class RemoteAnswers:
             case "load_step":
                 found = (await ask("step/load", name=arguments["name"]))["step"]
                 return None if found is None else {**found, "data": orjson.dumps(found["data"]).decode()}
-            case "save_step" if arguments["took"] is None:
-                await ask("checkpoint", phase=arguments["name"], data=orjson.Fragment(arguments["data"]))
             case "save_step":
-                kept = orjson.Fragment(arguments["data"])
-                await ask("step", name=arguments["name"], data=kept, took=arguments["took"])
+                text: str = arguments["data"]
+                if len(text) > self._room:
+                    digest = await persist(fence, is_over, lambda: blobs.put(text.encode()))
+                    kept: dict[str, Any] = {"blob": {"digest": digest, "size": size_of(text)}}
+                else:
+                    kept = {"data": orjson.Fragment(text)}
+                if arguments["took"] is None:
+                    await ask("checkpoint", phase=arguments["name"], **kept)
+                else:
+                    await ask("step", name=arguments["name"], took=arguments["took"], **kept)
             case "save_metrics":
                 await ask("metrics", data=orjson.Fragment(arguments["data"]))
             case "drop_step":

@@ -50,6 +50,21 @@ def done(worker_id: int, outcome: Completed) -> dict[str, Any]:
     return told
 
 
+def size_over(completed: Sequence[Completed], room: int) -> bool:
+    """Whether outcomes are too large for one request."""
+    return len(completed) > 1 and sum(len(outcome.output) for outcome in completed) > room
+
+
+def first_within(completed: Sequence[Completed], room: int) -> int:
+    """Return how many of the outcomes, at least one, fit into one request."""
+    size = 0
+    for place, outcome in enumerate(completed):
+        size += len(outcome.output)
+        if size > room:
+            return max(1, place)
+    return len(completed)
+
+
 def claims_in(told: dict[str, Any]) -> list[Claim]:
     """Return the claims of an answer."""
     return [_claim(int(each["task_id"]), *each["claim"]) for each in told["tasks"]]
@@ -138,8 +153,11 @@ class RemoteUpkeep(Upkeep):
 class RemoteLine:
     """One request for completing and claiming, and another that waits for news."""
 
-    def __init__(self, asking: Asking, worker_id: int, relay: RemoteRelay, on_message: Callable[[str], None]) -> None:
+    def __init__(
+        self, asking: Asking, worker_id: int, relay: RemoteRelay, on_message: Callable[[str], None], room: int
+    ) -> None:
         self._asking = asking
+        self._room = room
         self._id = worker_id
         self._relay = relay
         self._on_message = on_message
@@ -184,7 +202,16 @@ class RemoteLine:
     async def finish_and_claim(
         self, completed: Sequence[Completed], lanes: Sequence[Lane], wanted: int, *, from_head: bool
     ) -> tuple[list[Claim], list[int]]:
-        """Complete attempts and claim up to ``wanted`` tasks in one request; return the claims and what was lost."""
+        """Complete attempts and claim up to ``wanted`` tasks; return the claims and what was lost.
+
+        That is one request, unless the outputs are larger than the server takes at once.
+        """
+        lost: list[int] = []
+        while size_over(completed, self._room):
+            count = first_within(completed, self._room)
+            part, completed = completed[:count], completed[count:]
+            body = {"tasks": [done(self._id, outcome) for outcome in part]}
+            lost += [int(id) for id in (await self._asking.ask("/v1/task/complete", body))["refused"]]
         told = await self._asking.ask(
             "/v1/task/claim",
             {
@@ -195,7 +222,7 @@ class RemoteLine:
             },
         )
         self._relay.again_in = told["again_in"]
-        return claims_in(told), [int(id) for id in told["refused"]]
+        return claims_in(told), lost + [int(id) for id in told["refused"]]
 
     async def held(self) -> list[Claim]:
         """Return what the worker holds by the server's account."""
@@ -237,8 +264,7 @@ class RemotePulses:
         return Pulse(told["held"], False, None, None, None, None, False)
 
     def drop(self) -> None:
-        """Take another client for the next beat."""
-        self._asking = None
+        """Keep the client: it takes another connection by itself."""
 
     async def close(self) -> None:
         """Close the client."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import socket
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from weft.worker.attempt import Attempt
 
 _CHUNK = 500_000
+_AT_ONCE = 50
 _LONGEST = 10 * 365 * 86400.0
 
 
@@ -34,6 +36,7 @@ class RemoteStore:
         self.settings = settings
         self._asking = Asking(server, token)
         self._id = 0
+        self._room = 0
         self._relay = RemoteRelay(self._asking, 0)
 
     async def enter(
@@ -53,6 +56,8 @@ class RemoteStore:
             },
         )
         self._id = int(told["worker_id"])
+        # Characters may be four bytes each.
+        self._room = told["body_limit"] // 5
         self._relay = RemoteRelay(self._asking, self._id)
         self.settings = replace(
             self.settings,
@@ -75,11 +80,12 @@ class RemoteStore:
 
     async def settle(self, outcomes: Sequence[Postponed | Ended], *, patience: str = "1s") -> set[int]:
         """Tell outcomes that are no successes; return the tasks for which that landed."""
-        try:
-            told = await self._asking.ask("/v1/task/fail", {"tasks": [self._failed(each) for each in outcomes]})
-        except LeaseLost:
-            return set()
-        return {int(id) for id in told["tasks"]}
+        landed = set[int]()
+        for place in range(0, len(outcomes), _AT_ONCE):
+            body = {"tasks": [self._failed(each) for each in outcomes[place : place + _AT_ONCE]]}
+            with contextlib.suppress(LeaseLost):  # that is said when there was but one
+                landed |= {int(id) for id in (await self._asking.ask("/v1/task/fail", body))["tasks"]}
+        return landed
 
     def _failed(self, outcome: Postponed | Ended) -> dict[str, Any]:
         told: dict[str, Any] = lease_of(self._id, outcome.id, outcome.attempt)
@@ -132,7 +138,7 @@ class RemoteStore:
 
     async def keep_log(self, attempt: Attempt) -> None:
         """Send the log of an attempt to the server; what is there already may be sent again."""
-        text = (await asyncio.to_thread(attempt.log.read)).decode("utf-8", "replace")
+        text = (await asyncio.to_thread(attempt.log.printed)).decode("utf-8", "replace")
         offset = 0
         for place in range(0, len(text), _CHUNK):
             part, is_last = text[place : place + _CHUNK], place + _CHUNK >= len(text)
@@ -149,7 +155,7 @@ class RemoteStore:
 
     def line(self, on_message: Callable[[str], None]) -> RemoteLine:
         """Return the way by which the worker claims and completes."""
-        return RemoteLine(self._asking, self._id, self._relay, on_message)
+        return RemoteLine(self._asking, self._id, self._relay, on_message, self._room)
 
     def pulses(self) -> RemotePulses:
         """Return the way by which the worker says that it lives."""
@@ -169,7 +175,7 @@ class RemoteStore:
 
     def answers(self) -> RemoteAnswers:
         """Return what does what handlers ask for."""
-        return RemoteAnswers(self._asking)
+        return RemoteAnswers(self._asking, self._room)
 
     def cache(self) -> RemoteCache:
         """Return what finds outputs."""

@@ -179,6 +179,10 @@ class TaskLog:
     def _heading(self) -> bytes:
         return heading_of(self._attempt, has_text=self.begins_at > 0)
 
+    def printed(self) -> bytes:
+        """Return what this attempt has written, without what stands above it."""
+        return self.read()[len(self._heading()) :]
+
     def read(self) -> bytes:
         """Return what this attempt has written; those before it stand above in the same file, those after it below."""
         with open(self.path, "rb", opener=_open_own) as file:

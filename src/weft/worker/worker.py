@@ -78,7 +78,11 @@ class Worker:
         """Register, connect and begin to claim; returns when the first claim may come."""
         self._loop = asyncio.get_running_loop()
         self._processes = Processes.of(self._registry, self._app_modules)
-        await self._register()
+        try:
+            await self._register()
+        except BaseException:
+            await self._store.close()
+            raise
         self._sweeper = LogSweeper(log_dir(self._settings), self._settings.retention)
         await self._sweeper.start()
         Capture.start()

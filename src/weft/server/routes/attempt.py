@@ -59,10 +59,23 @@ def _checked(name: str, field: str) -> str:
     return name
 
 
+async def _data(caller: Caller, asked: Step | Checkpoint) -> str:
+    """Return what is to be kept as JSON, wherever it was sent."""
+    if asked.blob is None:
+        return encode_plain(asked.data, "data")
+    named = [(asked.task_id, asked.blob.digest)]
+    if not await caller.state.client.database.read(lambda conn: remote_workers.task_refers_to(conn, named)):
+        raise NotFound("blob", asked.blob.digest)
+    try:
+        return encode_plain(orjson.loads(await caller.state.blobs.get(asked.blob.digest)), "blob")
+    except orjson.JSONDecodeError:
+        raise InvalidInput("blob", "is not JSON") from None
+
+
 @act(router, "/v1/task/step", Step, Told, {**_HELD, "name": "charge", "data": {"order": 7}, "took": 1.5})
 async def save_step(caller: Caller, asked: Step) -> dict[str, Any]:
     """Keep what a step returned: a later attempt finds it, and need not do it again."""
-    said = {"name": _checked(asked.name, "name"), "data": encode_plain(asked.data, "data"), "took": asked.took or 0.0}
+    said = {"name": _checked(asked.name, "name"), "data": await _data(caller, asked), "took": asked.took or 0.0}
     await _answer(caller, await caller.fence(asked), "save_step", said)
     return {}
 
@@ -70,7 +83,7 @@ async def save_step(caller: Caller, asked: Step) -> dict[str, Any]:
 @act(router, "/v1/task/checkpoint", Checkpoint, Told, {**_HELD, "phase": "copy", "data": {"blocks": 300}})
 async def save_checkpoint(caller: Caller, asked: Checkpoint) -> dict[str, Any]:
     """Keep what is needed to go on after a phase, over what was kept for it before."""
-    said = {"name": _checked(asked.phase, "phase"), "data": encode_plain(asked.data, "data"), "took": None}
+    said = {"name": _checked(asked.phase, "phase"), "data": await _data(caller, asked), "took": None}
     await _answer(caller, await caller.fence(asked), "save_step", said)
     return {}
 

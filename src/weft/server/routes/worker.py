@@ -63,6 +63,7 @@ async def register(caller: Caller, asked: Register) -> dict[str, Any]:
         "heartbeat_seconds": settings.heartbeat_interval.total_seconds(),
         "inline_limit": settings.inline_limit,
         "value_limit": settings.value_limit,
+        "body_limit": settings.server_body_limit,
     }
 
 
