@@ -19,9 +19,10 @@ from weft.queue import remote_workers
 from weft.queue.steps import Fence
 from weft.queue.work import Claim
 from weft.server.credentials import Who
-from weft.server.endpoints import refusals
+from weft.server.problems import refusals
 
 if TYPE_CHECKING:
+    from weft.db.database import Database
     from weft.server.seats import Seat
     from weft.server.state import State
 
@@ -49,6 +50,11 @@ class Caller(NamedTuple):
     state: State
     who: Principal
 
+    @property
+    def database(self) -> Database:
+        """The database as the caller's org may see it."""
+        return self.state.client_of(self.who).database
+
     async def seat(self, worker_id: int) -> Seat:
         """Return a worker of the caller's; raises `NotFound` for anybody else's."""
         return await self.state.seats.of(self.who, worker_id)
@@ -62,7 +68,7 @@ class Caller(NamedTuple):
     async def holds(self, held: Held) -> Claim:
         """Return a task that the caller's worker holds; raises `LeaseLost`."""
         fence = await self.fence(held)
-        found = await self.state.client.database.read(
+        found = await self.database.read(
             lambda conn: remote_workers.held_among(conn, fence.worker_id, [(fence.task_id, fence.attempt)])
         )
         if fence.task_id not in found:

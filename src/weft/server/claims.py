@@ -10,9 +10,10 @@ import orjson
 
 from weft.contract.protocol import Lease
 from weft.core.errors import BlobUnavailable, InvalidInput, WeftError
-from weft.core.json import BLOB_MARK, RENDER_MARK, referenced_blob
+from weft.core.json import BLOB_MARK, CACHED_MARK, RENDER_MARK, referenced_blob
 from weft.flow.budget import ExpressionError
-from weft.jobs.rendering import CACHED_MARK, rendered, unpacked, without_cache
+from weft.jobs.cached_params import without_cache
+from weft.jobs.rendering import rendered, unpacked
 from weft.queue.retry import Retry
 from weft.queue.work import MISSING_PARAMS, Claim, Ended, Postponed
 from weft.worker.context import describe_error

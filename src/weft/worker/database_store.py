@@ -17,9 +17,9 @@ from weft.queue.work import Claim, Completed, Ended, Postponed
 from weft.queue.workers import Pulse
 from weft.worker import registration, unsuccessful
 from weft.worker.answers import Answers
-from weft.worker.caching import OutputCache
 from weft.worker.connections import ConnectionPool
 from weft.worker.line import Line
+from weft.worker.output_cache import OutputCache
 from weft.worker.relay import Relay
 from weft.worker.slots import Slots
 

@@ -41,8 +41,9 @@ from weft.queue.work import Claim
 from weft.server.acting import Caller, act
 from weft.server.seats import Seat
 from weft.worker.answers import AWAIT_TASKS, SPAWN
-from weft.worker.caching import Caching, OutputCache
+from weft.worker.caching import Caching
 from weft.worker.logs import append_part, local_log, log_dir, part_of
+from weft.worker.output_cache import OutputCache
 
 router = APIRouter()
 _SHORTEST, _LONGEST = 0.005, 0.25
@@ -64,7 +65,7 @@ async def _data(caller: Caller, asked: Step | Checkpoint) -> str:
     if asked.blob is None:
         return encode_plain(asked.data, "data")
     named = [(asked.task_id, asked.blob.digest)]
-    if not await caller.state.client.database.read(lambda conn: remote_workers.task_refers_to(conn, named)):
+    if not await caller.database.read(lambda conn: remote_workers.task_refers_to(conn, named)):
         raise NotFound("blob", asked.blob.digest)
     try:
         return encode_plain(orjson.loads(await caller.state.blobs.get(asked.blob.digest)), "blob")
@@ -144,7 +145,7 @@ async def await_tasks(caller: Caller, asked: Await) -> dict[str, Any]:
     """
     claim = await caller.holds(asked)
     seat = await caller.seat(asked.lease_token.worker_id)
-    database = caller.state.client.database
+    database = caller.database
     own = await database.read(lambda conn: remote_workers.of_org(conn, caller.who.org_id, asked.ids))
     for task_id in asked.ids:
         if task_id not in own:
@@ -207,7 +208,7 @@ async def append_log(caller: Caller, asked: Log) -> dict[str, Any]:
     """Append what an attempt has printed from an offset on; what is there already is passed over."""
     fence = await caller.fence(asked)
     state, settings = caller.state, caller.state.client.settings
-    if not await state.client.database.read(lambda conn: remote_workers.had(conn, fence)):
+    if not await caller.database.read(lambda conn: remote_workers.had(conn, fence)):
         raise LeaseLost(fence.task_id)
     data = asked.text.encode("utf-8", "replace")
     size = await asyncio.to_thread(

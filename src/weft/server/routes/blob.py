@@ -13,7 +13,7 @@ from weft.core.json import blob_reference
 from weft.queue import blobs, remote_workers
 from weft.server.acting import ACTS, Act, Caller, read, require_worker
 from weft.server.credentials import Who
-from weft.server.endpoints import refusals
+from weft.server.problems import refusals
 
 router = APIRouter()
 PATH = "/v1/task/blob"
@@ -48,7 +48,7 @@ async def get_blob(request: Request, who: Who, digest: Annotated[str, Path(patte
     """Return a large value that something of the org refers to."""
     require_worker(who)
     caller = Caller(request.app.state.weft, who)
-    if not await caller.state.client.database.read(lambda conn: remote_workers.refers_to(conn, who.org_id, digest)):
+    if not await caller.database.read(lambda conn: remote_workers.refers_to(conn, who.org_id, digest)):
         raise NotFound("blob", digest)
     return Response(await caller.state.blobs.get(digest), media_type="application/octet-stream")
 

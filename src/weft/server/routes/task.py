@@ -31,7 +31,7 @@ from weft.queue.work import Completed, Ended, Postponed
 from weft.server.acting import ACTS, Act, Caller, act, read, require_worker
 from weft.server.claims import failed, params_of, told, whole
 from weft.server.credentials import Who
-from weft.server.endpoints import refusals
+from weft.server.problems import refusals
 from weft.server.seats import Seat
 from weft.worker import unsuccessful
 
@@ -84,11 +84,7 @@ async def _completed(caller: Caller, seat: Seat, tasks: Sequence[Done], field: s
     """Return outcomes as they are kept; large ones go to the blob storage. Raises for what cannot be one."""
     settings, found = caller.state.client.settings, []
     named = [(done.task_id, done.blob.digest) for done in tasks if done.blob is not None]
-    known = (
-        await caller.state.client.database.read(lambda conn: remote_workers.task_refers_to(conn, named))
-        if named
-        else set()
-    )
+    known = await caller.database.read(lambda conn: remote_workers.task_refers_to(conn, named)) if named else set()
     for place, done in enumerate(tasks):
         where = f"{field}[{place}]"
         if done.lease_token.worker_id != seat.id:
@@ -129,7 +125,7 @@ async def fail(caller: Caller, asked: Fail) -> dict[str, Any]:
     """Tell attempts that did not succeed: each is tried again, put off, or was the last."""
     seat = await _seat_of(caller, asked.tasks)
     leases = [(each.task_id, each.lease_token.attempt) for each in asked.tasks]
-    held = await caller.state.client.database.read(lambda conn: remote_workers.held_among(conn, seat.id, leases))
+    held = await caller.database.read(lambda conn: remote_workers.held_among(conn, seat.id, leases))
     settings, outcomes = caller.state.client.settings, list[Postponed | Ended]()
     for each in asked.tasks:
         found = held.get(each.task_id)
@@ -173,7 +169,7 @@ async def release(caller: Caller, asked: Release) -> dict[str, Any]:
     """Give tasks back as if they had not begun: others may claim them, and no attempt is counted."""
     seat = await _seat_of(caller, asked.tasks)
     leases = [(each.task_id, each.lease_token.attempt) for each in asked.tasks]
-    held = await caller.state.client.database.read(lambda conn: remote_workers.held_among(conn, seat.id, leases))
+    held = await caller.database.read(lambda conn: remote_workers.held_among(conn, seat.id, leases))
     await seat.hand_back(leases)
     return _settled(asked.tasks, [task_id for task_id, _ in leases if task_id not in held])
 
@@ -212,7 +208,7 @@ async def decline(caller: Caller, asked: Decline) -> dict[str, Any]:
 async def _fetched(caller: Caller, asked: Held) -> Response:
     claim = await caller.holds(asked)
     if claim.params is None:
-        (claim,) = await caller.state.client.database.read(lambda conn: work.with_params(conn, [claim]))
+        (claim,) = await caller.database.read(lambda conn: work.with_params(conn, [claim]))
     seat = await caller.seat(asked.lease_token.worker_id)
     found = whole(seat, claim, await params_of(caller.state, claim, whole=True))
     return Response(orjson.dumps(found), media_type="application/json")

@@ -79,7 +79,7 @@ async def heartbeat(caller: Caller, asked: Beat) -> dict[str, Any]:
         caller.state.seats.forget(asked.worker_id)
         raise
     leases = [(held.task_id, held.lease_token.attempt) for held in asked.tasks]
-    database = caller.state.client.database
+    database = caller.database
     held = await database.read(lambda conn: remote_workers.held_among(conn, asked.worker_id, leases)) if leases else {}
     return {
         "lease_seconds": caller.state.client.settings.lease_time.total_seconds(),
@@ -138,6 +138,6 @@ async def holdings(caller: Caller, asked: Holdings) -> dict[str, Any]:
     async def look(conn: Any) -> list[work.Claim]:
         return await work.with_params(conn, await work.held_by(conn, asked.worker_id))
 
-    claims = await caller.state.client.database.read(look)
+    claims = await caller.database.read(look)
     tasks = await told(caller.state, seat, claims, stored=asked.stored)
     return {"tasks": tasks, "refused": [], "again_in": None}
