@@ -22,6 +22,7 @@ from weft.jobs.events import JobEvent
 from weft.jobs.model import Job, JobHandle
 from weft.remote.streams import Once, messages
 from weft.remote.transport import Transport
+from weft.remote.worker_store import RemoteStore
 from weft.sdk.bisecting import Line
 from weft.sdk.client import Client
 from weft.sdk.jobs import Jobs, Workflow, used_by
@@ -31,6 +32,7 @@ from weft.sdk.roles import Roles
 from weft.sdk.tokens import Tokens
 from weft.sdk.users import Users
 from weft.sdk.workflows import Workflows
+from weft.worker.store import Store
 
 T = TypeVar("T")
 # The longest that a server is asked to wait in one request.
@@ -199,6 +201,9 @@ class RemoteClient(Client):
         if self._transport is None:
             raise InvalidInput("client", "is not open: use `async with weft.RemoteClient(…) as client`")
         return self._transport
+
+    def _worker_store(self) -> Store:
+        return RemoteStore(self._address, self._token, self.settings)
 
     async def org_id(self) -> int:
         """Refuse: which org calls belong to is the server's business."""
