@@ -3665,7 +3665,8 @@ CREATE TABLE weft.worker (
     version text NOT NULL,
     queues bigint[] NOT NULL,
     handlers text[] NOT NULL,
-    rescued_at timestamp with time zone
+    rescued_at timestamp with time zone,
+    token_id bigint
 )
 WITH (fillfactor='50');
 

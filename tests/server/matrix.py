@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -145,8 +147,20 @@ async def make_things(client: weft.Client, prefix: str) -> Things:
 async def send(http: httpx.AsyncClient, asked: Asked, things: Things, headers: Mapping[str, str]) -> httpx.Response:
     """Send the request of a route."""
     body = things.body(asked) if asked.method not in ("GET", "DELETE") else None
-    query, path = things.query(asked), things.path(asked)
-    async with http.stream(asked.method, path, params=query, json=body, headers=dict(headers)) as answer:
-        if not path.endswith("/stream") or not answer.is_success:
-            await answer.aread()
+    request = http.build_request(
+        asked.method, things.path(asked), params=things.query(asked), json=body, headers=dict(headers)
+    )
+    answer = await http.send(request, stream=True)
+    if not answer.headers.get("content-type", "").startswith("text/event-stream"):
+        await answer.aread()
         return answer
+    # It does not end by itself: what it says first, after how soon to come again, is enough.
+    first = b""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(0.5):
+            async for piece in answer.aiter_raw():
+                first += piece
+                if b"data: " in first:
+                    break
+    await answer.aclose()
+    return httpx.Response(answer.status_code, headers=answer.headers, content=first, request=request)

@@ -84,7 +84,10 @@ class WorkflowUpkeep(WorkflowCalls):
             await self._record(AuditVerb.CHANGE, {"mended": mended})
         return found
 
-    async def gc(self, grace: timedelta | float = timedelta(days=1), *, dry_run: bool = False) -> Collected:
+    async def gc(
+        self, grace: timedelta | float = timedelta(days=1), *, dry_run: bool = False,
+        on_progress: Callable[[int], None] | None = None,
+    ) -> Collected:  # fmt: skip
         """Remove snapshots and blobs that nobody has used for ``grace``; with ``dry_run`` only say what they are.
 
         Example::
@@ -96,7 +99,12 @@ class WorkflowUpkeep(WorkflowCalls):
 
         database, org_id = self._session.database, await self._session.org_id()
         found = await collecting.collect(
-            database, org_id, open_blobs(database.settings), check_span(grace, "grace"), dry_run=dry_run
+            database,
+            org_id,
+            open_blobs(database.settings),
+            check_span(grace, "grace"),
+            dry_run=dry_run,
+            on_progress=on_progress,
         )
         if not dry_run and (found.snapshots or found.patches or found.blobs):
             await self._record(

@@ -32,3 +32,6 @@ alter table weft.org drop constraint org_slug_check;
 
 -- name: drop_types
 drop type weft.token_role, weft.platform_role;
+
+-- name: drop_worker_token
+alter table weft.worker drop column token_id;
