@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 
 import pytest
 from apps.cli_scene import APPS, Cli
-from apps.warm import run_weft
 from docs.pages.cli import commands
+
+from warm import run_weft
 
 FLOW = """\
 workflow_id: tiles
