@@ -9,7 +9,8 @@ from fastapi.routing import APIRoute
 from docs.pages.markdown import code, from_docstring, table
 from weft.contract.operations import Access, Operation
 from weft.contract.table import OPERATIONS
-from weft.server.routes import definitions, results, streams
+from weft.server.acting import ACTS
+from weft.server.routes import attempt, blob, definitions, results, streams, task, worker
 
 # Routes that are no calls of the client, and who may ask for them.
 _OTHERS = (streams, definitions, results)
@@ -28,6 +29,17 @@ interface, with the types of all fields, is the OpenAPI document at `/openapi.js
   where it is one, and `about`, what programs may want to know.
 - A tag with a slash stands in a path as it is, or with `%2F`; the latter is never taken for two parts.
 - A POST that creates takes an `Idempotency-Key`: with the same key it is carried out once, however often it is sent.
+
+"""
+_WORKERS = """
+## workers
+
+The worker protocol, for workers without a database: [how to write one](../how-to/write-a-worker-in-any-language.md).
+Its routes are not under `/api/v1`, and take a token with the role `worker`, which is good for nothing else.
+
+- `task_id` and `lease_token` come with a claim. What is sent with a lease that is lost is refused with `lease_lost`,
+  and nothing is written; in a request about several tasks, those are listed as `refused`, and the others are done.
+- A worker is its token's own: with another token it is not found.
 
 """
 
@@ -53,6 +65,10 @@ def page() -> str:
     parts.append(_MORE)
     routes = [route for each in _OTHERS for route in each.router.routes if isinstance(route, APIRoute)]
     parts.append(table(("route", "role", "what it does"), [_other(route) for route in routes]))
+    assert all((attempt, blob, task, worker))  # what they import is what they add
+    parts.append(_WORKERS)
+    acts = sorted(ACTS, key=lambda act: (act.path.split("/")[2], act.path))
+    parts.append(table(("route", "what it does"), [(code(f"{act.method} {act.path}"), act.said) for act in acts]))
     return "".join(parts)
 
 

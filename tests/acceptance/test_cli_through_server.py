@@ -53,7 +53,7 @@ LOOKS = {
         """,
     "people": """
         orgs list | users list | users show ada | users show bob | roles list | tokens list | audit list
-        audit list --verb push
+        audit list --verb push | audit verify
         """,
 }
 # Commands that change something, in an order in which each can; each with its exit code where that is not 0.
@@ -79,7 +79,8 @@ CHANGES = {
     "people": """
         orgs create acme | orgs rename acme Acme | users add bob --role writer | users change bob --role admin
         users deactivate bob | users activate bob | roles create finance | roles grant finance bob
-        roles revoke finance bob | roles delete finance --yes | tokens create nightly | tokens revoke 1 =4
+        roles revoke finance bob | roles delete finance --yes | tokens create nightly
+        tokens sign-in | tokens revoke 1 =4
         """,
 }
 # Commands that work on the database itself, or on this machine alone.
@@ -162,7 +163,7 @@ def test_what_changes_something_does_so_through_a_server(scene: Scene, kind: str
         assert code == int(expected or 0), (command, printed, complaint)
         assert isinstance(json.loads(printed), dict), command
     if kind == "people":
-        acts = scene.direct.json("audit", "list", "--limit", "5")["audit"]
+        acts = scene.direct.json("audit", "list", "--limit", "5")["entries"]
         assert {each["actor"] for each in acts} == {"token:cli"}
 
 
