@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from weft.core.errors import CallerError, OperatorError, WeftError
 
 
@@ -132,7 +130,7 @@ class DevRuns(CallerError):
     exit_code = 5
     http_status = 409
 
-    def __init__(self, home: Path, pid: int | None, url: str | None) -> None:
+    def __init__(self, home: str, pid: int | None, url: str | None) -> None:
         self.pid = pid
         self.url = url
         where = "is starting" if url is None else f"answers at {url}"
