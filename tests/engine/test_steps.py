@@ -104,7 +104,6 @@ async def test_a_step_gives_the_same_type_in_every_attempt(client: weft.Client, 
 
 
 @pytest.mark.parametrize("handler", [process_handlers.steps, process_handlers.steps_async], ids=["sync", "async"])
-@with_and_without_a_database
 async def test_steps_of_a_handler_in_a_process_are_saved_too(
     make_client: MakeClient, tmp_path: Path, handler: Any
 ) -> None:
