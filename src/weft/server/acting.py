@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 
 import orjson
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Depends, Request, Response
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ValidationError
 from pydantic.json_schema import models_json_schema
@@ -76,10 +76,14 @@ class Caller(NamedTuple):
         return found[fence.task_id]
 
 
-def require_worker(who: Principal) -> None:
-    """Refuse whoever has no token of a worker."""
+async def _a_worker(who: Who) -> Principal:
+    """Refuse whoever has no token of a worker, before anything of what he sent is looked at."""
     if who.role is not TokenRole.WORKER:
         raise Forbidden(who.actor, who.role, TokenRole.WORKER)
+    return who
+
+
+AWorker = Annotated[Principal, Depends(_a_worker)]
 
 
 def act(
@@ -88,8 +92,7 @@ def act(
     """Add the route of an act; what it returns is the answer, as JSON."""
 
     def add(function: Callable[[Caller, Asked], Awaitable[Any]]) -> Callable[[Caller, Asked], Awaitable[Any]]:
-        async def endpoint(request: Request, who: Who) -> Response:
-            require_worker(who)
+        async def endpoint(request: Request, who: AWorker) -> Response:
             told = await function(Caller(request.app.state.weft, who), read(asked, await request.body()))
             return Response(orjson.dumps(told), media_type=_JSON)
 

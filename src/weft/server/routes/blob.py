@@ -11,8 +11,7 @@ from weft.contract.protocol import BlobTold, Held
 from weft.core.errors import NotFound
 from weft.core.json import blob_reference
 from weft.queue import blobs, remote_workers
-from weft.server.acting import ACTS, Act, Caller, read, require_worker
-from weft.server.credentials import Who
+from weft.server.acting import ACTS, Act, AWorker, Caller, read
 from weft.server.problems import refusals
 
 router = APIRouter()
@@ -29,11 +28,10 @@ _GET_TOLD: dict[int | str, dict[str, Any]] = {200: {"description": _GET, **_BYTE
     openapi_extra={"requestBody": {"required": True, **_BYTES}},
 )  # fmt: skip
 async def put_blob(
-    request: Request, who: Who, task_id: Annotated[str, Query(pattern="^[0-9]{1,19}$")],
+    request: Request, who: AWorker, task_id: Annotated[str, Query(pattern="^[0-9]{1,19}$")],
     lease_token: Annotated[str, Query(max_length=40)],
 ) -> Response:  # fmt: skip
     """Keep a large value of a task that the worker holds."""
-    require_worker(who)
     caller = Caller(request.app.state.weft, who)
     claim = await caller.holds(read(Held, orjson.dumps({"task_id": task_id, "lease_token": lease_token})))
     data = await request.body()
@@ -44,9 +42,8 @@ async def put_blob(
 
 
 @router.get(PATH + "/{digest}", summary=_GET, responses=_GET_TOLD, tags=["workers"], response_class=Response)
-async def get_blob(request: Request, who: Who, digest: Annotated[str, Path(pattern="^[0-9a-f]{64}$")]) -> Response:
+async def get_blob(request: Request, who: AWorker, digest: Annotated[str, Path(pattern="^[0-9a-f]{64}$")]) -> Response:
     """Return a large value that something of the org refers to."""
-    require_worker(who)
     caller = Caller(request.app.state.weft, who)
     if not await caller.database.read(lambda conn: remote_workers.refers_to(conn, who.org_id, digest)):
         raise NotFound("blob", digest)

@@ -28,9 +28,8 @@ from weft.core.errors import InvalidInput, LeaseLost, NotFound
 from weft.core.json import blob_reference, check_size, encode_plain, size_of
 from weft.queue import cache, remote_workers, work
 from weft.queue.work import Completed, Ended, Postponed
-from weft.server.acting import ACTS, Act, Caller, act, read, require_worker
+from weft.server.acting import ACTS, Act, AWorker, Caller, act, read
 from weft.server.claims import failed, params_of, told, whole
-from weft.server.credentials import Who
 from weft.server.problems import refusals
 from weft.server.seats import Seat
 from weft.worker import unsuccessful
@@ -220,11 +219,10 @@ _TOLD: dict[int | str, dict[str, Any]] = {200: {"description": _FETCH, "model": 
 
 @router.get("/internal/task-fetch", responses=_TOLD, summary=_FETCH, tags=["workers"], response_class=Response)
 async def fetch(
-    request: Request, who: Who, task_id: Annotated[str, Query(pattern="^[0-9]{1,19}$")],
+    request: Request, who: AWorker, task_id: Annotated[str, Query(pattern="^[0-9]{1,19}$")],
     lease_token: Annotated[str, Query(max_length=40)],
 ) -> Response:  # fmt: skip
     """Return a task that the worker holds, with all of its params."""
-    require_worker(who)
     asked = read(Held, orjson.dumps({"task_id": task_id, "lease_token": lease_token}))
     return await _fetched(Caller(request.app.state.weft, who), asked)
 
@@ -234,9 +232,8 @@ async def fetch(
     openapi_extra={"requestBody": {"required": True, "content": {"application/json": {
         "schema": {"$ref": "#/components/schemas/WorkerHeld"}, "example": _HELD}}}},
 )  # fmt: skip
-async def fetch_by_body(request: Request, who: Who) -> Response:
+async def fetch_by_body(request: Request, who: AWorker) -> Response:
     """Return a task that the worker holds, with all of its params."""
-    require_worker(who)
     return await _fetched(Caller(request.app.state.weft, who), read(Held, await request.body()))
 
 
