@@ -101,10 +101,13 @@ def _run_one(
     from weft.cli.leash import Leash
     from weft.cli.worker_process import WorkerProcess, import_apps, log_to_stderr, new_loop
     from weft.core.errors import InvalidInput
+    from weft.core.tracing import tracer
     from weft.worker.registry import REGISTRY
 
     log_to_stderr(log_level)
     import_apps(modules)
+    if (spans := tracer()) is not None:
+        spans.share()  # after the modules, which may have their own
     if not REGISTRY.names():
         raise InvalidInput("--app", "there are no handlers: give modules that have functions with @weft.task")
     process = WorkerProcess(settings, modules, queues, concurrency, Leash(leash))

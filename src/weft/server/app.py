@@ -11,6 +11,7 @@ from starlette.routing import BaseRoute
 
 from weft.contract.table import OPERATIONS
 from weft.core.settings import Settings
+from weft.core.tracing import tracer
 from weft.sdk.client import Client
 from weft.server import problems
 from weft.server.document import document
@@ -18,6 +19,7 @@ from weft.server.endpoints import add_operation
 from weft.server.limits import LimitBodies
 from weft.server.paths import KeepSlashes
 from weft.server.routes import installation
+from weft.server.spans import Traced
 from weft.server.state import State
 from weft.server.traffic import Noted, Traffic
 from weft.version import __version__
@@ -55,5 +57,7 @@ def make_app(settings: Settings) -> FastAPI:
     app.add_middleware(
         LimitBodies, limit=settings.server_body_limit, patience=settings.server_read_timeout.total_seconds()
     )
+    if (spans := tracer()) is not None:
+        app.add_middleware(Traced, tracer=spans)
     app.add_middleware(Noted, traffic=traffic)
     return app

@@ -21,6 +21,7 @@ from weft.sdk.session import acting_as
 from weft.server.credentials import Who, require
 from weft.server.idempotency import once
 from weft.server.problems import MEDIA_TYPE
+from weft.server.spans import made_job
 from weft.server.state import State
 from weft.server.versions import etag_of, expected, is_known
 
@@ -31,6 +32,7 @@ _JSON = "application/json"
 # Calls that answer when something has ended, or say after a while that it has not.
 _WAITS = frozenset({"wait", "jobs.wait"})
 _LONGEST_WAIT = 60.0
+_MAKES_JOBS = frozenset({"jobs.submit", "jobs.rerun"})
 _REPEATED = "idempotency-replayed"
 _KEY = "A key of the caller's choice: the same request with the same key is carried out once."
 IdempotencyKey = Annotated[str | None, Header(description=_KEY, max_length=500)]
@@ -90,6 +92,8 @@ def _endpoint(operation: Operation) -> Callable[..., Any]:
         async def act(client: Client) -> tuple[int, bytes]:
             found = await operation.of(client)(**asked)
             headers.update(etag_of(found))
+            if operation.call in _MAKES_JOBS:
+                made_job(request.scope, found)
             return _encoded(operation, found, asked)
 
         with acting_as(who.actor):

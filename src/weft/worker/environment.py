@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from weft.core.tracing import tracer
 from weft.db.blobs import Blobs
 from weft.db.database import Database
 from weft.queue import look
@@ -17,6 +18,7 @@ from weft.worker.caching import OutputCache
 from weft.worker.connections import ConnectionPool
 from weft.worker.processes import Processes
 from weft.worker.shutdown import Shutdown
+from weft.worker.spans import told_on_end
 
 if TYPE_CHECKING:
     from weft.worker.attempt import Attempt, Outcome
@@ -42,7 +44,10 @@ class Environment:
         self.processes = processes
         self.log_folder = log_folder
         self.beat = beat
-        self.on_end = on_end
+        self.tracer = tracer()
+        self.on_end = told_on_end(on_end)
+        # By their ids, as far as this worker works them.
+        self.queue_names: dict[int, str] = {}
         self.resting = resting
         self.go_on = go_on
 
