@@ -168,6 +168,11 @@ class Settings:
     value_limit: int = _setting(64 * 1024**2, parse_size, "params and outputs above this size are refused")
     log_dir: Path | None = _setting(None, _path, "folder of the tasks' logs; by default WEFT_HOME/logs")
     log_limit: int = _setting(10 * 1024**2, parse_size, "a task's log is cut with a marker beyond this size")
+    log_format: str = _setting(
+        "text",
+        _choice("text", "json"),
+        "how workers, orchestrators and servers write their log: `text`, or `json`, an object a line",
+    )
     log_upload: bool = _setting(False, parse_flag, "copy a log to the blob storage when its attempt ends")
     retention: timedelta = _setting(
         timedelta(days=30), parse_interval, "how long tasks are kept after they ended, and logs"

@@ -10,6 +10,7 @@ from fastapi.security.utils import get_authorization_scheme_param
 
 from weft.catalog import tokens
 from weft.contract.operations import Access
+from weft.core.log_lines import add_to_lines
 from weft.core.server_errors import Forbidden, Unauthenticated
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ async def principal(request: Request, _: Annotated[object, Depends(_documented)]
     if found is None:
         raise Unauthenticated("the token is unknown, revoked or past its time, or its user is deactivated")
     request.state.who = found
+    add_to_lines(actor=found.actor, org=found.org)
     return found
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from weft.core.log_lines import add_to_lines
 from weft.core.tracing import HEADER, Place, Tracer, place_of_job
 
 _JOB = "weft.made_job"
@@ -34,7 +35,7 @@ class Traced:
         caller = Place.read(given.decode("latin-1"))
         place = self._tracer.chosen(Place.anew() if caller is None else caller.below(), caller)
         self._tracer.enter(place)
-        scope["weft.place"] = place
+        add_to_lines(trace_id=f"{place.trace_id:032x}")
         start, status = time.time_ns(), 500
 
         async def answered(message: Message) -> None:
