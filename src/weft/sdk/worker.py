@@ -12,6 +12,7 @@ from typing import Self
 from weft.core.checks import MAX_RUNNING, check_names, check_number, check_queues, check_span
 from weft.core.settings import Settings
 from weft.jobs.callbacks import Callbacks
+from weft.jobs.routing import Routing
 from weft.queue.model import NewTask
 from weft.queue.outbox import Effect
 from weft.sdk.client import Client
@@ -75,7 +76,10 @@ class Worker:
             self._client.database, self._settings, self._registry, org_id=await self._client.org_id(),
             queue_names=self.queues, concurrency=self._concurrency, version=__version__,
             app_modules=self._app_modules,
-            sinks={"enqueue_task": self._enqueue_task, "callback": Callbacks(self._client.settings).send},
+            sinks={
+                "enqueue_task": self._enqueue_task, "callback": Callbacks(self._client.settings).send,
+                "route_event": Routing(self._client.database).route,
+            },
         )  # fmt: skip
         await worker.start()
         self._worker = worker
