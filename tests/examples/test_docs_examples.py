@@ -86,6 +86,7 @@ SCRIPTS = {
         *("python_flows.py:", "for `if` use weft.when"),
     ],
     "submit_flows.py": ["with_tax completed {'completed': 3}", "END completed", "30.0"],
+    "observe.py": ["00-"],
     "operate.py": ["it is due at", "no live worker serves", "is paused", "it has ended: completed"],
 }
 COMMANDS = {
@@ -169,7 +170,8 @@ COMMANDS = {
 }
 TESTS = {"test_flows.py"}
 STATEMENTS = {"enqueue.sql", "grants.sql"}
-OTHERS = {"tile_raster.yaml", "reports.py", "rasters.py", "run_worker.py", "weft.toml", "weft-worker.service"}
+OTHERS = {"tile_raster.yaml", "reports.py", "rasters.py", "run_worker.py", "weft.toml", "weft-worker.service",
+          "prometheus.yaml", "weft-alerts.yaml"}  # fmt: skip
 
 
 def environment(**settings: object) -> dict[str, str]:
