@@ -20,6 +20,11 @@ _LONGEST = 20_000 * 86400.0
 _SIZES = {"": 1, "b": 1, "kib": 1024, "mib": 1024**2, "gib": 1024**3}
 
 
+def environment() -> Mapping[str, str]:
+    """Return the variables of this process, for what others than Weft have named."""
+    return os.environ
+
+
 def parse_duration(text: object) -> timedelta:
     """Read a duration: ``30d``, ``1.5h``, ``10m``, ``3s``, ``250ms`` or a number of seconds."""
     if isinstance(text, timedelta):

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import importlib
 import logging
-import os
 import re
 import secrets
 import sys
@@ -18,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from weft.core.settings import environment
 from weft.version import __version__
 
 if TYPE_CHECKING:
@@ -161,7 +161,7 @@ def _context(place: Place) -> Any:
 @lru_cache(maxsize=1)
 def tracer() -> Tracer | None:
     """Return what this process tells of spans by; None unless the environment asks for them and the extra is there."""
-    environ = os.environ
+    environ = environment()
     wanted = environ.get("OTEL_TRACES_EXPORTER", "").strip().lower()
     endpoints = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
     if not wanted and any(environ.get(name) for name in endpoints):
@@ -187,7 +187,7 @@ def _exporter(wanted: str) -> SpanExporter:
     if wanted != "otlp":
         raise ValueError(f"OTEL_TRACES_EXPORTER is {wanted!r}, and may be otlp, console or none")
     names = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
-    protocol = next((os.environ[name] for name in names if os.environ.get(name)), "http/protobuf")
+    protocol = next(filter(None, map(environment().get, names)), "http/protobuf")
     if protocol == "grpc":
         try:
             grpc = importlib.import_module("opentelemetry.exporter.otlp.proto.grpc.trace_exporter")
@@ -216,7 +216,7 @@ def _made(exporter: SpanExporter) -> Tracer:
 
 
 def _named() -> dict[str, str]:
-    environ = os.environ
+    environ = environment()
     if environ.get("OTEL_SERVICE_NAME") or "service.name=" in environ.get("OTEL_RESOURCE_ATTRIBUTES", ""):
         return {}
     return {"service.name": "weft"}

@@ -15,9 +15,8 @@ import asyncpg
 from weft.core.errors import WeftError
 from weft.core.settings import Settings
 from weft.db.database import CONNECTION_ERRORS, Database
-from weft.queue import outbox, work
+from weft.queue import outbox, queues, work
 from weft.queue.blobs import KeptBlobs
-from weft.queue.queues import CONTROL
 from weft.queue.services import Upkeep, staging_times
 from weft.queue.work import Claim, Completed, Ended, Lane, Postponed
 from weft.queue.workers import Pulse
@@ -105,7 +104,7 @@ class Worker:
             self._database, self.id, KeptBlobs.of(self._database), self._processes, log_dir(settings), self._beat,
             self._ended, self._held.resting, lambda claim, over: self._slots.go_on(claim.queue_id, self._in_use, over),
         )  # fmt: skip
-        self._env.queue_names.update(zip(queue_ids, [*self._queue_names, CONTROL], strict=False))
+        self._env.queue_names.update(zip(queue_ids, [*self._queue_names, queues.CONTROL], strict=False))
         self._heart = Heart(
             self._database, self.id, interval=settings.heartbeat_interval, lease=settings.lease_time,
             on_pulse=self._feel, overdue=self._held.overdue, sent=(self.completed, self.failed),
