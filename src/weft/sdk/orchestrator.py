@@ -10,7 +10,7 @@ from weft.core.tracing import tracer
 from weft.engine.adoption import Adopter
 from weft.engine.job_spans import JobSpans
 from weft.engine.orchestrator import Steps
-from weft.jobs.requests import QUEUE
+from weft.jobs.messages import QUEUE
 from weft.queue.queues import CONTROL
 from weft.sdk.worker import Worker
 from weft.worker.registry import Registry
