@@ -193,9 +193,12 @@ COLUMNS = {
         "audits",
         "verb",
     ): "`cancel`, `replay`, `purge`, `create`, `pause`, `resume`, `limit`, `change`, `deactivate`, `activate`, "
-    "`grant`, `revoke`, `delete`, `protect` or `free`",
-    ("audits", "subject_kind"): "`task`, `effect`, `queue`, `tag`, `org`, `user`, `role` or `token`",
-    ("audits", "subject_ids"): "the tasks or effects, the first 1,000 of them",
+    "`grant`, `revoke`, `delete`, `protect`, `free`, `clear`, `approve` or `reject`",
+    (
+        "audits",
+        "subject_kind",
+    ): "`task`, `job`, `effect`, `queue`, `tag`, `cache`, `history`, `org`, `user`, `role`, `token` or `sign-in`",
+    ("audits", "subject_ids"): "the tasks, jobs or effects, the first 1,000 of them",
     ("audits", "subject_name"): "the name of the queue, tag, org, user, role or token",
     ("audits", "detail"): "what else there is to say: `count`, `reason`, the limit",
     ("orgs", "id"): "the org's id",

@@ -29,7 +29,7 @@ PARTS = {"history", "jobs", "server", "catalog", "live", "gateway", "data", "run
 DATABASE_KINDS = ("table", "view", "column", "index", "constraint", "enum", "function", "schema")
 REFERENCE = re.compile(
     r"(?P<kind>table|view|column|index|constraint|enum|function|schema|outbox state|worker state|state|verb|reason"
-    r"|python|setting|variable|command|error) `(?P<name>[^`]+)`"
+    r"|python|setting|variable|command|error|route) `(?P<name>[^`]+)`"
 )
 
 
@@ -141,6 +141,7 @@ def is_variable(name: str) -> bool:
 REASONS = set(
     re.findall(r"^\| `(\w+)` \|", (ROOT / "docs/reference/states.md").read_text(encoding="utf-8"), re.MULTILINE)
 )
+ROUTES = (ROOT / "docs/reference/http.md").read_text(encoding="utf-8")
 EXISTS = {
     "state": lambda name: name in set(TaskState),
     "worker state": lambda name: name in set(WorkerState),
@@ -152,6 +153,7 @@ EXISTS = {
     "variable": is_variable,
     "command": has_command,
     "error": lambda name: name in {kind.code for kind in errors.all_errors()},
+    "route": lambda name: f"`{name}`" in ROUTES,
 }
 
 

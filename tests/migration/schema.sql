@@ -3624,21 +3624,35 @@ CREATE TABLE weft."user" (
 );
 
 CREATE VIEW weft.tokens AS
- SELECT t.id,
-    t.org_id,
-    t.user_id,
-    t.name,
-    t.role,
-    t.queues,
-    t.hint,
-    t.created_at,
-    t.expires_at,
-    t.revoked_at,
-    t.last_used_at,
-    t.actor,
-    u.external_id AS "user"
-   FROM (weft.token t
-     LEFT JOIN weft."user" u ON ((u.id = t.user_id)));
+ SELECT id,
+    org_id,
+    user_id,
+    name,
+    role,
+    queues,
+    hint,
+    created_at,
+    expires_at,
+    revoked_at,
+    last_used_at,
+    actor,
+    "user"
+   FROM ( SELECT t.id,
+            t.org_id,
+            t.user_id,
+            t.name,
+            t.role,
+            t.queues,
+            t.hint,
+            t.created_at,
+            t.expires_at,
+            t.revoked_at,
+            t.last_used_at,
+            t.actor,
+            u.external_id AS "user"
+           FROM (weft.token t
+             LEFT JOIN weft."user" u ON ((u.id = t.user_id)))) v
+  WHERE (org_id = COALESCE(( SELECT weft.current_org() AS current_org), org_id));
 
 COMMENT ON VIEW weft.tokens IS 'Every token, without what would let anybody use it.';
 
@@ -3651,12 +3665,22 @@ CREATE VIEW weft.users AS
     deactivated_at,
     created_at,
     actor,
-    ARRAY( SELECT r.slug
-           FROM (weft.org_role_membership m
-             JOIN weft.org_role r ON ((r.id = m.role_id)))
-          WHERE (m.user_id = u.id)
-          ORDER BY r.slug) AS roles
-   FROM weft."user" u;
+    roles
+   FROM ( SELECT u.id,
+            u.org_id,
+            u.external_id,
+            u.email,
+            u.role,
+            u.deactivated_at,
+            u.created_at,
+            u.actor,
+            ARRAY( SELECT r.slug
+                   FROM (weft.org_role_membership m
+                     JOIN weft.org_role r ON ((r.id = m.role_id)))
+                  WHERE (m.user_id = u.id)
+                  ORDER BY r.slug) AS roles
+           FROM weft."user" u) v
+  WHERE (org_id = COALESCE(( SELECT weft.current_org() AS current_org), org_id));
 
 COMMENT ON VIEW weft.users IS 'Every user, also those who are deactivated.';
 
@@ -3677,7 +3701,8 @@ CREATE TABLE weft.worker (
     version text NOT NULL,
     queues bigint[] NOT NULL,
     handlers text[] NOT NULL,
-    rescued_at timestamp with time zone
+    rescued_at timestamp with time zone,
+    token_id bigint
 )
 WITH (fillfactor='50');
 

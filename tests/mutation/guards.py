@@ -19,6 +19,7 @@ FILES = {
     "blob": "queue/sql/blob.sql",
     "audit": "queue/sql/audit.sql",
     "saved": "queue/sql/step.sql",
+    "remote": "queue/sql/remote_worker.sql",
     "machine": "db/sql/machine.sql",
     "cache": "queue/sql/cache.sql",
     "outputs": "db/migrations/sql/0003_cache.sql",
@@ -578,6 +579,28 @@ GUARDS: list[Guard] = [
     *_of("role.show", "test_people", ("r.org_id = $1 and", "")),
     *_of("role.delete", "test_people", ("r.org_id = $1 and", "")),
     *_of("role.list", "test_people", ("r.org_id = $1 and", "")),
+    # --- workers without a database ---
+    *_of("remote.bind", "test_remote_workers", "and w.state in ('active', 'idle')"),
+    *_of("remote.seat", "test_remote_workers", "and w.org_id = $2", "and w.token_id = $3"),
+    *_of(
+        "remote.in_use", "test_remote_workers", ("t.worker_id = $1 and", ""), "and t.state = 'running'",
+        ("t.id <> all ($2)", "$2::bigint[] is not null"),
+    ),
+    *_of(
+        "remote.held_among", "test_remote_workers", "and t.attempt = r.attempt", "and coalesce(t.worker_id, 0) = $1",
+        "and t.state = 'running'",
+    ),
+    *_of(
+        "remote.settled_among", "test_remote_workers", "and a.attempt = r.attempt", "and a.worker_id = $1",
+        ("where a.outcome in ('failed', 'snoozed', 'crashed')", ""),
+    ),
+    *_of(
+        "remote.had", "test_remote_workers", "and t.attempt = $3", "and t.worker_id = $1", "and d.attempt = $3",
+        "and d.worker_id = $1", "and a.attempt = $3", "and a.worker_id = $1",
+    ),
+    *_of("remote.refers_to", "test_remote_workers", "and b.org_id = $1"),
+    *_of("remote.task_refers_to", "test_remote_workers", "and b.digest = r.digest"),
+    *_of("remote.of_org", "test_remote_workers", "and t.org_id = $1", "and d.org_id = $1"),
     *_of("token.show", "test_people", ("t.org_id = $1 and", "")),
     *_of("token.list", "test_people", ("t.org_id = $1 and", ""), "and ($3::bigint is null or t.user_id = $3)"),
     *_of("token.revoke", "test_people", ("t.org_id = $1 and", ""), "and t.revoked_at is null"),

@@ -29,7 +29,7 @@ def test_the_routes_that_need_no_credential_are_these() -> None:
         path for path, methods in document["paths"].items() for method in methods.values() if not method.get("security")
     }
     assert without == {"/healthz", "/readyz"}
-    assert ANONYMOUS - without == {"/openapi.json", "/docs", "/docs/oauth2-redirect"}
+    assert ANONYMOUS - without == {"/openapi.json", "/docs", "/sign-in"}
 
 
 async def test_whoever_has_no_token_learns_that_it_is_alive_and_ready_and_no_more(make_http: MakeHttp) -> None:

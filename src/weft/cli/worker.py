@@ -59,6 +59,10 @@ def worker(
         typer.Option(min=1, max=MAX_RUNNING, metavar="N", help="How many tasks run at once in each process."),
     ] = None,
     processes: Annotated[int, typer.Option(min=1, metavar="P", help="How many processes.")] = 1,
+    server: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="Work through this server, with the token in WEFT_TOKEN, without a database."),
+    ] = None,
     fast: Annotated[bool, typer.Option("--fast", help="Notice a dead worker within 3 s instead of 15 s.")] = False,
     log_level: Annotated[
         Level, typer.Option(metavar="LEVEL", help="What to write to stderr: debug, info, warning, error.")
@@ -82,13 +86,18 @@ def worker(
     from weft.cli.leash import Leash
     from weft.cli.target import database_settings
     from weft.cli.worker_process import log_to_stderr
+    from weft.core.settings import Settings
 
     names = read_names("queues", queues)
-    settings = database_settings("weft worker", profile="fast" if fast else None)
+    profile = "fast" if fast else None
+    if server is None:
+        settings = database_settings("weft worker without --server", profile=profile)
+    else:
+        settings = Settings.load(profile=profile, server=server)
     if processes > 1:
         from weft.cli.supervisor import Supervisor
 
-        argv = _command_line(modules or [], names, concurrency, fast, log_level)
+        argv = _command_line(modules or [], names, concurrency, fast, log_level, server)
         argv += [] if log_format is None else ["--log-format", log_format]
         supervisor = Supervisor(argv, processes, Leash(leash), settings.worker_shutdown_grace)
         raise typer.Exit(asyncio.run(supervisor.run()))
@@ -97,7 +106,7 @@ def worker(
 
 
 def _command_line(
-    modules: list[str], queues: list[str], concurrency: int | None, fast: bool, log_level: str
+    modules: list[str], queues: list[str], concurrency: int | None, fast: bool, log_level: str, server: str | None
 ) -> list[str]:
     """Return the command line of one of several processes."""
     argv = [sys.executable, "-m", "weft", "worker", "--log-level", log_level]
@@ -107,6 +116,8 @@ def _command_line(
         argv += ["--queues", ",".join(queues)]
     if concurrency is not None:
         argv += ["--concurrency", str(concurrency)]
+    if server is not None:
+        argv += ["--server", server]
     return [*argv, "--fast"] if fast else argv
 
 

@@ -18,7 +18,6 @@ from weft.cli.stopping import LAST_MOMENT, StopSignals
 from weft.core.errors import HandlerImportFailed
 from weft.core.log_lines import JsonLines
 from weft.core.settings import Settings
-from weft.queue import workers
 from weft.sdk.client import Client
 from weft.sdk.orchestrator import Orchestrator
 from weft.sdk.worker import Worker
@@ -118,7 +117,7 @@ class WorkerProcess:
         return self._signals.exit_code
 
     async def _serve(self) -> None:
-        async with Client(settings=self._settings) as client:
+        async with self._new_client() as client:
             worker = self._new_worker(client)
             self._worker = await worker.start()
             if (lines := logs_json()) is not None:
@@ -134,20 +133,27 @@ class WorkerProcess:
                 # What the worker itself raised is told; anything else that ends it unasked is the doing of a task.
                 has_failed = working.done() and not working.cancelled() and working.exception() is not None
                 if not self._signals.stop.is_set() and not has_failed:
-                    await self._abandon(client, worker)
+                    await self._abandon(worker)
                 await worker.stop(0 if has_failed else None)
             await working
+
+    def _new_client(self) -> Client:
+        if self._settings.server is None:
+            return Client(settings=self._settings)
+        from weft.remote.client import RemoteClient
+
+        return RemoteClient(settings=self._settings)
 
     def _new_worker(self, client: Client) -> Worker:
         return Worker(client=client, queues=self._queues, concurrency=self._concurrency, app_modules=self._modules)
 
-    async def _abandon(self, client: Client, worker: Worker) -> NoReturn:
+    async def _abandon(self, worker: Worker) -> NoReturn:
         """End this process: a task has ended the event loop, or cancelled all that runs on it.
 
         Handed back as not begun, it would do so again and again: what is running counts as lost, as after any crash.
         """
         logging.getLogger("weft.worker").error("ended by one of its tasks: what it was running counts as lost")
-        saying = asyncio.ensure_future(client.database.run(lambda conn: workers.abandon(conn, worker.process.id)))
+        saying = asyncio.ensure_future(worker.process.abandon())
         for _ in range(3):
             # Whoever closes an event loop cancels what runs on it, perhaps more than once.
             with suppress(asyncio.CancelledError):
@@ -191,6 +197,9 @@ class OrchestratorProcess(WorkerProcess):
 
     def __init__(self, settings: Settings, leash: Leash) -> None:
         super().__init__(settings, [], [], None, leash)
+
+    def _new_client(self) -> Client:
+        return Client(settings=self._settings)
 
     def _new_worker(self, client: Client) -> Worker:
         return Orchestrator(client=client)

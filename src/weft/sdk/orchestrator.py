@@ -17,6 +17,7 @@ from weft.worker.registry import Registry
 
 if TYPE_CHECKING:
     from weft.sdk.client import Client
+    from weft.worker.store import Store
 
 
 class Orchestrator(Worker):
@@ -41,6 +42,9 @@ class Orchestrator(Worker):
     @property
     def _settings(self) -> Settings:
         return self._client.settings.for_orchestrator
+
+    async def _store(self) -> Store:
+        return await self._database_store()
 
     async def _start(self) -> None:
         self._registry = Steps(self._client.database, self._client.ids, lambda: self._client.blobs).registry

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Annotated
+from functools import cache
+from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import Depends, Request
 from fastapi.security import HTTPBearer
@@ -84,7 +85,7 @@ def origin_of(connection: HTTPConnection) -> str:
 
 
 async def principal(request: Request, _: Annotated[object, Depends(_documented)] = None) -> Principal:
-    """Return whom the request is from."""
+    """Return whom the request was let in as; whether he still would be is told by `identify`."""
     found: Principal | None = getattr(request.state, "who", None)
     if found is None:
         raise Unauthenticated("there is no credential")
@@ -92,6 +93,21 @@ async def principal(request: Request, _: Annotated[object, Depends(_documented)]
 
 
 Who = Annotated[Principal, Depends(principal)]
+
+
+@cache
+def admitted(access: Access) -> Any:
+    """Return the type of whom a request is from when that is somebody who may make it; what he sent is not looked at.
+
+    Refused as a part of a route, and not in it, nobody learns by what he sends how a call would take it.
+    """
+
+    async def admit(request: Request, _: Annotated[object, Depends(_documented)] = None) -> Principal:
+        who = await principal(request)
+        require(who, access)
+        return who
+
+    return Annotated[Principal, Depends(admit)]
 
 
 def require(who: Principal, access: Access) -> None:

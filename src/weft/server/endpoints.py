@@ -19,7 +19,7 @@ from weft.core.errors import InvalidInput
 from weft.queue.audit import acting_from
 from weft.sdk.client import Client
 from weft.sdk.session import acting_as
-from weft.server.credentials import Who, origin_of, require
+from weft.server.credentials import admitted, origin_of
 from weft.server.idempotency import once
 from weft.server.problems import refusals
 from weft.server.spans import made_job
@@ -74,7 +74,6 @@ def _endpoint(operation: Operation) -> Callable[..., Any]:
     media_type = "text/plain" if answer_of(operation).model is None else _JSON
 
     async def endpoint(request: Request, who: Principal, **given: Any) -> Response:
-        require(who, operation.access)
         state: State = request.app.state.weft
         asked = _arguments(operation, parameters, given)
         if operation.call in _WAITS:
@@ -137,7 +136,7 @@ def _nullable(parameters: dict[str, Parameter]) -> set[str]:
 
 
 def _signature(operation: Operation) -> inspect.Signature:
-    found = [_keyword("request", Request), _keyword("who", Who)]
+    found = [_keyword("request", Request), _keyword("who", admitted(operation.access))]
     rest = [each for each in operation.parameters if each.place != "path" and each.name != "idempotency_key"]
     for each in operation.parameters:
         if each.place == "path":

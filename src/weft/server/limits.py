@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -12,21 +13,26 @@ from weft.server.problems import of_error, problem
 
 
 class LimitBodies:
-    """Lets no body pass that is larger than ``limit`` bytes, or of which nothing comes for ``patience`` seconds."""
+    """Lets no body pass that is larger than ``limit`` bytes, or of which nothing comes for ``patience`` seconds.
 
-    def __init__(self, app: ASGIApp, limit: int, patience: float) -> None:
+    ``larger`` are the paths that take more.
+    """
+
+    def __init__(self, app: ASGIApp, limit: int, patience: float, larger: Mapping[str, int]) -> None:
         self._app = app
         self._limit = limit
         self._patience = patience
+        self._larger = larger
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, and look at its body as it comes."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        limit = self._larger.get(scope["path"], self._limit)
         told = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
-        if told.isdigit() and int(told) > self._limit:
-            await of_error(TooLarge(self._limit))(scope, receive, send)
+        if told.isdigit() and int(told) > limit:
+            await of_error(TooLarge(limit))(scope, receive, send)
             return
         seen, is_whole, has_answered = 0, False, False
 
@@ -37,8 +43,8 @@ class LimitBodies:
             async with asyncio.timeout(self._patience):
                 message = await receive()
             seen += len(message.get("body", b""))
-            if seen > self._limit:
-                raise TooLarge(self._limit)
+            if seen > limit:
+                raise TooLarge(limit)
             is_whole = not message.get("more_body", False)
             return message
 

@@ -263,9 +263,9 @@ class Attempt:
         """Take an output that is there, else make one that others may take."""
         claim = self.claim
         if (digest := referenced_blob(params)) is not None:
-            params = (await self.env.blobs.get(digest)).decode()
+            params = (await self.env.blobs_of(self.claim).get(digest)).decode()
         key = key_of(claim.handler, self.handler.code_version, params)
-        if (found := await self.env.cache.find(claim.id, key, caching)) is not None:
+        if (found := await self.env.cache.find(claim, key, caching)) is not None:
             return Completed(claim.id, claim.attempt, *found)
         outcome = await self._run_apart(params)
         return outcome._replace(reuse=Reuse(key, caching.lasts)) if isinstance(outcome, Completed) else outcome
@@ -273,7 +273,7 @@ class Attempt:
     async def _rendered(self, params: str) -> str:
         """Return the params with the outputs of other tasks in them; what the engine carries out gets both apart."""
         limit = self.env.settings.value_limit
-        spec, values = await unpacked(params, self.claim.given, lambda: self.env.blobs, limit)
+        spec, values = await unpacked(params, self.claim.given, lambda: self.env.blobs_of(self.claim), limit)
         if self.claim.handler.startswith("@"):
             return orjson.dumps({"spec": spec, "values": values}).decode()
         return rendered(spec, values)
@@ -293,7 +293,7 @@ class Attempt:
         if params == MISSING_PARAMS:
             raise NonRetryable("the params of this task are gone: its partition was dropped")
         if (digest := referenced_blob(params)) is not None:
-            params = (await self.env.blobs.get(digest)).decode()
+            params = (await self.env.blobs_of(self.claim).get(digest)).decode()
         if self._runs_in_process:
             return await self._run_in_process(params)
         return Completed(claim.id, claim.attempt, await self._written(await self._call_and_write(params)))
@@ -337,7 +337,7 @@ class Attempt:
         check_size("output", text, self.env.settings.value_limit)
         if size_of(text) <= self.env.settings.inline_limit:
             return text
-        return blob_reference(await self.env.blobs.put(text.encode()), size_of(text))
+        return blob_reference(await self.env.blobs_of(self.claim).put(text.encode()), size_of(text))
 
     def _write_now(self, output: Any) -> str:
         """The same for `Context.complete_in`, which may be called where nothing can be awaited."""
@@ -345,7 +345,7 @@ class Attempt:
         check_size("output", text, self.env.settings.value_limit)
         if size_of(text) <= self.env.settings.inline_limit:
             return text
-        return blob_reference(self.env.blobs.put_now(text.encode()), size_of(text))
+        return blob_reference(self.env.blobs_of(self.claim).put_now(text.encode()), size_of(text))
 
     async def _run_in_thread(self, arguments: dict[str, Any]) -> Any:
         """Run the function in a thread of its own; one that cannot be ended is left behind, reported and fenced."""
