@@ -37,7 +37,7 @@ grant select, insert, update, delete on weft.task, weft.task_done, weft.idempote
   weft.key_slot, weft.key_loan, weft.outbox, weft.task_log, weft.blob, weft.task_blob, weft.step to shop_worker;
 grant select on weft.blob_use, weft.jobs, weft.artifact, weft.artifact_use to shop_worker;
 grant select, insert, update, delete on weft.job, weft.job_done, weft.awaited, weft.worker_code to shop_worker;
-grant select, insert, delete on weft.event to shop_worker;
+grant select, insert, update, delete on weft.event to shop_worker;
 grant select, insert, update, delete on weft.output_cache to shop_worker;
 grant select, delete on weft.answer to shop_worker;
 grant select, insert on weft.job_event to shop_worker;

@@ -88,6 +88,7 @@ SCRIPTS = {
         *("python_flows.py:", "for `if` use weft.when"),
     ],
     "submit_flows.py": ["with_tax completed {'completed': 3}", "END completed", "30.0"],
+    "observe.py": ["00-"],
     "operate.py": ["it is due at", "no live worker serves", "is paused", "it has ended: completed"],
 }
 COMMANDS = {
@@ -180,6 +181,8 @@ OTHERS = {
     "run_worker.py",
     "weft.toml",
     "weft-worker.service",
+    "prometheus.yaml",
+    "weft-alerts.yaml",
 }
 
 

@@ -236,8 +236,11 @@ GUARDS: list[Guard] = [
     *_of("step.begin_wait", "test_job_guards", "and e.payload @> match", "e.org_id = of.org_id and", "and e.name = event",
          "and e.at >= (select j.created_at from weft.job j where j.id = of.job_id)",
          "perform weft.lock_event(of.org_id, event);"),
-    *_of("step.send_event", "test_job_guards", "a.org_id = org and", "and payload @> a.match", "a.event = event and",
-         "perform weft.lock_event(org, event);"),
+    *_of("step.route_event", "test_job_guards", "a.org_id = told.org_id and", "and told.payload @> a.match",
+         "a.event = told.name and"),
+    *_of("step.route_event", "test_sent_events",
+         ("where (select j.created_at from weft.job j where j.id = w.job_id) <= told.at", "")),
+    *_of("step.send_event", "test_job_guards", "perform weft.lock_event(org, event);"),
     *_of("step.skip_tasks", "test_job_guards", "and t.state in ('pending', 'ready')", ("if keys is not null then", "if false then"),
          ("filter (where concurrency_key is not null and state = 'ready'), "
           "array_agg(concurrency_key) filter (where concurrency_key is not null and state = 'ready')",

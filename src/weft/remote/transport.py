@@ -17,6 +17,8 @@ from weft.contract.errors import error_in
 from weft.contract.operations import Operation
 from weft.core.errors import InvalidInput
 from weft.core.server_errors import ServerUnavailable
+from weft.core.tracing import HEADER as TRACEPARENT
+from weft.core.tracing import current_traceparent
 
 PREFIX = "/api/v1"
 _PATIENCE = httpx.Timeout(90.0, connect=10.0)
@@ -78,6 +80,8 @@ class Transport:
         is_repeatable: bool,
     ) -> httpx.Response:  # fmt: skip
         sent = headers | ({} if content is None else {"content-type": "application/json"})
+        if (place := current_traceparent()) is not None:
+            sent[TRACEPARENT] = place
         for attempt in range(_ATTEMPTS):
             is_last = attempt == _ATTEMPTS - 1 or not is_repeatable
             try:

@@ -29,6 +29,7 @@ from weft.jobs.library import Library, Planned
 from weft.jobs.model import Approval, Job, JobHandle, JobNode, JobSummary
 from weft.jobs.plan import Plan
 from weft.jobs.posting import check_url
+from weft.jobs.routing import AT_ONCE
 from weft.jobs.submit import SQL, NewJob, submit
 from weft.queue import audit
 from weft.queue.audit import AuditVerb
@@ -373,20 +374,27 @@ class Jobs(Reruns, JobLooking):
         if not await self._session.database.run(answer):
             raise StateConflict("approve", chosen.task_id, "answered", ["waiting"])
 
-    async def send_event(self, name: str, payload: Mapping[str, Any] | None = None) -> int:
+    async def send_event(
+        self, name: str, payload: Mapping[str, Any] | None = None, *, idempotency_key: str | None = None
+    ) -> int:
         """Tell jobs of an event; return how many nodes were waiting for one like it.
 
-        Those that begin to wait later, in jobs that were submitted before, find it too. Example::
+        Those that begin to wait later, in jobs that were submitted before, find it too. A known ``idempotency_key``
+        sends nothing, and returns what the first has. When it returns the event is kept: where a great many wait,
+        the last of them are answered soon after. Example::
 
-            await client.jobs.send_event("file.arrived", {"path": "in/orders.csv"})
+            await client.jobs.send_event("file.arrived", {"path": "in/orders.csv"}, idempotency_key="etag-3f2a")
         """
         check_text(name, "name", 200)
         if payload is not None and not isinstance(payload, Mapping):
             raise InvalidInput("payload", f"must be a mapping, not {type(payload).__name__}")
+        if idempotency_key is not None:
+            check_text(idempotency_key, "idempotency_key", 500)
         text, org_id, actor = encode(dict(payload or {}), "payload"), await self._session.org_id(), self._session.actor
         # Each node that waits for it has it as its output.
         check_size("payload", text, self._session.settings.inline_limit)
-        row = await self._session.database.run(lambda conn: conn.fetchrow(SQL.send_event, org_id, name, text, actor))
+        said = org_id, name, text, actor, idempotency_key, AT_ONCE
+        row = await self._session.database.run(lambda conn: conn.fetchrow(SQL.send_event, *said))
         assert row is not None
         return int(row["answered"])
 

@@ -12,6 +12,7 @@ from typing import Self
 from weft.core.checks import MAX_RUNNING, check_names, check_number, check_queues, check_span
 from weft.core.settings import Settings
 from weft.jobs.callbacks import Callbacks
+from weft.jobs.routing import Routing
 from weft.queue.model import NewTask
 from weft.queue.outbox import Effect, Sink
 from weft.sdk.client import Client
@@ -145,4 +146,7 @@ def sinks_of(client: Client) -> dict[str, Sink]:
         draft = Drafting(client.settings).draft(NewTask(**{"idempotency_key": f"outbox-{effect.id}", **said}))
         await client.database.run(lambda conn: enqueue_on(conn, draft, effect.org, effect.actor))
 
-    return {"enqueue_task": enqueue_task, "callback": Callbacks(client.settings).send}
+    return {
+        "enqueue_task": enqueue_task, "callback": Callbacks(client.settings).send,
+        "route_event": Routing(client.database).route,
+    }  # fmt: skip

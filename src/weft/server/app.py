@@ -11,6 +11,7 @@ from starlette.routing import BaseRoute
 
 from weft.contract.table import OPERATIONS
 from weft.core.settings import Settings
+from weft.core.tracing import tracer
 from weft.sdk.client import Client
 from weft.server import problems
 from weft.server.credentials import AskForCredentials
@@ -31,6 +32,7 @@ from weft.server.routes import (
     task,
     worker,
 )
+from weft.server.spans import Traced
 from weft.server.state import State
 from weft.server.traffic import Noted, Traffic
 from weft.version import __version__
@@ -77,6 +79,8 @@ def make_app(settings: Settings) -> FastAPI:
         LimitBodies, limit=settings.server_body_limit, patience=settings.server_read_timeout.total_seconds(),
         larger={blob.PATH: settings.value_limit},
     )  # fmt: skip
+    if (spans := tracer()) is not None:
+        app.add_middleware(Traced, tracer=spans)
     app.add_middleware(AddHeaders)
     app.add_middleware(Noted, traffic=traffic)
     return app

@@ -16,6 +16,7 @@ from weft.catalog import tokens
 from weft.catalog.model import Principal
 from weft.contract.operations import Access
 from weft.core.errors import WeftError
+from weft.core.log_lines import add_to_lines
 from weft.core.server_errors import Forbidden, Unauthenticated
 from weft.server.cookies import session_of
 from weft.server.problems import of_error
@@ -43,10 +44,11 @@ class AskForCredentials:
         """Pass the request on with whom it is from, before anything else of it is read."""
         if scope["type"] == "http" and scope["path"] not in ANONYMOUS:
             try:
-                scope.setdefault("state", {})["who"] = await identify(HTTPConnection(scope))
+                scope.setdefault("state", {})["who"] = who = await identify(HTTPConnection(scope))
             except WeftError as error:
                 await of_error(error)(scope, receive, send)
                 return
+            add_to_lines(actor=who.actor, org=who.org)
         await self._app(scope, receive, send)
 
 

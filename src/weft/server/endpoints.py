@@ -22,6 +22,7 @@ from weft.sdk.session import acting_as
 from weft.server.credentials import admitted, origin_of
 from weft.server.idempotency import once
 from weft.server.problems import refusals
+from weft.server.spans import made_job
 from weft.server.state import State
 from weft.server.versions import etag_of, expected, is_known
 
@@ -32,6 +33,7 @@ _JSON = "application/json"
 # Calls that answer when something has ended, or say after a while that it has not.
 _WAITS = frozenset({"wait", "jobs.wait"})
 _LONGEST_WAIT = 60.0
+_MAKES_JOBS = frozenset({"jobs.submit", "jobs.rerun"})
 # What they answer is shown once, and kept nowhere.
 _SECRET = frozenset({"tokens.create", "tokens.create_sign_in"})
 _REPEATED = "idempotency-replayed"
@@ -82,6 +84,8 @@ def _endpoint(operation: Operation) -> Callable[..., Any]:
         async def act(client: Client) -> tuple[int, bytes]:
             found = await operation.of(client)(**asked)
             headers.update(etag_of(found))
+            if operation.call in _MAKES_JOBS:
+                made_job(request.scope, found)
             return _encoded(operation, found, asked)
 
         # What an operator does is about orgs, not in one.

@@ -8,9 +8,11 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from weft.core.tracing import tracer
 from weft.queue.work import Claim
 from weft.worker.processes import Processes
 from weft.worker.shutdown import Shutdown
+from weft.worker.spans import told_on_end
 from weft.worker.store import Store
 
 if TYPE_CHECKING:
@@ -36,7 +38,10 @@ class Environment:
         self.processes = processes
         self.log_folder = log_folder
         self.beat = beat
-        self.on_end = on_end
+        self.tracer = tracer()
+        self.on_end = told_on_end(on_end)
+        # By their ids, as far as this worker works them.
+        self.queue_names: dict[int, str] = {}
         self.resting = resting
         self.go_on = go_on
 

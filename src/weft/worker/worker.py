@@ -15,6 +15,7 @@ import asyncpg
 from weft.core.errors import WeftError
 from weft.core.settings import Settings
 from weft.db.database import CONNECTION_ERRORS
+from weft.queue.queues import CONTROL
 from weft.queue.services import staging_times
 from weft.queue.work import Claim, Completed, Ended, Lane, Postponed
 from weft.queue.workers import Pulse
@@ -56,9 +57,8 @@ class Worker:
         self._app_modules = list(app_modules)
         self.id = self.completed = self.failed = self.fenced = 0
         self._lanes: list[Lane] = []
-        self._wake = asyncio.Event()
+        self._wake, self._changed = asyncio.Event(), asyncio.Event()
         self._held = Holdings(self._wake.set)
-        self._changed = asyncio.Event()
         self._stopping: asyncio.Task[None] | None = None
         self._deadline = math.inf
         self._grace: asyncio.Timeout | None = None
@@ -108,6 +108,7 @@ class Worker:
             store, self.id, self._processes, log_dir(settings), self._beat, self._ended, self._held.resting,
             lambda claim, over: self._slots.go_on(claim, self._in_use, over),
         )  # fmt: skip
+        self._env.queue_names.update(zip(queue_ids, [*self._queue_names, CONTROL], strict=False))
         self._heart = Heart(
             store.pulses(), interval=settings.heartbeat_interval, lease=settings.lease_time,
             on_pulse=self._feel, overdue=self._held.overdue, sent=(self.completed, self.failed),

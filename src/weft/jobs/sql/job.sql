@@ -129,7 +129,10 @@ select j.org_id, j.rank, j.tag_positions, j.actor, j.labels from weft.job j wher
 select weft.begin_wait($1, $2, $3, $4, $5, $6, $7, $8, $9);
 
 -- name: send_event
-select id, answered from weft.send_event($1, $2, $3, $4);
+select id, answered from weft.send_event($1, $2, $3, $4, $5, $6);
+
+-- name: route_event
+select last from weft.route_event($1, $2, $3);
 
 -- name: approvals
 -- What waits for a person.

@@ -369,26 +369,62 @@ begin
   return true;
 end $$;
 
--- name: send_event
--- Notes an event, and answers all who wait for one like it; returns its id and how many that were.
-create function weft.send_event(org bigint, event text, payload jsonb, actor text) returns table (id bigint, answered int)
-language plpgsql as $$
+-- name: route_event
+-- Answers those who wait for an event, from after a task on and so many of them; returns where the next begin, null after the
+-- last. One whose job was submitted after it was sent does not mean it.
+create function weft.route_event(event_id bigint, after bigint, room int, out answered int, out last bigint) language plpgsql as $$
 #variable_conflict use_variable
-declare waiting record;
+declare told weft.event; waiting record; looked int := 0;
 begin
-  perform weft.lock_event(org, event);
-  insert into weft.event as e (org_id, name, payload, actor) values (org, event, payload, actor) returning e.id into id;
   answered := 0;
+  select * into told from weft.event e where e.id = event_id;
+  perform weft.lock_event(told.org_id, told.name);
   for waiting in
-    select a.task_id, a.job_id, t.node from weft.awaited a join weft.task t on t.id = a.task_id
-    where a.org_id = org and a.event = event and payload @> a.match order by a.task_id
+    -- Found by the event, and only then put in order: by the order of all who wait it would cost all of them.
+    with those as materialized (
+      select a.task_id, a.job_id from weft.awaited a
+      where a.org_id = told.org_id and a.event = told.name and told.payload @> a.match and a.task_id > after)
+    select w.task_id, w.job_id, t.node from those w join weft.task t on t.id = w.task_id
+    where (select j.created_at from weft.job j where j.id = w.job_id) <= told.at order by w.task_id limit room
   loop
-    if weft.answer(waiting.task_id, 'completed', payload::json, null, null) then
-      perform weft.note_event(org, waiting.job_id, 'task.received', 'completed', json_build_object('event', event, 'by', actor),
-        waiting.task_id, waiting.node);
+    looked := looked + 1;
+    last := waiting.task_id;
+    if weft.answer(waiting.task_id, 'completed', told.payload::json, null, null) then
+      perform weft.note_event(told.org_id, waiting.job_id, 'task.received', 'completed',
+        json_build_object('event', told.name, 'by', told.actor), waiting.task_id, waiting.node);
       answered := answered + 1;
     end if;
   end loop;
+  last := case when looked = room then last end;
+end $$;
+
+-- name: send_event
+-- Accepts an event, once for each key, and answers those who wait for one like it; so many of them at once, the rest by the
+-- outbox. Returns its id and how many waited.
+create function weft.send_event(org bigint, event text, payload jsonb, actor text, key text, room int)
+returns table (id bigint, answered int) language plpgsql as $$
+#variable_conflict use_variable
+declare last bigint; rest int;
+begin
+  perform weft.lock_event(org, event);
+  insert into weft.event as e (org_id, name, payload, actor, idempotency_key) values (org, event, payload, actor, key)
+  on conflict (org_id, idempotency_key) where idempotency_key is not null do nothing returning e.id into id;
+  if id is null then
+    return query select e.id, e.answered from weft.event e where e.org_id = org and e.idempotency_key = key;
+    return;
+  end if;
+  select r.answered, r.last into answered, last from weft.route_event(id, 0, room) r;
+  if last is not null then
+    select count(*) into rest from weft.awaited a
+    where a.org_id = org and a.event = event and payload @> a.match and a.task_id > last;
+    answered := answered + rest;
+  end if;
+  if answered > 0 then
+    update weft.event e set answered = answered where e.id = id;
+  end if;
+  insert into weft.outbox (org_id, kind, payload, state, processed_at, actor)
+  values (org, 'route_event', json_build_object('event_id', id::text, 'after', last::text),
+    (case when last is null then 'done' else 'pending' end)::weft.outbox_state, case when last is null then weft.now() end, actor);
   return next;
 end $$;
 
