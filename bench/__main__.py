@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 from bench import comparison, definitions, graphs, jobs, owners, process, queue, workflows
+from bench import server as serving
 from bench.peers.environments import PEERS
 from bench.place import own_server
 from bench.report import Figure, print_table, write_json
@@ -16,7 +17,7 @@ from bench.report import Figure, print_table, write_json
 QUOTED = Path("bench/figures.json")
 PARTS = (
     *("work", "enqueue", "pick-up", "history", "horizon", "limits", "idle", "start"),
-    *("definitions", "workflows", "jobs", "graphs", "owners"),
+    *("definitions", "workflows", "jobs", "graphs", "owners", "server_requests", "server_lists"),
 )
 
 
@@ -46,6 +47,8 @@ def main() -> None:
             "jobs": lambda: jobs.measure_jobs(server, scale, repeat),
             "graphs": lambda: graphs.measure_graphs(server, 1000 // scale, repeat),
             "owners": lambda: owners.measure_owners(server, repeat),
+            "server_requests": lambda: serving.measure_requests(server, scale, repeat),
+            "server_lists": lambda: serving.measure_lists(server, 5_000_000 // scale, 300),
             "idle": lambda: process.measure_idle(server, 30 / scale),
         }
         for part in options.only:

@@ -19,7 +19,7 @@ from weft.queue.work import Completed
 
 pytestmark = pytest.mark.own_database
 
-PARENTS = ("attempt", "job_done", "job_event", "step", "task_done", "task_params")
+PARENTS = ("attempt", "job_done", "job_event", "job_label", "step", "task_done", "task_params")
 LONG = '{"text": "' + "x" * 300 + '"}'
 
 

@@ -27,7 +27,7 @@ NOUNS = {
 DAYS = r"""
   select right(c.relname, 8) as day, count(*) from pg_class c join pg_inherits i on i.inhrelid = c.oid
   where c.relnamespace = 'weft'::regnamespace
-    and c.relname ~ '^(task_done|task_params|attempt|job_done|step|job_event)_\d{8}$'
+    and c.relname ~ '^(task_done|task_params|attempt|job_done|step|job_event|job_label)_\d{8}$'
   group by 1
 """
 

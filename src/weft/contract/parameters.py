@@ -22,6 +22,7 @@ LEFT_OUT = frozenset({"connection", "on_progress", "on_step", "registry", "knows
 _ABSENT = inspect.Parameter.empty
 
 SAID = {
+    "actor": "By this actor only.",
     "add": "What is added.",
     "after": "Go on after this one: `next` of the page before.",
     "at": "What it was at this moment.",
@@ -83,12 +84,14 @@ SAID = {
     "reject": "Let the node fail instead.",
     "repair": "Mend what can be mended.",
     "replaces": "The other workflow that the tag is of, and will not be any more.",
+    "rerun_of": "Those that run this job again.",
     "retry": "How a failed attempt is tried again: a policy, or how many retries.",
     "role": "`reader`, `writer`, `admin`; of a token also `worker`.",
     "run_at": "Not before this moment.",
     "set": "Fields and their new values.",
-    "since": "Those submitted at this moment or later.",
+    "since": "From this moment on: of a list those submitted then, of jobs to be rerun those that ended.",
     "slug": "The short name.",
+    "sort": "Which come first: `newest` or `oldest`.",
     "source": "What it is made of: a tag, an id or a hash.",
     "state": "In one of these states.",
     "steps": "How many moves.",
@@ -99,6 +102,7 @@ SAID = {
     "timeout": "How many seconds it may take.",
     "to": "Where the tag goes: another tag, an id or a hash.",
     "token_id": "The token's id.",
+    "until": "Those submitted before this moment.",
     "user": "The user: what the identity provider calls him, or an id.",
     "values": "The fields of the form.",
     "verb": "Acts of this kind only.",
@@ -217,10 +221,11 @@ _FORMS = {
     "task": _Form(Id | None, str),
     "ids": _Form(list[Id] | None, lambda ids: [str(each) for each in ids]),
     "since": _Form(Moment | None),
+    "until": _Form(Moment | None),
 }
 _NAMES = ("which", "source", "to", "change", "user", "old", "new", "good", "bad")
-# A tag is moved by number, and so are its pages.
-_BY_NUMBER = {"workflows.moves.before": _Form(int | None)}
+# A tag is moved by number, and so are its pages; events go on after a text, jobs after an id.
+_OF_CALL = {"workflows.moves.before": _Form(int | None), "jobs.list.after": _Form(Id | None, str)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,7 +254,7 @@ def parameter_of(call: str, wanted: inspect.Parameter, hint: Any, place: Place) 
     """Return how one argument of a call travels."""
     name = wanted.name
     default = wanted.default if wanted.default in (_ABSENT, None) else wire(hint, name).encode(wanted.default)
-    form = _BY_NUMBER.get(f"{call}.{name}") or _FORMS.get(name)
+    form = _OF_CALL.get(f"{call}.{name}") or _FORMS.get(name)
     if name == "handler" and call != "enqueue":
         form = None
     if name == "labels" and place == "query":
