@@ -24,7 +24,8 @@ FILL = f"""
       case when n < 1500 then 'early' else 'late' end as workflow_id,
       case when n % 40 = 6 or n > 2900 then 'ada' else 'cron' end as actor,
       case when n % 3 = 0
-        then json_build_object('team', 't' || n % 4, 'half', case when n < 1700 then 'first' else 'second' end) end as labels,
+        then json_build_object('team', 't' || n % 4, 'half', case when n < 1700 then 'first' else 'second' end)
+      end as labels,
       case when n % 500 = 2 then b.id + 10 * 4194304 end as rerun_of
     from generate_series(1::bigint, {COUNT}) n, (select weft.first_id_at(date_trunc('day', weft.now(), 'UTC')) as id) b
   ), labelled as (
