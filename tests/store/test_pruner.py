@@ -110,7 +110,7 @@ async def test_partitions_are_renewed_in_the_first_of_ten_rounds(store: Store, d
         await pruner.run_once()
     assert await _day(store, 8) not in await _days(store)
     await pruner.run_once()
-    assert (await _days(store))[await _day(store, 8)] == 6
+    assert (await _days(store))[await _day(store, 8)] == 7
 
 
 async def test_a_round_frees_what_nobody_holds(store: Store, database: Database) -> None:
