@@ -60,10 +60,12 @@ async def fill(url: str, org_id: int, jobs: int, live: int) -> None:
         "select to_regclass('weft.job_done_' || to_char(weft.now() - interval '9 days', 'YYYYMMDD')) is null"
     ):
         await conn.execute(_PARTITIONS)
-    first, last = await conn.fetchrow(
+    bounds = await conn.fetchrow(
         "select weft.first_id_at(date_trunc('day', weft.now(), 'UTC') - make_interval(hours => 24 * $1)), "
         "weft.first_id_at(date_trunc('day', weft.now(), 'UTC'))", DAYS,
     )  # fmt: skip
+    assert bounds is not None
+    first, last = bounds
     # Ids are unique among orgs too.
     first += org_id % 997
     gap, chunk = (last - first) // (jobs + 2), 250_000
