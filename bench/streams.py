@@ -75,7 +75,7 @@ async def measure_streams(server: str, scale: int) -> list[Figure]:
         async with (
             worker_process(url, 50),
             child_process("bench.orchestrator", url),
-            child_process("bench.server", url, str(port)) as process,
+            child_process("bench.serve", url, str(port)) as process,
             weft.Client(url) as client,
         ):
             made = await client.tokens.create("bench", role="reader")

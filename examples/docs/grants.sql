@@ -41,6 +41,7 @@ grant select, insert, update, delete on weft.event to shop_worker;
 grant select, insert, update, delete on weft.output_cache to shop_worker;
 grant select, delete on weft.answer to shop_worker;
 grant select, insert on weft.job_event to shop_worker;
+grant select, insert, update on weft.job_label to shop_worker;
 grant select, insert, update, delete on weft.tally, weft.tally_mark to shop_worker;
 grant select on weft.job_events to shop_worker;
 -- docs: end work

@@ -46,6 +46,7 @@ FILES = {
     "skipping": "db/migrations/sql/0003_skipping.sql",
     "definition": "db/migrations/sql/0003_definitions.sql",
     "loan": "db/migrations/sql/0003_loans.sql",
+    "lists": "db/migrations/sql/0003_lists.sql",
     "lending": "queue/sql/loan.sql",
 }
 # What a later migration makes anew is guarded there.
@@ -261,8 +262,7 @@ GUARDS: list[Guard] = [
     *_of("job.cancel", "test_jobs", "j.org_id = $1 and"),
     *_of("job.cancel", "test_job_guards", "and j.state in ('pending', 'running', 'paused')"),
     *_of("job.pause", "test_jobs", "j.org_id = $1 and", "and j.state in ('pending', 'running')"),
-    *_of("job.list_live", "test_jobs", "j.org_id = $1 and"),
-    *_of("job.list_done", "test_jobs", "d.org_id = $1 and"),
+    *_of("lists.list_jobs", "test_job_lists", "k.org_id = org and"),
     *_of("job.completed_items", "test_reruns", "and c.state = 'completed'"),
     *_of("rerun.job", "test_job_guards", "d.org_id = $1 and"),
     *_of("rerun.current_codes", "test_reruns", "w.org_id = $1 and", "c.org_id = $1 and",

@@ -1,3 +1,8 @@
+-- name: drop_lists
+drop function weft.list_jobs, weft.scan_jobs;
+drop view weft.job_key;
+drop table weft.job_label;
+
 -- name: drop_loans
 drop function weft.end_loans, weft.take_key, weft.lend_key, weft.return_loans, weft.admit_waiting;
 drop table weft.key_loan;

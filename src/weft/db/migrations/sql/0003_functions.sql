@@ -1,5 +1,5 @@
 -- name: ensure_partitions
--- Makes the daily partitions of task_done, task_params, attempt, job_done, step and job_event that are missing from yesterday to `days` ahead, and on
+-- Makes the daily partitions of task_done, task_params, attempt, job_done, step, job_event and job_label that are missing from yesterday to `days` ahead, and on
 -- the days of tasks that have not ended; returns how many. Whoever finds one missing calls it, with the rights of the
 -- schema's owner, to whom they belong. LIKE and ATTACH, not PARTITION OF: that would queue every claim behind one idle reader.
 create or replace function weft.ensure_partitions(days int default 8) returns int language plpgsql volatile security definer
@@ -23,8 +23,8 @@ begin
   loop
     low := weft.first_id_at(day);
     high := weft.first_id_at(day + interval '24 hours');
-    -- Job_event is made last of all, by the same migration.
-    foreach parent in array array['task_done', 'task_params', 'attempt', 'job_done', 'step', 'job_event'] loop
+    -- Job_event and job_label are made last of all, by the same migration.
+    foreach parent in array array['task_done', 'task_params', 'attempt', 'job_done', 'step', 'job_event', 'job_label'] loop
       continue when to_regclass('weft.' || parent) is null;
       child := parent || '_' || to_char(day at time zone 'UTC', 'YYYYMMDD');
       if to_regclass('weft.' || child) is null then
@@ -243,7 +243,7 @@ create function weft.end_jobs(ends bigint[]) returns void language plpgsql
   set enable_mergejoin = off set enable_bitmapscan = off set jit = off as $$
 declare
   jobs bigint[] := array(select (select d.job_id from weft.task_done d where d.id = u.id) from unnest(ends) as u (id));
-  parents bigint[]; child record;
+  parents bigint[]; labelled bigint[]; child record;
 begin
   -- Before the jobs themselves: whoever sweeps a task away locks it before the job that it waits for.
   perform 1 from weft.task t where t.id in (select j.parent_id from weft.job j where j.id = any (jobs)) order by t.id for update;
@@ -276,7 +276,14 @@ begin
       'ended_at', to_char(weft.now() at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')), m.actor
     from moved m where m.callback_url is not null
   )
-  select array_agg(m.parent_id order by m.parent_id) filter (where m.parent_id is not null) into parents from moved m;
+  select array_agg(m.parent_id order by m.parent_id) filter (where m.parent_id is not null),
+    array_agg(m.id) filter (where m.labels is not null) into parents, labelled from moved m;
+  if labelled is not null then
+    update weft.job_label l set ending = d.state
+    from unnest(labelled) as u (id) cross join lateral (select d.* from weft.job_done d where d.id = u.id) d
+      cross join lateral json_each_text(d.labels) e
+    where l.org_id = d.org_id and l.name = e.key and l.value = e.value and l.ending = 'pending' and l.job_id = d.id;
+  end if;
   for child in
     select d.parent_id, d.state, d.result, d.error, d.id, d.reason from unnest(jobs) as u (id)
     cross join lateral (select d.* from weft.job_done d where d.id = u.id) d where parents is not null and d.parent_id is not null
@@ -887,6 +894,10 @@ begin
   job.created_at := weft.now();
   job.timeout_at := job.created_at + patience;
   insert into weft.job select (job).*;
+  if job.labels is not null then
+    insert into weft.job_label (job_id, org_id, name, value)
+    select job.id, job.org_id, l.key, l.value from json_each_text(job.labels) l;
+  end if;
   insert into weft.task (id, org_id, queue_id, order_id, created_at, state, waiting_on, rank, max_attempts, handler, params,
     job_id, timeout, heartbeat_timeout, retry, concurrency_key, reason, actor, node, needs, allow_failure, dispatch_timeout,
     expires_at)
