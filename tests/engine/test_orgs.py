@@ -36,6 +36,7 @@ SEES_NOTHING: dict[str, list[Call]] = {
         lambda them, id, live: them.audit(task=id),
         lambda them, id, live: them.audit(queue="ours"),
     ],
+    "verify_audit": [lambda them, id, live: _acts_seen(them)],
     "outbox": [lambda them, id, live: them.outbox()],
     "cached_outputs": [lambda them, id, live: them.cached_outputs()],
     "clear_cache": [lambda them, id, live: them.clear_cache(), lambda them, id, live: them.clear_cache("live")],
@@ -68,6 +69,11 @@ OWN = {"org_id", "queues", "create_queue"}
 async def _numbers(them: weft.Client) -> list[tuple[str, float]]:
     """Return the metrics that are not zero."""
     return [(metric.name, each.value) for metric in await them.metrics() for each in metric.samples if each.value]
+
+
+async def _acts_seen(them: weft.Client) -> int:
+    found = await them.verify_audit()
+    return found.sealed + found.unsealed
 
 
 async def _workers_found(them: weft.Client) -> list[str]:

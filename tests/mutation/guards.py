@@ -660,6 +660,7 @@ REDUNDANT: list[tuple[Guard, str]] = [
             "attempts": "t.org_id = $1 and",
         }.items()
     ),
+    (Guard("sign_in.create", "s.org_id = $1 and"), "what it removes lets nobody in any more, of whichever org"),
     (Guard("job.nodes", "and t.org_id = $1"), "whoever asks has found the job in its org before"),
     (Guard("job.nodes", "and d.org_id = $1"), "whoever asks has found the job in its org before"),
     (Guard("rerun.of", "d.org_id = $1 and"), "the job that was run again was found in its org before"),

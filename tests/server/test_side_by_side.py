@@ -20,7 +20,9 @@ from weft.server.serving import Server
 ORGS = ("acme", "rival")
 # What tells how the installation is, or what time it is, and is the same for all.
 _OF_ALL = {"health"}
-_LIVE = re.compile(r'"(at|now|cursor|measured_at|[a-z_]*seconds|[a-z_]*latency[a-z_]*)":[^,}]+')
+_LIVE = re.compile(
+    r'"(at|now|cursor|measured_at|[a-z_]*seconds|[a-z_]*latency[a-z_]*)":[^,}]+|"name":"[a-z_]*age[a-z_]*".*?"samples":\[.*?\]'
+)
 
 
 @dataclass
