@@ -86,7 +86,7 @@ _TASKS = (
     _get("/tasks/{task_id}/wait", "wait", answer="output"),
     _get("/tasks/{task_id}/log", "read_log"),
     _post("/tasks/{task_id}/cancel", "cancel", status=204, body={"reason": "ordered twice"}),
-    _post("/tasks/{task_id}/replay", "replay", status=204),
+    _post("/tasks/{task_id}/replay", "replay", status=204, body={"state": "failed"}),
     _get("/dead-letters", "dead_letters"),
     _get("/dead-letters/count", "count_dead", answer="count"),
     _post("/dead-letters/replay", "replay_dead", answer="count", body={"handler": "email:send"}),
@@ -99,7 +99,7 @@ _TASKS = (
     _get("/workers", "workers"),
     _get("/outbox", "outbox", key="id"),
     _post("/outbox", "add_effect", status=201, answer="id", body={"kind": "enqueue_task", "payload": {"handler": "a"}}),
-    _post("/outbox/replay", "replay_outbox", answer="count"),
+    _post("/outbox/replay", "replay_outbox", answer="count", body={"ids": ["381002207845156620"]}),
     _get("/cache", "cached_outputs"),
     _delete("/cache", "clear_cache", answer="count"),
 )

@@ -16,7 +16,7 @@ from weft.server import problems
 from weft.server.document import document
 from weft.server.endpoints import add_operation
 from weft.server.limits import LimitBodies
-from weft.server.paths import KeepSlashes
+from weft.server.paths import KeepSlashes, keep_apart
 from weft.server.routes import installation
 from weft.server.state import State
 from weft.server.traffic import Noted, Traffic
@@ -34,6 +34,7 @@ def _routes() -> list[BaseRoute]:
     router.prefix = ""
     for each in (installation,):
         router.include_router(each.router)
+    keep_apart(router.routes)
     return router.routes
 
 

@@ -7,6 +7,7 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
+from weft.server.notes import complete
 from weft.server.problems import Problem
 
 
@@ -15,5 +16,6 @@ def document(app: FastAPI) -> dict[str, Any]:
     if app.openapi_schema is None:
         made = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
         made["components"]["schemas"]["Problem"] = Problem.model_json_schema()
+        complete(made)
         app.openapi_schema = made
     return app.openapi_schema

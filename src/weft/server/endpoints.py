@@ -18,6 +18,7 @@ from weft.contract.wire import new_model
 from weft.core.errors import InvalidInput
 from weft.sdk.client import Client
 from weft.sdk.session import acting_as
+from weft.server.bodies import BESIDE, YAML, DefinitionRoute, JsonRoute
 from weft.server.credentials import Who, require
 from weft.server.idempotency import once
 from weft.server.problems import MEDIA_TYPE
@@ -32,6 +33,7 @@ _JSON = "application/json"
 _WAITS = frozenset({"wait", "jobs.wait"})
 _LONGEST_WAIT = 60.0
 _REPEATED = "idempotency-replayed"
+_FILE = "workflow_id: etl\nnodes:\n  fetch: {type: task, handler: etl:fetch}\n"
 _KEY = "A key of the caller's choice: the same request with the same key is carried out once."
 IdempotencyKey = Annotated[str | None, Header(description=_KEY, max_length=500)]
 
@@ -52,16 +54,27 @@ def add_operation(router: APIRouter, operation: Operation) -> None:
         name=operation.call,
         operation_id=operation.call.replace(".", "_"),
         summary=operation.summary,
-        description=_rest(operation),
+        description=operation.description,
         status_code=status,
         responses=told | _refusals(operation),
         response_class=Response,
+        openapi_extra=_extra(operation),
+        route_class_override=DefinitionRoute if operation.call == "workflows.push" else JsonRoute,
         tags=[operation.path.split("/")[1]],
     )
 
 
-def _rest(operation: Operation) -> str:
-    return f"Takes the role `{operation.access}`."
+def _extra(operation: Operation) -> dict[str, Any] | None:
+    """Return what FastAPI does not know of an operation: a definition may be sent as its file has it."""
+    if operation.call != "workflows.push":
+        return None
+    file = {"schema": {"type": "string", "description": "The definition."}, "example": _FILE}
+    said = {each.name: each.said for each in operation.parameters}
+    beside = [
+        {"name": name, "in": "query", "description": said[name], "schema": {"type": "string", "minLength": 1}}
+        for name in BESIDE
+    ]
+    return {"requestBody": {"content": {YAML: file}}, "parameters": beside}
 
 
 def _refusals(operation: Operation) -> dict[int | str, dict[str, Any]]:
@@ -99,13 +112,18 @@ def _endpoint(operation: Operation) -> Callable[..., Any]:
                 if is_known(given.get("if_none_match"), headers):
                     return Response(status_code=304, headers=headers)
                 return Response(body, status, headers, media_type)
-            request_bytes = request.url.path.encode() + b"\n" + await request.body()
+            request_bytes = b"%s\n%s" % (_address(request), await request.body())
             kept = await once(client, key, request_bytes, act, is_secret=operation.call == "tokens.create")
         return Response(kept.body, kept.status, headers | ({_REPEATED: "true"} if kept.is_repeated else {}), media_type)
 
     endpoint.__signature__ = _signature(operation)  # type: ignore[attr-defined]
     endpoint.__name__ = operation.call.replace(".", "_")
     return endpoint
+
+
+def _address(request: Request) -> bytes:
+    query: bytes = request.scope["query_string"]
+    return request.url.path.encode() + (b"?" + query if query else b"")
 
 
 def _encoded(operation: Operation, found: Any, asked: Mapping[str, Any]) -> tuple[int, bytes]:

@@ -15,6 +15,7 @@ from weft.core.errors import InvalidInput, OperatorError
 from weft.core.server_errors import AddressTaken
 from weft.core.settings import Settings
 from weft.server.app import make_app
+from weft.server.connections import connections
 
 PORT = 8400
 _BACKLOG = 2048
@@ -53,6 +54,7 @@ class Server:
         config = uvicorn.Config(
             make_app(self._settings), log_config=None, access_log=False, lifespan="on", timeout_keep_alive=30,
             backlog=_BACKLOG, server_header=False, date_header=False, timeout_graceful_shutdown=10,
+            http=connections(self._settings.server_read_timeout.total_seconds()),
         )  # fmt: skip
         self._uvicorn = _Uvicorn(config)
         self._task = asyncio.create_task(self._uvicorn.serve(sockets=[self._socket]))

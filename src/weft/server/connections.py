@@ -1,0 +1,100 @@
+"""A connection of a client, which may keep the server waiting for its headers, and to read its answers, so long."""
+
+from __future__ import annotations
+
+import asyncio
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+# More than any client sends that means well; an address is part of it.
+LONGEST_HEAD = 64 * 1024
+_TOO_LONG = (
+    b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-type: application/problem+json\r\n"
+)
+
+
+class Connection(HttpToolsProtocol):
+    """Uvicorn's connection, which by itself waits for ever for headers to end and for answers to be taken.
+
+    What has begun and does not come to the end of its headers, or of which no answer is taken, is given up after
+    ``patience`` seconds; headers that are longer than any that are meant well are given up at once.
+    """
+
+    patience = 30.0
+    _head = 0
+    _waiting: asyncio.TimerHandle | None = None
+    _unread: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Wait for the first headers."""
+        super().connection_made(transport)
+        self._wait()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Wait for nothing more."""
+        self._wait_no_more()
+        self.resume_writing()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Read on, and see whether headers come to an end."""
+        self._head += len(data)
+        super().data_received(data)
+        if self.transport.is_closing():
+            return
+        if self.cycle is not None and not self.cycle.response_complete:
+            # What comes now is its body, which others look at, or the next request, which is read when it is due.
+            self._head = 0
+        elif self._head > LONGEST_HEAD:
+            self._refuse()
+        elif self._waiting is None:
+            self._wait()
+
+    def on_headers_complete(self) -> None:
+        """Answer."""
+        self._head = 0
+        self._wait_no_more()
+        super().on_headers_complete()
+
+    def pause_writing(self) -> None:
+        """Give the client up when it does not read for a while."""
+        super().pause_writing()
+        if self._unread is None:
+            self._unread = self.loop.call_later(self.patience, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """Go on writing."""
+        if self._unread is not None:
+            self._unread.cancel()
+            self._unread = None
+        super().resume_writing()
+
+    def timeout_keep_alive_handler(self) -> None:
+        """Close what was idle; what the client has not read by now is not kept for it."""
+        if self.transport.get_write_buffer_size():
+            self.transport.abort()
+        super().timeout_keep_alive_handler()
+
+    def _wait(self) -> None:
+        self._waiting = self.loop.call_later(self.patience, self.transport.abort)
+
+    def _wait_no_more(self) -> None:
+        if self._waiting is not None:
+            self._waiting.cancel()
+            self._waiting = None
+
+    def _refuse(self) -> None:
+        said = b"the address and the headers of a request may have %d bytes" % LONGEST_HEAD
+        body = (
+            b'{"type":"urn:weft:problem:headers_too_large","title":"HeadersTooLarge","status":431,'
+            b'"code":"headers_too_large","detail":"%s"}' % said
+        )
+        self.transport.write(b"%scontent-length: %d\r\n\r\n%s" % (_TOO_LONG, len(body), body))
+        self.transport.close()
+        # Whoever still sends is not listened to.
+        self.loop.call_later(self.patience, self.transport.abort)
+
+
+def connections(patience: float) -> type[Connection]:
+    """Return the kind of connection that waits so many seconds."""
+    return type("Connection", (Connection,), {"patience": patience})
