@@ -72,6 +72,8 @@ async def test_a_job_is_submitted_looked_at_and_cancelled(remote: weft.RemoteCli
     handle = await remote.jobs.submit("etl", labels={"day": "1"}, idempotency_key="once")
     assert handle.created
     assert await remote.jobs.submit("etl", labels={"day": "1"}, idempotency_key="once") == (handle.id, False)
+    other = await remote.jobs.submit("etl", idempotency_key="größer")  # what no header can hold
+    assert await client.jobs.submit("etl", idempotency_key="größer") == (other.id, False)
     assert await remote.jobs.show(handle.id) == await client.jobs.show(handle.id)
     assert await remote.jobs.nodes(handle.id) == await client.jobs.nodes(handle.id)
     assert [job.id for job in await remote.jobs.list(labels={"day": "1"})] == [handle.id]

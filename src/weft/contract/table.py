@@ -59,7 +59,7 @@ _WORKFLOWS = (
     _post("/workflows/{which:name}/snapshot", "workflows.snapshot", status=201, body={"message": "for the audit"}),
     _get("/workflows/{which:name}", "workflows.show"),
     _get("/tags/{tag:name}/moves", "workflows.moves", key="version"),
-    _get("/tags/{name:name}", "workflows.tag"),
+    _get("/tags/{tag:name}", "workflows.tag"),
     _delete("/tags/{tag:name}", "workflows.delete"),
     _post("/tags/{tag:name}/undelete", "workflows.undelete", body={"message": "needed after all"}),
     _post("/tags/{tag:name}/patch", "workflows.patch", body={"set": {"nodes.fetch.params.size": 3}}),

@@ -17,7 +17,7 @@ from weft.core.errors import BlobUnavailable
 from weft.flow.diff import Diff
 
 _LISTS = (list, tuple, set, frozenset, Sequence, Iterable)
-_PATTERN = r"^[1-9][0-9]{0,18}$"
+_PATTERN = r"^[0-9]{1,19}$"
 
 
 def _read_id(value: object) -> object:

@@ -79,7 +79,7 @@ class _Read(Request):
 
 
 class _DefinitionRead(_Read):
-    """A request whose body is JSON, or a definition as its file has it; what is said of it may be in the address."""
+    """A request whose body is JSON, or a definition as its file has it; what it leaves out may be in the address."""
 
     _taken = frozenset({JSON, *_YAML})
 
@@ -92,11 +92,7 @@ class _DefinitionRead(_Read):
             except UnicodeDecodeError as error:
                 raise _malformed(f"is not UTF-8 at byte {error.start}") from error
         told = read_json(body)
-        if not isinstance(told, dict):
-            return told
-        if twice := sorted(told.keys() & beside.keys()):
-            raise HTTPException(400, f"{twice[0]} is both in the address and in the body: give it once")
-        return told | beside
+        return beside | told if isinstance(told, dict) else told
 
 
 class JsonRoute(APIRoute):

@@ -8,9 +8,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 # More than any client sends that means well; an address is part of it.
 LONGEST_HEAD = 64 * 1024
-_TOO_LONG = (
-    b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-type: application/problem+json\r\n"
-)
+_REFUSED = b"HTTP/1.1 %s\r\nconnection: close\r\ncontent-type: application/problem+json\r\ncontent-length: %d\r\n\r\n%s"
 
 
 class Connection(HttpToolsProtocol):
@@ -46,7 +44,8 @@ class Connection(HttpToolsProtocol):
             # What comes now is its body, which others look at, or the next request, which is read when it is due.
             self._head = 0
         elif self._head > LONGEST_HEAD:
-            self._refuse()
+            said = b"the address and the headers of a request may have %d bytes" % LONGEST_HEAD
+            self._refuse(b"431 Request Header Fields Too Large", b"headers_too_large", b"HeadersTooLarge", said)
         elif self._waiting is None:
             self._wait()
 
@@ -83,15 +82,16 @@ class Connection(HttpToolsProtocol):
             self._waiting.cancel()
             self._waiting = None
 
-    def _refuse(self) -> None:
-        said = b"the address and the headers of a request may have %d bytes" % LONGEST_HEAD
-        body = (
-            b'{"type":"urn:weft:problem:headers_too_large","title":"HeadersTooLarge","status":431,'
-            b'"code":"headers_too_large","detail":"%s"}' % said
-        )
-        self.transport.write(b"%scontent-length: %d\r\n\r\n%s" % (_TOO_LONG, len(body), body))
+    def send_400_response(self, msg: str) -> None:
+        """Say that what came is not HTTP."""
+        self._refuse(b"400 Bad Request", b"malformed_request", b"MalformedRequest", b"what was sent is not HTTP")
+
+    def _refuse(self, status: bytes, code: bytes, title: bytes, said: bytes) -> None:
+        told = b'{"type":"urn:weft:problem:%s","title":"%s","status":%s,"code":"%s","detail":"%s"}'
+        body = told % (code, title, status[:3], code, said)
+        self.transport.write(_REFUSED % (status, len(body), body))
         self.transport.close()
-        # Whoever still sends is not listened to.
+        # Whoever still sends, and does not read, is not waited for.
         self.loop.call_later(self.patience, self.transport.abort)
 
 

@@ -35,7 +35,8 @@ _LONGEST_WAIT = 60.0
 _REPEATED = "idempotency-replayed"
 _FILE = "workflow_id: etl\nnodes:\n  fetch: {type: task, handler: etl:fetch}\n"
 _KEY = "A key of the caller's choice: the same request with the same key is carried out once."
-IdempotencyKey = Annotated[str | None, Header(description=_KEY, max_length=500)]
+# Headers are read as Latin-1, and not by all alike: another text stands in the body, where the call takes one.
+IdempotencyKey = Annotated[str | None, Header(description=_KEY, max_length=500, pattern=r"^[!-~]([ -~]*[!-~])?$")]
 
 
 def add_operation(router: APIRouter, operation: Operation) -> None:
@@ -47,6 +48,7 @@ def add_operation(router: APIRouter, operation: Operation) -> None:
         told[status]["model"] = answer.model
     elif status != 204:
         told[status]["content"] = {"text/plain": {"schema": {"type": "string"}}}
+        told[204] = {"description": "There is none."}
     router.add_api_route(
         operation.path,
         _endpoint(operation),
@@ -136,7 +138,7 @@ def _encoded(operation: Operation, found: Any, asked: Mapping[str, Any]) -> tupl
 
 def _arguments(operation: Operation, parameters: dict[str, Parameter], given: dict[str, Any]) -> dict[str, Any]:
     """Return the arguments of the call; what was not sent is left to its default."""
-    sent = {name: value for name, value in given.items() if name in parameters}
+    sent = {name: value for name, value in given.items() if name in parameters and parameters[name].place == "path"}
     for part in ("query", "body"):
         if (model := given.get(part)) is not None:
             sent |= {name: getattr(model, name) for name in model.model_fields_set}
@@ -144,8 +146,10 @@ def _arguments(operation: Operation, parameters: dict[str, Parameter], given: di
         if "expect" in sent:
             raise InvalidInput("if-match", "give either it or expect, not both")
         sent["expect"] = expected(given["if_match"])
-    if operation.makes_by_key and given.get("idempotency_key") is not None:
-        sent["idempotency_key"] = given["idempotency_key"]
+    if operation.makes_by_key and (key := given.get("idempotency_key")) is not None:
+        if sent.get("idempotency_key") not in (None, key):
+            raise InvalidInput("idempotency-key", "is another than idempotency_key of the body: give one")
+        sent["idempotency_key"] = key
     sent = {name: value for name, value in sent.items() if value is not None or name in _nullable(parameters)}
     return {name: parameters[name].decode(value) for name, value in sent.items()}
 
@@ -157,7 +161,7 @@ def _nullable(parameters: dict[str, Parameter]) -> set[str]:
 
 def _signature(operation: Operation) -> inspect.Signature:
     found = [_keyword("request", Request), _keyword("who", Who)]
-    rest = [each for each in operation.parameters if each.place != "path" and each.name != "idempotency_key"]
+    rest = [each for each in operation.parameters if each.place != "path"]
     for each in operation.parameters:
         if each.place == "path":
             found.append(_keyword(each.name, Annotated[each.type, Path(description=each.said)]))
