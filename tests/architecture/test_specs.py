@@ -17,6 +17,7 @@ from spec_items import COLUMNS, items
 
 import weft
 import weft.orchestration
+from weft.contract.table import OPERATIONS
 from weft.core.settings import Settings
 from weft.core.states import TRANSITIONS, OutboxState, TaskState, WorkerState
 
@@ -29,7 +30,7 @@ PARTS = {"history", "jobs", "server", "catalog", "live", "gateway", "data", "run
 DATABASE_KINDS = ("table", "view", "column", "index", "constraint", "enum", "function", "schema")
 REFERENCE = re.compile(
     r"(?P<kind>table|view|column|index|constraint|enum|function|schema|outbox state|worker state|state|verb|reason"
-    r"|python|setting|variable|command|error) `(?P<name>[^`]+)`"
+    r"|python|setting|variable|command|error|route) `(?P<name>[^`]+)`"
 )
 
 
@@ -152,6 +153,7 @@ EXISTS = {
     "variable": is_variable,
     "command": has_command,
     "error": lambda name: name in {kind.code for kind in errors.all_errors()},
+    "route": lambda name: name in {f"{each.method} {each.path.replace(':name}', '}')}" for each in OPERATIONS},
 }
 
 

@@ -86,7 +86,7 @@ _TASKS = (
     _get("/tasks/{task_id}/wait", "wait", answer="output"),
     _get("/tasks/{task_id}/log", "read_log"),
     _post("/tasks/{task_id}/cancel", "cancel", status=204, body={"reason": "ordered twice"}),
-    _post("/tasks/{task_id}/replay", "replay", status=204, body={"state": "failed"}),
+    _post("/tasks/{task_id}/replay", "replay", status=204, body={"state": ["failed"]}),
     _get("/dead-letters", "dead_letters"),
     _get("/dead-letters/count", "count_dead", answer="count"),
     _post("/dead-letters/replay", "replay_dead", answer="count", body={"handler": "email:send"}),

@@ -77,6 +77,7 @@ def complete(made: dict[str, Any]) -> None:
     used = set()
     for _, operation in operations(made):
         used |= set(operation.get("tags", ()))
+        _complete_words(operation)
         for parameter in operation.get("parameters", ()):
             parameter["schema"] = _never_null(parameter["schema"])
         _complete_answers(operation, schemas)
@@ -125,6 +126,13 @@ def _never_null(schema: dict[str, Any]) -> dict[str, Any]:
         return schema
     rest = {name: value for name, value in schema.items() if name != "anyOf"}
     return {**rest, **present[0]} if len(present) == 1 else {**rest, "anyOf": present}
+
+
+def _complete_words(operation: dict[str, Any]) -> None:
+    """Let the summary be what the first sentence says, where it is only the name of a function."""
+    if not operation["summary"].endswith("."):
+        told = " ".join(operation.get("description", "").split("\n\n", maxsplit=1)[0].split())
+        operation["summary"] = told if told.endswith(".") else f"{operation['summary']}."
 
 
 def _complete_answers(operation: dict[str, Any], schemas: dict[str, Any]) -> None:
