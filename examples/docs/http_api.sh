@@ -19,11 +19,11 @@ echo
 
 # docs: begin submit
 curl -sS -H "$auth" -H "Content-Type: application/json" -H "Idempotency-Key: alps-2026-11-14" \
-  -d '{"workflow": "tile_raster", "inputs": {"source": "scans/alps.tif"}}' "$WEFT_SERVER/api/v1/jobs"
+  -d '{"workflow": "tile_raster", "inputs": {"blob": "scans/alps.tif"}}' "$WEFT_SERVER/api/v1/jobs"
 # docs: end submit
 echo
 curl -sS -H "$auth" -H "Content-Type: application/json" -H "Idempotency-Key: alps-2026-11-14" \
-  -d '{"workflow": "tile_raster", "inputs": {"source": "scans/alps.tif"}}' "$WEFT_SERVER/api/v1/jobs"
+  -d '{"workflow": "tile_raster", "inputs": {"blob": "scans/alps.tif"}}' "$WEFT_SERVER/api/v1/jobs"
 echo
 
 # docs: begin pages
