@@ -53,6 +53,8 @@ _ADVICE = {
     "merge_conflict": "Decide the fields that the message names, by `prefer` or a patch of one side, and merge again.",
     "unauthenticated": "Send a token that an admin of your org has made by `weft tokens create`, or a new one.",
     "forbidden": "Ask an admin of the org for the role that the message names.",
+    "provider_unavailable": "Check that the identity provider can be reached from the server, at `WEFT_OIDC_ISSUER`.",
+    "cross_site": "Do it on a page of the server itself; a program sends a token instead of a cookie.",
     "too_large": "Send less at once, or let the operator raise `WEFT_SERVER_BODY_LIMIT`.",
     "key_reused": "Take a new key for each request, and the same one only to send the same request again.",
     "answer_gone": "Revoke what the first request made, and make another with a new key.",
@@ -69,6 +71,8 @@ _ADVICE = {
     "blob_unavailable": "Do what the message says: give every process the same `WEFT_BLOB_URL`, see to the storage "
     "or the access to it, or bring a blob that is gone back from a copy of the storage.",
     "server_unavailable": "Check `WEFT_SERVER`, and that the server runs; its `/healthz` answers without a token.",
+    "server_stopping": "Ask again: it, or another server, answers soon.",
+    "dev_runs": "Use the one that runs, stop it by Ctrl-C or its process, or set `WEFT_HOME` to another folder.",
     "address_taken": "Stop the other process, or choose another address by `--host` and `--port`.",
     "lease_lost": "Drop the work and roll back: another worker has the task.",
     "wait_timeout": "Nothing: the task goes on. Wait again, or look at it with `weft tasks show`.",

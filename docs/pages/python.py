@@ -73,9 +73,21 @@ _GROUPS = {
         *("run", "submit", "SubmittedJob", "Jobs", "JobHandle", "Job", "JobSummary", "JobNode", "JobState", "Approval"),
         *("Orchestrator", "Rerun", "RerunPlan", "RerunStep", "RerunAction", "Bisected", "BisectStep"),
         *("JobEvent", "JobEvents", "JobAttempt", "NodeWhy"),
+        *("JobGraph", "GraphNode", "GraphEdge", "GraphGroup", "GraphItem"),
     ],
     "Look": [
-        *("Task", "TaskSummary", "TaskState", "TaskStep", "Attempt", "AuditEntry", "Page", "Why"),
+        *(
+            "Task",
+            "TaskSummary",
+            "TaskState",
+            "TaskStep",
+            "Attempt",
+            "AuditEntry",
+            "AuditSeals",
+            "AuditFinding",
+            "Page",
+            "Why",
+        ),
         *(
             "QueueInfo",
             "KeyLimit",
@@ -88,7 +100,7 @@ _GROUPS = {
             "HealthCheck",
         ),
     ],
-    "People": ["Orgs", "Org", "Users", "User", "Roles", "OrgRole", "Tokens", "Token", "NewToken"],
+    "People": ["Orgs", "Org", "Users", "User", "Roles", "OrgRole", "Tokens", "Token", "NewToken", "SignIn"],
     "Settings": ["Settings", "__version__"],
     "Errors": [
         "Forbidden",

@@ -18,8 +18,8 @@ key that does not exist is refused, with the nearest one that does, so a misspel
 
 - **Environment**: the name in the table. An empty variable counts as not set.
 - **TOML**: `weft.toml` in the current folder, or the file that `WEFT_CONFIG` names. Its keys are the names in small
-  letters without `WEFT_`: `worker_timeout = "30s"`. All keys stand at the top level. `WEFT_CONFIG` and `WEFT_DEBUG` are
-  read from the environment only.
+  letters without `WEFT_`: `worker_timeout = "30s"`. All keys stand at the top level. `WEFT_CONFIG`,
+  `WEFT_CONTEXT`, `WEFT_DEBUG` and `WEFT_QUIET` are read from the environment only.
 - **Durations** are written `30d`, `1.5h`, `10m`, `3s`, `250ms`, or as a number of seconds.
 - **Sizes** are written `262144`, `256KiB`, `64MiB`.
 - **Flags** are `true` or `false` (also `1`, `0`, `yes`, `no`, `on`, `off`).
@@ -85,5 +85,11 @@ def page() -> str:
         for field in fields(Settings)
     ]
     rows.insert(0, (code("WEFT_CONFIG"), "path", "", "The TOML file; by default `weft.toml` in the current folder."))
-    rows.insert(1, (code("WEFT_DEBUG"), "flag", code("false"), "A command that fails also prints its traceback."))
+    rows.insert(
+        1, (code("WEFT_CONTEXT"), "text", "", "Which server commands go to, by its name in `weft context list`.")
+    )
+    rows.insert(2, (code("WEFT_DEBUG"), "flag", code("false"), "A command that fails also prints its traceback."))
+    rows.insert(
+        3, (code("WEFT_QUIET"), "flag", code("false"), "Commands show answers and errors only, like `--quiet`.")
+    )
     return _HEAD + table(("setting", "kind", "default", "meaning"), rows) + _TAIL

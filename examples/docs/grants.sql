@@ -28,7 +28,7 @@ grant usage on schema weft to shop_worker;
 grant usage on sequence weft.id_sequence to shop_worker;
 grant select on weft.schema_revision, weft.org, weft.tasks, weft.attempts, weft.steps, weft.workers to shop_worker;
 grant execute on function weft.enqueue, weft.add_effect, weft.ensure_partitions to shop_worker;
-grant select, insert, delete on weft.audit to shop_worker;
+grant select, insert, delete on weft.audit, weft.audit_seal to shop_worker;
 grant select, insert, delete on weft.edge to shop_worker;
 grant select, insert, delete on weft.task_params, weft.attempt to shop_worker;
 grant select, update on weft.machine to shop_worker;
@@ -58,3 +58,10 @@ grant select, delete on weft.task_blob to shop_flows;
 grant select on weft.task, weft.task_done to shop_flows;
 grant delete on weft.blob to shop_flows;
 -- docs: end workflows
+
+-- docs: begin server
+create role shop_server login in role shop_worker, shop_flows;
+grant select, insert, update on weft.org, weft.user, weft.token, weft.answer to shop_server;
+grant select, insert, delete on weft.org_role, weft.org_role_membership, weft.sign_in to shop_server;
+select weft.wall_in('shop_server');
+-- docs: end server

@@ -35,3 +35,11 @@ id=$(weft tokens list --json | python3 -c 'import json, sys; print(json.load(sys
 weft tokens revoke "$id"
 weft audit list
 # docs: end revoke
+
+# docs: begin browser
+weft tokens sign-in --user ada --role admin
+# docs: end browser
+
+# docs: begin verify
+weft audit verify
+# docs: end verify

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from weft.version import __version__
 
 if TYPE_CHECKING:
-    from weft.catalog.model import NewToken, Org, OrgRole, Token, User
+    from weft.catalog.model import NewToken, Org, OrgRole, SignIn, Token, User
     from weft.core.errors import (
         BlobUnavailable,
         DatabaseUnavailable,
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from weft.flow.reading import read_definition
     from weft.history.model import Artifact, Collected, Finding, Materialized, Pushed, Tag, TagMove
     from weft.jobs.events import JobEvent, JobEvents
+    from weft.jobs.graph import GraphEdge, GraphGroup, GraphItem, GraphNode, JobGraph
     from weft.jobs.health import Health, HealthCheck
     from weft.jobs.metrics import Metric, Sample
     from weft.jobs.model import Approval, Job, JobAttempt, JobHandle, JobNode, JobSummary
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from weft.queue.outbox import OutboxRow
     from weft.queue.queues import KeyLimit, QueueInfo
     from weft.queue.retry import Retry
+    from weft.queue.seals import AuditFinding, AuditSeals
     from weft.queue.steps import TaskStep
     from weft.queue.why import Why
     from weft.queue.workers import WorkerInfo
@@ -79,6 +81,8 @@ _HOMES = {
     "Artifact": "weft.history.model",
     "Attempt": "weft.queue.model",
     "AuditEntry": "weft.queue.audit",
+    "AuditFinding": "weft.queue.seals",
+    "AuditSeals": "weft.queue.seals",
     "BisectStep": "weft.sdk.bisecting",
     "Bisected": "weft.sdk.bisecting",
     "BlobRepository": "weft.worker.handling",
@@ -92,6 +96,10 @@ _HOMES = {
     "DatabaseUnavailable": "weft.core.errors",
     "Finding": "weft.history.model",
     "Forbidden": "weft.core.server_errors",
+    "GraphEdge": "weft.jobs.graph",
+    "GraphGroup": "weft.jobs.graph",
+    "GraphItem": "weft.jobs.graph",
+    "GraphNode": "weft.jobs.graph",
     "HandlerContext": "weft.worker.handling",
     "HandlerResult": "weft.worker.handling",
     "Health": "weft.jobs.health",
@@ -103,6 +111,7 @@ _HOMES = {
     "JobEvent": "weft.jobs.events",
     "JobEvents": "weft.jobs.events",
     "JobFailed": "weft.core.errors",
+    "JobGraph": "weft.jobs.graph",
     "JobHandle": "weft.jobs.model",
     "JobNode": "weft.jobs.model",
     "JobState": "weft.core.job_states",
@@ -139,6 +148,7 @@ _HOMES = {
     "SchemaOutdated": "weft.core.errors",
     "ServerUnavailable": "weft.core.server_errors",
     "Settings": "weft.core.settings",
+    "SignIn": "weft.catalog.model",
     "Snooze": "weft.core.signals",
     "SpawnedTask": "weft.worker.children",
     "StateConflict": "weft.core.errors",
@@ -185,6 +195,8 @@ __all__ = [
     "Artifact",
     "Attempt",
     "AuditEntry",
+    "AuditFinding",
+    "AuditSeals",
     "BisectStep",
     "Bisected",
     "BlobRepository",
@@ -198,6 +210,10 @@ __all__ = [
     "DatabaseUnavailable",
     "Finding",
     "Forbidden",
+    "GraphEdge",
+    "GraphGroup",
+    "GraphItem",
+    "GraphNode",
     "HandlerContext",
     "HandlerResult",
     "Health",
@@ -209,6 +225,7 @@ __all__ = [
     "JobEvent",
     "JobEvents",
     "JobFailed",
+    "JobGraph",
     "JobHandle",
     "JobNode",
     "JobState",
@@ -245,6 +262,7 @@ __all__ = [
     "SchemaOutdated",
     "ServerUnavailable",
     "Settings",
+    "SignIn",
     "Snooze",
     "SpawnedTask",
     "StateConflict",

@@ -11,7 +11,8 @@ import jsonschema
 import pytest
 import yaml
 from apps.cli_scene import APPS, Cli
-from apps.warm import run_weft
+
+from warm import run_weft
 
 SOUND = """\
 workflow_id: thumbnails

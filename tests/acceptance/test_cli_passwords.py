@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -13,6 +11,8 @@ from urllib.parse import urlsplit
 import asyncpg
 import pytest
 from apps.cli_scene import APPS, Cli, until
+
+from warm import run_weft
 
 ROLE = "keeper"
 # No character of it is written in another way in an address, so that it would be found wherever it stood.
@@ -52,10 +52,7 @@ UNSOUND = {
 
 def printed(cli: Cli, command: Sequence[str]) -> str:
     """Run a command to its end and return all that it printed, be it well or not."""
-    done = subprocess.run(
-        [sys.executable, "-m", "weft", *command], capture_output=True, text=True, cwd=APPS, env=cli.environment,
-        timeout=60, check=False, stdin=subprocess.DEVNULL,
-    )  # fmt: skip
+    done = run_weft(command, environment=cli.environment, folder=APPS, text=None, timeout=60)
     text = done.stdout + done.stderr
     assert text
     assert "Traceback" not in text

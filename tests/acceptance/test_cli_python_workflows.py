@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 from apps.cli_scene import APPS, Cli
-from apps.warm import run_weft
+
+from warm import run_weft
 
 
 @pytest.fixture

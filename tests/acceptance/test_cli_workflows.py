@@ -11,7 +11,8 @@ from pathlib import Path
 import asyncpg
 import pytest
 from apps.cli_scene import APPS, Cli
-from apps.warm import WarmCommand
+
+from warm import WarmCommand
 
 FLOW = """\
 workflow_id: etl

@@ -20,12 +20,14 @@ from apps.cli_scene import Cli
 import weft
 from weft.core.settings import Settings
 from weft.db.database import Database
+from weft.db.statements import Statements
 from weft.queue import graph, outbox
 from weft.queue.services import Drainer, Pruner, Rescuer, Stager
 from weft.worker.registry import Registry
 
 GRANTS = (Path(__file__).resolve().parents[2] / "examples" / "docs" / "grants.sql").read_text(encoding="utf-8")
-ROLES = "shop_web, shop_report, shop_worker, shop_flows"
+ROLES = "shop_server, shop_web, shop_report, shop_worker, shop_flows"
+WALLS = Statements("weft.db.migrations", "sql/0004_down.sql").texts["drop_walls"]
 
 
 def as_role(url: str, role: str) -> str:
@@ -47,7 +49,7 @@ def granted_url(url: str) -> Iterator[str]:
     """A migrated database with the roles and grants of the docs; roles belong to the whole server."""
     execute(url, GRANTS)
     yield url
-    execute(url, f"drop owned by {ROLES}; drop role {ROLES}")
+    execute(url, f"drop owned by {ROLES}; drop role {ROLES}", WALLS)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import inspect
 import re
+import subprocess
+import sys
 import types
 from enum import StrEnum
 from pathlib import Path
@@ -23,27 +25,28 @@ LONGEST = 450
 
 # The whole public interface; a change here is a change for users.
 PUBLIC = [
-    "Approval", "Artifact", "Attempt", "AuditEntry", "BisectStep", "Bisected", "BlobRepository", "BlobUnavailable",
-    "CachedOutputs", "Checkpoint", "Checkpoints", "Client", "Collected", "Context", "DatabaseUnavailable", "Finding",
-    "Forbidden", "HandlerContext", "HandlerResult", "Health", "HealthCheck", "InvalidDefinition", "InvalidInput", "Job",
-    "JobAttempt", "JobEvent", "JobEvents", "JobFailed", "JobHandle", "JobNode", "JobState", "JobSummary", "Jobs",
-    "KeyLimit", "LeaseLost", "Materialized", "MergeConflict", "Metric", "NewTask", "NewToken", "NodeWhy",
+    "Approval", "Artifact", "Attempt", "AuditEntry", "AuditFinding", "AuditSeals", "BisectStep", "Bisected",
+    "BlobRepository", "BlobUnavailable", "CachedOutputs", "Checkpoint", "Checkpoints", "Client", "Collected", "Context",
+    "DatabaseUnavailable", "Finding", "Forbidden", "GraphEdge", "GraphGroup", "GraphItem", "GraphNode",
+    "HandlerContext", "HandlerResult", "Health", "HealthCheck", "InvalidDefinition", "InvalidInput", "Job",
+    "JobAttempt", "JobEvent", "JobEvents", "JobFailed", "JobGraph", "JobHandle", "JobNode", "JobState", "JobSummary",
+    "Jobs", "KeyLimit", "LeaseLost", "Materialized", "MergeConflict", "Metric", "NewTask", "NewToken", "NodeWhy",
     "NonRetryable", "NotFound", "Orchestrator", "Org", "OrgRole", "Orgs", "OutboxRow", "Page", "PermissionDenied",
     "Pushed", "QueueInfo", "Registry", "RemoteClient", "Rerun", "RerunAction", "RerunPlan", "RerunStep", "Retry",
-    "Roles", "Sample", "SchemaOutdated", "ServerUnavailable", "Settings", "Snooze", "SpawnedTask", "StateConflict",
-    "SubmittedJob", "Tag", "TagConflict", "TagMove", "Task", "TaskFailed", "TaskHandle", "TaskState", "TaskStep",
-    "TaskSummary", "Token", "Tokens", "TooLarge", "Unauthenticated", "UnknownQueue", "User", "Users", "WaitTimeout",
-    "WeftError", "Why", "Worker", "WorkerInfo", "Workflow", "WorkflowDefinition", "Workflows", "__version__",
-    "filtered", "group", "read_definition", "register_handler", "run", "submit", "task", "wait_for_approval",
-    "wait_for_event", "when", "workflow",
+    "Roles", "Sample", "SchemaOutdated", "ServerUnavailable", "Settings", "SignIn", "Snooze", "SpawnedTask",
+    "StateConflict", "SubmittedJob", "Tag", "TagConflict", "TagMove", "Task", "TaskFailed", "TaskHandle", "TaskState",
+    "TaskStep", "TaskSummary", "Token", "Tokens", "TooLarge", "Unauthenticated", "UnknownQueue", "User", "Users",
+    "WaitTimeout", "WeftError", "Why", "Worker", "WorkerInfo", "Workflow", "WorkflowDefinition", "Workflows",
+    "__version__", "filtered", "group", "read_definition", "register_handler", "run", "submit", "task",
+    "wait_for_approval", "wait_for_event", "when", "workflow",
 ]  # fmt: skip
 
 CLIENT = [
     "actor", "add_effect", "audit", "blobs", "cached_outputs", "cancel", "cancel_all", "clear_cache", "count_dead",
-    "create_queue", "database", "dead_letters", "enqueue", "enqueue_many", "get_task", "health", "in_one_transaction",
-    "jobs", "limit_queue", "list_tasks", "metrics", "of_org", "org_id", "orgs", "outbox", "pause_queue", "purge",
-    "queues", "read_log", "replay", "replay_all", "replay_dead", "replay_outbox", "resume_queue", "roles", "tokens",
-    "users", "wait", "why", "workers", "workflows",
+    "create_queue", "database", "dead_letters", "enqueue", "enqueue_many", "follow_log", "get_task", "health",
+    "in_one_transaction", "jobs", "limit_queue", "list_tasks", "metrics", "of_org", "org_id", "orgs", "outbox",
+    "pause_queue", "purge", "queues", "read_log", "replay", "replay_all", "replay_dead", "replay_outbox",
+    "resume_queue", "roles", "tokens", "users", "verify_audit", "wait", "why", "workers", "workflows",
 ]  # fmt: skip
 
 
@@ -187,7 +190,7 @@ def test_verbs_that_write_states_are_named_in_the_table() -> None:
 def test_sql_stands_in_sql_files() -> None:
     """No statement is put together from strings in Python, but where a name in it cannot be an argument."""
     allowed = {
-        "db/embedded.py", "db/embedded_backup.py", "db/foreign.py", "db/migrate.py", "db/revisions.py",
+        "db/copying.py", "db/embedded.py", "db/embedded_backup.py", "db/foreign.py", "db/migrate.py", "db/revisions.py",
         "queue/upkeep.py", "testing/database.py", "worker/line.py",
     }  # fmt: skip
     verbs = re.compile(
@@ -225,3 +228,19 @@ async def test_kinds_of_effects_are_the_same_in_sql_and_python(conn: asyncpg.Con
     known = re.search(r"kind not in \(([^)]*)\)", source)
     assert known
     assert re.findall(r"'(\w+)'", check) == re.findall(r"'(\w+)'", known[1]) == list(states.OutboxKind)
+
+
+@pytest.mark.parametrize(
+    ("loaded", "unneeded"),
+    [
+        ("weft", {"asyncio", "asyncpg", "pydantic"}),
+        ("weft.worker.child", {"asyncpg", "jinja2", "pydantic", "yaml"}),
+        ("weft.sdk.client", {"alembic", "jinja2", "pydantic", "rich", "sqlalchemy", "weft.flow", "yaml"}),
+        ("weft.sdk.jobs", {"alembic", "jinja2", "rich", "sqlalchemy"}),
+        ("weft.sdk.workflows", {"alembic", "jinja2", "rich", "sqlalchemy"}),
+    ],
+)
+def test_what_every_start_waits_for_loads_nothing_that_it_can_do_without(loaded: str, unneeded: set[str]) -> None:
+    asked = f"import sys, {loaded}; print(sorted({unneeded!r} & sys.modules.keys()))"
+    found = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True).stdout
+    assert found == "[]\n"

@@ -93,6 +93,7 @@ def test_every_command_that_ends_with_an_answer_prints_json() -> None:
         if "--json" not in {parameter.shown for parameter in cli.parameters(function)}
     }
     assert without == {
+        "weft dev",
         "weft worker",
         "weft orchestrator",
         "weft server",

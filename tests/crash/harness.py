@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import asyncpg
 
 from crash import ledger
+from crash.copied import Copy
 from weft.core.settings import Settings
 from weft.db.database import Database
 
@@ -90,7 +91,7 @@ async def until_call_waits(conn: type_Connection, call: str = "finish_and_claim"
 class Process:
     """A program under test."""
 
-    def __init__(self, process: asyncio.subprocess.Process, folder: Path) -> None:
+    def __init__(self, process: asyncio.subprocess.Process | Copy, folder: Path) -> None:
         self._process = process
         self._folder = folder
         self.pid = process.pid
@@ -100,15 +101,18 @@ class Process:
         """Start a module of this package; returns when it says that it is ready."""
         folder.mkdir(parents=True, exist_ok=True)
         program = [module] if skew is None else ["crash.apps.skewed", skew, module]
-        errors = os.open(folder / "stderr", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-        try:
-            process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", *program, json.dumps(config),
-                stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=errors, cwd=folder,
-                env={**os.environ, "PYTHONPATH": os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])},
-            )  # fmt: skip
-        finally:
-            os.close(errors)
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])}
+        process: asyncio.subprocess.Process | Copy
+        with open(folder / "stderr", "ab") as errors:
+            # Neither a clock nor a limit of memory is changed but for what starts with it.
+            if skew is None and config.get("memory") is None:
+                process = await Copy.start(module, [json.dumps(config)], environment, folder, errors.fileno())
+            else:
+                process = await asyncio.create_subprocess_exec(
+                    sys.executable, "-m", *program, json.dumps(config),
+                    stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=errors, cwd=folder,
+                    env=environment,
+                )  # fmt: skip
         started = cls(process, folder)
         try:
             async with asyncio.timeout(LIVENESS):
@@ -278,8 +282,8 @@ class Crew:
         return (self.folder / "stderr").read_text(errors="replace")
 
     async def disband(self) -> None:
-        """End all processes that this crew started and that still live."""
-        await asyncio.gather(*(process.kill() for process in self.processes if process.is_alive))
+        """End all processes that this crew started, and let go of those that have ended by themselves."""
+        await asyncio.gather(*(process.kill() for process in self.processes))
 
 
 @asynccontextmanager

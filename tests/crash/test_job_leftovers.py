@@ -73,6 +73,7 @@ async def test_whoever_takes_over_a_step_finds_what_was_left_to_skip(
         left = await engine.skip(step, ids, room=1)
         assert left is not None
         assert len(left) == 2, "what comes after the first is known to nobody else"
+        assert (await engine.states(job_id))["after"] == "pending", "nobody is to begin it"
         await engine.lapse()
         await heir.rescue(engine.worker_id, loss_limit=1 if is_buried else 3)
         assert await engine.skip(step, left) is None, "it is no longer the step of who has lost it"

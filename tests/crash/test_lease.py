@@ -142,6 +142,7 @@ async def test_a_worker_that_is_asked_to_stop_amid_a_flood_loses_nothing(
     await check_outcomes(conn, crew.ledger())
 
 
+@pytest.mark.long
 async def test_a_task_waits_for_a_worker_that_has_its_handler(
     scene: Scene, client: weft.Client, conn: asyncpg.Connection[asyncpg.Record]
 ) -> None:

@@ -27,6 +27,7 @@ async def _all_killed(crew: Crew, workers: list[Process]) -> None:
     workers[:] = [await _worker(crew) for _ in workers]
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
 async def test_a_later_attempt_finds_what_was_made_before_the_crash(
     crew: Crew, client: weft.Client, conn: asyncpg.Connection[asyncpg.Record], campaign: str

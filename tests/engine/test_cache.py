@@ -22,7 +22,8 @@ from weft.queue.blobs import Collector, KeptBlobs
 from weft.queue.cache import Reuse
 from weft.queue.services import Pruner
 from weft.queue.work import Completed, Ended
-from weft.worker.caching import Caching, OutputCache
+from weft.worker.caching import Caching
+from weft.worker.output_cache import OutputCache
 from weft.worker.registry import Registry
 
 if TYPE_CHECKING:

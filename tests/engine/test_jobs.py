@@ -420,6 +420,20 @@ async def test_what_nobody_begins_in_its_time_fails(
     assert ended.error["message"] == "nobody began it in time"
 
 
+async def test_what_nobody_may_begin_because_its_job_is_paused_has_all_its_time_when_that_goes_on(
+    client: weft.Client, clock: Clock, conn: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    job = await client.jobs.submit(flow(only={"handler": "say", "dispatch_timeout_seconds": 60}))
+    await client.jobs.pause(job.id)
+    await clock.advance(seconds=90)
+    assert await conn.fetchval("select weft.end_late_starts(100)") == 0
+    await client.jobs.resume(job.id)
+    await clock.advance(seconds=59)
+    assert await conn.fetchval("select weft.end_late_starts(100)") == 0
+    await clock.advance(seconds=2)
+    assert await conn.fetchval("select weft.end_late_starts(100)") == 1
+
+
 async def test_what_begins_in_time_may_take_its_own(client: weft.Client, handlers: Handlers, clock: Clock) -> None:
     async with at_work(client, handlers):
         job = await client.jobs.submit(flow(only={"handler": "hold", "dispatch_timeout_seconds": 60}))

@@ -373,9 +373,9 @@ async def test_parts_of_other_jobs_and_what_a_call_makes_itself_are_not_run_agai
     assert await client.jobs.rerun_all(dry_run=True) == 1
     await conn.execute(
         """insert into weft.job_done (id, org_id, end_id, created_at, ended_at, state, rank, finishes_independent,
-             workflow_id, base_kind, inputs)
+             workflow_id, base_kind, inputs, snapshot_id)
            select weft.first_id_at(weft.now() + interval '1 hour'), 1, 1, weft.now(), weft.now(), 'failed', 0, false,
-             'later', 'version', '{}'"""
+             'later', 'version', '{}', max(d.snapshot_id) from weft.job_done d"""
     )
     assert await client.jobs.rerun_all(since=timedelta(hours=1), dry_run=True) == 1
     assert await client.jobs.rerun_all(since=datetime.now(UTC) + timedelta(hours=1), dry_run=True) == 0

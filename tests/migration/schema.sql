@@ -356,6 +356,47 @@ begin
   return true;
 end $_$;
 
+CREATE FUNCTION weft.next_id() RETURNS bigint
+    LANGUAGE plpgsql
+    AS $$
+declare turn bigint := nextval('weft.id_sequence'); before timestamptz; at timestamptz;
+begin
+  if turn = 0 then
+    -- The last of the turn before may have been made in this very microsecond: the next one begins.
+    before := clock_timestamp();
+    while clock_timestamp() <= before loop
+    end loop;
+  end if;
+  at := weft.now();
+  return weft.first_id_at(at) | (((extract(epoch from at) * 1000000)::bigint % 1000) * 4 + turn);
+end $$;
+
+CREATE FUNCTION weft.now() RETURNS timestamp with time zone
+    LANGUAGE sql PARALLEL SAFE
+    RETURN clock_timestamp();
+
+COMMENT ON FUNCTION weft.now() IS 'The clock that every decision about time asks.';
+
+CREATE TABLE weft.audit (
+    id bigint DEFAULT weft.next_id() NOT NULL,
+    org_id bigint NOT NULL,
+    at timestamp with time zone DEFAULT weft.now() NOT NULL,
+    actor text NOT NULL,
+    verb text NOT NULL,
+    subject_kind text NOT NULL,
+    subject_ids bigint[] DEFAULT '{}'::bigint[] NOT NULL,
+    subject_name text,
+    detail json DEFAULT '{}'::json NOT NULL,
+    origin text
+);
+
+CREATE FUNCTION weft.audit_hash(a weft.audit) RETURNS bytea
+    LANGUAGE sql STABLE
+    AS $$
+  select sha256(convert_to(json_build_array(a.id::text, a.org_id::text, to_char(a.at at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS.US'),
+    a.actor, a.verb, a.subject_kind, a.subject_ids::text, a.subject_name, a.detail::text, a.origin)::text, 'UTF8'))
+$$;
+
 CREATE FUNCTION weft.begin_jobs(tasks bigint[], jobs bigint[], orchestrator bigint) RETURNS bigint[]
     LANGUAGE plpgsql
     AS $$
@@ -568,6 +609,10 @@ CREATE FUNCTION weft.control_queue(job bigint) RETURNS bigint
   select coalesce((select -j.owner_id from weft.job j where j.id = job), 2)
 $$;
 
+CREATE FUNCTION weft.current_org() RETURNS bigint
+    LANGUAGE sql STABLE PARALLEL SAFE
+    RETURN (NULLIF(current_setting('weft.org'::text, true), ''::text))::bigint;
+
 CREATE FUNCTION weft.delete_tag(org bigint, tag_name text, expected_version bigint, force boolean, actor text, message text) RETURNS weft.tag
     LANGUAGE plpgsql
     SET lock_timeout TO '3s'
@@ -673,6 +718,10 @@ begin
     select t.id from weft.task t where t.expires_at < (select weft.now()) and t.state = 'ready'
     order by t.expires_at limit room for update skip locked
   loop
+    -- Nobody may begin it while its job is paused: it has all its time when that goes on.
+    update weft.task t set expires_at = weft.now() + t.dispatch_timeout
+    where t.id = late and exists (select 1 from weft.job j where j.id = t.job_id and j.state = 'paused');
+    continue when found;
     update weft.task t set state = 'waiting' where t.id = late;
     count := count + weft.answer(late, 'failed', null, json_build_object('type', 'DispatchTimeout', 'message',
       'nobody began it in time', 'traceback', ''), 'dispatch_timeout')::int;
@@ -1043,12 +1092,6 @@ begin
   ) b where b.is_admitted and b.place <= room;
   return first;
 end $$;
-
-CREATE FUNCTION weft.now() RETURNS timestamp with time zone
-    LANGUAGE sql PARALLEL SAFE
-    RETURN clock_timestamp();
-
-COMMENT ON FUNCTION weft.now() IS 'The clock that every decision about time asks.';
 
 CREATE TABLE weft.job (
     id bigint NOT NULL,
@@ -1447,21 +1490,6 @@ begin
     perform weft.refuse_move('of another workflow', t);
   end if;
   return weft.add_move(t, verb, target, null, actor, message, expected_hash);
-end $$;
-
-CREATE FUNCTION weft.next_id() RETURNS bigint
-    LANGUAGE plpgsql
-    AS $$
-declare turn bigint := nextval('weft.id_sequence'); before timestamptz; at timestamptz;
-begin
-  if turn = 0 then
-    -- The last of the turn before may have been made in this very microsecond: the next one begins.
-    before := clock_timestamp();
-    while clock_timestamp() <= before loop
-    end loop;
-  end if;
-  at := weft.now();
-  return weft.first_id_at(at) | (((extract(epoch from at) * 1000000)::bigint % 1000) * 4 + turn);
 end $$;
 
 CREATE FUNCTION weft.note_event(org bigint, job bigint, type text, state text DEFAULT NULL::text, data json DEFAULT NULL::json, task bigint DEFAULT NULL::bigint, node text DEFAULT NULL::text, checkpoint text DEFAULT NULL::text) RETURNS bigint
@@ -2076,6 +2104,45 @@ begin
   return query select unnest(places);
 end $$;
 
+CREATE FUNCTION weft.seal_audit(room integer) RETURNS integer
+    LANGUAGE plpgsql
+    AS $$
+declare of record; count int := 0;
+begin
+  for of in
+    select o.id as org_id, coalesce(l.number, 0) + 1 as number, coalesce(l.digest, sha256(int8send(o.id))) as before, n.ids, n.hashes
+    from weft.org o
+    left join lateral (
+      select s.number, s.digest, s.sealed_at from weft.audit_seal s where s.org_id = o.id order by s.number desc limit 1
+    ) l on true
+    cross join lateral (
+      select array_agg(e.id order by e.id) as ids, array_agg(e.hash order by e.id) as hashes from (
+        select a.id, weft.audit_hash(a) as hash from weft.audit a
+        where a.org_id = o.id and a.id >= coalesce(weft.first_id_at(l.sealed_at - interval '1 hour'), 0) and not exists (
+          select 1 from weft.audit_seal s where s.org_id = o.id and a.id between s.ids[1] and s.ids[cardinality(s.ids)] and a.id = any (s.ids))
+        order by a.id limit room
+      ) e
+    ) n
+    where n.ids is not null
+  loop
+    insert into weft.audit_seal (org_id, number, ids, hashes, before, digest)
+    values (of.org_id, of.number, of.ids, of.hashes, of.before, weft.seal_digest(of.org_id, of.number, of.before, of.ids, of.hashes))
+    on conflict do nothing;
+    if found then
+      count := count + cardinality(of.ids);
+    end if;
+  end loop;
+  return count;
+end $$;
+
+CREATE FUNCTION weft.seal_digest(org bigint, number bigint, before bytea, ids bigint[], hashes bytea[]) RETURNS bytea
+    LANGUAGE sql IMMUTABLE
+    AS $$
+  select sha256(before || int8send(org) || int8send(number) || coalesce((
+    select string_agg(int8send(u.id) || u.hash, ''::bytea order by u.place)
+    from unnest(ids, hashes) with ordinality as u (id, hash, place)), ''::bytea))
+$$;
+
 CREATE FUNCTION weft.send_event(org bigint, event text, payload jsonb, actor text) RETURNS TABLE(id bigint, answered integer)
     LANGUAGE plpgsql
     AS $$
@@ -2152,61 +2219,88 @@ CREATE TABLE weft.job_done (
 PARTITION BY RANGE (id);
 
 CREATE VIEW weft.jobs AS
- SELECT j.id,
-    j.org_id,
-    j.workflow_id,
-    (j.state)::text AS state,
-    j.reason,
-    (- (j.rank)::smallint) AS priority,
-    j.inputs,
-    NULL::json AS result,
-    NULL::json AS error,
-    j.created_at,
-    j.started_at,
-    NULL::timestamp with time zone AS ended_at,
-    j.failed_id,
-    j.owner_id,
-    j.parent_id,
-    j.base_kind,
-    j.base_ref,
-    j.snapshot_id,
-    encode(j.version_hash, 'hex'::text) AS version_hash,
-    j.labels,
-    j.actor,
-    j.end_id,
-    j.rerun_of,
-    j.patch,
-    j.tag_positions,
-    j.callback_url
-   FROM weft.job j
-UNION ALL
- SELECT d.id,
-    d.org_id,
-    d.workflow_id,
-    (d.state)::text AS state,
-    d.reason,
-    (- d.rank) AS priority,
-    d.inputs,
-    d.result,
-    d.error,
-    d.created_at,
-    d.started_at,
-    d.ended_at,
-    d.failed_id,
-    d.owner_id,
-    d.parent_id,
-    d.base_kind,
-    d.base_ref,
-    d.snapshot_id,
-    encode(d.version_hash, 'hex'::text) AS version_hash,
-    d.labels,
-    d.actor,
-    d.end_id,
-    d.rerun_of,
-    d.patch,
-    d.tag_positions,
-    d.callback_url
-   FROM weft.job_done d;
+ SELECT id,
+    org_id,
+    workflow_id,
+    state,
+    reason,
+    priority,
+    inputs,
+    result,
+    error,
+    created_at,
+    started_at,
+    ended_at,
+    failed_id,
+    owner_id,
+    parent_id,
+    base_kind,
+    base_ref,
+    snapshot_id,
+    version_hash,
+    labels,
+    actor,
+    end_id,
+    rerun_of,
+    patch,
+    tag_positions,
+    callback_url
+   FROM ( SELECT j.id,
+            j.org_id,
+            j.workflow_id,
+            (j.state)::text AS state,
+            j.reason,
+            (- (j.rank)::smallint) AS priority,
+            j.inputs,
+            NULL::json AS result,
+            NULL::json AS error,
+            j.created_at,
+            j.started_at,
+            NULL::timestamp with time zone AS ended_at,
+            j.failed_id,
+            j.owner_id,
+            j.parent_id,
+            j.base_kind,
+            j.base_ref,
+            j.snapshot_id,
+            encode(j.version_hash, 'hex'::text) AS version_hash,
+            j.labels,
+            j.actor,
+            j.end_id,
+            j.rerun_of,
+            j.patch,
+            j.tag_positions,
+            j.callback_url
+           FROM weft.job j
+        UNION ALL
+         SELECT d.id,
+            d.org_id,
+            d.workflow_id,
+            (d.state)::text AS state,
+            d.reason,
+            (- d.rank) AS priority,
+            d.inputs,
+            d.result,
+            d.error,
+            d.created_at,
+            d.started_at,
+            d.ended_at,
+            d.failed_id,
+            d.owner_id,
+            d.parent_id,
+            d.base_kind,
+            d.base_ref,
+            d.snapshot_id,
+            encode(d.version_hash, 'hex'::text) AS version_hash,
+            d.labels,
+            d.actor,
+            d.end_id,
+            d.rerun_of,
+            d.patch,
+            d.tag_positions,
+            d.callback_url
+           FROM weft.job_done d) v
+  WHERE (org_id = COALESCE(( SELECT weft.current_org() AS current_org), org_id));
 
 COMMENT ON VIEW weft.jobs IS 'Every job, live or ended, with its state and, when it has ended, its result or error.';
 
@@ -2568,6 +2662,32 @@ begin
   return found;
 end $$;
 
+CREATE FUNCTION weft.wall_in(role regrole) RETURNS integer
+    LANGUAGE plpgsql
+    AS $_$
+declare found record; wall text := 'wall_' || role::oid; count int := 0;
+begin
+  for found in
+    select c.relname as name, o.own, case c.relname
+      -- Orchestrators and their queues serve all orgs.
+      when 'queue' then format('%s or id = 2 or id < 0', o.own) when 'worker' then format('%s or 2 = any (queues)', o.own)
+      else o.own end as seen
+    from pg_class c cross join lateral (
+      select format('%s = coalesce((select weft.current_org()), %1$s)', case c.relname when 'org' then 'id' else 'org_id' end) as own
+    ) o
+    where c.relnamespace = 'weft'::regnamespace and c.relkind in ('r', 'p') and not c.relispartition and (
+      c.relname = 'org' or exists (select 1 from pg_attribute a where a.attrelid = c.oid and a.attname = 'org_id' and not a.attisdropped))
+  loop
+    execute format('alter table weft.%I enable row level security', found.name);
+    execute format('drop policy if exists anyone on weft.%I', found.name);
+    execute format('create policy anyone on weft.%I using (true)', found.name);
+    execute format('drop policy if exists %I on weft.%I', wall, found.name);
+    execute format('create policy %I on weft.%I as restrictive to %s using (%s) with check (%s)', wall, found.name, role, found.seen, found.own);
+    count := count + 1;
+  end loop;
+  return count;
+end $_$;
+
 CREATE TABLE weft.answer (
     org_id bigint NOT NULL,
     key bytea NOT NULL,
@@ -2673,20 +2793,32 @@ CREATE VIEW weft.attempts AS
     started_at,
     ended_at,
     error
-   FROM weft.attempt a;
+   FROM ( SELECT a.task_id,
+            a.attempt,
+            a.org_id,
+            a.worker_id,
+            a.outcome,
+            a.reason,
+            a.started_at,
+            a.ended_at,
+            a.error
+           FROM weft.attempt a) v
+  WHERE (org_id = COALESCE(( SELECT weft.current_org() AS current_org), org_id));
 
 COMMENT ON VIEW weft.attempts IS 'Every attempt that did not complete, with its error.';
 
-CREATE TABLE weft.audit (
-    id bigint DEFAULT weft.next_id() NOT NULL,
+CREATE TABLE weft.audit_seal (
     org_id bigint NOT NULL,
-    at timestamp with time zone DEFAULT weft.now() NOT NULL,
-    actor text NOT NULL,
-    verb text NOT NULL,
-    subject_kind text NOT NULL,
-    subject_ids bigint[] DEFAULT '{}'::bigint[] NOT NULL,
-    subject_name text,
-    detail json DEFAULT '{}'::json NOT NULL
+    number bigint NOT NULL,
+    sealed_at timestamp with time zone DEFAULT weft.now() NOT NULL,
+    ids bigint[] NOT NULL,
+    hashes bytea[] NOT NULL,
+    before bytea NOT NULL,
+    digest bytea NOT NULL,
+    CONSTRAINT audit_seal_check CHECK ((cardinality(hashes) = cardinality(ids))),
+    CONSTRAINT audit_seal_digest_check CHECK ((octet_length(digest) = 32)),
+    CONSTRAINT audit_seal_ids_check CHECK ((cardinality(ids) > 0)),
+    CONSTRAINT audit_seal_number_check CHECK ((number > 0))
 );
 
 CREATE VIEW weft.audits AS
@@ -2916,181 +3048,194 @@ CREATE TABLE weft.task_done (
 PARTITION BY RANGE (id);
 
 CREATE VIEW weft.job_events AS
- SELECT j.job_id,
-    j.org_id,
-    ((j.job_id || '.'::text) || s.type) AS id,
-    s.at,
-    ('job.'::text || s.type) AS type,
-    s.state,
-    NULL::text AS node,
-    NULL::integer AS item,
-    NULL::bigint AS task_id,
-    NULL::integer AS attempt,
-    json_strip_nulls(s.data) AS data,
-    NULL::text AS checkpoint
-   FROM (( SELECT j_1.id AS job_id,
-            j_1.org_id,
-            j_1.created_at,
-            j_1.started_at,
-            NULL::timestamp with time zone AS ended_at,
-            NULL::text AS ending,
-            j_1.actor,
-            NULL::text AS reason,
-            NULL::bigint AS failed_id,
-            NULL::json AS error
-           FROM weft.job j_1
+ SELECT job_id,
+    org_id,
+    id,
+    at,
+    type,
+    state,
+    node,
+    item,
+    task_id,
+    attempt,
+    data,
+    checkpoint
+   FROM ( SELECT j.job_id,
+            j.org_id,
+            ((j.job_id || '.'::text) || s.type) AS id,
+            s.at,
+            ('job.'::text || s.type) AS type,
+            s.state,
+            NULL::text AS node,
+            NULL::integer AS item,
+            NULL::bigint AS task_id,
+            NULL::integer AS attempt,
+            json_strip_nulls(s.data) AS data,
+            NULL::text AS checkpoint
+           FROM (( SELECT j_1.id AS job_id,
+                    j_1.org_id,
+                    j_1.created_at,
+                    j_1.started_at,
+                    NULL::timestamp with time zone AS ended_at,
+                    NULL::text AS ending,
+                    j_1.actor,
+                    NULL::text AS reason,
+                    NULL::bigint AS failed_id,
+                    NULL::json AS error
+                   FROM weft.job j_1
+                UNION ALL
+                 SELECT d.id,
+                    d.org_id,
+                    d.created_at,
+                    d.started_at,
+                    d.ended_at,
+                    (d.state)::text AS state,
+                    d.actor,
+                    d.reason,
+                    d.failed_id,
+                    d.error
+                   FROM weft.job_done d) j
+             CROSS JOIN LATERAL ( VALUES ('submitted'::text,'pending'::text,j.created_at,json_build_object('by', j.actor)), ('started'::text,'running'::text,j.started_at,NULL::json), (j.ending,j.ending,j.ended_at,json_build_object('reason', j.reason, 'failed_id', (j.failed_id)::text, 'type', (j.error ->> 'type'::text), 'message', (j.error ->> 'message'::text)))) s(type, state, at, data))
+          WHERE (s.at IS NOT NULL)
         UNION ALL
-         SELECT d.id,
+         SELECT t.job_id,
+            t.org_id,
+            (((t.id || '.'::text) || t.attempt) || '.running'::text) AS id,
+            t.claimed_at AS at,
+            'task.claimed'::text AS type,
+            'running'::text AS state,
+            t.node,
+            t.item,
+            t.id AS task_id,
+            t.attempt,
+            json_strip_nulls(json_build_object('worker_id', (t.worker_id)::text)) AS data,
+            NULL::text AS checkpoint
+           FROM weft.task t
+          WHERE ((t.node IS NOT NULL) AND (t.claimed_at IS NOT NULL) AND (NOT (EXISTS ( SELECT 1
+                   FROM weft.attempt a
+                  WHERE ((a.task_id = t.id) AND (a.attempt = (t.attempt)::integer))))))
+        UNION ALL
+         SELECT d.job_id,
             d.org_id,
-            d.created_at,
-            d.started_at,
-            d.ended_at,
+            (((d.id || '.'::text) || d.attempt) || '.running'::text) AS id,
+            d.claimed_at AS at,
+            'task.claimed'::text AS type,
+            'running'::text AS state,
+            d.node,
+            d.item,
+            d.id AS task_id,
+            d.attempt,
+            json_strip_nulls(json_build_object('worker_id', (d.worker_id)::text)) AS data,
+            NULL::text AS checkpoint
+           FROM weft.task_done d
+          WHERE ((d.node IS NOT NULL) AND (d.claimed_at IS NOT NULL) AND ((d.state = 'completed'::weft.task_state) OR (NOT (EXISTS ( SELECT 1
+                   FROM weft.attempt a
+                  WHERE ((a.task_id = d.id) AND (a.attempt = d.attempt)))))))
+        UNION ALL
+         SELECT d.job_id,
+            d.org_id,
+            ((d.id || '.'::text) || d.state) AS id,
+            d.ended_at AS at,
+            ('task.'::text || d.state) AS type,
             (d.state)::text AS state,
-            d.actor,
-            d.reason,
-            d.failed_id,
-            d.error
-           FROM weft.job_done d) j
-     CROSS JOIN LATERAL ( VALUES ('submitted'::text,'pending'::text,j.created_at,json_build_object('by', j.actor)), ('started'::text,'running'::text,j.started_at,NULL::json), (j.ending,j.ending,j.ended_at,json_build_object('reason', j.reason, 'failed_id', (j.failed_id)::text, 'type', (j.error ->> 'type'::text), 'message', (j.error ->> 'message'::text)))) s(type, state, at, data))
-  WHERE (s.at IS NOT NULL)
-UNION ALL
- SELECT t.job_id,
-    t.org_id,
-    (((t.id || '.'::text) || t.attempt) || '.running'::text) AS id,
-    t.claimed_at AS at,
-    'task.claimed'::text AS type,
-    'running'::text AS state,
-    t.node,
-    t.item,
-    t.id AS task_id,
-    t.attempt,
-    json_strip_nulls(json_build_object('worker_id', (t.worker_id)::text)) AS data,
-    NULL::text AS checkpoint
-   FROM weft.task t
-  WHERE ((t.node IS NOT NULL) AND (t.claimed_at IS NOT NULL) AND (NOT (EXISTS ( SELECT 1
-           FROM weft.attempt a
-          WHERE ((a.task_id = t.id) AND (a.attempt = (t.attempt)::integer))))))
-UNION ALL
- SELECT d.job_id,
-    d.org_id,
-    (((d.id || '.'::text) || d.attempt) || '.running'::text) AS id,
-    d.claimed_at AS at,
-    'task.claimed'::text AS type,
-    'running'::text AS state,
-    d.node,
-    d.item,
-    d.id AS task_id,
-    d.attempt,
-    json_strip_nulls(json_build_object('worker_id', (d.worker_id)::text)) AS data,
-    NULL::text AS checkpoint
-   FROM weft.task_done d
-  WHERE ((d.node IS NOT NULL) AND (d.claimed_at IS NOT NULL) AND ((d.state = 'completed'::weft.task_state) OR (NOT (EXISTS ( SELECT 1
-           FROM weft.attempt a
-          WHERE ((a.task_id = d.id) AND (a.attempt = d.attempt)))))))
-UNION ALL
- SELECT d.job_id,
-    d.org_id,
-    ((d.id || '.'::text) || d.state) AS id,
-    d.ended_at AS at,
-    ('task.'::text || d.state) AS type,
-    (d.state)::text AS state,
-    d.node,
-    d.item,
-    d.id AS task_id,
-    d.attempt,
-    json_strip_nulls(json_build_object('reason', d.reason, 'kept_id', (d.kept_id)::text, 'type', (d.error ->> 'type'::text), 'message', (d.error ->> 'message'::text), 'items',
-        CASE
-            WHEN (d.handler = '@fan_out'::text) THEN (d.output -> 'count'::text)
-            ELSE NULL::json
-        END)) AS data,
-    NULL::text AS checkpoint
-   FROM weft.task_done d
-  WHERE (d.node IS NOT NULL)
-UNION ALL
- SELECT a.job_id,
-    a.org_id,
-    (((a.task_id || '.'::text) || a.attempt) || '.running'::text) AS id,
-    a.started_at AS at,
-    'task.claimed'::text AS type,
-    'running'::text AS state,
-    t.node,
-    t.item,
-    a.task_id,
-    a.attempt,
-    json_strip_nulls(json_build_object('worker_id', (a.worker_id)::text)) AS data,
-    NULL::text AS checkpoint
-   FROM (weft.attempt a
-     CROSS JOIN LATERAL ( SELECT t_1.node,
-            t_1.item
-           FROM weft.task t_1
-          WHERE ((t_1.id = a.task_id) AND (t_1.node IS NOT NULL))
-        UNION ALL
-         SELECT d.node,
-            d.item
+            d.node,
+            d.item,
+            d.id AS task_id,
+            d.attempt,
+            json_strip_nulls(json_build_object('reason', d.reason, 'kept_id', (d.kept_id)::text, 'type', (d.error ->> 'type'::text), 'message', (d.error ->> 'message'::text), 'items',
+                CASE
+                    WHEN (d.handler = '@fan_out'::text) THEN (d.output -> 'count'::text)
+                    ELSE NULL::json
+                END)) AS data,
+            NULL::text AS checkpoint
            FROM weft.task_done d
-          WHERE ((d.id = a.task_id) AND (d.node IS NOT NULL))) t)
-  WHERE (a.started_at IS NOT NULL)
-UNION ALL
- SELECT a.job_id,
-    a.org_id,
-    ((((a.task_id || '.'::text) || a.attempt) || '.'::text) || a.outcome) AS id,
-    a.ended_at AS at,
-    ('attempt.'::text || a.outcome) AS type,
-    a.outcome AS state,
-    t.node,
-    t.item,
-    a.task_id,
-    a.attempt,
-    json_strip_nulls(json_build_object('reason', a.reason, 'worker_id', (a.worker_id)::text, 'type', (a.error ->> 'type'::text), 'message', (a.error ->> 'message'::text))) AS data,
-    NULL::text AS checkpoint
-   FROM (weft.attempt a
-     CROSS JOIN LATERAL ( SELECT t_1.node,
-            t_1.item
-           FROM weft.task t_1
-          WHERE ((t_1.id = a.task_id) AND (t_1.node IS NOT NULL))
+          WHERE (d.node IS NOT NULL)
         UNION ALL
-         SELECT d.node,
-            d.item
-           FROM weft.task_done d
-          WHERE ((d.id = a.task_id) AND (d.node IS NOT NULL))) t)
-UNION ALL
- SELECT s.job_id,
-    s.org_id,
-    ((((s.task_id || '.'::text) || EXTRACT(epoch FROM s.saved_at)) || '.'::text) || s.name) AS id,
-    s.saved_at AS at,
-    'task.saved'::text AS type,
-    'running'::text AS state,
-    t.node,
-    t.item,
-    s.task_id,
-    s.attempt,
-    json_build_object('bytes', s.bytes) AS data,
-    s.name AS checkpoint
-   FROM (weft.step s
-     CROSS JOIN LATERAL ( SELECT t_1.node,
-            t_1.item
-           FROM weft.task t_1
-          WHERE ((t_1.id = s.task_id) AND (t_1.node IS NOT NULL))
+         SELECT a.job_id,
+            a.org_id,
+            (((a.task_id || '.'::text) || a.attempt) || '.running'::text) AS id,
+            a.started_at AS at,
+            'task.claimed'::text AS type,
+            'running'::text AS state,
+            t.node,
+            t.item,
+            a.task_id,
+            a.attempt,
+            json_strip_nulls(json_build_object('worker_id', (a.worker_id)::text)) AS data,
+            NULL::text AS checkpoint
+           FROM (weft.attempt a
+             CROSS JOIN LATERAL ( SELECT t_1.node,
+                    t_1.item
+                   FROM weft.task t_1
+                  WHERE ((t_1.id = a.task_id) AND (t_1.node IS NOT NULL))
+                UNION ALL
+                 SELECT d.node,
+                    d.item
+                   FROM weft.task_done d
+                  WHERE ((d.id = a.task_id) AND (d.node IS NOT NULL))) t)
+          WHERE (a.started_at IS NOT NULL)
         UNION ALL
-         SELECT d.node,
-            d.item
-           FROM weft.task_done d
-          WHERE ((d.id = s.task_id) AND (d.node IS NOT NULL))) t)
-  WHERE (s.name !~~ '@%'::text)
-UNION ALL
- SELECT e.job_id,
-    e.org_id,
-    (e.id)::text AS id,
-    e.at,
-    e.type,
-    e.state,
-    e.node,
-    NULL::integer AS item,
-    e.task_id,
-    NULL::integer AS attempt,
-    e.data,
-    e.checkpoint
-   FROM weft.job_event e;
+         SELECT a.job_id,
+            a.org_id,
+            ((((a.task_id || '.'::text) || a.attempt) || '.'::text) || a.outcome) AS id,
+            a.ended_at AS at,
+            ('attempt.'::text || a.outcome) AS type,
+            a.outcome AS state,
+            t.node,
+            t.item,
+            a.task_id,
+            a.attempt,
+            json_strip_nulls(json_build_object('reason', a.reason, 'worker_id', (a.worker_id)::text, 'type', (a.error ->> 'type'::text), 'message', (a.error ->> 'message'::text))) AS data,
+            NULL::text AS checkpoint
+           FROM (weft.attempt a
+             CROSS JOIN LATERAL ( SELECT t_1.node,
+                    t_1.item
+                   FROM weft.task t_1
+                  WHERE ((t_1.id = a.task_id) AND (t_1.node IS NOT NULL))
+                UNION ALL
+                 SELECT d.node,
+                    d.item
+                   FROM weft.task_done d
+                  WHERE ((d.id = a.task_id) AND (d.node IS NOT NULL))) t)
+        UNION ALL
+         SELECT s.job_id,
+            s.org_id,
+            ((((s.task_id || '.'::text) || EXTRACT(epoch FROM s.saved_at)) || '.'::text) || s.name) AS id,
+            s.saved_at AS at,
+            'task.saved'::text AS type,
+            'running'::text AS state,
+            t.node,
+            t.item,
+            s.task_id,
+            s.attempt,
+            json_build_object('bytes', s.bytes) AS data,
+            s.name AS checkpoint
+           FROM (weft.step s
+             CROSS JOIN LATERAL ( SELECT t_1.node,
+                    t_1.item
+                   FROM weft.task t_1
+                  WHERE ((t_1.id = s.task_id) AND (t_1.node IS NOT NULL))
+                UNION ALL
+                 SELECT d.node,
+                    d.item
+                   FROM weft.task_done d
+                  WHERE ((d.id = s.task_id) AND (d.node IS NOT NULL))) t)
+          WHERE (s.name !~~ '@%'::text)
+        UNION ALL
+         SELECT e.job_id,
+            e.org_id,
+            (e.id)::text AS id,
+            e.at,
+            e.type,
+            e.state,
+            e.node,
+            NULL::integer AS item,
+            e.task_id,
+            NULL::integer AS attempt,
+            e.data,
+            e.checkpoint
+           FROM weft.job_event e) v
+  WHERE (org_id = COALESCE(( SELECT weft.current_org() AS current_org), org_id));
 
 COMMENT ON VIEW weft.job_events IS 'What happened in each job, in order of `at` and then `id`.';
 
@@ -3255,6 +3400,19 @@ CREATE TABLE weft.schema_revision (
     digest text
 );
 
+CREATE TABLE weft.sign_in (
+    digest bytea NOT NULL,
+    org_id bigint NOT NULL,
+    user_id bigint,
+    name text NOT NULL,
+    role weft.platform_role NOT NULL,
+    created_at timestamp with time zone DEFAULT weft.now() NOT NULL,
+    expires_at timestamp with time zone NOT NULL,
+    actor text NOT NULL,
+    CONSTRAINT sign_in_digest_check CHECK ((octet_length(digest) = 32)),
+    CONSTRAINT sign_in_name_check CHECK (((name <> ''::text) AND (length(name) <= 200)))
+);
+
 CREATE VIEW weft.steps AS
  SELECT task_id,
     org_id,
@@ -3264,7 +3422,16 @@ CREATE VIEW weft.steps AS
     took,
     bytes,
     data
-   FROM weft.step s;
+   FROM ( SELECT s.task_id,
+            s.org_id,
+            s.name,
+            s.attempt,
+            s.saved_at,
+            s.took,
+            s.bytes,
+            s.data
+           FROM weft.step s) v
+  WHERE (org_id = COALESCE(( SELECT weft.current_org() AS current_org), org_id));
 
 COMMENT ON VIEW weft.steps IS 'Every step and checkpoint that tasks have saved, and what their attempts have measured.';
 
@@ -3290,71 +3457,100 @@ CREATE TABLE weft.task_params (
 PARTITION BY RANGE (id);
 
 CREATE VIEW weft.tasks AS
- SELECT t.id,
-    t.org_id,
-    q.name AS queue,
-    t.handler,
-    (t.state)::text AS state,
-    t.reason,
-    (- (t.rank)::smallint) AS priority,
-    t.job_id,
-    t.attempt,
-    t.failures,
-    t.crashes,
-    t.max_attempts,
-    t.generation,
-    COALESCE(t.params, ( SELECT p.params
-           FROM weft.task_params p
-          WHERE (p.id = t.id))) AS params,
-    NULL::json AS output,
-    NULL::json AS error,
-    t.concurrency_key,
-    t.waiting_on,
-    t.worker_id,
-    t.actor,
-    t.created_at,
-    t.due_at,
-    t.claimed_at,
-    NULL::timestamp with time zone AS ended_at,
-    t.queue_id,
-    t.timeout,
-    t.heartbeat_timeout,
-    t.retry
-   FROM (weft.task t
-     JOIN weft.queue q ON ((q.id = t.queue_id)))
-UNION ALL
- SELECT d.id,
-    d.org_id,
-    q.name AS queue,
-    d.handler,
-    (d.state)::text AS state,
-    d.reason,
-    (- d.rank) AS priority,
-    d.job_id,
-    d.attempt,
-    d.failures,
-    d.crashes,
-    d.max_attempts,
-    d.generation,
-    COALESCE(d.params, ( SELECT p.params
-           FROM weft.task_params p
-          WHERE (p.id = d.id))) AS params,
-    d.output,
-    d.error,
-    d.concurrency_key,
-    0 AS waiting_on,
-    d.worker_id,
-    d.actor,
-    d.created_at,
-    NULL::timestamp with time zone AS due_at,
-    d.claimed_at,
-    d.ended_at,
-    d.queue_id,
-    d.timeout,
-    d.heartbeat_timeout,
-    d.retry
-   FROM (weft.task_done d
-     JOIN weft.queue q ON ((q.id = d.queue_id)));
+ SELECT id,
+    org_id,
+    queue,
+    handler,
+    state,
+    reason,
+    priority,
+    job_id,
+    attempt,
+    failures,
+    crashes,
+    max_attempts,
+    generation,
+    params,
+    output,
+    error,
+    concurrency_key,
+    waiting_on,
+    worker_id,
+    actor,
+    created_at,
+    due_at,
+    claimed_at,
+    ended_at,
+    queue_id,
+    timeout,
+    heartbeat_timeout,
+    retry
+   FROM ( SELECT t.id,
+            t.org_id,
+            q.name AS queue,
+            t.handler,
+            (t.state)::text AS state,
+            t.reason,
+            (- (t.rank)::smallint) AS priority,
+            t.job_id,
+            t.attempt,
+            t.failures,
+            t.crashes,
+            t.max_attempts,
+            t.generation,
+            COALESCE(t.params, ( SELECT p.params
+                   FROM weft.task_params p
+                  WHERE (p.id = t.id))) AS params,
+            NULL::json AS output,
+            NULL::json AS error,
+            t.concurrency_key,
+            t.waiting_on,
+            t.worker_id,
+            t.actor,
+            t.created_at,
+            t.due_at,
+            t.claimed_at,
+            NULL::timestamp with time zone AS ended_at,
+            t.queue_id,
+            t.timeout,
+            t.heartbeat_timeout,
+            t.retry
+           FROM (weft.task t
+             JOIN weft.queue q ON ((q.id = t.queue_id)))
+        UNION ALL
+         SELECT d.id,
+            d.org_id,
+            q.name AS queue,
+            d.handler,
+            (d.state)::text AS state,
+            d.reason,
+            (- d.rank) AS priority,
+            d.job_id,
+            d.attempt,
+            d.failures,
+            d.crashes,
+            d.max_attempts,
+            d.generation,
+            COALESCE(d.params, ( SELECT p.params
+                   FROM weft.task_params p
+                  WHERE (p.id = d.id))) AS params,
+            d.output,
+            d.error,
+            d.concurrency_key,
+            0 AS waiting_on,
+            d.worker_id,
+            d.actor,
+            d.created_at,
+            NULL::timestamp with time zone AS due_at,
+            d.claimed_at,
+            d.ended_at,
+            d.queue_id,
+            d.timeout,
+            d.heartbeat_timeout,
+            d.retry
+           FROM (weft.task_done d
+             JOIN weft.queue q ON ((q.id = d.queue_id)))) v
+  WHERE (org_id = COALESCE(( SELECT weft.current_org() AS current_org), org_id));
 
 COMMENT ON VIEW weft.tasks IS 'Every task, live or ended, with its state and, when it has ended, its output or error.';
 
@@ -3463,21 +3659,37 @@ CREATE VIEW weft.workers AS
     hostname,
     pid,
     version,
-    (state)::text AS state,
+    state,
     concurrency,
-    ( SELECT array_agg(q.name ORDER BY q.name) AS array_agg
-           FROM weft.queue q
-          WHERE ((q.id = ANY (w.queues)) AND (q.id > 0))) AS queues,
+    queues,
     handlers,
     started_at,
-    heartbeat_at AS last_heartbeat,
+    last_heartbeat,
     until,
-    completed AS tasks_completed,
-    failed AS tasks_failed,
-    (EXISTS ( SELECT 1
-           FROM weft.lease l
-          WHERE ((l.holder = w.id) AND (l.until > weft.now())))) AS is_leader
-   FROM weft.worker w;
+    tasks_completed,
+    tasks_failed,
+    is_leader
+   FROM ( SELECT w.id,
+            w.org_id,
+            w.hostname,
+            w.pid,
+            w.version,
+            (w.state)::text AS state,
+            w.concurrency,
+            ( SELECT array_agg(q.name ORDER BY q.name) AS array_agg
+                   FROM weft.queue q
+                  WHERE ((q.id = ANY (w.queues)) AND (q.id > 0))) AS queues,
+            w.handlers,
+            w.started_at,
+            w.heartbeat_at AS last_heartbeat,
+            w.until,
+            w.completed AS tasks_completed,
+            w.failed AS tasks_failed,
+            (EXISTS ( SELECT 1
+                   FROM weft.lease l
+                  WHERE ((l.holder = w.id) AND (l.until > weft.now())))) AS is_leader
+           FROM weft.worker w) v
+  WHERE (org_id = COALESCE(( SELECT weft.current_org() AS current_org), org_id));
 
 COMMENT ON VIEW weft.workers IS 'Every worker process that the registry knows, with its lease.';
 
@@ -3492,6 +3704,9 @@ ALTER TABLE ONLY weft.attempt
 
 ALTER TABLE ONLY weft.audit
     ADD CONSTRAINT audit_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY weft.audit_seal
+    ADD CONSTRAINT audit_seal_pkey PRIMARY KEY (org_id, number);
 
 ALTER TABLE ONLY weft.awaited
     ADD CONSTRAINT awaited_pkey PRIMARY KEY (task_id);
@@ -3570,6 +3785,9 @@ ALTER TABLE ONLY weft.queue_slot
 
 ALTER TABLE ONLY weft.schema_revision
     ADD CONSTRAINT schema_revision_pkc PRIMARY KEY (version_num);
+
+ALTER TABLE ONLY weft.sign_in
+    ADD CONSTRAINT sign_in_pkey PRIMARY KEY (digest);
 
 ALTER TABLE ONLY weft.step
     ADD CONSTRAINT step_pkey PRIMARY KEY (task_id, name);
@@ -3823,6 +4041,8 @@ CREATE TRIGGER job_event_is_kept BEFORE DELETE OR UPDATE ON weft.job_event FOR E
 
 CREATE TRIGGER job_event_is_not_emptied BEFORE TRUNCATE ON weft.job_event FOR EACH STATEMENT EXECUTE FUNCTION weft.refuse_change();
 
+CREATE TRIGGER seals_are_kept BEFORE UPDATE ON weft.audit_seal FOR EACH STATEMENT EXECUTE FUNCTION weft.refuse_change();
+
 CREATE TRIGGER tag_move_is_kept BEFORE DELETE OR UPDATE OR TRUNCATE ON weft.tag_move FOR EACH STATEMENT EXECUTE FUNCTION weft.refuse_change();
 
 ALTER TABLE ONLY weft.answer
@@ -3842,6 +4062,9 @@ ALTER TABLE ONLY weft.artifact
 
 ALTER TABLE ONLY weft.audit
     ADD CONSTRAINT audit_org_id_fkey FOREIGN KEY (org_id) REFERENCES weft.org(id);
+
+ALTER TABLE ONLY weft.audit_seal
+    ADD CONSTRAINT audit_seal_org_id_fkey FOREIGN KEY (org_id) REFERENCES weft.org(id);
 
 ALTER TABLE ONLY weft.event
     ADD CONSTRAINT event_org_id_fkey FOREIGN KEY (org_id) REFERENCES weft.org(id);
@@ -3878,6 +4101,12 @@ ALTER TABLE ONLY weft.queue
 
 ALTER TABLE ONLY weft.queue_slot
     ADD CONSTRAINT queue_slot_queue_id_fkey FOREIGN KEY (queue_id) REFERENCES weft.queue(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY weft.sign_in
+    ADD CONSTRAINT sign_in_org_id_fkey FOREIGN KEY (org_id) REFERENCES weft.org(id);
+
+ALTER TABLE ONLY weft.sign_in
+    ADD CONSTRAINT sign_in_org_id_user_id_fkey FOREIGN KEY (org_id, user_id) REFERENCES weft."user"(org_id, id);
 
 ALTER TABLE ONLY weft.tag_move
     ADD CONSTRAINT tag_move_org_id_fkey FOREIGN KEY (org_id) REFERENCES weft.org(id);

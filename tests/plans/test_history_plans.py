@@ -113,7 +113,7 @@ def _guards(ids: dict[str, Any]) -> list[Guard]:
             (1, "flow7/main", "patch", "patch", *put, version, False, None), 400, {"artifact_pkey": 20}, 1,
         ),
         Guard("redo", TAG.redo, (1, "flow8", 1, None, None, False, "ann", None), 250, {"tag_move_back": 4}, 1),
-        Guard("a tag that is deleted", TAG.delete, (1, "flow7", None, False, "ann", None), 250, {}, 1),
+        Guard("a tag that is deleted", TAG.delete, (1, "flow7", None, None, False, "ann", None), 250, {}, 1),
         Guard("a tag that comes back", TAG.undelete, (1, "flow9", "ann", None), 250, {}, 1),
         Guard(
             "a compaction", ARTIFACT.compact,

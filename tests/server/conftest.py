@@ -4,20 +4,48 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
+import asyncpg
 import httpx
 import pytest
 from server_scene import MakeHttp, MakeRemote
 
 import weft
+from weft.db.statements import Statements
 from weft.server.serving import Server
+
+GRANTS = (Path(__file__).resolve().parents[2] / "examples" / "docs" / "grants.sql").read_text(encoding="utf-8")
+ROLES = "shop_server, shop_web, shop_report, shop_worker, shop_flows"
+DROP_WALLS = Statements("weft.db.migrations", "sql/0004_down.sql").texts["drop_walls"]
 
 
 @pytest.fixture
 async def server(settings: weft.Settings) -> AsyncIterator[Server]:
     """A server of the test's database, on a port of its own."""
     async with Server(settings, port=0) as serving:
+        yield serving
+
+
+@pytest.fixture
+async def walled_settings(settings: weft.Settings) -> AsyncIterator[weft.Settings]:
+    """Settings of a server whose role has what the docs grant it, and is held to the org that it acts for."""
+    assert settings.database_url is not None
+    conn = await asyncpg.connect(settings.database_url)
+    await conn.execute(GRANTS)
+    address = urlsplit(settings.database_url)._replace(netloc="shop_server@").geturl()
+    yield replace(settings, database_url=address)
+    await conn.execute(f"drop owned by {ROLES}; drop role {ROLES}; {DROP_WALLS}")
+    await conn.close()
+
+
+@pytest.fixture
+async def walled_server(walled_settings: weft.Settings) -> AsyncIterator[Server]:
+    """A server that is held to the org that it acts for, on a port of its own."""
+    async with Server(walled_settings, port=0) as serving:
         yield serving
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import re
 import types
@@ -145,9 +146,12 @@ def _check_call(operation: Operation) -> None:
     if content is not None:
         body = _of(next(each for each in content.get("anyOf", [content]) if each.get("type") != "null"))
         schemas |= {name: (schema, name in body.get("required", ())) for name, schema in body["properties"].items()}
-    taken = {
-        name: each for name, each in inspect.signature(_method(operation)).parameters.items() if name not in LEFT_OUT
-    }
+    taken = _taken(_method(operation))
+    if any(each.kind is inspect.Parameter.VAR_KEYWORD for each in taken.values()):
+        # What it has no use for itself it passes on, as it was given to the client with the database.
+        whole = _taken(functools.partial(operation.function, None))
+        assert {name for name in taken if taken[name].kind is not inspect.Parameter.VAR_KEYWORD} <= whole.keys()
+        taken = whole
     assert schemas.keys() == taken.keys(), operation.call
     assert {name for name, (_, is_required) in schemas.items() if is_required} == {
         name for name, each in taken.items() if each.default is inspect.Parameter.empty
@@ -157,6 +161,11 @@ def _check_call(operation: Operation) -> None:
     answer = told["responses"][str(operation.status)].get("content", {}).get("application/json")
     if answer is not None and is_dataclass(operation.returns) and operation.returns not in (Page, Diff):
         assert _of(answer["schema"])["properties"].keys() == {each.name for each in fields(operation.returns)}
+
+
+def _taken(method: Any) -> dict[str, inspect.Parameter]:
+    found = inspect.signature(method).parameters
+    return {name: each for name, each in found.items() if name not in LEFT_OUT}
 
 
 def _kinds(schema: Mapping[str, Any]) -> set[str]:

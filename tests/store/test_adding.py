@@ -187,6 +187,17 @@ async def test_what_is_added_to_a_paused_job_waits_until_it_is_resumed(client: w
     assert await scene.run_all() == _rest(scene)
 
 
+async def test_a_job_does_not_run_out_of_time_while_something_is_added(
+    scene: Scene, store: Store, other: Store
+) -> None:
+    """Whoever sweeps it could find nothing left, and let it end before what is added."""
+    await store.conn.execute("update weft.job set timeout_at = weft.now() - interval '1 hour'")
+    async with store.conn.transaction():
+        await scene.add(store, scene.new())
+        assert await other.conn.fetchval("select weft.end_late_jobs(100)") == 0
+    assert await other.conn.fetchval("select weft.end_late_jobs(100)") == 1
+
+
 async def test_nothing_is_added_to_a_job_that_is_being_cancelled(scene: Scene, store: Store) -> None:
     await store.conn.execute("update weft.job set state = 'cancelling', verdict = 'cancelled'")
     with pytest.raises(StateConflict, match="cannot add to job"):

@@ -464,6 +464,7 @@ def test_any_sequence_of_verbs_leaves_the_history_as_the_model_says(machine: typ
     )
 
 
+@pytest.mark.long
 def test_long_sequences_of_verbs_leave_the_history_as_the_model_says(machine: type[History], campaign: str) -> None:
     seeds, acts = (500, 300) if campaign == "long" else (4, 150)
     for seed in range(seeds):

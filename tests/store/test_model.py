@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import asyncpg
 import hypothesis.strategies as st
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -461,6 +462,7 @@ class Queue(RuleBasedStateMachine):
         self.last_attempts = attempts
 
 
+@pytest.mark.long
 def test_any_sequence_of_verbs_leaves_the_queue_as_the_model_says(shared_database: str, campaign: str) -> None:
     examples, steps = (1000, 100) if campaign == "long" else (30, 40)
     with asyncio.Runner() as runner:

@@ -91,6 +91,14 @@ class NewToken:
 
 
 @dataclass(frozen=True, slots=True)
+class SignIn:
+    """A code that was just made: it lets somebody in once, at ``/sign-in?code=…`` of a server."""
+
+    code: str
+    expires_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class Principal:
     """Who a credential stands for: the org it acts in, the name under which acts are kept, and what it may do."""
 

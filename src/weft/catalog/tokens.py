@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from weft.catalog import users
 from weft.catalog.model import NewToken, Principal, Role, Token, TokenRole
+from weft.catalog.telling import tell_refused
 from weft.core.checks import check_id, check_name, check_queues, check_span, check_word
 from weft.core.errors import InvalidInput, NotFound, StateConflict
 from weft.db.statements import Statements
@@ -78,6 +79,7 @@ async def revoke(conn: type_Connection, org_id: int, token_id: int, actor: str) 
     if name is None:
         await show(conn, org_id, token_id)
         raise StateConflict("revoke", token_id, "revoked", ["active"], kind="token")
+    await tell_refused(conn, "token", token_id)
     await audit.record_named(conn, org_id, actor, AuditVerb.REVOKE, "token", name, {"id": str(token_id)})
 
 

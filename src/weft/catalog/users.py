@@ -6,6 +6,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING
 
 from weft.catalog.model import Principal, Role, TokenRole, User
+from weft.catalog.telling import tell_refused
 from weft.core.checks import MAX_ID, check_text, check_word
 from weft.core.errors import InvalidInput, NotFound, StateConflict
 from weft.db.statements import Statements
@@ -82,6 +83,8 @@ async def _turn(conn: type_Connection, org_id: int, user: str | int, actor: str,
         is_active = found.deactivated_at is None
         states = ("active", "deactivated") if is_active else ("deactivated", "active")
         raise StateConflict(verb, found.external_id, states[0], [states[1]], kind="user")
+    if verb is AuditVerb.DEACTIVATE:
+        await tell_refused(conn, "user", found.id)
     await audit.record_named(conn, org_id, actor, verb, "user", found.external_id)
 
 

@@ -11,6 +11,7 @@ from typer.main import get_command
 
 # What `weft --help` lists: the module of each command and its one line, told here so that none is loaded for it.
 COMMANDS = {
+    "dev": ("dev", "Start everything in one command, for development."),
     "run": ("run", "Execute a workflow here, and show how it goes."),
     "jobs": ("jobs", "Look at jobs, pause, resume, cancel, approve and rerun them."),
     "events": ("events", "Tell jobs of events."),
@@ -31,6 +32,10 @@ COMMANDS = {
     "metrics": ("metrics", "Print numbers about jobs, tasks and workers."),
     "outbox": ("outbox", "Look at the outbox, replay what failed."),
     "cache": ("cache", "Look at outputs that serve again, and clear them."),
+    "login": ("login", "Sign in to a server, to which commands then go."),
+    "logout": ("logout", "Forget a server and the token for it."),
+    "context": ("context", "Choose among the servers that you have signed in to."),
+    "whoami": ("whoami", "Say as whom commands act."),
     "orgs": ("orgs", "Look at orgs and make them."),
     "users": ("users", "Look at the users of the org, add, change and deactivate them."),
     "roles": ("roles", "Look at the roles that the org defines, give and take them."),
@@ -42,6 +47,8 @@ COMMANDS = {
     "demo": ("demo", "Execute a real workflow of a few thousand tasks, live."),
 }
 
+# Set by --quiet, also for the processes that a command starts.
+QUIET = "WEFT_QUIET"
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")]
 YesFlag = Annotated[bool, typer.Option("--yes", help="Do it; without this nothing is changed.")]
 

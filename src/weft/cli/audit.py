@@ -1,4 +1,4 @@
-"""``weft audit``: looks at what operators did, and who they were."""
+"""``weft audit``: looks at what operators did, who they were, and whether that is still what it was."""
 
 from __future__ import annotations
 
@@ -16,18 +16,13 @@ if TYPE_CHECKING:
 
 app = new_app("Look at what operators did: who cancelled, replayed, purged, paused, limited, protected what, and when.")
 
-_COLUMNS = ("ID", "WHEN", "ACTOR~", "VERB", "SUBJECT~", "DETAIL~")
-
-
-@app.callback()
-def group() -> None:
-    """Keep ``list`` a command of its own while it is the only one."""
+_COLUMNS = ("ID", "WHEN", "ACTOR~", "VERB", "SUBJECT~", "DETAIL~", "FROM~")
 
 
 @app.command("list")
 def list_entries(
     verb: Annotated[
-        str | None, typer.Option(help="cancel, replay, purge, create, pause, resume, limit, protect or free.")
+        str | None, typer.Option(help="cancel, replay, purge, create, pause, resume, limit, approve, grant, ….")
     ] = None,
     task: Annotated[str | None, typer.Option(metavar="ID", help="What was done to this task.")] = None,
     queue: Annotated[
@@ -49,10 +44,38 @@ def list_entries(
         print_table(_COLUMNS, map(_row, entries), empty="nobody did anything")
 
 
+@app.command()
+def verify(
+    head: Annotated[
+        str | None, typer.Option(metavar="HEAD", help="A head that was noted before: it must still be there.")
+    ] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Say whether what operators did is still as it was sealed; exit code 1 when it is not.
+
+    Note the head that is printed somewhere else: with --head it is later evident that nothing before it was touched.
+    """
+    from weft.cli.output import as_record, complain, print_json, when
+
+    found = call(lambda client: client.verify_audit(head=head))
+    if as_json:
+        print_json(as_record(found))
+    else:
+        for each in found.findings:
+            complain(each.what)
+        print(f"{found.sealed} acts are sealed" + (f", head {found.head}" if found.head else ""))
+        if found.unsealed:
+            print(
+                f"{found.unsealed} are not sealed yet, since {when(found.unsealed_since)}: a worker that runs does it"
+            )
+    if not found.is_sound:
+        raise typer.Exit(1)
+
+
 def _row(entry: AuditEntry) -> tuple[Any, ...]:
     from weft.cli.output import when
 
-    return entry.id, when(entry.at), entry.actor, entry.verb, _subject(entry), detail_text(entry)
+    return entry.id, when(entry.at), entry.actor, entry.verb, _subject(entry), detail_text(entry), entry.origin or ""
 
 
 def _subject(entry: AuditEntry) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -47,18 +48,20 @@ def bisect(
     from weft.cli.inputs import read_duration
     from weft.cli.output import print_json
     from weft.cli.run import at_work, declared_inputs, read_inputs
+    from weft.cli.target import goes_to_server
     from weft.cli.worker_process import import_apps
     from weft.worker.registry import REGISTRY
 
+    is_elsewhere = goes_to_server(modules or [])
     import_apps(modules or [])
     patience = read_duration("timeout", timeout)
 
     async def main(client: Client) -> Bisected:
         given = read_inputs(inputs or [], await declared_inputs(client, bad or tag))
-        queues = {
-            name for which in (good, bad or tag) for name in await client.jobs._queues_of_version(which, REGISTRY.knows)
-        }
-        async with at_work(client, modules or [], queues=queues):
+        queues: set[str] = set()
+        for which in () if is_elsewhere else (good, bad or tag):
+            queues |= await client.jobs._queues_of_version(which, REGISTRY.knows)
+        async with nullcontext() if is_elsewhere else at_work(client, modules or [], queues=queues):
             return await client.jobs.bisect(
                 tag, good=good, bad=bad, inputs=given, timeout=patience, on_step=_tell,
                 registry=REGISTRY if modules else None,

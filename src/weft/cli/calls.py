@@ -16,9 +16,9 @@ T = TypeVar("T")
 
 def open_client() -> Client:
     """Return the client of the settings in force: of the server that they name, else of the database."""
-    from weft.core.settings import Settings
+    from weft.cli.target import find_target
 
-    settings = Settings.load()
+    settings = find_target().settings
     if settings.server is not None:
         from weft.remote.client import RemoteClient
 

@@ -57,14 +57,24 @@ def _offered(look: Callable[[Client], Awaitable[list[str]]], incomplete: str) ->
     return [name for name in names if name.startswith(incomplete)]
 
 
+def complete_context(incomplete: str) -> Iterable[str]:
+    """Offer the names of contexts."""
+    from weft.cli.contexts import LOCAL, read_contexts
+    from weft.core.errors import WeftError
+
+    try:
+        return [name for name in (LOCAL, *read_contexts().by_name) if name.startswith(incomplete)]
+    except (WeftError, OSError):
+        return []
+
+
 async def _looked(look: Callable[[Client], Awaitable[list[str]]]) -> list[str]:
     from weft.cli.calls import open_client
-    from weft.core.settings import Settings
+    from weft.cli.target import find_target
     from weft.db import embedded
 
-    settings = Settings.load()
-    is_elsewhere = settings.server is not None or settings.database_url is not None
-    if not is_elsewhere and not (await embedded.status(settings)).running:
+    target = find_target()
+    if target.kind == "embedded" and not (await embedded.status(target.settings)).running:
         return []
     async with open_client() as client:
         return await look(client)

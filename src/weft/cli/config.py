@@ -17,14 +17,19 @@ app = new_app()
 @app.command()
 def config(as_json: JsonFlag = False) -> None:
     """Print the settings in force, passwords left out; those that differ from their default are marked with *."""
-    from weft.cli.output import print_json, print_table, styled
+    from weft.cli.output import clean, print_json, print_table, styled
+    from weft.cli.target import find_target
     from weft.core.settings import Settings
 
     settings = Settings.load()
     values = _in_force(settings)
+    target = find_target()
+    where = values["server"] = target.settings.server
     if as_json:
-        print_json(values)
+        print_json(values | {"context": target.context, "target": target.kind, "why": target.why})
         return
+    goes = where or {"database": values["database_url"], "embedded": "the embedded database"}[target.kind]
+    print(clean(f"commands go to {goes} because {target.why}\n"))
     rows = []
     for field in fields(settings):
         value, is_set = values[field.name], getattr(settings, field.name) != field.default
@@ -62,6 +67,7 @@ def _in_force(settings: Settings) -> dict[str, Any]:
             values[name] = redacted(values[name])
     if values["blob_url"] is not None:
         values["blob_url"] = shown_blob_url(values["blob_url"])
+    values["token"] = "…" if settings.token else None
     values["callback_secret"] = "…" if settings.callback_secret else None
     home = home_dir(settings)
     return values | {

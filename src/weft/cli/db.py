@@ -22,9 +22,9 @@ File = Annotated[Path, typer.Argument(metavar="FILE", help="The backup's file.")
 
 
 def _settings() -> Settings:
-    from weft.core.settings import Settings
+    from weft.cli.target import database_settings
 
-    return Settings.load()
+    return database_settings("weft db")
 
 
 def _embedded_settings(verb: str) -> Settings:

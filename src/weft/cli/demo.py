@@ -45,10 +45,10 @@ def demo(
 
 
 async def _demo(count: int, workers: int) -> Run | None:
-    from weft.core.settings import Settings
+    from weft.cli.target import database_settings
     from weft.sdk.client import Client
 
-    settings = Settings.load()
+    settings = database_settings("weft demo")
     async with _server_as_found(settings):
         _say("reaching the database")
         async with Client(settings=settings) as client:

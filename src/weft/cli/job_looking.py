@@ -9,6 +9,7 @@ import typer
 
 from weft.cli.apps import JsonFlag
 from weft.cli.calls import call
+from weft.cli.graph import Mermaid, Svg
 from weft.cli.inputs import read_job_id
 
 if TYPE_CHECKING:
@@ -88,4 +89,15 @@ def logs(
     call(lambda client: print_logs(client, key, node, follow=follow, as_json=as_json))
 
 
-looking: tuple[Callable[..., None], ...] = (watch, why, events, logs)
+def graph(job_id: JobId, svg: Svg = False, mermaid: Mermaid = False, as_json: JsonFlag = False) -> None:
+    """Draw a job with how it goes: as text, or as a picture to be written to a file."""
+    from weft.cli.job_graph import print_graph
+    from weft.core.errors import InvalidInput
+
+    if svg + mermaid + as_json > 1:
+        raise InvalidInput("--svg", "give one of --svg, --mermaid and --json")
+    key = read_job_id(job_id)
+    print_graph(call(lambda client: client.jobs.graph(key)), svg=svg, mermaid=mermaid, as_json=as_json)
+
+
+looking: tuple[Callable[..., None], ...] = (watch, why, events, logs, graph)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from weft.cli.apps import RootGroup
+from weft.cli.apps import QUIET, RootGroup
+from weft.cli.completion import complete_context
 from weft.version import __version__
 
 if TYPE_CHECKING:
@@ -19,7 +20,8 @@ INTERRUPTED = 130
 app = typer.Typer(
     cls=RootGroup,
     help="Weft: a durable task queue, its workers, and workflow definitions with their history, in PostgreSQL.",
-    epilog="Without WEFT_DATABASE_URL an embedded PostgreSQL under WEFT_HOME is used. See `weft config`.",
+    epilog="Commands go to the server of WEFT_SERVER or `weft login`, else to the database of WEFT_DATABASE_URL, else "
+    "to an embedded PostgreSQL under WEFT_HOME. `weft context show` says where.",
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
@@ -39,8 +41,25 @@ def root(
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
+    context: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="The server to go to, by its name in `weft context list`; `local` is this machine.",
+            autocompletion=complete_context,
+        ),
+    ] = None,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Show no progress and no remarks: answers and errors only.")
+    ] = False,
 ) -> None:
     """Read the options that stand before the command."""
+    if context is not None:
+        if os.environ.get("WEFT_SERVER"):
+            raise typer.BadParameter("WEFT_SERVER is set, and would win: unset it first", param_hint="--context")
+        os.environ["WEFT_CONTEXT"] = context  # also for the processes that a command starts
+    if quiet:
+        os.environ[QUIET] = "1"
 
 
 def run() -> NoReturn:

@@ -129,11 +129,11 @@ def _print_history(*, as_json: bool) -> None:
 async def _found() -> str | None:
     """Return the revision of the database, None when there is none or nobody can tell."""
     from weft.cli.output import complain
+    from weft.cli.target import database_settings
     from weft.core.errors import DatabaseUnavailable
-    from weft.core.settings import Settings
     from weft.db import embedded
 
-    settings = Settings.load()
+    settings = database_settings("weft migrate")
     if settings.database_url is None and not (await embedded.status(settings)).size:
         return None
     try:
@@ -145,11 +145,11 @@ async def _found() -> str | None:
 
 async def _reached() -> Database:
     """Return the database of the settings as it is, whatever its schema; the embedded one is started."""
-    from weft.core.settings import Settings
+    from weft.cli.target import database_settings
     from weft.db import embedded
     from weft.db.database import Database
 
-    settings = Settings.load()
+    settings = database_settings("weft migrate")
     return Database(settings.database_url or (await embedded.ensure_running(settings)).url, settings)
 
 

@@ -20,14 +20,23 @@ def orchestrator(
     ] = Level.INFO,
     leash: Annotated[int | None, typer.Option(hidden=True)] = None,
 ) -> None:
-    """Advance jobs until SIGTERM or Ctrl-C: choose branches, expand fan-outs, end them. Any number may run."""
+    """Advance jobs until SIGTERM or Ctrl-C: choose branches, expand fan-outs, end them.
+
+    It runs no handlers, so it needs none of your code; tasks are run by `weft worker`. Any number may run on one
+    database: each job is advanced by one of them, and if that dies, another takes over after some seconds
+    (WEFT_ORPHAN_THRESHOLD). Two on different machines are enough for most installations.
+
+    Example: WEFT_DATABASE_URL=postgresql://weft@db/weft weft orchestrator
+    """
     import asyncio
 
     from weft.cli.leash import Leash
+    from weft.cli.target import database_settings
     from weft.cli.worker_process import OrchestratorProcess, log_to_stderr, new_loop
-    from weft.core.settings import Settings
 
     log_to_stderr(log_level)
-    process = OrchestratorProcess(Settings.load(profile="fast" if fast else None), Leash(leash))
+    process = OrchestratorProcess(
+        database_settings("weft orchestrator", profile="fast" if fast else None), Leash(leash)
+    )
     with asyncio.Runner(loop_factory=new_loop()) as runner:
         raise typer.Exit(runner.run(process.run()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -11,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from weft.cli.apps import QUIET
 from weft.core.errors import WeftError
 
 if TYPE_CHECKING:
@@ -36,6 +38,17 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u2
 def complain(message: str) -> None:
     """Write one line to the standard error."""
     print("weft:", clean(" ".join(message.split())), file=sys.stderr)
+
+
+def is_quiet() -> bool:
+    """Whether nobody wants to see more than answers and errors."""
+    return bool(os.environ.get(QUIET))
+
+
+def remark(message: str) -> None:
+    """Write one line to the standard error that is good to know, unless nobody wants to."""
+    if not is_quiet():
+        complain(message)
 
 
 def print_complaints(problems: Sequence[object]) -> None:
@@ -96,7 +109,7 @@ def tell(facts: Mapping[str, Any], text: str, *, as_json: bool) -> None:
 @contextmanager
 def counted(verb: str) -> Iterator[Callable[[int], None] | None]:
     """Lend what shows on a terminal how far a long command is, and wipes it in the end; None where nobody looks."""
-    if not sys.stderr.isatty():
+    if not sys.stderr.isatty() or is_quiet():
         yield None
         return
 

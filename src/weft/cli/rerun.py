@@ -90,9 +90,11 @@ def _rerun_one(
 ) -> None:  # fmt: skip
     from weft.cli.output import as_record, print_json
     from weft.cli.run import declared_inputs, print_result, read_inputs, see_through
+    from weft.cli.target import goes_to_server
     from weft.cli.worker_process import import_apps
     from weft.worker.registry import REGISTRY
 
+    goes_to_server(modules)
     import_apps(modules)
     if modules:
         # It is these that will run it, and no worker has told of them yet.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
@@ -69,12 +69,17 @@ def run(
     Its tasks run in this process, by the handlers of --app, and in whatever workers there are. All that is durable:
     ended in the middle, the job goes on when a worker and an orchestrator are there again. Ctrl-C leaves it, a second
     one cancels it. What --patch and --set change is changed for this job alone: no tag moves.
+
+    Where commands go to a server, the workflow is submitted there and shown from here; its tasks run in the workers
+    there, and Ctrl-C leaves it.
     """
     from weft.cli.calls import call
     from weft.cli.output import print_json
+    from weft.cli.target import goes_to_server
     from weft.cli.worker_process import import_apps
     from weft.sdk.running import submit_here
 
+    is_elsewhere = goes_to_server(modules or [])
     import_apps(modules or [])
     what = read_workflow(workflow)
     if not isinstance(what, (Path, str)):
@@ -85,7 +90,7 @@ def run(
         data = await _data(client, what)
         ops = _ops(data, patch, assignments or [])
         given = read_inputs(inputs or [], _declared(_patched(data, ops)))
-        handle = await (client.jobs.submit if detach else partial(submit_here, client))(
+        handle = await (client.jobs.submit if detach or is_elsewhere else partial(submit_here, client))(
             what,
             given,
             priority=priority,
@@ -108,15 +113,17 @@ def run(
 
 async def see_through(client: Client, job_id: int, modules: Sequence[str], *, as_json: bool) -> Job:
     """Work on a job here, and show it, until it has ended or somebody leaves it; with JSON it is only waited for."""
+    from weft.cli.target import goes_to_server
     from weft.worker.registry import REGISTRY
 
+    is_elsewhere = goes_to_server([])
     # What others know is left to them.
-    queues = await client.jobs.queues(job_id, knows=REGISTRY.knows)
+    queues = [] if is_elsewhere else await client.jobs.queues(job_id, knows=REGISTRY.knows)
     if as_json:
         import asyncio
 
         try:
-            async with at_work(client, modules, queues=queues):
+            async with nullcontext() if is_elsewhere else at_work(client, modules, queues=queues):
                 return await client.jobs.wait(job_id)
         except asyncio.CancelledError:
             print(f"weft: job {job_id} goes on without you: see `weft jobs watch {job_id}`", file=sys.stderr)
@@ -124,8 +131,8 @@ async def see_through(client: Client, job_id: int, modules: Sequence[str], *, as
     from weft.cli.job_watch import watch
     from weft.cli.leaving import Leaving
 
-    async with Leaving(client, job_id, works=True) as leaving:
-        async with at_work(client, modules, leaving, queues):
+    async with Leaving(client, job_id, works=not is_elsewhere) as leaving:
+        async with nullcontext() if is_elsewhere else at_work(client, modules, leaving, queues):
             job = await watch(client, job_id, leaving)
         return job if job.state.is_final else await client.jobs.show(job_id)
 

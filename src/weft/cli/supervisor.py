@@ -59,7 +59,7 @@ class Supervisor:
                 self._signals.stop.set()
                 return
             delay = FIRST_DELAY if time.monotonic() - started > SOUND_AFTER else delay
-            complain(f"worker process {number} ended with {_how(code)}; starting it anew in {delay:g} s")
+            complain(f"worker process {number} ended with {how_ended(code)}; starting it anew in {delay:g} s")
             try:
                 await asyncio.wait_for(self._signals.stop.wait(), delay)
             except TimeoutError:
@@ -100,5 +100,6 @@ class Supervisor:
         self._signals.stop.set()
 
 
-def _how(code: int) -> str:
+def how_ended(code: int) -> str:
+    """Return how a process ended, in words."""
     return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"

@@ -66,7 +66,7 @@ def create(
 ) -> None:
     """Make a token and print it. It is shown this once, and kept nowhere."""
     from weft.cli.inputs import read_duration
-    from weft.cli.output import as_record, complain, print_json
+    from weft.cli.output import as_record, print_json, remark
 
     span = read_duration("expires_in", expires_in)
     names = None if queues is None else [name.strip() for name in queues.split(",")]
@@ -75,7 +75,32 @@ def create(
         print_json({**as_record(made.token), "secret": made.secret})
     else:
         print(made.secret)
-        complain("keep it: it is not shown again")
+        remark("keep it: it is not shown again")
+
+
+@app.command("sign-in")
+def sign_in(
+    role: Annotated[str, typer.Option("--role", metavar="ROLE", help="reader, writer or admin.")] = "reader",
+    user: Annotated[str | None, typer.Option(metavar="USER", help="Let this user in.")] = None,
+    expires_in: Annotated[
+        str, typer.Option(metavar="DURATION", help="How long the link is good for, such as 10m; an hour at most.")
+    ] = "10m",
+    as_json: JsonFlag = False,
+) -> None:
+    """Make a link that lets a browser in once, and print it. It is shown this once, and kept nowhere."""
+    from weft.cli.inputs import read_duration
+    from weft.cli.output import as_record, complain, print_json
+    from weft.core.settings import Settings
+
+    span = read_duration("expires_in", expires_in)
+    assert span is not None
+    made = call(lambda client: client.tokens.create_sign_in(role=role, user=user, expires_in=span))
+    link = f"{Settings.load().server or ''}/sign-in?code={made.code}"
+    if as_json:
+        print_json({**as_record(made), "link": link})
+    else:
+        print(link)
+        complain("it lets one browser in, once" if "://" in link else "it belongs after the address of a server")
 
 
 @app.command()

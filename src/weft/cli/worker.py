@@ -57,14 +57,20 @@ def worker(
 
     Then nothing more is claimed, what has not begun is handed back, and what runs may end (30 s by default,
     WEFT_WORKER_SHUTDOWN_GRACE). A second signal ends it at once: what ran is handed back.
+
+    Only handlers in the modules of --app are run: a name that comes from a queue is looked up, never imported. One
+    process is one Python: for handlers that compute give as many --processes as there are cores, for those that wait
+    a larger --concurrency. Any number may run, on any number of machines; start new ones before you stop old ones.
+
+    Example: weft worker --app shop.tasks --queues default,mail --concurrency 50 --processes 4
     """
     import asyncio
 
     from weft.cli.leash import Leash
-    from weft.core.settings import Settings
+    from weft.cli.target import database_settings
 
     names = read_names("queues", queues)
-    settings = Settings.load(profile="fast" if fast else None)
+    settings = database_settings("weft worker", profile="fast" if fast else None)
     if processes > 1:
         from weft.cli.supervisor import Supervisor
 

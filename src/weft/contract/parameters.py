@@ -5,11 +5,12 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from weft.contract.wire import Id, Moment, wire
+from weft.contract.wire import Id, Moment, moment_text, wire
 from weft.core.errors import InvalidInput
 from weft.queue.model import NewTask
 from weft.queue.retry import Retry
@@ -37,6 +38,7 @@ SAID = {
     "dry_run": "Change nothing, and tell what would happen.",
     "email": "Where the user is written to.",
     "expect": "The number of the tag's move, or the hash, that is expected: anything else is a conflict.",
+    "expand": "A page of the items of this node.",
     "expires_in": "After so many seconds it lets nobody in; it stays good for ever when left out.",
     "external_id": "What the identity provider calls the user.",
     "failed": "Run only what failed, and what comes after it.",
@@ -45,6 +47,7 @@ SAID = {
     "good": "A version that works.",
     "grace": "Leave alone what is younger than so many seconds.",
     "handler": "The name of the handler.",
+    "head": "A head of the audit's seals that was noted before: it must still be there.",
     "heartbeat_timeout": "An attempt that gives no sign of life for so many seconds has failed.",
     "idempotency_key": "A known key makes nothing: the answer names what is there.",
     "ids": "These only.",
@@ -87,7 +90,7 @@ SAID = {
     "role": "`reader`, `writer`, `admin`; of a token also `worker`.",
     "run_at": "Not before this moment.",
     "set": "Fields and their new values.",
-    "since": "Those submitted at this moment or later.",
+    "since": "Those that ended at this moment or later, or so many seconds ago at most.",
     "slug": "The short name.",
     "source": "What it is made of: a tag, an id or a hash.",
     "state": "In one of these states.",
@@ -99,6 +102,7 @@ SAID = {
     "timeout": "How many seconds it may take.",
     "to": "Where the tag goes: another tag, an id or a hash.",
     "token_id": "The token's id.",
+    "uses": "Definitions of workflows that it calls, to be called as they are here and not as their tags are.",
     "user": "The user: what the identity provider calls him, or an id.",
     "values": "The fields of the form.",
     "verb": "Acts of this kind only.",
@@ -176,7 +180,8 @@ def _label_words(labels: Mapping[str, str]) -> list[str]:
     return [f"{name}={value}" for name, value in labels.items()]
 
 
-def _labels(words: list[str]) -> dict[str, str]:
+def labels_in(words: list[str]) -> dict[str, str]:
+    """Return the labels that texts of the form NAME=VALUE tell."""
     for word in words:
         if "=" not in word:
             raise InvalidInput("labels", f"{word!r} is not of the form NAME=VALUE")
@@ -189,6 +194,14 @@ def _new_retry(value: Any) -> Any:
 
 def _new_tasks(tasks: list[TaskToEnqueue]) -> list[NewTask]:
     return [NewTask(**{**dict(task), "retry": _new_retry(task.retry)}) for task in tasks]
+
+
+def _told_since(since: datetime | timedelta) -> float | str:
+    return since.total_seconds() if isinstance(since, timedelta) else moment_text(since)
+
+
+def _since(told: float | datetime | None) -> datetime | timedelta | None:
+    return timedelta(seconds=told) if isinstance(told, (int, float)) else told
 
 
 def _same(value: Any) -> Any:
@@ -207,6 +220,7 @@ class _Form:
 _FORMS = {
     "workflow": _Form(str | dict[str, Any], _document),
     "on": _Form(str | dict[str, Any] | None, _document),
+    "uses": _Form(list[str | dict[str, Any]], lambda each: [_document(used) for used in each]),
     "definition": _Form(str | dict[str, Any], _definition),
     "handler": _Form(str, _handler),
     "retry": _Form(int | RetryPolicy | None, _retry, _new_retry),
@@ -216,7 +230,7 @@ _FORMS = {
     "before": _Form(Id | None, str),
     "task": _Form(Id | None, str),
     "ids": _Form(list[Id] | None, lambda ids: [str(each) for each in ids]),
-    "since": _Form(Moment | None),
+    "since": _Form(float | Moment | None, _told_since, _since),
 }
 _NAMES = ("which", "source", "to", "change", "user", "old", "new", "good", "bad")
 # A tag is moved by number, and so are its pages.
@@ -253,7 +267,7 @@ def parameter_of(call: str, wanted: inspect.Parameter, hint: Any, place: Place) 
     if name == "handler" and call != "enqueue":
         form = None
     if name == "labels" and place == "query":
-        form = _Form(list[str] | None, _label_words, _labels)
+        form = _Form(list[str] | None, _label_words, labels_in)
     if name in _NAMES:
         form = _Form(str if default is _ABSENT else str | None, str)
     if form is None:

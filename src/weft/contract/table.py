@@ -35,6 +35,7 @@ _JOBS = (
     _post("/jobs/rerun", "jobs.rerun_all", answer="count", body={"state": ["failed"], "workflow_id": "etl"}),
     _get("/jobs/{job_id}", "jobs.show"),
     _get("/jobs/{job_id}/nodes", "jobs.nodes"),
+    _get("/jobs/{job_id}/graph", "jobs.graph"),
     _get("/jobs/{job_id}/attempts", "jobs.attempts"),
     _get("/jobs/{job_id}/why", "jobs.why"),
     _get("/jobs/{job_id}/events", "jobs.events", said="Return what happened in a job, oldest first; `cursor` goes on."),
@@ -123,9 +124,11 @@ _PEOPLE = (
     _delete("/roles/{slug:name}", "roles.delete", _ADMIN, answer="members"),
     _get("/tokens", "tokens.list", _ADMIN, key="id"),
     _post("/tokens", "tokens.create", _ADMIN, status=201, body={"name": "nightly", "role": "writer"}),
+    _post("/tokens/sign-in", "tokens.create_sign_in", _ADMIN, status=201, body={"user": "ada@example.com"}),
     _post("/tokens/{token_id}/revoke", "tokens.revoke", _ADMIN, status=204),
     _get("/tokens/{token_id}", "tokens.show", _ADMIN),
     _get("/audit", "audit", _ADMIN, key="id"),
+    _get("/audit/verify", "verify_audit", _ADMIN),
     _get("/health", "health"),
     _get("/metrics", "metrics"),
 )
@@ -133,5 +136,5 @@ _PEOPLE = (
 OPERATIONS: tuple[Operation, ...] = (*_JOBS, *_WORKFLOWS, *_TASKS, *_PEOPLE)
 BY_CALL: Mapping[str, Operation] = {operation.call: operation for operation in OPERATIONS}
 # Calls that are made of others, or of streams, and those that have a meaning only inside the caller's process.
-COMPOSED = frozenset({"jobs.follow", "jobs.bisect"})
+COMPOSED = frozenset({"jobs.follow", "jobs.bisect", "follow_log"})
 LOCAL = frozenset({"jobs.add", "jobs.submit_graph"})

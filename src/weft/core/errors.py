@@ -11,9 +11,11 @@
     │   ├── MergeConflict           both sides changed the same fields
     │   ├── Unauthenticated         a server does not know who asks
     │   ├── Forbidden               whoever asks may not do that
+    │   ├── CrossSite               a browser was made to ask by a page that is not the server's own
     │   ├── TooLarge                a request is larger than the server takes
     │   ├── KeyReused               an idempotency key was sent before with another request
-    │   └── AnswerGone              it has been done, and its answer had a secret that is shown once
+    │   ├── AnswerGone              it has been done, and its answer had a secret that is shown once
+    │   └── DevRuns                 a `weft dev` of the same home runs already
     ├── OperatorError               the installation needs attention: change the machine or its settings
     │   ├── InvalidSetting          a setting is unknown or has a value that is refused
     │   ├── DatabaseUnavailable     PostgreSQL cannot be reached
@@ -24,7 +26,9 @@
     │   ├── IdsExhausted            all machine numbers are leased
     │   ├── HandlerImportFailed     a module given by --app cannot be imported
     │   ├── BlobUnavailable         a value in the blob storage is missing, damaged or out of reach
+    │   ├── ProviderUnavailable     the identity provider cannot be asked
     │   ├── ServerUnavailable       a server cannot be reached, or does not speak as Weft does
+    │   ├── ServerStopping          a server takes no more, because it is about to stop
     │   └── AddressTaken            another process listens at the address
     ├── LeaseLost                   another worker holds the task now: drop what you were doing
     ├── WaitTimeout                 the task did not end in the time given: wait longer or look at it

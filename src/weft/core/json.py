@@ -23,6 +23,7 @@ _INT_MIN, _INT_MAX = -(2**63), 2**64 - 1
 BLOB_MARK = '{"$blob":'
 GATHERED = "$gathered"
 RENDER_MARK = '{"$render":'
+CACHED_MARK = '{"$cached":'
 # Keys that params and outputs do not begin with, and what they are for.
 RESERVED_KEYS = {
     "$blob": "values in the blob storage",

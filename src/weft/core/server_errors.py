@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from weft.core.errors import CallerError, OperatorError
 
 
@@ -27,6 +29,17 @@ class Forbidden(CallerError):
 
     def __init__(self, actor: str, role: str, needed: str) -> None:
         super().__init__(f"{actor} is {role}, and this takes {needed}: ask an admin of the org for it")
+
+
+class CrossSite(CallerError):
+    """A browser was made to ask by a page that is not the server's own."""
+
+    code = "cross_site"
+    http_status = 403
+    exit_code = 8
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(f"{problem}: a browser that is signed in changes things from the server's own pages only")
 
 
 class TooLarge(CallerError):
@@ -65,6 +78,15 @@ class AnswerGone(CallerError):
         )
 
 
+class ProviderUnavailable(OperatorError):
+    """The identity provider cannot be asked, and nothing that it said before is known."""
+
+    code = "provider_unavailable"
+
+    def __init__(self, issuer: str, problem: str) -> None:
+        super().__init__(f"cannot ask the identity provider {issuer}: {problem}: check WEFT_OIDC_ISSUER")
+
+
 class ServerUnavailable(OperatorError):
     """A server cannot be reached, or does not speak as Weft does."""
 
@@ -74,6 +96,15 @@ class ServerUnavailable(OperatorError):
         super().__init__(f"cannot reach the server at {where}: {problem}: check WEFT_SERVER, and that it runs")
 
 
+class ServerStopping(OperatorError):
+    """A server takes no more, because it is about to stop."""
+
+    code = "server_stopping"
+
+    def __init__(self) -> None:
+        super().__init__("the server is about to stop: ask again, it or another answers soon")
+
+
 class AddressTaken(OperatorError):
     """Another process listens at the address."""
 
@@ -81,3 +112,20 @@ class AddressTaken(OperatorError):
 
     def __init__(self, where: str, problem: str) -> None:
         super().__init__(f"cannot listen at {where}: {problem}: choose another address by --host and --port")
+
+
+class DevRuns(CallerError):
+    """A ``weft dev`` of the same home runs already."""
+
+    code = "dev_runs"
+    exit_code = 5
+    http_status = 409
+
+    def __init__(self, home: Path, pid: int | None, url: str | None) -> None:
+        self.pid = pid
+        self.url = url
+        where = "is starting" if url is None else f"answers at {url}"
+        who = "another process" if pid is None else f"process {pid}"
+        super().__init__(
+            f"weft dev runs already: {who} {where}; stop it there, or set WEFT_HOME to another than {home}"
+        )

@@ -232,6 +232,28 @@ class Settings:
         parse_interval,
         "a server gives up a client that sends nothing for this long amid a request",
     )
+    server_proxies: tuple[str, ...] = _setting(
+        (),
+        _words,
+        "proxies before a server that are believed when they say who asks and how (`X-Forwarded-For`, `-Proto`): "
+        "addresses or networks, with commas between",
+    )
+    oidc_issuer: str | None = _setting(
+        None, _base_url, "the identity provider whose tokens a server takes beside its own, by OpenID Connect"
+    )
+    oidc_audience: str | None = _setting(None, str, "whom the tokens of the identity provider must be meant for")
+    oidc_user_claim: str = _setting("sub", str, "the claim that says who somebody is: the external id of a user")
+    oidc_org_claim: str | None = _setting(
+        None, str, "the claim that says of which org somebody is a user; without this all are of the org `default`"
+    )
+    oidc_add_users: str | None = _setting(
+        None, _choice("reader"), "`reader` adds whom the provider knows and the org does not, as a reader"
+    )
+    server_drain: timedelta = _setting(
+        timedelta(0),
+        parse_duration,
+        "how long a server that is to stop still answers while `/readyz` says no, so that requests go elsewhere first",
+    )
     callback_secret: tuple[bytes, ...] = _setting(
         (),
         _secrets,
@@ -328,8 +350,9 @@ def _check_lease(name: str, lease: timedelta, interval: timedelta, who: str) -> 
         raise InvalidSetting(name, f"{lease} is less than two heartbeats of {interval}: {who} would be lost")
 
 
-# Read before the settings, so no keys of the file: where that is, and whether a command tells its errors' tracebacks.
-ENVIRONMENT_ONLY = ("WEFT_CONFIG", "WEFT_DEBUG")
+# Read before the settings, so no keys of the file: where that is, which server a command goes to by its name in
+# `weft context list`, and whether a command tells its errors' tracebacks, and how far it is.
+ENVIRONMENT_ONLY = ("WEFT_CONFIG", "WEFT_CONTEXT", "WEFT_DEBUG", "WEFT_QUIET")
 _PARSERS: dict[str, Callable[[object], Any]] = {f.name: f.metadata["parse"] for f in fields(Settings)}
 
 

@@ -6,6 +6,7 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from copy import copy
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import parse_qs, urlsplit
@@ -19,6 +20,7 @@ from weft.db.pool import Pool
 from weft.db.pooler import LOST_STATEMENTS, refuses_settings, undeclared_pooler
 from weft.db.statements import Statements
 from weft.db.unreachable import unreachable
+from weft.db.walls import NO_ORG, Walled
 
 if TYPE_CHECKING:
     from asyncpg import Connection
@@ -118,6 +120,19 @@ class Database:
         # No statement waits for ever: a connection may be dead in the network without anybody saying so.
         self.command_timeout = max(10.0, 1.5 * settings.lease_time.total_seconds())
         self._pool = Pool(lambda: self.connect(command_timeout=self.command_timeout), POOL_SIZE)
+        self._walled: Walled | None = None
+        self._org_id: int | None = None
+
+    def of_org(self, org_id: int) -> Database:
+        """Return the same database for what is done on behalf of one org, to which its sessions are held.
+
+        They are sessions of their own, so that none is ever lent that is held to nothing. It lives as long as this one.
+        """
+        if self._walled is None:
+            self._walled = Walled(self, POOL_SIZE)
+        other = copy(self)
+        other._pool, other._org_id = self._walled.pool, org_id
+        return other
 
     @classmethod
     async def open(cls, settings: Settings, *, migrate: bool | None = None) -> Database:
@@ -168,6 +183,13 @@ class Database:
         finally:
             await conn.close()
 
+    async def connect_walled(self) -> Connection[asyncpg.Record]:
+        """Open a connection that begins with seeing nothing of any org."""
+        options = self._options()
+        if "server_settings" in options:
+            options["server_settings"] |= {"weft.org": NO_ORG}
+        return await self.connect(command_timeout=self.command_timeout, **options)
+
     async def connect(self, url: str | None = None, **options: Any) -> Connection[asyncpg.Record]:
         """Open a connection of one's own, outside the pool."""
         target = url or self.url
@@ -201,16 +223,20 @@ class Database:
     @asynccontextmanager
     async def acquire(self) -> AsyncIterator[type_Connection]:
         """Lend a connection from the pool; behind a transaction pooler it comes inside a transaction."""
-        async with self._pool.acquire() as conn:
+        walled, org_id = self._walled, self._org_id
+        suits = None if walled is None or org_id is None else walled.suits(org_id)
+        async with self._pool.acquire(suits) as conn:
             try:
                 async with self.one_session(conn):
+                    if walled is not None and org_id is not None:
+                        await walled.hold(conn, org_id)
                     yield conn
             except _BROKEN_OFF as problem:
                 if _is_wrong_call(conn, problem):
                     conn.terminate()
                     raise
                 # The server is gone, or after a failover answers as a standby: its other connections are worthless too.
-                self._pool.expire()
+                self.expire()
                 conn.terminate()
                 raise unreachable(self.url, problem) from problem
             except asyncpg.InsufficientPrivilegeError as problem:
@@ -250,6 +276,8 @@ class Database:
     def expire(self) -> None:
         """Give up all idle connections: what lies behind them may not be there any more."""
         self._pool.expire()
+        if self._walled is not None:
+            self._walled.pool.expire()
 
     async def read(self, look: Callable[[type_Connection], Awaitable[T]]) -> T:
         """Run ``look``, which changes nothing, and once more when its connection turned out to be dead."""
@@ -296,3 +324,5 @@ class Database:
     async def close(self) -> None:
         """Close the pool; connections in use are ended."""
         await self._pool.close()
+        if self._walled is not None:
+            await self._walled.pool.close()

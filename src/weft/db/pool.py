@@ -39,14 +39,14 @@ class Pool:
         self._is_closed = False
 
     @asynccontextmanager
-    async def acquire(self) -> AsyncIterator[Conn]:
-        """Lend a connection; it comes back when the block is left."""
+    async def acquire(self, suits: Callable[[Conn], bool] | None = None) -> AsyncIterator[Conn]:
+        """Lend a connection, of those that are idle one that suits if there is any; it comes back at the end."""
         loop = asyncio.get_running_loop()
         if self._loop is not loop:
             if self._loop is not None:
                 raise InvalidInput("client", "was opened in another event loop, which its connections belong to")
             self._loop = loop
-        conn = await self._take()
+        conn = await self._take(suits)
         try:
             yield conn
         except BaseException as problem:
@@ -57,10 +57,11 @@ class Pool:
         finally:
             self._give_back(conn)
 
-    async def _take(self) -> Conn:
+    async def _take(self, suits: Callable[[Conn], bool] | None) -> Conn:
         while True:
             while self._idle:
-                conn = self._idle.pop()
+                best = next((n for n in reversed(range(len(self._idle))) if suits(self._idle[n])), -1) if suits else -1
+                conn = self._idle.pop(best)
                 self._fewest_idle = min(self._fewest_idle, len(self._idle))
                 if not conn.is_closed():
                     return conn

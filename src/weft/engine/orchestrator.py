@@ -13,7 +13,8 @@ from weft.flow.templates import read_value
 from weft.jobs import control
 from weft.jobs.fan_out import FanOut
 from weft.jobs.library import Libraries
-from weft.jobs.requests import HANDLER, QUEUE, Request, Requests
+from weft.jobs.messages import HANDLER, QUEUE
+from weft.jobs.requests import Request, Requests
 from weft.jobs.sub_workflow import SubWorkflows
 from weft.jobs.submit import SQL
 from weft.queue.retry import Retry

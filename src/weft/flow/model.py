@@ -106,7 +106,7 @@ _ALLOW_FAILURE = "Whether the job goes on when this fails."
 class Part(BaseModel):
     """A part of a definition: it has no fields but those that it declares, and does not change."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, populate_by_name=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, populate_by_name=True, defer_build=True)
 
 
 class Described(Part):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,8 @@ SQL = Statements("weft.jobs", "sql/watching.sql")
 CHANNEL = "weft_job_events"
 # Between the moment that an event is given and the first write of its transaction, which gets its number only then.
 _MARGIN = timedelta(seconds=1)
+# A place in a stream names so many events at most that were told ahead.
+_MOST_NAMED = 20
 # How many events may be told while an older transaction is open, which may bring others before them.
 _MOST_AHEAD = 5000
 _FIRST = datetime(2024, 1, 1, tzinfo=UTC)
@@ -114,6 +116,28 @@ async def page(conn: type_Connection, org_id: int, job_id: int, after: str | Non
     told = found[:room]
     following = _after(cursor, look, [row for row in rows if row["id"] is not None], told, len(found) > room)
     return JobEvents(tuple(told), str(following), is_over and len(found) <= room)
+
+
+def brief(cursor: str) -> str:
+    """Return a cursor that is short whatever happens: where much happens at once, some of it is told again after it."""
+    found = orjson.loads(base64.urlsafe_b64decode(cursor.encode()))
+    if len(found[2]) <= _MOST_NAMED:
+        return cursor
+    found[2] = []
+    return base64.urlsafe_b64encode(orjson.dumps(found)).decode()
+
+
+def places(before: str | None, page: JobEvents, job_id: int) -> list[str | None]:
+    """Return for each event of a page the cursor after it, or None where that would be long: then go on from another.
+
+    ``before`` is the cursor by which the page was asked for. After the last there always is one.
+    """
+    start, told = _Cursor.read(before, job_id), [event.id for event in page.events]
+    if len(start.told) + len(told) > _MOST_NAMED:
+        found: list[str | None] = [None for _ in told]
+    else:
+        found = [str(replace(start, told=start.told | set(told[: n + 1]))) for n in range(len(told))]
+    return [*found[:-1], brief(page.cursor)] if found else []
 
 
 def _after(cursor: _Cursor, look: Record, rows: list[Record], told: list[JobEvent], has_more: bool) -> _Cursor:

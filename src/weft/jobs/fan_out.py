@@ -13,7 +13,8 @@ from weft.core.errors import LeaseLost
 from weft.core.json import Json, blob_reference, check_size, encode, size_of
 from weft.core.signals import NonRetryable
 from weft.flow.templates import read_value
-from weft.jobs.rendering import key_of, with_cache
+from weft.jobs.cached_params import with_cache
+from weft.jobs.rendering import key_of
 from weft.jobs.submit import SQL
 from weft.queue import blobs
 

@@ -17,8 +17,6 @@ from weft.flow.expressions import Values
 from weft.flow.templates import Template, read_value
 from weft.flow.values import present
 
-CACHED_MARK = '{"$cached":'
-_PARAMS = ',"params":'
 END = "@end"
 _AT_ONCE = 16
 
@@ -29,21 +27,6 @@ def packed(
     """Return what is kept of a task whose params are known only when other tasks have ended."""
     kept = {"$render": spec, "inputs": inputs, "nodes": nodes, "job": job}
     return orjson.dumps({**kept, "starts": starts} if starts else kept).decode()
-
-
-def with_cache(params: str, lasts: bool | float | None, *, takes: bool) -> str:
-    """Return params, whatever stands for them, with what is said of the cache: how long an output ``lasts`` in it.
-
-    None leaves that to the handler; unless it ``takes`` one, the task runs in any case.
-    """
-    return f"{CACHED_MARK}{orjson.dumps([lasts, takes]).decode()}{_PARAMS}{params}}}"
-
-
-def without_cache(text: str) -> tuple[str, bool | float | None, bool]:
-    """Return the params alone, how long an output lasts in the cache, and whether one may be taken from there."""
-    said, _, params = text.removeprefix(CACHED_MARK).partition(_PARAMS)
-    lasts, takes = orjson.loads(said)
-    return params[:-1], lasts, takes
 
 
 def key_of(template: Template, values: Values, field: str) -> str:

@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     from weft.db.database import Database, type_Connection
     from weft.db.machine import IdSource
 
-QUEUE = "orchestrator-jobs"
-HANDLER = "weft.submit"
-
 
 @dataclass(frozen=True, slots=True)
 class Request:

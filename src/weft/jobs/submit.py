@@ -16,9 +16,10 @@ from weft.core.json import Json, encode
 from weft.db.statements import Statements
 from weft.flow.budget import ExpressionError
 from weft.flow.patches import Op
+from weft.jobs.cached_params import with_cache
 from weft.jobs.layout import OPEN
 from weft.jobs.plan import Plan, Step
-from weft.jobs.rendering import key_of, packed, values_of, with_cache
+from weft.jobs.rendering import key_of, packed, values_of
 
 if TYPE_CHECKING:
     from weft.db.database import type_Connection

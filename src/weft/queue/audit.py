@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -19,6 +21,18 @@ if TYPE_CHECKING:
 SQL = Statements("weft.queue", "sql/audit.sql")
 FROM_NEWEST = 2**63 - 1
 MAX_IDS = 1000
+# From where somebody acts for whom a process acts, such as a server.
+_origin: ContextVar[str | None] = ContextVar("origin", default=None)
+
+
+@contextmanager
+def acting_from(origin: str | None) -> Iterator[None]:
+    """Let all acts that are recorded inside be kept with where they came from."""
+    before = _origin.set(origin)
+    try:
+        yield
+    finally:
+        _origin.reset(before)
 
 
 class AuditVerb(StrEnum):
@@ -40,11 +54,16 @@ class AuditVerb(StrEnum):
     DELETE = "delete"
     PROTECT = "protect"
     FREE = "free"
+    APPROVE = "approve"
+    REJECT = "reject"
 
 
 @dataclass(frozen=True, slots=True)
 class AuditEntry:
-    """One act of an operator: on tasks or effects by their ids, the first 1,000 of them, or on what has a name."""
+    """One act of an operator: on tasks, jobs or effects by their ids, the first 1,000, or on what has a name.
+
+    ``origin`` is from where it came to a server: the address, and the id of the request.
+    """
 
     id: int
     at: datetime
@@ -54,6 +73,7 @@ class AuditEntry:
     subject_ids: tuple[int, ...]
     subject_name: str | None
     detail: Mapping[str, Any]
+    origin: str | None = None
 
 
 async def record_many(
@@ -63,7 +83,7 @@ async def record_many(
     """Record an act on tasks or effects in the caller's transaction; one on none of them is no act."""
     if ids:
         text = orjson.dumps({**(detail or {}), "count": len(ids)}).decode()
-        await conn.execute(SQL.record, org_id, actor, verb, kind, sorted(ids)[:MAX_IDS], None, text)
+        await conn.execute(SQL.record, org_id, actor, verb, kind, sorted(ids)[:MAX_IDS], None, text, _origin.get())
 
 
 async def record_queue(
@@ -79,7 +99,8 @@ async def record_named(
     detail: Mapping[str, Any] | None = None,
 ) -> None:  # fmt: skip
     """Record an act on what has a name, or on all of its kind, in the caller's transaction."""
-    await conn.execute(SQL.record, org_id, actor, verb, kind, [], name, orjson.dumps(detail or {}).decode())
+    text = orjson.dumps(detail or {}).decode()
+    await conn.execute(SQL.record, org_id, actor, verb, kind, [], name, text, _origin.get())
 
 
 async def list_entries(

@@ -1,4 +1,4 @@
-"""The services that keep the whole queue going: stage, rescue, drain, prune, collect; run by whichever worker leads."""
+"""The services that keep the whole queue going, run by whichever worker leads: stage, rescue, drain, prune, …."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from weft.core.settings import Settings
 from weft.core.states import OutboxKind
 from weft.db.blobs import open_blobs
 from weft.db.database import Database, ensure_partitions
-from weft.queue import audit, cache, loans, outbox, queues, upkeep
+from weft.queue import audit, cache, loans, outbox, queues, seals, upkeep
 from weft.queue.blobs import Collector
 from weft.queue.service import Service
 from weft.queue.workers import Pulse
@@ -191,6 +191,7 @@ class Pruner(Service):
                 loans.forget,
                 lambda conn: outbox.prune(conn, settings.retention),
                 lambda conn: audit.prune(conn, settings.retention),
+                lambda conn: seals.prune(conn, settings.retention),
                 lambda conn: upkeep.prune_logs(conn, settings.retention),
                 lambda conn: upkeep.prune_events(conn, settings.retention),
                 lambda conn: cache.prune(conn, settings.retention),
@@ -228,6 +229,21 @@ def staging_times(delays: Iterable[timedelta]) -> list[timedelta]:
     return [timedelta(seconds=seconds) for seconds in short or sorted(exact)[:1]]
 
 
+class Sealer(Service):
+    """Seals what operators did, a batch at a time, behind those who do it."""
+
+    name = "sealer"
+    interval = 20.0
+
+    def __init__(self, database: Database) -> None:
+        super().__init__()
+        self._database = database
+
+    async def run_once(self) -> int:
+        """Seal one batch of each org."""
+        return await self._database.run(seals.seal)
+
+
 class Upkeep:
     """The services of one worker: they run while it leads, and are kicked when a heartbeat tells of something to do."""
 
@@ -243,7 +259,7 @@ class Upkeep:
         self._drainers = Drainer(database, worker_id, here), Drainer(database, worker_id, outside, CALLBACKS_AT_ONCE)
         self._services: tuple[Service, ...] = (
             self.stager, self._rescuer, *self._drainers, Admitter(database), JobTimer(database),
-            Pruner(database, settings), Collector(database, open_blobs(settings)),
+            Pruner(database, settings), Collector(database, open_blobs(settings)), Sealer(database),
         )  # fmt: skip
         self.leads = False
         self._turning = asyncio.Lock()

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import inspect
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from datetime import timedelta
 from functools import cached_property
 from types import TracebackType
@@ -14,14 +13,18 @@ from typing import Any, Self, TypeVar
 
 from weft.contract.operations import Operation
 from weft.contract.table import BY_CALL, OPERATIONS
-from weft.core.checks import check_span
+from weft.contract.wire import wire
+from weft.core.checks import MAX_ID, check_id, check_number, check_span
 from weft.core.errors import InvalidInput, WaitTimeout
 from weft.core.settings import Settings
+from weft.history.model import Artifact
 from weft.jobs.events import JobEvent
-from weft.jobs.model import Job
+from weft.jobs.model import Job, JobHandle
+from weft.remote.streams import Once, messages
 from weft.remote.transport import Transport
+from weft.sdk.bisecting import Line
 from weft.sdk.client import Client
-from weft.sdk.jobs import Jobs
+from weft.sdk.jobs import Jobs, Workflow, used_by
 from weft.sdk.orgs import Orgs
 from weft.sdk.roles import Roles
 from weft.sdk.tokens import Tokens
@@ -31,7 +34,8 @@ from weft.sdk.workflows import Workflows
 T = TypeVar("T")
 # The longest that a server is asked to wait in one request.
 _ONE_WAIT = 30.0
-_SHORTEST, _LONGEST = 0.05, 1.0
+_EVENT = wire(JobEvent)
+_PAGE = 1000
 
 
 def _by_http(operation: Operation) -> Callable[..., Any]:
@@ -78,9 +82,41 @@ async def _waited(ask: Callable[[float], Any], key: int, timeout: float | timede
                 raise WaitTimeout(key, seconds or 0.0) from None
 
 
+def _known(call: str, given: dict[str, Any]) -> dict[str, Any]:
+    """Return arguments of a call; raises `TypeError` for one that it does not take, as the call itself would."""
+    inspect.signature(BY_CALL[call].function).bind(None, **given)
+    return given
+
+
 @_remote("jobs")
 class RemoteJobs(Jobs):
     """What is done with jobs, by a server."""
+
+    async def submit(
+        self, workflow: Workflow, inputs: Mapping[str, Any] | None = None, *, uses: Sequence[Workflow] = (),
+        **options: Any,
+    ) -> JobHandle:  # fmt: skip
+        """Execute a workflow, as `Jobs.submit` does; those that a Python workflow calls travel with it."""
+        given = {"workflow": workflow, "inputs": inputs, **options}
+        if every := [*uses, *used_by(workflow)]:
+            given["uses"] = every
+        found: JobHandle = await _transport(self).call(BY_CALL["jobs.submit"], _known("jobs.submit", given))
+        return found
+
+    async def _document(self, artifact_id: int) -> dict[str, Any]:
+        return dict((await RemoteWorkflows(self._session).show(artifact_id)).data)
+
+    async def _line(self, tag: str, good: str | int, bad: str | int) -> Line:
+        """Return what `bisect` asks of the history, by calls."""
+        workflows = RemoteWorkflows(self._session)
+        first = (await workflows.log(good, limit=1))[0]
+        last = (await workflows.log(bad, limit=1))[0]
+        history: dict[int, Artifact] = {}
+        page = await workflows.log(tag, limit=_PAGE)
+        while page:
+            history |= {each.id: each for each in page}
+            page = await workflows.log(tag, before=page[-1].id, limit=_PAGE) if len(page) == _PAGE else []
+        return Line(history, first, last.id)
 
     async def wait(self, job_id: int, timeout: float | timedelta | None = None) -> Job:
         """Return a job when it has ended; raises `WaitTimeout` after ``timeout`` seconds."""
@@ -92,16 +128,10 @@ class RemoteJobs(Jobs):
 
     async def follow(self, job_id: int, *, after: str | None = None) -> AsyncIterator[JobEvent]:
         """Yield what happens in a job, from its beginning or a cursor on, until it has ended."""
-        pause = _SHORTEST
-        while True:
-            page = await self.events(job_id, after=after)
-            for event in page.events:
-                yield event
-            if page.is_last:
-                return
-            after, pause = page.cursor, _SHORTEST if page.events else min(_LONGEST, 1.5 * pause)
-            if not page.events:
-                await asyncio.sleep(pause)
+        job_id, once = check_id(job_id, "job_id", shown_by="weft jobs list"), Once()
+        async for message in messages(_transport(self), f"/jobs/{job_id}/stream", after):
+            if message.name == "message" and once.is_new(message.data["id"]):
+                yield _EVENT.decode(message.data)
 
 
 @_remote("workflows")
@@ -207,3 +237,10 @@ class RemoteClient(Client):
         """Return a task's output when it has completed; raises `TaskFailed`, and `WaitTimeout` after ``timeout``."""
         call = functools.partial(_transport(self).call, BY_CALL["wait"])
         return await _waited(lambda left: call({"task_id": task_id, "timeout": left}), task_id, timeout)
+
+    async def follow_log(self, task_id: int, offset: int = 0) -> AsyncIterator[bytes]:
+        """Yield what a task prints, from ``offset`` on, until it has ended."""
+        task_id, place = check_id(task_id), str(check_number(offset, "offset", 0, MAX_ID))
+        async for message in messages(_transport(self), f"/tasks/{task_id}/log/stream", place):
+            if message.name == "message":
+                yield message.data["text"].encode()

@@ -21,7 +21,7 @@ from weft.core.server_errors import ServerUnavailable
 PREFIX = "/api/v1"
 _PATIENCE = httpx.Timeout(90.0, connect=10.0)
 _ATTEMPTS = 4
-_TRANSIENT = frozenset({502, 503, 504})
+TRANSIENT = frozenset({502, 503, 504})
 
 
 class Transport:
@@ -38,6 +38,10 @@ class Transport:
     async def close(self) -> None:
         """Close the connections."""
         await self.http.aclose()
+
+    async def get(self, path: str) -> dict[str, Any]:
+        """Return what a route answers that is no call of the client; raises what it tells."""
+        return body_of(await self._send("GET", path, {}, None, {}, is_repeatable=True))
 
     async def call(self, operation: Operation, given: Mapping[str, Any]) -> Any:
         """Make a call and return what it returns; raises what it raises."""
@@ -82,8 +86,8 @@ class Transport:
             else:
                 if answer.is_success:
                     return answer
-                if is_last or answer.status_code not in _TRANSIENT or _is_told(answer):
-                    raise error_in(_body(answer), answer.status_code)
+                if is_last or answer.status_code not in TRANSIENT or _is_told(answer):
+                    raise error_in(body_of(answer), answer.status_code)
             await asyncio.sleep(random.uniform(0, 0.1 * 2**attempt))
         raise AssertionError("unreachable")
 
@@ -94,10 +98,11 @@ def _in_query(value: Any) -> Any:
 
 def _is_told(answer: httpx.Response) -> bool:
     """Whether an answer that says to come later is what the call itself has ended with, such as a wait."""
-    return _body(answer).get("code") == "wait_timeout"
+    return body_of(answer).get("code") == "wait_timeout"
 
 
-def _body(answer: httpx.Response) -> dict[str, Any]:
+def body_of(answer: httpx.Response) -> dict[str, Any]:
+    """Return what an answer tells that is none of what was asked for."""
     try:
         found = orjson.loads(answer.content)
     except orjson.JSONDecodeError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from weft.core.errors import InvalidInput, did_you_mean
 from weft.core.job_states import JobState
@@ -124,14 +124,28 @@ def _how(step: BisectStep) -> str:
     return f"job {step.job_id} {step.state}" + (f", {step.problem}" if step.problem else "")
 
 
-async def line_between(jobs: Jobs, tag: str, good: str | int, bad: str | int) -> list[Artifact]:
-    """Return the versions from one to another, oldest first, without those that mean what the one before means."""
+class Line(NamedTuple):
+    """What a tag has been made of, the version that works, and the id of the one that fails."""
+
+    history: Mapping[int, Artifact]
+    good: Artifact
+    bad: int
+
+
+async def line_of(jobs: Jobs, tag: str, good: str | int, bad: str | int) -> Line:
+    """Return the history between two versions from the database."""
     org_id = await jobs._session.org_id()
     (_, head), (_, first), (_, last) = [await jobs._resolve(each) for each in (tag, good, bad)]
     history = {each.id: each for each in await jobs._read(lambda conn: artifacts.line(conn, org_id, head))}
+    return Line(history, await jobs._read(lambda conn: artifacts.show(conn, org_id, first)), last)
+
+
+async def line_between(jobs: Jobs, tag: str, good: str | int, bad: str | int) -> list[Artifact]:
+    """Return the versions from one to another, oldest first, without those that mean what the one before means."""
+    history, meant, last = await jobs._line(tag, good, bad)
+    first = meant.id
     if last not in history:
         raise InvalidInput("bad", f"version {last} is not in the history of {tag}: see `weft workflows log {tag}`")
-    meant = await jobs._read(lambda conn: artifacts.show(conn, org_id, first))
     line = [history[last]]
     while line[-1].id != first and line[-1].version_hash != meant.version_hash:
         parent = line[-1].parent_id

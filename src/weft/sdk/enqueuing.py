@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from weft.core.errors import UnknownQueue
-from weft.jobs.requests import QUEUE as MESSAGES
+from weft.jobs.messages import QUEUE as MESSAGES
 from weft.queue.enqueue import Draft, enqueue, enqueue_many
 from weft.queue.model import NewTask, TaskHandle
 from weft.queue.retry import Retry

@@ -4,34 +4,47 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import OrderedDict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import asyncpg
 
 from weft.core.checks import check_id, check_number, check_text
-from weft.core.errors import DatabaseUnavailable
+from weft.core.errors import DatabaseUnavailable, NotFound
 from weft.db.database import CONNECTION_ERRORS
 from weft.jobs import events
+from weft.jobs import graph as graphs
 from weft.jobs.events import SQL, JobEvent, JobEvents
+from weft.jobs.graph import GraphItem, JobGraph
 from weft.jobs.model import JobAttempt
 from weft.jobs.why import NodeWhy, why_job
 from weft.sdk.workflow_calls import WorkflowCalls
 
 if TYPE_CHECKING:
     from weft.db.database import Database
-    from weft.jobs.model import Job
+    from weft.jobs.model import Job, JobNode
 
 logger = logging.getLogger("weft.client")
 _SHORTEST, _LONGEST = 0.02, 0.5
 _PAGE = 10_000
+_MOST_DRAWN = 50
+MAX_ITEM = 2**31 - 1
 
 
 class JobLooking(WorkflowCalls):
     """What changes nothing about a job."""
 
+    @cached_property
+    def _drawings(self) -> OrderedDict[int, graphs.Drawn]:
+        return OrderedDict()
+
     if TYPE_CHECKING:
+
+        async def nodes(self, job_id: int) -> list[JobNode]:
+            """Return the nodes of a job, as `Jobs` does."""
 
         async def show(self, job_id: int) -> Job:
             """Return a job, as `Jobs` does."""
@@ -78,6 +91,47 @@ class JobLooking(WorkflowCalls):
         if not rows and node is not None:
             await self._read(lambda conn: why_job(conn, org_id, job, node))
         return [JobAttempt(**row) for row in rows]
+
+    async def graph(
+        self, job_id: int, *, expand: str | None = None, after: int | None = None, limit: int = 100
+    ) -> JobGraph:
+        """Return a job as it is drawn: its nodes with their states and places, and by which ways it went.
+
+        A fan_out is one node, however many items it has; those of the node ``expand`` come in pages: pass
+        ``graph.next_item`` as ``after`` for the next. Example::
+
+            graph = await client.jobs.graph(job.id)
+            print({node.node: node.state for node in graph.nodes}, [edge.state for edge in graph.edges])
+        """
+        check_number(limit, "limit", 1, 1000)
+        job, last = (
+            await self._of_node(job_id, expand),
+            -1 if after is None else check_number(after, "after", 0, MAX_ITEM),
+        )
+        org_id, nodes = await self._session.org_id(), await self.nodes(job.id)
+        drawn = await self._drawn(job)
+        found: tuple[GraphItem, ...] = ()
+        if expand is not None:
+            tasks = {node.node: node.id for node in nodes}
+            if expand not in tasks:
+                raise NotFound("node", f"{expand!r} in job {job.id}", f"see `weft jobs graph {job.id}`")
+            found = await self._read(lambda conn: graphs.items(conn, org_id, job.id, tasks[expand], last, limit))
+        known = await self._read(lambda conn: graphs.facts(conn, org_id, job.id, nodes, drawn))
+        next_item = found[-1].item if len(found) == limit else None
+        return await asyncio.to_thread(graphs.graph_of, job, nodes, drawn, known, found, next_item)
+
+    async def _drawn(self, job: Job) -> graphs.Drawn:
+        """Return the drawing of a job's definition, which jobs of the same share; an empty one when there is none."""
+        if job.snapshot_id is None:
+            return graphs.Drawn.of({"nodes": {}})
+        if (known := self._drawings.get(job.snapshot_id)) is None:
+            reader = await self._reader()
+            data = await reader.document(await reader.of(job.snapshot_id))
+            known = self._drawings[job.snapshot_id] = await asyncio.to_thread(graphs.Drawn.of, data)
+            if len(self._drawings) > _MOST_DRAWN:
+                self._drawings.popitem(last=False)
+        self._drawings.move_to_end(job.snapshot_id)
+        return known
 
     async def _of_node(self, job_id: int, node: str | None) -> Job:
         job_id = check_id(job_id, "job_id", shown_by="weft jobs list")

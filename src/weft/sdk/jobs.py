@@ -30,6 +30,8 @@ from weft.jobs.model import Approval, Job, JobHandle, JobNode, JobSummary
 from weft.jobs.plan import Plan
 from weft.jobs.posting import check_url
 from weft.jobs.submit import SQL, NewJob, submit
+from weft.queue import audit
+from weft.queue.audit import AuditVerb
 from weft.sdk.authoring.workflow import Workflow as PythonWorkflow
 from weft.sdk.job_looking import JobLooking
 from weft.sdk.reruns import Reruns
@@ -40,10 +42,22 @@ if TYPE_CHECKING:
     from asyncpg import Record
 
     from weft.db.database import type_Connection
-    from weft.sdk.bisecting import Bisected, BisectStep
+    from weft.sdk.bisecting import Bisected, BisectStep, Line
     from weft.worker.registry import Registry
 
 Workflow = str | int | Path | Mapping[str, Json] | WorkflowDefinition | PythonWorkflow[..., Any]
+
+
+def used_by(workflow: Workflow) -> builtins.list[PythonWorkflow[..., Any]]:
+    """Return the workflows that a Python workflow calls, and those that they call, each once."""
+    found: dict[str, PythonWorkflow[..., Any]] = {}
+    open_ = builtins.list(workflow.uses.values()) if isinstance(workflow, PythonWorkflow) else []
+    while open_:
+        used = open_.pop()
+        if used.workflow_id not in found:
+            found[used.workflow_id] = used
+            open_ += used.uses.values()
+    return builtins.list(found.values())
 
 
 class Jobs(Reruns, JobLooking):
@@ -52,13 +66,14 @@ class Jobs(Reruns, JobLooking):
     async def submit(
         self, workflow: Workflow, inputs: Mapping[str, Any] | None = None, *, priority: int = 0,
         idempotency_key: str | None = None, labels: Mapping[str, str] | None = None, patch: Sequence[Op] | None = None,
-        callback_url: str | None = None, cache: bool = True,
+        callback_url: str | None = None, cache: bool = True, uses: Sequence[Workflow] = (),
     ) -> JobHandle:  # fmt: skip
         """Execute a workflow: by its tag, a version's id or hash, a file, a definition, or a `weft.workflow`.
 
         A known ``idempotency_key`` creates nothing and returns the existing job's id. ``patch`` (RFC 6902) changes the
         definition for this job only. When the job has ended, ``callback_url`` is told of it by HTTP. With
-        ``cache=False`` no output is taken from the cache; those that it makes are put there. Example::
+        ``cache=False`` no output is taken from the cache; those that it makes are put there. ``uses`` are workflows
+        that it calls, to be called as they are there and not as their tags are. Example::
 
             job = await client.jobs.submit("etl", {"day": "2026-11-14"})
             print((await client.jobs.wait(job.id)).result)
@@ -77,13 +92,15 @@ class Jobs(Reruns, JobLooking):
         )  # fmt: skip
         library = await self._plans()
         try:
-            return await self._submit_now(library, workflow, wish)
+            return await self._submit_now(library, workflow, wish, uses)
         except asyncpg.ForeignKeyViolationError:
             # What was remembered has been collected as garbage, or the database is another one by now.
             library.forget()
-            return await self._submit_now(library, workflow, wish)
+            return await self._submit_now(library, workflow, wish, uses)
 
-    async def _submit_now(self, library: Library, workflow: Workflow, wish: NewJob) -> JobHandle:
+    async def _submit_now(
+        self, library: Library, workflow: Workflow, wish: NewJob, uses: Sequence[Workflow]
+    ) -> JobHandle:
         found = await self._materials(library, workflow)
         known = await library.planned(found if wish.patch is None else await self._patched(found, wish.patch))
         values, problems = check_inputs(known.inputs, wish.inputs)
@@ -92,7 +109,7 @@ class Jobs(Reruns, JobLooking):
         new = replace(
             wish, workflow_id=known.workflow_id, inputs=values, snapshot_id=known.snapshot_id,
             version_hash=known.version_hash,
-            pins=await library.pins(known, found, await self._own(library, workflow)),
+            pins=await library.pins(known, found, await self._own(library, workflow, uses)),
             base_kind="tag" if found.row["tag"] else found.row["kind"],
             base_ref=found.row["tag"] or str(found.row["id"]),
         )  # fmt: skip
@@ -140,16 +157,21 @@ class Jobs(Reruns, JobLooking):
 
         return await bisect(self, tag, good, bad, inputs, timeout, registry, on_step)
 
-    async def _own(self, library: Library, workflow: Workflow) -> dict[str, tuple[Materials, Planned]]:
+    async def _line(self, tag: str, good: str | int, bad: str | int) -> Line:
+        """Return what `bisect` asks of the history."""
+        from weft.sdk.bisecting import line_of
+
+        return await line_of(self, tag, good, bad)
+
+    async def _own(
+        self, library: Library, workflow: Workflow, uses: Sequence[Workflow] = ()
+    ) -> dict[str, tuple[Materials, Planned]]:
         """Return the workflows that a Python workflow calls, as they are in this process; no tag is moved to them."""
         own: dict[str, tuple[Materials, Planned]] = {}
-        open_ = builtins.list(workflow.uses.values()) if isinstance(workflow, PythonWorkflow) else []
-        while open_:
-            used = open_.pop()
-            if used.workflow_id not in own:
-                found = await self._materials(library, used)
-                own[used.workflow_id] = found, await library.planned(found)
-                open_ += used.uses.values()
+        for used in (*uses, *used_by(workflow)):
+            found = await self._materials(library, used)
+            planned = await library.planned(found)
+            own.setdefault(planned.workflow_id, (found, planned))
         return own
 
     async def show(self, job_id: int) -> Job:
@@ -281,6 +303,7 @@ class Jobs(Reruns, JobLooking):
             if rank is None:
                 return False
             await events.note(conn, org_id, job_id, "job.cancelling", "cancelling", {"by": self._session.actor})
+            await audit.record_many(conn, org_id, self._session.actor, AuditVerb.CANCEL, "job", [job_id])
             if await conn.fetchval(SQL.sweep, job_id, 1000):
                 await conn.execute(SQL.sweep_later, org_id, job_id, rank)
             return True
@@ -342,6 +365,9 @@ class Jobs(Reruns, JobLooking):
                 return False
             told = {"by": actor, "message": message}
             await events.note(conn, org_id, job_id, f"task.{verb}", ending[0], told, chosen.task_id, chosen.node)
+            act = AuditVerb.REJECT if reject else AuditVerb.APPROVE
+            why = {"node": chosen.node, "message": message}
+            await audit.record_many(conn, org_id, actor, act, "job", [job_id], why)
             return True
 
         if not await self._session.database.run(answer):
@@ -397,6 +423,8 @@ class Jobs(Reruns, JobLooking):
                 return False
             state = "paused" if verb == "paused" else "running"
             await events.note(conn, org_id, job_id, f"job.{verb}", state, {"by": self._session.actor})
+            act = AuditVerb.PAUSE if verb == "paused" else AuditVerb.RESUME
+            await audit.record_many(conn, org_id, self._session.actor, act, "job", [job_id])
             return True
 
         return await self._session.database.run(do)

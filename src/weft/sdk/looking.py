@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import asyncio
+import re
+from collections.abc import AsyncIterator, Iterable
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
 from weft.core.checks import MAX_ID, check_id, check_name, check_number, check_span, check_word, check_words
-from weft.core.errors import InvalidInput, TaskFailed
+from weft.core.errors import BlobUnavailable, DatabaseUnavailable, InvalidInput, TaskFailed
 from weft.core.states import OutboxKind, OutboxState, TaskState, WorkerState
-from weft.queue import audit, cache, look, outbox, queues, workers
+from weft.queue import audit, cache, look, outbox, queues, seals, workers
 from weft.queue.audit import AuditEntry, AuditVerb
 from weft.queue.cache import CachedOutputs
 from weft.queue.model import Page, Task
 from weft.queue.queues import QueueInfo
+from weft.queue.seals import AuditSeals
 from weft.queue.why import Why, why
 from weft.queue.workers import WorkerInfo
 from weft.sdk.session import Session
 from weft.sdk.values import with_values
 from weft.worker.logs import local_log, part_of
+
+_HEAD = re.compile(r"[0-9]{1,19}:[0-9a-f]{64}")
+_LOOK_EVERY = 0.2
 
 
 class Looking(Session):
@@ -120,6 +127,42 @@ class Looking(Session):
         copies = await self._copied_logs(org_id, task_id)
         return b"".join(copies)[offset:] if copies else None
 
+    async def follow_log(self, task_id: int, offset: int = 0) -> AsyncIterator[bytes]:
+        """Yield what a task prints, from ``offset`` on, until it has ended.
+
+        A restart of PostgreSQL does not end it. Example::
+
+            async for text in client.follow_log(handle.id):
+                print(text.decode(), end="")
+        """
+        task_id = check_id(task_id)
+        check_number(offset, "offset", 0, MAX_ID)
+        await self._require_exists(task_id)
+        ending = asyncio.create_task(self._until_ended(task_id))
+        try:
+            has_ended = False
+            while not has_ended:
+                # Before the log is read: what is printed before a task has ended stands in it then.
+                has_ended = ending.done()
+                try:
+                    data = await self.read_log(task_id, offset)
+                except DatabaseUnavailable:
+                    data, has_ended = None, False
+                    await asyncio.sleep(_LOOK_EVERY)
+                if data:
+                    yield data
+                    offset += len(data)
+                if not has_ended:
+                    await asyncio.wait([ending], timeout=_LOOK_EVERY)
+            ending.result()
+        finally:
+            ending.cancel()
+            await asyncio.gather(ending, return_exceptions=True)
+
+    async def _until_ended(self, task_id: int) -> None:
+        with suppress(TaskFailed, BlobUnavailable):
+            await self.wait(task_id)
+
     async def _log_of_attempt(self, org_id: int, task_id: int, attempt: int) -> bytes | None:
         """Return what one attempt has written here, or else on another machine that has copied it."""
         here = await local_log(self.settings, task_id)
@@ -181,6 +224,19 @@ class Looking(Session):
                 conn, org_id, verb=word, task_id=task_id, queue=name, before=below, limit=limit
             )
         )
+
+    async def verify_audit(self, *, head: str | None = None) -> AuditSeals:
+        """Compare what operators did with how it was sealed; ``head`` is one that was noted before.
+
+        Example::
+
+            sealed = await client.verify_audit()
+            assert sealed.is_sound, sealed.findings
+        """
+        if head is not None and not _HEAD.fullmatch(head):
+            raise InvalidInput("head", "is not a head: write a number, a colon and 64 hex digits, as it was printed")
+        org_id = await self.org_id()
+        return await self.database.read(lambda conn: seals.verify(conn, org_id, self.settings.retention, head))
 
     async def cached_outputs(self) -> list[CachedOutputs]:
         """Return how many outputs would serve again, by handler.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from weft.core.settings import Settings
 from weft.engine.adoption import Adopter
 from weft.engine.orchestrator import Steps
-from weft.jobs.requests import QUEUE
+from weft.jobs.messages import QUEUE
 from weft.queue.queues import CONTROL
 from weft.sdk.worker import Worker
 from weft.worker.registry import Registry

@@ -96,7 +96,7 @@ class Reruns(GraphCalls):
         async def _materials(self, library: Library, workflow: Any) -> Materials:
             """Return what a workflow is made of."""
 
-        async def _own(self, library: Library, workflow: Any) -> dict[str, tuple[Materials, Planned]]:
+        async def _own(self, library: Library, workflow: Any, uses: Any = ()) -> dict[str, tuple[Materials, Planned]]:
             """Return the workflows that a Python workflow calls."""
 
     async def _plans(self) -> Library:

@@ -16,7 +16,7 @@ from weft.db.blobs import Blobs
 from weft.db.database import Database
 from weft.db.machine import IdSource
 from weft.db.one_transaction import OneTransaction
-from weft.jobs.requests import QUEUE as MESSAGES
+from weft.jobs.messages import QUEUE as MESSAGES
 from weft.queue import queues
 from weft.queue.blobs import KeptBlobs
 from weft.sdk.actor import default_actor
@@ -74,14 +74,14 @@ class Session:
             await database.close()
 
     def of_org(self, org_id: int, slug: str) -> Self:
-        """Return a client for another org on the same connections, which lives as long as this one is open.
+        """Return a client for another org, which lives as long as this one is open; its sessions are held to the org.
 
         Example::
 
             acme = client.of_org((await client.orgs.show("acme")).id, "acme")
         """
         other = type(self)(settings=replace(self.settings, org=slug))
-        other._database, other._org_id = self.database, org_id
+        other._database, other._org_id = self.database.of_org(org_id), org_id
         other.ids, other._hints, other.waiter = self.ids, self._hints, self.waiter
         return other
 

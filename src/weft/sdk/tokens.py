@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from weft.catalog import tokens
-from weft.catalog.model import NewToken, Token
+from weft.catalog import sign_ins, tokens
+from weft.catalog.model import NewToken, SignIn, Token
 from weft.core.checks import check_id, check_number, check_span
 
 if TYPE_CHECKING:
@@ -38,6 +38,23 @@ class Tokens:
             lambda conn: tokens.create(
                 conn, org_id, name, role=role, actor=actor, user=user, queues=queues, expires_in=span
             )
+        )
+
+    async def create_sign_in(
+        self, name: str = "browser", *, role: str = "reader", user: str | int | None = None,
+        expires_in: float | timedelta = timedelta(minutes=10),
+    ) -> SignIn:  # fmt: skip
+        """Make a code that lets a browser in once, as a ``user`` or with a role; it is kept nowhere.
+
+        The browser then has a token of its own for twelve hours, which is listed and revoked like others. Example::
+
+            made = await client.tokens.create_sign_in(role="admin")
+            print(f"https://weft.example.com/sign-in?code={made.code}")
+        """
+        span = check_span(expires_in, "expires_in")
+        org_id, actor = await self._session.org_id(), self._session.actor
+        return await self._session.database.run(
+            lambda conn: sign_ins.create(conn, org_id, name, role=role, actor=actor, user=user, span=span)
         )
 
     async def show(self, token_id: int) -> Token:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from weft.core.errors import BlobUnavailable
-from weft.core.json import Json, readable, referenced_blob
+from weft.core.json import CACHED_MARK, Json, readable, referenced_blob
 from weft.db.blobs import Blobs
-from weft.jobs.rendering import CACHED_MARK, without_cache
+from weft.jobs.cached_params import without_cache
 from weft.queue.model import Task
 
 

@@ -13,11 +13,13 @@ from weft.contract.table import OPERATIONS
 from weft.core.settings import Settings
 from weft.sdk.client import Client
 from weft.server import problems
+from weft.server.credentials import AskForCredentials
 from weft.server.document import document
 from weft.server.endpoints import add_operation
+from weft.server.headers import AddHeaders
 from weft.server.limits import LimitBodies
 from weft.server.paths import KeepSlashes, keep_apart
-from weft.server.routes import installation
+from weft.server.routes import definitions, installation, me, results, sessions, streams
 from weft.server.state import State
 from weft.server.traffic import Noted, Traffic
 from weft.version import __version__
@@ -29,10 +31,13 @@ PREFIX = "/api/v1"
 def _routes() -> list[BaseRoute]:
     """Return the routes of all operations, which are the same for every app of a process."""
     router = APIRouter(prefix=PREFIX)
+    # Before what may stand for any name.
+    for routes in (streams, definitions, results):
+        router.include_router(routes.router)
     for operation in OPERATIONS:
         add_operation(router, operation)
     router.prefix = ""
-    for each in (installation,):
+    for each in (installation, me, sessions):
         router.include_router(each.router)
     keep_apart(router.routes)
     return router.routes
@@ -45,16 +50,21 @@ def make_app(settings: Settings) -> FastAPI:
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         async with Client(settings=settings) as client:
-            app.state.weft = State(client, traffic)
-            yield
+            app.state.weft = state = State(client, traffic)
+            try:
+                yield
+            finally:
+                await state.live.stop()
 
-    app = FastAPI(title="Weft", version=__version__, lifespan=lifespan, redoc_url=None)
+    app = FastAPI(title="Weft", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None)
     app.router.routes.extend(_routes())
     problems.install(app)
     app.openapi = lambda: document(app)  # type: ignore[method-assign]
+    app.add_middleware(AskForCredentials)  # the paths that it sees are those by which routes are found
     app.add_middleware(KeepSlashes)
     app.add_middleware(
         LimitBodies, limit=settings.server_body_limit, patience=settings.server_read_timeout.total_seconds()
     )
+    app.add_middleware(AddHeaders)
     app.add_middleware(Noted, traffic=traffic)
     return app

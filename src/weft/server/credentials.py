@@ -2,43 +2,94 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Annotated
 
 from fastapi import Depends, Request
 from fastapi.security import HTTPBearer
 from fastapi.security.utils import get_authorization_scheme_param
+from starlette.requests import HTTPConnection
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from weft.catalog import tokens
+from weft.catalog.model import Principal
 from weft.contract.operations import Access
+from weft.core.errors import WeftError
 from weft.core.server_errors import Forbidden, Unauthenticated
+from weft.server.cookies import session_of
+from weft.server.problems import of_error
+from weft.server.vouching import vouched
 
 if TYPE_CHECKING:
-    from weft.catalog.model import Principal
     from weft.server.state import State
 
-# The routes that answer without a credential; each tells nothing of any org.
-ANONYMOUS = frozenset({"/healthz", "/readyz", "/openapi.json", "/docs", "/docs/oauth2-redirect"})
 # The org of an installation's operator: its admins manage orgs.
 OPERATORS = "default"
+# All that is answered to whoever asks. Whole paths, by which the routes are found: nothing is let in by how it ends.
+ANONYMOUS = frozenset({"/healthz", "/readyz", "/openapi.json", "/docs", "/sign-in"})
+# Kept as it is only when it can be nothing else.
+_REQUEST_ID = re.compile(r"[A-Za-z0-9._:/+=-]{1,100}")
 _documented = HTTPBearer(auto_error=False, description="A token made by `weft tokens create`.", scheme_name="token")
 
 
-async def principal(request: Request, _: Annotated[object, Depends(_documented)] = None) -> Principal:
-    """Return whom the request's credential stands for; raises `Unauthenticated`."""
-    state: State = request.app.state.weft
-    scheme, secret = get_authorization_scheme_param(request.headers.get("authorization"))
-    if not secret:
+class AskForCredentials:
+    """Lets nobody unknown past it, whatever the route: one that was forgotten elsewhere is closed too."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on with whom it is from, before anything else of it is read."""
+        if scope["type"] == "http" and scope["path"] not in ANONYMOUS:
+            try:
+                scope.setdefault("state", {})["who"] = await identify(HTTPConnection(scope))
+            except WeftError as error:
+                await of_error(error)(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
+
+
+async def identify(connection: HTTPConnection) -> Principal:
+    """Return whom the credential of a request stands for at this moment; raises `Unauthenticated`.
+
+    A stream that stays open asks again from time to time, and ends when it raises.
+    """
+    state: State = connection.app.state.weft
+    secret = _bearer(connection)
+    if secret is not None and state.provider is not None and not secret.startswith(tokens.PREFIX):
+        return await vouched(state.client.database, state.provider, secret)
+    secret = secret or session_of(connection)
+    if secret is None:
         raise Unauthenticated("there is no credential")
-    if scheme.lower() != "bearer":
-        raise Unauthenticated(f"the scheme {scheme[:40]!r} is not known")
     found = await state.client.database.read(lambda conn: tokens.principal(conn, secret))
     if found is None:
         raise Unauthenticated("the token is unknown, revoked or past its time, or its user is deactivated")
-    request.state.who = found
     return found
 
 
-Who = Annotated["Principal", Depends(principal)]
+def _bearer(connection: HTTPConnection) -> str | None:
+    scheme, secret = get_authorization_scheme_param(connection.headers.get("authorization"))
+    if scheme and (scheme.lower() != "bearer" or not secret):
+        raise Unauthenticated("only the scheme Bearer is known")
+    return secret or None
+
+
+def origin_of(connection: HTTPConnection) -> str:
+    """Return from where a request came, as it is kept with acts: the address, and the id that the caller gave it."""
+    address = connection.client.host if connection.client is not None else "unknown"
+    told = connection.scope.get("request_id") or connection.headers.get("x-request-id", "")
+    return f"{address} {told}" if _REQUEST_ID.fullmatch(told) else address
+
+
+async def principal(request: Request, _: Annotated[object, Depends(_documented)] = None) -> Principal:
+    """Return whom the request is from."""
+    found: Principal | None = getattr(request.state, "who", None)
+    if found is None:
+        raise Unauthenticated("there is no credential")
+    return found
+
+
+Who = Annotated[Principal, Depends(principal)]
 
 
 def require(who: Principal, access: Access) -> None:

@@ -12,16 +12,17 @@ from pydantic import Field
 
 from weft.catalog.model import Principal
 from weft.contract.answers import answer_of
-from weft.contract.operations import Operation
+from weft.contract.operations import Access, Operation
 from weft.contract.parameters import Parameter
 from weft.contract.wire import new_model
 from weft.core.errors import InvalidInput
+from weft.queue.audit import acting_from
 from weft.sdk.client import Client
 from weft.sdk.session import acting_as
 from weft.server.bodies import BESIDE, YAML, DefinitionRoute, JsonRoute
-from weft.server.credentials import Who, require
+from weft.server.credentials import Who, origin_of, require
 from weft.server.idempotency import once
-from weft.server.problems import MEDIA_TYPE
+from weft.server.problems import refusals
 from weft.server.state import State
 from weft.server.versions import etag_of, expected, is_known
 
@@ -32,6 +33,8 @@ _JSON = "application/json"
 # Calls that answer when something has ended, or say after a while that it has not.
 _WAITS = frozenset({"wait", "jobs.wait"})
 _LONGEST_WAIT = 60.0
+# What they answer is shown once, and kept nowhere.
+_SECRET = frozenset({"tokens.create", "tokens.create_sign_in"})
 _REPEATED = "idempotency-replayed"
 _FILE = "workflow_id: etl\nnodes:\n  fetch: {type: task, handler: etl:fetch}\n"
 _KEY = "A key of the caller's choice: the same request with the same key is carried out once."
@@ -58,7 +61,7 @@ def add_operation(router: APIRouter, operation: Operation) -> None:
         summary=operation.summary,
         description=operation.description,
         status_code=status,
-        responses=told | _refusals(operation),
+        responses=told | refusals(),
         response_class=Response,
         openapi_extra=_extra(operation),
         route_class_override=DefinitionRoute if operation.call == "workflows.push" else JsonRoute,
@@ -79,16 +82,6 @@ def _extra(operation: Operation) -> dict[str, Any] | None:
     return {"requestBody": {"content": {YAML: file}}, "parameters": beside}
 
 
-def _refusals(operation: Operation) -> dict[int | str, dict[str, Any]]:
-    content = {"content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}}
-    said = {
-        400: "The request cannot be read.", 401: "Nobody is known by the credential.", 403: "The role is not enough.",
-        404: "There is no such thing in the org.", 409: "Its state does not allow it.", 413: "It is too large.",
-        422: "A field is refused.", 503: "The installation needs attention.",
-    }  # fmt: skip
-    return {status: {"description": text, **content} for status, text in said.items()}
-
-
 def _endpoint(operation: Operation) -> Callable[..., Any]:
     parameters = {each.name: each for each in operation.parameters}
     media_type = "text/plain" if answer_of(operation).model is None else _JSON
@@ -107,15 +100,17 @@ def _endpoint(operation: Operation) -> Callable[..., Any]:
             headers.update(etag_of(found))
             return _encoded(operation, found, asked)
 
-        with acting_as(who.actor):
-            client, key = state.client_of(who), given.get("idempotency_key")
+        # What an operator does is about orgs, not in one.
+        client = state.client if operation.access is Access.OPERATOR else state.client_of(who)
+        with acting_as(who.actor), acting_from(origin_of(request)):
+            key = given.get("idempotency_key")
             if key is None or operation.makes_by_key:
                 status, body = await act(client)
                 if is_known(given.get("if_none_match"), headers):
                     return Response(status_code=304, headers=headers)
                 return Response(body, status, headers, media_type)
             request_bytes = b"%s\n%s" % (_address(request), await request.body())
-            kept = await once(client, key, request_bytes, act, is_secret=operation.call == "tokens.create")
+            kept = await once(client, key, request_bytes, act, is_secret=operation.call in _SECRET)
         return Response(kept.body, kept.status, headers | ({_REPEATED: "true"} if kept.is_repeated else {}), media_type)
 
     endpoint.__signature__ = _signature(operation)  # type: ignore[attr-defined]

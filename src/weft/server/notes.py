@@ -26,6 +26,7 @@ TAGS = {
     "history": "The upkeep of all definitions that are kept.",
     "installation": "This server itself: alive, ready, and in numbers.",
     "jobs": "Workflows that are executed.",
+    "me": "Whoever asks: who that is, and signing in and out.",
     "metrics": "The numbers of the org.",
     "orgs": "The orgs of the installation, for its operators.",
     "outbox": "Effects that are carried out after the commit that asked for them.",
@@ -148,6 +149,9 @@ def _complete_answers(operation: dict[str, Any], schemas: dict[str, Any]) -> Non
             answers.pop("400", None)
         if "if-none-match" in named:
             answers["304"] = {"description": "It is what the caller has.", "headers": _headers("ETag", "ETag")}
+    for content in operation.get("requestBody", {}).get("content", {}).values():
+        if not content.keys() & {"example", "examples"}:
+            content["example"] = sample(content["schema"], schemas)
     for status in [status for status in answers if status[0] == "2" or "$ref" not in answers[status]]:
         _complete_answer(answers[status], named, schemas)
     operation["responses"] = dict(sorted(answers.items()))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TypeGuard
 from urllib.parse import unquote
 
 from fastapi.routing import iter_route_contexts
@@ -41,20 +40,17 @@ register_url_convertor("name", _Name())
 
 def keep_apart(routes: Sequence[BaseRoute]) -> None:
     """Let no route answer for a path that is also that of a more special one."""
-    found = [(route, route.path_regex, _SAMPLE.sub("0", route.path_format)) for route in routes if _is_plain(route)]
-    for route, pattern, sample in found:
+    found = [(each.path_regex, _SAMPLE.sub("0", each.path_format or "")) for each in iter_route_contexts(routes)]
+    for route in routes:
+        if not isinstance(route, Route):
+            continue
+        pattern, sample = route.path_regex, _SAMPLE.sub("0", route.path_format)
         special = {
-            other.pattern.removeprefix("^")
-            for _, other, path in found
-            if pattern.match(path) and not other.match(sample)
+            other.pattern.removeprefix("^") for other, path in found if pattern.match(path) and not other.match(sample)
         }
         if special:
             others = "|".join(_GROUP.sub("(?:", each) for each in sorted(special))
             route.path_regex = re.compile(f"^(?!{others}){pattern.pattern.removeprefix('^')}")
-
-
-def _is_plain(route: BaseRoute) -> TypeGuard[Route]:
-    return isinstance(route, Route)
 
 
 def methods_at(request: Request) -> list[str]:

@@ -52,6 +52,17 @@ def title_of(code: str) -> str:
     return "".join(word.title() for word in code.split("_"))
 
 
+def refusals() -> dict[int | str, dict[str, Any]]:
+    """Return what the document says of the answers that refuse a request."""
+    content = {"content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}}
+    said = {
+        400: "The request cannot be read.", 401: "Nobody is known by the credential.", 403: "The role is not enough.",
+        404: "There is no such thing in the org.", 409: "Its state does not allow it.", 413: "It is too large.",
+        422: "A field is refused.", 503: "The installation needs attention.",
+    }  # fmt: skip
+    return {status: {"description": text, **content} for status, text in said.items()}
+
+
 def of_error(error: WeftError) -> Response:
     """Return the answer to a call that ended with an error of Weft's own."""
     title = type(error).__name__

@@ -10,12 +10,14 @@ from types import TracebackType
 from typing import Self
 
 import uvicorn
+from fastapi import FastAPI
 
 from weft.core.errors import InvalidInput, OperatorError
 from weft.core.server_errors import AddressTaken
 from weft.core.settings import Settings
 from weft.server.app import make_app
 from weft.server.connections import connections
+from weft.server.state import State
 
 PORT = 8400
 _BACKLOG = 2048
@@ -44,6 +46,7 @@ class Server:
         self._settings = settings
         self._host = host
         self._port = port
+        self._app: FastAPI | None = None
         self._socket: socket.socket | None = None
         self._task: asyncio.Task[None] | None = None
         self._uvicorn: _Uvicorn | None = None
@@ -51,8 +54,11 @@ class Server:
     async def __aenter__(self) -> Self:
         """Listen; when it returns, requests are answered."""
         self._socket = self._listen()
+        app = self._app = make_app(self._settings)
         config = uvicorn.Config(
-            make_app(self._settings), log_config=None, access_log=False, lifespan="on", timeout_keep_alive=30,
+            app, log_config=None, access_log=False, lifespan="on", timeout_keep_alive=30,
+            # From anybody else such headers are what he likes to be taken for.
+            proxy_headers=bool(self._settings.server_proxies), forwarded_allow_ips=list(self._settings.server_proxies),
             backlog=_BACKLOG, server_header=False, date_header=False, timeout_graceful_shutdown=10,
             http=connections(self._settings.server_read_timeout.total_seconds()),
         )  # fmt: skip
@@ -71,8 +77,20 @@ class Server:
         """Answer what has been asked, and close."""
         assert self._uvicorn is not None
         assert self._task is not None
+        # What does not end by itself is ended first: everything else that was asked is answered.
+        self.state.is_stopping = True
+        await self.state.live.close()
         self._uvicorn.should_exit = True
         await self._task
+
+    async def leave(self, at_once: asyncio.Event) -> None:
+        """Say that there is nothing more to be asked here, and answer until whoever spreads requests has noticed.
+
+        How long that takes is ``WEFT_SERVER_DRAIN``; ``at_once`` ends it before.
+        """
+        self.state.is_stopping = True
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(at_once.wait(), self._settings.server_drain.total_seconds())
 
     @property
     def url(self) -> str:
@@ -80,6 +98,13 @@ class Server:
         assert self._socket is not None
         host, port = self._socket.getsockname()[:2]
         return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+    @property
+    def state(self) -> State:
+        """What it holds while it is entered."""
+        assert self._app is not None
+        found: State = self._app.state.weft
+        return found
 
     async def wait(self) -> None:
         """Return when the server has ended by itself."""

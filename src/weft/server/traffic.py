@@ -84,12 +84,12 @@ class Noted:
         given = next((value for name, value in scope["headers"] if name == HEADER), b"")
         request_id = given if _REQUEST_ID.fullmatch(given) else uuid.uuid4().hex.encode()
         scope["request_id"] = request_id.decode()
-        status, begun = 500, time.perf_counter()
+        status, begun, answered_at = 500, time.perf_counter(), None
 
         async def answered(message: Message) -> None:
-            nonlocal status
+            nonlocal status, answered_at
             if message["type"] == "http.response.start":
-                status = message["status"]
+                status, answered_at = message["status"], time.perf_counter()
                 message["headers"] = [*message["headers"], (HEADER, request_id)]
             await send(message)
 
@@ -98,7 +98,8 @@ class Noted:
             await self._app(scope, receive, answered)
         finally:
             self._traffic.open -= 1
-            took = time.perf_counter() - begun
+            # Until the answer begins: a stream goes on for as long as somebody looks.
+            took = (answered_at or time.perf_counter()) - begun
             # Not the path itself: it has names in it, and there is no end of them.
             route = getattr(scope.get("route"), "path_format", "(none)")
             self._traffic.note(scope["method"], route, status, took)

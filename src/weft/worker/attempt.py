@@ -15,10 +15,10 @@ from typing import Any
 import orjson
 
 from weft.core.errors import InvalidInput, error_line
-from weft.core.json import BLOB_MARK, RENDER_MARK, blob_reference, check_size, referenced_blob, size_of
+from weft.core.json import BLOB_MARK, CACHED_MARK, RENDER_MARK, blob_reference, check_size, referenced_blob, size_of
 from weft.core.signals import NonRetryable, Parked, Snooze
 from weft.flow.budget import ExpressionError
-from weft.jobs.rendering import CACHED_MARK, rendered, unpacked
+from weft.jobs.rendering import rendered, unpacked
 from weft.queue.cache import Reuse
 from weft.queue.retry import Retry
 from weft.queue.steps import Fence

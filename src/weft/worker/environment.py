@@ -13,8 +13,8 @@ from weft.db.database import Database
 from weft.queue import look
 from weft.queue.work import Claim
 from weft.worker.answers import Answers
-from weft.worker.caching import OutputCache
 from weft.worker.connections import ConnectionPool
+from weft.worker.output_cache import OutputCache
 from weft.worker.processes import Processes
 from weft.worker.shutdown import Shutdown
 

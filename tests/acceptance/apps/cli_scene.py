@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import copy
 import json
 import os
 import re
@@ -11,12 +12,12 @@ import signal
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, TextIO, TypeVar
 
-from apps.warm import WarmCommand, run_weft
-
 import weft
+from warm import WarmCommand, run_weft
 
 T = TypeVar("T")
 
@@ -82,10 +83,13 @@ class Cli:
         self.environment = {**kept, "WEFT_HOME": str(home), "PYTHONWARNINGS": "error", **variables}
         if url is not None:
             self.environment["WEFT_DATABASE_URL"] = url
+        self.folder = APPS
+        # What has the database, also when the commands go through a server.
+        self._direct = self.environment
 
     def __call__(self, *arguments: str, code: int = 0, text: str | None = None) -> str:
         """Run a command to its end; return what it printed, or the one line of its complaint when it must fail."""
-        done = run_weft(arguments, environment=self.environment, folder=APPS, text=text, timeout=60)
+        done = run_weft(arguments, environment=self.environment, folder=self.folder, text=text, timeout=60)
         assert done.returncode == code, (arguments, done.returncode, done.stdout, done.stderr)
         if code == 0:
             return done.stdout
@@ -94,9 +98,26 @@ class Cli:
 
     def json(self, *arguments: str, code: int = 0) -> Any:
         """Run a command with ``--json`` and return its one document."""
-        done = run_weft([*arguments, "--json"], environment=self.environment, folder=APPS, text=None, timeout=60)
+        done = run_weft([*arguments, "--json"], environment=self.environment, folder=self.folder, text=None, timeout=60)
         assert done.returncode == code, (arguments, done.returncode, done.stdout, done.stderr)
         return json.loads(done.stdout)
+
+    @property
+    def direct(self) -> Cli:
+        """The same command line with the database."""
+        other = copy.copy(self)
+        other.environment = self._direct
+        return other
+
+    @contextlib.contextmanager
+    def through_server(self, role: str = "admin") -> Iterator[Cli]:
+        """Lend the same command line without the database: with a server of it, and a token."""
+        token = self._ask(lambda client: client.tokens.create("cli", role=role)).secret
+        with serving(weft.Settings.load(environ=self.environment)) as url:
+            other = copy.copy(self)
+            kept = {name: value for name, value in self.environment.items() if name != "WEFT_DATABASE_URL"}
+            other.environment = {**kept, "WEFT_SERVER": url, "WEFT_TOKEN": token}
+            yield other
 
     @contextlib.contextmanager
     def start(self, *arguments: str) -> Iterator[Command]:
@@ -104,7 +125,7 @@ class Cli:
         pipes = [os.pipe() for _ in range(2)]
         with open(os.devnull, "rb") as nothing:
             ends = [nothing.fileno(), *(write_end for _, write_end in pipes)]
-            process = WarmCommand(arguments, self.environment, APPS, ends)
+            process = WarmCommand(arguments, self.environment, self.folder, ends)
         for _, write_end in pipes:
             os.close(write_end)
         command = Command(process, *(os.fdopen(read_end, encoding="utf-8") for read_end, _ in pipes))
@@ -116,7 +137,7 @@ class Cli:
     @contextlib.contextmanager
     def worker(self, *arguments: str) -> Iterator[Command]:
         """Start a worker with the handlers of `cli_app`, and wait until it is ready."""
-        with self.start("worker", "--app", "cli_app", "--fast", *arguments) as command:
+        with self.direct.start("worker", "--app", "cli_app", "--fast", *arguments) as command:
             command.line("ready")
             yield command
             if command.process.poll() is None:
@@ -141,7 +162,7 @@ class Cli:
 
     def _ask(self, question: Callable[[weft.Client], Awaitable[T]]) -> T:
         async def ask() -> T:
-            async with weft.Client(settings=weft.Settings.load(environ=self.environment)) as client:
+            async with weft.Client(settings=weft.Settings.load(environ=self._direct)) as client:
                 return await question(client)
 
         return asyncio.run(ask())
@@ -150,6 +171,37 @@ class Cli:
         """Follow a task's log until it has ``word``."""
         with self.start("tasks", "logs", "-f", task_id) as following:
             following.line(word)
+
+
+@contextlib.contextmanager
+def serving(settings: weft.Settings) -> Iterator[str]:
+    """Answer over HTTP from a thread of the test's process, and lend the address."""
+    from weft.server.serving import Server
+
+    loop, stopping = asyncio.new_event_loop(), asyncio.Event()
+    address: Future[str] = Future()
+
+    async def serve() -> None:
+        async with Server(settings, port=0) as server:
+            address.set_result(server.url)
+            await stopping.wait()
+
+    def run() -> None:
+        try:
+            loop.run_until_complete(serve())
+        except BaseException as problem:
+            address.set_exception(problem)
+        finally:
+            loop.close()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield address.result(PATIENCE)
+    finally:
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(stopping.set)
+        thread.join(PATIENCE)
 
 
 def until(look: Callable[[], Any]) -> Any:

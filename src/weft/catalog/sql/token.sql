@@ -32,3 +32,6 @@ where t.digest = $1 and t.revoked_at is null and (t.expires_at is null or t.expi
 -- Once a minute at most: who asks often does not write each time.
 update weft.token t set last_used_at = weft.now()
 where t.id = $1 and coalesce(t.last_used_at < weft.now() - interval '1 minute', true);
+
+-- name: tell_refused
+select pg_notify('weft_credentials', $1);

@@ -15,11 +15,20 @@ _SHAPES = {
     "wait": ("{{", "}}"),
     "workflow": ("[/", "/]"),
 }
+# How nodes of a job are framed.
+_STROKES = {
+    "running": "stroke:#0969da,stroke-width:2px",
+    "completed": "stroke:#1a7f37,stroke-width:2px",
+    "failed": "stroke:#cf222e,stroke-width:2px",
+    "dead": "stroke:#cf222e,stroke-width:2px",
+    "skipped": "stroke-dasharray:3 3",
+    "cancelled": "stroke-dasharray:3 3",
+}
 
 
 def draw_mermaid(picture: Picture) -> str:
     """Return the text of a flowchart."""
-    return "\n".join(["flowchart TD", *_boxes(picture), *_arrows(picture)]) + "\n"
+    return "\n".join(["flowchart TD", *_boxes(picture), *_arrows(picture), *_states(picture)]) + "\n"
 
 
 def _boxes(picture: Picture) -> Iterator[str]:
@@ -47,6 +56,17 @@ def _arrows(picture: Picture) -> Iterator[str]:
         label = picture.labels.get((source, target))
         way = f'|"{_text(label)}"|' if label else ""
         yield f"  {ids[source]} -->{way} {ids[target]}"
+
+
+def _states(picture: Picture) -> Iterator[str]:
+    """Colour the nodes of a job by how it goes with them."""
+    ids, found = _ids(picture), dict[str, list[str]]()
+    for name, box in picture.boxes.items():
+        if box.state in _STROKES:
+            found.setdefault(box.state, []).append(ids[name])
+    for state, names in sorted(found.items()):
+        yield f"  classDef {state} {_STROKES[state]}"
+        yield f"  class {','.join(names)} {state}"
 
 
 def _ids(picture: Picture) -> dict[str, str]:

@@ -23,6 +23,8 @@ class Box:
     kind: str
     caption: str
     group: str | None = None
+    # Of a job: how it goes with the node.
+    state: str | None = None
 
     @property
     def mark(self) -> str:

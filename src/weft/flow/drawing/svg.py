@@ -7,7 +7,7 @@ from html import escape as escape_html
 
 from weft.flow.drawing.layout import HEIGHT, Layer, Layout, Rect, Sizes, lay_out
 from weft.flow.drawing.lettering import cut, width_of
-from weft.flow.drawing.picture import Box, Picture
+from weft.flow.drawing.picture import Box, Picture, Way
 
 _MARGIN, _PADDING, _BACK = 24.0, 14.0, 40.0
 _NARROWEST, _WIDEST, _WIDEST_LABEL = 96.0, 260.0, 220.0
@@ -24,6 +24,10 @@ text { font-family: system-ui, -apple-system, "Segoe UI", "Noto Sans", sans-seri
 .fan_out rect, .fan_in rect { fill: #dbe9fb; }
 .wait rect { fill: #fbdcd9; }
 .workflow rect { fill: #e8ddf0; }
+.running rect { stroke: #0969da; stroke-width: 2px; }
+.completed rect { stroke: #1a7f37; stroke-width: 2px; }
+.failed rect, .dead rect { stroke: #cf222e; stroke-width: 2px; }
+.skipped rect, .cancelled rect { stroke-dasharray: 3 3; }
 .group rect { fill: #57606a; fill-opacity: 0.07; stroke: #8c959f; stroke-dasharray: 4 3; }
 .way { fill: none; stroke: #57606a; stroke-width: 1.2; }
 .back { stroke-dasharray: 5 3; }
@@ -51,7 +55,7 @@ text { fill: #e6edf3; }
 
 def draw_svg(picture: Picture) -> str:
     """Return the text of an SVG file, which is light or dark as the reader's page is."""
-    layout = lay_out(picture, _sizes(picture))
+    layout = layout_of(picture)
     leads_back = any(way not in layout.ways for way in picture.ways)
     width, height = layout.width + 2 * _MARGIN + _BACK * leads_back, layout.height + 2 * _MARGIN
     told = _escape(f"{picture.title}: {len(picture.boxes)} nodes")
@@ -72,6 +76,18 @@ def draw_svg(picture: Picture) -> str:
             "</svg>\n",
         ]
     )
+
+
+def layout_of(picture: Picture) -> Layout:
+    """Return where everything of a picture stands when it is drawn."""
+    return lay_out(picture, _sizes(picture))
+
+
+def path_of(layout: Layout, way: Way) -> str:
+    """Return the line of a way, as SVG says it."""
+    if way in layout.ways:
+        return _line(layout.ways[way])
+    return _back(layout.boxes[way[0]], layout.boxes[way[1]])
 
 
 def _sizes(picture: Picture) -> Sizes:
@@ -115,18 +131,19 @@ def _boxes(picture: Picture, layout: Layout) -> Iterator[str]:
             for style, down, text in lines
         )
         yield (
-            f'<g class="box {kind}"><title>{_escape(f"{name}: {box.kind} {box.caption}".strip())}</title>'
+            f'<g class="box {kind}{_state(box)}"><title>{_escape(f"{name}: {box.kind} {box.caption}".strip())}</title>'
             f'<rect {_corner(rect)} height="{rect.height:.1f}" rx="{radius:.0f}"/>{"".join(texts)}</g>'
         )
 
 
+def _state(box: Box) -> str:
+    return "" if box.state is None else f" {box.state}"
+
+
 def _arrows(picture: Picture, layout: Layout) -> Iterator[str]:
     for way in picture.ways:
-        if way in layout.ways:
-            yield f'<path class="way" d="{_line(layout.ways[way])}" marker-end="url(#tip)"/>'
-        else:
-            back = _back(layout.boxes[way[0]], layout.boxes[way[1]])
-            yield f'<path class="way back" d="{back}" marker-end="url(#tip)"/>'
+        kind = "way" if way in layout.ways else "way back"
+        yield f'<path class="{kind}" d="{path_of(layout, way)}" marker-end="url(#tip)"/>'
 
 
 def _line(stops: list[tuple[float, Layer]]) -> str:

@@ -1,17 +1,17 @@
 -- name: record
 -- Whoever does not say who he is, is the user of the database session.
-insert into weft.audit (org_id, actor, verb, subject_kind, subject_ids, subject_name, detail)
-values ($1, coalesce($2, session_user), $3, $4, $5, $6, $7);
+insert into weft.audit (org_id, actor, verb, subject_kind, subject_ids, subject_name, detail, origin)
+values ($1, coalesce($2, session_user), $3, $4, $5, $6, $7, $8);
 
 -- name: list
 -- Newest first below a key; a verb that is null lets everything pass.
-select a.id, a.at, a.actor, a.verb, a.subject_kind, a.subject_ids, a.subject_name, a.detail from weft.audit a
+select a.id, a.at, a.actor, a.verb, a.subject_kind, a.subject_ids, a.subject_name, a.detail, a.origin from weft.audit a
 where a.org_id = $1 and a.id < $2 and ($3::text is null or a.verb = $3)
 order by a.id desc limit $4;
 
 -- name: list_of_queue
 -- A statement of its own, as the next: it reads the index of names.
-select a.id, a.at, a.actor, a.verb, a.subject_kind, a.subject_ids, a.subject_name, a.detail from weft.audit a
+select a.id, a.at, a.actor, a.verb, a.subject_kind, a.subject_ids, a.subject_name, a.detail, a.origin from weft.audit a
 where a.org_id = $1 and a.id < $2 and ($3::text is null or a.verb = $3)
   and a.subject_name = $4 and a.subject_kind = 'queue'
 order by a.id desc limit $5;
@@ -21,7 +21,7 @@ order by a.id desc limit $5;
 with found as materialized (
   select a.* from weft.audit a where a.subject_ids @> array[$4::bigint] and a.subject_kind = 'task'
 )
-select a.id, a.at, a.actor, a.verb, a.subject_kind, a.subject_ids, a.subject_name, a.detail from found a
+select a.id, a.at, a.actor, a.verb, a.subject_kind, a.subject_ids, a.subject_name, a.detail, a.origin from found a
 where a.org_id = $1 and a.id < $2 and ($3::text is null or a.verb = $3)
 order by a.id desc limit $5;
 

@@ -653,7 +653,7 @@ begin
 end $$;
 
 -- name: view_tasks
-create view weft.tasks as
+create or replace view weft.tasks as
   select t.id, t.org_id, q.name as queue, t.handler, t.state::text as state, t.reason, -t.rank as priority, t.job_id,
     t.attempt, t.failures, t.crashes, t.max_attempts, t.generation,
     coalesce(t.params, (select p.params from weft.task_params p where p.id = t.id)) as params, null::json as output, null::json as error,
@@ -669,7 +669,7 @@ create view weft.tasks as
   from weft.task_done d join weft.queue q on q.id = d.queue_id;
 
 -- name: view_attempts
-create view weft.attempts as
+create or replace view weft.attempts as
   select a.task_id, a.attempt, a.org_id, a.worker_id, a.outcome, a.reason, a.started_at, a.ended_at, a.error
   from weft.attempt a;
 
@@ -680,7 +680,7 @@ create view weft.queues as
   from weft.queue q;
 
 -- name: view_workers
-create view weft.workers as
+create or replace view weft.workers as
   select w.id, w.org_id, w.hostname, w.pid, w.version, w.state::text as state, w.concurrency,
     (select array_agg(q.name order by q.name) from weft.queue q where q.id = any (w.queues) and q.id > 0) as queues, w.handlers,
     w.started_at, w.heartbeat_at as last_heartbeat, w.until, w.completed as tasks_completed, w.failed as tasks_failed,

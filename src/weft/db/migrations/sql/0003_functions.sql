@@ -408,7 +408,7 @@ begin
 end $$;
 
 -- name: end_late_starts
--- ready, and not begun in its time → failed; returns how many.
+-- ready, and not begun in its time → failed; returns how many. What belongs to a job that is paused begins its time anew.
 create function weft.end_late_starts(room int) returns int language plpgsql as $$
 declare late bigint; count int := 0;
 begin
@@ -416,6 +416,10 @@ begin
     select t.id from weft.task t where t.expires_at < (select weft.now()) and t.state = 'ready'
     order by t.expires_at limit room for update skip locked
   loop
+    -- Nobody may begin it while its job is paused: it has all its time when that goes on.
+    update weft.task t set expires_at = weft.now() + t.dispatch_timeout
+    where t.id = late and exists (select 1 from weft.job j where j.id = t.job_id and j.state = 'paused');
+    continue when found;
     update weft.task t set state = 'waiting' where t.id = late;
     count := count + weft.answer(late, 'failed', null, json_build_object('type', 'DispatchTimeout', 'message',
       'nobody began it in time', 'traceback', ''), 'dispatch_timeout')::int;
@@ -918,7 +922,7 @@ end $$;
 select weft.ensure_partitions();
 
 -- name: view_jobs
-create view weft.jobs as
+create or replace view weft.jobs as
   select j.id, j.org_id, j.workflow_id, j.state::text as state, j.reason, -j.rank as priority, j.inputs, null::json as result,
     null::json as error, j.created_at, j.started_at, null::timestamptz as ended_at, j.failed_id, j.owner_id, j.parent_id,
     j.base_kind, j.base_ref, j.snapshot_id, encode(j.version_hash, 'hex') as version_hash, j.labels, j.actor, j.end_id,

@@ -15,7 +15,7 @@ create table weft.step (
 ) partition by range (task_id);
 
 -- name: view_steps
-create view weft.steps as
+create or replace view weft.steps as
   select s.task_id, s.org_id, s.name, s.attempt, s.saved_at, s.took, s.bytes, s.data from weft.step s;
 
 -- name: steps_are_read_only

@@ -55,7 +55,7 @@ create index step_job on weft.step (job_id, saved_at) where job_id is not null a
 
 -- name: view_job_events
 -- An attempt that is not recorded by itself began when its task says so.
-create view weft.job_events as
+create or replace view weft.job_events as
   select j.job_id, j.org_id, j.job_id || '.' || s.type as id, s.at, 'job.' || s.type as type, s.state, null::text as node,
     null::int as item, null::bigint as task_id, null::int as attempt, json_strip_nulls(s.data) as data, null::text as checkpoint
   from (

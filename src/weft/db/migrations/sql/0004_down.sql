@@ -1,3 +1,23 @@
+-- name: drop_walls
+do $$
+declare found record;
+begin
+  for found in select p.polname, p.polrelid::regclass as name from pg_policy p join pg_class c on c.oid = p.polrelid
+    where c.relnamespace = 'weft'::regnamespace
+  loop
+    execute format('drop policy %I on %s', found.polname, found.name);
+    execute format('alter table %s disable row level security', found.name);
+  end loop;
+end $$;
+
+-- name: drop_functions
+drop function weft.wall_in, weft.current_org;
+
+-- name: drop_seals
+drop function weft.seal_audit, weft.seal_digest, weft.audit_hash;
+drop table weft.audit_seal;
+alter table weft.audit drop column origin;
+
 -- name: drop_views
 drop view weft.tokens, weft.org_role_memberships, weft.org_roles, weft.users;
 
@@ -5,7 +25,7 @@ drop view weft.tokens, weft.org_role_memberships, weft.org_roles, weft.users;
 drop table weft.answer;
 
 -- name: drop_tables
-drop table weft.token, weft.org_role_membership, weft.org_role, weft.user;
+drop table weft.sign_in, weft.token, weft.org_role_membership, weft.org_role, weft.user;
 
 -- name: drop_org_slug
 alter table weft.org drop constraint org_slug_check;

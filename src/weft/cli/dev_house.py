@@ -1,0 +1,226 @@
+"""All of an installation on one machine: starts its parts together, replaces workers, stops everything in order."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from signal import SIGINT, SIGKILL
+
+from weft.catalog.model import NewToken
+from weft.cli.dev_files import MOST, PythonFiles
+from weft.cli.dev_lock import DevLock
+from weft.cli.dev_part import Part
+from weft.cli.output import clean, span
+from weft.cli.stopping import LAST_MOMENT, StopSignals
+from weft.core.errors import WeftError
+from weft.core.settings import Settings
+from weft.db import embedded
+from weft.db.address import redacted
+from weft.db.embedded_layout import explained, layout_of, prepare_home
+from weft.sdk.client import Client
+from weft.server.serving import Server
+
+_COLOURS = {"server": 36, "orchestrator": 35, "worker": 32}
+_TOKEN_LIFE = timedelta(hours=12)
+_BETWEEN_LOOKS = 0.3
+
+
+class House:
+    """A database, a server, an orchestrator and workers, for as long as `run` does."""
+
+    def __init__(
+        self, settings: Settings, *, port: int, workers: int, modules: Sequence[str], reloads: bool, log_level: str
+    ) -> None:
+        self._settings = replace(settings, server=None, token=None)
+        self._server = Server(self._settings, port=port)
+        self._modules = list(modules)
+        self._reloads = reloads
+        self._began = time.monotonic()
+        self._failure = 0
+        # The parts are of this machine, whatever server commands go to.
+        told = {name: value for name, value in os.environ.items() if name not in ("WEFT_SERVER", "WEFT_TOKEN")}
+        environment = told | {
+            "WEFT_CONTEXT": "local",
+            "WEFT_HOME": str(layout_of(settings).home),
+            "PYTHONUNBUFFERED": "1",
+        }
+        weft = [sys.executable, "-m", "weft"]
+        self._orchestrator = Part(
+            [*weft, "orchestrator", "--fast", "--log-level", log_level], environment, teller("orchestrator")
+        )
+        apps = [word for module in modules for word in ("--app", module)]
+        worker = [*weft, "worker", *apps, "--fast", "--log-level", log_level]
+        names = ["worker"] if workers == 1 else [f"worker {number}" for number in range(1, workers + 1)]
+        self._workers = [
+            Part(worker, environment, teller(name), awaits_change=reloads) for name in names if self._modules
+        ]
+
+    async def run(self) -> int:
+        """Keep everything going until a signal; return the code to exit with."""
+        self._signals = StopSignals(None, 2 * LAST_MOMENT)
+        layout = layout_of(self._settings)
+        with explained(layout):
+            prepare_home(layout)
+        with DevLock(layout.home) as lock:
+            async with AsyncExitStack() as stack:
+                await stack.enter_async_context(self._database_as_found())
+                # First of all: when its port is taken, nothing else need start.
+                opening = asyncio.create_task(self._server.__aenter__())
+                await asyncio.sleep(0)
+                if opening.done():
+                    await opening
+                await stack.enter_async_context(self._going([self._orchestrator], "orchestrator"))
+                await stack.enter_async_context(self._going(self._workers, "workers"))
+                server = await stack.enter_async_context(self._serving(opening))
+                if server is not None:
+                    lock.tell(server.url)
+                    await self._live(server)
+                say("weft", "stopping" if not self._failure else "stopping: a part cannot start")
+            say("weft", "all of it has stopped")
+        return self._failure or self._signals.exit_code
+
+    @asynccontextmanager
+    async def _database_as_found(self) -> AsyncIterator[None]:
+        """Stop the embedded server in the end, unless it ran in the beginning or is another one."""
+        is_ours = self._settings.database_url is None and not (await embedded.status(self._settings)).running
+        try:
+            yield
+        finally:
+            if is_ours:
+                await embedded.stop(self._settings)
+
+    @asynccontextmanager
+    async def _going(self, parts: Sequence[Part], name: str) -> AsyncIterator[None]:
+        """Keep parts going; in the end they give back what they have, or at once after a second signal."""
+        keepers = [asyncio.create_task(self._keep(part)) for part in parts]
+        ending = asyncio.create_task(self._end_at_once(parts))
+        try:
+            yield
+        finally:
+            if parts and not self._failure:
+                say("weft", f"the {name} may end what {'they have' if len(parts) > 1 else 'is'} begun")
+            await asyncio.gather(*(part.stop() for part in parts))
+            ending.cancel()
+            await asyncio.gather(*keepers, ending, return_exceptions=True)
+
+    async def _keep(self, part: Part) -> None:
+        if code := await part.keep():
+            self._failure = code
+            self._signals.stop.set()
+
+    async def _end_at_once(self, parts: Sequence[Part]) -> None:
+        await self._signals.end.wait()
+        for signum in (SIGINT, SIGKILL):
+            for part in parts:
+                part.send(signum)
+            await asyncio.sleep(1.5 * LAST_MOMENT)
+
+    @asynccontextmanager
+    async def _serving(self, opening: asyncio.Task[Server]) -> AsyncIterator[Server | None]:
+        """Answer over HTTP; None when the wish to stop comes before it does."""
+        stopping = asyncio.create_task(self._signals.stop.wait())
+        await asyncio.wait([opening, stopping], return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
+        if not opening.done():
+            opening.cancel()
+            with suppress(asyncio.CancelledError):
+                await opening
+            yield None
+            return
+        server = await opening
+        try:
+            yield server
+        finally:
+            await server.__aexit__(None, None, None)
+
+    async def _live(self, server: Server) -> None:
+        watching = asyncio.create_task(self._watch()) if self._reloads and self._workers else None
+        ending = [asyncio.create_task(wait) for wait in (self._signals.stop.wait(), server.wait())]
+        ready = asyncio.create_task(self._settle())
+        try:
+            await asyncio.wait([ready, *ending], return_when=asyncio.FIRST_COMPLETED)
+            if not self._signals.stop.is_set():
+                async with self._token() as made:
+                    self._announce(server, made)
+                    await asyncio.wait(ending, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (ready, *ending, *([] if watching is None else [watching])):
+                task.cancel()
+
+    async def _settle(self) -> None:
+        """Return when each part is ready, or has said why it is not."""
+        for part in (self._orchestrator, *self._workers):
+            await part.settled.wait()
+
+    @asynccontextmanager
+    async def _token(self) -> AsyncIterator[NewToken]:
+        """Lend a token that is good until this ends; a killed process leaves one that lapses by itself."""
+        async with Client(settings=self._settings) as client:
+            made = await client.tokens.create("weft dev", role="admin", expires_in=_TOKEN_LIFE)
+        try:
+            yield made
+        finally:
+            with suppress(WeftError, OSError):  # it lapses by itself
+                async with Client(settings=self._settings) as client:
+                    await client.tokens.revoke(made.token.id)
+
+    async def _watch(self) -> None:
+        """Replace the workers whenever a Python file of the folder has changed."""
+        files = await asyncio.to_thread(PythonFiles, Path.cwd())
+        if files.is_too_large:
+            say("weft", f"this folder has more than {MOST} Python files: changes in the others are not seen")
+        while True:
+            await asyncio.sleep(_BETWEEN_LOOKS)
+            if changed := await asyncio.to_thread(files.changed):
+                more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
+                say("weft", f"{changed[0]}{more} changed: new workers")
+                await asyncio.gather(*(part.replace() for part in self._workers))
+
+    def _announce(self, server: Server, made: NewToken) -> None:
+        url = self._settings.database_url
+        where = f"embedded, in {layout_of(self._settings).home}" if url is None else redacted(url)
+        count = len(self._workers)
+        work = f"{count} process{'es' if count > 1 else ''} with the handlers of {', '.join(self._modules)}"
+        changes = "; they change with your files" if self._reloads else ""
+        lines = (
+            f"weft dev is ready after {span(round(time.monotonic() - self._began, 1))}, process {os.getpid()}",
+            f"  address    {server.url}, its documentation {server.url}/docs",
+            f"  database   {where}",
+            f"  workers    {work + changes if count else 'none: give --app MODULE to run handlers here'}",
+            f"  sign in    export WEFT_SERVER={server.url} WEFT_TOKEN={made.secret}",
+            f"             needed by programs that speak HTTP; good until this ends, {span(_TOKEN_LIFE)} at most",
+            "  try        weft tasks list, weft run FILE --detach, weft jobs list: elsewhere, without a token",
+            "  stop       Ctrl-C",
+        )
+        print("\n".join(lines), flush=True)
+
+
+def say(name: str, line: str) -> None:
+    """Write one line of a part to the standard error, under its name."""
+    mark = f"{name:<12} │"
+    colour = _COLOURS.get(name.partition(" ")[0])
+    if colour is not None and sys.stderr.isatty() and not os.environ.get("NO_COLOR"):
+        mark = f"\x1b[{colour}m{mark}\x1b[0m"
+    with suppress(OSError, ValueError):  # whoever read this has gone, which is no reason to stop
+        print(mark, clean(line), file=sys.stderr, flush=True)
+
+
+def teller(name: str) -> Callable[[str], None]:
+    """Return what writes the lines of a part."""
+    return lambda line: say(name, line)
+
+
+class PartLog(logging.Handler):
+    """Writes what this process logs under the name of the part that it is."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a record."""
+        say("server", self.format(record))

@@ -1,0 +1,28 @@
+-- name: seal
+select weft.seal_audit($1);
+
+-- name: prune
+-- A seal goes when all that it holds together is past the retention; the next says what it followed on.
+delete from weft.audit_seal s using (
+  select o.org_id, o.number from weft.audit_seal o
+  where o.ids[cardinality(o.ids)] < (select weft.first_id_at(weft.now() - $1::interval)) order by o.org_id, o.number limit 1000
+) old where s.org_id = old.org_id and s.number = old.number returning s.number;
+
+-- name: page
+-- The seals of an org in order, each with what it is when it is made anew of what it holds.
+select s.number, s.sealed_at, s.ids, s.hashes, s.before, s.digest,
+  weft.seal_digest(s.org_id, s.number, s.before, s.ids, s.hashes) as digest_now
+from weft.audit_seal s where s.org_id = $1 and s.number > $2 order by s.number limit $3;
+
+-- name: hashes_now
+-- What acts are now, of those that are still there.
+select a.id, weft.audit_hash(a) as hash from weft.audit a where a.org_id = $1 and a.id = any ($2);
+
+-- name: unsealed
+-- Acts that no seal holds.
+select count(*)::int as count, min(a.at) as oldest_at from weft.audit a where a.org_id = $1 and not exists (
+  select 1 from weft.audit_seal s where s.org_id = $1 and a.id between s.ids[1] and s.ids[cardinality(s.ids)] and a.id = any (s.ids));
+
+-- name: oldest_kept
+-- What began before may be gone by the retention; some minutes are for what is just being removed.
+select weft.first_id_at(weft.now() - $1::interval + interval '10 minutes');

@@ -1,0 +1,138 @@
+"""All open streams of a server process: their feeds, who looks at them, and until when they may."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable
+from typing import TYPE_CHECKING
+
+from weft.catalog.telling import CHANNEL as CREDENTIALS
+from weft.core.server_errors import Forbidden, ServerStopping, Unauthenticated
+from weft.jobs.events import CHANNEL as JOB_EVENTS
+from weft.queue.service import Service
+from weft.server.live.frames import farewell
+from weft.server.live.listener import Listener
+
+if TYPE_CHECKING:
+    from weft.db.database import Database
+    from weft.server.live.feed import Feed
+    from weft.server.live.guest import Guest
+
+logger = logging.getLogger("weft.server")
+# Of the connections to the database, so many serve streams: requests have the others.
+_TURNS = 2
+_REFUSED = "the token was revoked or its user deactivated"
+_UNWELCOME = farewell(Unauthenticated.code, _REFUSED)
+_STOPPING = farewell(ServerStopping.code, "the server stops: connect again with Last-Event-ID")
+
+
+class Hub(Service):
+    """The feeds of a process by what they tell of, and all guests.
+
+    Whoever loses his credential is sent away at once when that is heard of, and else by the look that is taken at all
+    credentials now and then.
+    """
+
+    name = "doorkeeper"
+    interval = 30.0
+
+    def __init__(self, database: Database, admit: Callable[[Guest], Awaitable[None]]) -> None:
+        super().__init__()
+        self.turns = asyncio.Semaphore(_TURNS)
+        self._admit = admit
+        self._feeds: dict[Hashable, Feed] = {}
+        self._guests: set[Guest] = set()
+        self._ending: set[asyncio.Task[None]] = set()
+        self._is_closed = False
+        self._ears = Listener(database, {JOB_EVENTS: self._hear_job, CREDENTIALS: self._hear_refusal}, self.look_again)
+
+    async def open(
+        self, key: Hashable, make: Callable[[], Feed], guest: Guest, after: str | None
+    ) -> AsyncGenerator[bytes]:
+        """Return what a guest is told; what is wrong with his wish is raised now, not amid the stream."""
+        if self._is_closed:
+            raise ServerStopping
+        if not self.is_running:
+            await self.start()
+            await self._ears.start()
+        feed = self._feeds.get(key)
+        if feed is None:
+            feed = self._feeds[key] = make()
+        self._guests.add(guest)
+        told = self._told(key, feed, guest, after)
+        await anext(told)
+        return told
+
+    async def _told(self, key: Hashable, feed: Feed, guest: Guest, after: str | None) -> AsyncGenerator[bytes]:
+        pages = feed.pages(guest, after)
+        try:
+            first = await anext(pages)
+            yield b""
+            yield first
+            async for data in pages:
+                yield data
+        finally:
+            await pages.aclose()
+            self._guests.discard(guest)
+            if not feed.guests and self._feeds.get(key) is feed:
+                del self._feeds[key]
+                ending = asyncio.create_task(feed.stop())
+                self._ending.add(ending)
+                ending.add_done_callback(self._ending.discard)
+
+    @property
+    def count(self) -> int:
+        """How many streams are open."""
+        return len(self._guests)
+
+    def look_again(self) -> None:
+        """Look at all credentials and all feeds: something may have been said that was not heard."""
+        self.kick()
+        for feed in self._feeds.values():
+            feed.kick()
+
+    def _hear_job(self, payload: str) -> None:
+        for key, feed in self._feeds.items():
+            if isinstance(key, tuple) and key[-1] == payload:
+                feed.kick()
+
+    def _hear_refusal(self, payload: str) -> None:
+        kind, _, id = payload.partition(" ")
+        for guest in list(self._guests):
+            if str(guest.who.token_id if kind == "token" else guest.who.user_id) == id:
+                guest.dismiss(_UNWELCOME)
+
+    async def run_once(self) -> int:
+        """Send away all whose credential is not good any more."""
+        by_credential: dict[Hashable, list[Guest]] = {}
+        for guest in self._guests:
+            by_credential.setdefault(guest.credential, []).append(guest)
+        sent_away = 0
+        for guests in by_credential.values():
+            try:
+                await self._admit(guests[0])
+            except (Unauthenticated, Forbidden):
+                for guest in guests:
+                    guest.dismiss(_UNWELCOME)
+                sent_away += len(guests)
+        return sent_away
+
+    def pause_before_next(self, done: int) -> float:
+        """Rest for as long, whether somebody was sent away or not."""
+        return super().pause_before_next(0)
+
+    async def close(self) -> None:
+        """End all streams, each with a word why; no other is opened."""
+        self._is_closed = True
+        for guest in list(self._guests):
+            guest.dismiss(_STOPPING)
+
+    async def stop(self) -> None:
+        """End all that goes on in the background."""
+        await self.close()
+        await super().stop()
+        await self._ears.stop()
+        for feed in list(self._feeds.values()):
+            await feed.stop()
+        await asyncio.gather(*self._ending, return_exceptions=True)

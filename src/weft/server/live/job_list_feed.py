@@ -1,0 +1,71 @@
+"""The newest jobs of a list, and what changes among them, read once for all who look at the same list."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import AsyncGenerator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from weft.contract.wire import wire
+from weft.jobs.model import JobSummary
+from weft.server.live.feed import Feed, Page
+from weft.server.live.frames import frame
+
+if TYPE_CHECKING:
+    from weft.sdk.client import Client
+    from weft.server.live.guest import Guest
+
+MOST = 100
+_JOB = wire(JobSummary)
+
+
+class JobListFeed(Feed):
+    """The first page of a list of jobs, which is told whole at first, and then what changes in it."""
+
+    name = "job list feed"
+    interval = 0.5
+
+    def __init__(self, turns: asyncio.Semaphore, client: Client, wish: Mapping[str, Any]) -> None:
+        super().__init__(turns)
+        self._client = client
+        self._wish = wish
+        self._jobs: dict[int, JobSummary] = {}
+        # Places are known to this feed alone: whoever comes from elsewhere gets the whole list again.
+        self._mark = secrets.token_hex(6)
+        self._count = 0
+        self._door = asyncio.Lock()
+
+    @property
+    def id(self) -> str:
+        """Where whoever has all pages goes on from."""
+        return f"{self._mark}.{self._count}"
+
+    async def look(self) -> int:
+        """Put the jobs that are new or changed, and those that are not in the list any more."""
+        found = {job.id: job for job in await self._client.jobs.list(limit=MOST, **self._wish)}
+        before, self._jobs = self._jobs, found
+        # What is only pushed out by newer ones has not changed.
+        lowest = min(found) if len(found) == MOST else 0
+        changed = [found[id] for id in sorted(found) if before.get(id) != found[id]]
+        gone = [id for id in before if id not in found and id >= lowest]
+        if changed or gone:
+            self._count += 1
+            frames = [frame({"id": str(id)}, name="gone") for id in gone]
+            frames += [frame(_JOB.encode(job)) for job in changed]
+            self.put(Page(b"".join(frames) + b"id: %s\n\n" % self.id.encode(), self.id))
+        return len(changed) + len(gone)
+
+    async def welcome(self, guest: Guest, after: str | None) -> AsyncGenerator[bytes]:
+        """Yield the whole list, unless a guest comes again to where he was."""
+        async with self._door:
+            if not self.is_running:
+                await self.look()
+                await self.start()
+        if after is not None and after in self.places:
+            guest.place = self.places[after]
+            yield b""
+            return
+        guest.place = self.next
+        jobs = [_JOB.encode(self._jobs[id]) for id in sorted(self._jobs, reverse=True)]
+        yield frame({"items": jobs}, name="list", id=self.id)

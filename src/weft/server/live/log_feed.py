@@ -1,0 +1,131 @@
+"""What a task prints, read once for all who follow it; a place is how many bytes somebody has had."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Iterator
+from typing import TYPE_CHECKING
+
+from weft.core.errors import InvalidInput
+from weft.core.states import TaskState
+from weft.queue import look
+from weft.server.live.feed import Feed, NothingMoreError, Page
+from weft.server.live.frames import frame
+from weft.worker.logs import local_log
+
+if TYPE_CHECKING:
+    from weft.sdk.client import Client
+    from weft.server.live.guest import Guest
+
+_MOST = 1 << 16
+_LONGEST_OFFSET = 18
+
+
+class LogFeed(Feed):
+    """The log of one task from the byte on at which somebody first looked."""
+
+    name = "log feed"
+    interval = 0.2
+    longest = 0.5
+
+    def __init__(self, turns: asyncio.Semaphore, client: Client, task_id: int) -> None:
+        super().__init__(turns)
+        self._client = client
+        self._task_id = task_id
+        self._offset = 0
+        self._copied: tuple[TaskState, int] | None = None
+        self._door = asyncio.Lock()
+
+    @property
+    def id(self) -> str:
+        """Where whoever has all pages goes on from."""
+        return str(self._offset)
+
+    async def look(self) -> int:
+        """Put what was printed, and the end when the task has ended."""
+        # First the state: what is printed before a task has ended is in its log then.
+        state, attempt = await self._task()
+        data = await self._read(self._offset, (state, attempt))
+        for chunk in _chunks(data, is_all=state.is_final):
+            start, self._offset = self._offset, self._offset + len(chunk)
+            self.put(Page(_frame(start, chunk), self.id, ((start, chunk),)))
+        if state.is_final:
+            self.end(Page(frame({"state": state}, name="end", id=self.id), None))
+        return len(data)
+
+    async def welcome(self, guest: Guest, after: str | None) -> AsyncGenerator[bytes]:
+        """Yield what was printed between the place of a guest and the pages that are kept."""
+        offset = _offset(after)
+        async with self._door:
+            if not self.is_running:
+                state, attempt = await self._task()
+                if after is not None and state.is_final and not await self._read(offset, (state, attempt)):
+                    raise NothingMoreError
+                self._offset, self.places[str(offset)] = offset, self.next
+                await self.start()
+        if str(offset) in self.places:
+            guest.place = self.places[str(offset)]
+            yield b""
+            return
+        guest.place, end = self.next, self._offset
+        had = max(offset, end)
+        for chunk in _chunks((await self._client.read_log(self._task_id, offset) or b"")[: had - offset], is_all=True):
+            yield _frame(offset, chunk)
+            offset += len(chunk)
+
+        def fit(page: Page) -> bytes:
+            if not page.parts:
+                return page.data
+            ((start, chunk),) = page.parts
+            return page.data if start >= had else _frame(had, rest) if (rest := chunk[had - start :]) else b""
+
+        guest.fit = fit if had > end else None
+
+    async def _task(self) -> tuple[TaskState, int]:
+        org_id = await self._client.org_id()
+        task, _, _ = await self._client.database.read(lambda conn: look.show(conn, org_id, self._task_id))
+        return task.state, task.attempt
+
+    async def _read(self, offset: int, known: tuple[TaskState, int]) -> bytes:
+        """Read the log here, or the copies of other machines, of which there are more when an attempt has ended."""
+        found = await local_log(self._client.settings, self._task_id, offset)
+        if found is None and known != self._copied:
+            found = await self._client.read_log(self._task_id, offset)
+            self._copied = known
+        return found or b""
+
+
+def _offset(after: str | None) -> int:
+    if after is None:
+        return 0
+    if not after.isascii() or not after.isdigit() or len(after) > _LONGEST_OFFSET:
+        raise InvalidInput("after", f"{after[:40]!r} is no number of bytes: give the id of the last event")
+    return int(after)
+
+
+def _frame(start: int, chunk: bytes) -> bytes:
+    text = chunk.decode(errors="replace")
+    return frame({"offset": start, "text": text}, id=str(start + len(chunk)))
+
+
+def _chunks(data: bytes, *, is_all: bool) -> Iterator[bytes]:
+    """Yield pieces that end between characters; what is the beginning of one is left for later, unless it is all."""
+    while data:
+        size = len(piece := data[:_MOST])
+        if not is_all or size < len(data):
+            size -= _unfinished(piece)
+        if not size:
+            return
+        yield data[:size]
+        data = data[size:]
+
+
+def _unfinished(data: bytes) -> int:
+    """Return how many bytes at the end are the beginning of a character of UTF-8."""
+    for back in range(1, min(4, len(data)) + 1):
+        byte = data[-back]
+        if byte & 0xC0 == 0x80:
+            continue
+        size = 2 if byte & 0xE0 == 0xC0 else 3 if byte & 0xF0 == 0xE0 else 4 if byte & 0xF8 == 0xF0 else 1
+        return back if size > back else 0
+    return 0

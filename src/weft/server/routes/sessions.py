@@ -1,0 +1,49 @@
+"""Sessions of browsers: signing in by a link, signing out, and the page that one comes to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import RedirectResponse, Response
+
+from weft.catalog import sign_ins, tokens
+from weft.server import cookies, pages
+from weft.server.credentials import Who
+
+if TYPE_CHECKING:
+    from weft.server.state import State
+
+router = APIRouter()
+_HOME = "/docs"
+
+
+@router.get("/sign-in", include_in_schema=False)
+async def sign_in(request: Request, code: Annotated[str, Query(max_length=200)] = "") -> Response:
+    """Let a browser in by a code that was not used yet."""
+    state: State = request.app.state.weft
+    made = await state.client.database.run(lambda conn: sign_ins.take(conn, code))
+    if made is None:
+        told = "<p>It was used already, or its time is over. Make another by <code>weft tokens sign-in</code>.</p>"
+        return pages.page("This link lets nobody in", told, 401)
+    answer = RedirectResponse(_HOME, 303)
+    cookies.keep(answer, request, made.secret)
+    return answer
+
+
+@router.post("/sign-out", status_code=204, include_in_schema=False)
+async def sign_out(request: Request, who: Who) -> Response:
+    """End a browser's session, wherever its token has come to."""
+    state: State = request.app.state.weft
+    token_id = who.token_id
+    if cookies.session_of(request) is not None and token_id is not None:
+        await state.client.database.run(lambda conn: tokens.revoke(conn, who.org_id, token_id, who.actor))
+    answer = Response(status_code=204)
+    cookies.forget(answer, request)
+    return answer
+
+
+@router.get("/docs", include_in_schema=False)
+async def docs(request: Request) -> Response:
+    """Show the HTTP interface."""
+    return pages.interface(request.app.openapi())

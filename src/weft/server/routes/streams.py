@@ -1,0 +1,109 @@
+"""The routes that tell what happens as it happens, as Server-Sent Events."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import TYPE_CHECKING, Annotated, Any
+
+from fastapi import APIRouter, Header, Path, Query, Request, Response
+
+from weft.contract.operations import Access
+from weft.contract.parameters import labels_in
+from weft.contract.wire import Id
+from weft.server.credentials import Who, require
+from weft.server.live.feed import NothingMoreError
+from weft.server.live.frames import MEDIA_TYPE
+from weft.server.live.guest import Guest
+from weft.server.live.job_feed import JobFeed
+from weft.server.live.job_list_feed import JobListFeed
+from weft.server.live.log_feed import LogFeed
+from weft.server.live.streaming import EventStream
+from weft.server.problems import refusals
+
+if TYPE_CHECKING:
+    from weft.catalog.model import Principal
+    from weft.sdk.client import Client
+    from weft.server.live.feed import Feed
+    from weft.server.state import State
+
+router = APIRouter()
+_AFTER = "The id of the last event that was had: what came after it is told. The header goes before the query."
+LastId = Annotated[str | None, Header(alias="Last-Event-ID", description=_AFTER, max_length=100_000)]
+After = Annotated[str | None, Query(description=_AFTER, max_length=100_000)]
+
+
+def _told(what: str) -> dict[int | str, dict[str, Any]]:
+    """Return what the document says of the answers of a stream."""
+    stream = {"description": what, "content": {MEDIA_TYPE: {"schema": {"type": "string"}}}}
+    nothing = {"description": "Nothing comes any more after that event: do not connect again."}
+    return {200: stream, 204: nothing, **refusals()}
+
+
+@router.get(
+    "/jobs/{job_id}/stream", name="jobs.stream", operation_id="jobs_stream", tags=["jobs"], response_class=Response,
+    summary="Tell what happens in a job until it has ended.", description="Takes the role `reader`.",
+    responses=_told("Each event as a message; then `end`, with the state of the job."),
+)  # fmt: skip
+async def stream_job(
+    request: Request, who: Who, job_id: Annotated[Id, Path(description="The job's id.")], last_id: LastId = None,
+    after: After = None,
+) -> Response:  # fmt: skip
+    """Answer with what happens in a job."""
+    return await _stream(
+        request, who, ("job", str(job_id)), lambda turns, client: JobFeed(turns, client, job_id), last_id or after
+    )
+
+
+@router.get(
+    "/jobs/stream", name="jobs.list.stream", operation_id="jobs_list_stream", tags=["jobs"], response_class=Response,
+    summary="Tell what changes in a list of jobs: of the newest hundred that the filters let pass.",
+    description="Takes the role `reader`.",
+    responses=_told("`list`, with all jobs; then each that is new or changed as a message, and `gone` with an id."),
+)  # fmt: skip
+async def stream_jobs(
+    request: Request, who: Who, last_id: LastId = None,
+    workflow_id: Annotated[str | None, Query(description="Of this workflow only.")] = None,
+    state: Annotated[list[str] | None, Query(description="In one of these states.")] = None,
+    labels: Annotated[list[str] | None, Query(description="With all of these labels, as NAME=VALUE.")] = None,
+    after: After = None,
+) -> Response:  # fmt: skip
+    """Answer with what changes in a list of jobs."""
+    words = tuple(sorted(set(labels or ())))
+    wish = {
+        "workflow_id": workflow_id,
+        "state": sorted(set(state)) if state else None,
+        "labels": labels_in(list(words)) or None,
+    }
+    key = ("jobs", workflow_id, tuple(wish["state"] or ()), words)
+    return await _stream(request, who, key, lambda turns, client: JobListFeed(turns, client, wish), last_id or after)
+
+
+@router.get(
+    "/tasks/{task_id}/log/stream", name="tasks.log.stream", operation_id="tasks_log_stream", tags=["tasks"],
+    response_class=Response, summary="Tell what a task prints until it has ended.",
+    description="Takes the role `reader`. The id of an event is how many bytes of the log were told.",
+    responses=_told("Each piece as a message with `offset` and `text`; then `end`, with the state of the task."),
+)  # fmt: skip
+async def stream_log(
+    request: Request, who: Who, task_id: Annotated[Id, Path(description="The task's id.")], last_id: LastId = None,
+    after: After = None,
+) -> Response:  # fmt: skip
+    """Answer with what a task prints."""
+    return await _stream(
+        request, who, ("log", str(task_id)), lambda turns, client: LogFeed(turns, client, task_id), last_id or after
+    )
+
+
+async def _stream(
+    request: Request, who: Principal, key: tuple[Hashable, ...], make: Callable[..., Feed], after: str | None
+) -> Response:
+    require(who, Access.READER)
+    state: State = request.app.state.weft
+    client: Client = state.client_of(who)
+    guest = Guest(who, request)
+    try:
+        # Another org's is another feed, and so one that is not found.
+        told = await state.live.open((who.org_id, *key), lambda: make(state.live.turns, client), guest, after)
+    except NothingMoreError:
+        return Response(status_code=204)
+    return EventStream(told, guest)

@@ -1,0 +1,139 @@
+"""``weft dev``: everything in one command, its parts restarted, replaced and stopped in order."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import signal
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from apps.cli_scene import Cli, Command, until
+
+GREET = """\
+import weft
+
+@weft.task(name="shop:greet")
+async def greet() -> str:
+    return "{word}"
+"""
+
+
+@pytest.fixture
+def url(emptied_url: str) -> str:
+    return emptied_url
+
+
+@pytest.fixture
+def cli(url: str, home: Path, tmp_path: Path) -> Cli:
+    cli = Cli(url, home)
+    cli.folder = tmp_path / "shop"
+    cli.folder.mkdir()
+    _write(cli, "hello")
+    return cli
+
+
+def _write(cli: Cli, word: str) -> None:
+    (cli.folder / "shop.py").write_text(GREET.format(word=word), encoding="utf-8")
+
+
+def _greeted(cli: Cli) -> str:
+    return str(cli.json("tasks", "enqueue", "shop:greet", "--wait")["output"])
+
+
+@contextlib.contextmanager
+def _dev(cli: Cli, *arguments: str) -> Iterator[Command]:
+    with cli.start("dev", "--port", "0", *arguments) as command:
+        command.line("weft dev is ready")
+        yield command
+
+
+def test_one_command_starts_everything_and_stops_it_in_order(cli: Cli) -> None:
+    with _dev(cli, "--app", "shop") as dev:
+        address = dev.line("address").split()[1].rstrip(",")
+        token = dev.line("sign in").split("WEFT_TOKEN=")[1]
+        assert httpx.get(f"{address}/api/v1/tasks").status_code == 401
+        who = {"authorization": f"Bearer {token}"}
+        assert httpx.get(f"{address}/api/v1/tasks", headers=who).json()["items"] == []
+        assert _greeted(cli) == "hello"
+        second = cli("dev", code=5)
+        assert f"process {dev.process.pid} answers at {address}" in second
+        dev.signal(signal.SIGINT)
+        assert dev.code() == 0
+        told = [line.partition("│ ")[2] for line in dev.lines if line.startswith("weft  ")]
+        assert [line.split(" may ")[0] for line in told] == [
+            "stopping", "the workers", "the orchestrator", "all of it has stopped"
+        ]  # fmt: skip
+    assert cli.workers() == []
+    made = cli.json("tokens", "list", "--all")["tokens"]
+    assert [(each["name"], each["revoked_at"] is None) for each in made] == [("weft dev", False)]
+
+
+def test_handlers_change_with_their_files_and_those_that_are_broken_are_told_and_not_taken(cli: Cli) -> None:
+    with _dev(cli, "--app", "shop") as dev:
+        _write(cli, "hi")
+        dev.line(r"shop.py changed: new workers")
+        dev.line("worker .* ready")
+        until(lambda: _greeted(cli) == "hi")
+        (cli.folder / "shop.py").write_text("x = (", encoding="utf-8")
+        dev.line("SyntaxError: '\\(' was never closed .shop.py, line 1")
+        dev.line("the one before goes on")
+        assert _greeted(cli) == "hi"
+        _write(cli, "good day")
+        dev.line("worker .* ready")
+        until(lambda: _greeted(cli) == "good day")
+
+
+def test_what_cannot_be_imported_from_the_beginning_is_taken_when_it_is_mended(cli: Cli) -> None:
+    (cli.folder / "shop.py").write_text("1 / 0", encoding="utf-8")
+    assert "ZeroDivisionError" in cli("dev", "--port", "0", "--app", "shop", "--no-reload", code=3)
+    with _dev(cli, "--app", "shop") as dev:
+        assert any("waits for a change of your files" in line for line in dev.lines)
+        _write(cli, "hello")
+        dev.line("worker .* ready")
+        assert _greeted(cli) == "hello"
+
+
+def test_a_part_that_dies_is_told_and_started_anew_and_all_end_with_the_parent(cli: Cli) -> None:
+    with _dev(cli, "--app", "shop", "--workers", "2") as dev:
+        first = next(worker for worker in cli.workers() if "shop:greet" in worker.handlers)
+        os.kill(first.pid, signal.SIGKILL)
+        name = re.split(r"\s*│", dev.line("ended with signal SIGKILL; starting it anew in 0.5 s"))[0]
+        dev.line(f"{name} .* ready")
+        assert _greeted(cli) == "hello"
+        others = {worker.id for worker in cli.workers()} - {first.id}
+        os.kill(dev.process.pid, signal.SIGKILL)
+        until(lambda: not others & {worker.id for worker in cli.workers()})
+
+
+def test_a_port_that_is_taken_is_told_before_anything_starts(cli: Cli) -> None:
+    with _dev(cli) as dev:
+        port = dev.line("address").split()[1].rstrip(",").rpartition(":")[2]
+        dev.line("none: give --app MODULE")
+        other = Cli(cli.environment["WEFT_DATABASE_URL"], Path(cli.environment["WEFT_HOME"]).with_name("other"))
+        said = other("dev", "--port", port, code=3)
+        assert said == (
+            f"weft: cannot listen at 127.0.0.1:{port}: Address already in use: "
+            "choose another address by --host and --port"
+        )
+
+
+@pytest.mark.embedded
+def test_the_embedded_database_is_started_and_stopped_with_everything_else() -> None:
+    home = Path(tempfile.mkdtemp(prefix="weft-dev-", dir="/tmp"))
+    home.chmod(0o755)
+    cli = Cli(None, home)
+    try:
+        with _dev(cli) as dev:
+            assert cli.json("db", "status")["running"] is True
+            dev.signal(signal.SIGTERM)
+            assert dev.code() == 0
+        assert cli.json("db", "status", code=1)["running"] is False
+    finally:
+        cli("db", "reset", "--yes")
+        shutil.rmtree(home, ignore_errors=True)

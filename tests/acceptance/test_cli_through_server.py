@@ -1,0 +1,192 @@
+"""Every command through a server: the same output, the same exit codes; and what needs the database says so."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from apps.cli_scene import APPS, Cli
+from apps.warm import run_weft
+from docs.pages.cli import commands
+
+FLOW = """\
+workflow_id: tiles
+inputs:
+  count: {type: integer, default: 3}
+nodes:
+  START: {type: start, next: scheme}
+  scheme: {handler: tiles.scheme, params: {count: '{{ inputs.count }}'}, next: tiles}
+  tiles:
+    type: fan_out
+    items: '{{ nodes.scheme.output }}'
+    task: {handler: tiles.process, params: {tile: '{{ item }}'}}
+    next: collect
+  collect: {type: fan_in, next: END}
+  END: {type: end, output: {areas: '{{ nodes.collect.output.results }}'}}
+"""
+APP = ("--app", "apps.cli_tiles")
+# What is true of the moment, or of whoever asks.
+_FLEETING = {"last_used_at", "last_heartbeat", "until", "text", "age", "server", "token", "context", "target", "why"}
+
+# Commands that only look, by what they look at; {job}, {task} and the like stand for what the scene has made.
+LOOKS = {
+    "jobs": """
+        jobs list | jobs list --state failed --workflow tiles | jobs list --state bogus | jobs show {job}
+        jobs show 1 | jobs why {job} | jobs events {job} | jobs logs {job} | jobs watch {job} | jobs approvals
+        jobs rerun {job} --plan | jobs rerun --where state=failed --since 1h | diff {job} tiles | jobs why {job} rout
+        """,
+    "tasks": """
+        tasks list | tasks list --state completed --limit 1 | tasks show {task} | tasks show x | tasks why {task}
+        dead list | queues list | workers list | outbox list | cache list | health | metrics
+        """,
+    "workflows": """
+        workflows list | workflows show tiles | workflows show tiles~1 | workflows show nothing | workflows log tiles
+        workflows moves tiles | workflows blame tiles | workflows diff tiles~1 tiles | workflows fsck
+        workflows gc --dry-run | graph tiles | validate {flow} | schema | diff {flow} tiles
+        """,
+    "people": """
+        orgs list | users list | users show ada | users show bob | roles list | tokens list | audit list
+        audit list --verb push
+        """,
+}
+# Commands that change something, in an order in which each can; each with its exit code where that is not 0.
+CHANGES = {
+    "tasks": """
+        queues create mail | queues create mail | queues limit mail --max 3 | queues pause mail | queues resume mail
+        queues pause nothing =4 | tasks enqueue h --queue mail --params {{"a":1}} | tasks enqueue h --queue nothing =4
+        tasks cancel --queue mail --all | tasks replay --queue mail --state cancelled --all
+        dead replay --all | dead purge --older-than 1d --yes | outbox replay --all | cache clear --all
+        events send file.arrived --payload {{}} | events send x --payload {{ =2
+        """,
+    "jobs": """
+        run tiles --detach --label day=1 | jobs pause {job} =5 | jobs resume {job} =5 | jobs cancel {job} =5
+        jobs approve {job} =4 | jobs rerun {job}
+        """,
+    "workflows": """
+        workflows patch tiles --set nodes.tiles.max_parallel=2 | workflows undo tiles | workflows redo tiles
+        workflows branch tiles/next tiles | workflows patch tiles/next --set nodes.tiles.max_parallel=4
+        workflows merge tiles/next --into tiles | workflows revert tiles {patch} | workflows tag tiles/kept tiles
+        workflows delete tiles/kept | workflows undelete tiles/kept | workflows protect tiles/kept
+        workflows compact tiles | workflows snapshot tiles | workflows push {flow} -m again
+        """,
+    "people": """
+        orgs create acme | orgs rename acme Acme | users add bob --role writer | users change bob --role admin
+        users deactivate bob | users activate bob | roles create finance | roles grant finance bob
+        roles revoke finance bob | roles delete finance --yes | tokens create nightly | tokens revoke 1 =4
+        """,
+}
+# Commands that work on the database itself, or on this machine alone.
+LOCAL = {
+    "weft dev", "weft server", "weft orchestrator", "weft worker", "weft migrate", "weft demo", "weft db start",
+    "weft db stop", "weft db status", "weft db psql", "weft db url", "weft db backup", "weft db restore",
+    "weft db reset", "weft config", "weft login", "weft logout", "weft whoami", "weft context list",
+    "weft context use", "weft context show", "weft context delete",
+}  # fmt: skip
+
+
+class Scene(NamedTuple):
+    """Two ways to one database, and what is in it."""
+
+    direct: Cli
+    remote: Cli
+    names: dict[str, str]
+
+    def words(self, text: str) -> list[str]:
+        return [word.format(**self.names) for word in text.split()]
+
+
+@pytest.fixture
+def url(emptied_url: str) -> str:
+    return emptied_url
+
+
+@pytest.fixture
+def scene(url: str, home: Path, tmp_path: Path, kind: str) -> Iterator[Scene]:
+    """What commands of a kind look at, and no more: each is a process that has to start."""
+    direct, flow = Cli(url, home), tmp_path / "tiles.yaml"
+    flow.write_text(FLOW, encoding="utf-8")
+    names = {"flow": str(flow)}
+    if kind == "people":
+        direct("users", "add", "ada", "--role", "writer")
+    else:
+        direct("workflows", "push", str(flow))
+        patched = direct.json("workflows", "patch", "tiles", "--set", "nodes.scheme.params.count=8")
+        names["patch"] = patched["artifact_id"]
+    if kind in ("jobs", "tasks"):
+        names["job"] = direct.json("run", "tiles", *APP, code=1)["id"]
+        names["task"] = direct.json("tasks", "list")["tasks"][0]["id"]
+    with direct.through_server() as remote:
+        yield Scene(direct, remote, names)
+
+
+def _listed(text: str) -> list[str]:
+    return [line.strip() for part in text.splitlines() for line in part.split("|") if line.strip()]
+
+
+def _answer(cli: Cli, words: list[str]) -> tuple[int, Any, str]:
+    done = run_weft(words, environment=cli.environment, folder=APPS, text=None, timeout=60)
+    return done.returncode, done.stdout, done.stderr
+
+
+def _scrubbed(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _scrubbed(each) for name, each in value.items() if name not in _FLEETING}
+    return [_scrubbed(each) for each in value] if isinstance(value, list) else value
+
+
+@pytest.mark.parametrize("kind", LOOKS)
+def test_what_looks_prints_the_same_through_a_server(scene: Scene, kind: str) -> None:
+    for command in _listed(LOOKS[kind]):
+        words = [*scene.words(command), "--json"]
+        code, printed, complaint = _answer(scene.direct, words)
+        other_code, other_printed, other_complaint = _answer(scene.remote, words)
+        assert (other_code, other_complaint) == (code, complaint), command
+        documents = [
+            [_scrubbed(json.loads(line)) for line in text.splitlines() if line] for text in (other_printed, printed)
+        ]
+        assert documents[0] == documents[1], command
+
+
+@pytest.mark.parametrize("kind", CHANGES)
+def test_what_changes_something_does_so_through_a_server(scene: Scene, kind: str) -> None:
+    for command in _listed(CHANGES[kind]):
+        text, _, expected = command.partition(" =")
+        code, printed, complaint = _answer(scene.remote, [*scene.words(text), "--json"])
+        assert code == int(expected or 0), (command, printed, complaint)
+        assert isinstance(json.loads(printed), dict), command
+    if kind == "people":
+        acts = scene.direct.json("audit", "list", "--limit", "5")["audit"]
+        assert {each["actor"] for each in acts} == {"token:cli"}
+
+
+@pytest.mark.parametrize("kind", ["jobs"])
+def test_a_job_runs_where_the_workers_are_and_is_watched_from_here(scene: Scene) -> None:
+    handlers = (*APP, "--app", "apps.cli_nested", "--fast")
+    with scene.direct.start("worker", *handlers) as worker, scene.direct.start("orchestrator", "--fast") as other:
+        worker.line("ready")
+        other.line("ready")
+        assert json.loads(scene.remote("run", "tiles~1", "-i", "count=2")) == {"areas": [0, 1]}
+        assert "leave it out" in scene.remote("run", "tiles", *APP, code=2)
+        again = scene.remote.json("jobs", "rerun", scene.names["job"], "--on", "tiles~1", "--wait")
+        assert again["result"] == {"areas": [0, 1, 4]}
+        found = scene.remote.json("bisect", "tiles", "--good", "tiles~1")
+        assert found["diff"]["patch"] == [{"op": "replace", "path": "/nodes/scheme/params/count", "value": 8}]
+        task = scene.remote.json("tasks", "enqueue", "tiles.say", "--params", '{"lines": 2}', "--wait")
+        assert scene.remote("tasks", "logs", "-f", task["id"]) == "line 0\nline 1\n"
+        assert json.loads(scene.remote("run", "apps.cli_nested:outer", "-i", "x=2")) == 8
+        for command in (worker, other):
+            command.signal(signal.SIGTERM)
+            assert command.code() == 0
+
+
+def test_every_command_is_tried_through_a_server_or_told_to_need_none() -> None:
+    tried = {"weft run", "weft bisect", "weft tasks logs"}
+    for listed in (*LOOKS.values(), *CHANGES.values()):
+        for command in _listed(listed):
+            first, second = ["weft", *command.split(), ""][1:3]
+            tried |= {f"weft {first}", f"weft {first} {second}"}
+    assert {path for path, _ in commands()} - tried - LOCAL == set()

@@ -1,0 +1,95 @@
+"""What broke in other orchestrators, asked of this one; the doors, the roles, the sessions have tests of their own."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import asyncpg
+import httpx
+import pytest
+from matrix import FLOW, make_things
+
+import weft
+
+_BOMB = "\n".join(
+    ["a0: &a0 [x, x, x, x, x, x, x, x, x]", *(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 12))]
+)
+
+
+async def test_the_org_comes_from_the_credential_and_from_nothing_else(
+    http: httpx.AsyncClient, client: weft.Client, conn: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    await client.orgs.create("rival")
+    rival = client.of_org((await client.orgs.show("rival")).id, "rival")
+    theirs = await make_things(rival, "rival")
+    org_id = str(await rival.org_id())
+    for name, value in (("org", "rival"), ("org_id", org_id), ("org_slug", "rival"), ("tenant", "rival")):
+        headers = {f"x-{name}": value, f"x-weft-{name.replace('_', '-')}": value, name: value}
+        in_body = await http.post("/api/v1/tasks", json={"handler": "a", name: value})
+        assert (in_body.status_code, in_body.json()["field"]) == (422, name)
+        in_query = await http.get("/api/v1/tasks", params={name: value})
+        assert in_query.status_code == 422
+        told = await http.get("/api/v1/tasks", headers=headers)
+        assert (told.status_code, told.json()["items"]) == (200, [])
+        made = await http.post("/api/v1/tasks", json={"handler": "mine"}, headers=headers)
+        assert await conn.fetchval("select org_id from weft.task where id = $1", int(made.json()["id"])) == 1
+        await http.post(f"/api/v1/tasks/{made.json()['id']}/cancel", json={})
+    batch = [{"handler": "a"}, {"handler": "b", "org_id": org_id}]
+    assert (await http.post("/api/v1/tasks/batch", json={"tasks": batch})).status_code == 422
+    # Ids of another org among one's own, in bodies and in batches.
+    ids = [theirs.names["task_id"]]
+    answer = await http.post("/api/v1/dead-letters/replay", json={"ids": ids})
+    assert answer.status_code in (200, 404)
+    assert answer.json().get("count", 0) == 0
+    assert (await http.post("/api/v1/jobs", json={"workflow": theirs.names["change"]})).status_code == 404
+
+
+@pytest.mark.parametrize("path", ["tasks/{}/log", "jobs/{}", "jobs/{}/events", "tasks/{}"])
+async def test_no_id_leads_out_of_where_logs_and_values_are_kept(
+    path: str, http: httpx.AsyncClient, home: Path
+) -> None:
+    home.mkdir(parents=True, exist_ok=True)
+    (home / "secret").write_text("canary")
+    for id in (
+        "..",
+        "..%2f..%2fsecret",
+        "%2e%2e%2fsecret",
+        "1%00",
+        "/etc/passwd",
+        "1/../../secret",
+        "-1",
+        "0x1",
+        "1e3",
+    ):
+        address = httpx.URL(str(http.base_url)).copy_with(raw_path=f"/api/v1/{path.format(id)}".encode())
+        answer = await http.get(address)
+        assert answer.status_code in (404, 422), id
+        assert "canary" not in answer.text
+    for attempt in ("..", "../../secret", "1.0", "-1"):
+        answer = await http.get("/api/v1/tasks/1/log", params={"attempt": attempt})
+        assert answer.status_code in (404, 422), attempt
+
+
+async def test_a_name_from_outside_is_looked_up_and_never_imported(
+    http: httpx.AsyncClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "canary_module.py").write_text("raise SystemExit('imported')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    flow = {**FLOW, "nodes": {**FLOW["nodes"], "fetch": {**FLOW["nodes"]["fetch"], "handler": "canary_module:run"}}}  # type: ignore[dict-item]
+    assert (await http.post("/api/v1/workflows", json={"definition": flow})).status_code == 201
+    assert (await http.post("/api/v1/jobs", json={"workflow": "etl"})).status_code == 201
+    made = await http.post("/api/v1/tasks", json={"handler": "canary_module:run"})
+    assert (await http.get(f"/api/v1/tasks/{made.json()['id']}/why")).status_code == 200
+    assert "canary_module" not in sys.modules
+
+
+async def test_a_small_text_that_means_a_large_one_is_refused(http: httpx.AsyncClient) -> None:
+    answer = await http.post("/api/v1/workflows", json={"definition": _BOMB})
+    assert answer.status_code == 422
+    assert len(answer.content) < 100_000
+    deep = "[" * 100_000
+    assert (await http.post("/api/v1/workflows", json={"definition": deep})).status_code == 422
+    for content in (deep.encode(), b'{"handler": "a", "params": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"):
+        answer = await http.post("/api/v1/tasks", content=content, headers={"content-type": "application/json"})
+        assert answer.status_code in (400, 422)

@@ -1,0 +1,164 @@
+"""What was done through a server is kept with who, what and from where, and sealed so that tampering is evident."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import asyncpg
+import httpx
+import pytest
+
+import weft
+from weft.db.database import Database
+from weft.queue import seals
+from weft.queue.services import Sealer
+from weft.server.serving import Server
+
+TAMPER = "set session_replication_role = replica; {}; reset session_replication_role"
+
+
+async def test_an_act_is_kept_with_who_did_it_and_from_where(http: httpx.AsyncClient, client: weft.Client) -> None:
+    job = await client.jobs.submit(
+        {"workflow_id": "a", "nodes": {"START": {"type": "start", "next": "END"}, "END": {"type": "end"}}}
+    )
+    task = await client.enqueue("a")
+    for n, path in enumerate(
+        (f"tasks/{task.id}/cancel", f"jobs/{job.id}/pause", f"jobs/{job.id}/resume", f"jobs/{job.id}/cancel")
+    ):
+        answer = await http.post(f"/api/v1/{path}", json={}, headers={"x-request-id": f"r-{n}"})
+        assert answer.status_code == 204
+    kept = [(each.verb, each.subject_kind, each.actor, each.origin) for each in await client.audit(limit=4)]
+    assert kept == [
+        ("cancel", "job", "token:tester", "127.0.0.1 r-3"),
+        ("resume", "job", "token:tester", "127.0.0.1 r-2"),
+        ("pause", "job", "token:tester", "127.0.0.1 r-1"),
+        ("cancel", "task", "token:tester", "127.0.0.1 r-0"),
+    ]
+    odd = {"x-request-id": "two words", "x-forwarded-for": "10.9.8.7", "forwarded": "for=10.9.8.7"}
+    await http.post("/api/v1/queues", json={"name": "mail"}, headers=odd)
+    assert "two words" not in str((await client.audit(limit=1))[0].origin)
+    assert str((await client.audit(limit=1))[0].origin).startswith("127.0.0.1")
+
+
+async def test_a_proxy_is_believed_when_the_settings_name_it(settings: weft.Settings, client: weft.Client) -> None:
+    made = await client.tokens.create("tester", role="admin")
+    headers = {"authorization": f"Bearer {made.secret}", "x-forwarded-for": "10.9.8.7"}
+    async with (
+        Server(replace(settings, server_proxies=("127.0.0.1",)), port=0) as server,
+        httpx.AsyncClient(base_url=server.url, headers=headers) as http,
+    ):
+        await http.post("/api/v1/queues", json={"name": "mail"})
+    assert str((await client.audit(limit=1))[0].origin).startswith("10.9.8.7")
+
+
+async def _acts(client: weft.Client, *names: str) -> None:
+    for name in names:
+        await client.create_queue(name)
+
+
+async def test_acts_are_sealed_in_the_order_in_which_they_are_seen(
+    client: weft.Client, database: Database, conn: asyncpg.Connection[asyncpg.Record], url: str
+) -> None:
+    await _acts(client, "a", "b")
+    before = await client.verify_audit()
+    assert (before.is_sound, before.sealed, before.unsealed, before.head) == (True, 0, 2, None)
+    slow = await asyncpg.connect(url)
+    begun = slow.transaction()
+    await begun.start()
+    await slow.execute("insert into weft.audit (org_id, actor, verb, subject_kind) values (1, 'slow', 'purge', 'task')")
+    await _acts(client, "c")
+    sealer = Sealer(database)
+    assert await sealer.run_once() == 3
+    first = await client.verify_audit()
+    # What is committed after others that are sealed already is sealed by the next.
+    await begun.commit()
+    await slow.close()
+    assert (await client.verify_audit()).unsealed == 1
+    assert await sealer.run_once() == 1
+    assert await sealer.run_once() == 0
+    found = await client.verify_audit(head=first.head)
+    assert (found.is_sound, found.sealed, found.unsealed) == (True, 4, 0)
+    assert found.head is not None
+    assert found.head.startswith("2:")
+
+
+@pytest.mark.parametrize(
+    ("code", "tampering"),
+    [
+        ("changed", "update weft.audit set actor = 'somebody else' where subject_name = 'b'"),
+        ("changed", "update weft.audit set detail = '{\"x\": 1}' where subject_name = 'b'"),
+        ("changed", "update weft.audit set at = at - interval '1 second' where subject_name = 'b'"),
+        ("changed", "update weft.audit set origin = '10.0.0.1' where subject_name = 'b'"),
+        ("missing", "delete from weft.audit where subject_name = 'b'"),
+        ("broken", "update weft.audit_seal set ids = ids[2:], hashes = hashes[2:] where number = 1"),
+        (
+            "broken",
+            "update weft.audit_seal set hashes = array_fill(before, array[cardinality(hashes)]) where number = 1",
+        ),
+        ("broken", "delete from weft.audit_seal where number = 2"),
+        ("lost", "delete from weft.audit_seal where number = 3"),
+        (
+            "broken",
+            "update weft.audit_seal s set ids = s.ids[2:], hashes = s.hashes[2:], "
+            "digest = weft.seal_digest(s.org_id, s.number, s.before, s.ids[2:], s.hashes[2:]) where number = 1",
+        ),
+    ],
+)
+async def test_tampering_is_evident(
+    code: str, tampering: str, client: weft.Client, database: Database, conn: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    for names in (("a", "b"), ("c",), ("d",)):
+        await _acts(client, *names)
+        await database.run(seals.seal)
+    noted = await client.verify_audit()
+    assert (noted.is_sound, noted.sealed) == (True, 4)
+    await conn.execute(TAMPER.format(tampering))
+    found = await client.verify_audit(head=noted.head)
+    assert not found.is_sound
+    assert code in {each.code for each in found.findings}
+
+
+async def test_neither_acts_nor_seals_are_changed_by_a_statement(
+    client: weft.Client, database: Database, conn: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    await _acts(client, "a")
+    await database.run(seals.seal)
+    for table in ("audit", "audit_seal"):
+        with pytest.raises(asyncpg.ObjectNotInPrerequisiteStateError, match="never changed"):
+            await conn.execute(f"update weft.{table} set org_id = org_id")
+
+
+async def test_two_who_seal_at_once_make_one_chain(client: weft.Client, url: str) -> None:
+    await _acts(client, "a", "b")
+    both = [await asyncpg.connect(url) for _ in range(2)]
+    begun = both[0].transaction()
+    await begun.start()
+    assert await seals.seal(both[0]) == 2
+    # The second has read that nothing is sealed, and waits for the first to end.
+    second = asyncio.create_task(seals.seal(both[1]))
+    async with client.database.acquire() as conn, asyncio.timeout(10):
+        while not await conn.fetchval("select count(*) > 0 from pg_locks where not granted"):
+            pass
+    await begun.commit()
+    assert await second == 0
+    found = await client.verify_audit()
+    assert (found.is_sound, found.sealed) == (True, 2)
+    for each in both:
+        await each.close()
+
+
+async def test_each_org_has_a_chain_of_its_own_and_sees_no_other(
+    http: httpx.AsyncClient, client: weft.Client, database: Database
+) -> None:
+    await client.orgs.create("acme")
+    acme = client.of_org((await client.orgs.show("acme")).id, "acme")
+    await _acts(acme, "theirs")
+    await _acts(client, "ours")
+    await database.run(seals.seal)
+    both = [await each.verify_audit() for each in (client, acme)]
+    assert [each.is_sound for each in both] == [True, True]
+    assert both[0].head != both[1].head
+    answer = await http.get("/api/v1/audit/verify", params={"head": str(both[1].head)})
+    assert [each["code"] for each in answer.json()["findings"]] == ["lost"]
+    assert (await http.get("/api/v1/audit/verify", params={"head": "nonsense"})).status_code == 422

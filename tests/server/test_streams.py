@@ -1,0 +1,314 @@
+"""Streams: what happens is told as it happens, once, to all who look, for as long as they may."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
+
+import asyncpg
+import httpx
+import pytest
+from streams import streamed
+
+import weft
+from engine.job_scene import Handlers, at_work, flow
+from weft.server.serving import Server
+from weft.worker.registry import Registry
+
+MakeRemote = Callable[..., Awaitable[weft.RemoteClient]]
+MakeHttp = Callable[..., Awaitable[httpx.AsyncClient]]
+
+
+@pytest.fixture
+async def handlers(client: weft.Client) -> AsyncIterator[Handlers]:
+    made = Handlers()
+    async with at_work(client, made):
+        yield made
+        made.leave.set()
+
+
+HELD = flow(first={"handler": "say", "next": "then"}, then={"handler": "hold"})
+
+
+async def test_a_job_is_told_from_its_beginning_to_its_end_as_its_events_are(
+    http: httpx.AsyncClient, client: weft.Client, handlers: Handlers
+) -> None:
+    job = await client.jobs.submit(HELD)
+    async with streamed(http, f"/jobs/{job.id}/stream") as stream:
+        begun = await stream.until("job.started")
+        handlers.leave.set()
+        rest = await stream.until("end")
+        assert await stream.next() is None
+    told = [*begun, *rest]
+    assert (told[-1].name, told[-1].data["state"]) == ("end", "completed")
+    page = await http.get(f"/api/v1/jobs/{job.id}/events")
+    assert [each.data for each in told[:-1]] == page.json()["events"]
+
+
+async def test_whoever_comes_again_is_told_what_he_has_missed_and_nothing_twice(
+    http: httpx.AsyncClient, client: weft.Client, handlers: Handlers
+) -> None:
+    job = await client.jobs.submit(HELD)
+    path = f"/jobs/{job.id}/stream"
+    async with streamed(http, path) as stream:
+        first = await stream.until("task.completed")
+        place = stream.last_id
+    handlers.leave.set()
+    await client.jobs.wait(job.id, timeout=20)
+    async with streamed(http, path, place) as stream:
+        rest = await stream.until("end")
+    had = [each.data["id"] for each in [*first, *rest[:-1]]]
+    assert had == [event.id for event in (await client.jobs.events(job.id)).events]
+    again = await http.get(f"/api/v1{path}", headers={"last-event-id": rest[-1].last_id or ""})
+    assert again.status_code == 204
+
+
+async def test_a_thousand_events_that_were_before_come_before_those_that_come(
+    http: httpx.AsyncClient, client: weft.Client, handlers: Handlers
+) -> None:
+    each = {"type": "fan_out", "items": list(range(600)), "task": {"handler": "say"}, "next": "then"}
+    job = await client.jobs.submit(flow(each=each, then={"handler": "hold"}))
+    await asyncio.wait_for(handlers.begun.wait(), 30)
+    path = f"/jobs/{job.id}/stream"
+    async with streamed(http, path) as one, streamed(http, path) as other:
+        handlers.leave.set()
+        told = [await one.until("end"), await other.until("end")]
+    wanted = sorted(event.id for event in (await client.jobs.events(job.id, limit=10_000)).events)
+    assert len(wanted) > 1200
+    for found in told:
+        assert sorted(each.data["id"] for each in found[:-1]) == wanted
+
+
+async def test_many_streams_of_one_job_ask_the_database_no_more_than_one(
+    make_http: MakeHttp, client: weft.Client, handlers: Handlers, conn: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    http = await make_http()
+    job = await client.jobs.submit(HELD)
+    await asyncio.wait_for(handlers.begun.wait(), 20)
+    path = f"/jobs/{job.id}/stream"
+    async with AsyncExitStack() as stack:
+        streams = [await stack.enter_async_context(streamed(http, path)) for _ in range(50)]
+        for stream in streams:
+            await stream.until("task.completed")
+        listening = await conn.fetchval("select count(*) from pg_stat_activity where query ilike 'listen%'")
+        handlers.leave.set()
+        ends = await asyncio.gather(*(stream.until("end") for stream in streams))
+    assert {end[-1].data["state"] for end in ends} == {"completed"}
+    # The worker and the orchestrator have one each.
+    assert listening <= 3
+
+
+async def test_a_job_of_another_org_is_not_there(make_http: MakeHttp, client: weft.Client, server: Server) -> None:
+    job = await client.jobs.submit(HELD)
+    task = await client.enqueue("say")
+    await client.orgs.create("acme")
+    acme = client.of_org((await client.orgs.show("acme")).id, "acme")
+    made = await acme.tokens.create("theirs", role="admin")
+    http = await make_http(role=None)
+    http.headers["authorization"] = f"Bearer {made.secret}"
+    own = await make_http()
+    async with streamed(own, f"/jobs/{job.id}/stream") as stream:
+        await stream.until("job.submitted")
+        place = stream.last_id or ""
+        for path in (f"/jobs/{job.id}/stream", f"/tasks/{task.id}/log/stream"):
+            assert (await http.get(f"/api/v1{path}")).status_code == 404
+        forged = await http.get(f"/api/v1/jobs/{job.id}/stream", headers={"last-event-id": place})
+        assert forged.status_code == 404
+    async with streamed(http, "/jobs/stream") as stream:
+        told = await stream.next()
+        assert told is not None
+        assert told.data == {"items": []}
+
+
+async def test_what_is_no_place_is_refused_before_anything_is_sent(
+    http: httpx.AsyncClient, client: weft.Client
+) -> None:
+    job, task = await client.jobs.submit(HELD), await client.enqueue("say")
+    for path in (f"/jobs/{job.id}/stream", f"/tasks/{task.id}/log/stream"):
+        answer = await http.get(f"/api/v1{path}", headers={"last-event-id": "x1"})
+        assert (answer.status_code, answer.json()["field"]) == (422, "after")
+    assert (await http.get("/api/v1/jobs/stream", params={"state": "runing"})).json()["field"] == "state"
+
+
+async def test_a_revoked_token_ends_its_streams_and_no_others(make_http: MakeHttp, client: weft.Client) -> None:
+    job = await client.jobs.submit(HELD)
+    kept, lost = await make_http(), await make_http(role="reader")
+    path = f"/jobs/{job.id}/stream"
+    async with streamed(kept, path) as staying, streamed(lost, path) as leaving:
+        await staying.until("job.submitted")
+        await leaving.until("job.submitted")
+        newest = (await client.tokens.list(limit=1))[0]
+        await client.tokens.revoke(newest.id)
+        told = await leaving.next()
+        assert told is not None
+        assert (told.name, told.data["code"]) == ("closed", "unauthenticated")
+        assert await leaving.next() is None
+        await client.jobs.cancel(job.id)
+        assert (await staying.until("job.cancelling"))[-1].data["type"] == "job.cancelling"
+
+
+async def test_a_deactivated_user_has_no_streams(make_http: MakeHttp, client: weft.Client) -> None:
+    await client.users.add("ada", role="writer")
+    job = await client.jobs.submit(HELD)
+    http = await make_http(role="reader", user="ada")
+    async with streamed(http, f"/jobs/{job.id}/stream") as stream:
+        await stream.until("job.submitted")
+        await client.users.deactivate("ada")
+        assert [each.name for each in await stream.until("closed")] == ["closed"]
+
+
+async def test_a_token_past_its_time_is_found_by_looking(
+    make_http: MakeHttp, client: weft.Client, conn: asyncpg.Connection[asyncpg.Record], server: Server
+) -> None:
+    job = await client.jobs.submit(HELD)
+    http = await make_http(role="reader")
+    async with streamed(http, f"/jobs/{job.id}/stream") as stream:
+        await stream.until("job.submitted")
+        await conn.execute("update weft.token set expires_at = weft.now()")
+        assert await server.state.live.run_once() == 1
+        assert [each.name for each in await stream.until("closed")] == ["closed"]
+
+
+async def test_a_server_that_stops_ends_its_streams_with_a_word(settings: weft.Settings, client: weft.Client) -> None:
+    job = await client.jobs.submit(HELD)
+    made = await client.tokens.create("tester", role="reader")
+    headers = {"authorization": f"Bearer {made.secret}"}
+    async with AsyncExitStack() as stack:
+        serving = await stack.enter_async_context(Server(settings, port=0))
+        async with (
+            httpx.AsyncClient(base_url=serving.url, headers=headers, timeout=30) as http,
+            streamed(http, f"/jobs/{job.id}/stream") as stream,
+        ):
+            await stream.until("job.submitted")
+            stopping = asyncio.create_task(stack.aclose())
+            told = await stream.until("closed")
+            assert told[-1].data["code"] == "server_stopping"
+            assert await stream.next() is None
+            async with asyncio.timeout(5):
+                await stopping
+
+
+async def test_a_restart_of_the_listener_loses_nothing(
+    http: httpx.AsyncClient, client: weft.Client, handlers: Handlers, conn: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    job = await client.jobs.submit(HELD)
+    async with streamed(http, f"/jobs/{job.id}/stream") as stream:
+        await stream.until("task.completed")
+        await conn.execute(
+            "select pg_terminate_backend(pid) from pg_stat_activity where pid <> pg_backend_pid() "
+            "and datname = current_database() and query ilike 'listen%'"
+        )
+        handlers.leave.set()
+        assert (await stream.until("end"))[-1].data["state"] == "completed"
+
+
+async def test_the_list_of_jobs_tells_what_is_new_what_changes_and_what_is_gone(
+    http: httpx.AsyncClient, client: weft.Client, handlers: Handlers
+) -> None:
+    old = await client.jobs.submit(HELD, labels={"day": "1"})
+    await asyncio.wait_for(handlers.begun.wait(), 20)
+    path = "/jobs/stream?labels=day=1&state=running&state=pending"
+    async with streamed(http, path) as stream:
+        first = await stream.next()
+        assert first is not None
+        assert (first.name, [job["id"] for job in first.data["items"]]) == ("list", [str(old.id)])
+        await client.jobs.submit(HELD, labels={"day": "2"})
+        new = await client.jobs.submit(HELD, labels={"day": "1"})
+        told = await stream.next()
+        assert told is not None
+        assert (told.name, told.data["id"], told.data["workflow_id"]) == ("message", str(new.id), "tried")
+        place = stream.last_id
+        handlers.leave.set()
+        gone = {each.data["id"] for _ in range(2) for each in await stream.until("gone") if each.name == "gone"}
+        assert gone == {str(old.id), str(new.id)}
+        async with streamed(http, path, place) as again:
+            assert {each.data["id"] for each in await again.until("gone") if each.name == "gone"} <= gone
+    async with streamed(http, path, place) as late:
+        told = await late.next()
+        assert told is not None
+        assert (told.name, told.data) == ("list", {"items": []})
+
+
+async def test_a_log_is_told_from_any_byte_on_until_the_task_has_ended(
+    http: httpx.AsyncClient, client: weft.Client, registry: Registry
+) -> None:
+    said, leave = asyncio.Event(), asyncio.Event()
+
+    @registry.task(name="talk")
+    async def talk() -> None:
+        print("zwölf")
+        said.set()
+        await leave.wait()
+        print("dreizehn")
+
+    task = await client.enqueue("talk")
+    path = f"/tasks/{task.id}/log/stream"
+    async with weft.Worker(client=client, registry=registry), streamed(http, path) as stream:
+        await said.wait()
+        told = await stream.next()
+        assert told == ("message", {"offset": 0, "text": "zwölf\n"}, "7")
+        async with streamed(http, path, "5") as middle, streamed(http, path, "9") as ahead:
+            leave.set()
+            assert [each.data.get("text") for each in await stream.until("end")] == ["dreizehn\n", None]
+            assert [each.data.get("text") for each in await middle.until("end")] == ["f\n", "dreizehn\n", None]
+            assert [each.data.get("text") for each in await ahead.until("end")] == ["eizehn\n", None]
+    async with streamed(http, path) as stream:
+        told = await stream.next()
+        assert told is not None
+        assert told.data["text"] == "zwölf\ndreizehn\n"
+    assert (await http.get(f"/api/v1{path}", headers={"last-event-id": "16"})).status_code == 204
+
+
+async def test_a_remote_client_follows_a_job_over_a_restart_of_its_server(
+    settings: weft.Settings, client: weft.Client, handlers: Handlers
+) -> None:
+    made = await client.tokens.create("tester", role="reader")
+    job = await client.jobs.submit(HELD)
+    async with AsyncExitStack() as first, AsyncExitStack() as second:
+        serving = await first.enter_async_context(Server(settings, port=0))
+        port = int(serving.url.rpartition(":")[2])
+        remote = await second.enter_async_context(weft.RemoteClient(serving.url, made.secret, settings=settings))
+        told = []
+        async for event in remote.jobs.follow(job.id):
+            told.append(event)
+            if event.type == "task.completed" and event.node == "first":
+                await asyncio.wait_for(handlers.begun.wait(), 20)
+                await first.aclose()
+                await second.enter_async_context(Server(settings, port=port))
+                handlers.leave.set()
+    assert told == list((await client.jobs.events(job.id)).events)
+
+
+async def test_a_remote_client_follows_a_log(make_remote: MakeRemote, client: weft.Client, registry: Registry) -> None:
+    remote, said = await make_remote(role="reader"), asyncio.Event()
+
+    @registry.task(name="talk")
+    async def talk() -> None:
+        print("one\u2028line")
+        await said.wait()
+        print("two")
+        raise ValueError("told too")
+
+    task = await client.enqueue("talk", max_attempts=1)
+    found = b""
+    async with weft.Worker(client=client, registry=registry):
+        async for text in remote.follow_log(task.id):
+            found += text
+            said.set()
+    assert found == await client.read_log(task.id)
+    assert [text async for text in remote.follow_log(task.id, 8)] == [found[8:]]
+    with pytest.raises(weft.NotFound):
+        await anext(remote.follow_log(12))
+    with pytest.raises(weft.NotFound):
+        await anext(remote.jobs.follow(12))
+
+
+async def test_a_client_follows_a_log_until_its_task_has_ended(client: weft.Client, registry: Registry) -> None:
+    @registry.task(name="talk")
+    async def talk() -> None:
+        print("one")
+
+    task = await client.enqueue("talk")
+    async with weft.Worker(client=client, registry=registry):
+        assert b"".join([text async for text in client.follow_log(task.id)]) == b"one\n"

@@ -1,0 +1,135 @@
+"""The second wall: the server's sessions are held to the org that they act for, whatever a statement forgets."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+import asyncpg
+import pytest
+from matrix import make_things
+
+import weft
+from pooler import pooler_to
+from weft.db.database import Database
+from weft.queue.model import NewTask
+
+# What belongs to no org.
+_OF_NOBODY = {"blob", "lease", "machine", "schema_revision", "tally_mark"}
+VIEWS = ("tasks", "attempts", "jobs", "steps", "job_events", "workers")
+
+
+@pytest.fixture
+async def server_database(walled_settings: weft.Settings) -> AsyncIterator[Database]:
+    """The database as the server's role reaches it."""
+    opened = await Database.open(walled_settings)
+    yield opened
+    await opened.close()
+
+
+async def test_every_table_has_an_org_and_a_wall(
+    server_database: Database, conn: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    tables = (
+        "select relname from pg_class where relnamespace = 'weft'::regnamespace and relkind in ('r', 'p') "
+        "and not relispartition"
+    )
+    walled = "select polrelid::regclass::text from pg_policy where not polpermissive and polname like 'wall_%'"
+    found = {row[0].removeprefix("weft.").strip('"') for row in await conn.fetch(walled)}
+    assert {row[0] for row in await conn.fetch(tables)} - found == _OF_NOBODY
+
+
+async def test_a_statement_that_forgets_the_org_sees_no_other(
+    server_database: Database, client: weft.Client, conn: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    ids = []
+    for slug in ("acme", "rival"):
+        await client.orgs.create(slug)
+        ids.append((await client.orgs.show(slug)).id)
+        await make_things(client.of_org(ids[-1], slug), slug)
+    walled = "select distinct polrelid::regclass::text from pg_policy where not polpermissive"
+    tables = [row[0] for row in await conn.fetch(walled) if row[0] != "weft.org"]
+    acme, rival = map(server_database.of_org, ids)
+    seen = 0
+    for name in (*tables, *(f"weft.{view}" for view in VIEWS)):
+        try:
+            async with acme.acquire() as held:
+                rows = await held.fetch(f"select distinct org_id from {name} t")
+        except weft.PermissionDenied:
+            continue
+        seen += len(rows)
+        assert {row[0] for row in rows} <= {ids[0], *_shared(name)}, name
+    assert seen > 10
+    async with rival.acquire() as held:
+        assert await held.fetchval("select array_agg(slug) from weft.org") == ["rival"]
+        assert await held.fetchval("delete from weft.edge where org_id = $1 returning 1", ids[0]) is None
+        for statement in (
+            "update weft.task set org_id = $1", "insert into weft.event (org_id, name) values ($1, 'x')",
+            "insert into weft.queue (org_id, name) values ($1, 'theirs')",
+        ):  # fmt: skip
+            with pytest.raises(asyncpg.PostgresError, match=r"row-level security|null value"):
+                await held.execute(statement, ids[0])
+
+
+def _shared(name: str) -> set[int]:
+    # The queue of all orchestrators is of the installation's org.
+    return {1} if name == "weft.queue" else set()
+
+
+async def test_a_session_that_is_held_to_no_org_yet_sees_nothing(
+    server_database: Database, client: weft.Client
+) -> None:
+    await client.enqueue("a")
+    conn = await server_database.connect_walled()
+    assert await conn.fetchval("select count(*) from weft.task") == 0
+    assert await conn.fetchval("select count(*) from weft.tasks") == 0
+    await conn.close()
+
+
+async def test_sessions_change_hands_and_each_sees_its_own(server_database: Database, client: weft.Client) -> None:
+    ids = []
+    for slug in ("acme", "rival"):
+        await client.orgs.create(slug)
+        ids.append((await client.orgs.show(slug)).id)
+
+    async def look(org_id: int) -> None:
+        async with server_database.of_org(org_id).acquire() as held:
+            assert await held.fetchval("select array_agg(id) from weft.org") == [org_id]
+            await asyncio.sleep(0)
+
+    await asyncio.gather(*(look(ids[n % 2]) for n in range(60)))
+
+
+async def test_many_tasks_are_written_by_a_role_that_copy_is_not_for(
+    server_database: Database, walled_settings: weft.Settings
+) -> None:
+    async with weft.Client(settings=walled_settings) as held:
+        await held.orgs.create("acme")
+        org = await held.orgs.show("acme")
+        acme = held.of_org(org.id, "acme")
+        new = [NewTask("a", {"n": n, "long": "x" * 300}, idempotency_key=str(n)) for n in range(50)]
+        first = await acme.enqueue_many(new)
+        again = await acme.enqueue_many(new)
+        assert [each.id for each in again] == [each.id for each in first]
+        assert not any(each.created for each in again)
+        assert len((await acme.list_tasks(limit=100)).tasks) == 50
+        assert (await acme.get_task(first[7].id)).params == {"n": 7, "long": "x" * 300}
+
+
+async def test_behind_a_transaction_pooler_each_transaction_is_held(
+    walled_settings: weft.Settings, client: weft.Client
+) -> None:
+    ids = []
+    for slug in ("acme", "rival"):
+        await client.orgs.create(slug)
+        ids.append((await client.orgs.show(slug)).id)
+    assert walled_settings.database_url is not None
+    with pooler_to(walled_settings.database_url) as pooler:
+        opened = await Database.open(replace(walled_settings, database_url=pooler.url, pooler="transaction"))
+        for org_id in (*ids, *ids):
+            async with opened.of_org(org_id).acquire() as held:
+                assert await held.fetchval("select array_agg(id) from weft.org") == [org_id]
+        async with opened.acquire() as free:
+            assert await free.fetchval("select count(*) from weft.org") == 3
+        await opened.close()
