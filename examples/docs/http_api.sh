@@ -3,6 +3,7 @@
 set -euo pipefail
 
 port=$(python3 -c 'import socket; s = socket.create_server(("127.0.0.1", 0)); print(s.getsockname()[1])')
+weft queues create rasters > queue.txt
 export WEFT_TOKEN
 WEFT_TOKEN=$(weft tokens create shell --role writer)
 weft server --port "$port" 2> server.log &

@@ -24,9 +24,7 @@ async def _jobs(client: weft.Client) -> list[int]:
 
 
 async def _versions(client: weft.Client) -> list[int]:
-    return [
-        (await client.workflows.show(move.version_hash)).artifact_id for move in await client.workflows.moves("other")
-    ]
+    return [move.to_id or 0 for move in await client.workflows.moves("other/main")]
 
 
 async def _users(client: weft.Client) -> list[int]:
