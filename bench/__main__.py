@@ -8,7 +8,8 @@ import sys
 import time
 from pathlib import Path
 
-from bench import comparison, definitions, graphs, jobs, owners, process, queue, workflows
+from bench import comparison, definitions, graphs, jobs, owners, process, queue, server_worker, streams, workflows
+from bench import server as serving
 from bench.peers.environments import PEERS
 from bench.place import own_server
 from bench.report import Figure, print_table, write_json
@@ -17,6 +18,7 @@ QUOTED = Path("bench/figures.json")
 PARTS = (
     *("work", "enqueue", "pick-up", "history", "horizon", "limits", "idle", "start"),
     *("definitions", "workflows", "jobs", "graphs", "owners"),
+    *("server-requests", "server-lists", "server-streams", "server-worker"),
 )
 
 
@@ -46,6 +48,10 @@ def main() -> None:
             "jobs": lambda: jobs.measure_jobs(server, scale, repeat),
             "graphs": lambda: graphs.measure_graphs(server, 1000 // scale, repeat),
             "owners": lambda: owners.measure_owners(server, repeat),
+            "server-streams": lambda: streams.measure_streams(server, scale),
+            "server-worker": lambda: server_worker.measure_server_worker(server, tasks, repeat),
+            "server-requests": lambda: serving.measure_requests(server, scale, repeat),
+            "server-lists": lambda: serving.measure_lists(server, 5_000_000 // scale, 300),
             "idle": lambda: process.measure_idle(server, 30 / scale),
         }
         for part in options.only:

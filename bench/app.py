@@ -1,5 +1,6 @@
 """The handlers that the benchmarks run."""
 
+import asyncio
 import os
 import socket
 import time
@@ -12,6 +13,12 @@ _telling: socket.socket | None = None
 @weft.task(name="bench:noop")
 async def noop(x: object = None) -> None:
     """Do nothing."""
+
+
+@weft.task(name="bench:nap")
+async def nap(seconds: float) -> None:
+    """Take a moment."""
+    await asyncio.sleep(seconds)
 
 
 @weft.task(name="bench:fib")

@@ -60,6 +60,11 @@ def memory_mb(pid: int) -> float:
     raise RuntimeError("no Pss line")
 
 
+def resident_mb(pid: int) -> float:
+    """Return the resident set size of a process."""
+    return int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
 def cpu_seconds(pid: int) -> float:
     """Return the processor time a process has used."""
     fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()

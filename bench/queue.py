@@ -11,6 +11,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
 
 import asyncpg
@@ -89,9 +90,16 @@ async def fill(url: str, tasks: int, params: dict[str, str] | None, *, keep: boo
 
 async def drain_rate(url: str, tasks: int, *, queue: str = "default", concurrency: int = CONCURRENCY) -> float:
     """Start one worker process and return tasks per second, first claim to last end, by the database's clock."""
+    return await drained(url, tasks, lambda: worker_process(url, concurrency, queue=queue))
+
+
+async def drained(
+    url: str, tasks: int, work: Callable[[], AbstractAsyncContextManager[asyncio.subprocess.Process]]
+) -> float:
+    """Let somebody work until nothing is left, and return tasks per second."""
     conn = await asyncpg.connect(url)
     lowest, last = await conn.fetchrow("select min(id), max(id) from weft.task") or (0, 0)
-    async with worker_process(url, concurrency, queue=queue):
+    async with work():
         # One row by its key, then all: to look for any row at all reads every dead one, over and over.
         for is_left in (
             f"select exists (select 1 from weft.task where id = {last})",

@@ -1,4 +1,7 @@
-"""One worker process of the benchmarks: ``python -m bench.worker URL CONCURRENCY [COUNT] [QUEUE]``."""
+"""One worker process of the benchmarks: ``python -m bench.worker URL CONCURRENCY [COUNT] [QUEUE]``.
+
+The address is that of a database, or of a server, with its token in WEFT_TOKEN.
+"""
 
 import asyncio
 import os
@@ -15,7 +18,7 @@ async def main(url: str, concurrency: int, count: int, queue: str) -> None:
     """Work until SIGTERM; with a count, as so many workers on one loop."""
     done = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, done.set)
-    async with weft.Client(url) as client:
+    async with weft.RemoteClient(url) if url.startswith("http") else weft.Client(url) as client:
         workers = [weft.Worker(client=client, concurrency=concurrency, queues=[queue]) for _ in range(count)]
         for worker in workers:
             await worker.start()

@@ -18,6 +18,7 @@ import pytest
 
 import servers
 import weft
+from far import far_client
 from pooler import Pooler, pooler_to
 from reset import Emptier
 from storages import BucketStorage, FolderStorage, Storage
@@ -37,6 +38,7 @@ TEST_BIN = os.environ.get("WEFT_TEST_BIN")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--through-a-server", action="store_true", help="let workers work without a database")
     parser.addoption("--campaign", choices=("short", "long"), default="short", help="length of the crash campaigns")
 
 
@@ -236,8 +238,10 @@ async def conn(url: str) -> AsyncIterator[asyncpg.Connection[asyncpg.Record]]:
 
 
 @pytest.fixture
-async def client(settings: Settings) -> AsyncIterator[weft.Client]:
-    async with weft.Client(settings=settings) as opened:
+async def client(request: pytest.FixtureRequest, settings: Settings) -> AsyncIterator[weft.Client]:
+    """A client of the test's database; its workers may be without one, by the test's own wish or for the whole run."""
+    is_far = request.config.getoption("--through-a-server") or getattr(request, "param", "") == "through a server"
+    async with far_client(settings) if is_far else weft.Client(settings=settings) as opened:
         yield opened
 
 

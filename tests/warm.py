@@ -32,7 +32,8 @@ _LOADED = [
     *(f"weft.cli.{name}" for name, _ in COMMANDS.values()), "weft.cli.calls", "weft.cli.definitions",
     "weft.cli.failures", "weft.cli.output", "weft.cli.task_output", "weft.cli.worker_process", "weft.db.embedded",
     "weft.db.migrate", "weft.flow.drawing", "weft.flow.published", "weft.sdk.client", "weft.sdk.jobs",
-    "weft.sdk.orchestrator", "weft.sdk.running", "weft.sdk.worker", "weft.sdk.workflows", "alembic.command",
+    "weft.sdk.orchestrator", "weft.sdk.running", "weft.sdk.worker", "weft.sdk.workflows",
+    "weft.remote.client", "alembic.command",
     "pydantic.plugin._loader", "rich.console", "rich.table", "typer._adapters", "uvloop", "yaml.cyaml",
 ]  # fmt: skip
 _COPIES.set_forkserver_preload([*_LOADED, "becoming", "frozen"])

@@ -9,13 +9,19 @@ from itertools import groupby
 from typing import Any
 from urllib.parse import quote
 
+from fastapi.routing import APIRoute
+
 from docs.pages.markdown import code, from_docstring, table
-from weft.contract.operations import Operation
+from weft.contract.operations import Access, Operation
 from weft.contract.table import OPERATIONS
 from weft.core.settings import Settings
+from weft.server.acting import ACTS
 from weft.server.app import PREFIX, make_app
+from weft.server.routes import attempt, blob, definitions, results, streams, task, worker
 from weft.server.samples import sample
 
+# Routes that are no calls of the client, and who may ask for them.
+_OTHERS = (streams, definitions, results)
 _HEAD = """\
 # HTTP
 
@@ -48,6 +54,29 @@ _CODES = (
     (431, "headers_too_large", "The address and the headers are longer than 64 KiB."),
     (500, "internal_error", "The server met with a surprise, which is in its log."),
 )
+_WORKERS = """
+## workers
+
+The worker protocol, for workers without a database: [how to write one](../how-to/write-a-worker-in-any-language.md).
+Its routes are not under `/api/v1`, and take a token with the role `worker`, which is good for nothing else.
+
+- `task_id` and `lease_token` come with a claim. What is sent with a lease that is lost is refused with `lease_lost`,
+  and nothing is written; in a request about several tasks, those are listed as `refused`, and the others are done.
+- A worker is its token's own: with another token it is not found.
+
+"""
+
+_MORE = """
+## streams, drawings, results
+
+These are no calls of the client. A stream is Server-Sent Events (`text/event-stream`), and goes on until what it tells
+of has ended. An event has an `id`: sent as `Last-Event-ID`, or as `after` in the query, the stream goes on behind it;
+some of what came last may be told again then, and each event of a job has an `id` of its own in its data to tell by.
+When nothing came after it and nothing will, the answer is 204, at which browsers stop to come again. `closed` is the
+last event of a stream that ends early, with a `code`: `unauthenticated` when its token was revoked or its user
+deactivated, `lagging` when it was read too slowly, `server_stopping`. [How to use them](../how-to/use-a-server.md).
+
+"""
 
 
 @cache
@@ -69,7 +98,21 @@ def page() -> str:
         parts.append(f"\n## {name}\n\n")
         parts.append(table(("route", "role", "what it does"), [_row(each) for each in routes]))
         parts += [_route(each) for each in routes]
+    parts.append(_MORE)
+    others = [route for each in _OTHERS for route in each.router.routes if isinstance(route, APIRoute)]
+    parts.append(table(("route", "role", "what it does"), [_other(route) for route in others]))
+    assert all((attempt, blob, task, worker))  # what they import is what they add
+    parts.append(_WORKERS)
+    acts = sorted(ACTS, key=lambda act: (act.path.split("/")[2], act.path))
+    parts.append(table(("route", "what it does"), [(code(f"{act.method} {act.path}"), act.said) for act in acts]))
     return "".join(parts)
+
+
+def _other(route: APIRoute) -> tuple[str, str, str]:
+    (method,) = sorted(route.methods or ())
+    path = route.path.replace(":name}", "}")
+    answer = f" {route.responses[200]['description']}" if route in streams.router.routes else ""
+    return code(f"{method} {path}"), str(Access.READER), f"{route.summary}{answer}"
 
 
 def _path(operation: Operation) -> str:

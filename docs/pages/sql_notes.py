@@ -40,7 +40,7 @@ PARAMETERS = {
     (
         "add_effect",
         "kind",
-    ): "`enqueue_task`; a `callback` is added by the engine when a job ends, `route_event` is kept for parts to come",
+    ): "`enqueue_task`; a `callback` is added by the engine when a job ends, `route_event` when an event is sent",
     ("add_effect", "payload"): (
         "of `enqueue_task`: an object with `handler` and any of `params`, `queue`, `priority`, `idempotency_key`, "
         "`delay`, `max_attempts`, `timeout`, `heartbeat_timeout`, `concurrency_key`; times in seconds"
@@ -57,6 +57,7 @@ VIEWS = {
     "job_events": "Rows are never changed, and go with their job. What happens to a node is told by its task.",
     "attempts": "An attempt that completed is told by its task.",
     "steps": "They are here for as long as their task; a later attempt may replace one.",
+    "job_key": "What lists of jobs are read by; `jobs` tells more of each.",
     "queues": "",
     "workers": "Those that stopped or were lost stay for one hour more.",
     "audits": "Rows are never changed, and stay until the retention removes them.",
@@ -85,6 +86,12 @@ COLUMNS = {
     ("job_events", "attempt"): "the number of the attempt",
     ("job_events", "data"): "what else there is to say: `by`, `reason`, `message`, `worker_id`, `items`",
     ("job_events", "checkpoint"): "the name of the checkpoint that was saved",
+    ("job_key", "id"): "the job's id",
+    ("job_key", "workflow_id"): "the workflow that it executes",
+    ("job_key", "state"): "its state, as the indexes have it",
+    ("job_key", "actor"): "who submitted it",
+    ("job_key", "rerun_of"): "the job that it runs again",
+    ("job_key", "labels"): "its labels",
     ("jobs", "id"): "the job's id",
     ("jobs", "workflow_id"): "the workflow that it executes",
     ("jobs", "state"): "`pending`, `running`, `paused`, `cancelling`, `completed`, `failed` or `cancelled`",
@@ -193,9 +200,12 @@ COLUMNS = {
         "audits",
         "verb",
     ): "`cancel`, `replay`, `purge`, `create`, `pause`, `resume`, `limit`, `change`, `deactivate`, `activate`, "
-    "`grant`, `revoke`, `delete`, `protect` or `free`",
-    ("audits", "subject_kind"): "`task`, `effect`, `queue`, `tag`, `org`, `user`, `role` or `token`",
-    ("audits", "subject_ids"): "the tasks or effects, the first 1,000 of them",
+    "`grant`, `revoke`, `delete`, `protect`, `free`, `clear`, `approve` or `reject`",
+    (
+        "audits",
+        "subject_kind",
+    ): "`task`, `job`, `effect`, `queue`, `tag`, `cache`, `history`, `org`, `user`, `role`, `token` or `sign-in`",
+    ("audits", "subject_ids"): "the tasks, jobs or effects, the first 1,000 of them",
     ("audits", "subject_name"): "the name of the queue, tag, org, user, role or token",
     ("audits", "detail"): "what else there is to say: `count`, `reason`, the limit",
     ("orgs", "id"): "the org's id",

@@ -37,10 +37,11 @@ grant select, insert, update, delete on weft.task, weft.task_done, weft.idempote
   weft.key_slot, weft.key_loan, weft.outbox, weft.task_log, weft.blob, weft.task_blob, weft.step to shop_worker;
 grant select on weft.blob_use, weft.jobs, weft.artifact, weft.artifact_use to shop_worker;
 grant select, insert, update, delete on weft.job, weft.job_done, weft.awaited, weft.worker_code to shop_worker;
-grant select, insert, delete on weft.event to shop_worker;
+grant select, insert, update, delete on weft.event to shop_worker;
 grant select, insert, update, delete on weft.output_cache to shop_worker;
 grant select, delete on weft.answer to shop_worker;
 grant select, insert on weft.job_event to shop_worker;
+grant select, insert, update on weft.job_label to shop_worker;
 grant select, insert, update, delete on weft.tally, weft.tally_mark to shop_worker;
 grant select on weft.job_events to shop_worker;
 -- docs: end work
@@ -63,5 +64,6 @@ grant delete on weft.blob to shop_flows;
 create role shop_server login in role shop_worker, shop_flows;
 grant select, insert, update on weft.org, weft.user, weft.token, weft.answer to shop_server;
 grant select, insert, delete on weft.org_role, weft.org_role_membership, weft.sign_in to shop_server;
+grant select on weft.users, weft.tokens to shop_server;
 select weft.wall_in('shop_server');
 -- docs: end server

@@ -6,6 +6,7 @@ weft run tile_raster.yaml --app rasters -i blob=scans/alps.tif
 weft workflows push tile_raster.yaml
 weft run tile_raster --app rasters -i blob=scans/alps.tif -i size=512
 weft jobs list
+weft jobs list --state failed --since 2h --oldest
 # docs: end tag
 
 # docs: begin detach

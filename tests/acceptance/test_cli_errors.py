@@ -115,7 +115,7 @@ def test_help_and_version_load_nothing_that_is_slow(tmp_path: Path) -> None:
 
 def test_no_command_at_all_prints_help(tmp_path: Path) -> None:
     cli = Cli(None, tmp_path)
-    assert "Commands:\n  run" in cli()
+    assert "Commands:\n  dev" in cli()
     assert "Commands:\n  list" in cli("tasks")
 
 

@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 
 import pytest
 from apps.cli_scene import APPS, Cli
-from apps.warm import run_weft
 from docs.pages.cli import commands
+
+from warm import run_weft
 
 FLOW = """\
 workflow_id: tiles
@@ -37,10 +38,12 @@ LOOKS = {
     "jobs": """
         jobs list | jobs list --state failed --workflow tiles | jobs list --state bogus | jobs show {job}
         jobs show 1 | jobs why {job} | jobs events {job} | jobs logs {job} | jobs watch {job} | jobs approvals
+        jobs graph {job} | jobs graph {job} --svg | jobs graph {job} --mermaid | jobs events {job} --follow
         jobs rerun {job} --plan | jobs rerun --where state=failed --since 1h | diff {job} tiles | jobs why {job} rout
         """,
     "tasks": """
         tasks list | tasks list --state completed --limit 1 | tasks show {task} | tasks show x | tasks why {task}
+        tasks logs {task} --follow
         dead list | queues list | workers list | outbox list | cache list | health | metrics
         """,
     "workflows": """
@@ -50,7 +53,7 @@ LOOKS = {
         """,
     "people": """
         orgs list | users list | users show ada | users show bob | roles list | tokens list | audit list
-        audit list --verb push
+        audit list --verb push | audit verify
         """,
 }
 # Commands that change something, in an order in which each can; each with its exit code where that is not 0.
@@ -76,7 +79,8 @@ CHANGES = {
     "people": """
         orgs create acme | orgs rename acme Acme | users add bob --role writer | users change bob --role admin
         users deactivate bob | users activate bob | roles create finance | roles grant finance bob
-        roles revoke finance bob | roles delete finance --yes | tokens create nightly | tokens revoke 1 =4
+        roles revoke finance bob | roles delete finance --yes | tokens create nightly
+        tokens sign-in | tokens revoke 1 =4
         """,
 }
 # Commands that work on the database itself, or on this machine alone.
@@ -159,7 +163,7 @@ def test_what_changes_something_does_so_through_a_server(scene: Scene, kind: str
         assert code == int(expected or 0), (command, printed, complaint)
         assert isinstance(json.loads(printed), dict), command
     if kind == "people":
-        acts = scene.direct.json("audit", "list", "--limit", "5")["audit"]
+        acts = scene.direct.json("audit", "list", "--limit", "5")["entries"]
         assert {each["actor"] for each in acts} == {"token:cli"}
 
 

@@ -17,7 +17,6 @@ from spec_items import COLUMNS, items
 
 import weft
 import weft.orchestration
-from weft.contract.table import OPERATIONS
 from weft.core.settings import Settings
 from weft.core.states import TRANSITIONS, OutboxState, TaskState, WorkerState
 
@@ -142,6 +141,7 @@ def is_variable(name: str) -> bool:
 REASONS = set(
     re.findall(r"^\| `(\w+)` \|", (ROOT / "docs/reference/states.md").read_text(encoding="utf-8"), re.MULTILINE)
 )
+ROUTES = (ROOT / "docs/reference/http.md").read_text(encoding="utf-8")
 EXISTS = {
     "state": lambda name: name in set(TaskState),
     "worker state": lambda name: name in set(WorkerState),
@@ -153,7 +153,7 @@ EXISTS = {
     "variable": is_variable,
     "command": has_command,
     "error": lambda name: name in {kind.code for kind in errors.all_errors()},
-    "route": lambda name: name in {f"{each.method} {each.path.replace(':name}', '}')}" for each in OPERATIONS},
+    "route": lambda name: f"`{name}`" in ROUTES,
 }
 
 

@@ -17,6 +17,7 @@ from crash.scene import NEVER, Scene
 from crash.sessions import sessions
 from weft.queue.work import UNLIMITED, Lane
 from weft.queue.workers import Pulse
+from weft.worker.database_store import DatabasePulses
 from weft.worker.heart import Heart
 from weft.worker.slots import Slots
 
@@ -76,7 +77,8 @@ async def test_a_heart_that_was_stopped_tells_nothing_any_more(scene: Scene) -> 
     async with proxy_to(scene.url) as proxy, opened(scene.settings(proxy.url)) as database:
         held = proxy.hold("weft.heartbeat")
         heart = Heart(
-            database, 5, interval=timedelta(seconds=0.1), lease=timedelta(seconds=60), on_pulse=pulses.append,
+            DatabasePulses(database, 5, scene.settings()), interval=timedelta(seconds=0.1),
+            lease=timedelta(seconds=60), on_pulse=pulses.append,
             counters=lambda: (False, 0, 0), overdue=lambda _: None,
         )  # fmt: skip
         heart.start()

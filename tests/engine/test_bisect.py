@@ -68,6 +68,25 @@ async def test_the_change_that_broke_it_is_found_and_nothing_runs_twice(client: 
     assert len(ledger.given) == 1 + len(told)
 
 
+async def test_a_default_that_broke_it_is_found(client: weft.Client) -> None:
+    ledger = Ledger(broken_from=3)
+    definition = {
+        **FLOW,
+        "inputs": {"size": {"type": "integer", "default": 1}},
+        "nodes": {
+            "START": {"type": "start", "next": "only"},
+            "only": {"handler": "say", "params": {"value": "{{ inputs.size }}"}, "next": "END"},
+            "END": {"type": "end"},
+        },
+    }
+    first = await client.workflows.push(definition)
+    for size in (2, 3):
+        await client.workflows.patch("grown", set={"inputs.size.default": size}, message=f"size {size}")
+    async with weft.Worker(client=client, registry=ledger.registry), weft.Orchestrator(client=client):
+        found = await client.jobs.bisect("grown", good=first.artifact_id, timeout=30)
+    assert (found.bad.message, ledger.given) == ("size 3", [1, 3, 2])
+
+
 async def test_ends_that_are_not_as_said_are_told(client: weft.Client) -> None:
     versions, ledger = await grown(client), Ledger(0)
     other = await client.workflows.push(FLOW | {"workflow_id": "other"})

@@ -21,7 +21,7 @@ from weft.queue import work
 from weft.queue.blobs import Collector, KeptBlobs
 from weft.queue.cache import Reuse
 from weft.queue.services import Pruner
-from weft.queue.work import Completed, Ended
+from weft.queue.work import Claim, Completed, Ended
 from weft.worker.caching import Caching
 from weft.worker.output_cache import OutputCache
 from weft.worker.registry import Registry
@@ -383,7 +383,8 @@ async def test_what_is_found_is_not_collected_before_its_task_has_ended(
     await conn.execute("update weft.blob set put_at = put_at - interval '2 days'")
     storage.age(2)
     task = await client.enqueue("h")
-    found = await OutputCache(client.database, blobs).find(task.id, b"k" * 32, Caching())
+    claim = Claim(task.id, 1, 1, 0, 1, "h", "{}", 3, 0, 0, None, None, None, None)
+    found = await OutputCache(client.database, blobs).find(claim, b"k" * 32, Caching())
     assert found == (blob_reference(digest, 2002), Reuse(None, root=5))
     await client.clear_cache()
     await collector.run_once()

@@ -10,6 +10,7 @@ import pytest
 from engine_scene import WAITING, MakeClient, until
 
 import weft
+from far import with_and_without_a_database
 from weft.worker.registry import Registry
 
 
@@ -67,6 +68,7 @@ async def test_what_has_ended_cannot_be_cancelled(client: weft.Client, registry:
         await client.cancel(99)
 
 
+@with_and_without_a_database
 async def test_a_running_async_handler_is_told_by_cancellation_and_its_outcome_is_refused(
     client: weft.Client, registry: Registry
 ) -> None:

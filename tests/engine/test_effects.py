@@ -173,7 +173,7 @@ async def test_effects_without_a_sink_stay(
     assert await drain() == 0
     assert await Drainer(client.database, 1, {}).run_once() == 0
     (row,) = await client.outbox(kind="route_event")
-    assert (row.state, row.attempts, row.has_sink) == ("pending", 0, False)
+    assert (row.state, row.attempts, row.has_sink) == ("pending", 0, True)
     assert await client.outbox(kind="callback") == []
 
 

@@ -18,6 +18,7 @@ import pytest
 from engine_scene import Clock, MakeClient, claimed_by_a_ghost, until
 
 import weft
+from far import with_and_without_a_database
 from weft.core.settings import Settings
 from weft.queue import upkeep
 from weft.queue.work import Claim
@@ -192,6 +193,7 @@ async def test_a_handler_that_cancels_itself_has_failed(client: weft.Client, reg
 # --- processes ---
 
 
+@with_and_without_a_database
 async def test_a_handler_in_a_process_gets_typed_arguments_and_gives_a_typed_result(client: weft.Client) -> None:
     handle = await client.enqueue(process_handlers.awaited, {"day": "2026-02-01"})
     other = await client.enqueue(process_handlers.pid)
@@ -480,6 +482,7 @@ async def test_threads_that_handlers_have_filled_do_not_keep_a_worker_from_leavi
 # --- heartbeats of tasks ---
 
 
+@with_and_without_a_database
 async def test_an_attempt_that_misses_its_heartbeats_fails_and_one_that_beats_goes_on(
     make_client: MakeClient, clock: Clock, registry: Registry, conn: asyncpg.Connection[asyncpg.Record]
 ) -> None:

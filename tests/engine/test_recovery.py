@@ -12,11 +12,11 @@ from engine_scene import MakeClient, until
 import weft
 from pooler import pooler_to
 from weft.core.settings import Settings
-from weft.db.blobs import open_blobs
 from weft.queue.work import Claim, Completed, Ended, Postponed
 from weft.worker import unsuccessful
 from weft.worker.attempt import Attempt, Environment
 from weft.worker.background import Background
+from weft.worker.database_store import DatabaseStore
 from weft.worker.holdings import Holdings
 from weft.worker.line import Line
 from weft.worker.processes import Processes
@@ -34,9 +34,8 @@ async def test_outcomes_that_could_not_be_sent_are_all_kept_and_the_worker_goes_
     assert known is not None
     settings = Settings(home=tmp_path)
     env = Environment(
-        client.database,
+        DatabaseStore(client.database, settings),
         1,
-        open_blobs(settings),
         Processes([], None),
         tmp_path,
         lambda _: None,
@@ -47,13 +46,13 @@ async def test_outcomes_that_could_not_be_sent_are_all_kept_and_the_worker_goes_
         claim = Claim(id, 1, 1, 0, id, "h", "{}", 3, 0, 0, None, None, None, None)
         held.running[id] = Attempt(env, claim, known)
         held.note(Completed(id, 1, "null"))
-    line = Line(client.database, "weft_worker_1", lambda _: None)
+    line = Line(client.database, 1, lambda _: None)
     await line.open()
     with pooler_to(url) as pooler:
         cut_off = await make_client(database_url=pooler.url, pooler="transaction")
     recovery = Recovery(
-        cut_off.database, line, held, 1, Background(lambda: None), lambda _completed, _lost: None,
-        lambda _outcomes, _landed: None, on_lost=lambda _: None, on_room=lambda: None,
+        DatabaseStore(cut_off.database, worker_id=1), line, held, Background(lambda: None),
+        lambda _completed, _lost: None, lambda _outcomes, _landed: None, on_lost=lambda _: None, on_room=lambda: None,
     )  # fmt: skip
     await recovery.recover(asyncpg.DataError("refused"))
     assert [outcome.id for outcome in held.completed] == [1, 2, 3]

@@ -9,6 +9,7 @@ import pytest
 from engine_scene import Clock, MakeClient
 
 import weft
+from far import with_and_without_a_database
 from weft.worker.registry import Registry
 
 
@@ -53,6 +54,7 @@ async def test_a_failed_attempt_is_tried_again_after_the_delay_of_its_policy(
     assert (await client.get_task(handle.id)).state == "dead"
 
 
+@with_and_without_a_database
 async def test_each_failed_attempt_is_kept_with_error_traceback_worker_and_times(
     client: weft.Client, registry: Registry
 ) -> None:

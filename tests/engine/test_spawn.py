@@ -13,6 +13,7 @@ import pytest
 from engine_scene import MakeClient, until
 
 import weft
+from far import with_and_without_a_database
 from weft.jobs.items import Group, Task
 from weft.worker.registry import Registry
 
@@ -108,6 +109,7 @@ async def test_a_worker_of_one_slot_runs_what_its_tasks_wait_for(client: weft.Cl
     assert (job.state, job.result) == ("completed", 13)
 
 
+@with_and_without_a_database
 async def test_a_queue_of_one_slot_runs_what_its_tasks_wait_for(client: weft.Client, handlers: Handlers) -> None:
     await client.limit_queue("default", 1)
     job = await _result(client, handlers, Task("fib", {"n": 3}))
@@ -128,6 +130,7 @@ async def test_what_comes_after_a_task_waits_for_all_that_it_made(client: weft.C
     assert handlers.said[-2:] == ["held", "after"]
 
 
+@with_and_without_a_database
 async def test_a_later_attempt_gets_the_tasks_of_the_first(
     client: weft.Client, handlers: Handlers, conn: asyncpg.Connection[asyncpg.Record]
 ) -> None:
@@ -335,6 +338,7 @@ class Keyed:
 
 
 @pytest.mark.parametrize("through", ["child", "middle"])
+@with_and_without_a_database
 async def test_a_task_that_waits_for_others_lends_them_the_slot_of_its_key(
     client: weft.Client, handlers: Handlers, conn: asyncpg.Connection[asyncpg.Record], through: str
 ) -> None:

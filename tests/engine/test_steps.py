@@ -16,6 +16,7 @@ import pytest
 from engine_scene import END_CONNECTIONS, MakeClient, until
 
 import weft
+from far import with_and_without_a_database
 from weft.db.blobs import open_blobs
 from weft.queue.blobs import Collector
 from weft.worker.registry import Registry
@@ -34,6 +35,7 @@ async def finished(client: weft.Client, registry: Registry, handle: weft.TaskHan
         return await client.wait(handle.id, timeout=30)
 
 
+@with_and_without_a_database
 async def test_a_step_runs_once_and_a_later_attempt_gets_what_it_returned(
     client: weft.Client, registry: Registry
 ) -> None:
@@ -171,6 +173,7 @@ async def test_a_name_that_occurs_twice_or_is_no_name_is_told(
     assert told.get(how, "occurs twice") in task.error["message"]
 
 
+@with_and_without_a_database
 async def test_the_last_checkpoint_is_loaded_and_one_that_fails_its_validator_is_dropped(
     client: weft.Client, registry: Registry
 ) -> None:

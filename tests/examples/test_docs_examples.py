@@ -88,6 +88,7 @@ SCRIPTS = {
         *("python_flows.py:", "for `if` use weft.when"),
     ],
     "submit_flows.py": ["with_tax completed {'completed': 3}", "END completed", "30.0"],
+    "observe.py": ["00-"],
     "operate.py": ["it is due at", "no live worker serves", "is paused", "it has ended: completed"],
 }
 COMMANDS = {
@@ -171,11 +172,22 @@ COMMANDS = {
     "reuse_outputs.sh": ['{"count":10}', "the cache is empty", "cleared 0", "cleared 0"],
     "change_one_job.sh": ['{"count":10}', "tile_raster"],
     "bisect.sh": ["faster", "worked at", "nodes.collect.output.results.count"],
+    "any_language.sh": ["created mail", "dead", "text:break", "completed", "text:count", "sent to ada@example.com"],
     "backup.sh": ["wrote weft.dump", "restored weft.dump", "(1 row)"],
 }
 TESTS = {"test_flows.py"}
 STATEMENTS = {"enqueue.sql", "grants.sql"}
-OTHERS = {"tile_raster.yaml", "reports.py", "rasters.py", "run_worker.py", "weft.toml", "weft-worker.service"}
+OTHERS = {
+    "any_language.py",
+    "tile_raster.yaml",
+    "reports.py",
+    "rasters.py",
+    "run_worker.py",
+    "weft.toml",
+    "weft-worker.service",
+    "prometheus.yaml",
+    "weft-alerts.yaml",
+}
 
 
 def environment(**settings: object) -> dict[str, str]:
@@ -236,7 +248,7 @@ def warm_weft() -> Iterator[Path]:
 async def test_the_commands_of_a_page_work(
     name: str, url: str, home: Path, tmp_path: Path, server_home: Path, server_url: str, warm_weft: Path
 ) -> None:
-    for needed in ("reports.py", "rasters.py", "tile_raster.yaml", "flows.py"):
+    for needed in ("any_language.py", "reports.py", "rasters.py", "tile_raster.yaml", "flows.py"):
         shutil.copy(FOLDER / needed, tmp_path)
     is_embedded = name == "backup.sh"
     env = environment(WEFT_HOME=server_home) if is_embedded else environment(WEFT_DATABASE_URL=url, WEFT_HOME=home)

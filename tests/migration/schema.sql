@@ -648,7 +648,7 @@ CREATE FUNCTION weft.end_jobs(ends bigint[]) RETURNS void
     AS $$
 declare
   jobs bigint[] := array(select (select d.job_id from weft.task_done d where d.id = u.id) from unnest(ends) as u (id));
-  parents bigint[]; child record;
+  parents bigint[]; labelled bigint[]; child record;
 begin
   -- Before the jobs themselves: whoever sweeps a task away locks it before the job that it waits for.
   perform 1 from weft.task t where t.id in (select j.parent_id from weft.job j where j.id = any (jobs)) order by t.id for update;
@@ -681,7 +681,14 @@ begin
       'ended_at', to_char(weft.now() at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')), m.actor
     from moved m where m.callback_url is not null
   )
-  select array_agg(m.parent_id order by m.parent_id) filter (where m.parent_id is not null) into parents from moved m;
+  select array_agg(m.parent_id order by m.parent_id) filter (where m.parent_id is not null),
+    array_agg(m.id) filter (where m.labels is not null) into parents, labelled from moved m;
+  if labelled is not null then
+    update weft.job_label l set ending = d.state
+    from unnest(labelled) as u (id) cross join lateral (select d.* from weft.job_done d where d.id = u.id) d
+      cross join lateral json_each_text(d.labels) e
+    where l.org_id = d.org_id and l.name = e.key and l.value = e.value and l.ending = 'pending' and l.job_id = d.id;
+  end if;
   for child in
     select d.parent_id, d.state, d.result, d.error, d.id, d.reason from unnest(jobs) as u (id)
     cross join lateral (select d.* from weft.job_done d where d.id = u.id) d where parents is not null and d.parent_id is not null
@@ -854,8 +861,8 @@ begin
   loop
     low := weft.first_id_at(day);
     high := weft.first_id_at(day + interval '24 hours');
-    -- Job_event is made last of all, by the same migration.
-    foreach parent in array array['task_done', 'task_params', 'attempt', 'job_done', 'step', 'job_event'] loop
+    -- Job_event and job_label are made last of all, by the same migration.
+    foreach parent in array array['task_done', 'task_params', 'attempt', 'job_done', 'step', 'job_event', 'job_label'] loop
       continue when to_regclass('weft.' || parent) is null;
       child := parent || '_' || to_char(day at time zone 'UTC', 'YYYYMMDD');
       if to_regclass('weft.' || child) is null then
@@ -1400,6 +1407,171 @@ begin
   end loop;
 end $$;
 
+CREATE TABLE weft.job_done (
+    id bigint NOT NULL,
+    org_id bigint NOT NULL,
+    end_id bigint NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    ended_at timestamp with time zone NOT NULL,
+    state weft.job_state NOT NULL,
+    rank smallint NOT NULL,
+    finishes_independent boolean NOT NULL,
+    started_at timestamp with time zone,
+    failed_id bigint,
+    owner_id bigint,
+    parent_id bigint,
+    snapshot_id bigint,
+    version_hash bytea,
+    workflow_id text NOT NULL,
+    base_kind text NOT NULL,
+    base_ref text,
+    reason text,
+    inputs json NOT NULL,
+    result json,
+    error json,
+    patch json,
+    tag_positions json,
+    labels json,
+    callback_url text,
+    actor text,
+    rerun_of bigint
+)
+PARTITION BY RANGE (id);
+
+CREATE VIEW weft.jobs AS
+ SELECT id,
+    org_id,
+    workflow_id,
+    state,
+    reason,
+    priority,
+    inputs,
+    result,
+    error,
+    created_at,
+    started_at,
+    ended_at,
+    failed_id,
+    owner_id,
+    parent_id,
+    base_kind,
+    base_ref,
+    snapshot_id,
+    version_hash,
+    labels,
+    actor,
+    end_id,
+    rerun_of,
+    patch,
+    tag_positions,
+    callback_url
+   FROM ( SELECT j.id,
+            j.org_id,
+            j.workflow_id,
+            (j.state)::text AS state,
+            j.reason,
+            (- (j.rank)::smallint) AS priority,
+            j.inputs,
+            NULL::json AS result,
+            NULL::json AS error,
+            j.created_at,
+            j.started_at,
+            NULL::timestamp with time zone AS ended_at,
+            j.failed_id,
+            j.owner_id,
+            j.parent_id,
+            j.base_kind,
+            j.base_ref,
+            j.snapshot_id,
+            encode(j.version_hash, 'hex'::text) AS version_hash,
+            j.labels,
+            j.actor,
+            j.end_id,
+            j.rerun_of,
+            j.patch,
+            j.tag_positions,
+            j.callback_url
+           FROM weft.job j
+        UNION ALL
+         SELECT d.id,
+            d.org_id,
+            d.workflow_id,
+            (d.state)::text AS state,
+            d.reason,
+            (- d.rank) AS priority,
+            d.inputs,
+            d.result,
+            d.error,
+            d.created_at,
+            d.started_at,
+            d.ended_at,
+            d.failed_id,
+            d.owner_id,
+            d.parent_id,
+            d.base_kind,
+            d.base_ref,
+            d.snapshot_id,
+            encode(d.version_hash, 'hex'::text) AS version_hash,
+            d.labels,
+            d.actor,
+            d.end_id,
+            d.rerun_of,
+            d.patch,
+            d.tag_positions,
+            d.callback_url
+           FROM weft.job_done d) v
+  WHERE (org_id = COALESCE(( SELECT weft.current_org() AS current_org), org_id));
+
+COMMENT ON VIEW weft.jobs IS 'Every job, live or ended, with its state and, when it has ended, its result or error.';
+
+CREATE FUNCTION weft.list_jobs(org bigint, states weft.job_state[], workflow text, who text, wanted json, original bigint, low bigint, high bigint, is_newest boolean, n integer) RETURNS SETOF weft.jobs
+    LANGUAGE plpgsql STABLE
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
+    SET jit TO 'off'
+    AS $$
+declare
+  filters text[]; names text[]; worths text[]; found bigint[] := '{}'; passed bigint[];
+  step int := n; turn int := 0; seen int; last bigint;
+begin
+  states := coalesce(states, enum_range(null::weft.job_state));
+  select array_agg(f.filter), array_agg(f.name), array_agg(f.worth) into filters, names, worths from (
+    select 'rerun_of', null, original::text where original is not null
+    union all select 'workflow', null, workflow where workflow is not null and original is null
+    union all select 'actor', null, who where who is not null and original is null
+    union all select 'label', l.key, l.value from json_each_text(wanted) l where original is null
+    -- The others have the state in their index.
+    union all select 'state', null, null where coalesce(workflow, who, wanted::text, original::text) is null
+  ) f (filter, name, worth);
+  if cardinality(filters) > 1 then
+    step := greatest(n, 100);
+  end if;
+  loop
+    select array_agg(k.id) filter (where k.org_id = org and k.state = any (states)
+        and (workflow is null or k.workflow_id = workflow) and (who is null or k.actor = who)
+        and (wanted is null or k.labels::jsonb @> wanted::jsonb)),
+      count(*), case when is_newest then min(k.id) else max(k.id) end
+    into passed, seen, last
+    from weft.scan_jobs(org, filters[1 + turn], worths[1 + turn], names[1 + turn], states, low, high, is_newest, step) k;
+    found := found || passed;
+    exit when seen < step or cardinality(found) >= n;
+    if is_newest then
+      high := last;
+    else
+      low := last;
+    end if;
+    turn := (turn + 1) % cardinality(filters);
+    if turn = 0 and cardinality(filters) > 1 then
+      step := least(2 * step, 16000);
+    end if;
+  end loop;
+  return query select j.* from unnest(found) as f (id) cross join lateral (select j.* from weft.jobs j where j.id = f.id) j
+  order by case when is_newest then -f.id else f.id end limit n;
+end $$;
+
 CREATE FUNCTION weft.lock_event(org bigint, event text) RETURNS void
     LANGUAGE sql
     AS $$
@@ -1770,6 +1942,10 @@ begin
   job.created_at := weft.now();
   job.timeout_at := job.created_at + patience;
   insert into weft.job select (job).*;
+  if job.labels is not null then
+    insert into weft.job_label (job_id, org_id, name, value)
+    select job.id, job.org_id, l.key, l.value from json_each_text(job.labels) l;
+  end if;
   insert into weft.task (id, org_id, queue_id, order_id, created_at, state, waiting_on, rank, max_attempts, handler, params,
     job_id, timeout, heartbeat_timeout, retry, concurrency_key, reason, actor, node, needs, allow_failure, dispatch_timeout,
     expires_at)
@@ -2104,6 +2280,133 @@ begin
   return query select unnest(places);
 end $$;
 
+CREATE FUNCTION weft.route_event(event_id bigint, after bigint, room integer, OUT answered integer, OUT last bigint) RETURNS record
+    LANGUAGE plpgsql
+    AS $$
+#variable_conflict use_variable
+declare told weft.event; waiting record; looked int := 0;
+begin
+  answered := 0;
+  select * into told from weft.event e where e.id = event_id;
+  perform weft.lock_event(told.org_id, told.name);
+  for waiting in
+    -- Found by the event, and only then put in order: by the order of all who wait it would cost all of them.
+    with those as materialized (
+      select a.task_id, a.job_id from weft.awaited a
+      where a.org_id = told.org_id and a.event = told.name and told.payload @> a.match and a.task_id > after)
+    select w.task_id, w.job_id, t.node from those w join weft.task t on t.id = w.task_id
+    where (select j.created_at from weft.job j where j.id = w.job_id) <= told.at order by w.task_id limit room
+  loop
+    looked := looked + 1;
+    last := waiting.task_id;
+    if weft.answer(waiting.task_id, 'completed', told.payload::json, null, null) then
+      perform weft.note_event(told.org_id, waiting.job_id, 'task.received', 'completed',
+        json_build_object('event', told.name, 'by', told.actor), waiting.task_id, waiting.node);
+      answered := answered + 1;
+    end if;
+  end loop;
+  last := case when looked = room then last end;
+end $$;
+
+CREATE VIEW weft.job_key WITH (security_invoker='true') AS
+ SELECT j.id,
+    j.org_id,
+    j.workflow_id,
+    j.state,
+    j.actor,
+    j.rerun_of,
+    j.labels
+   FROM weft.job j
+UNION ALL
+ SELECT d.id,
+    d.org_id,
+    d.workflow_id,
+    d.state,
+    d.actor,
+    d.rerun_of,
+    d.labels
+   FROM weft.job_done d;
+
+CREATE FUNCTION weft.scan_jobs(org bigint, filter text, value text, label text, states weft.job_state[], low bigint, high bigint, is_newest boolean, n integer) RETURNS SETOF weft.job_key
+    LANGUAGE plpgsql STABLE
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
+    SET enable_sort TO 'off'
+    SET jit TO 'off'
+    AS $$
+declare endings weft.job_state[];
+begin
+  case filter
+  when 'state' then
+    if is_newest then
+      return query select f.* from unnest(states) as s (state) cross join lateral (
+        select k.* from weft.job_key k
+        where k.org_id = org and (k.state, k.id) < (s.state, high) and (k.state, k.id) > (s.state, low) and k.id < high and k.id > low
+        order by k.state desc, k.id desc limit n) f order by f.id desc limit n;
+    else
+      return query select f.* from unnest(states) as s (state) cross join lateral (
+        select k.* from weft.job_key k
+        where k.org_id = org and (k.state, k.id) < (s.state, high) and (k.state, k.id) > (s.state, low) and k.id < high and k.id > low
+        order by k.state, k.id limit n) f order by f.id limit n;
+    end if;
+  when 'workflow' then
+    if is_newest then
+      return query select f.* from unnest(states) as s (state) cross join lateral (
+        select k.* from weft.job_key k
+        where k.org_id = org and (k.workflow_id, k.state, k.id) < (value, s.state, high)
+          and (k.workflow_id, k.state, k.id) > (value, s.state, low) and k.id < high and k.id > low
+        order by k.workflow_id desc, k.state desc, k.id desc limit n) f order by f.id desc limit n;
+    else
+      return query select f.* from unnest(states) as s (state) cross join lateral (
+        select k.* from weft.job_key k
+        where k.org_id = org and (k.workflow_id, k.state, k.id) < (value, s.state, high)
+          and (k.workflow_id, k.state, k.id) > (value, s.state, low) and k.id < high and k.id > low
+        order by k.workflow_id, k.state, k.id limit n) f order by f.id limit n;
+    end if;
+  when 'actor' then
+    if is_newest then
+      return query select f.* from unnest(states) as s (state) cross join lateral (
+        select k.* from weft.job_key k
+        where k.org_id = org and (k.actor, k.state, k.id) < (value, s.state, high)
+          and (k.actor, k.state, k.id) > (value, s.state, low) and k.id < high and k.id > low
+        order by k.actor desc, k.state desc, k.id desc limit n) f order by f.id desc limit n;
+    else
+      return query select f.* from unnest(states) as s (state) cross join lateral (
+        select k.* from weft.job_key k
+        where k.org_id = org and (k.actor, k.state, k.id) < (value, s.state, high)
+          and (k.actor, k.state, k.id) > (value, s.state, low) and k.id < high and k.id > low
+        order by k.actor, k.state, k.id limit n) f order by f.id limit n;
+    end if;
+  when 'label' then
+    endings := array(
+      select distinct case when s in ('completed', 'failed', 'cancelled') then s else 'pending' end from unnest(states) s);
+    if is_newest then
+      return query select f.job_id, k.org_id, k.workflow_id, k.state, k.actor, k.rerun_of, k.labels from (
+        select f.job_id from unnest(endings) as e (ending) cross join lateral (
+          select l.job_id from weft.job_label l
+          where l.org_id = org and l.name = scan_jobs.label and l.value = scan_jobs.value and l.ending = e.ending
+            and l.job_id < high and l.job_id > low
+          order by l.job_id desc limit n) f order by f.job_id desc limit n
+      ) f left join lateral (select k.* from weft.job_key k where k.id = f.job_id) k on true order by f.job_id desc;
+    else
+      return query select f.job_id, k.org_id, k.workflow_id, k.state, k.actor, k.rerun_of, k.labels from (
+        select f.job_id from unnest(endings) as e (ending) cross join lateral (
+          select l.job_id from weft.job_label l
+          where l.org_id = org and l.name = scan_jobs.label and l.value = scan_jobs.value and l.ending = e.ending
+            and l.job_id < high and l.job_id > low
+          order by l.job_id limit n) f order by f.job_id limit n
+      ) f left join lateral (select k.* from weft.job_key k where k.id = f.job_id) k on true order by f.job_id;
+    end if;
+  when 'rerun_of' then
+    -- They are few: found first, then put in order.
+    return query with f as materialized (select k.* from weft.job_key k where k.rerun_of = value::bigint)
+    select f.* from f where f.id < high and f.id > low order by case when is_newest then -f.id else f.id end limit n;
+  end case;
+end $$;
+
 CREATE FUNCTION weft.seal_audit(room integer) RETURNS integer
     LANGUAGE plpgsql
     AS $$
@@ -2143,25 +2446,31 @@ CREATE FUNCTION weft.seal_digest(org bigint, number bigint, before bytea, ids bi
     from unnest(ids, hashes) with ordinality as u (id, hash, place)), ''::bytea))
 $$;
 
-CREATE FUNCTION weft.send_event(org bigint, event text, payload jsonb, actor text) RETURNS TABLE(id bigint, answered integer)
+CREATE FUNCTION weft.send_event(org bigint, event text, payload jsonb, actor text, key text, room integer) RETURNS TABLE(id bigint, answered integer)
     LANGUAGE plpgsql
     AS $$
 #variable_conflict use_variable
-declare waiting record;
+declare last bigint; rest int;
 begin
   perform weft.lock_event(org, event);
-  insert into weft.event as e (org_id, name, payload, actor) values (org, event, payload, actor) returning e.id into id;
-  answered := 0;
-  for waiting in
-    select a.task_id, a.job_id, t.node from weft.awaited a join weft.task t on t.id = a.task_id
-    where a.org_id = org and a.event = event and payload @> a.match order by a.task_id
-  loop
-    if weft.answer(waiting.task_id, 'completed', payload::json, null, null) then
-      perform weft.note_event(org, waiting.job_id, 'task.received', 'completed', json_build_object('event', event, 'by', actor),
-        waiting.task_id, waiting.node);
-      answered := answered + 1;
-    end if;
-  end loop;
+  insert into weft.event as e (org_id, name, payload, actor, idempotency_key) values (org, event, payload, actor, key)
+  on conflict (org_id, idempotency_key) where idempotency_key is not null do nothing returning e.id into id;
+  if id is null then
+    return query select e.id, e.answered from weft.event e where e.org_id = org and e.idempotency_key = key;
+    return;
+  end if;
+  select r.answered, r.last into answered, last from weft.route_event(id, 0, room) r;
+  if last is not null then
+    select count(*) into rest from weft.awaited a
+    where a.org_id = org and a.event = event and payload @> a.match and a.task_id > last;
+    answered := answered + rest;
+  end if;
+  if answered > 0 then
+    update weft.event e set answered = answered where e.id = id;
+  end if;
+  insert into weft.outbox (org_id, kind, payload, state, processed_at, actor)
+  values (org, 'route_event', json_build_object('event_id', id::text, 'after', last::text),
+    (case when last is null then 'done' else 'pending' end)::weft.outbox_state, case when last is null then weft.now() end, actor);
   return next;
 end $$;
 
@@ -2186,123 +2495,6 @@ begin
   ) best on best.queue_id = u.queue_id;
   return shares;
 end $$;
-
-CREATE TABLE weft.job_done (
-    id bigint NOT NULL,
-    org_id bigint NOT NULL,
-    end_id bigint NOT NULL,
-    created_at timestamp with time zone NOT NULL,
-    ended_at timestamp with time zone NOT NULL,
-    state weft.job_state NOT NULL,
-    rank smallint NOT NULL,
-    finishes_independent boolean NOT NULL,
-    started_at timestamp with time zone,
-    failed_id bigint,
-    owner_id bigint,
-    parent_id bigint,
-    snapshot_id bigint,
-    version_hash bytea,
-    workflow_id text NOT NULL,
-    base_kind text NOT NULL,
-    base_ref text,
-    reason text,
-    inputs json NOT NULL,
-    result json,
-    error json,
-    patch json,
-    tag_positions json,
-    labels json,
-    callback_url text,
-    actor text,
-    rerun_of bigint
-)
-PARTITION BY RANGE (id);
-
-CREATE VIEW weft.jobs AS
- SELECT id,
-    org_id,
-    workflow_id,
-    state,
-    reason,
-    priority,
-    inputs,
-    result,
-    error,
-    created_at,
-    started_at,
-    ended_at,
-    failed_id,
-    owner_id,
-    parent_id,
-    base_kind,
-    base_ref,
-    snapshot_id,
-    version_hash,
-    labels,
-    actor,
-    end_id,
-    rerun_of,
-    patch,
-    tag_positions,
-    callback_url
-   FROM ( SELECT j.id,
-            j.org_id,
-            j.workflow_id,
-            (j.state)::text AS state,
-            j.reason,
-            (- (j.rank)::smallint) AS priority,
-            j.inputs,
-            NULL::json AS result,
-            NULL::json AS error,
-            j.created_at,
-            j.started_at,
-            NULL::timestamp with time zone AS ended_at,
-            j.failed_id,
-            j.owner_id,
-            j.parent_id,
-            j.base_kind,
-            j.base_ref,
-            j.snapshot_id,
-            encode(j.version_hash, 'hex'::text) AS version_hash,
-            j.labels,
-            j.actor,
-            j.end_id,
-            j.rerun_of,
-            j.patch,
-            j.tag_positions,
-            j.callback_url
-           FROM weft.job j
-        UNION ALL
-         SELECT d.id,
-            d.org_id,
-            d.workflow_id,
-            (d.state)::text AS state,
-            d.reason,
-            (- d.rank) AS priority,
-            d.inputs,
-            d.result,
-            d.error,
-            d.created_at,
-            d.started_at,
-            d.ended_at,
-            d.failed_id,
-            d.owner_id,
-            d.parent_id,
-            d.base_kind,
-            d.base_ref,
-            d.snapshot_id,
-            encode(d.version_hash, 'hex'::text) AS version_hash,
-            d.labels,
-            d.actor,
-            d.end_id,
-            d.rerun_of,
-            d.patch,
-            d.tag_positions,
-            d.callback_url
-           FROM weft.job_done d) v
-  WHERE (org_id = COALESCE(( SELECT weft.current_org() AS current_org), org_id));
-
-COMMENT ON VIEW weft.jobs IS 'Every job, live or ended, with its state and, when it has ended, its result or error.';
 
 CREATE FUNCTION weft.show_job(org bigint, job bigint) RETURNS SETOF weft.jobs
     LANGUAGE plpgsql STABLE
@@ -2924,7 +3116,9 @@ CREATE TABLE weft.event (
     name text NOT NULL,
     payload jsonb NOT NULL,
     at timestamp with time zone DEFAULT weft.now() NOT NULL,
+    answered integer DEFAULT 0 NOT NULL,
     actor text,
+    idempotency_key text,
     CONSTRAINT event_name_check CHECK (((name <> ''::text) AND (length(name) <= 200)))
 );
 
@@ -3238,6 +3432,15 @@ CREATE VIEW weft.job_events AS
   WHERE (org_id = COALESCE(( SELECT weft.current_org() AS current_org), org_id));
 
 COMMENT ON VIEW weft.job_events IS 'What happened in each job, in order of `at` and then `id`.';
+
+CREATE TABLE weft.job_label (
+    job_id bigint NOT NULL,
+    org_id bigint NOT NULL,
+    name text NOT NULL,
+    value text NOT NULL,
+    ending weft.job_state DEFAULT 'pending'::weft.job_state NOT NULL
+)
+PARTITION BY RANGE (job_id);
 
 CREATE TABLE weft.key_loan (
     task_id bigint NOT NULL,
@@ -3588,21 +3791,35 @@ CREATE TABLE weft."user" (
 );
 
 CREATE VIEW weft.tokens AS
- SELECT t.id,
-    t.org_id,
-    t.user_id,
-    t.name,
-    t.role,
-    t.queues,
-    t.hint,
-    t.created_at,
-    t.expires_at,
-    t.revoked_at,
-    t.last_used_at,
-    t.actor,
-    u.external_id AS "user"
-   FROM (weft.token t
-     LEFT JOIN weft."user" u ON ((u.id = t.user_id)));
+ SELECT id,
+    org_id,
+    user_id,
+    name,
+    role,
+    queues,
+    hint,
+    created_at,
+    expires_at,
+    revoked_at,
+    last_used_at,
+    actor,
+    "user"
+   FROM ( SELECT t.id,
+            t.org_id,
+            t.user_id,
+            t.name,
+            t.role,
+            t.queues,
+            t.hint,
+            t.created_at,
+            t.expires_at,
+            t.revoked_at,
+            t.last_used_at,
+            t.actor,
+            u.external_id AS "user"
+           FROM (weft.token t
+             LEFT JOIN weft."user" u ON ((u.id = t.user_id)))) v
+  WHERE (org_id = COALESCE(( SELECT weft.current_org() AS current_org), org_id));
 
 COMMENT ON VIEW weft.tokens IS 'Every token, without what would let anybody use it.';
 
@@ -3615,12 +3832,22 @@ CREATE VIEW weft.users AS
     deactivated_at,
     created_at,
     actor,
-    ARRAY( SELECT r.slug
-           FROM (weft.org_role_membership m
-             JOIN weft.org_role r ON ((r.id = m.role_id)))
-          WHERE (m.user_id = u.id)
-          ORDER BY r.slug) AS roles
-   FROM weft."user" u;
+    roles
+   FROM ( SELECT u.id,
+            u.org_id,
+            u.external_id,
+            u.email,
+            u.role,
+            u.deactivated_at,
+            u.created_at,
+            u.actor,
+            ARRAY( SELECT r.slug
+                   FROM (weft.org_role_membership m
+                     JOIN weft.org_role r ON ((r.id = m.role_id)))
+                  WHERE (m.user_id = u.id)
+                  ORDER BY r.slug) AS roles
+           FROM weft."user" u) v
+  WHERE (org_id = COALESCE(( SELECT weft.current_org() AS current_org), org_id));
 
 COMMENT ON VIEW weft.users IS 'Every user, also those who are deactivated.';
 
@@ -3641,7 +3868,8 @@ CREATE TABLE weft.worker (
     version text NOT NULL,
     queues bigint[] NOT NULL,
     handlers text[] NOT NULL,
-    rescued_at timestamp with time zone
+    rescued_at timestamp with time zone,
+    token_id bigint
 )
 WITH (fillfactor='50');
 
@@ -3731,6 +3959,9 @@ ALTER TABLE ONLY weft.job_done
 
 ALTER TABLE ONLY weft.job_event
     ADD CONSTRAINT job_event_pkey PRIMARY KEY (job_id, id);
+
+ALTER TABLE ONLY weft.job_label
+    ADD CONSTRAINT job_label_pkey PRIMARY KEY (org_id, name, value, ending, job_id);
 
 ALTER TABLE ONLY weft.job
     ADD CONSTRAINT job_pkey PRIMARY KEY (id);
@@ -3866,9 +4097,15 @@ CREATE INDEX blob_put ON weft.blob USING brin (put_at);
 
 CREATE INDEX edge_next ON weft.edge USING btree (next);
 
+CREATE UNIQUE INDEX event_key ON weft.event USING btree (org_id, idempotency_key) WHERE (idempotency_key IS NOT NULL);
+
 CREATE INDEX event_name ON weft.event USING btree (org_id, name, id);
 
 CREATE INDEX idempotency_key_task ON weft.idempotency_key USING btree (task_id);
+
+CREATE INDEX job_actor ON weft.job USING btree (org_id, actor, state, id);
+
+CREATE INDEX job_done_actor ON ONLY weft.job_done USING btree (org_id, actor, state, id);
 
 CREATE INDEX job_done_parent ON ONLY weft.job_done USING btree (parent_id) WHERE (parent_id IS NOT NULL);
 
@@ -3876,9 +4113,9 @@ CREATE INDEX job_done_rerun_of ON ONLY weft.job_done USING btree (rerun_of) WHER
 
 CREATE INDEX job_done_snapshot ON ONLY weft.job_done USING btree (snapshot_id);
 
-CREATE INDEX job_done_unsuccessful ON ONLY weft.job_done USING btree (state, id) WHERE (state <> 'completed'::weft.job_state);
+CREATE INDEX job_done_state ON ONLY weft.job_done USING btree (org_id, state, id);
 
-CREATE INDEX job_done_workflow ON ONLY weft.job_done USING btree (org_id, workflow_id, id);
+CREATE INDEX job_done_workflow ON ONLY weft.job_done USING btree (org_id, workflow_id, state, id);
 
 CREATE INDEX job_kept_from ON weft.job USING btree (kept_from) WHERE (kept_from IS NOT NULL);
 
@@ -3890,7 +4127,11 @@ CREATE INDEX job_rerun_of ON weft.job USING btree (rerun_of) WHERE (rerun_of IS 
 
 CREATE INDEX job_snapshot ON weft.job USING btree (snapshot_id);
 
+CREATE INDEX job_state ON weft.job USING btree (org_id, state, id);
+
 CREATE INDEX job_timeout ON weft.job USING btree (timeout_at) WHERE (timeout_at IS NOT NULL);
+
+CREATE INDEX job_workflow ON weft.job USING btree (org_id, workflow_id, state, id);
 
 CREATE INDEX key_loan_wanted ON weft.key_loan USING btree (queue_id, key, task_id);
 

@@ -19,6 +19,7 @@ FILES = {
     "blob": "queue/sql/blob.sql",
     "audit": "queue/sql/audit.sql",
     "saved": "queue/sql/step.sql",
+    "remote": "queue/sql/remote_worker.sql",
     "machine": "db/sql/machine.sql",
     "cache": "queue/sql/cache.sql",
     "outputs": "db/migrations/sql/0003_cache.sql",
@@ -45,6 +46,7 @@ FILES = {
     "skipping": "db/migrations/sql/0003_skipping.sql",
     "definition": "db/migrations/sql/0003_definitions.sql",
     "loan": "db/migrations/sql/0003_loans.sql",
+    "lists": "db/migrations/sql/0003_lists.sql",
     "lending": "queue/sql/loan.sql",
 }
 # What a later migration makes anew is guarded there.
@@ -235,8 +237,11 @@ GUARDS: list[Guard] = [
     *_of("step.begin_wait", "test_job_guards", "and e.payload @> match", "e.org_id = of.org_id and", "and e.name = event",
          "and e.at >= (select j.created_at from weft.job j where j.id = of.job_id)",
          "perform weft.lock_event(of.org_id, event);"),
-    *_of("step.send_event", "test_job_guards", "a.org_id = org and", "and payload @> a.match", "a.event = event and",
-         "perform weft.lock_event(org, event);"),
+    *_of("step.route_event", "test_job_guards", "a.org_id = told.org_id and", "and told.payload @> a.match",
+         "a.event = told.name and"),
+    *_of("step.route_event", "test_sent_events",
+         ("where (select j.created_at from weft.job j where j.id = w.job_id) <= told.at", "")),
+    *_of("step.send_event", "test_job_guards", "perform weft.lock_event(org, event);"),
     *_of("step.skip_tasks", "test_job_guards", "and t.state in ('pending', 'ready')", ("if keys is not null then", "if false then"),
          ("filter (where concurrency_key is not null and state = 'ready'), "
           "array_agg(concurrency_key) filter (where concurrency_key is not null and state = 'ready')",
@@ -257,8 +262,7 @@ GUARDS: list[Guard] = [
     *_of("job.cancel", "test_jobs", "j.org_id = $1 and"),
     *_of("job.cancel", "test_job_guards", "and j.state in ('pending', 'running', 'paused')"),
     *_of("job.pause", "test_jobs", "j.org_id = $1 and", "and j.state in ('pending', 'running')"),
-    *_of("job.list_live", "test_jobs", "j.org_id = $1 and"),
-    *_of("job.list_done", "test_jobs", "d.org_id = $1 and"),
+    *_of("lists.list_jobs", "test_job_lists", "k.org_id = org and"),
     *_of("job.completed_items", "test_reruns", "and c.state = 'completed'"),
     *_of("rerun.job", "test_job_guards", "d.org_id = $1 and"),
     *_of("rerun.current_codes", "test_reruns", "w.org_id = $1 and", "c.org_id = $1 and",
@@ -575,6 +579,28 @@ GUARDS: list[Guard] = [
     *_of("role.show", "test_people", ("r.org_id = $1 and", "")),
     *_of("role.delete", "test_people", ("r.org_id = $1 and", "")),
     *_of("role.list", "test_people", ("r.org_id = $1 and", "")),
+    # --- workers without a database ---
+    *_of("remote.bind", "test_remote_workers", "and w.state in ('active', 'idle')"),
+    *_of("remote.seat", "test_remote_workers", "and w.org_id = $2", "and w.token_id = $3"),
+    *_of(
+        "remote.in_use", "test_remote_workers", ("t.worker_id = $1 and", ""), "and t.state = 'running'",
+        ("t.id <> all ($2)", "$2::bigint[] is not null"),
+    ),
+    *_of(
+        "remote.held_among", "test_remote_workers", "and t.attempt = r.attempt", "and coalesce(t.worker_id, 0) = $1",
+        "and t.state = 'running'",
+    ),
+    *_of(
+        "remote.settled_among", "test_remote_workers", "and a.attempt = r.attempt", "and a.worker_id = $1",
+        ("where a.outcome in ('failed', 'snoozed', 'crashed')", ""),
+    ),
+    *_of(
+        "remote.had", "test_remote_workers", "and t.attempt = $3", "and t.worker_id = $1", "and d.attempt = $3",
+        "and d.worker_id = $1", "and a.attempt = $3", "and a.worker_id = $1",
+    ),
+    *_of("remote.refers_to", "test_remote_workers", "and b.org_id = $1"),
+    *_of("remote.task_refers_to", "test_remote_workers", "and b.digest = r.digest"),
+    *_of("remote.of_org", "test_remote_workers", "and t.org_id = $1", "and d.org_id = $1"),
     *_of("token.show", "test_people", ("t.org_id = $1 and", "")),
     *_of("token.list", "test_people", ("t.org_id = $1 and", ""), "and ($3::bigint is null or t.user_id = $3)"),
     *_of("token.revoke", "test_people", ("t.org_id = $1 and", ""), "and t.revoked_at is null"),

@@ -43,11 +43,14 @@ FILL = f"""
       case when t.id % 3 <> 0 then 'e' || t.id end from weft.task t where t.state = 'waiting';
   insert into weft.event (org_id, name, payload) select 1, 'e' || n, '{{}}' from generate_series(1, 20000) n;
   insert into weft.job_done (id, org_id, end_id, created_at, ended_at, state, rank, finishes_independent, workflow_id,
-      base_kind, inputs, snapshot_id, parent_id, rerun_of)
+      base_kind, inputs, snapshot_id, parent_id, rerun_of, actor, labels)
     select b.done + n * 1000, 1, b.done + n * 1000 + {TASKS}, weft.now(), weft.now(),
       case when n % 50 = 0 then 'failed' else 'completed' end::weft.job_state, 0, false, 'w' || n % 100, 'tag', '{{}}', n % 100,
-      case when n % 50 = 7 then b.done + (n - 7) * 1000 + 1 end, case when n % 100 = 1 then b.done + (n - 1) * 1000 end
+      case when n % 50 = 7 then b.done + (n - 7) * 1000 + 1 end, case when n % 100 = 1 then b.done + (n - 1) * 1000 end, 'ada',
+      case when n = 77 then json_build_object('case', 'rare') when n % 2 = 0 then json_build_object('team', 'a') end
     from public.base b, generate_series(1, {JOBS}) n;
+  insert into weft.job_label (job_id, org_id, name, value, ending)
+    select d.id, 1, l.key, l.value, d.state from weft.job_done d, json_each_text(d.labels) l;
   insert into weft.task_done (id, org_id, queue_id, order_id, job_id, created_at, ended_at, state, attempt, rank, max_attempts,
       failures, crashes, generation, handler, params, output, node, parent_id, item)
     select b.done + n * 1000 + k, 1, 1, b.done + n * 1000, b.done + n * 1000, weft.now(), weft.now(), 'completed', 1, 0, 3, 0,
@@ -81,10 +84,6 @@ class Place:
             Guard("show", JOB.show, (1, self.live), 30, {}, 1),
             Guard("show what ended", JOB.show, (1, self.done), 30, {}, 1),
             Guard("end of what lives", JOB.end_of_live, (1, self.live), 10, {}, 1),
-            Guard("list", JOB.list_live, (1, NEWEST, None, None, 50, None), 120, {}, 50),
-            Guard("list of a workflow", JOB.list_live, (1, NEWEST, "w7", None, 50, None), 400, {}, 50),
-            Guard("list what ended", JOB.list_done, (1, NEWEST, None, None, 50, None), 250, {}, 50),
-            Guard("list what ended of a workflow", JOB.list_done, (1, NEWEST, "w7", None, 50, None), 400, {}, 50),
             Guard("nodes", JOB.nodes, (1, self.live), 100, {}, TASKS),
             Guard("facts", JOB.facts, (self.live,), 10, {}, 1),
             Guard("hold the end", JOB.hold_end, (1, self.live), 20, {"task_pkey": 2}, 1),
@@ -97,7 +96,7 @@ class Place:
             Guard("count children", JOB.count_children, (step,), 120),
             Guard("answer", JOB.answer, (self.waiting, "completed", "null", None, None), 250),
             Guard("begin to wait", JOB.begin_wait, (1, step, 1, *asked), 40),
-            Guard("send an event", JOB.send_event, (1, "e7", "{}", None), 80),
+            Guard("send an event", JOB.send_event, (1, "e7", "{}", None, "key", 500), 100),
             Guard("approvals", JOB.approvals, (1, 100), 1500),
             Guard("approvals of a job", JOB.approvals_of, (1, self.live, 100), 20, {"awaited_job": 2}),
             Guard("late", UPKEEP.end_late_jobs, (), 60, {"job_timeout": 5}),
@@ -109,8 +108,36 @@ class Place:
             Guard("edges among", GRAPH.edges_among, ([first], [step]), 20, {}, 1),
             Guard("leading to", GRAPH.leading_to, ([first], [first + 9]), 200, {}, 1),
             Guard("group of", GRAPH.group_of, (first,), 60),
+            *self.guards_of_lists(),
             *self.guards_of_reruns(),
         ]
+
+    def guards_of_lists(self) -> list[Guard]:
+        """Lists of jobs: of many, of few, of none, and of what lies where the others are not."""
+        asked: dict[str, tuple[Any, ...]] = {
+            "all": (),
+            "a state": (["completed"],),
+            "a rare state": (["cancelled", "paused"],),
+            "a workflow": (None, "w7"),
+            "no workflow": (None, "none"),
+            "a workflow's rare state": (["failed"], "w50"),
+            "somebody's": (None, None, "ada"),
+            "nobody's": (None, None, "nobody"),
+            "a label's": (None, None, None, '{"team": "a"}'),
+            "a rare label's": (None, None, None, '{"case": "rare"}'),
+            "a label that nobody has": (None, None, None, '{"case": "none"}'),
+            "two labels": (None, None, None, '{"team": "a", "case": "rare"}'),
+            "a label that no such state has": (["cancelled"], None, None, '{"team": "a"}'),
+            "a workflow's and nobody's": (None, "w7", "nobody"),
+            "runs again": (None, None, None, None, self.done - 4000 * 1000),
+        }
+        found = []
+        for name, filters in asked.items():
+            rest = (*filters, *[None] * (5 - len(filters)))
+            for is_newest in (True, False):
+                page = 1, *rest, 0, None, NEWEST, None, is_newest, 50
+                found.append(Guard(f"list {name}, {is_newest}", JOB.list, page, 1500))
+        return found
 
     def guards_of_reruns(self) -> list[Guard]:
         """What is read to run a job again, with what each may read."""

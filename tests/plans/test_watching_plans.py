@@ -72,6 +72,8 @@ async def test_what_is_told_of_one_job_or_of_all_does_not_cost_more_beside_many_
             Guard("times of jobs", METRICS.job_times, (1,), 800, {}, 1),
             Guard("times of tasks", METRICS.task_times, (1,), 800, {}, 1),
             Guard("live workers", METRICS.live_workers, (1,), 20),
+            Guard("leases", METRICS.leases, (1,), 20, {}, 1),
+            Guard("jobs that have ended", WATCHING.ended_jobs, ([done_id, large_id],), 60),
             Guard("health", METRICS.health, (1,), 30, {}, 1),
             Guard("prune edges", UPKEEP.prune_edges, (month, 0), 30),
             Guard("prune events", UPKEEP.prune_events, (month,), 30),

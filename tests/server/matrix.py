@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
 
 import httpx
-from fastapi.routing import APIRoute
-from starlette.routing import BaseRoute, Route
+from fastapi.routing import iter_route_contexts
+from starlette.routing import Route
 
 import weft
 from weft.contract.operations import Access
@@ -45,7 +47,7 @@ class Asked:
     @property
     def is_of_org(self) -> bool:
         """Whether it is about something that an org has."""
-        return bool(self.call) and self.roles != {"operator"} and "{" in self.path
+        return "{" in self.path and self.roles not in ({"operator"}, WORKERS)
 
 
 def including(access: Access) -> frozenset[str]:
@@ -57,35 +59,39 @@ def including(access: Access) -> frozenset[str]:
 # Who may ask for the routes that are not calls of the client. One that is missing here fails every test of the matrix.
 OTHERS: Mapping[tuple[str, str], frozenset[str]] = {
     ("POST", "/sign-out"): EVERYBODY,
+    ("GET", "/api/v1/me"): EVERYBODY,
     ("GET", "/metrics"): including(Access.READER),
+    ("GET", "/api/v1/jobs/stream"): including(Access.READER),
+    ("GET", "/api/v1/jobs/{job_id}/stream"): including(Access.READER),
+    ("GET", "/api/v1/jobs/{job_id}/result"): including(Access.READER),
+    ("GET", "/api/v1/tasks/{task_id}/log/stream"): including(Access.READER),
+    ("GET", "/api/v1/workflows/{which:name}/graph"): including(Access.READER),
+    ("POST", "/api/v1/workflows/validate"): including(Access.READER),
 }
+
+
+_BODIES = {"/api/v1/workflows/validate": {"definition": FLOW}}
 
 
 def routes(settings: weft.Settings) -> list[Asked]:
     """Return every route of the app, each with who may ask for it; raises for one of which nobody has said so."""
     by_route = {(each.method, PREFIX + each.path): each for each in OPERATIONS}
     found = []
-    for route in _flat(make_app(settings).routes):
-        assert isinstance(route, Route), f"{route} is not of a kind that the matrix knows"
-        for method in sorted((route.methods or set()) - {"HEAD"}):
-            operation = by_route.get((method, route.path))
+    for route in iter_route_contexts(make_app(settings).routes):
+        assert isinstance(route.original_route, Route), f"{route} is not of a kind that the matrix knows"
+        path = str(route.path)
+        for method in sorted(set(route.methods or ()) - {"HEAD"}):
+            operation = by_route.get((method, path))
             if operation is not None:
-                found.append(Asked(method, route.path, including(operation.access), operation.call, operation.body))
-            elif route.path in ANONYMOUS:
-                found.append(Asked(method, route.path, frozenset()))
-            elif route.path.startswith(("/v1/", "/internal/")):
-                found.append(Asked(method, route.path, WORKERS))
+                found.append(Asked(method, path, including(operation.access), operation.call, operation.body))
+            elif path in ANONYMOUS:
+                found.append(Asked(method, path, frozenset()))
+            elif path.startswith(("/v1/", "/internal/")):
+                found.append(Asked(method, path, WORKERS))
             else:
-                found.append(Asked(method, route.path, OTHERS[method, route.path]))
+                found.append(Asked(method, path, OTHERS[method, path], body=_BODIES.get(path, {})))
     assert {each.call for each in found if each.call} == {each.call for each in OPERATIONS}
     return found
-
-
-def _flat(found: list[BaseRoute]) -> Iterator[BaseRoute]:
-    for route in found:
-        yield from _flat(list(getattr(route, "routes", None) or [])) if not isinstance(route, APIRoute) else [route]
-        if isinstance(route, Route) and not isinstance(route, APIRoute):
-            yield route
 
 
 @dataclass(frozen=True)
@@ -141,6 +147,20 @@ async def make_things(client: weft.Client, prefix: str) -> Things:
 async def send(http: httpx.AsyncClient, asked: Asked, things: Things, headers: Mapping[str, str]) -> httpx.Response:
     """Send the request of a route."""
     body = things.body(asked) if asked.method not in ("GET", "DELETE") else None
-    return await http.request(
+    request = http.build_request(
         asked.method, things.path(asked), params=things.query(asked), json=body, headers=dict(headers)
     )
+    answer = await http.send(request, stream=True)
+    if not answer.headers.get("content-type", "").startswith("text/event-stream"):
+        await answer.aread()
+        return answer
+    # It does not end by itself: what it says first, after how soon to come again, is enough.
+    first = b""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(0.5):
+            async for piece in answer.aiter_raw():
+                first += piece
+                if b"data: " in first:
+                    break
+    await answer.aclose()
+    return httpx.Response(answer.status_code, headers=answer.headers, content=first, request=request)

@@ -15,6 +15,7 @@ import weft
 from weft.contract.operations import Operation
 from weft.contract.table import BY_CALL, COMPOSED, LOCAL, OPERATIONS
 from weft.sdk.client import Client
+from weft.worker.registry import Registry
 
 _GROUPS = ("jobs", "workflows", "orgs", "users", "roles", "tokens")
 # What is about the process itself.
@@ -175,3 +176,40 @@ async def test_a_path_is_only_that_of_what_is_most_special(http: httpx.AsyncClie
         assert (refused.status_code, refused.headers["allow"]) == (405, allowed)
         assert refused.json()["code"] == "method_not_allowed"
     assert (await http.delete("/api/v1/tags/etl%2Fundo")).status_code == 200
+
+
+async def test_what_concerns_many_tasks_is_asked_for_a_page_at_a_time(
+    remote: weft.RemoteClient, client: weft.Client
+) -> None:
+    await client.enqueue_many([weft.NewTask("h", {"n": n}) for n in range(1100)])
+    told: list[int] = []
+    assert await remote.cancel_all(handler="h", dry_run=True) == 1100
+    assert await remote.cancel_all(handler="h", reason="enough", on_progress=told.append) == 1100
+    assert told == [500, 1000, 1100]
+    assert (await client.list_tasks(state="cancelled", limit=1)).tasks[0].reason == "enough"
+    first = [task.id for task in (await client.list_tasks(limit=2)).tasks]
+    assert await remote.replay_all(ids=first) == 2
+    assert await remote.replay_all(state="cancelled", on_progress=told.append) == 1098
+    assert await remote.cancel_all(ids=first) == await client.cancel_all(ids=first) + 2 == 2
+    assert await remote.replay_dead() == await remote.purge() == 0
+    for each in (client, remote):
+        with pytest.raises(weft.InvalidInput, match="ids: says which tasks"):
+            await each.cancel_all(ids=first, queue="default")
+        with pytest.raises(weft.InvalidInput, match="ids: says which tasks"):
+            await each.replay_all(ids=first, dry_run=True)
+        with pytest.raises(weft.InvalidInput, match="state: 'completed' is an end"):
+            await each.cancel_all(state="completed")
+
+
+async def test_no_more_dead_letters_are_purged_than_were_asked_for(
+    remote: weft.RemoteClient, client: weft.Client, registry: Registry
+) -> None:
+    @registry.task(name="fails", retry=0)
+    async def fails() -> None:
+        raise weft.NonRetryable("no")
+
+    await client.enqueue_many([weft.NewTask("fails")] * 5)
+    await weft.Worker(client=client, registry=registry).run_until_idle()
+    assert await client.purge(limit=2) == 2
+    assert await remote.purge(limit=1) == 1
+    assert await remote.purge() == 2

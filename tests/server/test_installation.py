@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import re
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
 import asyncpg
 import httpx
 import pytest
+import yaml
+from prometheus_client.parser import text_string_to_metric_families
 from server_scene import MakeHttp
 
 import weft
 from weft.server.app import make_app
 from weft.server.credentials import ANONYMOUS
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "docs"
+# Of those there is none to tell of where nothing has been done.
+NUMBERS = ("weft_task_queue_depth", "weft_jobs")
 
 
 def test_the_routes_that_need_no_credential_are_these() -> None:
@@ -18,7 +29,7 @@ def test_the_routes_that_need_no_credential_are_these() -> None:
         path for path, methods in document["paths"].items() for method in methods.values() if not method.get("security")
     }
     assert without == {"/healthz", "/readyz"}
-    assert ANONYMOUS - without == {"/openapi.json", "/docs", "/docs/oauth2-redirect"}
+    assert ANONYMOUS - without == {"/openapi.json", "/docs", "/sign-in"}
 
 
 async def test_whoever_has_no_token_learns_that_it_is_alive_and_ready_and_no_more(make_http: MakeHttp) -> None:
@@ -67,6 +78,48 @@ async def test_numbers_of_the_org_are_for_all_of_it_and_those_of_the_process_for
     other = (await http.get("/metrics", headers={"authorization": f"Bearer {secret}"})).text
     assert "weft_jobs_created_total 0" in other
     assert "http_requests" not in other
+
+
+async def test_the_numbers_are_read_by_prometheus_itself_and_have_all_that_was_asked_for(
+    http: httpx.AsyncClient, client: weft.Client
+) -> None:
+    await http.get("/api/v1/jobs/12")
+    await client.create_queue('odd"name')
+    answer = await http.get("/metrics")
+    assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+    found = {family.name: family for family in text_string_to_metric_families(answer.text)}
+    kinds = {name.removeprefix("weft_"): family.type for name, family in found.items()}
+    counters = ("jobs_created", "jobs_completed", "jobs_failed", "tasks_created", "tasks_completed", "tasks_failed")
+    gauges = (
+        "task_queue_depth", "task_queue_age_seconds", "task_lease_age_seconds", "workers_active", "outbox_lag_seconds",
+        "worker_task_execution_time", "worker_heartbeat_age", "outbox_pending",
+    )  # fmt: skip
+    wanted = dict.fromkeys(counters, "counter") | dict.fromkeys(gauges, "gauge")
+    wanted |= {"job_duration_seconds": "summary", "task_duration_seconds": "summary"}
+    assert wanted.items() <= kinds.items()
+    assert kinds["http_request_seconds"] == "histogram"
+    for route, buckets in _buckets(found["weft_http_request_seconds"].samples).items():
+        assert list(buckets.values()) == sorted(buckets.values()), route
+        assert list(buckets)[-1] == "+Inf"
+    assert {s.labels["queue"] for s in found["weft_task_queue_age_seconds"].samples} == {"default", 'odd"name'}
+
+
+async def test_alerts_in_the_docs_name_numbers_that_there_are(http: httpx.AsyncClient) -> None:
+    await http.get("/healthz")
+    families = text_string_to_metric_families((await http.get("/metrics")).text)
+    known = {sample.name for family in families for sample in family.samples} | set(NUMBERS)
+    (group,) = yaml.safe_load((EXAMPLES / "weft-alerts.yaml").read_text(encoding="utf-8"))["groups"]
+    named = {name for rule in group["rules"] for name in re.findall(r"weft_\w+", rule["expr"])}
+    assert named <= known
+    assert len(named) >= 9
+
+
+def _buckets(samples: list[Any]) -> dict[str, dict[str, float]]:
+    found: dict[str, dict[str, float]] = defaultdict(dict)
+    for sample in samples:
+        if sample.name.endswith("_bucket"):
+            found[sample.labels["route"]][sample.labels["le"]] = sample.value
+    return found
 
 
 async def test_a_request_keeps_the_id_that_it_came_with_if_it_is_a_plain_one(http: httpx.AsyncClient) -> None:

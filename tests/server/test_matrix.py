@@ -149,6 +149,14 @@ async def test_every_route_lets_in_those_it_is_for(
         assert answer.status_code in wanted, (asked, answer.text)
 
 
+async def test_who_may_not_make_a_call_does_not_learn_how_it_would_be_taken(
+    http: httpx.AsyncClient, acme: weft.Client
+) -> None:
+    bearer = await _bearer(acme, "reader")
+    for body in ({}, {"nonsense": 1}, {"external_id": 7}):
+        assert (await http.post("/api/v1/users", json=body, headers=bearer)).status_code == 403
+
+
 async def test_what_another_org_has_is_not_there(
     http: httpx.AsyncClient, client: weft.Client, acme: weft.Client, settings: weft.Settings,
     conn: asyncpg.Connection[asyncpg.Record],

@@ -31,7 +31,7 @@ async def test_the_org_comes_from_the_credential_and_from_nothing_else(
         in_query = await http.get("/api/v1/tasks", params={name: value})
         assert in_query.status_code == 422
         told = await http.get("/api/v1/tasks", headers=headers)
-        assert (told.status_code, told.json()["items"]) == (200, [])
+        assert theirs.names["task_id"] not in {each["id"] for each in told.json()["items"]}
         made = await http.post("/api/v1/tasks", json={"handler": "mine"}, headers=headers)
         assert await conn.fetchval("select org_id from weft.task where id = $1", int(made.json()["id"])) == 1
         await http.post(f"/api/v1/tasks/{made.json()['id']}/cancel", json={})
@@ -39,9 +39,10 @@ async def test_the_org_comes_from_the_credential_and_from_nothing_else(
     assert (await http.post("/api/v1/tasks/batch", json={"tasks": batch})).status_code == 422
     # Ids of another org among one's own, in bodies and in batches.
     ids = [theirs.names["task_id"]]
-    answer = await http.post("/api/v1/dead-letters/replay", json={"ids": ids})
-    assert answer.status_code in (200, 404)
-    assert answer.json().get("count", 0) == 0
+    for path in ("dead-letters/purge", "outbox/replay"):
+        answer = await http.post(f"/api/v1/{path}", json={"ids": ids})
+        assert answer.status_code in (200, 404, 409), answer.text
+        assert answer.json().get("count", 0) == 0
     assert (await http.post("/api/v1/jobs", json={"workflow": theirs.names["change"]})).status_code == 404
 
 
@@ -64,7 +65,7 @@ async def test_no_id_leads_out_of_where_logs_and_values_are_kept(
     ):
         address = httpx.URL(str(http.base_url)).copy_with(raw_path=f"/api/v1/{path.format(id)}".encode())
         answer = await http.get(address)
-        assert answer.status_code in (404, 422), id
+        assert answer.status_code in (404, 405, 422), id
         assert "canary" not in answer.text
     for attempt in ("..", "../../secret", "1.0", "-1"):
         answer = await http.get("/api/v1/tasks/1/log", params={"attempt": attempt})

@@ -65,7 +65,9 @@ def scene(walled_settings: weft.Settings, settings: weft.Settings) -> Iterator[t
         runner.run(end())
 
 
-def _of_orgs(settings: weft.Settings) -> list[Asked]:
+@pytest.fixture
+def of_orgs(settings: weft.Settings) -> list[Asked]:
+    """All calls that are made in an org."""
     return [asked for asked in routes(settings) if asked.call and asked.roles != {"operator"}]
 
 
@@ -74,10 +76,10 @@ def _seen(answer: httpx.Response) -> str:
 
 
 def test_what_one_org_sees_does_not_change_by_what_another_does(
-    scene: tuple[asyncio.Runner, list[Side]], settings: weft.Settings
+    scene: tuple[asyncio.Runner, list[Side]], of_orgs: list[Asked]
 ) -> None:
     runner, (ours, theirs) = scene
-    found = _of_orgs(settings)
+    found = of_orgs
     looks = [each for each in found if each.method == "GET" and each.call not in _OF_ALL | {"wait", "jobs.wait"}]
 
     async def look() -> dict[str, str]:
@@ -95,15 +97,15 @@ def test_what_one_org_sees_does_not_change_by_what_another_does(
 
 
 @hypothesis.settings(
-    max_examples=8, deadline=None,
+    max_examples=8, deadline=None, phases=[hypothesis.Phase.generate],
     suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture, hypothesis.HealthCheck.too_slow],
 )  # fmt: skip
 @hypothesis.given(data=st.data())
 def test_no_answer_to_one_org_has_anything_of_the_other(
-    scene: tuple[asyncio.Runner, list[Side]], settings: weft.Settings, data: st.DataObject
+    scene: tuple[asyncio.Runner, list[Side]], of_orgs: list[Asked], data: st.DataObject
 ) -> None:
     runner, sides = scene
-    found = [each for each in _of_orgs(settings) if not each.path.endswith("/wait")]
+    found = [each for each in of_orgs if not each.path.endswith("/wait")]
     turn = st.tuples(
         st.sampled_from((0, 1)), st.sampled_from(range(len(found))), st.sampled_from((True, True, False)),
         st.sampled_from((None, "k1", "k2")),

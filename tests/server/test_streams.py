@@ -9,10 +9,10 @@ from contextlib import AsyncExitStack
 import asyncpg
 import httpx
 import pytest
-from streams import streamed
 
 import weft
 from engine.job_scene import Handlers, at_work, flow
+from streams import streamed
 from weft.server.serving import Server
 from weft.worker.registry import Registry
 

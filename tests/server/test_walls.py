@@ -17,7 +17,7 @@ from weft.queue.model import NewTask
 
 # What belongs to no org.
 _OF_NOBODY = {"blob", "lease", "machine", "schema_revision", "tally_mark"}
-VIEWS = ("tasks", "attempts", "jobs", "steps", "job_events", "workers")
+VIEWS = ("tasks", "attempts", "jobs", "steps", "job_events", "workers", "users", "tokens")
 
 
 @pytest.fixture

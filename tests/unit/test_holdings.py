@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from weft.core.settings import Settings
-from weft.db.blobs import open_blobs
 from weft.db.database import Database
 from weft.queue.work import Claim, Completed
 from weft.worker.attempt import Attempt, Environment
+from weft.worker.database_store import DatabaseStore
 from weft.worker.holdings import Holdings
 from weft.worker.processes import Processes
 from weft.worker.registry import Registry
@@ -29,7 +29,7 @@ def _running(home: Path, *claims: Claim) -> Holdings:
     settings = Settings(home=home)
     database = Database("postgresql://nobody@localhost/nowhere", settings)
     env = Environment(
-        database, 1, open_blobs(settings), Processes([], None), home, lambda _: None, lambda _attempt, _outcome: None
+        DatabaseStore(database), 1, Processes([], None), home, lambda _: None, lambda _attempt, _outcome: None
     )
     held = Holdings()
     held.running = {claim.id: Attempt(env, claim, known) for claim in claims}

@@ -63,7 +63,8 @@ def call_all(
     as_json: bool,
 ) -> None:
     """Do ``work`` on all that a command means, show how far it is, and tell how many there were."""
-    from weft.cli.output import counted, tell
+    from weft.cli.output import tell
+    from weft.cli.progress import counted
 
     with counted("found" if dry_run else done) as show:
         count = call(lambda client: work(client, show))

@@ -175,6 +175,7 @@ def backup(file: File, as_json: JsonFlag = False) -> None:
     An older backup of that name is replaced when the new one is whole; any other file stays.
     """
     from weft.cli.output import size_text, tell
+    from weft.cli.progress import counted
     from weft.db import embedded_backup
     from weft.db.blob_address import blob_address
 
@@ -184,7 +185,8 @@ def backup(file: File, as_json: JsonFlag = False) -> None:
     async def main() -> None:
         if file.exists():
             await embedded_backup.require_backup(file)
-        await embedded_backup.backup(settings, file)
+        with counted("wrote", shown=size_text) as show:
+            await embedded_backup.backup(settings, file, show)
 
     asyncio.run(main())
     size = file.stat().st_size

@@ -59,7 +59,8 @@ def purge(
     as_json: JsonFlag = False,
 ) -> None:
     """Remove dead letters for good. Without --yes it says how many that would be, and ends with 2."""
-    from weft.cli.output import counted, print_json, tell
+    from weft.cli.output import print_json, tell
+    from weft.cli.progress import counted
 
     age = read_duration("older_than", older_than) or timedelta(0)
     if not yes:

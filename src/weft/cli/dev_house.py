@@ -14,13 +14,12 @@ from datetime import timedelta
 from pathlib import Path
 from signal import SIGINT, SIGKILL
 
-from weft.catalog.model import NewToken
+from weft.catalog.model import SignIn
 from weft.cli.dev_files import MOST, PythonFiles
 from weft.cli.dev_lock import DevLock
 from weft.cli.dev_part import Part
 from weft.cli.output import clean, span
 from weft.cli.stopping import LAST_MOMENT, StopSignals
-from weft.core.errors import WeftError
 from weft.core.settings import Settings
 from weft.db import embedded
 from weft.db.address import redacted
@@ -29,7 +28,7 @@ from weft.sdk.client import Client
 from weft.server.serving import Server
 
 _COLOURS = {"server": 36, "orchestrator": 35, "worker": 32}
-_TOKEN_LIFE = timedelta(hours=12)
+_LINK_LIFE = timedelta(hours=1)
 _BETWEEN_LOOKS = 0.3
 
 
@@ -148,9 +147,8 @@ class House:
         try:
             await asyncio.wait([ready, *ending], return_when=asyncio.FIRST_COMPLETED)
             if not self._signals.stop.is_set():
-                async with self._token() as made:
-                    self._announce(server, made)
-                    await asyncio.wait(ending, return_when=asyncio.FIRST_COMPLETED)
+                self._announce(server, await self._sign_in())
+                await asyncio.wait(ending, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for task in (ready, *ending, *([] if watching is None else [watching])):
                 task.cancel()
@@ -160,17 +158,10 @@ class House:
         for part in (self._orchestrator, *self._workers):
             await part.settled.wait()
 
-    @asynccontextmanager
-    async def _token(self) -> AsyncIterator[NewToken]:
-        """Lend a token that is good until this ends; a killed process leaves one that lapses by itself."""
+    async def _sign_in(self) -> SignIn:
+        """Make a code by which a browser is let in once."""
         async with Client(settings=self._settings) as client:
-            made = await client.tokens.create("weft dev", role="admin", expires_in=_TOKEN_LIFE)
-        try:
-            yield made
-        finally:
-            with suppress(WeftError, OSError):  # it lapses by itself
-                async with Client(settings=self._settings) as client:
-                    await client.tokens.revoke(made.token.id)
+            return await client.tokens.create_sign_in("weft dev", role="admin", expires_in=_LINK_LIFE)
 
     async def _watch(self) -> None:
         """Replace the workers whenever a Python file of the folder has changed."""
@@ -184,7 +175,7 @@ class House:
                 say("weft", f"{changed[0]}{more} changed: new workers")
                 await asyncio.gather(*(part.replace() for part in self._workers))
 
-    def _announce(self, server: Server, made: NewToken) -> None:
+    def _announce(self, server: Server, made: SignIn) -> None:
         url = self._settings.database_url
         where = f"embedded, in {layout_of(self._settings).home}" if url is None else redacted(url)
         count = len(self._workers)
@@ -195,8 +186,8 @@ class House:
             f"  address    {server.url}, its documentation {server.url}/docs",
             f"  database   {where}",
             f"  workers    {work + changes if count else 'none: give --app MODULE to run handlers here'}",
-            f"  sign in    export WEFT_SERVER={server.url} WEFT_TOKEN={made.secret}",
-            f"             needed by programs that speak HTTP; good until this ends, {span(_TOKEN_LIFE)} at most",
+            f"  sign in    {server.url}/sign-in?code={made.code}",
+            f"             once, within {span(_LINK_LIFE)}; `weft tokens sign-in` makes another link",
             "  try        weft tasks list, weft run FILE --detach, weft jobs list: elsewhere, without a token",
             "  stop       Ctrl-C",
         )

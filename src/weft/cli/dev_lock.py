@@ -29,7 +29,7 @@ class DevLock:
         except BlockingIOError:
             told = self._read()
             os.close(self._descriptor)
-            raise DevRuns(self._path.parent, told.get("pid"), told.get("url")) from None
+            raise DevRuns(str(self._path.parent), told.get("pid"), told.get("url")) from None
         self._write({"pid": os.getpid()})
         return self
 

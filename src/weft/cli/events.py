@@ -24,11 +24,14 @@ def send(
     payload: Annotated[
         str | None, typer.Option(metavar="JSON|-|@FILE", help="A JSON object: what nodes match, and are given.")
     ] = None,
+    key: Annotated[
+        str | None, typer.Option("--idempotency-key", help="A known key sends nothing, and tells what the first did.")
+    ] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Send an event to all nodes that wait for one like it, now or later in jobs that are there."""
     from weft.cli.output import tell
 
     value = read_params(payload, "payload")
-    answered = call(lambda client: client.jobs.send_event(name, value))
+    answered = call(lambda client: client.jobs.send_event(name, value, idempotency_key=key))
     tell({"name": name, "answered": answered}, f"sent {name}, {answered} waited for it", as_json=as_json)

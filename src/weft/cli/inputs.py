@@ -75,6 +75,13 @@ def read_moment(field: str, text: str | None) -> datetime | None:
         raise InvalidInput(field, problem) from None
 
 
+def read_since(field: str, text: str | None) -> datetime | None:
+    """Read a moment, or how long ago it was: ``2h``."""
+    if text is not None and text[-1:].isalpha() and text[:1].isdigit() and "T" not in text:
+        return datetime.now().astimezone() - (read_duration(field, text) or timedelta())
+    return read_moment(field, text)
+
+
 def read_id(field: str, text: str | None, *, shown_by: str = "weft tasks list") -> int | None:
     """Read an id."""
     if text is None:

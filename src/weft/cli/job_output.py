@@ -15,16 +15,16 @@ if TYPE_CHECKING:
 _COLUMNS = ("ID", "STATE", "WORKFLOW~", "CREATED", "TIME", "BY~")
 
 
-def print_jobs(jobs: Sequence[JobSummary], limit: int, *, as_json: bool) -> None:
+def print_jobs(jobs: Sequence[JobSummary], limit: int, *, oldest: bool, as_json: bool) -> None:
     """Print a page of jobs, and how to get the next."""
     following = jobs[-1].id if len(jobs) == limit else None
     if as_json:
         key = None if following is None else str(following)
-        print_json({"jobs": [as_record(job) for job in jobs], "next_before": key})
+        print_json({"jobs": [as_record(job) for job in jobs], "next_after" if oldest else "next_before": key})
         return
     print_table(_COLUMNS, map(_row, jobs), empty="no jobs")
     if following is not None:
-        print(f"more with --before {following}", file=sys.stderr)
+        print(f"more with {'--after' if oldest else '--before'} {following}", file=sys.stderr)
 
 
 def _row(job: JobSummary) -> tuple[Any, ...]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from weft.cli.apps import JsonFlag, new_app
 from weft.cli.calls import call, call_each
-from weft.cli.inputs import read_id, read_job_id
+from weft.cli.inputs import read_id, read_job_id, read_since
 from weft.cli.job_looking import JobId, looking
 from weft.cli.rerun import rerun
 
@@ -32,19 +32,29 @@ def list_jobs(
     label: Annotated[
         list[str] | None, typer.Option(metavar="NAME=VALUE", help="That have this label; may be repeated.")
     ] = None,
+    actor: Annotated[str | None, typer.Option(help="That were submitted by this actor.")] = None,
+    rerun_of: Annotated[str | None, typer.Option(metavar="ID", help="That run this job again.")] = None,
+    since: Annotated[
+        str | None, typer.Option(metavar="WHEN", help="Submitted then or later: 2h, 'yesterday 10:00', a moment.")
+    ] = None,
+    until: Annotated[str | None, typer.Option(metavar="WHEN", help="Submitted before.")] = None,
+    oldest: Annotated[bool, typer.Option("--oldest", help="Oldest first.")] = False,
+    after: Annotated[str | None, typer.Option(metavar="ID", help="Go on above this id: with --oldest.")] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """List jobs, newest first."""
     from weft.cli.job_output import print_jobs
     from weft.cli.run import read_labels
 
-    key, words = read_id("before", before), read_labels(label)
-    found = call(
-        lambda client: client.jobs.list(
-            workflow_id=workflow, state=state or None, before=key, limit=limit, labels=words
-        )
-    )
-    print_jobs(found, limit, as_json=as_json)
+    asked: dict[str, Any] = {
+        "workflow_id": workflow, "state": state or None, "labels": read_labels(label), "actor": actor, "limit": limit,
+        "before": read_id("before", before), "after": read_id("after", after),
+        "rerun_of": read_id("rerun_of", rerun_of),
+        "since": read_since("since", since), "until": read_since("until", until),
+        "sort": "oldest" if oldest else "newest",
+    }  # fmt: skip
+    found = call(lambda client: client.jobs.list(**asked))
+    print_jobs(found, limit, oldest=oldest, as_json=as_json)
 
 
 @app.command()

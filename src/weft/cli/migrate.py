@@ -66,6 +66,7 @@ def migrate(
 
 def _upgrade(revision: str, *, sql: bool, as_json: bool) -> None:
     from weft.cli.output import tell
+    from weft.cli.progress import counted
     from weft.db import migrate
 
     if sql:
@@ -76,7 +77,10 @@ def _upgrade(revision: str, *, sql: bool, as_json: bool) -> None:
     async def main() -> tuple[str | None, str | None]:
         database = await _reached()
         before = await _current(database)
-        await migrate.upgrade(database.listen_url or database.url, revision)
+        steps = [each for each, _ in reversed(migrate.history())]
+        with counted("applied", len(steps)) as show:
+            tell_step = None if show is None else lambda step: show(1 + steps.index(step))
+            await migrate.upgrade(database.listen_url or database.url, revision, tell_step)
         return before, await _current(database)
 
     before, after = asyncio.run(main())

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from weft.cli.apps import new_app
-from weft.cli.worker import Level
+from weft.cli.worker import Level, LogFormat
 
 app = new_app()
 
@@ -18,6 +18,7 @@ def orchestrator(
     log_level: Annotated[
         Level, typer.Option(metavar="LEVEL", help="What to write to stderr: debug, info, warning, error.")
     ] = Level.INFO,
+    log_format: LogFormat = None,
     leash: Annotated[int | None, typer.Option(hidden=True)] = None,
 ) -> None:
     """Advance jobs until SIGTERM or Ctrl-C: choose branches, expand fan-outs, end them.
@@ -34,9 +35,8 @@ def orchestrator(
     from weft.cli.target import database_settings
     from weft.cli.worker_process import OrchestratorProcess, log_to_stderr, new_loop
 
-    log_to_stderr(log_level)
-    process = OrchestratorProcess(
-        database_settings("weft orchestrator", profile="fast" if fast else None), Leash(leash)
-    )
+    settings = database_settings("weft orchestrator", profile="fast" if fast else None)
+    log_to_stderr(log_level, log_format or settings.log_format)
+    process = OrchestratorProcess(settings, Leash(leash))
     with asyncio.Runner(loop_factory=new_loop()) as runner:
         raise typer.Exit(runner.run(process.run()))

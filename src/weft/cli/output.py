@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -104,22 +103,6 @@ def tell(facts: Mapping[str, Any], text: str, *, as_json: bool) -> None:
         print_json(facts)
     else:
         print(clean(text))
-
-
-@contextmanager
-def counted(verb: str) -> Iterator[Callable[[int], None] | None]:
-    """Lend what shows on a terminal how far a long command is, and wipes it in the end; None where nobody looks."""
-    if not sys.stderr.isatty() or is_quiet():
-        yield None
-        return
-
-    def show(count: int) -> None:
-        print(f"\r{verb} {count:,} …", end="", file=sys.stderr, flush=True)
-
-    try:
-        yield show
-    finally:
-        print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
 
 def as_record(thing: Any) -> dict[str, Any]:

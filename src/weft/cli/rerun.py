@@ -129,7 +129,8 @@ def _rerun_one(
 def _rerun_many(
     filters: dict[str, Any], options: dict[str, Any], inputs: Sequence[str], *, dry_run: bool, as_json: bool
 ) -> None:
-    from weft.cli.output import counted, tell
+    from weft.cli.output import tell
+    from weft.cli.progress import counted
     from weft.cli.run import read_inputs
 
     if inputs:

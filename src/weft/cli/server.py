@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from weft.cli.apps import new_app
-from weft.cli.worker import Level
+from weft.cli.worker import Level, LogFormat
 
 if TYPE_CHECKING:
     from weft.core.settings import Settings
@@ -24,6 +24,7 @@ def server(
     log_level: Annotated[
         Level, typer.Option(metavar="LEVEL", help="What to write to stderr: debug, info, warning, error.")
     ] = Level.INFO,
+    log_format: LogFormat = None,
 ) -> None:
     """Answer over HTTP until SIGTERM or Ctrl-C. Any number may run on one database, and none of them is special.
 
@@ -41,21 +42,27 @@ def server(
     from weft.cli.target import database_settings
     from weft.cli.worker_process import log_to_stderr, new_loop
 
-    log_to_stderr(log_level)
+    settings = database_settings("weft server")
+    log_to_stderr(log_level, log_format or settings.log_format)
     with asyncio.Runner(loop_factory=new_loop()) as runner:
-        raise typer.Exit(runner.run(_serve(database_settings("weft server"), host, port)))
+        raise typer.Exit(runner.run(_serve(settings, host, port)))
 
 
 async def _serve(settings: Settings, host: str, port: int) -> int:
     import asyncio
+    import logging
     import sys
 
     from weft.cli.stopping import StopSignals
+    from weft.cli.worker_process import logs_json
     from weft.server.serving import Server
 
     signals = StopSignals(None)
     async with Server(settings, host, port) as serving:
-        print(f"weft server answers at {serving.url}", file=sys.stderr, flush=True)
+        if logs_json() is not None:
+            logging.getLogger("weft.server").info("answers at %s", serving.url)
+        else:
+            print(f"weft server answers at {serving.url}", file=sys.stderr, flush=True)
         ending = [asyncio.create_task(signals.stop.wait()), asyncio.create_task(serving.wait())]
         await asyncio.wait(ending, return_when=asyncio.FIRST_COMPLETED)
         for task in ending:

@@ -89,18 +89,18 @@ def sign_in(
 ) -> None:
     """Make a link that lets a browser in once, and print it. It is shown this once, and kept nowhere."""
     from weft.cli.inputs import read_duration
-    from weft.cli.output import as_record, complain, print_json
-    from weft.core.settings import Settings
+    from weft.cli.output import as_record, print_json, remark
+    from weft.cli.target import find_target
 
     span = read_duration("expires_in", expires_in)
     assert span is not None
     made = call(lambda client: client.tokens.create_sign_in(role=role, user=user, expires_in=span))
-    link = f"{Settings.load().server or ''}/sign-in?code={made.code}"
+    link = f"{find_target().settings.server or ''}/sign-in?code={made.code}"
     if as_json:
         print_json({**as_record(made), "link": link})
     else:
         print(link)
-        complain("it lets one browser in, once" if "://" in link else "it belongs after the address of a server")
+        remark("it lets one browser in, once" if "://" in link else "it belongs after the address of a server")
 
 
 @app.command()

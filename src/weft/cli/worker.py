@@ -28,6 +28,18 @@ class Level(StrEnum):
     ERROR = "error"
 
 
+class Format(StrEnum):
+    """How lines of the log are written."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+LogFormat = Annotated[
+    Format | None, typer.Option(metavar="FORMAT", help="text or json; by default WEFT_LOG_FORMAT, which is text.")
+]
+
+
 @app.command()
 def worker(
     modules: Annotated[
@@ -47,10 +59,15 @@ def worker(
         typer.Option(min=1, max=MAX_RUNNING, metavar="N", help="How many tasks run at once in each process."),
     ] = None,
     processes: Annotated[int, typer.Option(min=1, metavar="P", help="How many processes.")] = 1,
+    server: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="Work through this server, with the token in WEFT_TOKEN, without a database."),
+    ] = None,
     fast: Annotated[bool, typer.Option("--fast", help="Notice a dead worker within 3 s instead of 15 s.")] = False,
     log_level: Annotated[
         Level, typer.Option(metavar="LEVEL", help="What to write to stderr: debug, info, warning, error.")
     ] = Level.INFO,
+    log_format: LogFormat = None,
     leash: Annotated[int | None, typer.Option(hidden=True)] = None,
 ) -> None:
     """Run tasks until SIGTERM or Ctrl-C.
@@ -68,20 +85,28 @@ def worker(
 
     from weft.cli.leash import Leash
     from weft.cli.target import database_settings
+    from weft.cli.worker_process import log_to_stderr
+    from weft.core.settings import Settings
 
     names = read_names("queues", queues)
-    settings = database_settings("weft worker", profile="fast" if fast else None)
+    profile = "fast" if fast else None
+    if server is None:
+        settings = database_settings("weft worker without --server", profile=profile)
+    else:
+        settings = Settings.load(profile=profile, server=server)
     if processes > 1:
         from weft.cli.supervisor import Supervisor
 
-        argv = _command_line(modules or [], names, concurrency, fast, log_level)
+        argv = _command_line(modules or [], names, concurrency, fast, log_level, server)
+        argv += [] if log_format is None else ["--log-format", log_format]
         supervisor = Supervisor(argv, processes, Leash(leash), settings.worker_shutdown_grace)
         raise typer.Exit(asyncio.run(supervisor.run()))
-    raise typer.Exit(_run_one(settings, modules or [], names, concurrency, log_level, leash))
+    log_to_stderr(log_level, log_format or settings.log_format)
+    raise typer.Exit(_run_one(settings, modules or [], names, concurrency, leash))
 
 
 def _command_line(
-    modules: list[str], queues: list[str], concurrency: int | None, fast: bool, log_level: str
+    modules: list[str], queues: list[str], concurrency: int | None, fast: bool, log_level: str, server: str | None
 ) -> list[str]:
     """Return the command line of one of several processes."""
     argv = [sys.executable, "-m", "weft", "worker", "--log-level", log_level]
@@ -91,6 +116,8 @@ def _command_line(
         argv += ["--queues", ",".join(queues)]
     if concurrency is not None:
         argv += ["--concurrency", str(concurrency)]
+    if server is not None:
+        argv += ["--server", server]
     return [*argv, "--fast"] if fast else argv
 
 
@@ -99,18 +126,19 @@ def _run_one(
     modules: list[str],
     queues: list[str],
     concurrency: int | None,
-    log_level: str,
     leash: int | None,
 ) -> int:
     import asyncio
 
     from weft.cli.leash import Leash
-    from weft.cli.worker_process import WorkerProcess, import_apps, log_to_stderr, new_loop
+    from weft.cli.worker_process import WorkerProcess, import_apps, new_loop
     from weft.core.errors import InvalidInput
+    from weft.core.tracing import tracer
     from weft.worker.registry import REGISTRY
 
-    log_to_stderr(log_level)
     import_apps(modules)
+    if (spans := tracer()) is not None:
+        spans.share()  # after the modules, which may have their own
     if not REGISTRY.names():
         raise InvalidInput("--app", "there are no handlers: give modules that have functions with @weft.task")
     process = WorkerProcess(settings, modules, queues, concurrency, Leash(leash))

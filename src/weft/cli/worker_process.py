@@ -16,8 +16,8 @@ from typing import NoReturn
 from weft.cli.leash import Leash
 from weft.cli.stopping import LAST_MOMENT, StopSignals
 from weft.core.errors import HandlerImportFailed
+from weft.core.log_lines import JsonLines
 from weft.core.settings import Settings
-from weft.queue import workers
 from weft.sdk.client import Client
 from weft.sdk.orchestrator import Orchestrator
 from weft.sdk.worker import Worker
@@ -62,16 +62,24 @@ def _cause(name: str, problem: BaseException) -> str:
     return f"{type(problem).__name__}: {problem}{place}"
 
 
-def log_to_stderr(level: str) -> None:
+def log_to_stderr(level: str, format: str = "text") -> None:
     """Write what this process logs to the standard error; what its tasks log goes to their own files."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setLevel(level.upper())
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    plain = logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
+    handler.setFormatter(JsonLines() if format == "json" else plain)
     handler.addFilter(lambda record: RUNNING.get() is None or record.name == "weft.worker")
     root = logging.getLogger()
     root.addHandler(handler)
     root.setLevel(logging.DEBUG if level == "debug" else logging.INFO)
-    logging.getLogger("alembic").setLevel(logging.WARNING)  # tells of each step of a migration
+    for chatty in ("alembic", "httpx"):  # of each step of a migration, of each request
+        logging.getLogger(chatty).setLevel(logging.WARNING)
+
+
+def logs_json() -> JsonLines | None:
+    """Return what writes the lines of this process, when they are JSON."""
+    found = [handler.formatter for handler in logging.getLogger().handlers]
+    return next((each for each in found if isinstance(each, JsonLines)), None)
 
 
 class WorkerProcess:
@@ -89,7 +97,9 @@ class WorkerProcess:
 
     async def run(self) -> int:
         """Work until told to stop; return the code to exit with."""
-        self._signals = StopSignals(None if self._leash.is_tied else self._settings.worker_shutdown_grace)
+        self._signals = StopSignals(
+            None if self._leash.is_tied or logs_json() else self._settings.worker_shutdown_grace
+        )
         serving = asyncio.create_task(self._serve())
         attendants = (self._watch_leash(), self._stop_early(serving), self._end_at_once())
         watching = [asyncio.create_task(work) for work in attendants]
@@ -107,9 +117,11 @@ class WorkerProcess:
         return self._signals.exit_code
 
     async def _serve(self) -> None:
-        async with Client(settings=self._settings) as client:
+        async with self._new_client() as client:
             worker = self._new_worker(client)
             self._worker = await worker.start()
+            if (lines := logs_json()) is not None:
+                lines.always["worker_id"] = lambda: str(worker.process.id)
             # Not `run`, which gives everything back when it is cancelled, whoever did that.
             working = asyncio.create_task(worker.process.wait())
             stopping = asyncio.create_task(self._signals.stop.wait())
@@ -121,20 +133,27 @@ class WorkerProcess:
                 # What the worker itself raised is told; anything else that ends it unasked is the doing of a task.
                 has_failed = working.done() and not working.cancelled() and working.exception() is not None
                 if not self._signals.stop.is_set() and not has_failed:
-                    await self._abandon(client, worker)
+                    await self._abandon(worker)
                 await worker.stop(0 if has_failed else None)
             await working
+
+    def _new_client(self) -> Client:
+        if self._settings.server is None:
+            return Client(settings=self._settings)
+        from weft.remote.client import RemoteClient
+
+        return RemoteClient(settings=self._settings)
 
     def _new_worker(self, client: Client) -> Worker:
         return Worker(client=client, queues=self._queues, concurrency=self._concurrency, app_modules=self._modules)
 
-    async def _abandon(self, client: Client, worker: Worker) -> NoReturn:
+    async def _abandon(self, worker: Worker) -> NoReturn:
         """End this process: a task has ended the event loop, or cancelled all that runs on it.
 
         Handed back as not begun, it would do so again and again: what is running counts as lost, as after any crash.
         """
         logging.getLogger("weft.worker").error("ended by one of its tasks: what it was running counts as lost")
-        saying = asyncio.ensure_future(client.database.run(lambda conn: workers.abandon(conn, worker.process.id)))
+        saying = asyncio.ensure_future(worker.process.abandon())
         for _ in range(3):
             # Whoever closes an event loop cancels what runs on it, perhaps more than once.
             with suppress(asyncio.CancelledError):
@@ -149,6 +168,8 @@ class WorkerProcess:
         return f"worker {worker.process.id} ready, {queues}, {handlers}"
 
     async def _announce(self, worker: Worker) -> None:
+        if logs_json() is not None:
+            logging.getLogger("weft.worker").info("%s", self._ready_line(worker))
         with suppress(BrokenPipeError):  # whoever read this has gone, which is no reason not to work
             print(f"weft: {self._ready_line(worker)}", flush=True)
         await self._leash.tell_ready()
@@ -176,6 +197,9 @@ class OrchestratorProcess(WorkerProcess):
 
     def __init__(self, settings: Settings, leash: Leash) -> None:
         super().__init__(settings, [], [], None, leash)
+
+    def _new_client(self) -> Client:
+        return Client(settings=self._settings)
 
     def _new_worker(self, client: Client) -> Worker:
         return Orchestrator(client=client)

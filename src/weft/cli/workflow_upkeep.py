@@ -55,7 +55,8 @@ def fsck(
     as_json: JsonFlag = False,
 ) -> None:
     """Look through the whole history; ends with 1 when something is wrong that was not mended."""
-    from weft.cli.output import as_record, counted, one_line, plural, print_json, print_line, styled
+    from weft.cli.output import as_record, one_line, plural, print_json, print_line, styled
+    from weft.cli.progress import counted
 
     with counted("looked at") as show:
         found = call_workflows(lambda w: w.fsck(repair=repair, quick=quick, on_progress=show))
@@ -81,9 +82,11 @@ def gc(
     """Remove snapshots and blobs that nobody uses; what a tag has ever been at stays."""
     from weft.cli.inputs import read_duration
     from weft.cli.output import as_record, plural, tell
+    from weft.cli.progress import counted
 
     span = read_duration("grace", grace) or timedelta(0)
-    done = call_workflows(lambda w: w.gc(span, dry_run=dry_run))
+    with counted("removed") as show:
+        done = call_workflows(lambda w: w.gc(span, dry_run=dry_run, on_progress=show))
     verb = "would remove" if dry_run else "removed"
     of_history = f"{plural(done.snapshots, 'snapshot')}, {plural(done.patches, 'patch')} of theirs"
     what = f"{of_history}, {plural(done.blobs, 'blob')} of {plural(done.bytes, 'byte')}"

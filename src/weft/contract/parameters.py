@@ -23,6 +23,7 @@ LEFT_OUT = frozenset({"connection", "on_progress", "on_step", "registry", "knows
 _ABSENT = inspect.Parameter.empty
 
 SAID = {
+    "actor": "By this actor only.",
     "add": "What is added.",
     "after": "Go on after this one: `next` of the page before.",
     "at": "What it was at this moment.",
@@ -86,12 +87,14 @@ SAID = {
     "reject": "Let the node fail instead.",
     "repair": "Mend what can be mended.",
     "replaces": "The other workflow that the tag is of, and will not be any more.",
+    "rerun_of": "Those that run this job again.",
     "retry": "How a failed attempt is tried again: a policy, or how many retries.",
     "role": "`reader`, `writer`, `admin`; of a token also `worker`.",
     "run_at": "Not before this moment.",
     "set": "Fields and their new values.",
-    "since": "Those that ended at this moment or later, or so many seconds ago at most.",
+    "since": "From this moment on: of a list when they were submitted, of jobs to be rerun when they ended.",
     "slug": "The short name.",
+    "sort": "Which come first: `newest` or `oldest`.",
     "source": "What it is made of: a tag, an id or a hash.",
     "state": "In one of these states.",
     "steps": "How many moves.",
@@ -102,6 +105,7 @@ SAID = {
     "timeout": "How many seconds it may take.",
     "to": "Where the tag goes: another tag, an id or a hash.",
     "token_id": "The token's id.",
+    "until": "Those submitted before this moment.",
     "uses": "Definitions of workflows that it calls, to be called as they are here and not as their tags are.",
     "user": "The user: what the identity provider calls him, or an id.",
     "values": "The fields of the form.",
@@ -231,10 +235,15 @@ _FORMS = {
     "task": _Form(Id | None, str),
     "ids": _Form(list[Id] | None, lambda ids: [str(each) for each in ids]),
     "since": _Form(float | Moment | None, _told_since, _since),
+    "until": _Form(Moment | None),
 }
 _NAMES = ("which", "source", "to", "change", "user", "old", "new", "good", "bad")
-# A tag is moved by number, and so are its pages.
-_BY_NUMBER = {"workflows.moves.before": _Form(int | None)}
+# A tag is moved by number, and so are its pages; events go on after a text, jobs after an id.
+_OF_CALL = {
+    "workflows.moves.before": _Form(int | None),
+    "jobs.list.after": _Form(Id | None, str),
+    "jobs.list.since": _Form(Moment | None),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,7 +272,7 @@ def parameter_of(call: str, wanted: inspect.Parameter, hint: Any, place: Place) 
     """Return how one argument of a call travels."""
     name = wanted.name
     default = wanted.default if wanted.default in (_ABSENT, None) else wire(hint, name).encode(wanted.default)
-    form = _BY_NUMBER.get(f"{call}.{name}") or _FORMS.get(name)
+    form = _OF_CALL.get(f"{call}.{name}") or _FORMS.get(name)
     if name == "handler" and call != "enqueue":
         form = None
     if name == "labels" and place == "query":

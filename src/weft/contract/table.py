@@ -48,7 +48,14 @@ _JOBS = (
     _post("/jobs/{job_id}/rerun/plan", "jobs.plan_rerun", _READ, body={"failed": True}),
     _post("/jobs/{job_id}/approve", "jobs.approve", status=204, body={"node": "review", "values": {"limit": 100}}),
     _get("/approvals", "jobs.approvals"),
-    _post("/events", "jobs.send_event", answer="answered", body={"name": "file.arrived", "payload": {"path": "a.csv"}}),
+    _post(
+        "/events",
+        "jobs.send_event",
+        status=201,
+        answer="answered",
+        body={"name": "file.arrived", "payload": {"path": "a.csv"}},
+        said="Accept an event: it is kept, and told to all nodes that wait for one like it, now or later in their job.",
+    ),
 )
 
 _WORKFLOWS = (

@@ -31,6 +31,7 @@
     │   ├── ServerStopping          a server takes no more, because it is about to stop
     │   └── AddressTaken            another process listens at the address
     ├── LeaseLost                   another worker holds the task now: drop what you were doing
+    ├── WorkerLost                  others have what the worker held: register anew
     ├── WaitTimeout                 the task did not end in the time given: wait longer or look at it
     ├── TaskFailed                  the awaited task ended without success: look at its error
     └── JobFailed                   the awaited job ended without success: look at the node that failed

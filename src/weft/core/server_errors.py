@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from weft.core.errors import CallerError, OperatorError
+from weft.core.errors import CallerError, OperatorError, WeftError
 
 
 class Unauthenticated(CallerError):
@@ -50,6 +48,17 @@ class TooLarge(CallerError):
 
     def __init__(self, limit: int) -> None:
         super().__init__(f"the request is larger than {limit} bytes, which is WEFT_SERVER_BODY_LIMIT of the server")
+
+
+class WorkerLost(WeftError):
+    """A worker was given up for lost: what it held is with others."""
+
+    code = "worker_lost"
+    http_status = 409
+
+    def __init__(self, worker_id: int) -> None:
+        self.worker_id = worker_id
+        super().__init__(f"worker {worker_id} was given up for lost, or has left: end what it runs, and register anew")
 
 
 class KeyReused(CallerError):
@@ -121,7 +130,7 @@ class DevRuns(CallerError):
     exit_code = 5
     http_status = 409
 
-    def __init__(self, home: Path, pid: int | None, url: str | None) -> None:
+    def __init__(self, home: str, pid: int | None, url: str | None) -> None:
         self.pid = pid
         self.url = url
         where = "is starting" if url is None else f"answers at {url}"

@@ -20,6 +20,11 @@ _LONGEST = 20_000 * 86400.0
 _SIZES = {"": 1, "b": 1, "kib": 1024, "mib": 1024**2, "gib": 1024**3}
 
 
+def environment() -> Mapping[str, str]:
+    """Return the variables of this process, for what others than Weft have named."""
+    return os.environ
+
+
 def parse_duration(text: object) -> timedelta:
     """Read a duration: ``30d``, ``1.5h``, ``10m``, ``3s``, ``250ms`` or a number of seconds."""
     if isinstance(text, timedelta):
@@ -168,6 +173,11 @@ class Settings:
     value_limit: int = _setting(64 * 1024**2, parse_size, "params and outputs above this size are refused")
     log_dir: Path | None = _setting(None, _path, "folder of the tasks' logs; by default WEFT_HOME/logs")
     log_limit: int = _setting(10 * 1024**2, parse_size, "a task's log is cut with a marker beyond this size")
+    log_format: str = _setting(
+        "text",
+        _choice("text", "json"),
+        "how workers, orchestrators and servers write their log: `text`, or `json`, an object a line",
+    )
     log_upload: bool = _setting(False, parse_flag, "copy a log to the blob storage when its attempt ends")
     retention: timedelta = _setting(
         timedelta(days=30), parse_interval, "how long tasks are kept after they ended, and logs"

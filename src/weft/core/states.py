@@ -44,11 +44,6 @@ class OutboxKind(StrEnum):
     ROUTE_EVENT = "route_event"
     CALLBACK = "callback"
 
-    @property
-    def has_sink(self) -> bool:
-        """Whether a worker of this release carries it out; rows of other kinds wait for one that does."""
-        return self is not OutboxKind.ROUTE_EVENT
-
 
 class OutboxState(StrEnum):
     """Where an outbox row is on its way out."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 
 from weft.core.errors import EmbeddedServerFailed
@@ -17,6 +18,7 @@ from weft.db.embedded_programs import Finished, pg_bin, run_program
 _RESTORING = f"{DATABASE}_restoring"
 _REPLACED = f"{DATABASE}_replaced"
 _MAGIC = b"PGDMP"
+_MOMENT = 0.2
 
 _DROP = """DROP DATABASE IF EXISTS "{}" WITH (FORCE)"""
 _CREATE = f'CREATE DATABASE "{_RESTORING}" TEMPLATE template0'
@@ -38,10 +40,11 @@ SELECT EXISTS (SELECT FROM weft.task) OR EXISTS (SELECT FROM weft.task_done) OR 
 """
 
 
-async def backup(settings: Settings, file: Path) -> None:
+async def backup(settings: Settings, file: Path, on_progress: Callable[[int], None] | None = None) -> None:
     """Write the database, as it is at one moment, to ``file``; work goes on meanwhile.
 
     The file appears under its name when it is whole. It contains params and outputs: only its owner may read it.
+    ``on_progress`` is told how many bytes are written, every moment.
 
     Example::
 
@@ -53,6 +56,7 @@ async def backup(settings: Settings, file: Path) -> None:
     with explained(layout_of(settings)):
         if not file.parent.is_dir():
             raise EmbeddedServerFailed(f"cannot write {file}", f"there is no folder {file.parent}")
+        telling = None if on_progress is None else asyncio.create_task(_tell_size(scratch, on_progress))
         try:
             dumped = await _run("pg_dump", "-Fc", "-f", str(scratch), "-d", server.url)
             if dumped.code != 0:
@@ -60,7 +64,16 @@ async def backup(settings: Settings, file: Path) -> None:
             scratch.replace(file)
             sync_folder(file.parent)
         finally:
+            if telling is not None:
+                telling.cancel()
             scratch.unlink(missing_ok=True)
+
+
+async def _tell_size(file: Path, on_progress: Callable[[int], None]) -> None:
+    while True:
+        await asyncio.sleep(_MOMENT)
+        with suppress(FileNotFoundError):
+            on_progress(file.stat().st_size)
 
 
 async def holds_data(settings: Settings) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
 from contextlib import redirect_stdout
 from importlib import resources
 from typing import Any
@@ -58,9 +59,14 @@ def note_digest(revision: str) -> None:
     op.execute(f"update {SCHEMA}.{VERSION_TABLE} set digest = '{digest(revision)}'")
 
 
-async def upgrade(url: str, revision: str = "head") -> None:
-    """Bring the database up to ``revision``."""
-    await _run(url, lambda config: command.upgrade(config, _known(revision)), is_upgrade=True)
+async def upgrade(url: str, revision: str = "head", on_step: Callable[[str], None] | None = None) -> None:
+    """Bring the database up to ``revision``; ``on_step`` is told each revision on the way, when it is applied."""
+
+    def step(config: Config) -> None:
+        config.attributes["on_step"] = on_step
+        command.upgrade(config, _known(revision))
+
+    await _run(url, step, is_upgrade=True)
 
 
 async def downgrade(url: str, revision: str) -> None:

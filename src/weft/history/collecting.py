@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -29,24 +29,31 @@ _TRIES = 10
 
 
 async def collect(
-    database: Database, org_id: int, store: BlobStore, grace: timedelta, *, dry_run: bool = False
-) -> Collected:
-    """Remove what was made longer ago than ``grace`` and is used by nobody; with ``dry_run`` only tell what that is."""
+    database: Database, org_id: int, store: BlobStore, grace: timedelta, *, dry_run: bool = False,
+    on_progress: Callable[[int], None] | None = None,
+) -> Collected:  # fmt: skip
+    """Remove what was made longer ago than ``grace`` and is used by nobody; with ``dry_run`` only tell what that is.
+
+    ``on_progress`` is called with how many things are gone, after each batch.
+    """
     if grace < SHORTEST_GRACE:
         raise InvalidInput("grace", "must be one hour at least: what is being written now has nobody who uses it yet")
     if dry_run:
         found = await _unused(database, org_id, grace)
         return Collected(*_kinds(found.values()), *await _unused_blobs(database, grace, list(found)), is_dry_run=True)
-    removed = await _remove(database, org_id, grace)
+    tell = on_progress or (lambda _: None)
+    removed = await _remove(database, org_id, grace, tell)
     blobs, size = await _unused_blobs(database, grace)
     collector = Collector(database, store, grace)
-    while await collector.run_once() or collector.has_more:
-        pass
+    gone = len(removed)
+    while (count := await collector.run_once()) or collector.has_more:
+        gone += count
+        tell(gone)
     blobs_left, size_left = await _unused_blobs(database, grace)
     return Collected(*_kinds(removed), blobs - blobs_left, size - size_left)
 
 
-async def _remove(database: Database, org_id: int, grace: timedelta) -> list[str]:
+async def _remove(database: Database, org_id: int, grace: timedelta, tell: Callable[[int], None]) -> list[str]:
     """Remove all artifacts that nobody uses; return their kinds."""
     removed: list[str] = []
     for _ in range(_TRIES):
@@ -57,6 +64,7 @@ async def _remove(database: Database, org_id: int, grace: timedelta) -> list[str
                 batch = found[place : place + _BATCH]
                 rows = await database.run_alone(lambda conn, ids=batch: conn.fetch(SQL.remove_unused, org_id, ids))  # type: ignore[misc]
                 removed += [row["kind"] for row in rows]
+                tell(len(removed))
         except asyncpg.ForeignKeyViolationError:
             continue
         break

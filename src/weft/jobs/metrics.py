@@ -12,6 +12,8 @@ from weft.db.statements import Statements
 from weft.queue import queues
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from asyncpg import Record
 
     from weft.db.database import type_Connection
@@ -80,11 +82,15 @@ def _totals(row: Record, job_times: list[float] | None) -> Iterable[Metric]:
 async def _tasks(conn: type_Connection, org_id: int, live: Set[str]) -> list[Metric]:
     times = await conn.fetchrow(SQL.task_times, org_id)
     assert times is not None
+    found = await queues.list_queues(conn, org_id)
     depths = tuple(
         Sample(count, {"queue": queue.name, "state": state})
-        for queue in await queues.list_queues(conn, org_id)
+        for queue in found
         for state, count in sorted(queue.tasks.items())
     )
+    held = await conn.fetchrow(SQL.leases, org_id)
+    assert held is not None
+    waits = {queue.name: _age(held["now"], queue.oldest_at) for queue in found}
     by_worker: dict[str, Any] = orjson.loads(times["by_worker"] or "{}")
     return [
         Metric(
@@ -92,6 +98,11 @@ async def _tasks(conn: type_Connection, org_id: int, live: Set[str]) -> list[Met
             _quantiles(times["quantiles"]),
         ),
         Metric("task_queue_depth", "gauge", "Tasks that have not ended, by queue and state.", depths),
+        _gauges("task_queue_age_seconds", "For how long the oldest ready task has been waiting.", "queue", waits),
+        _gauge(
+            "task_lease_age_seconds", "For how long the one of the tasks that run has run that began first.",
+            _age(held["now"], held["since"]),
+        ),
         _gauges(
             "worker_task_execution_time",
             "Mean time in seconds that these tasks took, by worker that is alive.",
@@ -118,6 +129,10 @@ async def _outbox(conn: type_Connection, org_id: int) -> list[Metric]:
         _gauge("outbox_pending", "Effects that are not yet carried out, up to a thousand.", row["pending"]),
         _gauge("outbox_lag_seconds", "For how long the oldest effect that is due has been waiting.", row["lag"]),
     ]
+
+
+def _age(now: datetime, since: datetime | None) -> float:
+    return 0.0 if since is None else max(0.0, (now - since).total_seconds())
 
 
 def _counter(name: str, help: str, value: float) -> Metric:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from enum import StrEnum
 from typing import Any, NamedTuple
 
 from weft.core.errors import BlobUnavailable
@@ -18,6 +19,13 @@ class JobHandle(NamedTuple):
 
     id: int
     created: bool
+
+
+class Sort(StrEnum):
+    """In which order jobs are listed."""
+
+    NEWEST = "newest"
+    OLDEST = "oldest"
 
 
 @dataclass(frozen=True, slots=True)

@@ -140,7 +140,7 @@ async def list_rows(
     return [
         OutboxRow(
             **{**dict(row), "payload": readable(row["payload"])},
-            has_sink=row["kind"] in list(OutboxKind) and OutboxKind(row["kind"]).has_sink,
+            has_sink=row["kind"] in list(OutboxKind),
         )
         for row in rows
     ]

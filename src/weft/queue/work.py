@@ -239,13 +239,13 @@ async def hand_back_all(conn: type_Connection, worker_id: int) -> set[int]:
     return {row["queue_id"] for row in rows}
 
 
-async def extend_expiry(conn: type_Connection, worker_id: int, claim: Claim) -> bool:
+async def extend_expiry(conn: type_Connection, worker_id: int, lease: Claim | tuple[int, int]) -> bool:
     """Extend the expiry of an attempt that has a heartbeat timeout; False when the lease is lost.
 
     One that its own handler has locked does not expire: nobody waits for it here.
     """
     await wait_for_locks(conn, "20ms")
-    return await conn.fetchval(SQL.extend_expiry, worker_id, claim.id, claim.attempt) is not None
+    return await conn.fetchval(SQL.extend_expiry, worker_id, lease[0], lease[1]) is not None
 
 
 async def _free(conn: type_Connection, rows: Sequence[Record]) -> set[int]:

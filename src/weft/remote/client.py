@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from functools import cached_property
 from types import TracebackType
@@ -22,14 +22,17 @@ from weft.jobs.events import JobEvent
 from weft.jobs.model import Job, JobHandle
 from weft.remote.streams import Once, messages
 from weft.remote.transport import Transport
+from weft.remote.worker_store import RemoteStore
 from weft.sdk.bisecting import Line
 from weft.sdk.client import Client
 from weft.sdk.jobs import Jobs, Workflow, used_by
+from weft.sdk.operating import Progress, cancellable, replayable
 from weft.sdk.orgs import Orgs
 from weft.sdk.roles import Roles
 from weft.sdk.tokens import Tokens
 from weft.sdk.users import Users
 from weft.sdk.workflows import Workflows
+from weft.worker.store import Store
 
 T = TypeVar("T")
 # The longest that a server is asked to wait in one request.
@@ -199,6 +202,9 @@ class RemoteClient(Client):
             raise InvalidInput("client", "is not open: use `async with weft.RemoteClient(…) as client`")
         return self._transport
 
+    def _worker_store(self) -> Store:
+        return RemoteStore(self._address, self._token, self.settings)
+
     async def org_id(self) -> int:
         """Refuse: which org calls belong to is the server's business."""
         raise InvalidInput("client", "that cannot be done through a server: it needs the database")
@@ -232,6 +238,66 @@ class RemoteClient(Client):
     def tokens(self) -> Tokens:
         """What is done with the tokens of the org."""
         return RemoteTokens(self)
+
+    async def cancel_all(
+        self, *, queue: str | None = None, handler: str | None = None, state: str | Iterable[str] | None = None,
+        reason: str = "cancelled", dry_run: bool = False, ids: Sequence[int] | None = None,
+        on_progress: Progress | None = None,
+    ) -> int:  # fmt: skip
+        """Cancel tasks as `Client.cancel_all` does: a page of them in each request, so that none takes long."""
+        chosen = {"queue": queue, "handler": handler, "state": state}
+        if dry_run or ids is not None:
+            return await self._count("cancel_all", chosen | {"reason": reason, "dry_run": dry_run, "ids": ids})
+        pages = self._pages(queue, handler, cancellable(state))
+        return await self._in_pages("cancel_all", pages, {"reason": reason}, on_progress)
+
+    async def replay_all(
+        self, *, queue: str | None = None, handler: str | None = None, state: str | Iterable[str] | None = None,
+        dry_run: bool = False, ids: Sequence[int] | None = None, on_progress: Progress | None = None,
+    ) -> int:  # fmt: skip
+        """Send tasks round again as `Client.replay_all` does: a page of them in each request."""
+        chosen = {"queue": queue, "handler": handler, "state": state}
+        if dry_run or ids is not None:
+            return await self._count("replay_all", chosen | {"dry_run": dry_run, "ids": ids})
+        pages = self._pages(queue, handler, replayable(state))
+        return await self._in_pages("replay_all", pages, {"state": state}, on_progress)
+
+    async def replay_dead(
+        self, *, queue: str | None = None, handler: str | None = None, dry_run: bool = False,
+        on_progress: Progress | None = None,
+    ) -> int:  # fmt: skip
+        """Send dead letters round again as `Client.replay_dead` does: a page of them in each request."""
+        return await Client.replay_dead(self, queue=queue, handler=handler, dry_run=dry_run, on_progress=on_progress)
+
+    async def purge(
+        self, *, older_than: float | timedelta = 0, queue: str | None = None, ids: Sequence[int] | None = None,
+        limit: int | None = None, on_progress: Progress | None = None,
+    ) -> int:  # fmt: skip
+        """Remove dead letters as `Client.purge` does: some in each request."""
+        chosen = {"older_than": older_than, "queue": queue, "ids": ids}
+        if limit is not None:
+            return await self._count("purge", chosen | {"limit": limit})
+        count, gone = 0, _PAGE
+        while gone == _PAGE:
+            gone = await self._count("purge", chosen | {"limit": _PAGE})
+            count += gone
+            if on_progress is not None:
+                on_progress(count)
+        return count
+
+    async def _in_pages(
+        self, call: str, pages: AsyncIterator[list[int]], options: dict[str, Any], on_progress: Progress | None
+    ) -> int:
+        count = 0
+        async for ids in pages:
+            count += await self._count(call, options | {"ids": ids})
+            if on_progress is not None:
+                on_progress(count)
+        return count
+
+    async def _count(self, call: str, given: dict[str, Any]) -> int:
+        found: int = await self.transport.call(BY_CALL[call], given)
+        return found
 
     async def wait(self, task_id: int, timeout: float | timedelta | None = None) -> Any:
         """Return a task's output when it has completed; raises `TaskFailed`, and `WaitTimeout` after ``timeout``."""

@@ -95,7 +95,9 @@ class Bisection:
         """Run a version, with the outputs that are known of those before."""
         jobs, declared = self._jobs, (await self._jobs._document(artifact.id)).get("inputs") or {}
         inputs = {name: value for name, value in self._inputs.items() if name in declared}
-        options: dict[str, Any] = {"on": artifact.id, "inputs": inputs, "registry": self._registry}
+        # What a job was given before by a default counts no more than the default of this version.
+        own = {name: told["default"] for name, told in declared.items() if "default" in told}
+        options: dict[str, Any] = {"on": artifact.id, "inputs": own | inputs, "registry": self._registry}
         try:
             plans = [await jobs.plan_rerun(each.job_id, **options) for each in self._steps if each.job_id is not None]
             if not plans:

@@ -5,14 +5,23 @@ from __future__ import annotations
 import builtins
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import asyncpg
 import orjson
 
-from weft.core.checks import check_id, check_name, check_number, check_span, check_text, check_word
+from weft.core.checks import (
+    MAX_ID,
+    check_id,
+    check_moment,
+    check_name,
+    check_number,
+    check_span,
+    check_text,
+    check_word,
+)
 from weft.core.errors import BlobUnavailable, InvalidInput, NotFound, StateConflict
 from weft.core.job_states import JobState
 from weft.core.json import Json, check_size, encode, plain
@@ -26,9 +35,10 @@ from weft.jobs import events
 from weft.jobs.adding import SQL as GRAPH
 from weft.jobs.labels import check_labels
 from weft.jobs.library import Library, Planned
-from weft.jobs.model import Approval, Job, JobHandle, JobNode, JobSummary
+from weft.jobs.model import Approval, Job, JobHandle, JobNode, JobSummary, Sort
 from weft.jobs.plan import Plan
 from weft.jobs.posting import check_url
+from weft.jobs.routing import AT_ONCE
 from weft.jobs.submit import SQL, NewJob, submit
 from weft.queue import audit
 from weft.queue.audit import AuditVerb
@@ -39,8 +49,6 @@ from weft.sdk.values import value_of
 from weft.sdk.workflows import document_of
 
 if TYPE_CHECKING:
-    from asyncpg import Record
-
     from weft.db.database import type_Connection
     from weft.sdk.bisecting import Bisected, BisectStep, Line
     from weft.worker.registry import Registry
@@ -220,28 +228,35 @@ class Jobs(Reruns, JobLooking):
         return (await library.planned(await self._materials(library, workflow))).plan.queues_of(knows)
 
     async def list(
-        self, *, workflow_id: str | None = None, state: str | Sequence[str] | None = None, before: int | None = None,
-        limit: int = 50, labels: Mapping[str, str] | None = None,
+        self, *, workflow_id: str | None = None, state: str | Sequence[str] | None = None, actor: str | None = None,
+        labels: Mapping[str, str] | None = None, rerun_of: int | None = None, since: datetime | None = None,
+        until: datetime | None = None, sort: str = "newest", before: int | None = None, after: int | None = None,
+        limit: int = 50,
     ) -> builtins.list[JobSummary]:  # fmt: skip
-        """Return jobs, newest first, those with all of ``labels``; pass the last id as ``before`` for the next page.
+        """Return jobs that pass all filters, newest first; pass the last id as ``before`` for the next page.
 
-        Example::
+        ``labels`` are all there; from ``since`` on and before ``until`` they were submitted. With ``sort="oldest"`` the
+        last id is passed as ``after``. Example::
 
             print([job.id for job in await client.jobs.list(workflow_id="etl", state="failed")])
         """
         check_number(limit, "limit", 1, 1000)
         if workflow_id is not None:
             check_name(workflow_id, "workflow_id")
-        key = 2**63 - 1 if before is None else check_id(before, "before", shown_by="weft jobs list")
-        states = None if state is None else _states([state] if isinstance(state, str) else state)
-        wanted = orjson.dumps(check_labels(labels)).decode() if labels else None
+        if actor is not None:
+            check_text(actor, "actor", 500)
+        low = None if after is None else check_id(after, "after", shown_by="weft jobs list")
+        high = None if before is None else check_id(before, "before", shown_by="weft jobs list")
+        original = None if rerun_of is None else check_id(rerun_of, "rerun_of", shown_by="weft jobs list")
+        asked = (
+            None if state is None else _states([state] if isinstance(state, str) else state), workflow_id, actor,
+            orjson.dumps(check_labels(labels)).decode() if labels else None, original,
+            low or 0, None if since is None else check_moment(since, "since"),
+            high or MAX_ID, None if until is None else check_moment(until, "until"),
+            check_word(sort, "sort", Sort) is Sort.NEWEST, limit,
+        )  # fmt: skip
         org_id = await self._session.org_id()
-
-        async def look(conn: type_Connection) -> builtins.list[Record]:
-            live = await conn.fetch(SQL.list_live, org_id, key, workflow_id, states, limit, wanted)
-            return [*live, *await conn.fetch(SQL.list_done, org_id, key, workflow_id, states, limit, wanted)]
-
-        rows = sorted(await self._read(look), key=lambda row: row["id"], reverse=True)[:limit]
+        rows = await self._read(lambda conn: conn.fetch(SQL.list, org_id, *asked))
         return [JobSummary(**{**row, "state": JobState(row["state"])}) for row in rows]
 
     async def nodes(self, job_id: int) -> builtins.list[JobNode]:
@@ -373,20 +388,27 @@ class Jobs(Reruns, JobLooking):
         if not await self._session.database.run(answer):
             raise StateConflict("approve", chosen.task_id, "answered", ["waiting"])
 
-    async def send_event(self, name: str, payload: Mapping[str, Any] | None = None) -> int:
+    async def send_event(
+        self, name: str, payload: Mapping[str, Any] | None = None, *, idempotency_key: str | None = None
+    ) -> int:
         """Tell jobs of an event; return how many nodes were waiting for one like it.
 
-        Those that begin to wait later, in jobs that were submitted before, find it too. Example::
+        Those that begin to wait later, in jobs that were submitted before, find it too. A known ``idempotency_key``
+        sends nothing, and returns what the first has. When it returns the event is kept: where a great many wait,
+        the last of them are answered soon after. Example::
 
-            await client.jobs.send_event("file.arrived", {"path": "in/orders.csv"})
+            await client.jobs.send_event("file.arrived", {"path": "in/orders.csv"}, idempotency_key="etag-3f2a")
         """
         check_text(name, "name", 200)
         if payload is not None and not isinstance(payload, Mapping):
             raise InvalidInput("payload", f"must be a mapping, not {type(payload).__name__}")
+        if idempotency_key is not None:
+            check_text(idempotency_key, "idempotency_key", 500)
         text, org_id, actor = encode(dict(payload or {}), "payload"), await self._session.org_id(), self._session.actor
         # Each node that waits for it has it as its output.
         check_size("payload", text, self._session.settings.inline_limit)
-        row = await self._session.database.run(lambda conn: conn.fetchrow(SQL.send_event, org_id, name, text, actor))
+        said = org_id, name, text, actor, idempotency_key, AT_ONCE
+        row = await self._session.database.run(lambda conn: conn.fetchrow(SQL.send_event, *said))
         assert row is not None
         return int(row["answered"])
 

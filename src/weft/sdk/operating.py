@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Iterable, Seque
 from datetime import timedelta
 from typing import Any
 
-from weft.core.checks import check_id, check_ids, check_name, check_span, check_text, check_words
+from weft.core.checks import check_id, check_ids, check_name, check_number, check_span, check_text, check_words
 from weft.core.errors import InvalidInput
 from weft.core.states import LIVE, TaskState
 from weft.queue import cache, operate, outbox, queues
@@ -14,6 +14,7 @@ from weft.sdk.looking import Looking
 from weft.worker.logs import remove_logs
 
 Progress = Callable[[int], object]
+PAGE = 500
 
 
 class Operating(Looking):
@@ -38,9 +39,10 @@ class Operating(Looking):
 
     async def cancel_all(
         self, *, queue: str | None = None, handler: str | None = None, state: str | Iterable[str] | None = None,
-        reason: str = "cancelled", dry_run: bool = False, on_progress: Progress | None = None,
+        reason: str = "cancelled", dry_run: bool = False, ids: Sequence[int] | None = None,
+        on_progress: Progress | None = None,
     ) -> int:  # fmt: skip
-        """Cancel all tasks that have not ended, or those of a queue, a handler or some states; return how many.
+        """Cancel all tasks that have not ended, or those of a queue, a handler, some states or ids; return how many.
 
         It goes in batches, from the newest on, and ``on_progress`` is called with the count after each: what is
         enqueued meanwhile is left alone. A ``dry_run`` only counts. `replay_all` undoes it. Example::
@@ -48,11 +50,11 @@ class Operating(Looking):
             await client.cancel_all(queue="mail", handler="newsletter")
         """
         check_text(reason, "reason", 500)
-        states = LIVE if state is None else check_words(state, "state", TaskState)
-        if wrong := sorted(states - LIVE):
-            raise InvalidInput("state", f"'{wrong[0]}' is an end: only tasks that have not ended can be cancelled")
+        states = cancellable(state)
+        if ids is not None and (dry_run or not queue is handler is state is None):
+            raise InvalidInput("ids", "says which tasks: leave queue, handler, state and dry_run out")
         org_id, count = await self.org_id(), 0
-        async for batch in self._pages(queue, handler, states):
+        async for batch in self._pages(queue, handler, states, ids):
             count += len(batch if dry_run else await self._cancel_batch(org_id, batch, reason))
             if on_progress is not None:
                 on_progress(count)
@@ -68,7 +70,7 @@ class Operating(Looking):
 
             await client.replay(handle.id)
         """
-        task_id, states, org_id = check_id(task_id), _replayed(state), await self.org_id()
+        task_id, states, org_id = check_id(task_id), replayable(state), await self.org_id()
 
         async def write(conn: Any) -> int:
             landed = await operate.replay(conn, org_id, [task_id], self.actor, states)
@@ -94,17 +96,20 @@ class Operating(Looking):
 
     async def replay_all(
         self, *, queue: str | None = None, handler: str | None = None, state: str | Iterable[str] | None = None,
-        dry_run: bool = False, on_progress: Progress | None = None,
+        dry_run: bool = False, ids: Sequence[int] | None = None, on_progress: Progress | None = None,
     ) -> int:  # fmt: skip
-        """Send all failed, dead and cancelled tasks round again, or those of a queue, a handler or a state.
+        """Send all failed, dead and cancelled tasks round again, or those of a queue, a handler, a state or ids.
 
         It goes in batches, and ``on_progress`` is called with the count after each. Returns how many; a ``dry_run``
         only counts them. Example::
 
             await client.replay_all(state="cancelled", queue="mail")
         """
-        states, org_id, count = _replayed(state), await self.org_id(), 0
-        async for batch in self._pages(queue, handler, states):
+        states = replayable(state)
+        if ids is not None and (dry_run or not queue is handler is None):
+            raise InvalidInput("ids", "says which tasks: leave queue, handler and dry_run out")
+        org_id, count = await self.org_id(), 0
+        async for batch in self._pages(queue, handler, states, ids):
             count += len(batch if dry_run else await self._replay_batch(org_id, batch, states))
             if on_progress is not None:
                 on_progress(count)
@@ -116,11 +121,17 @@ class Operating(Looking):
         return landed
 
     async def _pages(
-        self, queue: str | None, handler: str | None, states: Collection[TaskState]
+        self, queue: str | None, handler: str | None, states: Collection[TaskState], ids: Sequence[int] | None = None
     ) -> AsyncIterator[list[int]]:
+        """Yield the ids of tasks, those in some states or those that are given, a page at a time."""
+        if ids is not None:
+            known = check_ids(ids)
+            for place in range(0, len(known), PAGE):
+                yield known[place : place + PAGE]
+            return
         before: int | None = None
         while True:
-            page = await self.list_tasks(state=states, queue=queue, handler=handler, before=before, limit=500)
+            page = await self.list_tasks(state=states, queue=queue, handler=handler, before=before, limit=PAGE)
             if page.tasks:
                 yield [task.id for task in page.tasks]
             if page.next_before is None:
@@ -129,11 +140,12 @@ class Operating(Looking):
 
     async def purge(
         self, *, older_than: float | timedelta = 0, queue: str | None = None, ids: Sequence[int] | None = None,
-        on_progress: Progress | None = None,
+        limit: int | None = None, on_progress: Progress | None = None,
     ) -> int:  # fmt: skip
         """Remove dead letters for good, with their params, attempts and logs; return how many.
 
-        ``on_progress`` is called with the count after each batch. Example::
+        There may be more when it is as many as the ``limit``. ``on_progress`` is called with the count after each
+        batch. Example::
 
             await client.purge(older_than=timedelta(days=90), queue="mail")
         """
@@ -141,16 +153,18 @@ class Operating(Looking):
         age = check_span(older_than, "older_than", zero=True)
         queue_id = await self._queue_id(queue)
         chosen = None if ids is None else check_ids(ids)
+        left = None if limit is None else check_number(limit, "limit", 1, 1_000_000)
         count = 0
         while True:
+            most = 1000 if left is None else min(1000, left - count)
             gone = await self.database.run(
-                lambda conn: operate.purge(conn, org_id, age, queue_id, chosen, 1000, self.actor)
+                lambda conn, most=most: operate.purge(conn, org_id, age, queue_id, chosen, most, self.actor)  # type: ignore[misc]
             )
             await remove_logs(self.settings, gone)
             count += len(gone)
             if on_progress is not None:
                 on_progress(count)
-            if len(gone) < 1000:
+            if len(gone) < most or count == left:
                 return count
 
     async def count_dead(self, *, older_than: float | timedelta = 0, queue: str | None = None) -> int:
@@ -229,7 +243,15 @@ class Operating(Looking):
         return count
 
 
-def _replayed(state: str | Iterable[str] | None) -> Collection[TaskState]:
+def cancellable(state: str | Iterable[str] | None) -> Collection[TaskState]:
+    """Return the states from which to cancel: all before the end, or those of them that are named."""
+    states = LIVE if state is None else check_words(state, "state", TaskState)
+    if wrong := sorted(states - LIVE):
+        raise InvalidInput("state", f"'{wrong[0]}' is an end: only tasks that have not ended can be cancelled")
+    return states
+
+
+def replayable(state: str | Iterable[str] | None) -> Collection[TaskState]:
     """Return the states from which to replay; raises for one that is no end or no failure."""
     states = operate.REPLAYABLE if state is None else check_words(state, "state", TaskState)
     if wrong := sorted(states - operate.REPLAYABLE):

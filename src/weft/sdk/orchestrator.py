@@ -6,7 +6,9 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from weft.core.settings import Settings
+from weft.core.tracing import tracer
 from weft.engine.adoption import Adopter
+from weft.engine.job_spans import JobSpans
 from weft.engine.orchestrator import Steps
 from weft.jobs.messages import QUEUE
 from weft.queue.queues import CONTROL
@@ -15,6 +17,7 @@ from weft.worker.registry import Registry
 
 if TYPE_CHECKING:
     from weft.sdk.client import Client
+    from weft.worker.store import Store
 
 
 class Orchestrator(Worker):
@@ -29,6 +32,7 @@ class Orchestrator(Worker):
     def __init__(self, *, client: Client, concurrency: int = 200) -> None:
         super().__init__(client=client, concurrency=concurrency, registry=Registry())
         self._adopter = Adopter(client.database, lambda: self.process.id, client.settings.scan_interval)
+        self._spans: JobSpans | None = None
 
     @property
     def queues(self) -> list[str]:
@@ -39,12 +43,20 @@ class Orchestrator(Worker):
     def _settings(self) -> Settings:
         return self._client.settings.for_orchestrator
 
+    async def _store(self) -> Store:
+        return await self._database_store()
+
     async def _start(self) -> None:
         self._registry = Steps(self._client.database, self._client.ids, lambda: self._client.blobs).registry
         await super()._start()
         await self._adopter.start()
+        if (spans := tracer()) is not None:
+            self._spans = JobSpans(self._client.database, spans)
+            await self._spans.start()
 
     async def stop(self, grace: float | timedelta | None = None) -> None:
         """Stop, as a worker does; others own its jobs from then on."""
         await self._adopter.stop()
         await super().stop(grace)
+        if self._spans is not None:
+            await self._spans.stop()

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from weft.core.checks import check_name
 from weft.core.errors import InvalidInput, UnknownQueue
@@ -24,6 +24,9 @@ from weft.sdk.hints import HeldHints, Hints
 from weft.sdk.waiting import Waiter
 from weft.worker.registry import REGISTRY
 from weft.worker.surroundings import refuse_while_loading
+
+if TYPE_CHECKING:
+    from weft.worker.store import Store
 
 # For whom a process acts that serves many, such as a server: in whatever runs on their behalf, and nowhere else.
 _acting: ContextVar[str | None] = ContextVar("acting", default=None)
@@ -120,6 +123,10 @@ class Session:
         if self._blobs is None:
             self._blobs = KeptBlobs.of(self.database)
         return self._blobs
+
+    def _worker_store(self) -> Store | None:
+        """Return where the tasks of workers are kept, unless that is the database itself."""
+        return None
 
     async def org_id(self) -> int:
         """Return the id of the org that calls belong to."""

@@ -12,13 +12,16 @@ from typing import Self
 from weft.core.checks import MAX_RUNNING, check_names, check_number, check_queues, check_span
 from weft.core.settings import Settings
 from weft.jobs.callbacks import Callbacks
+from weft.jobs.routing import Routing
 from weft.queue.model import NewTask
-from weft.queue.outbox import Effect
+from weft.queue.outbox import Effect, Sink
 from weft.sdk.client import Client
 from weft.sdk.drafts import Drafting
 from weft.sdk.joined import enqueue_on
 from weft.version import __version__
+from weft.worker.database_store import DatabaseStore
 from weft.worker.registry import REGISTRY, Registry
+from weft.worker.store import Store
 from weft.worker.surroundings import refuse_while_loading
 from weft.worker.worker import Worker as WorkerProcess
 
@@ -72,13 +75,18 @@ class Worker:
     async def _start(self) -> None:
         self._registry.admit(self._app_modules)
         worker = WorkerProcess(
-            self._client.database, self._settings, self._registry, org_id=await self._client.org_id(),
-            queue_names=self.queues, concurrency=self._concurrency, version=__version__,
-            app_modules=self._app_modules,
-            sinks={"enqueue_task": self._enqueue_task, "callback": Callbacks(self._client.settings).send},
+            await self._store(), self._registry, queue_names=self.queues, concurrency=self._concurrency,
+            version=__version__, app_modules=self._app_modules,
         )  # fmt: skip
         await worker.start()
         self._worker = worker
+
+    async def _store(self) -> Store:
+        return self._client._worker_store() or await self._database_store()
+
+    async def _database_store(self) -> Store:
+        org_id, database = await self._client.org_id(), self._client.database
+        return DatabaseStore(database, self._settings, org_id, sinks_of(self._client))
 
     async def run(self) -> None:
         """Work until `stop` is called."""
@@ -128,8 +136,17 @@ class Worker:
         is_cancelled = kind is not None and issubclass(kind, asyncio.CancelledError)
         await self.stop(grace=0 if is_cancelled else None)
 
-    async def _enqueue_task(self, effect: Effect) -> None:
-        """Carry out ``enqueue_task`` in the effect's org; its id is the idempotency key: a repeat creates nothing."""
+
+def sinks_of(client: Client) -> dict[str, Sink]:
+    """Return what carries out effects of each kind."""
+
+    async def enqueue_task(effect: Effect) -> None:
+        """Enqueue in the effect's org; its id is the idempotency key: a repeat creates nothing."""
         said = {name: value for name, value in effect.payload.items() if value is not None}
-        draft = Drafting(self._client.settings).draft(NewTask(**{"idempotency_key": f"outbox-{effect.id}", **said}))
-        await self._client.database.run(lambda conn: enqueue_on(conn, draft, effect.org, effect.actor))
+        draft = Drafting(client.settings).draft(NewTask(**{"idempotency_key": f"outbox-{effect.id}", **said}))
+        await client.database.run(lambda conn: enqueue_on(conn, draft, effect.org, effect.actor))
+
+    return {
+        "enqueue_task": enqueue_task, "callback": Callbacks(client.settings).send,
+        "route_event": Routing(client.database).route,
+    }  # fmt: skip

@@ -10,6 +10,8 @@ from weft.core.checks import check_moment, check_span
 from weft.core.errors import InvalidInput
 from weft.core.json import Json, plain
 from weft.history.model import Collected, Finding, Materialized, Pushed
+from weft.queue import audit
+from weft.queue.audit import AuditVerb
 from weft.sdk.workflow_calls import WorkflowCalls, check_message, check_tag
 
 if TYPE_CHECKING:
@@ -77,9 +79,15 @@ class WorkflowUpkeep(WorkflowCalls):
         self._read_by = None
         reader = Reader(self._session.database, await self._session.org_id(), lambda: self._session.blobs)
         checker = Checker(reader, self._session.actor, repair=repair, quick=quick)
-        return [finding async for finding in checker.run(on_progress)]
+        found = [finding async for finding in checker.run(on_progress)]
+        if mended := sum(finding.mended is not None for finding in found):
+            await self._record(AuditVerb.CHANGE, {"mended": mended})
+        return found
 
-    async def gc(self, grace: timedelta | float = timedelta(days=1), *, dry_run: bool = False) -> Collected:
+    async def gc(
+        self, grace: timedelta | float = timedelta(days=1), *, dry_run: bool = False,
+        on_progress: Callable[[int], None] | None = None,
+    ) -> Collected:  # fmt: skip
         """Remove snapshots and blobs that nobody has used for ``grace``; with ``dry_run`` only say what they are.
 
         Example::
@@ -90,6 +98,23 @@ class WorkflowUpkeep(WorkflowCalls):
         from weft.history import collecting
 
         database, org_id = self._session.database, await self._session.org_id()
-        return await collecting.collect(
-            database, org_id, open_blobs(database.settings), check_span(grace, "grace"), dry_run=dry_run
+        found = await collecting.collect(
+            database,
+            org_id,
+            open_blobs(database.settings),
+            check_span(grace, "grace"),
+            dry_run=dry_run,
+            on_progress=on_progress,
+        )
+        if not dry_run and (found.snapshots or found.patches or found.blobs):
+            await self._record(
+                AuditVerb.PURGE, {"snapshots": found.snapshots, "patches": found.patches, "blobs": found.blobs}
+            )
+        return found
+
+    async def _record(self, verb: AuditVerb, detail: Mapping[str, int]) -> None:
+        """Note what was done to the history, in many small steps before."""
+        org_id, actor = await self._session.org_id(), self._session.actor
+        await self._session.database.run(
+            lambda conn: audit.record_named(conn, org_id, actor, verb, "history", None, detail)
         )

@@ -11,6 +11,7 @@ from starlette.routing import BaseRoute
 
 from weft.contract.table import OPERATIONS
 from weft.core.settings import Settings
+from weft.core.tracing import tracer
 from weft.sdk.client import Client
 from weft.server import problems
 from weft.server.credentials import AskForCredentials
@@ -19,7 +20,19 @@ from weft.server.endpoints import add_operation
 from weft.server.headers import AddHeaders
 from weft.server.limits import LimitBodies
 from weft.server.paths import KeepSlashes, keep_apart
-from weft.server.routes import definitions, installation, me, results, sessions, streams
+from weft.server.routes import (
+    attempt,
+    blob,
+    definitions,
+    installation,
+    me,
+    results,
+    sessions,
+    streams,
+    task,
+    worker,
+)
+from weft.server.spans import Traced
 from weft.server.state import State
 from weft.server.traffic import Noted, Traffic
 from weft.version import __version__
@@ -37,7 +50,7 @@ def _routes() -> list[BaseRoute]:
     for operation in OPERATIONS:
         add_operation(router, operation)
     router.prefix = ""
-    for each in (installation, me, sessions):
+    for each in (installation, me, sessions, worker, task, attempt, blob):
         router.include_router(each.router)
     keep_apart(router.routes)
     return router.routes
@@ -54,6 +67,7 @@ def make_app(settings: Settings) -> FastAPI:
             try:
                 yield
             finally:
+                await state.close()
                 await state.live.stop()
 
     app = FastAPI(title="Weft", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None)
@@ -63,8 +77,11 @@ def make_app(settings: Settings) -> FastAPI:
     app.add_middleware(AskForCredentials)  # the paths that it sees are those by which routes are found
     app.add_middleware(KeepSlashes)
     app.add_middleware(
-        LimitBodies, limit=settings.server_body_limit, patience=settings.server_read_timeout.total_seconds()
-    )
+        LimitBodies, limit=settings.server_body_limit, patience=settings.server_read_timeout.total_seconds(),
+        larger={blob.PATH: settings.value_limit},
+    )  # fmt: skip
+    if (spans := tracer()) is not None:
+        app.add_middleware(Traced, tracer=spans)
     app.add_middleware(AddHeaders)
     app.add_middleware(Noted, traffic=traffic)
     return app

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Annotated
+from functools import cache
+from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import Depends, Request
 from fastapi.security import HTTPBearer
@@ -15,6 +16,7 @@ from weft.catalog import tokens
 from weft.catalog.model import Principal
 from weft.contract.operations import Access
 from weft.core.errors import WeftError
+from weft.core.log_lines import add_to_lines
 from weft.core.server_errors import Forbidden, Unauthenticated
 from weft.server.cookies import session_of
 from weft.server.problems import of_error
@@ -42,10 +44,11 @@ class AskForCredentials:
         """Pass the request on with whom it is from, before anything else of it is read."""
         if scope["type"] == "http" and scope["path"] not in ANONYMOUS:
             try:
-                scope.setdefault("state", {})["who"] = await identify(HTTPConnection(scope))
+                scope.setdefault("state", {})["who"] = who = await identify(HTTPConnection(scope))
             except WeftError as error:
                 await of_error(error)(scope, receive, send)
                 return
+            add_to_lines(actor=who.actor, org=who.org)
         await self._app(scope, receive, send)
 
 
@@ -82,7 +85,7 @@ def origin_of(connection: HTTPConnection) -> str:
 
 
 async def principal(request: Request, _: Annotated[object, Depends(_documented)] = None) -> Principal:
-    """Return whom the request is from."""
+    """Return whom the request was let in as; whether he still would be is told by `identify`."""
     found: Principal | None = getattr(request.state, "who", None)
     if found is None:
         raise Unauthenticated("there is no credential")
@@ -90,6 +93,21 @@ async def principal(request: Request, _: Annotated[object, Depends(_documented)]
 
 
 Who = Annotated[Principal, Depends(principal)]
+
+
+@cache
+def admitted(access: Access) -> Any:
+    """Return the type of whom a request is from when that is somebody who may make it; what he sent is not looked at.
+
+    Refused as a part of a route, and not in it, nobody learns by what he sends how a call would take it.
+    """
+
+    async def admit(request: Request, _: Annotated[object, Depends(_documented)] = None) -> Principal:
+        who = await principal(request)
+        require(who, access)
+        return who
+
+    return Annotated[Principal, Depends(admit)]
 
 
 def require(who: Principal, access: Access) -> None:

@@ -20,9 +20,10 @@ from weft.queue.audit import acting_from
 from weft.sdk.client import Client
 from weft.sdk.session import acting_as
 from weft.server.bodies import BESIDE, YAML, DefinitionRoute, JsonRoute
-from weft.server.credentials import Who, origin_of, require
+from weft.server.credentials import admitted, origin_of
 from weft.server.idempotency import once
 from weft.server.problems import refusals
+from weft.server.spans import made_job
 from weft.server.state import State
 from weft.server.versions import etag_of, expected, is_known
 
@@ -33,6 +34,7 @@ _JSON = "application/json"
 # Calls that answer when something has ended, or say after a while that it has not.
 _WAITS = frozenset({"wait", "jobs.wait"})
 _LONGEST_WAIT = 60.0
+_MAKES_JOBS = frozenset({"jobs.submit", "jobs.rerun"})
 # What they answer is shown once, and kept nowhere.
 _SECRET = frozenset({"tokens.create", "tokens.create_sign_in"})
 _REPEATED = "idempotency-replayed"
@@ -87,7 +89,6 @@ def _endpoint(operation: Operation) -> Callable[..., Any]:
     media_type = "text/plain" if answer_of(operation).model is None else _JSON
 
     async def endpoint(request: Request, who: Principal, **given: Any) -> Response:
-        require(who, operation.access)
         state: State = request.app.state.weft
         asked = _arguments(operation, parameters, given)
         if operation.call in _WAITS:
@@ -98,6 +99,8 @@ def _endpoint(operation: Operation) -> Callable[..., Any]:
         async def act(client: Client) -> tuple[int, bytes]:
             found = await operation.of(client)(**asked)
             headers.update(etag_of(found))
+            if operation.call in _MAKES_JOBS:
+                made_job(request.scope, found)
             return _encoded(operation, found, asked)
 
         # What an operator does is about orgs, not in one.
@@ -155,7 +158,7 @@ def _nullable(parameters: dict[str, Parameter]) -> set[str]:
 
 
 def _signature(operation: Operation) -> inspect.Signature:
-    found = [_keyword("request", Request), _keyword("who", Who)]
+    found = [_keyword("request", Request), _keyword("who", admitted(operation.access))]
     rest = [each for each in operation.parameters if each.place != "path"]
     for each in operation.parameters:
         if each.place == "path":

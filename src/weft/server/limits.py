@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
@@ -18,20 +19,23 @@ class LimitBodies:
     """Lets no body pass that is larger than ``limit`` bytes, or slower than it may be.
 
     It may begin ``patience`` seconds late, and has a second more for each `_SLOWEST` bytes.
+
+    ``larger`` are the paths that take more.
     """
 
-    def __init__(self, app: ASGIApp, limit: int, patience: float) -> None:
+    def __init__(self, app: ASGIApp, limit: int, patience: float, larger: Mapping[str, int]) -> None:
         self._app = app
         self._limit = limit
         self._patience = patience
+        self._larger = larger
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, and look at its body as it comes."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        headers = dict(scope["headers"])
-        if (refused := self._refused(headers)) is not None:
+        limit = self._larger.get(scope["path"], self._limit)
+        if (refused := _refused(dict(scope["headers"]), limit)) is not None:
             await refused(scope, receive, send)
             return
         seen, is_whole, has_answered = 0, False, False
@@ -50,9 +54,9 @@ class LimitBodies:
                 refused = problem(408, "request_timeout", "RequestTimeout", said)
                 raise
             seen += len(message.get("body", b""))
-            if seen > self._limit:
-                refused = of_error(TooLarge(self._limit))
-                raise TooLarge(self._limit)
+            if seen > limit:
+                refused = of_error(TooLarge(limit))
+                raise TooLarge(limit)
             is_whole = not message.get("more_body", False)
             return message
 
@@ -75,13 +79,14 @@ class LimitBodies:
             refused.headers["connection"] = "close"
             await refused(scope, receive, send)
 
-    def _refused(self, headers: dict[bytes, bytes]) -> Response | None:
-        """Return the answer to a request of which the headers say enough."""
-        told = headers.get(b"content-length", b"0")
-        if told.isdigit() and int(told) > self._limit:
-            return of_error(TooLarge(self._limit))
-        has_body = told != b"0" or b"transfer-encoding" in headers
-        # What is packed may be any size when it is unpacked.
-        if has_body and headers.get(b"content-encoding", b"identity").lower() not in (b"identity", b""):
-            return problem(415, "unsupported_media_type", "UnsupportedMediaType", "send the body as it is, not encoded")
-        return None
+
+def _refused(headers: Mapping[bytes, bytes], limit: int) -> Response | None:
+    """Return the answer to a request of which the headers say enough."""
+    told = headers.get(b"content-length", b"0")
+    if told.isdigit() and int(told) > limit:
+        return of_error(TooLarge(limit))
+    has_body = told != b"0" or b"transfer-encoding" in headers
+    # What is packed may be any size when it is unpacked.
+    if has_body and headers.get(b"content-encoding", b"identity").lower() not in (b"identity", b""):
+        return problem(415, "unsupported_media_type", "UnsupportedMediaType", "send the body as it is, not encoded")
+    return None

@@ -63,6 +63,11 @@ _HEADERS = {
     "Authenticate": ("How to say who asks.", "Bearer"),
 }
 _TELLS_TAG = frozenset({"Tag", "Materialized", "Pushed"})
+_SAID = {
+    "digest": "The SHA-256 of the value, in hex.",
+    "lease_token": "What came with the claim: it proves that the task is still the worker's.",
+    "task_id": "The task's id.",
+}
 _NO_MORE = ("HTTPValidationError", "ValidationError")
 
 
@@ -81,6 +86,7 @@ def complete(made: dict[str, Any]) -> None:
         _complete_words(operation)
         for parameter in operation.get("parameters", ()):
             parameter["schema"] = _never_null(parameter["schema"])
+            parameter.setdefault("description", _SAID.get(parameter["name"], ""))
         _complete_answers(operation, schemas)
     made["tags"] = [{"name": name, "description": TAGS.get(name, "")} for name in sorted(used)]
     for name in _NO_MORE:

@@ -78,7 +78,7 @@ class Server:
         assert self._uvicorn is not None
         assert self._task is not None
         # What does not end by itself is ended first: everything else that was asked is answered.
-        self.state.is_stopping = True
+        self.state.let_go()
         await self.state.live.close()
         self._uvicorn.should_exit = True
         await self._task

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from weft.contract.operations import Access
+from weft.queue.blobs import KeptBlobs
 from weft.sdk.client import Client
-from weft.server.credentials import principal, require
+from weft.server.credentials import identify, require
 from weft.server.live.hub import Hub
+from weft.server.seats import Seats
 from weft.server.traffic import Traffic
 from weft.server.vouching import provider_of
+from weft.worker.answers import Answers
 
 if TYPE_CHECKING:
     from weft.catalog.model import Principal
@@ -24,12 +28,34 @@ class State:
 
     def __init__(self, client: Client, traffic: Traffic) -> None:
         self.client = client
+        self.seats = Seats(client)
         self.provider = provider_of(client.settings)
         self.live = Hub(client.database, _admit)
         self.traffic = traffic
         # Told by /readyz, so that whoever spreads requests sends no more of them here.
         self.is_stopping = False
         self._by_org: OrderedDict[int, Client] = OrderedDict()
+
+    @cached_property
+    def answers(self) -> Answers:
+        """What does what handlers ask for; a database that is away is told, and not waited for."""
+        return Answers(self.client.database, self.blobs, self.client.settings, outages=())
+
+    @cached_property
+    def blobs(self) -> KeptBlobs:
+        """Where large values are kept."""
+        return KeptBlobs.of(self.client.database)
+
+    def let_go(self) -> None:
+        """End all waits: the server is about to stop."""
+        self.is_stopping = True
+        self.seats.let_go()
+
+    async def close(self) -> None:
+        """End what goes on beside the requests."""
+        if "answers" in vars(self):
+            self.answers.close()
+        await self.seats.close()
 
     def client_of(self, who: Principal) -> Client:
         """Return the client of an org."""
@@ -44,4 +70,5 @@ class State:
 
 async def _admit(guest: Guest) -> None:
     """Refuse whoever may not look any more at what happens."""
-    require(await principal(guest.request), Access.READER)
+    # Anew: by whom the request came is known, and not whether he would still come in.
+    require(await identify(guest.request), Access.READER)

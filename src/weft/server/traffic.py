@@ -11,12 +11,15 @@ from collections import defaultdict
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from weft.core.log_lines import lines_about
 from weft.jobs.metrics import Metric, Sample
 
 logger = logging.getLogger("weft.server.requests")
 _BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,100}")
 HEADER = b"x-request-id"
+# What an address names, and a line of the log by the same name.
+_NAMED = ("job_id", "task_id")
 
 
 class _Times:
@@ -94,8 +97,10 @@ class Noted:
             await send(message)
 
         self._traffic.open += 1
+        about = {"request_id": request_id.decode()}
         try:
-            await self._app(scope, receive, answered)
+            with lines_about(about):
+                await self._app(scope, receive, answered)
         finally:
             self._traffic.open -= 1
             # Until the answer begins: a stream goes on for as long as somebody looks.
@@ -104,5 +109,7 @@ class Noted:
             route = getattr(scope.get("route"), "path_format", "(none)")
             self._traffic.note(scope["method"], route, status, took)
             who = getattr(scope.get("state", {}).get("who"), "actor", None)
-            more = {"request_id": request_id.decode(), "actor": who, "status": status, "ms": round(1000 * took, 1)}
+            more = about | {"actor": who, "status": status, "ms": round(1000 * took, 1)}
+            asked = scope.get("path_params", {})
+            more |= {"method": scope["method"], "route": route, **{name: asked.get(name) for name in _NAMED}}
             logger.info("%s %s %s in %.1f ms", scope["method"], route, status, 1000 * took, extra=more)

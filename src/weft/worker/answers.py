@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from weft.core.errors import DatabaseUnavailable, InvalidInput, LeaseLost
 from weft.core.json import BLOB_MARK, blob_reference, check_size, referenced_blob, size_of
 from weft.db.database import CONNECTION_ERRORS
-from weft.queue import blobs, steps
+from weft.queue import blobs, loans, steps
 from weft.queue.steps import Fence, SavedStep
 from weft.worker.background import pause_after_error
 from weft.worker.kin import Kin
@@ -31,14 +31,21 @@ SPAWN, AWAIT_TASKS, LEAVE = "spawn", "await_tasks", "leave"
 
 
 class Answers:
-    """What all attempts of a worker ask for."""
+    """What all attempts of a worker ask for; an outage of those kinds is waited out."""
 
-    def __init__(self, database: Database, storage: Blobs, settings: Settings) -> None:
+    def __init__(
+        self, database: Database, storage: Blobs, settings: Settings,
+        outages: tuple[type[BaseException], ...] = _OUTAGE,
+    ) -> None:  # fmt: skip
+        self._outages = outages
         self._database = database
         self._blobs = storage
         self._settings = settings
         self.kin = Kin(database, storage)
-        self.lending = Lending(lambda fence, is_over, verb: self._persist(fence, is_over, database.run, verb))
+        self.lending = Lending(
+            lambda fence, is_over: self._persist(fence, is_over, database.run, lambda conn: loans.lend(conn, fence)),
+            lambda fence, is_over: self._persist(fence, is_over, database.run, lambda conn: loans.take(conn, fence)),
+        )
 
     async def answer(self, fence: Fence, verb: str, arguments: dict[str, Any], is_over: Callable[[], bool]) -> Any:
         """Do what an attempt asks for; raises `LeaseLost` when the task is not its own any more.
@@ -76,6 +83,10 @@ class Answers:
             case _:
                 raise AssertionError(verb)
         return None
+
+    def close(self) -> None:
+        """Look no more for tasks that somebody waits for."""
+        self.kin.close()
 
     async def _load(self, fence: Fence, name: str | None, is_over: Callable[[], bool]) -> dict[str, Any] | None:
         found: SavedStep | None = await self._persist(
@@ -116,7 +127,7 @@ class Answers:
         while not is_over():
             try:
                 return await run(verb)
-            except _OUTAGE as problem:
+            except self._outages as problem:
                 logger.info("task %s waits to save a step: %s: %s", fence.task_id, type(problem).__name__, problem)
                 pause = await pause_after_error(pause)
         raise LeaseLost(fence.task_id)

@@ -14,7 +14,7 @@ from typing import Any
 
 import orjson
 
-from weft.core.errors import InvalidInput, error_line
+from weft.core.errors import InvalidInput
 from weft.core.json import BLOB_MARK, CACHED_MARK, RENDER_MARK, blob_reference, check_size, referenced_blob, size_of
 from weft.core.signals import NonRetryable, Parked, Snooze
 from weft.flow.budget import ExpressionError
@@ -30,7 +30,9 @@ from weft.worker.environment import Environment
 from weft.worker.logs import TaskLog
 from weft.worker.processes import ChildDied
 from weft.worker.registry import AnyHandler
+from weft.worker.reporting import about, report
 from weft.worker.resting import Rest
+from weft.worker.spans import place_of
 
 logger = logging.getLogger("weft.worker")
 Outcome = Completed | Postponed | Ended
@@ -159,6 +161,11 @@ class Attempt:
         """Whether it is over, or was told to end."""
         return self.is_over or self._ending is not None
 
+    @property
+    def why_ended(self) -> str | None:
+        """Why it was told to end, if it was."""
+        return self._ending
+
     def end(self, why: str) -> None:
         """End the attempt: ``timeout`` writes an outcome, anything else writes none (someone else decides)."""
         if self._ending is None:
@@ -178,9 +185,8 @@ class Attempt:
     def _give_up(self) -> None:
         """The handler swallowed its cancellation: it goes on, but what it does counts no more."""
         if not self.is_over and self.task is not None and not self.task.done():
-            logger.warning(
-                "task %s (%s) ignores its cancellation and is left behind", self.claim.id, self.claim.handler
-            )
+            said = "task %s (%s) ignores its cancellation and is left behind"
+            logger.warning(said, self.claim.id, self.claim.handler, extra=about(self))
             self._over(self._outcome_of_ending())
             self.task.cancel()
 
@@ -196,29 +202,17 @@ class Attempt:
             if self._log is not None:
                 self._log.close()
         except OSError as problem:
-            logger.warning("the log of task %s is incomplete: %s", self.claim.id, problem)
+            logger.warning("the log of task %s is incomplete: %s", self.claim.id, problem, extra=about(self))
         if isinstance(outcome, (Postponed, Ended)):
-            self._report(outcome)
+            report(self, outcome)
         self.env.on_end(self, outcome)
-
-    def _report(self, outcome: Postponed | Ended) -> None:
-        """Tell in the worker's log how an attempt went wrong; what it printed is in its own."""
-        what = "task %s (%s) %s"
-        error = error_line(orjson.loads(outcome.error)) if outcome.error else outcome.reason
-        names = self.claim.id, self.claim.handler
-        if isinstance(outcome, Ended):
-            logger.warning(what, *names, f"is {outcome.state} after attempt {self.claim.attempt}: {error}")
-        elif outcome.outcome == "snoozed":
-            logger.debug(what, *names, f"snoozes for {outcome.delay}")
-        else:
-            count = f"{self.claim.failures + 1} of {self.policy.max_attempts}"
-            again = f"again in {outcome.delay.total_seconds():.1f} s"
-            logger.info(what, *names, f"failed, {count}, {again}: {error}")
 
     async def run(self) -> None:
         """Run the handler and tell the outcome; None says that the attempt is no longer ours."""
         claim, handler = self.claim, self.handler
         RUNNING.set(self)
+        if self.env.tracer is not None:
+            self.env.tracer.enter(place_of(claim))
         outcome: Outcome | None = None
         if claim.max_attempts is None and claim.failures >= self.policy.max_attempts:
             # Its heartbeats were missed, and whoever noticed did not know how often its handler may be tried.
@@ -269,9 +263,9 @@ class Attempt:
         """Take an output that is there, else make one that others may take."""
         claim = self.claim
         if (digest := referenced_blob(params)) is not None:
-            params = (await self.env.blobs.get(digest)).decode()
+            params = (await self.env.blobs_of(self.claim).get(digest)).decode()
         key = key_of(claim.handler, self.handler.code_version, params)
-        if (found := await self.env.cache.find(claim.id, key, caching)) is not None:
+        if (found := await self.env.cache.find(claim, key, caching)) is not None:
             return Completed(claim.id, claim.attempt, *found)
         outcome = await self._run_apart(params)
         return outcome._replace(reuse=Reuse(key, caching.lasts)) if isinstance(outcome, Completed) else outcome
@@ -279,7 +273,7 @@ class Attempt:
     async def _rendered(self, params: str) -> str:
         """Return the params with the outputs of other tasks in them; what the engine carries out gets both apart."""
         limit = self.env.settings.value_limit
-        spec, values = await unpacked(params, self.claim.given, lambda: self.env.blobs, limit)
+        spec, values = await unpacked(params, self.claim.given, lambda: self.env.blobs_of(self.claim), limit)
         if self.claim.handler.startswith("@"):
             return orjson.dumps({"spec": spec, "values": values}).decode()
         return rendered(spec, values)
@@ -299,7 +293,7 @@ class Attempt:
         if params == MISSING_PARAMS:
             raise NonRetryable("the params of this task are gone: its partition was dropped")
         if (digest := referenced_blob(params)) is not None:
-            params = (await self.env.blobs.get(digest)).decode()
+            params = (await self.env.blobs_of(self.claim).get(digest)).decode()
         if self._runs_in_process:
             return await self._run_in_process(params)
         return Completed(claim.id, claim.attempt, await self._written(await self._call_and_write(params)))
@@ -343,7 +337,7 @@ class Attempt:
         check_size("output", text, self.env.settings.value_limit)
         if size_of(text) <= self.env.settings.inline_limit:
             return text
-        return blob_reference(await self.env.blobs.put(text.encode()), size_of(text))
+        return blob_reference(await self.env.blobs_of(self.claim).put(text.encode()), size_of(text))
 
     def _write_now(self, output: Any) -> str:
         """The same for `Context.complete_in`, which may be called where nothing can be awaited."""
@@ -351,7 +345,7 @@ class Attempt:
         check_size("output", text, self.env.settings.value_limit)
         if size_of(text) <= self.env.settings.inline_limit:
             return text
-        return blob_reference(self.env.blobs.put_now(text.encode()), size_of(text))
+        return blob_reference(self.env.blobs_of(self.claim).put_now(text.encode()), size_of(text))
 
     async def _run_in_thread(self, arguments: dict[str, Any]) -> Any:
         """Run the function in a thread of its own; one that cannot be ended is left behind, reported and fenced."""
@@ -378,6 +372,7 @@ class Attempt:
                 logger.warning(
                     "task %s (%s) goes on in a thread that cannot be ended; its outcome will be refused. "
                     'Use executor="process" for work that must be ended.', self.claim.id, self.claim.handler,
+                    extra=about(self),
                 )  # fmt: skip
             raise
 

@@ -26,6 +26,7 @@ import orjson
 from weft.core.errors import InvalidInput, LeaseLost
 from weft.core.json import check_size, size_of
 from weft.core.signals import NonRetryable, Snooze
+from weft.core.tracing import place_of_attempt, tracer
 from weft.worker.context import RUNNING, Context, describe_error
 from weft.worker.registry import REGISTRY, AnyHandler
 from weft.worker.shutdown import Shutdown
@@ -47,6 +48,8 @@ def main() -> None:
     logging.getLogger().addHandler(streams.log)
     logging.getLogger("weft.task").setLevel(logging.INFO)
     problem = _load(setup["modules"], setup["main"])
+    if (spans := tracer()) is not None:
+        spans.share()
     surroundings = Surroundings()
     requests: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
     line = _Line(answers)
@@ -203,6 +206,8 @@ def _run(request: dict[str, Any], line: _Line) -> dict[str, Any]:
         node=request["node"], ask=lambda verb, arguments: line.ask(request, verb, arguments), shutdown=line.shutdown,
     )  # fmt: skip
     RUNNING.set(_InChild(context))
+    if (spans := tracer()) is not None:
+        spans.enter(place_of_attempt(context.job_id, context.task_id, context.attempt))
     try:
         arguments = handler.arguments.read(request["params"])
         if handler.arguments.context_name is not None:
@@ -218,6 +223,9 @@ def _run(request: dict[str, Any], line: _Line) -> dict[str, Any]:
     except BaseException as problem:  # noqa: BLE001  the boundary to user code: recorded with the attempt
         retryable = not (isinstance(problem, (NonRetryable, InvalidInput)) or handler.gives_up_on(problem))
         return {"outcome": "error", "error": describe_error(problem), "retryable": retryable}
+    finally:
+        if spans is not None:
+            spans.flush()  # this process is ended without a word
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ import orjson
 
 from weft.core.errors import LeaseLost
 from weft.core.json import encode
+from weft.core.tracing import place_of_attempt, tracer
 from weft.db.foreign import Row, fetch_row
 from weft.queue.retry import Retry
 from weft.worker.children import Children, SpawnedTask
@@ -68,6 +69,17 @@ class Context:
     def idempotency_key(self) -> str:
         """A key for calls to the outside that is the same in every attempt of this task."""
         return f"weft-task-{self.task_id}"
+
+    @property
+    def traceparent(self) -> str:
+        """The place of this attempt in the trace of its job, as others are told it (W3C Trace Context).
+
+        It is the same in every process. Example::
+
+            await http.post(url, headers={"traceparent": ctx.traceparent})
+        """
+        place, spans = place_of_attempt(self.job_id, self.task_id, self.attempt), tracer()
+        return (place if spans is None else spans.chosen(place)).traceparent
 
     @property
     def logger(self) -> logging.Logger:

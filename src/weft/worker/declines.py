@@ -6,25 +6,17 @@ from collections import Counter
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from weft.core.settings import Settings
-from weft.db.database import Database
 from weft.queue.work import Claim
-from weft.worker import unsuccessful
 from weft.worker.registry import Registry
+from weft.worker.store import Store
 
 
 class Declines:
     """The declines of one worker; what is on its way back still takes up room."""
 
-    def __init__(
-        self, database: Database, settings: Settings, registry: Registry, worker_id: int, org_id: int,
-        on_end: Callable[[bool | None], None],
-    ) -> None:  # fmt: skip
-        self._database = database
-        self._patience = settings.no_handler_timeout
+    def __init__(self, store: Store, registry: Registry, on_end: Callable[[bool | None], None]) -> None:
+        self._store = store
         self._registry = registry
-        self._worker_id = worker_id
-        self._org_id = org_id
         self._on_end = on_end
         self.queues: Counter[int] = Counter()
 
@@ -45,9 +37,7 @@ class Declines:
         advice = self._registry.suggest(claim.handler)
         is_left: bool | None = None
         try:
-            is_left = await self._database.run(
-                lambda conn: unsuccessful.decline(conn, self._worker_id, self._org_id, claim, self._patience, advice)
-            )
+            is_left = await self._store.decline(claim, advice)
         finally:
             self.queues[claim.queue_id] -= 1
             self._on_end(is_left)

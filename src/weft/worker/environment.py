@@ -8,15 +8,12 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from weft.db.blobs import Blobs
-from weft.db.database import Database
-from weft.queue import look
+from weft.core.tracing import tracer
 from weft.queue.work import Claim
-from weft.worker.answers import Answers
-from weft.worker.connections import ConnectionPool
-from weft.worker.output_cache import OutputCache
 from weft.worker.processes import Processes
 from weft.worker.shutdown import Shutdown
+from weft.worker.spans import told_on_end
+from weft.worker.store import Store
 
 if TYPE_CHECKING:
     from weft.worker.attempt import Attempt, Outcome
@@ -26,23 +23,25 @@ class Environment:
     """What all attempts of a worker share."""
 
     def __init__(
-        self, database: Database, worker_id: int, blobs: Blobs, processes: Processes, log_folder: Path,
+        self, store: Store, worker_id: int, processes: Processes, log_folder: Path,
         beat: Callable[[Claim], None], on_end: Callable[[Attempt, Outcome | None], None],
         resting: Callable[[int], AbstractContextManager[None]] = lambda _: nullcontext(),
         go_on: Callable[[Claim, Callable[[], bool]], Awaitable[None]] = lambda _, __: asyncio.sleep(0),
     ) -> None:  # fmt: skip
-        self._database = database
-        self.settings = settings = database.settings
-        self.answers = Answers(database, blobs, settings)
-        self.cache = OutputCache(database, blobs)
+        self.settings = store.settings
+        self.answers = store.answers()
+        self.cache = store.cache()
         self.shutdown = Shutdown()
-        self.pool = ConnectionPool(database)
+        self.pool = store.pool()
         self.worker_id = worker_id
-        self.blobs = blobs
+        self.blobs_of = store.blobs_of
         self.processes = processes
         self.log_folder = log_folder
         self.beat = beat
-        self.on_end = on_end
+        self.tracer = tracer()
+        self.on_end = told_on_end(on_end)
+        # By their ids, as far as this worker works them.
+        self.queue_names: dict[int, str] = {}
         self.resting = resting
         self.go_on = go_on
 
@@ -51,13 +50,7 @@ class Environment:
         self.shutdown.request()
         self.processes.request_shutdown()
 
-    async def upload_log(self, attempt: Attempt) -> None:
-        """Copy the log of an attempt that has ended to the blob storage, for machines that do not share a folder."""
-        data, claim = await asyncio.to_thread(attempt.log.read), attempt.claim
-        digest = await self.blobs.put(data)
-        await self._database.run(lambda conn: look.add_log(conn, claim.id, claim.attempt, digest, len(data)))
-
     async def close(self) -> None:
         """End what serves attempts: there are none any more."""
-        self.answers.kin.close()
+        self.answers.close()
         await self.pool.close()

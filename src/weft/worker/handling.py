@@ -92,6 +92,11 @@ class HandlerContext:
         """The number of this attempt."""
         return self.context.attempt
 
+    @property
+    def traceparent(self) -> str:
+        """The place of this attempt in the trace of its job; see `Context.traceparent`."""
+        return self.context.traceparent
+
     def step(self, name: str, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         """Call a function, or return what it returned in an earlier attempt; see `Context.step`."""
         return self.context.step(name, function, *args, **kwargs)

@@ -13,11 +13,8 @@ import traceback
 from collections.abc import Callable
 from datetime import timedelta
 
-import asyncpg
-
-from weft.db.database import Database
-from weft.queue import workers
 from weft.queue.workers import Pulse
+from weft.worker.store import Pulses
 
 logger = logging.getLogger("weft.worker")
 EXIT_BLOCKED = 70
@@ -33,12 +30,11 @@ class Heart:
     """
 
     def __init__(
-        self, database: Database, worker_id: int, *, interval: timedelta, lease: timedelta,
+        self, pulses: Pulses, *, interval: timedelta, lease: timedelta,
         on_pulse: Callable[[Pulse | None], None], counters: Callable[[], tuple[bool, int, int]],
         overdue: Callable[[float], str | None], sent: tuple[int, int] = (0, 0),
     ) -> None:  # fmt: skip
-        self._database = database
-        self._worker_id = worker_id
+        self._pulses = pulses
         self._interval = interval.total_seconds()
         self._lease = lease
         self._overdue = overdue
@@ -91,7 +87,6 @@ class Heart:
                     self._loop.call_soon_threadsafe(self._ended.set)
 
     async def _beat(self) -> None:
-        conn: asyncpg.Connection[asyncpg.Record] | None = None
         next_beat = time.monotonic()
         warned = is_failing = False
         while not self._stopping.is_set():
@@ -106,12 +101,13 @@ class Heart:
                 warned = self._watch(warned)
                 busy, completed, failed = self._counters()
                 sent_completed, sent_failed = self.sent
-                if conn is None or conn.is_closed():
-                    conn = await self._database.connect(timeout=self._lease.total_seconds() / 2)
                 pulse = await asyncio.wait_for(
-                    self._send(conn, busy, completed - sent_completed, failed - sent_failed, is_blocked),
+                    self._pulses.beat(
+                        busy=busy, completed=completed - sent_completed, failed=failed - sent_failed,
+                        is_blocked=is_blocked,
+                    ),
                     self._lease.total_seconds() / 2,
-                )
+                )  # fmt: skip
                 self.sent = (completed, failed)
                 is_failing = False
             except Exception as problem:  # noqa: BLE001  a service loop: a heart that dies in silence is the worst failure
@@ -119,27 +115,15 @@ class Heart:
                 level = logging.WARNING if not is_failing else logging.DEBUG
                 is_failing, self.failed_at = True, time.monotonic()
                 logger.log(level, "heartbeat failed: %s: %s", type(problem).__name__, problem)
-                if conn is not None:
-                    conn.terminate()
-                    conn = None
+                self._pulses.drop()
                 next_beat = time.monotonic() + min(0.5, self._interval)
                 continue
             # What comes late is about a name that the worker has given up.
             if not self._stopping.is_set():
                 with contextlib.suppress(RuntimeError):
                     self._loop.call_soon_threadsafe(self._on_pulse, pulse)
-        if conn is not None:
-            with contextlib.suppress(Exception):
-                await conn.close(timeout=1)
-
-    async def _send(
-        self, conn: asyncpg.Connection[asyncpg.Record], busy: bool, completed: int, failed: int, is_blocked: bool
-    ) -> Pulse | None:
-        async with self._database.one_session(conn):
-            return await workers.heartbeat(
-                conn, self._worker_id, lease=self._lease, busy=busy, completed=completed, failed=failed,
-                is_blocked=is_blocked,
-            )  # fmt: skip
+        with contextlib.suppress(Exception):
+            await self._pulses.close()
 
     def _watch(self, warned: bool) -> bool:
         """Ask the event loop for a turn; return whether it has owed one for long."""

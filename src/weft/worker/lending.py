@@ -4,39 +4,36 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
 
 from weft.core.errors import LeaseLost
-from weft.queue import loans
 
 if TYPE_CHECKING:
-    from weft.db.database import type_Connection
     from weft.queue.steps import Fence
 
 _SHORTEST, _LONGEST = 0.05, 1.0
 
 
-class Persist(Protocol):
-    """Whoever carries out a verb of the store, and waits while PostgreSQL is away."""
+class Verb(Protocol):
+    """Whoever gives back or takes the slot of an attempt's key, and waits while that cannot be done."""
 
-    async def __call__(
-        self, fence: Fence, is_over: Callable[[], bool], verb: Callable[[type_Connection], Awaitable[Any]]
-    ) -> Any:
-        """Return what the verb does; raises `LeaseLost` when the attempt is over."""
+    async def __call__(self, fence: Fence, is_over: Callable[[], bool]) -> bool | None:
+        """Return what became of it; raises `LeaseLost` when the attempt is over."""
         ...
 
 
 class Lending:
     """The keys that attempts of one worker have lent."""
 
-    def __init__(self, persist: Persist) -> None:
-        self._persist = persist
+    def __init__(self, lend: Verb, take: Verb) -> None:
+        self._lend = lend
+        self._take = take
         self._waking: dict[int, asyncio.Event] = {}
 
     async def lend(self, fence: Fence, is_over: Callable[[], bool]) -> bool:
         """Give back the slot of an attempt's key; False when it has none."""
-        return bool(await self._persist(fence, is_over, lambda conn: loans.lend(conn, fence)))
+        return bool(await self._lend(fence, is_over))
 
     async def take(self, fence: Fence, is_over: Callable[[], bool]) -> None:
         """Return when the attempt has a slot of its key again, or is over. Raises `LeaseLost`."""
@@ -45,7 +42,7 @@ class Lending:
         try:
             while not is_over():
                 waking.clear()
-                taken = await self._persist(fence, is_over, lambda conn: loans.take(conn, fence))
+                taken = await self._take(fence, is_over)
                 if taken is None:
                     raise LeaseLost(fence.task_id)
                 if taken:

@@ -6,13 +6,15 @@ import asyncio
 import contextlib
 import logging
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any
 
 from weft.core.errors import DatabaseUnavailable, InvalidSetting
 from weft.db.database import CONNECTION_ERRORS, Database
 from weft.db.pooler import undeclared_pooler
+from weft.queue import work
+from weft.queue.work import Claim, Completed, Lane
 
 if TYPE_CHECKING:
     import asyncpg
@@ -28,9 +30,10 @@ class Line:
     Notifications arrive on the same connection: what comes during a statement is delivered when that ends.
     """
 
-    def __init__(self, database: Database, channel: str, on_message: Callable[[str], None]) -> None:
+    def __init__(self, database: Database, worker_id: int, on_message: Callable[[str], None]) -> None:
         self._database = database
-        self._channel = channel
+        self._worker_id = worker_id
+        self._channel = f"weft_worker_{worker_id}"
         self._on_message = on_message
         self._conn: asyncpg.Connection[asyncpg.Record] | None = None
         self._ears: asyncpg.Connection[asyncpg.Record] | None = None
@@ -100,6 +103,30 @@ class Line:
         """Lend the connection; behind a transaction pooler inside a transaction."""
         assert self._conn is not None
         return self._database.one_session(self._conn)
+
+    async def finish_and_claim(
+        self, completed: Sequence[Completed], lanes: Sequence[Lane], wanted: int, *, from_head: bool
+    ) -> tuple[list[Claim], list[int]]:
+        """Complete attempts and claim up to ``wanted`` tasks in one round trip; return the claims and what was lost."""
+        limit = max(5.0, self._database.settings.lease_time.total_seconds())
+        async with self.statement() as conn:
+            claims, lost = await work.finish_and_claim(
+                conn, self._worker_id, completed, lanes, wanted, from_head=from_head, timeout=limit
+            )
+        if any(claim.params is None for claim in claims):
+            async with self.statement() as conn:
+                claims = await work.with_params(conn, claims)
+        return claims, lost
+
+    async def held(self) -> list[Claim]:
+        """Return what the worker holds by the database's account."""
+        async with self.statement() as conn:
+            return await work.with_params(conn, await work.held_by(conn, self._worker_id))
+
+    async def finished(self, claims: Sequence[Claim]) -> set[int]:
+        """Return those of the tasks whose attempts have completed inside transactions of their handlers."""
+        async with self.statement() as conn:
+            return await work.finished_by(conn, self._worker_id, claims)
 
     def drop(self) -> None:
         """Give the connection up at once, without a word to the server."""

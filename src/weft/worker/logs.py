@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import fcntl
 import io
 import logging
 import os
@@ -44,7 +45,13 @@ def log_path(folder: Path, task_id: int) -> Path:
 
 
 def part_of(log: bytes, attempt: int) -> bytes | None:
-    """Return what one attempt has written to a task's log; None when that is nothing.
+    """Return what one attempt has written to a task's log; None when that is nothing."""
+    place = _place_of(log, attempt)
+    return None if place is None else log[slice(*place)] or None
+
+
+def _place_of(log: bytes, attempt: int) -> tuple[int, int] | None:
+    """Return where in a task's log an attempt's part begins and ends; None when there is none.
 
     A line of the handler's own that looks like a heading is one only when its number is higher than those before.
     """
@@ -56,7 +63,42 @@ def part_of(log: bytes, attempt: int) -> bytes | None:
             end = heading.start()
             break
         number, begin = int(heading[1]), heading.end()
-    return log[begin:end] or None if number == attempt else None
+    return (begin, end) if number == attempt else None
+
+
+def append_part(folder: Path, task_id: int, attempt: int, offset: int, data: bytes, limit: int) -> int:
+    """Append what an attempt has printed elsewhere from ``offset`` on; return how long its part is now.
+
+    What is there already is passed over, so it may be sent again. Nothing is written when something before it is
+    missing, nor below the part of a later attempt. Beyond the limit it is cut with a marker, and what follows is lost.
+    """
+    path = log_path(folder, task_id)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "a+b", buffering=0, opener=_open_own) as file:
+        fcntl.flock(file, fcntl.LOCK_EX)  # others may append at the same time
+        file.seek(0)
+        log = file.read()
+        place = _place_of(log, attempt)
+        size = 0 if place is None else place[1] - place[0]
+        if len(log) >= limit:
+            return max(size, offset + len(data))
+        rest = data[size - offset :] if offset <= size else b""
+        if not rest or (place is not None and place[1] < len(log)):
+            return size
+        heading = b"" if place is not None else heading_of(attempt, has_text=bool(log))
+        room = limit - len(log) - len(heading)
+        cut = rest if len(rest) <= room else rest[: max(0, room)] + _cut_mark(limit)
+        file.write(heading + cut)
+        return size + len(rest)
+
+
+def heading_of(attempt: int, *, has_text: bool) -> bytes:
+    """Return what stands above the part of an attempt."""
+    return b"" if attempt == 1 else b"\n" * has_text + b"[weft: attempt %d]\n" % attempt
+
+
+def _cut_mark(limit: int) -> bytes:
+    return f"\n[weft: log cut at {limit} bytes]\n".encode()
 
 
 async def local_log(settings: Settings, task_id: int, offset: int = 0) -> bytes | None:
@@ -127,7 +169,7 @@ class TaskLog:
                     self._written += self._file.write(self._heading())
                 if self._written + len(data) > self._limit:
                     data = data[: max(0, self._limit - self._written)]
-                    data += f"\n[weft: log cut at {self._limit} bytes]\n".encode()
+                    data += _cut_mark(self._limit)
                     self._is_full = True
                 self._written += self._file.write(data)
             except OSError as problem:
@@ -135,9 +177,11 @@ class TaskLog:
                 self._problem = problem
 
     def _heading(self) -> bytes:
-        if self._attempt == 1:
-            return b""
-        return b"\n" * (self.begins_at > 0) + b"[weft: attempt %d]\n" % self._attempt
+        return heading_of(self._attempt, has_text=self.begins_at > 0)
+
+    def printed(self) -> bytes:
+        """Return what this attempt has written, without what stands above it."""
+        return self.read()[len(self._heading()) :]
 
     def read(self) -> bytes:
         """Return what this attempt has written; those before it stand above in the same file, those after it below."""

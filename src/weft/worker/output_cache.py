@@ -14,6 +14,7 @@ from weft.queue.cache import Found, Reuse
 if TYPE_CHECKING:
     from weft.db.blobs import Blobs
     from weft.db.database import Database
+    from weft.queue.work import Claim
     from weft.worker.caching import Caching
 
 logger = logging.getLogger("weft.worker")
@@ -27,10 +28,11 @@ class OutputCache:
         self._database = database
         self._blobs = blobs
 
-    async def find(self, task_id: int, key: bytes, caching: Caching) -> tuple[str, Reuse] | None:
+    async def find(self, claim: Claim, key: bytes, caching: Caching) -> tuple[str, Reuse] | None:
         """Return an output that serves, as it stands in the database, and whose it is."""
         if not caching.takes:
             return None
+        task_id = claim.id
         try:
             async with self._database.acquire() as conn:
                 found = await cache.find(conn, task_id, key, caching.lasts)

@@ -9,14 +9,13 @@ from collections.abc import Callable, Sequence
 import asyncpg
 
 from weft.core.errors import WeftError
-from weft.db.database import CONNECTION_ERRORS, Database, ensure_partitions, lacks_partition
-from weft.queue import work
+from weft.db.database import CONNECTION_ERRORS, lacks_partition
 from weft.queue.work import Claim, Completed, Ended, Postponed
 from weft.worker import unsuccessful
 from weft.worker.attempt import Attempt, Outcome
 from weft.worker.background import Background
 from weft.worker.holdings import Holdings
-from weft.worker.line import Line
+from weft.worker.store import Line, Store
 
 logger = logging.getLogger("weft.worker")
 _PAUSE, _LONG_PAUSE, _LOCKED_PAUSE = 0.02, 0.5, 1.0
@@ -32,15 +31,14 @@ class Recovery:
     """
 
     def __init__(
-        self, database: Database, line: Line, held: Holdings, worker_id: int, background: Background,
+        self, store: Store, line: Line, held: Holdings, background: Background,
         on_completed: Callable[[list[Completed], list[int]], None],
         on_unsuccessful: Callable[[Sequence[Postponed | Ended], set[int]], None],
         *, on_lost: Callable[[Attempt], None], on_room: Callable[[], None],
     ) -> None:  # fmt: skip
-        self._database = database
+        self._store = store
         self._line = line
         self._held = held
-        self._worker_id = worker_id
         self._background = background
         self._on_completed = on_completed
         self._on_unsuccessful = on_unsuccessful
@@ -56,10 +54,9 @@ class Recovery:
         Returns claims that must be handed back. What a handler has completed in a transaction of its own goes on: it
         has not returned yet.
         """
-        async with self._settling, self._line.statement() as conn:
-            missing, adopted = self._held.compare(await work.held_by(conn, self._worker_id))
-            finished = await work.finished_by(conn, self._worker_id, [a.claim for a in missing]) if missing else set()
-            adopted = await work.with_params(conn, adopted)
+        async with self._settling:
+            missing, adopted = self._held.compare(await self._line.held())
+            finished = await self._line.finished([attempt.claim for attempt in missing]) if missing else set()
         for attempt in missing:
             if attempt.claim.id not in finished:
                 self._on_lost(attempt)
@@ -78,7 +75,7 @@ class Recovery:
         try:
             if lacks_partition(problem):
                 # No partition for a row: this worker woke before whoever should have made it.
-                await self._database.run(ensure_partitions)
+                await self._store.make_partitions()
                 return
             await asyncio.sleep(_PAUSE)
             outcomes = self._held.take_outcomes()
@@ -129,9 +126,7 @@ class Recovery:
         if isinstance(outcome, Completed):
             completed = [outcome]
             try:
-                _, lost = await self._database.run(
-                    lambda conn: work.finish_and_claim(conn, self._worker_id, completed, [], 0, patience=_PATIENCE)
-                )
+                lost = await self._store.complete_one(outcome, patience=_PATIENCE)
             except unsuccessful.REFUSALS as refusal:
                 outcome = unsuccessful.refused(outcome, refusal)
             else:
@@ -140,14 +135,10 @@ class Recovery:
                 return
         failed = [outcome]
         try:
-            landed = await self._database.run(
-                lambda conn: unsuccessful.settle(conn, self._worker_id, failed, patience=_PATIENCE)
-            )
+            landed = await self._store.settle(failed, patience=_PATIENCE)
         except unsuccessful.REFUSALS as refusal:
             if lacks_partition(refusal):
                 raise
             logger.error("no outcome of task %s can be written, so it is set aside: %s", outcome.id, refusal)
-            landed = await self._database.run(
-                lambda conn: work.set_aside(conn, self._worker_id, outcome.id, outcome.attempt)
-            )
+            landed = await self._store.set_aside(outcome)
         self._on_unsuccessful(failed, landed)

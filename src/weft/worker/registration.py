@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 async def enter(
     conn: type_Connection, org_id: int, queue_names: Sequence[str], handlers: list[str], *, lease: timedelta,
-    concurrency: int, version: str, codes: Mapping[str, str],
+    concurrency: int, version: str, codes: Mapping[str, str], hostname: str | None = None, pid: int | None = None,
 ) -> tuple[int, list[int]]:  # fmt: skip
     """Register a worker; queues that do not exist are made. Return its id and the ids of its queues.
 
     One that works the queue of control steps has another of its own, for the jobs that it owns. ``codes`` are
-    the code versions of its handlers.
+    the code versions of its handlers. By default it is this process, on this machine.
     """
     known = await queues.ids(conn, org_id)
     for name in queue_names:
@@ -31,8 +31,9 @@ async def enter(
     known = await queues.ids(conn, org_id)
     queue_ids = [known[name] for name in queue_names]
     worker_id = await workers.register(
-        conn, org_id, lease=lease, concurrency=concurrency, pid=os.getpid(), hostname=socket.gethostname(),
-        version=version, queues=queue_ids, handlers=handlers,
+        conn, org_id, lease=lease, concurrency=concurrency, pid=os.getpid() if pid is None else pid,
+        hostname=socket.gethostname() if hostname is None else hostname, version=version, queues=queue_ids,
+        handlers=handlers,
     )  # fmt: skip
     if CONTROL in queue_names:
         queue_ids.append(await workers.own_queue(conn, worker_id))

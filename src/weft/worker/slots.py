@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from weft.core.errors import DatabaseUnavailable
 from weft.db.database import CONNECTION_ERRORS, Database
 from weft.queue import queues
-from weft.queue.work import UNLIMITED, Lane
+from weft.queue.work import UNLIMITED, Claim, Lane
 
 logger = logging.getLogger("weft.worker")
 _OUTAGE = (*CONNECTION_ERRORS, DatabaseUnavailable, TimeoutError)
@@ -71,12 +71,13 @@ class Slots:
         """What was promised has been claimed, and is in use, or was not there."""
         self._promised.clear()
 
-    async def go_on(self, queue_id: int, in_use: InUse, is_over: Callable[[], bool]) -> None:
+    async def go_on(self, claim: Claim, in_use: InUse, is_over: Callable[[], bool]) -> None:
         """Return when an attempt that has rested may go on, or is over: within the limit of its queue.
 
         A worker keeps the slots of those that rest: no other gets them, and none waits for long. Whoever calls lets the
         attempt go on before anything else happens.
         """
+        queue_id = claim.queue_id
         self._returning[queue_id] += 1
         pause = _SHORTEST
         try:
@@ -103,6 +104,13 @@ class Slots:
                 logger.info("waits to let a task of queue %s go on: %s", queue_id, problem)
                 return False
         return held - in_use().get(queue_id, 0) - self._promised.get(queue_id, 0) > 0
+
+    async def has_room_for_one(self, queue_id: int, used: int) -> bool:
+        """Whether one more than ``used`` may be in use, while no claim is under way."""
+        if queue_id not in self._limits:
+            return True
+        held = self._held.get(queue_id, 0)
+        return (held if held > used else await self._ask(queue_id, used + 1, used)) > used
 
     def room(self, lanes: Sequence[Lane]) -> int:
         """Return how many tasks could be taken from all queues together; a great number when one has no limit."""

@@ -14,27 +14,24 @@ import asyncpg
 
 from weft.core.errors import WeftError
 from weft.core.settings import Settings
-from weft.db.database import CONNECTION_ERRORS, Database
-from weft.queue import outbox, work
-from weft.queue.blobs import KeptBlobs
-from weft.queue.services import Upkeep, staging_times
+from weft.db.database import CONNECTION_ERRORS
+from weft.queue.queues import CONTROL
+from weft.queue.services import staging_times
 from weft.queue.work import Claim, Completed, Ended, Lane, Postponed
 from weft.queue.workers import Pulse
-from weft.worker import registration, unsuccessful
+from weft.worker import unsuccessful
 from weft.worker.attempt import Attempt, Outcome
 from weft.worker.background import Background, begun_with, pause_after_error
 from weft.worker.declines import Declines
 from weft.worker.environment import Environment
 from weft.worker.heart import Heart
 from weft.worker.holdings import Holdings
-from weft.worker.line import Line
 from weft.worker.logs import Capture, LogSweeper, log_dir
 from weft.worker.marks import Marks
 from weft.worker.processes import Processes
 from weft.worker.recovery import Recovery
 from weft.worker.registry import Registry
-from weft.worker.relay import Relay
-from weft.worker.slots import Slots
+from weft.worker.store import Store
 
 logger = logging.getLogger("weft.worker")
 BATCH = 500
@@ -49,23 +46,19 @@ class Worker:
     """
 
     def __init__(
-        self, database: Database, settings: Settings, registry: Registry, *, org_id: int, queue_names: Sequence[str],
-        concurrency: int, version: str, app_modules: Sequence[str] = (), sinks: Mapping[str, outbox.Sink] | None = None,
+        self, store: Store, registry: Registry, *, queue_names: Sequence[str], concurrency: int, version: str,
+        app_modules: Sequence[str] = (),
     ) -> None:  # fmt: skip
-        self._database = database
-        self._settings = settings
+        self._store = store
         self._registry = registry
-        self._org_id = org_id
         self._queue_names = list(dict.fromkeys(queue_names))
         self._concurrency = concurrency
         self._version = version
         self._app_modules = list(app_modules)
-        self._sinks = dict(sinks or {})
         self.id = self.completed = self.failed = self.fenced = 0
         self._lanes: list[Lane] = []
-        self._wake = asyncio.Event()
+        self._wake, self._changed = asyncio.Event(), asyncio.Event()
         self._held = Holdings(self._wake.set)
-        self._changed = asyncio.Event()
         self._stopping: asyncio.Task[None] | None = None
         self._deadline = math.inf
         self._grace: asyncio.Timeout | None = None
@@ -73,44 +66,55 @@ class Worker:
         self._background = Background(self._changed.set)
         self._main: asyncio.Task[None] | None = None
 
+    @property
+    def _settings(self) -> Settings:
+        return self._store.settings
+
+    async def abandon(self) -> None:
+        """Let the lease lapse: what it runs is lost, and goes to others."""
+        await self._store.abandon()
+
     async def start(self) -> None:
         """Register, connect and begin to claim; returns when the first claim may come."""
         self._loop = asyncio.get_running_loop()
         self._processes = Processes.of(self._registry, self._app_modules)
-        await self._register()
+        try:
+            await self._register()
+        except BaseException:
+            await self._store.close()
+            raise
         self._sweeper = LogSweeper(log_dir(self._settings), self._settings.retention)
         await self._sweeper.start()
         Capture.start()
         self._main = asyncio.create_task(self._work(), name="weft-worker")
 
     async def _register(self) -> None:
-        settings = self._settings
-        self.id, queue_ids = await self._database.run(
-            lambda conn: registration.enter(
-                conn, self._org_id, self._queue_names, self._registry.names(), lease=settings.lease_time,
-                concurrency=self._concurrency, version=self._version, codes=self._registry.code_versions(),
-            )
-        )  # fmt: skip
+        store = self._store
+        self.id, queue_ids = await store.enter(
+            self._queue_names, self._registry.names(), self._concurrency, self._version, self._registry.code_versions()
+        )
+        settings = store.settings
         self._lanes = [Lane(queue_id) for queue_id in queue_ids]
         self._marks = Marks()
-        self._slots = Slots(self._database, self.id, self._wake.set)
-        self._relay = Relay(self._database, self.id)
-        self._line = Line(self._database, f"weft_worker_{self.id}", self._hear)
-        self._declines = Declines(self._database, settings, self._registry, self.id, self._org_id, self._declined)
+        self._slots = store.slots(self._wake.set)
+        self._relay = store.relay()
+        self._line = store.line(self._hear)
+        self._declines = Declines(store, self._registry, self._declined)
         self._recovery = Recovery(
-            self._database, self._line, self._held, self.id, self._background, self._settled, self._not_completed,
+            store, self._line, self._held, self._background, self._settled, self._not_completed,
             on_lost=lambda attempt: self._drop(attempt, "lost"), on_room=self._wake.set,
         )  # fmt: skip
         self._env = Environment(
-            self._database, self.id, KeptBlobs.of(self._database), self._processes, log_dir(settings), self._beat,
-            self._ended, self._held.resting, lambda claim, over: self._slots.go_on(claim.queue_id, self._in_use, over),
+            store, self.id, self._processes, log_dir(settings), self._beat, self._ended, self._held.resting,
+            lambda claim, over: self._slots.go_on(claim, self._in_use, over),
         )  # fmt: skip
+        self._env.queue_names.update(zip(queue_ids, [*self._queue_names, CONTROL], strict=False))
         self._heart = Heart(
-            self._database, self.id, interval=settings.heartbeat_interval, lease=settings.lease_time,
+            store.pulses(), interval=settings.heartbeat_interval, lease=settings.lease_time,
             on_pulse=self._feel, overdue=self._held.overdue, sent=(self.completed, self.failed),
             counters=lambda: (bool(self._held.running), self.completed, self.failed),
         )  # fmt: skip
-        self._upkeep = Upkeep(self._database, settings, self.id, self._sinks, self._heart.has_settled)
+        self._upkeep = store.upkeep(self._heart.has_settled)
         try:
             await self._slots.refresh(self._lanes)
             await self._line.open()
@@ -187,6 +191,7 @@ class Worker:
         await self._sweeper.stop()
         await self._processes.close()
         Capture.stop()
+        await self._store.close()
 
     async def _leave(self) -> None:
         """End the services and the heart, and give everything back that is still held."""
@@ -203,7 +208,7 @@ class Worker:
         """Take the name out of the registry; when that cannot be, its lease lapses."""
         with contextlib.suppress(*CONNECTION_ERRORS, WeftError, asyncpg.PostgresError, TimeoutError):
             completed, failed = self.completed - self._heart.sent[0], self.failed - self._heart.sent[1]
-            if woken := await self._database.run(lambda conn: registration.leave(conn, self.id, completed, failed)):
+            if woken := await self._store.leave(completed, failed):
                 await self._relay.send(woken)
 
     def _hear(self, message: str) -> None:
@@ -242,7 +247,7 @@ class Worker:
         self._loop.call_soon_threadsafe(lambda: self._background.spawn(self._extend(claim)))
 
     async def _extend(self, claim: Claim) -> None:
-        if not await self._database.run(lambda conn: work.extend_expiry(conn, self.id, claim)):
+        if not await self._store.extend_expiry(claim):
             self._recovery.is_due = True
             self._wake.set()
 
@@ -264,8 +269,8 @@ class Worker:
     def _ended(self, attempt: Attempt, outcome: Outcome | None) -> None:
         if attempt.timer is not None:
             attempt.timer.cancel()
-        if attempt.has_log and self._settings.log_upload:
-            self._background.spawn(self._env.upload_log(attempt), must_end=True)
+        if attempt.has_log:
+            self._background.spawn(self._store.keep_log(attempt), must_end=True)
         if self._held.running.get(attempt.claim.id) is not attempt:
             return
         if outcome is not None:
@@ -378,14 +383,12 @@ class Worker:
         if wanted and self._slots.is_limited:
             await self._slots.lease(self._lanes, lambda: self._in_use(completed), wanted)
         lanes, from_head, may_look_back = self._marks.choose(self._lanes)
-        began, trip = time.monotonic(), self._round_trip(completed, lanes, wanted, may_look_back)
+        began = time.monotonic()
+        trip = self._line.finish_and_claim(completed, lanes, wanted, from_head=may_look_back)
         # What was claimed before begins when the call is sent: it runs while PostgreSQL works.
         claims, lost = await (begun_with(trip, self._begin_all) if self._held.unbegun else trip)
         self._marks.note(self._lanes, claims, from_head, time.monotonic() - began)
         self._settled(completed, lost)
-        if any(claim.params is None for claim in claims):
-            async with self._line.statement() as conn:
-                claims = await work.with_params(conn, claims)
         if again := self._held.accept(claims):
             await self._hand_back(again)
         self._slots.claimed()
@@ -396,15 +399,6 @@ class Worker:
         elif claims and not self._was_short:
             # There was more than enough: one more worker may wake.
             self._background.spawn(self._relay.send_soon({claim.queue_id for claim in claims}))
-
-    async def _round_trip(
-        self, completed: list[Completed], lanes: Sequence[Lane], wanted: int, may_look_back: bool
-    ) -> tuple[list[Claim], list[int]]:
-        limit = max(5.0, self._settings.lease_time.total_seconds())
-        async with self._line.statement() as conn:
-            return await work.finish_and_claim(
-                conn, self.id, completed, lanes, wanted, from_head=may_look_back, timeout=limit
-            )
 
     def _settled(self, completed: list[Completed], lost: list[int]) -> None:
         self._held.settle(completed)
@@ -419,7 +413,7 @@ class Worker:
 
     async def _settle_unsuccessful(self) -> None:
         outcomes = self._held.unsuccessful[:BATCH]
-        landed = await self._database.run(lambda conn: unsuccessful.settle(conn, self.id, outcomes))
+        landed = await self._store.settle(outcomes)
         self._held.forget_unsuccessful(outcomes)
         self._not_completed(outcomes, landed)
 
@@ -437,12 +431,12 @@ class Worker:
 
     async def _hand_back(self, claims: Sequence[Claim]) -> None:
         pairs = [(claim.id, claim.attempt) for claim in claims]
-        await self._relay.send(await self._database.run(lambda conn: work.hand_back(conn, self.id, pairs)))
+        await self._relay.send(await self._store.hand_back(pairs))
 
     async def _start_anew(self) -> None:
         """The worker was given up for lost: end what it runs, and register under a new id."""
         logger.warning("worker %s was given up for lost; its tasks are with others, starting anew", self.id)
-        self._database.expire()
+        self._store.expire()
         for attempt in list(self._held.running.values()):
             self._drop(attempt, "lost")
         self._held.clear()

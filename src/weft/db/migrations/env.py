@@ -19,9 +19,11 @@ if context.is_offline_mode():
             context.execute(f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}")
         context.run_migrations()
 else:
+    on_step = context.config.attributes.get("on_step")
     context.configure(
         connection=context.config.attributes["connection"],
         version_table=VERSION_TABLE,
         version_table_schema=SCHEMA,
+        on_version_apply=None if on_step is None else lambda step, **_: on_step(step.up_revision_id),
     )
     context.run_migrations()

@@ -56,20 +56,11 @@ select coalesce(max(c.item) + 1, 0) from (
 select distinct d.item from unnest($1::bigint[]) as p (id)
 cross join lateral (select c.item from weft.task_done c where c.parent_id = p.id and c.state = 'completed') d;
 
--- name: list_live
--- Newest first below a key; filters that are null let everything pass.
-select j.id, j.workflow_id, j.state::text as state, j.reason, -j.rank as priority, j.created_at, j.started_at,
-  null::timestamptz as ended_at, j.failed_id, j.owner_id, j.base_ref, j.actor
-from weft.job j where j.org_id = $1 and j.id < $2 and ($3::text is null or j.workflow_id = $3)
-  and ($4::weft.job_state[] is null or j.state = any ($4)) and ($6::jsonb is null or j.labels::jsonb @> $6)
-order by j.id desc limit $5;
-
--- name: list_done
-select d.id, d.workflow_id, d.state::text as state, d.reason, -d.rank as priority, d.created_at, d.started_at,
-  d.ended_at, d.failed_id, d.owner_id, d.base_ref, d.actor
-from weft.job_done d where d.org_id = $1 and d.id < $2 and ($3::text is null or d.workflow_id = $3)
-  and ($4::weft.job_state[] is null or d.state = any ($4)) and ($6::jsonb is null or d.labels::jsonb @> $6)
-order by d.id desc limit $5;
+-- name: list
+-- Those between two ids that pass all filters, in order; filters that are null let everything pass.
+select j.id, j.workflow_id, j.state, j.reason, j.priority, j.created_at, j.started_at, j.ended_at, j.failed_id, j.owner_id,
+  j.base_ref, j.actor
+from weft.list_jobs($1, $2, $3, $4, $5, $6, greatest($7, weft.first_id_at($8) - 1), least($9, weft.first_id_at($10)), $11, $12) j;
 
 -- name: nodes
 -- The nodes of a job, and of a fan_out how many of its items are in which state. Of one that is tried again its last error.
@@ -129,7 +120,10 @@ select j.org_id, j.rank, j.tag_positions, j.actor, j.labels from weft.job j wher
 select weft.begin_wait($1, $2, $3, $4, $5, $6, $7, $8, $9);
 
 -- name: send_event
-select id, answered from weft.send_event($1, $2, $3, $4);
+select id, answered from weft.send_event($1, $2, $3, $4, $5, $6);
+
+-- name: route_event
+select last from weft.route_event($1, $2, $3);
 
 -- name: approvals
 -- What waits for a person.

@@ -37,6 +37,11 @@ select w.id, 2 = any (w.queues) as orchestrates, extract(epoch from weft.now() -
 from weft.worker w where (w.org_id = $1 or 2 = any (w.queues)) and w.state in ('active', 'idle') and w.until >= (select weft.now())
 order by w.id;
 
+-- name: leases
+-- Since when the first of the tasks is held that are, and what time it is.
+select weft.now() as now, min(t.claimed_at) as since from weft.task t
+where t.worker_id is not null and t.org_id = $1 and t.queue_id > 0 and t.queue_id <> 2;
+
 -- name: outbox
 -- What is due and not carried out, up to a thousand, and since when the first of it.
 select count(*)::int as pending, coalesce(extract(epoch from weft.now() - min(o.available_at)), 0)::float8 as lag

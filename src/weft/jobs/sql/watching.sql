@@ -57,3 +57,11 @@ union all
 select t.id, t.node, t.item, t.attempt, t.claimed_at, t.ended_at from tasks t
 where not exists (select 1 from begun b where b.id = t.id and b.attempt = t.attempt)
 order by 5, 1, 4;
+
+-- name: ended_jobs
+-- Of these jobs those that have ended, of every org: an orchestrator serves all.
+select d.id, (select g.slug from weft.org g where g.id = d.org_id) as org, d.state::text as state, d.reason, d.actor, d.workflow_id,
+  d.created_at, d.started_at, d.ended_at, d.rerun_of,
+  coalesce((select t.job_id from weft.task t where t.id = d.parent_id),
+    (select t.job_id from weft.task_done t where t.id = d.parent_id)) as parent_job_id
+from weft.job_done d where d.id = any ($1);

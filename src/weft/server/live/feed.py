@@ -126,28 +126,15 @@ class Feed(Service):
         self._pause = _SHORTEST if done else min(self.longest, 1.25 * self._pause)
         return max(self._pause, _ONE_GUEST * len(self.guests), _SHARE * self._took)
 
-    async def pages(self, guest: Guest, after: str | None) -> AsyncGenerator[bytes]:
-        """Yield all that a guest is told, until it is over or he is not welcome any more."""
-        self.guests.add(guest)
-        try:
-            async for data in self.welcome(guest, after):
-                yield data
-                if guest.is_gone or guest.parting is not None:
-                    break
-            while not guest.is_gone:
-                if guest.parting is not None:
-                    yield guest.parting
-                    return
-                if guest.place < self.first:
-                    yield LAGGING
-                    return
-                fresh = list(islice(self._pages, guest.place - self.first, None))
-                guest.place = self.next
-                if data := b"".join(page.data if guest.fit is None else guest.fit(page) for page in fresh):
-                    yield data
-                elif self.is_over and not fresh:
-                    return
-                elif not fresh:
-                    await guest.wait()
-        finally:
-            self.guests.discard(guest)
+    def take(self, guest: Guest) -> bytes:
+        """Return what is new for a guest, and let it be the last that he gets when there will be no more."""
+        if guest.place < self.first:
+            guest.dismiss(LAGGING)
+            return b""
+        if guest.place == self.next:
+            if self.is_over:
+                guest.leave()
+            return b""
+        fresh = islice(self._pages, guest.place - self.first, None)
+        guest.place = self.next
+        return b"".join(page.data if guest.fit is None else guest.fit(page) for page in fresh)

@@ -22,7 +22,11 @@ class Guest:
         self.place = 0
         self.fit: Callable[[Page], bytes] | None = None
         self.is_gone = False
+        # Since when he has not taken what he was told.
+        self.waits_since: float | None = None
         self.parting: bytes | None = None
+        self.task: asyncio.Task[object] | None = None
+        self.is_given_up = False
         self._news = asyncio.Event()
 
     def wake(self) -> None:
@@ -44,6 +48,12 @@ class Guest:
         """Note that nobody is there any more to tell something to."""
         self.is_gone = True
         self.wake()
+
+    def give_up(self) -> None:
+        """End the stream of one who does not take what he is told."""
+        self.is_given_up = True
+        if self.task is not None:
+            self.task.cancel()
 
     @property
     def credential(self) -> tuple[str | None, str | None]:

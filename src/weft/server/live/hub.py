@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable
+import time
+from collections.abc import Awaitable, Callable, Hashable
 from typing import TYPE_CHECKING
 
 from weft.catalog.telling import CHANNEL as CREDENTIALS
@@ -13,6 +14,7 @@ from weft.jobs.events import CHANNEL as JOB_EVENTS
 from weft.queue.service import Service
 from weft.server.live.frames import farewell
 from weft.server.live.listener import Listener
+from weft.server.live.visit import Visit
 
 if TYPE_CHECKING:
     from weft.db.database import Database
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger("weft.server")
 # Of the connections to the database, so many serve streams: requests have the others.
 _TURNS = 2
+# Whoever takes nothing for so long is not there any more.
+_PATIENCE = 60.0
 _REFUSED = "the token was revoked or its user deactivated"
 _UNWELCOME = farewell(Unauthenticated.code, _REFUSED)
 _STOPPING = farewell(ServerStopping.code, "the server stops: connect again with Last-Event-ID")
@@ -47,10 +51,8 @@ class Hub(Service):
         self._is_closed = False
         self._ears = Listener(database, {JOB_EVENTS: self._hear_job, CREDENTIALS: self._hear_refusal}, self.look_again)
 
-    async def open(
-        self, key: Hashable, make: Callable[[], Feed], guest: Guest, after: str | None
-    ) -> AsyncGenerator[bytes]:
-        """Return what a guest is told; what is wrong with his wish is raised now, not amid the stream."""
+    async def open(self, key: Hashable, make: Callable[[], Feed], guest: Guest, after: str | None) -> Visit:
+        """Let a guest in; what is wrong with his wish is raised now, not amid the stream."""
         if self._is_closed:
             raise ServerStopping
         if not self.is_running:
@@ -60,26 +62,24 @@ class Hub(Service):
         if feed is None:
             feed = self._feeds[key] = make()
         self._guests.add(guest)
-        told = self._told(key, feed, guest, after)
-        await anext(told)
-        return told
-
-    async def _told(self, key: Hashable, feed: Feed, guest: Guest, after: str | None) -> AsyncGenerator[bytes]:
-        pages = feed.pages(guest, after)
+        feed.guests.add(guest)
+        welcome = feed.welcome(guest, after)
+        visit = Visit(feed, guest, welcome, lambda: self._leave(key, feed, guest))
         try:
-            first = await anext(pages)
-            yield b""
-            yield first
-            async for data in pages:
-                yield data
-        finally:
-            await pages.aclose()
-            self._guests.discard(guest)
-            if not feed.guests and self._feeds.get(key) is feed:
-                del self._feeds[key]
-                ending = asyncio.create_task(feed.stop())
-                self._ending.add(ending)
-                ending.add_done_callback(self._ending.discard)
+            visit.first = await anext(welcome, b"")
+        except BaseException:
+            await visit.close()
+            raise
+        return visit
+
+    def _leave(self, key: Hashable, feed: Feed, guest: Guest) -> None:
+        self._guests.discard(guest)
+        feed.guests.discard(guest)
+        if not feed.guests and self._feeds.get(key) is feed:
+            del self._feeds[key]
+            ending = asyncio.create_task(feed.stop())
+            self._ending.add(ending)
+            ending.add_done_callback(self._ending.discard)
 
     @property
     def count(self) -> int:
@@ -108,7 +108,10 @@ class Hub(Service):
         by_credential: dict[Hashable, list[Guest]] = {}
         for guest in self._guests:
             by_credential.setdefault(guest.credential, []).append(guest)
-        sent_away = 0
+        sent_away, now = 0, time.monotonic()
+        for guest in self._guests:
+            if guest.waits_since is not None and now - guest.waits_since > _PATIENCE:
+                guest.give_up()
         for guests in by_credential.values():
             try:
                 await self._admit(guests[0])

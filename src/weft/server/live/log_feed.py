@@ -46,7 +46,7 @@ class LogFeed(Feed):
         # First the state: what is printed before a task has ended is in its log then.
         state, attempt = await self._task()
         data = await self._read(self._offset, (state, attempt))
-        for chunk in _chunks(data, is_all=state.is_final):
+        for chunk in chunks(data, is_all=state.is_final):
             start, self._offset = self._offset, self._offset + len(chunk)
             self.put(Page(_frame(start, chunk), self.id, ((start, chunk),)))
         if state.is_final:
@@ -69,7 +69,7 @@ class LogFeed(Feed):
             return
         guest.place, end = self.next, self._offset
         had = max(offset, end)
-        for chunk in _chunks((await self._client.read_log(self._task_id, offset) or b"")[: had - offset], is_all=True):
+        for chunk in chunks((await self._client.read_log(self._task_id, offset) or b"")[: had - offset], is_all=True):
             yield _frame(offset, chunk)
             offset += len(chunk)
 
@@ -108,7 +108,7 @@ def _frame(start: int, chunk: bytes) -> bytes:
     return frame({"offset": start, "text": text}, id=str(start + len(chunk)))
 
 
-def _chunks(data: bytes, *, is_all: bool) -> Iterator[bytes]:
+def chunks(data: bytes, *, is_all: bool) -> Iterator[bytes]:
     """Yield pieces that end between characters; what is the beginning of one is left for later, unless it is all."""
     while data:
         size = len(piece := data[:_MOST])

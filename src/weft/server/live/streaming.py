@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
 from fastapi import Response
@@ -14,11 +14,9 @@ from weft.server.live.frames import MEDIA_TYPE
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
-    from weft.server.live.guest import Guest
+    from weft.server.live.visit import Visit
 
 logger = logging.getLogger("weft.server")
-# Whoever takes nothing for so long is not there any more.
-_PATIENCE = 60.0
 
 
 class EventStream(Response):
@@ -26,33 +24,34 @@ class EventStream(Response):
 
     media_type = MEDIA_TYPE
 
-    def __init__(self, told: AsyncGenerator[bytes], guest: Guest) -> None:
+    def __init__(self, visit: Visit) -> None:
         super().__init__(headers={"cache-control": "no-store", "x-accel-buffering": "no"})
         del self.headers["content-length"]
-        self._told = told
-        self._guest = guest
+        self._visit = visit
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the head at once, and then each piece when it is there."""
         leaving = asyncio.create_task(self._until_gone(receive))
+        guest = self._visit.guest
+        guest.task = asyncio.current_task()
+
+        def write(data: bytes) -> Awaitable[None]:
+            return send({"type": "http.response.body", "body": data, "more_body": True})
+
         try:
-            async with asyncio.timeout(_PATIENCE) as patience:
-                await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-                async for data in self._told:
-                    if data:
-                        patience.reschedule(asyncio.get_running_loop().time() + _PATIENCE)
-                        await send({"type": "http.response.body", "body": data, "more_body": True})
-                    patience.reschedule(None)
-                patience.reschedule(asyncio.get_running_loop().time() + _PATIENCE)
-                await send({"type": "http.response.body", "body": b"", "more_body": False})
-        except TimeoutError:
-            logger.info("a stream of %s is given up: nothing was taken for %g s", self._guest.who.actor, _PATIENCE)
+            await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+            await self._visit.tell(write)
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+        except asyncio.CancelledError:
+            if not guest.is_given_up:
+                raise
+            logger.info("a stream of %s is given up: nothing of it was taken for long", guest.who.actor)
         finally:
             leaving.cancel()
-            await self._told.aclose()
+            await self._visit.close()
             await asyncio.gather(leaving, return_exceptions=True)
 
     async def _until_gone(self, receive: Receive) -> None:
         while (await receive())["type"] != "http.disconnect":
             pass
-        self._guest.leave()
+        self._visit.guest.leave()

@@ -15,12 +15,15 @@ from weft.core.errors import InvalidDefinition
 from weft.flow.drawing import draw_mermaid, draw_svg, draw_tree, picture_of
 from weft.flow.validation import check_document
 from weft.sdk.workflows import document_of
+from weft.server import paths
 from weft.server.credentials import Who, require
 from weft.server.problems import refusals
 
 if TYPE_CHECKING:
     from weft.server.state import State
 
+# Names in paths may have slashes.
+assert paths is not None
 router = APIRouter(tags=["workflows"])
 _JSON = "application/json"
 

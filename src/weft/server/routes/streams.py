@@ -103,7 +103,7 @@ async def _stream(
     guest = Guest(who, request)
     try:
         # Another org's is another feed, and so one that is not found.
-        told = await state.live.open((who.org_id, *key), lambda: make(state.live.turns, client), guest, after)
+        visit = await state.live.open((who.org_id, *key), lambda: make(state.live.turns, client), guest, after)
     except NothingMoreError:
         return Response(status_code=204)
-    return EventStream(told, guest)
+    return EventStream(visit)

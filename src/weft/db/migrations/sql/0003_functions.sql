@@ -1,5 +1,5 @@
 -- name: ensure_partitions
--- Makes the daily partitions of task_done, task_params, attempt, job_done, step and job_event that are missing from yesterday to `days` ahead, and on
+-- Makes the daily partitions of task_done, task_params, attempt, job_done, step, job_event and job_label that are missing from yesterday to `days` ahead, and on
 -- the days of tasks that have not ended; returns how many. Whoever finds one missing calls it, with the rights of the
 -- schema's owner, to whom they belong. LIKE and ATTACH, not PARTITION OF: that would queue every claim behind one idle reader.
 create or replace function weft.ensure_partitions(days int default 8) returns int language plpgsql volatile security definer
@@ -23,8 +23,8 @@ begin
   loop
     low := weft.first_id_at(day);
     high := weft.first_id_at(day + interval '24 hours');
-    -- Job_event is made last of all, by the same migration.
-    foreach parent in array array['task_done', 'task_params', 'attempt', 'job_done', 'step', 'job_event'] loop
+    -- Job_event and job_label are made last of all, by the same migration.
+    foreach parent in array array['task_done', 'task_params', 'attempt', 'job_done', 'step', 'job_event', 'job_label'] loop
       continue when to_regclass('weft.' || parent) is null;
       child := parent || '_' || to_char(day at time zone 'UTC', 'YYYYMMDD');
       if to_regclass('weft.' || child) is null then
@@ -243,7 +243,7 @@ create function weft.end_jobs(ends bigint[]) returns void language plpgsql
   set enable_mergejoin = off set enable_bitmapscan = off set jit = off as $$
 declare
   jobs bigint[] := array(select (select d.job_id from weft.task_done d where d.id = u.id) from unnest(ends) as u (id));
-  parents bigint[]; child record;
+  parents bigint[]; labelled bigint[]; child record;
 begin
   -- Before the jobs themselves: whoever sweeps a task away locks it before the job that it waits for.
   perform 1 from weft.task t where t.id in (select j.parent_id from weft.job j where j.id = any (jobs)) order by t.id for update;
@@ -276,7 +276,14 @@ begin
       'ended_at', to_char(weft.now() at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')), m.actor
     from moved m where m.callback_url is not null
   )
-  select array_agg(m.parent_id order by m.parent_id) filter (where m.parent_id is not null) into parents from moved m;
+  select array_agg(m.parent_id order by m.parent_id) filter (where m.parent_id is not null),
+    array_agg(m.id) filter (where m.labels is not null) into parents, labelled from moved m;
+  if labelled is not null then
+    update weft.job_label l set ending = d.state
+    from unnest(labelled) as u (id) cross join lateral (select d.* from weft.job_done d where d.id = u.id) d
+      cross join lateral json_each_text(d.labels) e
+    where l.org_id = d.org_id and l.name = e.key and l.value = e.value and l.ending = 'pending' and l.job_id = d.id;
+  end if;
   for child in
     select d.parent_id, d.state, d.result, d.error, d.id, d.reason from unnest(jobs) as u (id)
     cross join lateral (select d.* from weft.job_done d where d.id = u.id) d where parents is not null and d.parent_id is not null
@@ -369,26 +376,62 @@ begin
   return true;
 end $$;
 
--- name: send_event
--- Notes an event, and answers all who wait for one like it; returns its id and how many that were.
-create function weft.send_event(org bigint, event text, payload jsonb, actor text) returns table (id bigint, answered int)
-language plpgsql as $$
+-- name: route_event
+-- Answers those who wait for an event, from after a task on and so many of them; returns where the next begin, null after the
+-- last. One whose job was submitted after it was sent does not mean it.
+create function weft.route_event(event_id bigint, after bigint, room int, out answered int, out last bigint) language plpgsql as $$
 #variable_conflict use_variable
-declare waiting record;
+declare told weft.event; waiting record; looked int := 0;
 begin
-  perform weft.lock_event(org, event);
-  insert into weft.event as e (org_id, name, payload, actor) values (org, event, payload, actor) returning e.id into id;
   answered := 0;
+  select * into told from weft.event e where e.id = event_id;
+  perform weft.lock_event(told.org_id, told.name);
   for waiting in
-    select a.task_id, a.job_id, t.node from weft.awaited a join weft.task t on t.id = a.task_id
-    where a.org_id = org and a.event = event and payload @> a.match order by a.task_id
+    -- Found by the event, and only then put in order: by the order of all who wait it would cost all of them.
+    with those as materialized (
+      select a.task_id, a.job_id from weft.awaited a
+      where a.org_id = told.org_id and a.event = told.name and told.payload @> a.match and a.task_id > after)
+    select w.task_id, w.job_id, t.node from those w join weft.task t on t.id = w.task_id
+    where (select j.created_at from weft.job j where j.id = w.job_id) <= told.at order by w.task_id limit room
   loop
-    if weft.answer(waiting.task_id, 'completed', payload::json, null, null) then
-      perform weft.note_event(org, waiting.job_id, 'task.received', 'completed', json_build_object('event', event, 'by', actor),
-        waiting.task_id, waiting.node);
+    looked := looked + 1;
+    last := waiting.task_id;
+    if weft.answer(waiting.task_id, 'completed', told.payload::json, null, null) then
+      perform weft.note_event(told.org_id, waiting.job_id, 'task.received', 'completed',
+        json_build_object('event', told.name, 'by', told.actor), waiting.task_id, waiting.node);
       answered := answered + 1;
     end if;
   end loop;
+  last := case when looked = room then last end;
+end $$;
+
+-- name: send_event
+-- Accepts an event, once for each key, and answers those who wait for one like it; so many of them at once, the rest by the
+-- outbox. Returns its id and how many waited.
+create function weft.send_event(org bigint, event text, payload jsonb, actor text, key text, room int)
+returns table (id bigint, answered int) language plpgsql as $$
+#variable_conflict use_variable
+declare last bigint; rest int;
+begin
+  perform weft.lock_event(org, event);
+  insert into weft.event as e (org_id, name, payload, actor, idempotency_key) values (org, event, payload, actor, key)
+  on conflict (org_id, idempotency_key) where idempotency_key is not null do nothing returning e.id into id;
+  if id is null then
+    return query select e.id, e.answered from weft.event e where e.org_id = org and e.idempotency_key = key;
+    return;
+  end if;
+  select r.answered, r.last into answered, last from weft.route_event(id, 0, room) r;
+  if last is not null then
+    select count(*) into rest from weft.awaited a
+    where a.org_id = org and a.event = event and payload @> a.match and a.task_id > last;
+    answered := answered + rest;
+  end if;
+  if answered > 0 then
+    update weft.event e set answered = answered where e.id = id;
+  end if;
+  insert into weft.outbox (org_id, kind, payload, state, processed_at, actor)
+  values (org, 'route_event', json_build_object('event_id', id::text, 'after', last::text),
+    (case when last is null then 'done' else 'pending' end)::weft.outbox_state, case when last is null then weft.now() end, actor);
   return next;
 end $$;
 
@@ -851,6 +894,10 @@ begin
   job.created_at := weft.now();
   job.timeout_at := job.created_at + patience;
   insert into weft.job select (job).*;
+  if job.labels is not null then
+    insert into weft.job_label (job_id, org_id, name, value)
+    select job.id, job.org_id, l.key, l.value from json_each_text(job.labels) l;
+  end if;
   insert into weft.task (id, org_id, queue_id, order_id, created_at, state, waiting_on, rank, max_attempts, handler, params,
     job_id, timeout, heartbeat_timeout, retry, concurrency_key, reason, actor, node, needs, allow_failure, dispatch_timeout,
     expires_at)

@@ -169,11 +169,16 @@ create table weft.event (
   name text not null check (name <> '' and length(name) <= 200),
   payload jsonb not null,
   at timestamptz not null default weft.now(),
-  actor text
+  answered int not null default 0,
+  actor text,
+  idempotency_key text
 );
 
 -- name: event_name
 create index event_name on weft.event (org_id, name, id);
+
+-- name: event_key
+create unique index event_key on weft.event (org_id, idempotency_key) where idempotency_key is not null;
 
 -- name: control_queue
 -- Where the steps of jobs wait that the engine itself carries out, of every org.

@@ -10,9 +10,6 @@ begin
   end loop;
 end $$;
 
--- name: drop_functions
-drop function weft.wall_in, weft.current_org;
-
 -- name: drop_seals
 drop function weft.seal_audit, weft.seal_digest, weft.audit_hash;
 drop table weft.audit_seal;
@@ -20,6 +17,9 @@ alter table weft.audit drop column origin;
 
 -- name: drop_views
 drop view weft.tokens, weft.org_role_memberships, weft.org_roles, weft.users;
+
+-- name: drop_wall_functions
+drop function weft.wall_in, weft.current_org;
 
 -- name: drop_answers
 drop table weft.answer;
@@ -32,3 +32,6 @@ alter table weft.org drop constraint org_slug_check;
 
 -- name: drop_types
 drop type weft.token_role, weft.platform_role;
+
+-- name: drop_worker_token
+alter table weft.worker drop column token_id;

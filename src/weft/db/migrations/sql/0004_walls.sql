@@ -8,7 +8,7 @@ return nullif(current_setting('weft.org', true), '')::bigint;
 do $$
 declare name text;
 begin
-  foreach name in array array['tasks', 'attempts', 'jobs', 'steps', 'job_events', 'workers'] loop
+  foreach name in array array['tasks', 'attempts', 'jobs', 'steps', 'job_events', 'workers', 'users', 'tokens'] loop
     execute format(
       'create or replace view weft.%I as select v.* from (%s) v where v.org_id = coalesce((select weft.current_org()), v.org_id)',
       name, rtrim(pg_get_viewdef(format('weft.%I', name)::regclass), ';'));

@@ -22,6 +22,7 @@ def upgrade() -> None:
     apply_sql("0003_watching.sql")
     apply_sql("0003_cache.sql")
     apply_sql("0003_loans.sql")
+    apply_sql("0003_lists.sql")
     note_digest(revision)
 
 

@@ -12,6 +12,7 @@ down_revision = "0003"
 def upgrade() -> None:
     """Add users, roles and tokens."""
     apply_sql("0004_people.sql")
+    apply_sql("0004_protocol.sql")
     apply_sql("0004_answers.sql")
     apply_sql("0004_sessions.sql")
     apply_sql("0004_audit.sql")

@@ -1,0 +1,120 @@
+"""Streams of a server: how soon many who look at one busy job see what happens, and what that asks of PostgreSQL."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import socket
+import statistics
+import time
+from datetime import datetime
+from typing import Any
+
+import asyncpg
+
+import weft
+from bench.place import child_process, fresh_database, worker_process
+from bench.process import cpu_seconds, memory_mb
+from bench.report import Figure
+
+STREAMS = 1000
+GOAL = 250.0
+_NAPS = 200
+_COMPLETED = re.compile(rb'"at":"([^"]+)","type":"task\.completed"')
+_TRANSACTIONS = "select xact_commit + xact_rollback from pg_stat_database where datname = current_database()"
+
+
+def busy() -> dict[str, Any]:
+    """Return a workflow of tasks that take a moment each, four at a time, once somebody says so."""
+    each = {"type": "fan_out", "items": list(range(_NAPS)), "max_parallel": 4, "next": "END"}
+    return {
+        "workflow_id": "busy",
+        "nodes": {
+            "START": {"type": "start", "next": "all_here"},
+            "all_here": {"type": "wait", "for": "approval", "next": "each"},
+            "each": {**each, "task": {"handler": "bench:nap", "params": {"seconds": 0.1}}},
+            "END": {"type": "end"},
+        },
+    }
+
+
+class _Reader(asyncio.Protocol):
+    """A client that notes when what has come; what it is, is found out afterwards."""
+
+    def __init__(self, head: bytes) -> None:
+        self._head = head
+        self.had: list[tuple[float, bytes]] = []
+        self.is_open = asyncio.Event()
+        self.is_over = asyncio.Event()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.WriteTransport)
+        transport.write(self._head)
+
+    def data_received(self, data: bytes) -> None:
+        self.had.append((time.time(), data))
+        self.is_open.set()
+        if b"event: end\n" in data:
+            self.is_over.set()
+
+    def delays(self) -> list[float]:
+        """Return for each completion how many milliseconds passed until it was here."""
+        return [
+            1000 * (at - datetime.fromisoformat(moment.decode()).timestamp())
+            for at, data in self.had
+            for moment in _COMPLETED.findall(data)
+        ]
+
+
+async def measure_streams(server: str, scale: int) -> list[Figure]:
+    """Many streams on one busy job, and one on another for comparison."""
+    async with fresh_database(server) as url:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port: int = free.getsockname()[1]
+        async with (
+            worker_process(url, 50),
+            child_process("bench.orchestrator", url),
+            child_process("bench.serve", url, str(port)) as process,
+            weft.Client(url) as client,
+        ):
+            made = await client.tokens.create("bench", role="reader")
+            conn = await asyncpg.connect(url)
+            _, alone = await _run(client, conn, port, made.secret, 1)
+            used = cpu_seconds(process.pid)
+            delays, rate = await _run(client, conn, port, made.secret, STREAMS // scale)
+            used, memory = cpu_seconds(process.pid) - used, memory_mb(process.pid)
+            await conn.close()
+    worst = statistics.quantiles(delays, n=100)[98]
+    each = f"server {memory:.0f} MB, {1e6 * used / len(delays):.0f} µs for each"
+    beside = f"median {statistics.median(delays):.0f} ms; {rate:.0f} transactions/s, with one stream {alone:.0f}/s"
+    return [
+        Figure(
+            f"{STREAMS // scale:,} streams on one busy job, from completion to client, p99", worst, "ms",
+            f"<= {GOAL:g} ms", worst <= GOAL, f"{beside}; {each}",
+        )
+    ]  # fmt: skip
+
+
+async def _run(
+    client: weft.Client, conn: asyncpg.Connection[asyncpg.Record], port: int, secret: str, count: int
+) -> tuple[list[float], float]:
+    """Let so many follow a job, which begins when all are there; return all delays, and transactions a second."""
+    job = await client.jobs.submit(busy())
+    head = f"GET /api/v1/jobs/{job.id}/stream HTTP/1.1\r\nhost: b\r\nauthorization: Bearer {secret}\r\n\r\n".encode()
+    loop = asyncio.get_running_loop()
+    readers = []
+    for start in range(0, count, 50):
+        several = await asyncio.gather(
+            *(loop.create_connection(lambda: _Reader(head), "127.0.0.1", port) for _ in range(min(50, count - start)))
+        )
+        await asyncio.gather(*(reader.is_open.wait() for _, reader in several))
+        readers += [reader for _, reader in several]
+    all_here, before = time.time(), await conn.fetchval(_TRANSACTIONS)
+    await client.jobs.approve(job.id)
+    async with asyncio.timeout(120):
+        await asyncio.gather(*(reader.is_over.wait() for reader in readers))
+    rate = (await conn.fetchval(_TRANSACTIONS) - before) / (time.time() - all_here)
+    for reader in readers:
+        reader.had = [(at, data) for at, data in reader.had if at > all_here]
+    return [delay for reader in readers for delay in reader.delays()], rate

@@ -1,0 +1,81 @@
+"""Workers without a database of their own: by which token each acts, and what is held in its name."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from weft.db.statements import Statements
+from weft.queue.steps import Fence
+from weft.queue.work import Claim
+
+if TYPE_CHECKING:
+    from weft.db.database import type_Connection
+
+SQL = Statements("weft.queue", "sql/remote_worker.sql")
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """A worker as it was registered; ``queues`` are its queues' names by their ids, in its order."""
+
+    worker_id: int
+    org_id: int
+    token_id: int
+    is_live: bool
+    concurrency: int
+    queues: dict[int, str]
+
+
+async def bind(conn: type_Connection, worker_id: int, token_id: int) -> None:
+    """Let a worker that has just registered act by one token alone."""
+    await conn.execute(SQL.bind, worker_id, token_id)
+
+
+async def registered(conn: type_Connection, worker_id: int, org_id: int, token_id: int) -> Registered | None:
+    """Return a worker of a token; None when there is none, and none of anybody else's."""
+    row = await conn.fetchrow(SQL.seat, worker_id, org_id, token_id)
+    if row is None:
+        return None
+    is_live = row["state"] in ("active", "idle")
+    queues = dict(zip(row["ids"], row["names"], strict=True))
+    return Registered(worker_id, org_id, token_id, is_live, row["concurrency"], queues)
+
+
+async def in_use(conn: type_Connection, worker_id: int, resting: Collection[int]) -> dict[int, int]:
+    """Return how many tasks of each queue a worker holds that do not rest."""
+    return {row[0]: row[1] for row in await conn.fetch(SQL.in_use, worker_id, list(resting))}
+
+
+async def held_among(conn: type_Connection, worker_id: int, leases: Sequence[tuple[int, int]]) -> dict[int, Claim]:
+    """Return those of the attempts that the worker holds, by task."""
+    rows = await conn.fetch(SQL.held_among, worker_id, [id for id, _ in leases], [attempt for _, attempt in leases])
+    return {row[0]: Claim._make(tuple(row)) for row in rows}
+
+
+async def settled_among(conn: type_Connection, worker_id: int, leases: Sequence[tuple[int, int]]) -> set[int]:
+    """Return the tasks whose attempts the worker has ended without success before."""
+    rows = await conn.fetch(SQL.settled_among, worker_id, [id for id, _ in leases], [attempt for _, attempt in leases])
+    return {row[0] for row in rows}
+
+
+async def had(conn: type_Connection, fence: Fence) -> bool:
+    """Whether an attempt is or was the worker's own."""
+    return bool(await conn.fetchval(SQL.had, *fence))
+
+
+async def refers_to(conn: type_Connection, org_id: int, digest: str) -> bool:
+    """Whether something of an org refers to a blob."""
+    return bool(await conn.fetchval(SQL.refers_to, org_id, digest))
+
+
+async def task_refers_to(conn: type_Connection, references: Sequence[tuple[int, str]]) -> set[int]:
+    """Return those of the tasks that refer to the blob beside them."""
+    rows = await conn.fetch(SQL.task_refers_to, [id for id, _ in references], [digest for _, digest in references])
+    return {row[0] for row in rows}
+
+
+async def of_org(conn: type_Connection, org_id: int, task_ids: Sequence[int]) -> set[int]:
+    """Return those of the tasks that are an org's own."""
+    return {row[0] for row in await conn.fetch(SQL.of_org, org_id, list(task_ids))}

@@ -1,0 +1,52 @@
+-- name: bind
+-- active or idle: who has just registered.
+update weft.worker w set token_id = $2 where w.id = $1 and w.state in ('active', 'idle');
+
+-- name: seat
+-- Of the worker's own org and token.
+select w.state::text as state, w.concurrency,
+  array(select q.id from weft.queue q where q.id = any (w.queues) order by array_position(w.queues, q.id)) as ids,
+  array(select q.name from weft.queue q where q.id = any (w.queues) order by array_position(w.queues, q.id)) as names
+from weft.worker w where w.id = $1 and w.org_id = $2 and w.token_id = $3;
+
+-- name: in_use
+-- Those that rest take no slot of their queues.
+select t.queue_id, count(*)::int as tasks from weft.task t
+where t.worker_id = $1 and t.state = 'running' and t.id <> all ($2) group by 1;
+
+-- name: held_among
+-- running, by its worker and attempt.
+select t.id, t.attempt, t.queue_id, t.rank, t.order_id, t.handler, t.params, t.max_attempts, t.failures, t.crashes,
+  t.timeout, t.heartbeat_timeout, t.retry, t.job_id, t.node,
+  case when t.needs is not null then weft.outputs_of(t.needs) end as given
+from unnest($2::bigint[], $3::int[]) as r (id, attempt)
+join weft.task t on t.id = r.id and t.attempt = r.attempt and coalesce(t.worker_id, 0) = $1 and t.state = 'running'
+order by t.id;
+
+-- name: settled_among
+-- Attempts of a worker that have ended without success and are recorded as such: told again, it is no news.
+select a.task_id from unnest($2::bigint[], $3::int[]) as r (id, attempt)
+join weft.attempt a on a.task_id = r.id and a.attempt = r.attempt and a.worker_id = $1
+where a.outcome in ('failed', 'snoozed', 'crashed');
+
+-- name: had
+-- Whether an attempt is or was the worker's own.
+select exists (
+  select 1 from weft.task t where t.id = $2 and t.attempt = $3 and t.worker_id = $1
+  union all select 1 from weft.task_done d where d.id = $2 and d.attempt = $3 and d.worker_id = $1
+  union all select 1 from weft.attempt a where a.task_id = $2 and a.attempt = $3 and a.worker_id = $1
+);
+
+-- name: refers_to
+-- Whether something of the org refers to a blob.
+select exists (select 1 from weft.task_blob b where b.digest = $2 and b.org_id = $1);
+
+-- name: task_refers_to
+-- Which of these tasks refer to the blobs that they are said to have put.
+select r.id from unnest($1::bigint[], $2::text[]) as r (id, digest)
+join weft.task_blob b on b.task_id = r.id and b.digest = r.digest;
+
+-- name: of_org
+-- Which of these are tasks of the org, live or ended.
+select t.id from weft.task t where t.id = any ($2) and t.org_id = $1
+union all select d.id from weft.task_done d where d.id = any ($2) and d.org_id = $1;

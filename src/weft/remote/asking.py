@@ -1,0 +1,56 @@
+"""Asks a server for acts of the worker protocol, and raises what they raise there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import orjson
+
+from weft.contract.errors import error_in
+from weft.core.errors import InvalidInput
+from weft.core.server_errors import ServerUnavailable
+
+_PATIENCE = 30.0
+_BROKEN = frozenset({502, 504})
+
+
+class Asking:
+    """One server, and the token of a worker."""
+
+    def __init__(self, server: str, token: str | None) -> None:
+        if not server.startswith(("http://", "https://")):
+            raise InvalidInput("server", f"{server!r} is not an address; write for example https://weft.example.com")
+        self.server = server.rstrip("/")
+        self.token = token
+        headers = {} if token is None else {"authorization": f"Bearer {token}"}
+        limits = httpx.Limits(max_connections=100, max_keepalive_connections=20)
+        self._http = httpx.AsyncClient(base_url=self.server, headers=headers, timeout=_PATIENCE, limits=limits)
+
+    async def ask(self, path: str, body: dict[str, Any], *, wait: float = 0.0) -> dict[str, Any]:
+        """Ask for an act that may take ``wait`` seconds, and return what is told; raises what the act raises."""
+        answer = await self.send("POST", path, content=orjson.dumps(body), timeout=_PATIENCE + wait)
+        found: dict[str, Any] = orjson.loads(answer)
+        return found
+
+    async def send(self, method: str, path: str, **more: Any) -> bytes:
+        """Send a request and return the body of its answer; raises what it tells of, and `ServerUnavailable`."""
+        if self._http.is_closed:
+            raise ServerUnavailable(self.server, "the worker has stopped")
+        try:
+            answer = await self._http.request(method, path, **more)
+        except httpx.HTTPError as problem:
+            raise ServerUnavailable(self.server, str(problem) or type(problem).__name__) from problem
+        if answer.is_success:
+            return answer.content
+        try:
+            told = orjson.loads(answer.content)
+        except orjson.JSONDecodeError:
+            told = None
+        if not isinstance(told, dict) or answer.status_code in _BROKEN:
+            raise ServerUnavailable(self.server, f"it answered {answer.status_code}, without saying why")
+        raise error_in(told, answer.status_code)
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._http.aclose()

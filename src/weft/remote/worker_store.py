@@ -1,0 +1,206 @@
+"""The store of a worker that has no database: a server speaks for it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from weft.core.errors import InvalidInput, LeaseLost
+from weft.core.settings import Settings
+from weft.queue.work import Claim, Completed, Ended, Postponed
+from weft.remote.asking import Asking
+from weft.remote.worker_answers import RemoteAnswers, RemoteBlobs, RemoteCache
+from weft.remote.worker_line import RemoteLine, RemotePulses, RemoteRelay, RemoteSlots, RemoteUpkeep, done, lease_of
+
+if TYPE_CHECKING:
+    from weft.worker.attempt import Attempt
+
+_CHUNK = 500_000
+_AT_ONCE = 50
+_LONGEST = 10 * 365 * 86400.0
+
+
+class RemoteStore:
+    """The tasks of one worker, kept by a server."""
+
+    def __init__(self, server: str, token: str | None, settings: Settings) -> None:
+        self.settings = settings
+        self._asking = Asking(server, token)
+        self._id = 0
+        self._room = 0
+        self._relay = RemoteRelay(self._asking, 0)
+
+    async def enter(
+        self, queue_names: Sequence[str], handlers: list[str], concurrency: int, version: str, codes: Mapping[str, str]
+    ) -> tuple[int, list[int]]:
+        """Register the worker; return its id and the ids of its queues. What the server says of leases holds here."""
+        told = await self._asking.ask(
+            "/v1/worker/register",
+            {
+                "queues": list(queue_names),
+                "handlers": handlers,
+                "concurrency": concurrency,
+                "version": version,
+                "codes": dict(codes),
+                "hostname": socket.gethostname(),
+                "pid": os.getpid(),
+            },
+        )
+        self._id = int(told["worker_id"])
+        # Characters may be four bytes each.
+        self._room = told["body_limit"] // 5
+        self._relay = RemoteRelay(self._asking, self._id)
+        self.settings = replace(
+            self.settings,
+            worker_heartbeat_interval=timedelta(seconds=told["heartbeat_seconds"]),
+            worker_timeout=timedelta(seconds=told["lease_seconds"]),
+            inline_limit=told["inline_limit"],
+            value_limit=told["value_limit"],
+        )
+        return self._id, [int(told["queues"][name]) for name in queue_names]
+
+    async def leave(self, completed: int, failed: int) -> set[int]:
+        """Take the worker's name out; the server gives back what it holds, and tells others."""
+        body = {"worker_id": str(self._id), "completed": completed, "failed": failed}
+        await self._asking.ask("/v1/worker/deregister", body)
+        return set()
+
+    async def abandon(self) -> None:
+        """Let the lease lapse: what the worker runs is lost."""
+        await self._asking.ask("/v1/worker/deregister", {"worker_id": str(self._id), "is_lost": True})
+
+    async def settle(self, outcomes: Sequence[Postponed | Ended], *, patience: str = "1s") -> set[int]:
+        """Tell outcomes that are no successes; return the tasks for which that landed."""
+        landed = set[int]()
+        for place in range(0, len(outcomes), _AT_ONCE):
+            body = {"tasks": [self._failed(each) for each in outcomes[place : place + _AT_ONCE]]}
+            with contextlib.suppress(LeaseLost):  # that is said when there was but one
+                landed |= {int(id) for id in (await self._asking.ask("/v1/task/fail", body))["tasks"]}
+        return landed
+
+    def _failed(self, outcome: Postponed | Ended) -> dict[str, Any]:
+        told: dict[str, Any] = lease_of(self._id, outcome.id, outcome.attempt)
+        if isinstance(outcome, Postponed):
+            delay = min(outcome.delay.total_seconds(), _LONGEST)
+            if not outcome.counted:
+                return {**told, "snooze": delay}
+            told["retry_in"] = delay
+        else:
+            told["state"] = outcome.state
+        error = None if outcome.error is None else orjson.loads(outcome.error)
+        if error is not None:
+            error["type"] = error["type"][:200]
+        return {**told, "error": error, "outcome": outcome.outcome, "reason": outcome.reason}
+
+    async def complete_one(self, outcome: Completed, *, patience: str) -> list[int]:
+        """Complete one attempt apart from others; return it when it was lost."""
+        told = await self._asking.ask("/v1/task/complete", {"tasks": [done(self._id, outcome)]})
+        return [int(id) for id in told["refused"]]
+
+    async def set_aside(self, outcome: Completed | Postponed | Ended) -> set[int]:
+        """Leave it to the server, which sets aside what cannot be written."""
+        return set()
+
+    async def make_partitions(self) -> None:
+        """Leave it to the server."""
+
+    async def hand_back(self, leases: Sequence[tuple[int, int]]) -> set[int]:
+        """Give back what has not begun; the server tells others."""
+        if leases:
+            await self._asking.ask("/v1/task/release", {"tasks": [lease_of(self._id, *each) for each in leases]})
+        return set()
+
+    async def extend_expiry(self, claim: Claim) -> bool:
+        """Say that an attempt goes on; False when the lease is lost."""
+        try:
+            await self._asking.ask("/v1/task/heartbeat", {"tasks": [self._lease(claim)]})
+        except LeaseLost:
+            return False
+        return True
+
+    async def decline(self, claim: Claim, advice: str) -> bool:
+        """Leave a task to workers that know its handler; False when it has failed instead."""
+        try:
+            return bool(
+                (await self._asking.ask("/v1/task/decline", {**self._lease(claim), "advice": advice}))["is_left"]
+            )
+        except LeaseLost:
+            return True
+
+    async def keep_log(self, attempt: Attempt) -> None:
+        """Send the log of an attempt to the server; what is there already may be sent again."""
+        text = (await asyncio.to_thread(attempt.log.printed)).decode("utf-8", "replace")
+        offset = 0
+        for place in range(0, len(text), _CHUNK):
+            part, is_last = text[place : place + _CHUNK], place + _CHUNK >= len(text)
+            body = {**self._lease(attempt.claim), "offset": offset, "text": part, "is_last": is_last}
+            await self._asking.ask("/v1/task/log", body)
+            offset += len(part.encode())
+
+    def _lease(self, claim: Claim) -> dict[str, str]:
+        return lease_of(self._id, claim.id, claim.attempt)
+
+    def blobs_of(self, claim: Claim) -> RemoteBlobs:
+        """Return where large values of a task are kept."""
+        return RemoteBlobs(self._asking, self._lease(claim))
+
+    def line(self, on_message: Callable[[str], None]) -> RemoteLine:
+        """Return the way by which the worker claims and completes."""
+        return RemoteLine(self._asking, self._id, self._relay, on_message, self._room)
+
+    def pulses(self) -> RemotePulses:
+        """Return the way by which the worker says that it lives."""
+        return RemotePulses(self._asking.server, self._asking.token, self._id)
+
+    def slots(self, on_change: Callable[[], None]) -> RemoteSlots:
+        """Leave limits of queues to the server."""
+        return RemoteSlots(self._asking, self._id)
+
+    def relay(self) -> RemoteRelay:
+        """Return what tells the server of hints for which there is no room."""
+        return self._relay
+
+    def upkeep(self, has_settled: Callable[[], bool]) -> RemoteUpkeep:
+        """Leave the upkeep to the server."""
+        return RemoteUpkeep()
+
+    def answers(self) -> RemoteAnswers:
+        """Return what does what handlers ask for."""
+        return RemoteAnswers(self._asking, self._room)
+
+    def cache(self) -> RemoteCache:
+        """Return what finds outputs."""
+        return RemoteCache(self._asking, self._id)
+
+    def pool(self) -> NoPool:
+        """Return what says that there are no connections for handlers."""
+        return NoPool()
+
+    def expire(self) -> None:
+        """Keep the connections: a server is as good as another."""
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._asking.close()
+
+
+class NoPool:
+    """Stands where connections to the database would be."""
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncIterator[Any]:
+        """Refuse."""
+        raise InvalidInput("ctx.pool", "is for workers with a database: this one works through a server")
+        yield
+
+    async def close(self) -> None:
+        """There is nothing to close."""

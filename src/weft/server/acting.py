@@ -1,0 +1,127 @@
+"""Makes a route of each act of the worker protocol: for workers' tokens alone, quick to read and to answer."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
+
+import orjson
+from fastapi import APIRouter, Depends, Request, Response
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, ValidationError
+from pydantic.json_schema import models_json_schema
+
+from weft.catalog.model import Principal, TokenRole
+from weft.contract.protocol import Held, Lease
+from weft.core.errors import LeaseLost
+from weft.core.server_errors import Forbidden
+from weft.queue import remote_workers
+from weft.queue.steps import Fence
+from weft.queue.work import Claim
+from weft.server.credentials import Who
+from weft.server.problems import refusals
+
+if TYPE_CHECKING:
+    from weft.db.database import Database
+    from weft.server.seats import Seat
+    from weft.server.state import State
+
+Asked = TypeVar("Asked", bound=BaseModel)
+_JSON = "application/json"
+_SCHEMA = "#/components/schemas/Worker{model}"
+# What requests may have in them, for the document.
+_requests: list[type[BaseModel]] = []
+
+
+class Act(NamedTuple):
+    """One act of the protocol, for the documentation."""
+
+    method: str
+    path: str
+    said: str
+
+
+ACTS: list[Act] = []
+
+
+class Caller(NamedTuple):
+    """Who acts, and on which server."""
+
+    state: State
+    who: Principal
+
+    @property
+    def database(self) -> Database:
+        """The database as the caller's org may see it."""
+        return self.state.client_of(self.who).database
+
+    async def seat(self, worker_id: int) -> Seat:
+        """Return a worker of the caller's; raises `NotFound` for anybody else's."""
+        return await self.state.seats.of(self.who, worker_id)
+
+    async def fence(self, held: Held) -> Fence:
+        """Return in whose name something is to be written; the statement itself tells whether it is still so."""
+        lease: Lease = held.lease_token
+        await self.seat(lease.worker_id)
+        return Fence(lease.worker_id, held.task_id, lease.attempt)
+
+    async def holds(self, held: Held) -> Claim:
+        """Return a task that the caller's worker holds; raises `LeaseLost`."""
+        fence = await self.fence(held)
+        found = await self.database.read(
+            lambda conn: remote_workers.held_among(conn, fence.worker_id, [(fence.task_id, fence.attempt)])
+        )
+        if fence.task_id not in found:
+            raise LeaseLost(fence.task_id)
+        return found[fence.task_id]
+
+
+async def _a_worker(who: Who) -> Principal:
+    """Refuse whoever has no token of a worker, before anything of what he sent is looked at."""
+    if who.role is not TokenRole.WORKER:
+        raise Forbidden(who.actor, who.role, TokenRole.WORKER)
+    return who
+
+
+AWorker = Annotated[Principal, Depends(_a_worker)]
+
+
+def act(
+    router: APIRouter, path: str, asked: type[Asked], answer: type[BaseModel], example: dict[str, Any]
+) -> Callable[[Callable[[Caller, Asked], Awaitable[Any]]], Callable[[Caller, Asked], Awaitable[Any]]]:
+    """Add the route of an act; what it returns is the answer, as JSON."""
+
+    def add(function: Callable[[Caller, Asked], Awaitable[Any]]) -> Callable[[Caller, Asked], Awaitable[Any]]:
+        async def endpoint(request: Request, who: AWorker) -> Response:
+            told = await function(Caller(request.app.state.weft, who), read(asked, await request.body()))
+            return Response(orjson.dumps(told), media_type=_JSON)
+
+        said = (function.__doc__ or "").split("\n", maxsplit=1)[0]
+        schema = {"schema": {"$ref": _SCHEMA.format(model=asked.__name__)}, "example": example}
+        router.add_api_route(
+            path, endpoint, methods=["POST"], name=path, operation_id=path.strip("/").replace("/", "_"), summary=said,
+            description="Takes a token with the role `worker`.", tags=["workers"], response_class=Response,
+            responses={200: {"description": said, "model": answer}, **refusals()},
+            openapi_extra={"requestBody": {"required": True, "content": {_JSON: schema}}},
+        )  # fmt: skip
+        _requests.append(asked)
+        ACTS.append(Act("POST", path, said))
+        return function
+
+    return add
+
+
+def read(asked: type[Asked], body: bytes) -> Asked:
+    """Return what a request has in it; raises what tells all that is wrong with it."""
+    try:
+        return asked.model_validate_json(body)
+    except ValidationError as problem:
+        errors = [{**each, "loc": ("body", *each["loc"])} for each in problem.errors(include_url=False)]
+        raise RequestValidationError(errors) from None
+
+
+def schemas() -> dict[str, Any]:
+    """Return the schemas of all requests, by the names under which routes refer to them."""
+    kinds = [(kind, "validation") for kind in dict.fromkeys(_requests)]
+    _, made = models_json_schema(kinds, ref_template=_SCHEMA)  # type: ignore[arg-type]
+    return {f"Worker{name}": schema for name, schema in made.get("$defs", {}).items()}

@@ -1,0 +1,234 @@
+"""The routes by which a running task saves its steps, makes further tasks and writes its log."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import Any
+
+import orjson
+from fastapi import APIRouter
+
+from weft.contract.protocol import (
+    Await,
+    Awaited,
+    Checkpoint,
+    DropStep,
+    FindOutput,
+    FindStep,
+    FoundOutput,
+    FoundStep,
+    GoOn,
+    Held,
+    Lent,
+    Log,
+    LogTold,
+    MayGoOn,
+    Metrics,
+    Spawn,
+    Spawned,
+    Step,
+    Taken,
+    Told,
+)
+from weft.core.checks import RESERVED, check_handler, check_name, check_queue
+from weft.core.errors import InvalidInput, LeaseLost, NotFound, UnknownQueue
+from weft.core.json import encode_plain
+from weft.queue import loans, look, remote_workers
+from weft.queue.retry import Retry
+from weft.queue.steps import Fence
+from weft.queue.work import Claim
+from weft.server.acting import Caller, act
+from weft.server.seats import Seat
+from weft.worker.answers import AWAIT_TASKS, SPAWN
+from weft.worker.caching import Caching
+from weft.worker.logs import append_part, local_log, log_dir, part_of
+from weft.worker.output_cache import OutputCache
+
+router = APIRouter()
+_SHORTEST, _LONGEST = 0.005, 0.25
+_HELD = {"task_id": "7340085817581570", "lease_token": "7340085817581568.1"}
+
+
+async def _answer(caller: Caller, fence: Fence, verb: str, arguments: dict[str, Any]) -> Any:
+    return await caller.state.answers.answer(fence, verb, arguments, lambda: False)
+
+
+def _checked(name: str, field: str) -> str:
+    if check_name(name, field).startswith("@"):
+        raise InvalidInput(field, RESERVED)
+    return name
+
+
+async def _data(caller: Caller, asked: Step | Checkpoint) -> str:
+    """Return what is to be kept as JSON, wherever it was sent."""
+    if asked.blob is None:
+        return encode_plain(asked.data, "data")
+    named = [(asked.task_id, asked.blob.digest)]
+    if not await caller.database.read(lambda conn: remote_workers.task_refers_to(conn, named)):
+        raise NotFound("blob", asked.blob.digest)
+    try:
+        return encode_plain(orjson.loads(await caller.state.blobs.get(asked.blob.digest)), "blob")
+    except orjson.JSONDecodeError:
+        raise InvalidInput("blob", "is not JSON") from None
+
+
+@act(router, "/v1/task/step", Step, Told, {**_HELD, "name": "charge", "data": {"order": 7}, "took": 1.5})
+async def save_step(caller: Caller, asked: Step) -> dict[str, Any]:
+    """Keep what a step returned: a later attempt finds it, and need not do it again."""
+    said = {"name": _checked(asked.name, "name"), "data": await _data(caller, asked), "took": asked.took or 0.0}
+    await _answer(caller, await caller.fence(asked), "save_step", said)
+    return {}
+
+
+@act(router, "/v1/task/checkpoint", Checkpoint, Told, {**_HELD, "phase": "copy", "data": {"blocks": 300}})
+async def save_checkpoint(caller: Caller, asked: Checkpoint) -> dict[str, Any]:
+    """Keep what is needed to go on after a phase, over what was kept for it before."""
+    said = {"name": _checked(asked.phase, "phase"), "data": await _data(caller, asked), "took": None}
+    await _answer(caller, await caller.fence(asked), "save_step", said)
+    return {}
+
+
+@act(router, "/v1/task/step/load", FindStep, FoundStep, {**_HELD, "name": "charge"})
+async def load_step(caller: Caller, asked: FindStep) -> dict[str, Any]:
+    """Return a step or checkpoint that an attempt of the task has kept, by its name, or the last of all."""
+    await caller.holds(asked)
+    name = None if asked.name is None else _checked(asked.name, "name")
+    found = await _answer(caller, await caller.fence(asked), "load_step", {"name": name})
+    return {"step": None if found is None else {**found, "data": orjson.Fragment(found["data"])}}
+
+
+@act(router, "/v1/task/step/drop", DropStep, Told, {**_HELD, "name": "copy"})
+async def drop_step(caller: Caller, asked: DropStep) -> dict[str, Any]:
+    """Drop a step or checkpoint, so that it is done again."""
+    await _answer(caller, await caller.fence(asked), "drop_step", {"name": _checked(asked.name, "name")})
+    return {}
+
+
+@act(router, "/v1/task/metrics", Metrics, Told, {**_HELD, "data": {"rows": 1200}})
+async def save_metrics(caller: Caller, asked: Metrics) -> dict[str, Any]:
+    """Keep what an attempt has measured, over what it has before."""
+    await _answer(caller, await caller.fence(asked), "save_metrics", {"data": encode_plain(asked.data, "data")})
+    return {}
+
+
+@act(
+    router, "/v1/task/spawn", Spawn, Spawned, {**_HELD, "call": "=a.png", "handler": "resize", "params": {"path": "a"}}
+)
+async def spawn(caller: Caller, asked: Spawn) -> dict[str, Any]:
+    """Make a further task of the job; the same call of a later attempt is told the same task."""
+    own = caller.who.queues
+    if own is not None and asked.queue not in own:
+        raise UnknownQueue(asked.queue, own)
+    said = {
+        "call": asked.call,
+        "handler": check_handler(asked.handler),
+        "queue": check_queue(asked.queue),
+        "params": encode_plain(asked.params, "params"),
+        "priority": asked.priority,
+        "max_attempts": asked.max_attempts,
+        "retry": None if asked.retry is None else Retry(**asked.retry.model_dump()).to_json(),
+        "timeout": asked.timeout,
+        "heartbeat_timeout": asked.heartbeat_timeout,
+        "concurrency_key": asked.concurrency_key,
+        "allow_failure": asked.allow_failure,
+    }
+    made = await _answer(caller, await caller.fence(asked), SPAWN, said)
+    return {"task_id": made["id"], "has_key": made["has_key"]}
+
+
+@act(router, "/v1/task/await", Await, Awaited, {**_HELD, "ids": ["7340085817581571"], "wait": 30})
+async def await_tasks(caller: Caller, asked: Await) -> dict[str, Any]:
+    """Wait until tasks of the org have ended, and return how; null when one of them has not in that time.
+
+    Meanwhile the task rests: it takes no slot of its queue, and when it goes on there is one for it.
+    """
+    claim = await caller.holds(asked)
+    seat = await caller.seat(asked.lease_token.worker_id)
+    database = caller.database
+    own = await database.read(lambda conn: remote_workers.of_org(conn, caller.who.org_id, asked.ids))
+    for task_id in asked.ids:
+        if task_id not in own:
+            raise NotFound("task", task_id)
+    fence = Fence(asked.lease_token.worker_id, claim.id, claim.attempt)
+    seat.resting.add(claim.id)
+    seat.wake()
+    try:
+        async with asyncio.timeout(asked.wait):
+            found = await _answer(caller, fence, AWAIT_TASKS, {"ids": asked.ids})
+            if not asked.keeps_resting:
+                await _room(seat, claim)
+    except TimeoutError:
+        return {"ended": None}
+    return {"ended": [{**each, **{name: _raw(each[name]) for name in ("error", "output")}} for each in found]}
+
+
+async def _room(seat: Seat, claim: Claim) -> None:
+    """Return when a task that has rested may go on."""
+    pause = _SHORTEST
+    while not await seat.may_go_on(claim.id, claim.queue_id):
+        await asyncio.sleep(pause)
+        pause = min(_LONGEST, 2 * pause)
+
+
+@act(router, "/v1/task/go-on", GoOn, MayGoOn, _HELD)
+async def go_on(caller: Caller, asked: GoOn) -> dict[str, Any]:
+    """Wait until a task that has rested may go on, within the limit of its queue."""
+    claim = await caller.holds(asked)
+    try:
+        async with asyncio.timeout(asked.wait):
+            await _room(await caller.seat(asked.lease_token.worker_id), claim)
+    except TimeoutError:
+        return {"may": False}
+    return {"may": True}
+
+
+@act(router, "/v1/task/lend", Held, Lent, _HELD)
+async def lend(caller: Caller, asked: Held) -> dict[str, Any]:
+    """Give back the slot of the task's concurrency key while it waits for tasks that it made."""
+    return {"lent": await caller.state.answers.lending.lend(await caller.fence(asked), lambda: False)}
+
+
+@act(router, "/v1/task/take", Held, Taken, _HELD)
+async def take(caller: Caller, asked: Held) -> dict[str, Any]:
+    """Take a slot of the task's concurrency key again; if there is none, it is next in line, and is told by news."""
+    fence = await caller.fence(asked)
+    taken = await caller.state.client.database.run(lambda conn: loans.take(conn, fence))
+    if taken is None:
+        raise LeaseLost(fence.task_id)
+    return {"taken": taken}
+
+
+def _raw(text: str | None) -> Any:
+    return None if text is None else orjson.Fragment(text)
+
+
+@act(router, "/v1/task/log", Log, LogTold, {**_HELD, "offset": 0, "text": "began\n"})
+async def append_log(caller: Caller, asked: Log) -> dict[str, Any]:
+    """Append what an attempt has printed from an offset on; what is there already is passed over."""
+    fence = await caller.fence(asked)
+    state, settings = caller.state, caller.state.client.settings
+    if not await caller.database.read(lambda conn: remote_workers.had(conn, fence)):
+        raise LeaseLost(fence.task_id)
+    data = asked.text.encode("utf-8", "replace")
+    size = await asyncio.to_thread(
+        append_part, log_dir(settings), fence.task_id, fence.attempt, asked.offset, data, settings.log_limit
+    )
+    if asked.is_last and settings.log_upload:
+        part = part_of(await local_log(settings, fence.task_id) or b"", fence.attempt)
+        if part is not None:
+            digest, length = await state.blobs.put(part), len(part)
+            await state.client.database.run(
+                lambda conn: look.add_log(conn, fence.task_id, fence.attempt, digest, length)
+            )
+    return {"size": size}
+
+
+@act(router, "/v1/task/cached", FindOutput, FoundOutput, {**_HELD, "key": "0" * 64})
+async def find_output(caller: Caller, asked: FindOutput) -> dict[str, Any]:
+    """Return an output that an earlier task of the same key has made, if one serves."""
+    claim = await caller.holds(asked)
+    within = None if asked.within is None else timedelta(seconds=asked.within)
+    kept = OutputCache(caller.state.client.database, caller.state.blobs)
+    found = await kept.find(claim, bytes.fromhex(asked.key), Caching(within))
+    return {"output": None, "root": None} if found is None else {"output": found[0], "root": str(found[1].root)}

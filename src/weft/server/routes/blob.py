@@ -1,0 +1,54 @@
+"""The routes by which workers put and get large values without knowing where they are kept."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import orjson
+from fastapi import APIRouter, Path, Query, Request, Response
+
+from weft.contract.protocol import BlobTold, Held
+from weft.core.errors import NotFound
+from weft.core.json import blob_reference
+from weft.queue import blobs, remote_workers
+from weft.server.acting import ACTS, Act, AWorker, Caller, read
+from weft.server.problems import refusals
+
+router = APIRouter()
+PATH = "/v1/task/blob"
+_PUT = "Keep a large value of a task that the worker holds: an output, or what a handler puts aside."
+_GET = "Return a large value that something of the org refers to, such as params."
+_BYTES = {"content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}}
+_PUT_TOLD: dict[int | str, dict[str, Any]] = {200: {"description": _PUT, "model": BlobTold}, **refusals()}
+_GET_TOLD: dict[int | str, dict[str, Any]] = {200: {"description": _GET, **_BYTES}, **refusals()}
+
+
+@router.put(
+    PATH, summary=_PUT, responses=_PUT_TOLD, tags=["workers"], response_class=Response,
+    openapi_extra={"requestBody": {"required": True, **_BYTES}},
+)  # fmt: skip
+async def put_blob(
+    request: Request, who: AWorker, task_id: Annotated[str, Query(pattern="^[0-9]{1,19}$")],
+    lease_token: Annotated[str, Query(max_length=40)],
+) -> Response:  # fmt: skip
+    """Keep a large value of a task that the worker holds."""
+    caller = Caller(request.app.state.weft, who)
+    claim = await caller.holds(read(Held, orjson.dumps({"task_id": task_id, "lease_token": lease_token})))
+    data = await request.body()
+    digest = await caller.state.blobs.put(data)
+    kept = [(claim.id, blob_reference(digest, len(data)))]
+    await caller.state.client.database.run(lambda conn: blobs.keep(conn, kept))
+    return Response(orjson.dumps({"digest": digest, "size": len(data)}), media_type="application/json")
+
+
+@router.get(PATH + "/{digest}", summary=_GET, responses=_GET_TOLD, tags=["workers"], response_class=Response)
+async def get_blob(request: Request, who: AWorker, digest: Annotated[str, Path(pattern="^[0-9a-f]{64}$")]) -> Response:
+    """Return a large value that something of the org refers to."""
+    caller = Caller(request.app.state.weft, who)
+    if not await caller.database.read(lambda conn: remote_workers.refers_to(conn, who.org_id, digest)):
+        raise NotFound("blob", digest)
+    return Response(await caller.state.blobs.get(digest), media_type="application/octet-stream")
+
+
+ACTS.append(Act("PUT", PATH, _PUT))
+ACTS.append(Act("GET", PATH + "/{digest}", _GET))

@@ -1,0 +1,258 @@
+"""The routes by which workers claim tasks and settle them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from datetime import timedelta
+from typing import Annotated, Any
+
+import orjson
+from fastapi import APIRouter, Query, Request, Response
+
+from weft.contract.protocol import (
+    ClaimedTask,
+    ClaimTasks,
+    ClaimTold,
+    Complete,
+    Decline,
+    Declined,
+    Done,
+    Fail,
+    Failed,
+    Held,
+    Release,
+    Settled,
+)
+from weft.core.errors import InvalidInput, LeaseLost, NotFound
+from weft.core.json import blob_reference, check_size, encode_plain, size_of
+from weft.queue import cache, remote_workers, work
+from weft.queue.work import Completed, Ended, Postponed
+from weft.server.acting import ACTS, Act, AWorker, Caller, act, read
+from weft.server.claims import failed, params_of, told, whole
+from weft.server.problems import refusals
+from weft.server.seats import Seat
+from weft.worker import unsuccessful
+
+router = APIRouter()
+_WORKER = "7340085817581568"
+_HELD = {"task_id": "7340085817581570", "lease_token": f"{_WORKER}.1"}
+_ERROR = {"type": "ConnectionError", "message": "the mail server does not answer"}
+
+
+@act(router, "/v1/task/claim", ClaimTasks, ClaimTold, {"worker_id": _WORKER, "limit": 10, "wait": 30})
+async def claim(caller: Caller, asked: ClaimTasks) -> dict[str, Any]:
+    """Complete tasks and claim others in one go; without any it waits for some, if it may."""
+    seat = await caller.seat(asked.worker_id)
+    completed = await _completed(caller, seat, asked.completed, "completed")
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + asked.wait
+    while True:
+        moment = seat.moment
+        claims, lost = await seat.finish_and_claim(completed, asked.limit)
+        tasks = await told(caller.state, seat, claims, stored=asked.stored)
+        left = deadline - loop.time()
+        # What was completed is told at once: whoever waits for the answer has it to do again otherwise.
+        if tasks or completed or asked.limit == 0 or left <= 0 or seat.is_closed:
+            again_in = seat.again_in if len(claims) < asked.limit else None
+            return {"tasks": tasks, "refused": _texts(lost), "again_in": again_in}
+        if not claims:
+            await seat.pass_of(moment, min(left, seat.again_in))
+
+
+@act(router, "/v1/task/complete", Complete, Settled, {**_HELD, "output": {"sent": True}})
+async def complete(caller: Caller, asked: Complete) -> dict[str, Any]:
+    """Complete one task, or several of one worker; told again it is no news, and a lease that is lost is refused."""
+    if asked.tasks is None:
+        if asked.task_id is None or asked.lease_token is None:
+            raise InvalidInput("task_id", "give task_id and lease_token, or several tasks")
+        one = {"output": asked.output, "outputs": asked.outputs, "blob": asked.blob, "reuse": None}
+        tasks = [Done.model_construct(task_id=asked.task_id, lease_token=asked.lease_token, **one)]
+    else:
+        tasks = asked.tasks
+    if not tasks:
+        return {"tasks": [], "refused": []}
+    seat = await _seat_of(caller, tasks)
+    _, lost = await seat.finish_and_claim(await _completed(caller, seat, tasks, "tasks"), 0)
+    if asked.tasks is None and lost:
+        raise LeaseLost(lost[0])
+    return _settled(tasks, lost)
+
+
+async def _completed(caller: Caller, seat: Seat, tasks: Sequence[Done], field: str) -> list[Completed]:
+    """Return outcomes as they are kept; large ones go to the blob storage. Raises for what cannot be one."""
+    settings, found = caller.state.client.settings, []
+    named = [(done.task_id, done.blob.digest) for done in tasks if done.blob is not None]
+    known = await caller.database.read(lambda conn: remote_workers.task_refers_to(conn, named)) if named else set()
+    for place, done in enumerate(tasks):
+        where = f"{field}[{place}]"
+        if done.lease_token.worker_id != seat.id:
+            raise InvalidInput(f"{where}.lease_token", "is of another worker: send what one holds by itself")
+        if done.blob is not None:
+            if done.task_id not in known:
+                raise NotFound("blob", done.blob.digest)
+            text = blob_reference(done.blob.digest, done.blob.size)
+        else:
+            value = done.output if done.outputs is None else _with_outputs(done, where)
+            text = encode_plain(value, f"{where}.output")
+            check_size(f"{where}.output", text, settings.value_limit)
+            if (size := size_of(text)) > settings.inline_limit:
+                text = blob_reference(await caller.state.blobs.put(text.encode()), size)
+        found.append(Completed(done.task_id, done.lease_token.attempt, text, _reuse(done)))
+    return found
+
+
+def _with_outputs(done: Done, where: str) -> Any:
+    if done.output is not None and not isinstance(done.output, dict):
+        raise InvalidInput(f"{where}.output", "must be an object when there are outputs too: they become a part of it")
+    return {**(done.output or {}), "outputs": done.outputs}
+
+
+def _reuse(done: Done) -> cache.Reuse | None:
+    if done.reuse is None:
+        return None
+    key, lasts = done.reuse.key, done.reuse.lasts
+    return cache.Reuse(
+        None if key is None else bytes.fromhex(key),
+        None if lasts is None else timedelta(seconds=lasts),
+        done.reuse.root,
+    )
+
+
+@act(router, "/v1/task/fail", Fail, Settled, {"tasks": [{**_HELD, "error": _ERROR}]})
+async def fail(caller: Caller, asked: Fail) -> dict[str, Any]:
+    """Tell attempts that did not succeed: each is tried again, put off, or was the last."""
+    seat = await _seat_of(caller, asked.tasks)
+    leases = [(each.task_id, each.lease_token.attempt) for each in asked.tasks]
+    held = await caller.database.read(lambda conn: remote_workers.held_among(conn, seat.id, leases))
+    settings, outcomes = caller.state.client.settings, list[Postponed | Ended]()
+    for each in asked.tasks:
+        found = held.get(each.task_id)
+        if (
+            found is None
+            or each.state is not None
+            or not each.retryable
+            or each.snooze is not None
+            or each.retry_in is not None
+        ):
+            outcomes.append(_outcome(each))
+        else:
+            outcomes.append(failed(settings, found, _error(each), each.reason, each.outcome))
+    landed = await seat.settle(outcomes)
+    lost = [task_id for task_id, _ in leases if task_id not in landed]
+    if lost and len(asked.tasks) == 1:
+        raise LeaseLost(lost[0])
+    return _settled(asked.tasks, lost)
+
+
+def _outcome(each: Failed) -> Postponed | Ended:
+    task_id, attempt = each.task_id, each.lease_token.attempt
+    if each.snooze is not None:
+        return Postponed(task_id, attempt, timedelta(seconds=each.snooze), "snoozed", "snooze", None, False)
+    if each.state is not None:
+        return Ended(task_id, attempt, each.state, each.outcome, each.reason, _error(each))
+    if not each.retryable:
+        reason = "non_retryable" if each.reason == "error" else each.reason
+        return Ended(task_id, attempt, "failed", each.outcome, reason, _error(each))
+    delay = timedelta(seconds=each.retry_in or 0)
+    return Postponed(task_id, attempt, delay, each.outcome, each.reason, _error(each), True)
+
+
+def _error(each: Failed) -> str:
+    said = {"type": "Error", "message": "", "traceback": ""} if each.error is None else each.error.model_dump()
+    return orjson.dumps({name: text.replace("\x00", "\ufffd") for name, text in said.items()}).decode()
+
+
+@act(router, "/v1/task/release", Release, Settled, {"tasks": [_HELD]})
+async def release(caller: Caller, asked: Release) -> dict[str, Any]:
+    """Give tasks back as if they had not begun: others may claim them, and no attempt is counted."""
+    seat = await _seat_of(caller, asked.tasks)
+    leases = [(each.task_id, each.lease_token.attempt) for each in asked.tasks]
+    held = await caller.database.read(lambda conn: remote_workers.held_among(conn, seat.id, leases))
+    await seat.hand_back(leases)
+    return _settled(asked.tasks, [task_id for task_id, _ in leases if task_id not in held])
+
+
+@act(router, "/v1/task/heartbeat", Release, Settled, {"tasks": [_HELD]})
+async def heartbeat(caller: Caller, asked: Release) -> dict[str, Any]:
+    """Say that attempts go on whose tasks have a heartbeat timeout; that the worker lives, its own heartbeat says."""
+    seat = await _seat_of(caller, asked.tasks)
+    lost = []
+    for each in asked.tasks:
+        extended = await caller.state.client.database.run(
+            lambda conn, each=each: work.extend_expiry(conn, seat.id, (each.task_id, each.lease_token.attempt))  # type: ignore[misc]
+        )
+        if not extended:
+            lost.append(each.task_id)
+    if lost and len(asked.tasks) == 1:
+        raise LeaseLost(lost[0])
+    return _settled(asked.tasks, lost)
+
+
+@act(router, "/v1/task/decline", Decline, Declined, _HELD)
+async def decline(caller: Caller, asked: Decline) -> dict[str, Any]:
+    """Leave a task to a worker that knows its handler; when nobody has known it for long, it has failed."""
+    held, settings = await caller.holds(asked), caller.state.client.settings
+    seat = await caller.seat(asked.lease_token.worker_id)
+    is_left = await caller.state.client.database.run(
+        lambda conn: unsuccessful.decline(
+            conn, seat.id, caller.who.org_id, held, settings.no_handler_timeout, asked.advice
+        )
+    )
+    if is_left:
+        seat.stage([unsuccessful.DECLINE_DELAY])
+    return {"is_left": is_left}
+
+
+async def _fetched(caller: Caller, asked: Held) -> Response:
+    claim = await caller.holds(asked)
+    if claim.params is None:
+        (claim,) = await caller.database.read(lambda conn: work.with_params(conn, [claim]))
+    seat = await caller.seat(asked.lease_token.worker_id)
+    found = whole(seat, claim, await params_of(caller.state, claim, whole=True))
+    return Response(orjson.dumps(found), media_type="application/json")
+
+
+_FETCH = "Return a task that the worker holds, with all of its params."
+_TOLD: dict[int | str, dict[str, Any]] = {200: {"description": _FETCH, "model": ClaimedTask}, **refusals()}
+
+
+@router.get("/internal/task-fetch", responses=_TOLD, summary=_FETCH, tags=["workers"], response_class=Response)
+async def fetch(
+    request: Request, who: AWorker, task_id: Annotated[str, Query(pattern="^[0-9]{1,19}$")],
+    lease_token: Annotated[str, Query(max_length=40)],
+) -> Response:  # fmt: skip
+    """Return a task that the worker holds, with all of its params."""
+    asked = read(Held, orjson.dumps({"task_id": task_id, "lease_token": lease_token}))
+    return await _fetched(Caller(request.app.state.weft, who), asked)
+
+
+@router.post(
+    "/internal/task-fetch", responses=_TOLD, summary=_FETCH, tags=["workers"], response_class=Response,
+    openapi_extra={"requestBody": {"required": True, "content": {"application/json": {
+        "schema": {"$ref": "#/components/schemas/WorkerHeld"}, "example": _HELD}}}},
+)  # fmt: skip
+async def fetch_by_body(request: Request, who: AWorker) -> Response:
+    """Return a task that the worker holds, with all of its params."""
+    return await _fetched(Caller(request.app.state.weft, who), read(Held, await request.body()))
+
+
+ACTS.append(Act("GET", "/internal/task-fetch", _FETCH))
+ACTS.append(Act("POST", "/internal/task-fetch", _FETCH))
+
+
+async def _seat_of(caller: Caller, tasks: Sequence[Held]) -> Seat:
+    """Return the one worker that all leases are of."""
+    ids = {each.lease_token.worker_id for each in tasks}
+    if len(ids) > 1:
+        raise InvalidInput("tasks", "are of several workers: send what one holds by itself")
+    return await caller.seat(ids.pop())
+
+
+def _settled(tasks: Sequence[Held], lost: Iterable[int]) -> dict[str, Any]:
+    gone = set(lost)
+    return {"tasks": [str(each.task_id) for each in tasks if each.task_id not in gone], "refused": _texts(gone)}
+
+
+def _texts(ids: Iterable[int]) -> list[str]:
+    return [str(each) for each in ids]

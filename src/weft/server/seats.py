@@ -1,0 +1,315 @@
+"""What a server remembers of the workers it speaks for; all of it can be had anew from the database."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections import deque
+from collections.abc import Coroutine, Sequence
+from typing import TYPE_CHECKING, Any
+
+import asyncpg
+
+from weft.core.errors import NotFound, WeftError
+from weft.core.server_errors import WorkerLost
+from weft.db.database import CONNECTION_ERRORS
+from weft.queue import remote_workers, work, workers
+from weft.queue.remote_workers import Registered
+from weft.queue.services import Upkeep, staging_times
+from weft.queue.work import Claim, Completed, Ended, Lane, Postponed
+from weft.queue.workers import Pulse
+from weft.sdk.worker import sinks_of
+from weft.server.ears import ANEW, Ears
+from weft.worker import unsuccessful
+from weft.worker.marks import Marks
+from weft.worker.relay import Relay
+from weft.worker.slots import Slots
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+    from weft.catalog.model import Principal
+    from weft.sdk.client import Client
+
+logger = logging.getLogger("weft.server")
+_NEWS = 1000
+_PATIENCE = "20ms"
+
+
+class Seat:
+    """One worker: its queues and how far it has claimed in them, what it was told, and the upkeep while it leads."""
+
+    def __init__(self, client: Client, ears: Ears, found: Registered) -> None:
+        self._client = client
+        self._database = client.database
+        self._settings = client.settings
+        self._ears = ears
+        self.found = found
+        self.id = found.worker_id
+        self._lanes = [Lane(queue_id) for queue_id in found.queues]
+        self._marks = Marks()
+        self._slots = Slots(self._database, self.id, self.wake)
+        self.relay = Relay(self._database, self.id)
+        self._upkeep = Upkeep(self._database, self._settings, self.id, sinks_of(client), lambda: True)
+        self._turn = asyncio.Lock()
+        self._background: set[asyncio.Task[None]] = set()
+        self._waiting = 0
+        self.moment = asyncio.Event()
+        self._news: deque[str] = deque(maxlen=_NEWS)
+        # Tasks that wait for others that they made: they take no slot of their queues.
+        self.resting: set[int] = set()
+        self.is_new = True
+        self.is_closed = False
+        self.last_used = asyncio.get_running_loop().time()
+
+    async def open(self) -> None:
+        """Hear what the worker is told, and know the limits of its queues."""
+        await self._ears.follow(self.id, self._hear)
+        await self._slots.refresh(self._lanes)
+
+    def wake(self) -> None:
+        """Let whoever waits look again."""
+        moment, self.moment = self.moment, asyncio.Event()
+        moment.set()
+
+    def _hear(self, message: str) -> None:
+        if message == ANEW:
+            self.is_new = True
+        elif message == "due":
+            self._upkeep.stager.kick()
+            return
+        elif message.startswith(("cancel ", "key ")):
+            self._news.append(message)
+        elif self._waiting:
+            self._news.append("work")
+        else:
+            # Nobody is there to take it: another may.
+            self.spawn(self.relay.pass_on(self.found.queues))
+        self.wake()
+
+    def spawn(self, doing: Coroutine[Any, Any, object]) -> None:
+        """Do something beside the requests; what goes wrong with it is told in the log."""
+
+        async def done() -> None:
+            try:
+                await doing
+            except (*CONNECTION_ERRORS, WeftError, asyncpg.PostgresError) as problem:
+                logger.info("for worker %s: %s: %s", self.id, type(problem).__name__, problem)
+
+        task = asyncio.get_running_loop().create_task(done())
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
+    async def pass_of(self, moment: asyncio.Event, longest: float) -> None:
+        """Wait until there may be something new since a ``moment``, or for so many seconds."""
+        self._waiting += 1
+        try:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(max(0.0, longest)):
+                    await moment.wait()
+        finally:
+            self._waiting -= 1
+
+    def take_news(self) -> tuple[list[str], bool]:
+        """Return what the worker was told since the last time, and whether earlier news may be missing."""
+        told, is_new = list(dict.fromkeys(self._news)), self.is_new
+        self._news.clear()
+        self.is_new = False
+        return told, is_new
+
+    async def finish_and_claim(self, completed: Sequence[Completed], wanted: int) -> tuple[list[Claim], list[int]]:
+        """Complete attempts and claim up to ``wanted`` tasks in one statement; return the claims and what was lost."""
+        async with self._turn:
+            if wanted and self._slots.is_limited:
+                used = await self._used()
+                await self._slots.lease(self._lanes, lambda: used, wanted)
+            lanes, from_head, may_look_back = self._marks.choose(self._lanes)
+            loop = asyncio.get_running_loop()
+            began = loop.time()
+            try:
+                async with self._database.acquire() as conn:
+                    claims, lost = await work.finish_and_claim(
+                        conn, self.id, completed, lanes, wanted, from_head=may_look_back
+                    )
+                    claims = await work.with_params(conn, claims)
+            except asyncpg.PostgresError as problem:
+                if not completed:
+                    raise
+                logger.info("outcomes of worker %s are settled apart: %s", self.id, problem)
+                claims, lost = [], await self._settle_apart(completed)
+            self._slots.claimed()
+            self._marks.note(self._lanes, claims, from_head, loop.time() - began)
+        if wanted:
+            await self._after_claim(claims, wanted)
+        return claims, lost
+
+    async def _after_claim(self, claims: list[Claim], wanted: int) -> None:
+        if len(claims) < wanted:
+            if await self.relay.has_room_again():
+                self.wake()
+            if self._slots.is_limited:
+                async with self._turn:
+                    used = await self._used()
+                    given = await self._slots.give_back(self._lanes, lambda: used)
+                if given:
+                    self.spawn(self.relay.send_if_ready(given))
+        else:
+            # There was more than enough: one more worker may wake.
+            self.spawn(self.relay.send_soon({claim.queue_id for claim in claims}))
+
+    async def _used(self) -> dict[int, int]:
+        async with self._database.acquire() as conn:
+            return await remote_workers.in_use(conn, self.id, self.resting)
+
+    async def may_go_on(self, task_id: int, queue_id: int) -> bool:
+        """Whether a task that has rested may go on, within the limit of its queue; from then on it rests no more."""
+        async with self._turn:
+            if self._slots.is_limited and not await self._slots.has_room_for_one(
+                queue_id, (await self._used()).get(queue_id, 0)
+            ):
+                return False
+            self.resting.discard(task_id)
+            return True
+
+    async def _settle_apart(self, completed: Sequence[Completed]) -> list[int]:
+        """Complete one by one after a batch was refused: what PostgreSQL takes in no form has failed."""
+        lost: list[int] = []
+        for outcome in completed:
+            one = [outcome]
+            try:
+                _, gone = await self._database.run(
+                    lambda conn, one=one: work.finish_and_claim(conn, self.id, one, [], 0, patience=_PATIENCE)  # type: ignore[misc]
+                )
+                lost += gone
+            except unsuccessful.REFUSALS as refusal:
+                failed = [unsuccessful.refused(outcome, refusal)]
+                landed = await self.settle(failed)
+                lost += [] if landed else [outcome.id]
+        return lost
+
+    @property
+    def again_in(self) -> float:
+        """After how many seconds a worker with room, which got less than it asked for, should look again."""
+        longest = self._settings.worker_poll_interval.total_seconds()
+        return self._marks.look_back_in(self.relay.look_again_in(longest))
+
+    async def settle(self, outcomes: Sequence[Postponed | Ended]) -> set[int]:
+        """Write outcomes that are no successes; return the tasks for which they landed, now or before."""
+        landed = await self._database.run(lambda conn: unsuccessful.settle(conn, self.id, outcomes))
+        if len(landed) < len(outcomes):
+            rest = [(outcome.id, outcome.attempt) for outcome in outcomes if outcome.id not in landed]
+            landed |= await self._database.read(lambda conn: remote_workers.settled_among(conn, self.id, rest))
+        self.stage(outcome.delay for outcome in outcomes if isinstance(outcome, Postponed))
+        return landed
+
+    def stage(self, delays: Any) -> None:
+        """See to it that what was postponed comes back when it is due."""
+        for delay in staging_times(delays):
+            self.spawn(self._stage_in(delay))
+
+    async def _stage_in(self, delay: timedelta) -> None:
+        if await self._upkeep.stage_in(delay):
+            self.wake()
+
+    async def beat(self, *, busy: bool, completed: int, failed: int, is_blocked: bool) -> Pulse:
+        """Extend the worker's lease; whoever leads has its upkeep done here. Raises `WorkerLost`."""
+        lease = self._settings.lease_time
+        async with self._database.acquire() as conn:
+            pulse = await workers.heartbeat(
+                conn, self.id, lease=lease, busy=busy, completed=completed, failed=failed, is_blocked=is_blocked
+            )
+        if pulse is None:
+            raise WorkerLost(self.id)
+        self.spawn(self._upkeep.follow(pulse))
+        if pulse.limited or self._slots.is_limited:
+            self.spawn(self._slots.refresh(self._lanes))
+        return pulse
+
+    async def hand_back(self, leases: Sequence[tuple[int, int]]) -> None:
+        """Give tasks back as if they had not begun."""
+        woken = await self._database.run(lambda conn: work.hand_back(conn, self.id, leases))
+        self.spawn(self.relay.send(woken))
+
+    async def close(self) -> None:
+        """End the upkeep, and hear nothing more; what waits is let go."""
+        self.is_closed = True
+        self.wake()
+        await self._ears.leave(self.id)
+        await self._upkeep.stop()
+        for task in list(self._background):
+            task.cancel()
+
+
+class Seats:
+    """The workers that a server process has heard of of late."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._ears = Ears(client.database)
+        self._by_worker: dict[int, Seat] = {}
+        self._opening = asyncio.Lock()
+        self._lapsing: asyncio.TimerHandle | None = None
+        self._closing: set[asyncio.Task[None]] = set()
+
+    async def of(self, who: Principal, worker_id: int) -> Seat:
+        """Return the seat of a worker that has registered by the very token; raises `NotFound` and `WorkerLost`."""
+        seat = self._by_worker.get(worker_id)
+        if seat is None:
+            async with self._opening:
+                seat = self._by_worker.get(worker_id) or await self._open(who, worker_id)
+        if (seat.found.org_id, seat.found.token_id) != (who.org_id, who.token_id):
+            raise NotFound("worker", worker_id)
+        seat.last_used = asyncio.get_running_loop().time()
+        return seat
+
+    async def _open(self, who: Principal, worker_id: int) -> Seat:
+        found = await self._client.database.read(
+            lambda conn: remote_workers.registered(conn, worker_id, who.org_id, who.token_id or 0)
+        )
+        if found is None:
+            raise NotFound("worker", worker_id)
+        if not found.is_live:
+            raise WorkerLost(worker_id)
+        seat = Seat(self._client, self._ears, found)
+        await seat.open()
+        self._by_worker[worker_id] = seat
+        if self._lapsing is None:
+            self._lapsing = asyncio.get_running_loop().call_later(self._patience, self._look)
+        return seat
+
+    @property
+    def _patience(self) -> float:
+        return self._client.settings.lease_time.total_seconds()
+
+    def _look(self) -> None:
+        """Let go of workers of which nothing was heard for as long as a lease lasts."""
+        loop = asyncio.get_running_loop()
+        for worker_id, seat in list(self._by_worker.items()):
+            if seat.last_used < loop.time() - self._patience - 60:
+                self.forget(worker_id)
+        self._lapsing = loop.call_later(self._patience, self._look) if self._by_worker else None
+
+    def forget(self, worker_id: int) -> None:
+        """Let go of a worker."""
+        seat = self._by_worker.pop(worker_id, None)
+        if seat is not None:
+            task = asyncio.get_running_loop().create_task(seat.close())
+            self._closing.add(task)
+            task.add_done_callback(self._closing.discard)
+
+    def let_go(self) -> None:
+        """End all waits: the server is about to stop."""
+        for seat in self._by_worker.values():
+            seat.is_closed = True
+            seat.wake()
+
+    async def close(self) -> None:
+        """Let go of all workers."""
+        if self._lapsing is not None:
+            self._lapsing.cancel()
+        for worker_id in list(self._by_worker):
+            self.forget(worker_id)
+        if self._closing:
+            await asyncio.wait(self._closing)
+        await self._ears.close()

@@ -1,0 +1,115 @@
+"""Workers without a database: each is its token's own, and only what it holds by its lease is its own."""
+
+from __future__ import annotations
+
+import pytest
+from store_scene import Store
+
+from weft.queue import remote_workers
+from weft.queue.steps import Fence
+from weft.queue.work import Claim
+
+DIGEST = "a" * 64
+
+
+class Bound:
+    """A worker of a token, and the one task that it holds."""
+
+    def __init__(self, store: Store, worker: int, claim: Claim) -> None:
+        self.store = store
+        self.worker = worker
+        self.claim = claim
+        self.lease = [(claim.id, claim.attempt)]
+
+
+@pytest.fixture
+async def bound(store: Store) -> Bound:
+    worker = await store.worker()
+    await remote_workers.bind(store.conn, worker, 7)
+    await store.enqueue()
+    return Bound(store, worker, await store.claim_one(worker))
+
+
+async def test_a_worker_is_found_by_its_own_org_and_token_alone(bound: Bound) -> None:
+    conn = bound.store.conn
+    found = await remote_workers.registered(conn, bound.worker, 1, 7)
+    assert found is not None
+    assert (found.is_live, found.queues) == (True, {1: "default"})
+    assert await remote_workers.registered(conn, bound.worker, 2, 7) is None
+    assert await remote_workers.registered(conn, bound.worker, 1, 8) is None
+    another = await bound.store.worker()
+    assert await remote_workers.registered(conn, another, 1, 7) is None, "that has a database"
+    await conn.execute("update weft.worker set state = 'lost' where id = $1", bound.worker)
+    await remote_workers.bind(conn, bound.worker, 9)
+    found = await remote_workers.registered(conn, bound.worker, 1, 7)
+    assert found is not None
+    assert not found.is_live
+
+
+async def test_what_is_held_is_running_by_this_worker_and_attempt(bound: Bound) -> None:
+    conn, claim = bound.store.conn, bound.claim
+    assert await remote_workers.held_among(conn, bound.worker, bound.lease) == {claim.id: claim}
+    assert await remote_workers.held_among(conn, bound.worker + 1, bound.lease) == {}
+    assert await remote_workers.held_among(conn, bound.worker, [(claim.id, claim.attempt + 1)]) == {}
+    await conn.execute("update weft.task set state = 'claimed' where id = $1", claim.id)
+    assert await remote_workers.held_among(conn, bound.worker, bound.lease) == {}
+
+
+async def test_what_runs_and_does_not_rest_is_in_use(bound: Bound) -> None:
+    conn, claim = bound.store.conn, bound.claim
+    assert await remote_workers.in_use(conn, bound.worker, ()) == {1: 1}
+    assert await remote_workers.in_use(conn, bound.worker + 1, ()) == {}
+    assert await remote_workers.in_use(conn, bound.worker, {claim.id}) == {}
+    await conn.execute("update weft.task set state = 'claimed' where id = $1", claim.id)
+    assert await remote_workers.in_use(conn, bound.worker, ()) == {}
+
+
+async def test_what_was_settled_before_is_so_by_this_worker_and_attempt(bound: Bound) -> None:
+    conn, claim = bound.store.conn, bound.claim
+
+    async def recorded(outcome: str) -> None:
+        await conn.execute("delete from weft.attempt")
+        await conn.execute(
+            "insert into weft.attempt (task_id, attempt, org_id, worker_id, outcome, ended_at)"
+            " values ($1, $2, 1, $3, $4, weft.now())",
+            claim.id, claim.attempt, bound.worker, outcome,
+        )  # fmt: skip
+
+    await recorded("lost")
+    assert await remote_workers.settled_among(conn, bound.worker, bound.lease) == set()
+    for outcome in ("failed", "snoozed", "crashed"):
+        await recorded(outcome)
+        assert await remote_workers.settled_among(conn, bound.worker, bound.lease) == {claim.id}
+    assert await remote_workers.settled_among(conn, bound.worker + 1, bound.lease) == set()
+    assert await remote_workers.settled_among(conn, bound.worker, [(claim.id, claim.attempt + 1)]) == set()
+    await conn.execute("delete from weft.task")
+    own = Fence(bound.worker, claim.id, claim.attempt)
+    assert await remote_workers.had(conn, own)
+    assert not await remote_workers.had(conn, own._replace(worker_id=bound.worker + 1))
+    assert not await remote_workers.had(conn, own._replace(attempt=claim.attempt + 1))
+
+
+async def test_an_attempt_is_or_was_the_workers_own(bound: Bound) -> None:
+    conn, claim = bound.store.conn, bound.claim
+    own = Fence(bound.worker, claim.id, claim.attempt)
+    strangers = own._replace(worker_id=bound.worker + 1), own._replace(attempt=claim.attempt + 1)
+    assert await remote_workers.had(conn, own)
+    assert not any([await remote_workers.had(conn, fence) for fence in strangers])
+    await bound.store.complete(bound.worker, claim)
+    assert await remote_workers.had(conn, own)
+    assert not any([await remote_workers.had(conn, fence) for fence in strangers])
+
+
+async def test_blobs_and_tasks_of_another_org_are_nobodys(bound: Bound) -> None:
+    conn, claim = bound.store.conn, bound.claim
+    await conn.execute("insert into weft.blob (digest, bytes) values ($1, 1)", DIGEST)
+    await conn.execute("insert into weft.task_blob (task_id, digest, org_id) values ($1, $2, 1)", claim.id, DIGEST)
+    assert await remote_workers.refers_to(conn, 1, DIGEST)
+    assert not await remote_workers.refers_to(conn, 2, DIGEST)
+    assert await remote_workers.task_refers_to(conn, [(claim.id, DIGEST), (claim.id + 1, DIGEST)]) == {claim.id}
+    assert await remote_workers.task_refers_to(conn, [(claim.id, "b" * 64)]) == set()
+    assert await remote_workers.of_org(conn, 1, [claim.id]) == {claim.id}
+    assert await remote_workers.of_org(conn, 2, [claim.id]) == set()
+    await bound.store.complete(bound.worker, claim)
+    assert await remote_workers.of_org(conn, 1, [claim.id]) == {claim.id}
+    assert await remote_workers.of_org(conn, 2, [claim.id]) == set()

@@ -1,0 +1,84 @@
+"""Feeds: pages that are kept for a while, guests who are slow, pieces of logs, places that stay short."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import AsyncGenerator
+
+import hypothesis
+import orjson
+import pytest
+from fastapi import Request
+from hypothesis import strategies as st
+
+from weft.catalog.model import Principal, TokenRole
+from weft.jobs import events
+from weft.jobs.events import JobEvents
+from weft.server.live import feed as feeds
+from weft.server.live.feed import LAGGING, MOST_BYTES, Feed, Page
+from weft.server.live.guest import Guest
+from weft.server.live.log_feed import chunks
+
+
+class Numbers(Feed):
+    """A feed of what a test puts."""
+
+    @property
+    def id(self) -> str:
+        return str(self.next)
+
+    async def look(self) -> int:
+        return 0
+
+    async def welcome(self, guest: Guest, after: str | None) -> AsyncGenerator[bytes]:
+        guest.place = self.places.get(after, self.next)
+        yield b""
+
+
+def _guest() -> Guest:
+    return Guest(Principal(1, "default", "ada", TokenRole.READER), Request({"type": "http", "headers": []}))
+
+
+async def test_whoever_is_too_slow_is_sent_away_and_what_is_kept_is_limited() -> None:
+    feed, slow, quick = Numbers(asyncio.Semaphore()), _guest(), _guest()
+    page = Page(b"x" * (MOST_BYTES // 4), None)
+    for _ in range(4):
+        feed.put(page)
+    assert len(feed.take(slow)) == len(feed.take(quick)) == MOST_BYTES
+    for _ in range(10):
+        feed.put(page)
+        assert feed.take(quick) == page.data
+    assert feed.next - feed.first == 4
+    assert (feed.take(slow), slow.parting) == (b"", LAGGING)
+    assert quick.parting is None
+
+
+async def test_whoever_has_all_of_what_is_over_leaves() -> None:
+    feed, guest = Numbers(asyncio.Semaphore()), _guest()
+    feed.end(Page(b"last", None))
+    assert (feed.take(guest), guest.is_gone) == (b"last", False)
+    assert (feed.take(guest), guest.is_gone) == (b"", True)
+
+
+async def test_where_nothing_happens_a_heartbeat_tells_where_to_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feeds, "HEARTBEAT", 0.0)
+    feed, guest = Numbers(asyncio.Semaphore()), _guest()
+    await feed.run_once()
+    assert feed.take(guest) == b": still here\nid: 0\n\n"
+
+
+@hypothesis.given(st.text(max_size=50), st.integers(0, 200))
+def test_a_log_comes_in_pieces_of_whole_characters(text: str, cut: int) -> None:
+    data = text.encode(errors="replace")
+    first = b"".join(chunks(data[:cut], is_all=False))
+    first.decode()
+    assert len(data[:cut]) - len(first) < 4
+    assert first + b"".join(chunks(data[len(first) :], is_all=True)) == data
+
+
+def test_a_place_is_short_however_much_happens_at_once() -> None:
+    parts = ["7", "2026-11-17T08:00:00+00:00", [f"{n}.completed" for n in range(1000)], None, 5]
+    long = base64.urlsafe_b64encode(orjson.dumps(parts)).decode()
+    assert len(events.brief(long)) < 200
+    assert events.places(long, JobEvents((), long, False), 7) == []
