@@ -182,7 +182,21 @@ def _kinds_of(hint: Any, name: str) -> set[str]:
         return set().union(*(_kinds_of(each, name) for each in get_args(hint) if each is not types.NoneType))
     if hint is int:
         is_id = (
-            name in ("before", "rerun_of", "task", "which", "source", "to", "change", "user", "old", "new")
+            name
+            in (
+                "after",
+                "before",
+                "rerun_of",
+                "rerun_of",
+                "task",
+                "which",
+                "source",
+                "to",
+                "change",
+                "user",
+                "old",
+                "new",
+            )
             or name[-2:] == "id"
         )
         return {"string", "integer"} if is_id else {"integer"}
