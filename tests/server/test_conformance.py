@@ -17,7 +17,8 @@ _PARTS = {
     "workflows": {"workflows", "history"},
     "tags": {"tags"},
     "tasks": {"tasks"},
-    "queues": {"queues", "workers", "outbox", "cache", "dead-letters"},
+    "queues": {"queues", "outbox", "cache", "dead-letters"},
+    "workers": {"workers"},
     "people": {"orgs", "users", "roles", "tokens"},
     "others": set[str](),
 }
@@ -32,9 +33,14 @@ async def test_every_answer_is_one_that_the_document_tells_of(
     named = _PARTS[part] or {tag for tags in _PARTS.values() for tag in tags}
     chosen = part_of(document, frozenset(named), others=part == "others")
     known = await _known(client)
-    sent, problems = await asyncio.to_thread(surprises, chosen, server.url, secret, known, is_long=campaign == "long")
+    is_long = campaign == "long"
+    # The bodies of the worker protocol have so many fields that all kinds of values take minutes.
+    is_covered = is_long or part != "workers"
+    sent, problems = await asyncio.to_thread(
+        surprises, chosen, server.url, secret, known, is_long=is_long, is_covered=is_covered
+    )
     assert not problems, "\n".join(problems)
-    assert sent > 5 * len(chosen["paths"])
+    assert sent > (5 if is_covered else 1) * len(chosen["paths"])
 
 
 async def _known(client: weft.Client) -> dict[str, str]:

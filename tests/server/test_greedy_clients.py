@@ -219,6 +219,19 @@ async def test_many_keys_are_read_as_they_are_and_what_comes_after_a_body_is_ano
     assert answered.count(b"HTTP/1.1 200") == 3
 
 
+async def test_a_body_that_comes_after_its_answer_is_passed_over_and_not_taken_for_headers(
+    server: Server, http: httpx.AsyncClient
+) -> None:
+    size = 4 * LONGEST_HEAD
+    async with _line(server, http) as line:
+        line.send(f"GET /healthz HTTP/1.1\r\nhost: x\r\ncontent-length: {size}\r\n\r\n".encode())
+        assert await line.status() == 200
+        line.send(b" " * size + b"GET /nowhere HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+        rest = await line.rest()
+    assert rest.count(b"HTTP/1.1 401") == 1
+    assert b"HTTP/1.1 431" not in rest
+
+
 async def test_a_thousand_idle_connections_keep_nobody_from_being_answered(
     server: Server, http: httpx.AsyncClient
 ) -> None:

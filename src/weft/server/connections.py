@@ -20,6 +20,7 @@ class Connection(HttpToolsProtocol):
 
     patience = 30.0
     _head = 0
+    _is_in_body = False
     _waiting: asyncio.TimerHandle | None = None
     _unread: asyncio.TimerHandle | None = None
 
@@ -43,7 +44,11 @@ class Connection(HttpToolsProtocol):
         if self.cycle is not None and not self.cycle.response_complete:
             # What comes now is its body, which others look at, or the next request, which is read when it is due.
             self._head = 0
-        elif self._head > LONGEST_HEAD:
+            return
+        if self._is_in_body:
+            # It was answered before it was read; the rest is passed over, for a while.
+            self._head = 0
+        if self._head > LONGEST_HEAD:
             said = b"the address and the headers of a request may have %d bytes" % LONGEST_HEAD
             self._refuse(b"431 Request Header Fields Too Large", b"headers_too_large", b"HeadersTooLarge", said)
         elif self._waiting is None:
@@ -51,9 +56,14 @@ class Connection(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """Answer."""
-        self._head = 0
+        self._head, self._is_in_body = 0, True
         self._wait_no_more()
         super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        """Expect the headers of the next request."""
+        self._head, self._is_in_body = 0, False
+        super().on_message_complete()
 
     def pause_writing(self) -> None:
         """Give the client up when it does not read for a while."""
