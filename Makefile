@@ -41,7 +41,7 @@ bench-peers: install
 	$(BIN)/python -m bench --peers
 
 chaos: install
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal tests/crash --campaign=long --timeout=3600
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal tests/crash tests/server/test_conformance.py --campaign=long --timeout=3600
 
 mutate: install
 	$(BIN)/python -m tests.mutation

@@ -19,7 +19,7 @@ from docs.pages import cli, errors, examples, expressions, figures, http, python
 ROOT = Path(__file__).resolve().parent.parent
 NOTE = "<!-- Written by `make docs` from the code: change the code, then run it again. -->\n\n"
 
-# The pages that need no database; `sql.md` is read from a migrated one.
+# The pages that need no database; `sql.md` is read from a migrated one, and `openapi.json` has no note.
 PAGES: dict[str, Callable[[], str]] = {
     "settings.md": settings.page,
     "errors.md": errors.page,
@@ -35,6 +35,7 @@ async def reference_pages(url: str) -> dict[str, str]:
     """Return the generated pages by file name; ``url`` is a database with the schema of this release."""
     pages = {name: NOTE + page() for name, page in PAGES.items()}
     pages["sql.md"] = NOTE + await sql.page(url)
+    pages["openapi.json"] = http.document_text()
     return pages
 
 

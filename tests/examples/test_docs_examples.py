@@ -119,6 +119,10 @@ COMMANDS = {
         "5 at once for the key acme",
         "5 at once for the key acme, 0 ready or running",
     ],
+    "http_api.sh": [
+        *('"tag":"tile_raster/main"', '"created":true', '"created":false', '"items":[],"next":null'),
+        *('"code":"invalid_input"', '"field":"priority"', "200", "412"),
+    ],
     "people.sh": [
         *("created acme", "added ada, admin", "bob is writer", "deactivated bob", "activated bob", "ada@example.com"),
         *("created finance", "ada has the role finance", "weft_", "gpu-workers", "render, train", "revoked "),
@@ -224,9 +228,13 @@ async def test_a_script_of_the_docs_prints_what_its_page_says(name: str, url: st
 
 
 # Backups are of the embedded database; and a schema that is taken down is that of the test's own.
-MARKS = {"backup.sh": [pytest.mark.embedded], "migrate.sh": [pytest.mark.own_database]}
+MARKS = {
+    "backup.sh": [pytest.mark.embedded],
+    "migrate.sh": [pytest.mark.own_database],
+    "http_api.sh": [pytest.mark.skipif(shutil.which("curl") is None, reason="the page is about curl")],
+}
 # The others run in copies of a process that is warm; so does nobody's command but a test's.
-STARTED = {"backup.sh", "change_one_job.sh", "migrate.sh"}
+STARTED = {"backup.sh", "change_one_job.sh", "http_api.sh", "migrate.sh"}
 
 
 @pytest.fixture(scope="session")

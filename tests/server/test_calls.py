@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -73,6 +74,8 @@ async def test_a_job_is_submitted_looked_at_and_cancelled(remote: weft.RemoteCli
     handle = await remote.jobs.submit("etl", labels={"day": "1"}, idempotency_key="once")
     assert handle.created
     assert await remote.jobs.submit("etl", labels={"day": "1"}, idempotency_key="once") == (handle.id, False)
+    other = await remote.jobs.submit("etl", idempotency_key="größer")  # what no header can hold
+    assert await client.jobs.submit("etl", idempotency_key="größer") == (other.id, False)
     assert await remote.jobs.show(handle.id) == await client.jobs.show(handle.id)
     assert await remote.jobs.nodes(handle.id) == await client.jobs.nodes(handle.id)
     assert [job.id for job in await remote.jobs.list(labels={"day": "1"})] == [handle.id]
@@ -141,6 +144,38 @@ async def test_a_name_with_a_slash_is_one_part_when_it_is_written_so(http: httpx
     assert (await http.get("/api/v1/tags/etl%2Fmoves")).json()["name"] == "etl/moves"
     assert (await http.get("/api/v1/tags/etl/moves")).status_code == 404  # the moves of a tag that is not there
     assert (await http.get("/api/v1/tags/etl%00moves")).status_code == 404
+
+
+async def test_a_definition_is_pushed_as_its_file_and_shown_with_or_without_its_document(
+    http: httpx.AsyncClient, client: weft.Client
+) -> None:
+    file = {"content": FLOW.encode(), "headers": {"content-type": "application/yaml; charset=utf-8"}}
+    pushed = await http.post("/api/v1/workflows?message=as%20a%20file&tag=next", **file)
+    assert (pushed.status_code, pushed.json()["tag"]) == (201, "etl/next")
+    assert [move.message for move in await client.workflows.moves("etl/next")] == ["as a file"]
+    broken = await http.post("/api/v1/workflows", content=b"nodes: [", headers=file["headers"])
+    assert (broken.status_code, broken.json()["code"]) == (422, "invalid_definition")
+    whole = (await http.get("/api/v1/workflows/etl%2Fnext?materialize=true")).json()
+    bare = (await http.get("/api/v1/workflows/etl%2Fnext?materialize=false")).json()
+    assert whole["data"]["workflow_id"] == "etl"
+    assert bare == whole | {"data": {}}
+    assert await client.workflows.show("etl/next", materialize=False) == replace(
+        await client.workflows.show("etl/next"), data={}
+    )
+
+
+async def test_a_path_is_only_that_of_what_is_most_special(http: httpx.AsyncClient) -> None:
+    await http.post("/api/v1/workflows", json={"definition": FLOW, "tag": "etl/undo"})
+    for method, path, allowed in (
+        ("DELETE", "/api/v1/tags/etl/undo", "POST"),
+        ("GET", "/api/v1/jobs/rerun", "POST"),
+        ("PUT", "/api/v1/jobs", "GET, POST"),
+        ("OPTIONS", "/api/v1/tags/etl%2Fundo", "DELETE, GET"),
+    ):
+        refused = await http.request(method, path)
+        assert (refused.status_code, refused.headers["allow"]) == (405, allowed)
+        assert refused.json()["code"] == "method_not_allowed"
+    assert (await http.delete("/api/v1/tags/etl%2Fundo")).status_code == 200
 
 
 async def test_what_concerns_many_tasks_is_asked_for_a_page_at_a_time(

@@ -12,10 +12,14 @@ from typing import Any, get_type_hints
 
 from weft.catalog.model import TokenRole
 from weft.contract.parameters import LEFT_OUT, Parameter, Place, parameter_of
+from weft.core import errors
 from weft.sdk.client import Client
 
 # What the documentation of a method says to those who call it from Python.
 _FOR_PYTHON = re.compile(r"( Raises|; raises|; pass) [^.;]*(`[A-Z]\w+`|next page)[^.;]*|; return how many[^.;]*")
+_SENTENCE = re.compile(r"(?<=[.;]) ")
+_IN_PROCESS = re.compile(rf"^Raises|`({'|'.join(sorted(LEFT_OUT))})`")
+_ERROR = re.compile(r"`([A-Z]\w+)`")
 _IN_PATH = re.compile(r"{(\w+)(?::\w+)?}")
 
 
@@ -107,7 +111,19 @@ class Operation:
     def summary(self) -> str:
         """What the call does, in one sentence."""
         told = self.said or (inspect.getdoc(self.function) or "").split("\n\n", maxsplit=1)[0]
-        return _FOR_PYTHON.sub("", told.replace("``", "`"))
+        return _FOR_PYTHON.sub("", told.replace("``", "`")).replace("..", ".")
+
+    @property
+    def description(self) -> str:
+        """What there is to know beyond that, who may make the call, and the errors that are its own."""
+        doc = inspect.getdoc(self.function) or ""
+        _, _, rest = doc.partition("\n\n")
+        sentences = _SENTENCE.split(" ".join(rest.partition("Example::")[0].split()).replace("``", "`"))
+        told = " ".join(each for each in sentences if not _IN_PROCESS.search(each))
+        own = [kind for name in dict.fromkeys(_ERROR.findall(doc)) if (kind := getattr(errors, name, None)) is not None]
+        refused = ", ".join(f"`{kind.code}` ({kind.http_status})" for kind in own)
+        parts = [told, f"Takes the role `{self.access}`.", f"It may end with {refused}." if refused else ""]
+        return " ".join(part for part in parts if part)
 
 
 def _group_types() -> dict[str, Any]:

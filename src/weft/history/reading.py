@@ -198,8 +198,8 @@ class Reader:
         known = self._documents.at((None, tag, None))
         return None if known is None else self._documents.shape(known[0])
 
-    async def materialized(self, found: Materials) -> Materialized:
-        """Return a document with what it is."""
-        row, read = found.row, await self._read(found)
+    async def materialized(self, found: Materials, *, with_data: bool = True) -> Materialized:
+        """Return a document with what it is, or only that."""
+        row, read = found.row, await self._read(found) if with_data else _Read({})
         what = row["id"], row["kind"], row["depth"], row["version_hash"].hex()
         return Materialized(*what, read.data, row["tag"], row["tag_version"], row["snapshot_id"], read.damage)

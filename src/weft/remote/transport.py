@@ -61,12 +61,12 @@ class Transport:
                 path = path.replace(f"{{{each.name}:name}}", quote(str(value), safe=""))
             elif each.place == "query":
                 query[each.name] = _in_query(value)
-            elif each.name != "idempotency_key":
+            else:
                 body[each.name] = value
         headers = {}
-        if operation.creates:
+        if operation.creates and body.get("idempotency_key") is None:
             # A call whose answer is lost is made again, and must not be carried out twice.
-            headers["idempotency-key"] = given.get("idempotency_key") or uuid.uuid4().hex
+            headers["idempotency-key"] = uuid.uuid4().hex
         is_repeatable = operation.method == "GET" or operation.creates
         content = None if operation.method == "GET" else orjson.dumps(body)
         answer = await self._send(operation.method, path, query, content, headers, is_repeatable=is_repeatable)

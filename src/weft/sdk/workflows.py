@@ -124,26 +124,26 @@ class Workflows(WorkflowUpkeep):
             )
         )
 
-    async def tag(self, name: str) -> Tag:
+    async def tag(self, tag: str) -> Tag:
         """Return where a tag stands; raises `NotFound`.
 
         Example::
 
             print((await client.workflows.tag("etl/main")).moved_by)
         """
-        return await self._tag(name)
+        return await self._tag(tag)
 
-    async def show(self, which: str | int, *, at: datetime | None = None) -> Materialized:
+    async def show(self, which: str | int, *, at: datetime | None = None, materialize: bool = True) -> Materialized:
         """Return the whole document of a tag, now or ``at`` a moment, or of a version by its id or hash.
 
-        Example::
+        Without ``materialize`` its ``data`` is empty: only what it is is looked up. Example::
 
             shown = await client.workflows.show("etl")
             print(shown.version_hash, shown.data["nodes"])
         """
         moment = None if at is None else check_moment(at, "at")
         found = await self._found(which, moment)
-        return await (await self._reader()).materialized(found)
+        return await (await self._reader()).materialized(found, with_data=materialize)
 
     async def log(self, which: str | int, *, before: int | None = None, limit: int = 50) -> builtins.list[Artifact]:
         """Return a version and those that it was made from, newest first, with the tags that stand at them.

@@ -19,7 +19,7 @@ from weft.server.document import document
 from weft.server.endpoints import add_operation
 from weft.server.headers import AddHeaders
 from weft.server.limits import LimitBodies
-from weft.server.paths import KeepSlashes
+from weft.server.paths import KeepSlashes, keep_apart
 from weft.server.routes import (
     attempt,
     blob,
@@ -52,6 +52,7 @@ def _routes() -> list[BaseRoute]:
     router.prefix = ""
     for each in (installation, me, sessions, worker, task, attempt, blob):
         router.include_router(each.router)
+    keep_apart(router.routes)
     return router.routes
 
 

@@ -8,6 +8,7 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from weft.server.acting import schemas
+from weft.server.notes import complete
 from weft.server.problems import Problem
 
 
@@ -16,5 +17,6 @@ def document(app: FastAPI) -> dict[str, Any]:
     if app.openapi_schema is None:
         made = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
         made["components"]["schemas"] |= {"Problem": Problem.model_json_schema(), **schemas()}
+        complete(made)
         app.openapi_schema = made
     return app.openapi_schema

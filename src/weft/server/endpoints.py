@@ -19,6 +19,7 @@ from weft.core.errors import InvalidInput
 from weft.queue.audit import acting_from
 from weft.sdk.client import Client
 from weft.sdk.session import acting_as
+from weft.server.bodies import BESIDE, YAML, DefinitionRoute, JsonRoute
 from weft.server.credentials import admitted, origin_of
 from weft.server.idempotency import once
 from weft.server.problems import refusals
@@ -37,8 +38,10 @@ _MAKES_JOBS = frozenset({"jobs.submit", "jobs.rerun"})
 # What they answer is shown once, and kept nowhere.
 _SECRET = frozenset({"tokens.create", "tokens.create_sign_in"})
 _REPEATED = "idempotency-replayed"
+_FILE = "workflow_id: etl\nnodes:\n  fetch: {type: task, handler: etl:fetch}\n"
 _KEY = "A key of the caller's choice: the same request with the same key is carried out once."
-IdempotencyKey = Annotated[str | None, Header(description=_KEY, max_length=500)]
+# Headers are read as Latin-1, and not by all alike: another text stands in the body, where the call takes one.
+IdempotencyKey = Annotated[str | None, Header(description=_KEY, max_length=500, pattern=r"^[!-~]([ -~]*[!-~])?$")]
 
 
 def add_operation(router: APIRouter, operation: Operation) -> None:
@@ -50,6 +53,7 @@ def add_operation(router: APIRouter, operation: Operation) -> None:
         told[status]["model"] = answer.model
     elif status != 204:
         told[status]["content"] = {"text/plain": {"schema": {"type": "string"}}}
+        told[204] = {"description": "There is none."}
     router.add_api_route(
         operation.path,
         _endpoint(operation),
@@ -57,16 +61,27 @@ def add_operation(router: APIRouter, operation: Operation) -> None:
         name=operation.call,
         operation_id=operation.call.replace(".", "_"),
         summary=operation.summary,
-        description=_rest(operation),
+        description=operation.description,
         status_code=status,
         responses=told | refusals(),
         response_class=Response,
+        openapi_extra=_extra(operation),
+        route_class_override=DefinitionRoute if operation.call == "workflows.push" else JsonRoute,
         tags=[operation.path.split("/")[1]],
     )
 
 
-def _rest(operation: Operation) -> str:
-    return f"Takes the role `{operation.access}`."
+def _extra(operation: Operation) -> dict[str, Any] | None:
+    """Return what FastAPI does not know of an operation: a definition may be sent as its file has it."""
+    if operation.call != "workflows.push":
+        return None
+    file = {"schema": {"type": "string", "description": "The definition."}, "example": _FILE}
+    said = {each.name: each.said for each in operation.parameters}
+    beside = [
+        {"name": name, "in": "query", "description": said[name], "schema": {"type": "string", "minLength": 1}}
+        for name in BESIDE
+    ]
+    return {"requestBody": {"content": {YAML: file}}, "parameters": beside}
 
 
 def _endpoint(operation: Operation) -> Callable[..., Any]:
@@ -97,13 +112,18 @@ def _endpoint(operation: Operation) -> Callable[..., Any]:
                 if is_known(given.get("if_none_match"), headers):
                     return Response(status_code=304, headers=headers)
                 return Response(body, status, headers, media_type)
-            request_bytes = request.url.path.encode() + b"\n" + await request.body()
+            request_bytes = b"%s\n%s" % (_address(request), await request.body())
             kept = await once(client, key, request_bytes, act, is_secret=operation.call in _SECRET)
         return Response(kept.body, kept.status, headers | ({_REPEATED: "true"} if kept.is_repeated else {}), media_type)
 
     endpoint.__signature__ = _signature(operation)  # type: ignore[attr-defined]
     endpoint.__name__ = operation.call.replace(".", "_")
     return endpoint
+
+
+def _address(request: Request) -> bytes:
+    query: bytes = request.scope["query_string"]
+    return request.url.path.encode() + (b"?" + query if query else b"")
 
 
 def _encoded(operation: Operation, found: Any, asked: Mapping[str, Any]) -> tuple[int, bytes]:
@@ -116,7 +136,7 @@ def _encoded(operation: Operation, found: Any, asked: Mapping[str, Any]) -> tupl
 
 def _arguments(operation: Operation, parameters: dict[str, Parameter], given: dict[str, Any]) -> dict[str, Any]:
     """Return the arguments of the call; what was not sent is left to its default."""
-    sent = {name: value for name, value in given.items() if name in parameters}
+    sent = {name: value for name, value in given.items() if name in parameters and parameters[name].place == "path"}
     for part in ("query", "body"):
         if (model := given.get(part)) is not None:
             sent |= {name: getattr(model, name) for name in model.model_fields_set}
@@ -124,8 +144,10 @@ def _arguments(operation: Operation, parameters: dict[str, Parameter], given: di
         if "expect" in sent:
             raise InvalidInput("if-match", "give either it or expect, not both")
         sent["expect"] = expected(given["if_match"])
-    if operation.makes_by_key and given.get("idempotency_key") is not None:
-        sent["idempotency_key"] = given["idempotency_key"]
+    if operation.makes_by_key and (key := given.get("idempotency_key")) is not None:
+        if sent.get("idempotency_key") not in (None, key):
+            raise InvalidInput("idempotency-key", "is another than idempotency_key of the body: give one")
+        sent["idempotency_key"] = key
     sent = {name: value for name, value in sent.items() if value is not None or name in _nullable(parameters)}
     return {name: parameters[name].decode(value) for name, value in sent.items()}
 
@@ -137,7 +159,7 @@ def _nullable(parameters: dict[str, Parameter]) -> set[str]:
 
 def _signature(operation: Operation) -> inspect.Signature:
     found = [_keyword("request", Request), _keyword("who", admitted(operation.access))]
-    rest = [each for each in operation.parameters if each.place != "path" and each.name != "idempotency_key"]
+    rest = [each for each in operation.parameters if each.place != "path"]
     for each in operation.parameters:
         if each.place == "path":
             found.append(_keyword(each.name, Annotated[each.type, Path(description=each.said)]))

@@ -6,14 +6,19 @@ import asyncio
 from collections.abc import Mapping
 
 from starlette.requests import ClientDisconnect
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from weft.core.server_errors import TooLarge
 from weft.server.problems import of_error, problem
 
+_SLOWEST = 1024
+
 
 class LimitBodies:
-    """Lets no body pass that is larger than ``limit`` bytes, or of which nothing comes for ``patience`` seconds.
+    """Lets no body pass that is larger than ``limit`` bytes, or slower than it may be.
+
+    It may begin ``patience`` seconds late, and has a second more for each `_SLOWEST` bytes.
 
     ``larger`` are the paths that take more.
     """
@@ -30,38 +35,58 @@ class LimitBodies:
             await self._app(scope, receive, send)
             return
         limit = self._larger.get(scope["path"], self._limit)
-        told = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
-        if told.isdigit() and int(told) > limit:
-            await of_error(TooLarge(limit))(scope, receive, send)
+        if (refused := _refused(dict(scope["headers"]), limit)) is not None:
+            await refused(scope, receive, send)
             return
         seen, is_whole, has_answered = 0, False, False
+        loop = asyncio.get_running_loop()
+        due_at = loop.time() + self._patience
 
         async def limited() -> Message:
-            nonlocal seen, is_whole
+            nonlocal seen, is_whole, refused
             if is_whole:
                 return await receive()
-            async with asyncio.timeout(self._patience):
-                message = await receive()
+            try:
+                async with asyncio.timeout_at(due_at + seen / _SLOWEST):
+                    message = await receive()
+            except TimeoutError:
+                said = f"the body came slower than {_SLOWEST} bytes a second"
+                refused = problem(408, "request_timeout", "RequestTimeout", said)
+                raise
             seen += len(message.get("body", b""))
             if seen > limit:
+                refused = of_error(TooLarge(limit))
                 raise TooLarge(limit)
             is_whole = not message.get("more_body", False)
             return message
 
-        async def noted(message: Message) -> None:
+        async def answered(message: Message) -> None:
+            # Whoever reads the body may make another answer of its end than the one that is due.
             nonlocal has_answered
-            has_answered = True
-            await send(message)
+            if refused is None or has_answered:
+                has_answered = True
+                await send(message)
 
         try:
-            await self._app(scope, limited, noted)
-        except TooLarge as error:
-            if not has_answered:
-                await of_error(error)(scope, receive, send)
-        except TimeoutError:
-            if has_answered or is_whole:
+            await self._app(scope, limited, answered)
+        except (TooLarge, TimeoutError):
+            if refused is None:
                 raise
-            said = f"nothing came for {self._patience:g} s amid the request"
-            await problem(408, "request_timeout", "RequestTimeout", said)(scope, receive, send)
         except ClientDisconnect:
             return
+        if refused is not None and not has_answered:
+            # The rest of the body is not waited for, so nothing else can come over this connection.
+            refused.headers["connection"] = "close"
+            await refused(scope, receive, send)
+
+
+def _refused(headers: Mapping[bytes, bytes], limit: int) -> Response | None:
+    """Return the answer to a request of which the headers say enough."""
+    told = headers.get(b"content-length", b"0")
+    if told.isdigit() and int(told) > limit:
+        return of_error(TooLarge(limit))
+    has_body = told != b"0" or b"transfer-encoding" in headers
+    # What is packed may be any size when it is unpacked.
+    if has_body and headers.get(b"content-encoding", b"identity").lower() not in (b"identity", b""):
+        return problem(415, "unsupported_media_type", "UnsupportedMediaType", "send the body as it is, not encoded")
+    return None

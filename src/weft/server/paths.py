@@ -1,15 +1,25 @@
-"""Lets names with slashes stand in paths: written as ``%2F`` they are one part, plain they are all that comes."""
+"""Lets names with slashes stand in paths: written as ``%2F`` they are one part, plain they are all that comes.
+
+A path that is also that of something more special is only ever that: ``/tags/etl/moves`` are the moves of ``etl``, and
+never a tag, by whatever method it is asked for; the tag is ``/tags/etl%2Fmoves``.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from urllib.parse import unquote
 
+from fastapi.routing import iter_route_contexts
 from starlette.convertors import Convertor, register_url_convertor
+from starlette.requests import Request
+from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 # What no path can hold otherwise: such requests are turned away.
 _SLASH = "\x00"
+_SAMPLE = re.compile(r"{\w+}")
+_GROUP = re.compile(r"\(\?P<\w+>")
 _ENCODED_SLASH = re.compile(rb"%2f", re.IGNORECASE)
 
 
@@ -26,6 +36,31 @@ class _Name(Convertor[str]):
 
 
 register_url_convertor("name", _Name())
+
+
+def keep_apart(routes: Sequence[BaseRoute]) -> None:
+    """Let no route answer for a path that is also that of a more special one."""
+    found = [(each.path_regex, _SAMPLE.sub("0", each.path_format or "")) for each in iter_route_contexts(routes)]
+    for route in routes:
+        if not isinstance(route, Route):
+            continue
+        pattern, sample = route.path_regex, _SAMPLE.sub("0", route.path_format)
+        special = {
+            other.pattern.removeprefix("^") for other, path in found if pattern.match(path) and not other.match(sample)
+        }
+        if special:
+            others = "|".join(_GROUP.sub("(?:", each) for each in sorted(special))
+            route.path_regex = re.compile(f"^(?!{others}){pattern.pattern.removeprefix('^')}")
+
+
+def methods_at(request: Request) -> list[str]:
+    """Return by which methods the path of a request may be asked for."""
+    found: set[str] = set()
+    for context in iter_route_contexts(request.app.routes):
+        pattern = getattr(context, "path_regex", None)
+        if pattern is not None and pattern.match(request.scope["path"]):
+            found |= context.methods or set()
+    return sorted(found)
 
 
 class KeepSlashes:

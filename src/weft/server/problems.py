@@ -15,9 +15,14 @@ from starlette.exceptions import HTTPException
 from weft.contract.errors import told_of
 from weft.core.errors import BlobUnavailable, InvalidInput, OperatorError, TagConflict, WeftError
 from weft.core.server_errors import Unauthenticated
+from weft.server.paths import methods_at
 
 logger = logging.getLogger("weft.server")
 MEDIA_TYPE = "application/problem+json"
+_NOT_ALLOWED = 405
+_CODES = {
+    400: "malformed_request", 404: "no_such_route", 405: "method_not_allowed", 415: "unsupported_media_type",
+}  # fmt: skip
 
 
 class Problem(BaseModel):
@@ -40,6 +45,11 @@ def problem(status: int, code: str, title: str, detail: str, more: Mapping[str, 
         headers["retry-after"] = "1"
     body = orjson.dumps(told | dict(more or {}), default=str)
     return Response(body, status, headers, MEDIA_TYPE)
+
+
+def title_of(code: str) -> str:
+    """Return the title of problems that are none of Weft's own errors."""
+    return "".join(word.title() for word in code.split("_"))
 
 
 def refusals() -> dict[int | str, dict[str, Any]]:
@@ -103,12 +113,12 @@ def install(app: FastAPI) -> None:
 
     async def on_http_error(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        code = {404: "no_such_route", 405: "method_not_allowed", 400: "malformed_request"}.get(
-            error.status_code, "http_error"
-        )
+        code = _CODES.get(error.status_code, "http_error")
         said = {404: f"there is no route {request.url.path}", 405: f"{request.method} is not for {request.url.path}"}
-        answer = problem(error.status_code, code, "HTTPError", said.get(error.status_code, str(error.detail)))
+        answer = problem(error.status_code, code, title_of(code), said.get(error.status_code, str(error.detail)))
         answer.headers.update(error.headers or {})
+        if error.status_code == _NOT_ALLOWED:
+            answer.headers["allow"] = ", ".join(methods_at(request))
         return answer
 
     async def on_surprise(request: Request, error: Exception) -> Response:

@@ -16,6 +16,7 @@ from weft.core.errors import InvalidInput, OperatorError
 from weft.core.server_errors import AddressTaken
 from weft.core.settings import Settings
 from weft.server.app import make_app
+from weft.server.connections import connections
 from weft.server.state import State
 
 PORT = 8400
@@ -59,6 +60,7 @@ class Server:
             # From anybody else such headers are what he likes to be taken for.
             proxy_headers=bool(self._settings.server_proxies), forwarded_allow_ips=list(self._settings.server_proxies),
             backlog=_BACKLOG, server_header=False, date_header=False, timeout_graceful_shutdown=10,
+            http=connections(self._settings.server_read_timeout.total_seconds()),
         )  # fmt: skip
         self._uvicorn = _Uvicorn(config)
         self._task = asyncio.create_task(self._uvicorn.serve(sockets=[self._socket]))

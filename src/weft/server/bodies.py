@@ -1,0 +1,126 @@
+"""Reads the bodies of requests: JSON that means one thing, or a definition as its file has it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Coroutine
+from email.message import Message
+from typing import Any
+
+from fastapi import HTTPException, Request, Response
+from fastapi.routing import APIRoute
+
+JSON = "application/json"
+YAML = "application/yaml"
+# What else a file is sent as, which says the same.
+_YAML = frozenset({YAML, "application/x-yaml", "text/yaml", "text/x-yaml"})
+# What may stand in the address beside a definition that is sent as it is.
+BESIDE = ("tag", "message")
+
+
+def read_json(body: bytes) -> Any:
+    """Return what a body says; raises an answer of 400 for what is not JSON, or could be read in two ways."""
+    try:
+        return json.loads(body.decode(), parse_constant=_no_number, object_pairs_hook=_object)
+    except UnicodeDecodeError as error:
+        raise _malformed(f"is not UTF-8 at byte {error.start}") from error
+    except json.JSONDecodeError as error:
+        raise _malformed(f"is not JSON at line {error.lineno}, column {error.colno}: {error.msg}") from error
+    except RecursionError as error:
+        raise _malformed("has lists or objects too deep within each other") from error
+    except ValueError as error:
+        raise _malformed(f"is refused: {error}") from error
+
+
+def _no_number(word: str) -> None:
+    raise ValueError(f"{word} is not a number in JSON")
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        seen: set[str] = set()
+        twice = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]
+        raise ValueError(f"the field {twice[:80]!r} is there twice")
+    return found
+
+
+def _malformed(problem: str) -> HTTPException:
+    return HTTPException(400, f"the body {problem}")
+
+
+def _type_of(request: Request) -> Message:
+    told = Message()
+    told["content-type"] = request.headers.get("content-type", "text/plain")
+    return told
+
+
+class _Read(Request):
+    """A request whose body is JSON, and told to be."""
+
+    _taken = frozenset({JSON})
+
+    async def body(self) -> bytes:
+        found = await super().body()
+        if found:
+            self._check_type()
+        return found
+
+    async def json(self) -> Any:
+        return read_json(await self.body())
+
+    def _check_type(self) -> None:
+        told = _type_of(self)
+        if told.get_content_type() not in self._taken:
+            sent = self.headers.get("content-type", "")[:80]
+            raise HTTPException(415, f"send the body as {JSON}, not as {sent!r}" if sent else f"say that it is {JSON}")
+        if str(told.get_param("charset", "utf-8")).lower() not in ("utf-8", "utf8", "us-ascii"):
+            raise HTTPException(415, "send the body in UTF-8")
+
+
+class _DefinitionRead(_Read):
+    """A request whose body is JSON, or a definition as its file has it; what it leaves out may be in the address."""
+
+    _taken = frozenset({JSON, *_YAML})
+
+    async def json(self) -> Any:
+        body = await self.body()
+        beside = {name: self.query_params[name] for name in BESIDE if name in self.query_params}
+        if self.scope["is_definition"]:
+            try:
+                return {"definition": body.decode(), **beside}
+            except UnicodeDecodeError as error:
+                raise _malformed(f"is not UTF-8 at byte {error.start}") from error
+        told = read_json(body)
+        return beside | told if isinstance(told, dict) else told
+
+
+class JsonRoute(APIRoute):
+    """A route that takes JSON in UTF-8 and answers 415 to all else."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Return what answers a request."""
+        answer = super().get_route_handler()
+
+        async def handler(request: Request) -> Response:
+            return await answer(_Read(request.scope, request.receive))
+
+        return handler
+
+
+class DefinitionRoute(APIRoute):
+    """A route that takes a definition: in JSON with what is said of it, or as its file has it."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Return what answers a request."""
+        answer = super().get_route_handler()
+
+        async def handler(request: Request) -> Response:
+            scope = {**request.scope, "is_definition": _type_of(request).get_content_type() in _YAML}
+            if scope["is_definition"]:
+                # FastAPI asks for what the body says only where it is told to be JSON.
+                kept = [pair for pair in scope["headers"] if pair[0] != b"content-type"]
+                scope["headers"] = [*kept, (b"content-type", JSON.encode())]
+            return await answer(_DefinitionRead(scope, request.receive))
+
+        return handler
