@@ -614,6 +614,7 @@ GUARDS: list[Guard] = [
         "and not exists (select 1 from weft.user u where u.id = s.user_id and u.deactivated_at is not null)",
     ),
     *_of("seal.page", "test_seals", ("s.org_id = $1 and", "")),
+    *_of("seal.unsealed", "test_orgs", ("a.org_id = $1 and not exists (", "not exists (")),
     *_of("sealing.seal_audit", "test_seals", ("a.org_id = o.id and", ""), "on conflict do nothing"),
     *_of("walls.wall_in", "test_walls", ("as restrictive ", "")),
     *_of(
@@ -660,6 +661,7 @@ REDUNDANT: list[tuple[Guard, str]] = [
             "attempts": "t.org_id = $1 and",
         }.items()
     ),
+    (Guard("seal.hashes_now", "a.org_id = $1 and"), "the ids are those that seals of the org hold"),
     (Guard("sign_in.create", "s.org_id = $1 and"), "what it removes lets nobody in any more, of whichever org"),
     (Guard("job.nodes", "and t.org_id = $1"), "whoever asks has found the job in its org before"),
     (Guard("job.nodes", "and d.org_id = $1"), "whoever asks has found the job in its org before"),
