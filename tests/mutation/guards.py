@@ -27,6 +27,7 @@ FILES = {
     "role": "catalog/sql/role.sql",
     "token": "catalog/sql/token.sql",
     "sign_in": "catalog/sql/sign_in.sql",
+    "answer": "server/sql/answer.sql",
     "seal": "queue/sql/seal.sql",
     "sealing": "db/migrations/sql/0004_audit.sql",
     "walls": "db/migrations/sql/0004_walls.sql",
@@ -613,6 +614,7 @@ GUARDS: list[Guard] = [
         "sign_in.take", "test_sessions", "and s.expires_at > weft.now()",
         "and not exists (select 1 from weft.user u where u.id = s.user_id and u.deactivated_at is not null)",
     ),
+    *_of("answer.find", "test_keyed_requests", ("a.org_id = $1 and", "$1::bigint is not null and")),
     *_of("seal.page", "test_seals", ("s.org_id = $1 and", "")),
     *_of("seal.unsealed", "test_orgs", ("a.org_id = $1 and not exists (", "not exists (")),
     *_of("sealing.seal_audit", "test_seals", ("a.org_id = o.id and", ""), "on conflict do nothing"),
@@ -662,6 +664,7 @@ REDUNDANT: list[tuple[Guard, str]] = [
         }.items()
     ),
     (Guard("seal.hashes_now", "a.org_id = $1 and"), "the ids are those that seals of the org hold"),
+    (Guard("answer.keep", "and status is null"), "only whoever has just claimed the key comes here, and comes once"),
     (Guard("sign_in.create", "s.org_id = $1 and"), "what it removes lets nobody in any more, of whichever org"),
     (Guard("job.nodes", "and t.org_id = $1"), "whoever asks has found the job in its org before"),
     (Guard("job.nodes", "and d.org_id = $1"), "whoever asks has found the job in its org before"),

@@ -59,6 +59,8 @@ async def test_a_key_means_nothing_in_another_org(http: httpx.AsyncClient, clien
     bearer = {"authorization": f"Bearer {secret}"}
     other = await http.post("/api/v1/users", json={"external_id": "eve"}, headers=KEY | bearer)
     assert (other.status_code, other.json()["external_id"]) == (201, "eve")
+    again = await http.post("/api/v1/users", json={"external_id": "eve"}, headers=KEY | bearer)
+    assert (again.status_code, again.content) == (201, other.content), "each org finds its own answer by the key"
     assert (await _users(client), await _users(acme)) == (["ada"], ["eve"])
 
 
