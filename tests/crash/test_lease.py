@@ -227,7 +227,7 @@ async def test_a_deadlock_of_which_the_worker_is_the_victim_is_tried_again(
             await other.conn.execute("select 1 from weft.task where id = $1 for update", task.id)
         assert await client.wait(task.id, timeout=LIVENESS) == 1
         assert scene.started == [(task.id, 1)]
-        assert (worker.process.completed, worker.process.fenced) == (1, 0)
+    assert (worker.process.completed, worker.process.fenced) == (1, 0)
     await check(conn)
 
 

@@ -148,7 +148,7 @@ async def test_a_cancelled_task_that_had_just_ended_does_not_stop_a_worker_with_
         assert await client.wait(third.id, timeout=LIVENESS) == 1
         assert await client.wait(first, timeout=LIVENESS) == 1
         assert (await client.get_task(second)).state == "cancelled"
-        assert worker.process.completed == 2
+    assert worker.process.completed == 2
     await check(conn)
 
 

@@ -91,7 +91,7 @@ async def test_a_flood_is_batched_and_each_task_runs_once(
     made = await client.enqueue_many([weft.NewTask("note", {"n": n}) for n in range(500)])
     async with working(concurrency=100) as worker:
         assert [await client.wait(each.id, 60) for each in made] == list(range(500))
-        assert worker.process.completed == 500
+    assert worker.process.completed == 500
     assert sorted(seen) == list(range(500))
 
 
@@ -283,5 +283,5 @@ async def test_outputs_and_steps_larger_than_a_request_are_sent_apart(
         remote = weft.RemoteClient(server.url, token, settings=weft.Settings.load(environ={}))
         async with remote, weft.Worker(client=remote, registry=registry, concurrency=20) as worker:
             assert {len(await client.wait(each.id, 60)) for each in made} == {15_000}
-            assert worker.process.completed == 20
+    assert worker.process.completed == 20
     assert (await client.get_task(made[0].id)).steps[0].bytes == 30_002
