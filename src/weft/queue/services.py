@@ -258,7 +258,7 @@ class Upkeep:
         outside = {kind: sink for kind, sink in sinks.items() if kind == OutboxKind.CALLBACK}
         self._drainers = Drainer(database, worker_id, here), Drainer(database, worker_id, outside, CALLBACKS_AT_ONCE)
         self._services: tuple[Service, ...] = (
-            self.stager, self._rescuer, *self._drainers, Admitter(database), JobTimer(database),
+            self.stager, self._rescuer, Admitter(database), JobTimer(database), *self._drainers,
             Pruner(database, settings), Collector(database, open_blobs(settings)), Sealer(database),
         )  # fmt: skip
         self.leads = False
@@ -290,7 +290,9 @@ class Upkeep:
         return await self.stager.run_once() > 0
 
     async def _start(self) -> None:
-        await asyncio.gather(*(service.start() for service in self._services))
+        # At once, each would open a connection of its own for its first look; in turn, they hand on a few.
+        for service, before in zip(self._services, (None, *self._services[:-1]), strict=True):
+            await service.start(before)
 
     async def stop(self) -> None:
         """End all services; one that cannot say goodbye to the database does not keep the others."""
