@@ -282,7 +282,7 @@ async def test_an_effect_in_the_hands_of_a_worker_that_stops_is_carried_out_by_t
     stopping = asyncio.create_task(first.stop(0))
     await asyncio.sleep(0)
     await lock.rollback()
-    await asyncio.wait_for(stopping, 20)
+    await asyncio.wait_for(stopping, 60)
     async with weft.Worker(client=client, registry=registry, queues=["other"]):
         await until(lambda: client.outbox(), lambda rows: rows[0].state == "done")
     assert len((await client.list_tasks()).tasks) == 1

@@ -117,7 +117,7 @@ async def test_all_services_run_while_their_worker_leads(database: Database, set
 
 
 async def test_a_worker_without_others_runs_all_services_until_it_stops(client: weft.Client) -> None:
-    async with weft.Worker(client=client, registry=Registry()), asyncio.timeout(20):
+    async with weft.Worker(client=client, registry=Registry()), asyncio.timeout(60):
         while _running() != SERVICES:  # noqa: ASYNC110  nobody is told
             await asyncio.sleep(0.01)
     assert _running() == set()
