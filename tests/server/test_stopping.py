@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from dataclasses import replace
 from datetime import timedelta
 from urllib.parse import urlsplit
 
 import httpx
+import pytest
+from server_scene import FLOW
 
 import weft
 from weft.server.serving import Server
@@ -53,3 +56,30 @@ async def test_a_request_under_way_is_answered_before_a_server_ends(
     await ending
     writer.close()
     assert [task.handler for task in (await client.list_tasks()).tasks] == ["h"]
+
+
+async def test_streams_that_are_opened_again_while_a_server_stops_do_not_keep_it(
+    settings: weft.Settings, client: weft.Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whoever is told that the server stops comes again at once, and may be let in by the last moment."""
+    await client.workflows.push(FLOW)
+    job = await client.jobs.submit("etl")
+    secret = (await client.tokens.create("looker", role="reader")).secret
+    server = await Server(settings, port=0).__aenter__()
+    async with httpx.AsyncClient(base_url=server.url, timeout=30) as http:
+        http.headers["authorization"] = f"Bearer {secret}"
+
+        async def look() -> None:
+            with contextlib.suppress(httpx.TransportError):
+                while True:
+                    async with http.stream("GET", f"/api/v1/jobs/{job.id}/stream") as answer:
+                        async for _ in answer.aiter_raw():
+                            began.release()
+
+        began = asyncio.Semaphore(0)
+        looking = [asyncio.create_task(look()) for _ in range(20)]
+        for _ in looking:
+            await began.acquire()
+        await server.__aexit__(None, None, None)
+        await asyncio.gather(*looking)
+    assert "timeout graceful shutdown exceeded" not in caplog.text
