@@ -50,6 +50,7 @@ class Server:
         self._socket: socket.socket | None = None
         self._task: asyncio.Task[None] | None = None
         self._uvicorn: _Uvicorn | None = None
+        self._is_closing = False
 
     async def __aenter__(self) -> Self:
         """Listen; when it returns, requests are answered."""
@@ -60,7 +61,7 @@ class Server:
             # From anybody else such headers are what he likes to be taken for.
             proxy_headers=bool(self._settings.server_proxies), forwarded_allow_ips=list(self._settings.server_proxies),
             backlog=_BACKLOG, server_header=False, date_header=False, timeout_graceful_shutdown=10,
-            http=connections(self._settings.server_read_timeout.total_seconds()),
+            http=connections(self._settings.server_read_timeout.total_seconds(), lambda: self._is_closing),
         )  # fmt: skip
         self._uvicorn = _Uvicorn(config)
         self._task = asyncio.create_task(self._uvicorn.serve(sockets=[self._socket]))
@@ -77,6 +78,7 @@ class Server:
         """Answer what has been asked, and close."""
         assert self._uvicorn is not None
         assert self._task is not None
+        self._is_closing = True
         # What does not end by itself is ended first: everything else that was asked is answered.
         self.state.let_go()
         await self.state.live.close()
