@@ -33,7 +33,7 @@ async def put_blob(
 ) -> Response:  # fmt: skip
     """Keep a large value of a task that the worker holds."""
     caller = Caller(request.app.state.weft, who)
-    claim = await caller.holds(read(Held, orjson.dumps({"task_id": task_id, "lease_token": lease_token})))
+    claim = await caller.holds(read(Held, {"task_id": task_id, "lease_token": lease_token}))
     data = await request.body()
     digest = await caller.state.blobs.put(data)
     kept = [(claim.id, blob_reference(digest, len(data)))]

@@ -41,7 +41,8 @@ async def register(caller: Caller, asked: Register) -> dict[str, Any]:
     for name in names:
         if own is not None and name not in own:
             raise UnknownQueue(name, own, "queues")
-    handlers = [check_handler(name, f"handlers[{place}]") for place, name in enumerate(asked.handlers)]
+    known = [check_handler(name, f"handlers[{place}]") for place, name in enumerate(asked.handlers)]
+    handlers = list(dict.fromkeys(known))
     if unknown := set(asked.codes) - set(handlers):
         raise InvalidInput("codes", f"names {sorted(unknown)[0]!r}, which is not among the handlers")
     settings, token_id = caller.state.client.settings, caller.who.token_id
