@@ -39,7 +39,7 @@ interface, with the types of all fields, is the OpenAPI document at `/openapi.js
 - A tag with a slash stands in a path as it is, or with `%2F`; the latter is never taken for two parts. A path that is
   also that of something more special is only that: `/tags/etl/moves` are the moves of `etl`, the tag is
   `/tags/etl%2Fmoves`.
-- A POST that creates takes an `Idempotency-Key`: with the same key it is carried out once, however often it is sent.
+- What changes something takes an `Idempotency-Key`: with the same key it is carried out once, however often it is sent.
 - A body is JSON in UTF-8 that can be read in one way only: no field twice, no `NaN`, and not compressed.
 
 Beside the codes of [errors](errors.md) a server answers with these:

@@ -4075,6 +4075,10 @@ CREATE INDEX answer_age ON weft.answer USING btree (created_at);
 
 CREATE INDEX artifact_digest ON weft.artifact USING hash (digest);
 
+CREATE INDEX artifact_list ON weft.artifact USING btree (org_id, id);
+
+CREATE INDEX artifact_list_of_workflow ON weft.artifact USING btree (org_id, workflow_id, id);
+
 CREATE INDEX artifact_meaning ON weft.artifact USING btree (substr(version_hash, 1, 4));
 
 CREATE INDEX artifact_merged ON weft.artifact USING btree (merged_id) WHERE (merged_id IS NOT NULL);

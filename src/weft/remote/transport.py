@@ -64,10 +64,10 @@ class Transport:
             else:
                 body[each.name] = value
         headers = {}
-        if operation.creates and body.get("idempotency_key") is None:
+        if operation.takes_key and body.get("idempotency_key") is None:
             # A call whose answer is lost is made again, and must not be carried out twice.
             headers["idempotency-key"] = uuid.uuid4().hex
-        is_repeatable = operation.method == "GET" or operation.creates
+        is_repeatable = operation.method == "GET" or operation.takes_key
         content = None if operation.method == "GET" else orjson.dumps(body)
         answer = await self._send(operation.method, path, query, content, headers, is_repeatable=is_repeatable)
         if answer.status_code == httpx.codes.NO_CONTENT:

@@ -60,7 +60,7 @@ class RemoteAnswers:
         self._room = room
         self.lending = Lending(self._lend, self._take)
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Nothing goes on beside."""
 
     async def _lend(self, fence: Fence, is_over: Callable[[], bool]) -> bool | None:

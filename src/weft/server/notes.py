@@ -14,10 +14,11 @@ names. Whoever asks has a token: `Authorization: Bearer weft_…`; what it may d
 
 Ids are texts, moments are ISO 8601, spans are seconds. A list is a page: `items`, and `next`, which is sent as `before`
 or `after` for the page that follows and is null on the last. What goes wrong is told as `application/problem+json` with
-a stable `code`. A POST that creates takes an `Idempotency-Key`; what changes a tag takes `If-Match`.
+a stable `code`. What changes something takes an `Idempotency-Key`; what changes a tag takes `If-Match`.
 """
 TAGS = {
     "approvals": "What waits for a person.",
+    "artifacts": "All that is kept of definitions: versions, patches and snapshots.",
     "audit": "Who did what, when, and why.",
     "cache": "Outputs that are kept to serve again.",
     "dead-letters": "Tasks that were given up: to look at, run again, or remove.",

@@ -54,7 +54,7 @@ class State:
     async def close(self) -> None:
         """End what goes on beside the requests."""
         if "answers" in vars(self):
-            self.answers.close()
+            await self.answers.close()
         await self.seats.close()
 
     def client_of(self, who: Principal) -> Client:

@@ -83,7 +83,7 @@ class Answering(Protocol):
         """Do what an attempt asks for; raises `LeaseLost` when the task is not its own any more."""
         ...
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """End what goes on beside."""
         ...
 

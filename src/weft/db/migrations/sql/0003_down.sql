@@ -1,3 +1,6 @@
+-- name: drop_lists_of_artifacts
+drop index weft.artifact_list, weft.artifact_list_of_workflow;
+
 -- name: drop_lists
 drop function weft.list_jobs, weft.scan_jobs;
 drop view weft.job_key;
