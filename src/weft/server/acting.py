@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from weft.db.database import Database
     from weft.server.seats import Seat
     from weft.server.state import State
+    from weft.worker.answers import Answers
 
 Asked = TypeVar("Asked", bound=BaseModel)
 _JSON = "application/json"
@@ -55,6 +56,11 @@ class Caller(NamedTuple):
     def database(self) -> Database:
         """The database as the caller's org may see it."""
         return self.state.client_of(self.who).database
+
+    @property
+    def answers(self) -> Answers:
+        """What does what the handlers of the caller's org ask for."""
+        return self.state.answers_of(self.who)
 
     async def seat(self, worker_id: int) -> Seat:
         """Return a worker of the caller's; raises `NotFound` for anybody else's."""

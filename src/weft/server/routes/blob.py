@@ -37,7 +37,7 @@ async def put_blob(
     data = await request.body()
     digest = await caller.state.blobs.put(data)
     kept = [(claim.id, blob_reference(digest, len(data)))]
-    await caller.state.client.database.run(lambda conn: blobs.keep(conn, kept))
+    await caller.database.run(lambda conn: blobs.keep(conn, kept))
     return Response(orjson.dumps({"digest": digest, "size": len(data)}), media_type="application/json")
 
 

@@ -180,7 +180,7 @@ async def heartbeat(caller: Caller, asked: Release) -> dict[str, Any]:
     seat = await _seat_of(caller, asked.tasks)
     lost = []
     for each in asked.tasks:
-        extended = await caller.state.client.database.run(
+        extended = await caller.database.run(
             lambda conn, each=each: work.extend_expiry(conn, seat.id, (each.task_id, each.lease_token.attempt))  # type: ignore[misc]
         )
         if not extended:
@@ -195,7 +195,7 @@ async def decline(caller: Caller, asked: Decline) -> dict[str, Any]:
     """Leave a task to a worker that knows its handler; when nobody has known it for long, it has failed."""
     held, settings = await caller.holds(asked), caller.state.client.settings
     seat = await caller.seat(asked.lease_token.worker_id)
-    is_left = await caller.state.client.database.run(
+    is_left = await caller.database.run(
         lambda conn: unsuccessful.decline(
             conn, seat.id, caller.who.org_id, held, settings.no_handler_timeout, asked.advice
         )

@@ -56,7 +56,7 @@ async def register(caller: Caller, asked: Register) -> dict[str, Any]:
         await remote_workers.bind(conn, worker_id, token_id)
         return worker_id, queue_ids
 
-    worker_id, queue_ids = await caller.state.client.database.run(enter)
+    worker_id, queue_ids = await caller.database.run(enter)
     return {
         "worker_id": str(worker_id),
         "queues": {name: str(queue_id) for name, queue_id in zip(names, queue_ids, strict=True)},
@@ -97,10 +97,10 @@ async def deregister(caller: Caller, asked: Leave) -> dict[str, Any]:
     except WorkerLost:
         return {}
     if asked.is_lost:
-        await caller.state.client.database.run(lambda conn: workers.abandon(conn, asked.worker_id))
+        await caller.database.run(lambda conn: workers.abandon(conn, asked.worker_id))
         caller.state.seats.forget(asked.worker_id)
         return {}
-    woken = await caller.state.client.database.run(
+    woken = await caller.database.run(
         lambda conn: registration.leave(conn, asked.worker_id, asked.completed, asked.failed)
     )
     await seat.relay.send(woken)
