@@ -28,8 +28,9 @@ _ACTS: dict[str, dict[str, Any]] = {
 }
 _EACH: dict[str, dict[str, Any]] = {"fail": {"error": {"message": "no"}}, "release": {}, "heartbeat": {}}
 _WRITTEN = (
-    "select (select jsonb_agg(t) from weft.task t), (select count(*) from weft.step), (select count(*) from weft.attempt),"
-    " (select count(*) from weft.task_done), (select count(*) from weft.task_blob), (select count(*) from weft.task_log)"
+    "select (select jsonb_agg(t) from weft.task t), (select count(*) from weft.step),"
+    " (select count(*) from weft.attempt), (select count(*) from weft.task_done),"
+    " (select count(*) from weft.task_blob), (select count(*) from weft.task_log)"
 )
 
 
