@@ -76,6 +76,9 @@ When nothing came after it and nothing will, the answer is 204, at which browser
 last event of a stream that ends early, with a `code`: `unauthenticated` when its token was revoked or its user
 deactivated, `lagging` when it was read too slowly, `server_stopping`. [How to use them](../how-to/use-a-server.md).
 
+A server keeps `WEFT_SERVER_STREAMS` open at once, of them `WEFT_SERVER_ORG_STREAMS` of one org; beyond that the answer
+is 503 `server_full`, or 429 `too_many_streams`, with `Retry-After`.
+
 """
 
 
