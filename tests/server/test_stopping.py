@@ -11,6 +11,7 @@ import httpx
 
 import weft
 from weft.server.serving import Server
+from weft.server.sockets import take_address
 
 
 async def test_a_server_that_is_to_stop_says_so_and_answers_until_others_have_noticed(settings: weft.Settings) -> None:
@@ -53,3 +54,22 @@ async def test_a_request_under_way_is_answered_before_a_server_ends(
     await ending
     writer.close()
     assert [task.handler for task in (await client.list_tasks()).tasks] == ["h"]
+
+
+async def test_a_server_that_is_given_up_while_it_starts_lets_go_of_its_address(settings: weft.Settings) -> None:
+    asked = asyncio.Event()
+
+    async def be_silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.set()
+        await reader.read()  # all that comes, until whoever asked has gone
+        writer.close()
+
+    async with await asyncio.start_server(be_silent, "127.0.0.1", 0) as database:
+        url = f"postgresql://weft@127.0.0.1:{database.sockets[0].getsockname()[1]}/weft?sslmode=disable"
+        listening = take_address("127.0.0.1", 0)
+        port = listening.getsockname()[1]
+        opening = asyncio.create_task(Server(replace(settings, database_url=url), listening=listening).__aenter__())
+        await asyncio.wait_for(asked.wait(), 10)
+        opening.cancel()
+        assert isinstance((await asyncio.gather(opening, return_exceptions=True))[0], asyncio.CancelledError)
+    take_address("127.0.0.1", port).close()
