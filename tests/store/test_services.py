@@ -67,7 +67,7 @@ async def test_a_service_looks_first_after_another_unless_that_takes_long() -> N
     for look, expected in ((first, ["first", "second"]), (hang.wait, ["second"])):
         services = _Looking(look), _Looking(second)
         await services[0].start()
-        await services[1].start(after=services[0])
+        await services[1].start_after(services[0])
         async with asyncio.timeout(60):
             await both.wait()
         assert seen == expected

@@ -35,8 +35,15 @@ class Service(ABC):
         """Return how long to rest after a batch in which ``done`` was done."""
         return 0.0 if done else self.interval * random.uniform(0.9, 1.1)
 
-    async def start(self, after: Service | None = None) -> None:
+    async def start(self) -> None:
+        """Begin the loop."""
+        self._start_loop(None)
+
+    async def start_after(self, other: Service) -> None:
         """Begin the loop; its first batch comes after that of another, unless that one takes long."""
+        self._start_loop(other)
+
+    def _start_loop(self, after: Service | None) -> None:
         if self._loop is None:
             self._has_looked.clear()
             self._loop = asyncio.create_task(self._run(after), name=f"weft-{self.name}")

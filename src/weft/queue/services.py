@@ -8,6 +8,7 @@ import math
 import random
 from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
+from itertools import pairwise
 
 from weft.core.errors import PermissionDenied
 from weft.core.settings import Settings
@@ -291,8 +292,9 @@ class Upkeep:
 
     async def _start(self) -> None:
         # At once, each would open a connection of its own for its first look; in turn, they hand on a few.
-        for service, before in zip(self._services, (None, *self._services[:-1]), strict=True):
-            await service.start(before)
+        await self._services[0].start()
+        for before, service in pairwise(self._services):
+            await service.start_after(before)
 
     async def stop(self) -> None:
         """End all services; one that cannot say goodbye to the database does not keep the others."""
