@@ -2548,7 +2548,9 @@ CREATE FUNCTION weft.show_jobs(org bigint, jobs bigint[]) RETURNS SETOF weft.job
     SET jit TO 'off'
     AS $$
 begin
-  return query select * from weft.jobs j where j.org_id = org and j.id = any (jobs);
+  -- One by one: of an array it is not known in which partitions its ids are.
+  return query select j.* from unnest(jobs) as u (id) cross join lateral (
+    select j.* from weft.jobs j where j.org_id = org and j.id = u.id) j;
 end $$;
 
 CREATE FUNCTION weft.skip_by_step(me bigint, step bigint, in_attempt integer, ids bigint[], why text, again boolean, room integer) RETURNS bigint[]
