@@ -4133,7 +4133,11 @@ CREATE INDEX attempt_job ON ONLY weft.attempt USING btree (job_id, ended_at, sta
 
 CREATE INDEX audit_name ON weft.audit USING btree (org_id, subject_name, id) WHERE (subject_name IS NOT NULL);
 
+CREATE INDEX audit_org ON weft.audit USING btree (org_id, id);
+
 CREATE INDEX audit_subject ON weft.audit USING gin (subject_ids) WITH (gin_pending_list_limit='64');
+
+CREATE INDEX audit_verb ON weft.audit USING btree (org_id, verb, id);
 
 CREATE INDEX awaited_event ON weft.awaited USING btree (org_id, event) WHERE (event IS NOT NULL);
 

@@ -14,6 +14,7 @@ end $$;
 drop function weft.seal_audit, weft.seal_digest, weft.audit_hash;
 drop table weft.audit_seal;
 alter table weft.audit drop column origin;
+drop index weft.audit_org, weft.audit_verb;
 
 -- name: drop_views
 drop view weft.tokens, weft.org_role_memberships, weft.org_roles, weft.users;
