@@ -4209,6 +4209,8 @@ CREATE INDEX tag_workflow ON weft.tag USING btree (org_id, workflow_id, name);
 
 CREATE INDEX task_blob_digest ON weft.task_blob USING btree (digest);
 
+CREATE INDEX task_done_dead ON ONLY weft.task_done USING btree (org_id, id) WHERE (state = ANY (ARRAY['failed'::weft.task_state, 'dead'::weft.task_state]));
+
 CREATE INDEX task_done_job ON ONLY weft.task_done USING btree (job_id, ended_at, claimed_at) WHERE (job_id IS NOT NULL);
 
 CREATE INDEX task_done_parent ON ONLY weft.task_done USING btree (parent_id, item) WHERE (parent_id IS NOT NULL);

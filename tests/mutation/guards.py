@@ -632,6 +632,7 @@ GUARDS: list[Guard] = [
     *_of("task.list_live", "test_orgs", ("t.org_id = $1 and", "")),
     *_of("task.list_done", "test_orgs", ("d.org_id = $1 and", "")),
     *_of("task.list_unsuccessful", "test_orgs", ("d.org_id = $1 and", "")),
+    *_of("task.list_dead_letters", "test_orgs", ("d.org_id = $1 and", "")),
     *_of("audit.list", "test_orgs", ("(a.org_id, a.id) > ($1, 0)", "true")),
     *_of("audit.list_of_verb", "test_orgs", ("a.org_id = $1 and", "")),
     *_of("audit.list_of_task", "test_orgs", ("a.org_id = $1 and", "")),

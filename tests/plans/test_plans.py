@@ -103,6 +103,8 @@ def _others(held: list[int], dead: list[int]) -> list[Guard]:
         Guard("states", TASK.states_of, (1, held + dead), 2000),
         Guard("dead letters", TASK.list_unsuccessful, (1, NEWEST, "dead", None, None, 51), 300, {}, 51),
         Guard("dead letters, far back", TASK.list_unsuccessful, (1, dead[-1], "dead", None, None, 51), 300),
+        Guard("dead letters of an org", TASK.list_dead_letters, (1, NEWEST, None, None, 51), 300, {}, 51),
+        Guard("dead letters of an org that has none", TASK.list_dead_letters, (2, NEWEST, None, None, 51), 150, {}, 0),
         Guard("skipped", TASK.list_unsuccessful, (1, NEWEST, "skipped", None, None, 51), 150, {}, 0),
         Guard("purge", TASK.purge, (1, timedelta(0), None, None, 1000), 20_000, {}, 1000),
         Guard("purge of ids", TASK.purge, (1, timedelta(0), None, dead[:10], 1000), 400, {}, 10),
