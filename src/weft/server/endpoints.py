@@ -38,7 +38,12 @@ _MAKES_JOBS = frozenset({"jobs.submit", "jobs.rerun"})
 # What they answer is shown once, and kept nowhere.
 _SECRET = frozenset({"tokens.create", "tokens.create_sign_in"})
 _REPEATED = "idempotency-replayed"
-_FILE = "workflow_id: etl\nnodes:\n  fetch: {type: task, handler: etl:fetch}\n"
+_FILE = """workflow_id: etl
+nodes:
+  START: {type: start, next: fetch}
+  fetch: {type: task, handler: etl:fetch, next: END}
+  END: {type: end}
+"""
 _KEY = "A key of the caller's choice: the same request with the same key is carried out once."
 # Headers are read as Latin-1, and not by all alike: another text stands in the body, where the call takes one.
 IdempotencyKey = Annotated[str | None, Header(description=_KEY, max_length=500, pattern=r"^[!-~]([ -~]*[!-~])?$")]
