@@ -95,6 +95,7 @@ def _endpoint(operation: Operation) -> Callable[..., Any]:
 
     async def endpoint(request: Request, who: Principal, **given: Any) -> Response:
         state: State = request.app.state.weft
+        _check_once(request, given.get("query"))
         asked = _arguments(operation, parameters, given)
         if operation.call in _WAITS:
             asked["timeout"] = min(asked.get("timeout", _LONGEST_WAIT), _LONGEST_WAIT)
@@ -124,6 +125,16 @@ def _endpoint(operation: Operation) -> Callable[..., Any]:
     endpoint.__signature__ = _signature(operation)  # type: ignore[attr-defined]
     endpoint.__name__ = operation.call.replace(".", "_")
     return endpoint
+
+
+def _check_once(request: Request, query: Any) -> None:
+    """Refuse a parameter of the address that is there several times and stands for one value."""
+    sent = request.query_params
+    if len(sent) == len(sent.multi_items()):
+        return
+    for name in sent:
+        if len(sent.getlist(name)) > 1 and not isinstance(getattr(query, name, None), (list, dict)):
+            raise InvalidInput(name, "is there twice: give it once")
 
 
 def _address(request: Request) -> bytes:
