@@ -20,7 +20,7 @@ from weft.queue.audit import acting_from
 from weft.sdk.client import Client
 from weft.sdk.session import acting_as
 from weft.server.bodies import BESIDE, YAML, DefinitionRoute, JsonRoute
-from weft.server.credentials import admitted, origin_of
+from weft.server.credentials import admitted, identify, origin_of, require
 from weft.server.idempotency import once
 from weft.server.problems import refusals
 from weft.server.spans import made_job
@@ -103,7 +103,12 @@ def _endpoint(operation: Operation) -> Callable[..., Any]:
         headers: dict[str, str] = {}
 
         async def act(client: Client) -> tuple[int, bytes]:
-            found = await operation.of(client)(**asked)
+            try:
+                found = await operation.of(client)(**asked)
+            finally:
+                if operation.call in _WAITS:
+                    # Whoever has lost his credential meanwhile is told nothing, not even how it ended.
+                    require(await identify(request), operation.access)
             headers.update(etag_of(found))
             if operation.call in _MAKES_JOBS:
                 made_job(request.scope, found)
