@@ -242,8 +242,8 @@ _NAMES = ("which", "source", "to", "change", "user", "old", "new", "good", "bad"
 # A tag is moved by number, and so are its pages; events go on after a text, jobs after an id.
 _OF_CALL = {
     "workflows.moves.before": _Form(int | None),
-    "jobs.list.after": _Form(Id | None, str),
-    "jobs.list.since": _Form(Moment | None),
+    "jobs.page.after": _Form(Id | None, str),
+    "jobs.page.since": _Form(Moment | None),
 }
 
 

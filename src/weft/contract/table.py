@@ -38,7 +38,7 @@ _JOBS = (
         body={"workflow": "etl", "inputs": {"day": "2026-11-14"}},
         said="Execute a workflow: by its tag, a version's id or hash, or a whole definition.",
     ),
-    _get("/jobs", "jobs.list", key="id"),
+    _get("/jobs", "jobs.page"),
     _post("/jobs/rerun", "jobs.rerun_all", answer="count", body={"state": ["failed"], "workflow_id": "etl"}),
     _get("/jobs/{job_id}", "jobs.show"),
     _get("/jobs/{job_id}/nodes", "jobs.nodes"),
@@ -152,5 +152,5 @@ _PEOPLE = (
 OPERATIONS: tuple[Operation, ...] = (*_JOBS, *_WORKFLOWS, *_TASKS, *_PEOPLE)
 BY_CALL: Mapping[str, Operation] = {operation.call: operation for operation in OPERATIONS}
 # Calls that are made of others, or of streams, and those that have a meaning only inside the caller's process.
-COMPOSED = frozenset({"jobs.follow", "jobs.bisect", "follow_log"})
+COMPOSED = frozenset({"jobs.list", "jobs.follow", "jobs.bisect", "follow_log"})
 LOCAL = frozenset({"jobs.add", "jobs.submit_graph"})

@@ -148,8 +148,9 @@ class AddressTaken(OperatorError):
 
     code = "address_taken"
 
-    def __init__(self, where: str, problem: str) -> None:
-        super().__init__(f"cannot listen at {where}: {problem}: choose another address by --host and --port")
+    def __init__(self, where: str, problem: str, *, in_use: bool) -> None:
+        advice = "give another --port, or stop what listens there" if in_use else "give another --host or --port"
+        super().__init__(f"cannot listen at {where}: {problem}: {advice}")
 
 
 class DevRuns(CallerError):

@@ -15,6 +15,8 @@ from weft.server.seats import Seats
 from weft.server.traffic import Traffic
 from weft.server.vouching import provider_of
 from weft.worker.answers import Answers
+from weft.worker.log_parts import LogParts
+from weft.worker.logs import log_dir
 
 if TYPE_CHECKING:
     from weft.catalog.model import Principal
@@ -49,6 +51,11 @@ class State:
     def blobs(self) -> KeptBlobs:
         """Where large values are kept."""
         return KeptBlobs.of(self.client.database)
+
+    @cached_property
+    def logs(self) -> LogParts:
+        """The logs that workers send."""
+        return LogParts(log_dir(self.client.settings), self.client.settings.log_limit)
 
     def let_go(self) -> None:
         """End all waits: the server is about to stop."""

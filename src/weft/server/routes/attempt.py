@@ -42,7 +42,7 @@ from weft.server.acting import Caller, act
 from weft.server.seats import Seat
 from weft.worker.answers import AWAIT_TASKS, SPAWN
 from weft.worker.caching import Caching
-from weft.worker.logs import append_part, local_log, log_dir, part_of
+from weft.worker.logs import heading_of, local_log, part_of
 from weft.worker.output_cache import OutputCache
 
 router = APIRouter()
@@ -212,12 +212,12 @@ async def append_log(caller: Caller, asked: Log) -> dict[str, Any]:
     if not await caller.database.read(lambda conn: remote_workers.had(conn, fence)):
         raise LeaseLost(fence.task_id)
     data = asked.text.encode("utf-8", "replace")
-    size = await asyncio.to_thread(
-        append_part, log_dir(settings), fence.task_id, fence.attempt, asked.offset, data, settings.log_limit
-    )
+    size = await asyncio.to_thread(state.logs.append, fence.task_id, fence.attempt, asked.offset, data)
     if asked.is_last and settings.log_upload:
         part = part_of(await local_log(settings, fence.task_id) or b"", fence.attempt)
         if part is not None:
+            # As workers with a database copy it: the copies of all attempts are read one after the other.
+            part = heading_of(fence.attempt, has_text=True) + part
             digest, length = await state.blobs.put(part), len(part)
             await caller.database.run(lambda conn: look.add_log(conn, fence.task_id, fence.attempt, digest, length))
     return {"size": size}
