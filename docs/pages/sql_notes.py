@@ -201,6 +201,10 @@ COLUMNS = {
     ("audits", "subject_ids"): "the tasks, jobs or effects, the first 1,000 of them",
     ("audits", "subject_name"): "the name of the queue, tag, org, user, role or token",
     ("audits", "detail"): "what else there is to say: `count`, `reason`, the limit",
+    (
+        "audits",
+        "origin",
+    ): "from where it came to a server: the address, and the id that the request was given; else null",
     ("orgs", "id"): "the org's id",
     ("orgs", "slug"): "its short name, which `WEFT_ORG` takes",
     ("orgs", "name"): "its name",

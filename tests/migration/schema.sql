@@ -167,7 +167,7 @@ begin
     raise exception 'kind: a callback is added by the engine, when a job that was submitted with a callback_url has ended'
       using errcode = 'WF002';
   elsif kind <> 'enqueue_task' then
-    raise exception 'kind: this release does not carry out %; use enqueue_task', kind using errcode = 'WF002';
+    raise exception 'kind: a route_event is added by the engine, when an event is sent, as by `weft events send`; use enqueue_task' using errcode = 'WF002';
   elsif ordering_key = '' or length(ordering_key) > 500 then
     raise exception 'ordering_key: must have 1 to 500 characters' using errcode = 'WF002';
   elsif position('\u0000' in payload::text) > 0 and payload::text ~ '(^|[^\\])(\\\\)*\\u0000' then
@@ -3081,7 +3081,8 @@ CREATE VIEW weft.audits AS
     subject_kind,
     subject_ids,
     subject_name,
-    detail
+    detail,
+    origin
    FROM weft.audit a;
 
 COMMENT ON VIEW weft.audits IS 'What operators did: a row for each cancel, replay, purge, create, pause, resume and limit.';
@@ -4133,6 +4134,10 @@ ALTER TABLE ONLY weft.worker
 CREATE INDEX answer_age ON weft.answer USING btree (created_at);
 
 CREATE INDEX artifact_digest ON weft.artifact USING hash (digest);
+
+CREATE INDEX artifact_list ON weft.artifact USING btree (org_id, id);
+
+CREATE INDEX artifact_list_of_workflow ON weft.artifact USING btree (org_id, workflow_id, id);
 
 CREATE INDEX artifact_meaning ON weft.artifact USING btree (substr(version_hash, 1, 4));
 

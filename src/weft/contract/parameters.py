@@ -26,6 +26,7 @@ SAID = {
     "actor": "By this actor only.",
     "add": "What is added.",
     "after": "Go on after this one: `next` of the page before.",
+    "artifact_id": "The id of a version, a patch or a snapshot.",
     "at": "What it was at this moment.",
     "attempt": "Of this attempt only.",
     "bad": "A version that fails.",

@@ -66,6 +66,8 @@ _WORKFLOWS = (
     _get("/workflows/{which:name}/blame", "workflows.blame"),
     _post("/workflows/{which:name}/snapshot", "workflows.snapshot", status=201, body={"message": "for the audit"}),
     _get("/workflows/{which:name}", "workflows.show"),
+    _get("/artifacts", "workflows.artifacts", key="id"),
+    _get("/artifacts/{artifact_id}", "workflows.artifact"),
     _get("/tags/{tag:name}/moves", "workflows.moves", key="version"),
     _get("/tags/{tag:name}", "workflows.tag"),
     _delete("/tags/{tag:name}", "workflows.delete"),

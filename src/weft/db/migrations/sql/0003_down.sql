@@ -1,3 +1,6 @@
+-- name: drop_lists_of_artifacts
+drop index weft.artifact_list, weft.artifact_list_of_workflow;
+
 -- name: drop_lists
 drop function weft.list_jobs, weft.find_jobs, weft.scan_jobs;
 drop type weft.found_job;
