@@ -381,8 +381,9 @@ GUARDS: list[Guard] = [
          ("case when waiting_on = 0 then concurrency_key end", "concurrency_key")),
     *_of("task.lock_predecessors", "test_graph", ("for share", "")),
     *_of("task.lock_ended_predecessors", "test_graph", ("for share", "")),
-    *_of("task.purge", "test_operators", "and c.org_id + 0 = $1", ("c.state in ('failed', 'dead') and", ""),
-         "and ($3::bigint is null or c.queue_id = $3)", "and ($4::bigint[] is null or c.id = any ($4))", "limit $5"),
+    *_of("task.purge", "test_operators", "and c.org_id = $1", ("c.state in ('failed', 'dead') and", ""),
+         "and ($3::bigint is null or c.queue_id = $3)", "limit $4"),
+    *_of("task.purge_ids", "test_operators test_orgs", "and c.org_id = $1", ("where c.id = u.id", "")),
     # --- graph ---
     *_of("task.add_edge_lock", "test_graph", ("for share", "")),
     *_of("task.add_edge", "test_graph", ("t.state = 'pending' and t.reason = 'dependencies'", "true"),

@@ -238,11 +238,22 @@ select u.id from unnest($1::bigint[]) as u (id) where not exists (select 1 from 
 
 -- name: purge
 -- failed or dead, ended before a moment, and not in a job that goes on: that has yet to hear of it, or to tell what failed.
--- `+ 0`: by the index of dead letters, which has the org and the order, all of them would be read for those that are named.
 delete from weft.task_done d using (
   select c.id from weft.task_done c
-  where c.state in ('failed', 'dead') and c.org_id + 0 = $1 and c.ended_at <= (select weft.now() - $2::interval)
-    and ($3::bigint is null or c.queue_id = $3) and ($4::bigint[] is null or c.id = any ($4))
+  where c.state in ('failed', 'dead') and c.org_id = $1 and c.ended_at <= (select weft.now() - $2::interval)
+    and ($3::bigint is null or c.queue_id = $3)
+    and not exists (select 1 from weft.job j where j.id = c.job_id)
+  order by c.id limit $4
+) old where d.id = old.id
+returning d.id, d.ended_at;
+
+-- name: purge_ids
+-- The same of those that are named, in a statement of its own: in a plan for all arguments all dead letters would be read.
+delete from weft.task_done d using (
+  select c.id from unnest($4::bigint[]) as u (id) cross join lateral (
+    select c.* from weft.task_done c where c.id = u.id offset 0) c
+  where c.state in ('failed', 'dead') and c.org_id = $1 and c.ended_at <= (select weft.now() - $2::interval)
+    and ($3::bigint is null or c.queue_id = $3)
     and not exists (select 1 from weft.job j where j.id = c.job_id)
   order by c.id limit $5
 ) old where d.id = old.id
