@@ -265,6 +265,7 @@ GUARDS: list[Guard] = [
     *_of("lists.scan_jobs", "test_job_lists", "d.org_id = org and", "l.org_id = org and", "and j.org_id = org",
          ("(j.org_id, j.id) > (org, low)", "j.id > low")),
     *_of("lists.find_jobs", "test_job_lists", ("k.state = any (states)", "true")),
+    *_of("sealing.acts_on_task", "test_walls", ("org is distinct from coalesce", "false and org is distinct from coalesce")),
     *_of("lists.list_jobs", "test_walls", ("org is distinct from coalesce", "false and org is distinct from coalesce")),
     *_of("job.completed_items", "test_reruns", "and c.state = 'completed'"),
     *_of("rerun.job", "test_job_guards", "d.org_id = $1 and"),
