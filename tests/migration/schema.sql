@@ -97,6 +97,19 @@ CREATE TYPE weft.worker_state AS ENUM (
     'lost'
 );
 
+CREATE FUNCTION weft.acts_on_task(org bigint, task bigint) RETURNS bigint[]
+    LANGUAGE plpgsql STABLE SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+  if org is distinct from coalesce(nullif(current_setting('weft.org', true), '')::bigint, org) then
+    return '{}';
+  end if;
+  return array(
+    with found as materialized (select a.id, a.org_id from weft.audit a where a.subject_ids @> array[task] and a.subject_kind = 'task')
+    select f.id from found f where f.org_id = org);
+end $$;
+
 CREATE FUNCTION weft.add_children(me bigint, parent bigint, parent_attempt integer, ids bigint[], items integer[], all_params json[], queue bigint, handler text, priority integer, attempts smallint, retry json, timeout interval, heartbeat interval, dispatch interval, keys text[], most integer, lenient boolean) RETURNS boolean
     LANGUAGE plpgsql
     SET plan_cache_mode TO 'force_generic_plan'

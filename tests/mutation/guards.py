@@ -265,6 +265,7 @@ GUARDS: list[Guard] = [
     *_of("lists.scan_jobs", "test_job_lists", "d.org_id = org and", "l.org_id = org and", "and j.org_id = org",
          ("(j.org_id, j.id) > (org, low)", "j.id > low")),
     *_of("lists.find_jobs", "test_job_lists", ("k.state = any (states)", "true")),
+    *_of("sealing.acts_on_task", "test_walls", ("org is distinct from coalesce", "false and org is distinct from coalesce")),
     *_of("lists.list_jobs", "test_walls", ("org is distinct from coalesce", "false and org is distinct from coalesce")),
     *_of("job.completed_items", "test_reruns", "and c.state = 'completed'"),
     *_of("rerun.job", "test_job_guards", "d.org_id = $1 and"),
@@ -382,7 +383,8 @@ GUARDS: list[Guard] = [
     *_of("task.lock_predecessors", "test_graph", ("for share", "")),
     *_of("task.lock_ended_predecessors", "test_graph", ("for share", "")),
     *_of("task.purge", "test_operators", "and c.org_id = $1", ("c.state in ('failed', 'dead') and", ""),
-         "and ($3::bigint is null or c.queue_id = $3)", "and ($4::bigint[] is null or c.id = any ($4))", "limit $5"),
+         "and ($3::bigint is null or c.queue_id = $3)", "limit $4"),
+    *_of("task.purge_ids", "test_operators test_orgs", "and c.org_id = $1", ("where c.id = u.id", "")),
     # --- graph ---
     *_of("task.add_edge_lock", "test_graph", ("for share", "")),
     *_of("task.add_edge", "test_graph", ("t.state = 'pending' and t.reason = 'dependencies'", "true"),

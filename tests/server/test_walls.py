@@ -104,6 +104,12 @@ async def test_a_session_gets_no_list_of_another_org(
         assert {row["id"] for row in await held.fetch(JOBS.list, ids[0], *page)}.isdisjoint(row["id"] for row in own)
     async with server_database.of_org(ids[1]).acquire() as held:
         assert await held.fetch(JOBS.list, ids[1], *page) == own
+        acts, told = "select cardinality(weft.acts_on_task($1, $2))", client.of_org(ids[0], "acme")
+        task_id = (await told.enqueue("a")).id
+        await told.cancel(task_id)
+        assert await held.fetchval(acts, ids[0], task_id) == 0
+        assert await conn.fetchval(acts, ids[0], task_id) == 1
+        assert await conn.fetchval(acts, ids[1], task_id) == 0
     await conn.execute("create role lists_stranger; grant usage on schema weft to lists_stranger")
     try:
         await conn.execute("set role lists_stranger")

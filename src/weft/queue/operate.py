@@ -78,8 +78,10 @@ async def purge(
     limit: int, actor: str | None = None,
 ) -> list[int]:  # fmt: skip
     """Remove at most ``limit`` dead letters with all that the database keeps of them; return their ids."""
-    ids = None if task_ids is None else list(task_ids)
-    rows = await conn.fetch(SQL.purge, org_id, older_than, queue_id, ids, limit)
+    if task_ids is None:
+        rows = await conn.fetch(SQL.purge, org_id, older_than, queue_id, limit)
+    else:
+        rows = await conn.fetch(SQL.purge_ids, org_id, older_than, queue_id, list(task_ids), limit)
     gone = [row["id"] for row in rows]
     if gone:
         await conn.execute(SQL.purge_rest, gone, [row["ended_at"] for row in rows])

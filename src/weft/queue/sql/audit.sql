@@ -25,11 +25,8 @@ order by a.id desc limit $5;
 
 -- name: list_of_task
 -- It reads the index of subjects, first and whole: the order would lead through all acts.
-with found as materialized (
-  select a.* from weft.audit a where a.subject_ids @> array[$4::bigint] and a.subject_kind = 'task'
-)
-select a.id, a.at, a.actor, a.verb, a.subject_kind, a.subject_ids, a.subject_name, a.detail, a.origin from found a
-where a.org_id = $1 and a.id < $2 and ($3::text is null or a.verb = $3)
+select a.id, a.at, a.actor, a.verb, a.subject_kind, a.subject_ids, a.subject_name, a.detail, a.origin from weft.audit a
+where a.org_id = $1 and a.id = any (weft.acts_on_task($1, $4)) and a.id < $2 and ($3::text is null or a.verb = $3)
 order by a.id desc limit $5;
 
 -- name: prune

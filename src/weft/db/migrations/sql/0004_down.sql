@@ -11,7 +11,7 @@ begin
 end $$;
 
 -- name: drop_seals
-drop function weft.seal_audit, weft.seal_digest, weft.audit_hash;
+drop function weft.seal_audit, weft.seal_digest, weft.audit_hash, weft.acts_on_task;
 drop table weft.audit_seal;
 drop view weft.audits;
 alter table weft.audit drop column origin;
