@@ -20,6 +20,8 @@ _FOR_PYTHON = re.compile(r"( Raises|; raises|; pass) [^.;]*(`[A-Z]\w+`|next page
 _SENTENCE = re.compile(r"(?<=[.;]) ")
 _IN_PROCESS = re.compile(rf"^Raises|`({'|'.join(sorted(LEFT_OUT))})`")
 _ERROR = re.compile(r"`([A-Z]\w+)`")
+# By this type calls that take long are asked to tell how far they are.
+NDJSON = "application/x-ndjson"
 _IN_PATH = re.compile(r"{(\w+)(?::\w+)?}")
 
 
@@ -103,6 +105,11 @@ class Operation:
         return any(each.name == "idempotency_key" for each in self.parameters)
 
     @property
+    def tells_progress(self) -> bool:
+        """Whether the call may take long, and says how far it is."""
+        return "on_progress" in inspect.signature(self.function).parameters
+
+    @property
     def creates(self) -> bool:
         """Whether something is there afterwards that was not there before."""
         return self.status == 201
@@ -122,7 +129,8 @@ class Operation:
         told = " ".join(each for each in sentences if not _IN_PROCESS.search(each))
         own = [kind for name in dict.fromkeys(_ERROR.findall(doc)) if (kind := getattr(errors, name, None)) is not None]
         refused = ", ".join(f"`{kind.code}` ({kind.http_status})" for kind in own)
-        parts = [told, f"Takes the role `{self.access}`.", f"It may end with {refused}." if refused else ""]
+        lines = f"Who accepts `{NDJSON}` is told how far it is, a line each second." if self.tells_progress else ""
+        parts = [told, f"Takes the role `{self.access}`.", f"It may end with {refused}." if refused else "", lines]
         return " ".join(part for part in parts if part)
 
 

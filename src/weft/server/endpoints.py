@@ -12,13 +12,14 @@ from pydantic import Field
 
 from weft.catalog.model import Principal
 from weft.contract.answers import answer_of
-from weft.contract.operations import Access, Operation
+from weft.contract.operations import NDJSON, Access, Operation
 from weft.contract.parameters import Parameter
 from weft.contract.wire import new_model
 from weft.core.errors import InvalidInput
 from weft.queue.audit import acting_from
 from weft.sdk.client import Client
 from weft.sdk.session import acting_as
+from weft.server import progress
 from weft.server.bodies import BESIDE, YAML, DefinitionRoute, JsonRoute
 from weft.server.credentials import admitted, origin_of
 from weft.server.idempotency import once
@@ -51,6 +52,8 @@ def add_operation(router: APIRouter, operation: Operation) -> None:
     told: dict[int | str, dict[str, Any]] = {status: {"description": operation.summary}}
     if answer.model is not None:
         told[status]["model"] = answer.model
+        if operation.tells_progress:
+            told[status]["content"] = {NDJSON: {"schema": {"type": "string"}}}
     elif status != 204:
         told[status]["content"] = {"text/plain": {"schema": {"type": "string"}}}
         told[204] = {"description": "There is none."}
@@ -96,8 +99,8 @@ def _endpoint(operation: Operation) -> Callable[..., Any]:
 
         headers: dict[str, str] = {}
 
-        async def act(client: Client) -> tuple[int, bytes]:
-            found = await operation.of(client)(**asked)
+        async def act(client: Client, **more: Any) -> tuple[int, bytes]:
+            found = await operation.of(client)(**asked, **more)
             headers.update(etag_of(found))
             if operation.call in _MAKES_JOBS:
                 made_job(request.scope, found)
@@ -105,6 +108,13 @@ def _endpoint(operation: Operation) -> Callable[..., Any]:
 
         # What an operator does is about orgs, not in one.
         client = state.client if operation.access is Access.OPERATOR else state.client_of(who)
+        if operation.tells_progress and progress.is_wanted(request):
+
+            async def work(note: Callable[[int], None]) -> bytes:
+                with acting_as(who.actor), acting_from(origin_of(request)):
+                    return (await act(client, on_progress=note))[1]
+
+            return progress.answer(work)
         with acting_as(who.actor), acting_from(origin_of(request)):
             key = given.get("idempotency_key")
             if key is None or operation.makes_by_key:
