@@ -23,7 +23,7 @@ $(STAMP): requirements.lock pyproject.toml
 	touch $(STAMP)
 
 demo: install
-	@env -u WEFT_DATABASE_URL -u POSTGRES_HOST WEFT_HOME="$(DEMO)" $(BIN)/weft demo
+	@env -u WEFT_DATABASE_URL -u POSTGRES_HOST WEFT_HOME="$(DEMO)" $(BIN)/weft demo --renew
 
 test: install check
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(TESTS)

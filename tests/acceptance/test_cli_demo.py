@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import shutil
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import asyncpg
@@ -26,9 +28,25 @@ def test_the_demo_sums_up_what_it_did_and_stops_what_it_started() -> None:
         assert [task["handler"] for task in cli.json("dead", "list")["tasks"]] == ["demo:work"]
         asyncio.run(_make_that_of_another_build(cli.json("db", "url")["url"]))
         assert f"make it anew: `WEFT_HOME={home} weft db reset --yes`" in cli("demo", code=3)
+        with _running(cli):
+            assert "another build" in cli("demo", "--renew", code=3)
+        printed = cli("demo", "--renew", "--tasks", "20", "--workers", "1")
+        assert "weft: the demo's database was made by another build of Weft" in printed
+        assert "Try next:" in printed
+        assert cli.json("db", "status", code=1)["running"] is False
     finally:
         cli("db", "reset", "--yes")
         shutil.rmtree(home, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _running(cli: Cli) -> Iterator[None]:
+    """Keep the embedded database running, as somebody who uses it would."""
+    cli("db", "start")
+    try:
+        yield
+    finally:
+        cli("db", "stop")
 
 
 async def _make_that_of_another_build(url: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import shutil
@@ -21,6 +22,15 @@ import weft
 @weft.task(name="shop:greet")
 async def greet() -> str:
     return "{word}"
+"""
+
+SLOW = """\
+import asyncio, pathlib, weft
+
+@weft.task(name="shop:slow")
+async def slow() -> None:
+    pathlib.Path("began").touch()
+    await asyncio.sleep(600)
 """
 
 
@@ -119,8 +129,46 @@ def test_a_port_that_is_taken_is_told_before_anything_starts(cli: Cli) -> None:
         said = other("dev", "--port", port, code=3)
         assert said == (
             f"weft: cannot listen at 127.0.0.1:{port}: Address already in use: "
-            "choose another address by --host and --port"
+            "give another --port, or stop what listens there"
         )
+
+
+def test_what_cannot_start_is_told_in_a_line_and_nothing_goes_on(cli: Cli) -> None:
+    cli.environment["WEFT_DATABASE_URL"] = "postgresql://weft@127.0.0.1:1/weft"
+    for command in (("dev", "--port", "0"), ("server", "--port", "0")):
+        said = cli(*command, code=3)
+        assert "cannot reach PostgreSQL at postgresql://weft@127.0.0.1:1/weft" in said
+        assert "Traceback" not in said
+
+
+def test_as_json_each_line_is_an_object_that_names_its_part(cli: Cli) -> None:
+    with _dev(cli, "--app", "shop", "--log-format", "json") as dev:
+        _write(cli, "hi")
+        dev.line("worker .* ready, ")
+        dev.signal(signal.SIGTERM)
+        assert dev.code() == 0
+    lines = [json.loads(line) for line in dev.lines if line.startswith("{")]
+    assert {line["part"] for line in lines} == {"orchestrator", "worker", "weft"}
+    assert all(line["level"] and line["time"] for line in lines)
+    ready = [line for line in lines if line["part"] == "worker" and " ready, " in line["message"]]
+    assert len({line["worker_id"] for line in ready}) == len(ready) == 2
+    assert lines[-1]["message"] == "all of it has stopped"
+    told = [line for line in dev.lines if not line.startswith("{")]
+    assert all(line.startswith(("weft dev is ready", "  ")) for line in told)
+
+
+def test_a_second_signal_ends_what_runs_and_starts_nothing_anew(cli: Cli) -> None:
+    (cli.folder / "shop.py").write_text(SLOW, encoding="utf-8")
+    with _dev(cli, "--app", "shop") as dev:
+        cli("tasks", "enqueue", "shop:slow")
+        until(lambda: (cli.folder / "began").exists())
+        dev.signal(signal.SIGINT)
+        dev.line("the workers may end")
+        dev.signal(signal.SIGINT)
+        assert dev.code() == 130
+    assert not any("anew" in line for line in dev.lines)
+    assert cli.workers() == []
+    assert [task["state"] for task in cli.json("tasks", "list")["tasks"]] == ["ready"]
 
 
 @pytest.mark.embedded

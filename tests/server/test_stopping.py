@@ -15,6 +15,7 @@ from uvicorn.server import ServerState
 import weft
 from weft.server.connections import connections
 from weft.server.serving import Server
+from weft.server.sockets import take_address
 
 
 async def test_a_server_that_is_to_stop_says_so_and_answers_until_others_have_noticed(settings: weft.Settings) -> None:
@@ -78,3 +79,22 @@ async def test_whoever_is_let_in_at_the_last_moment_is_answered_once_and_kept_no
             answer = await asyncio.wait_for(reader.read(), 20)
             assert answer.startswith(b"HTTP/1.1 204") == (b"connection: close" in answer) == bool(sent)
             writer.close()
+
+
+async def test_a_server_that_is_given_up_while_it_starts_lets_go_of_its_address(settings: weft.Settings) -> None:
+    asked = asyncio.Event()
+
+    async def be_silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.set()
+        await reader.read()  # all that comes, until whoever asked has gone
+        writer.close()
+
+    async with await asyncio.start_server(be_silent, "127.0.0.1", 0) as database:
+        url = f"postgresql://weft@127.0.0.1:{database.sockets[0].getsockname()[1]}/weft?sslmode=disable"
+        listening = take_address("127.0.0.1", 0)
+        port = listening.getsockname()[1]
+        opening = asyncio.create_task(Server(replace(settings, database_url=url), listening=listening).__aenter__())
+        await asyncio.wait_for(asked.wait(), 10)
+        opening.cancel()
+        assert isinstance((await asyncio.gather(opening, return_exceptions=True))[0], asyncio.CancelledError)
+    take_address("127.0.0.1", port).close()

@@ -15,6 +15,7 @@ from weft.cli.apps import new_app
 
 if TYPE_CHECKING:
     from weft.cli.demo_report import Run
+    from weft.core.settings import Settings
     from weft.sdk.client import Client
 
 app = new_app()
@@ -29,45 +30,65 @@ INTERRUPTED = 130
 def demo(
     tasks: Annotated[int, typer.Option(min=20, max=100_000, metavar="N", help="How many pieces of work.")] = 5000,
     workers: Annotated[int, typer.Option(min=1, max=64, metavar="P", help="How many worker processes.")] = 2,
+    renews: Annotated[
+        bool, typer.Option("--renew", help="Make the embedded database anew when another build of Weft has made it.")
+    ] = False,
 ) -> None:
     """Execute a real workflow with worker processes, show it live, and print what happened.
 
     It plans pieces of work, takes a branch, works on all pieces at once, gathers what came out and delivers a report.
     Some tasks fail once and are retried, a few are dead in the end. All that is durable, in the database in force: the
-    embedded one, unless WEFT_DATABASE_URL names another.
+    embedded one, unless WEFT_DATABASE_URL names another. `--renew` is for a home that only demos use: when the schema
+    in it is that of another build, all of it is removed first.
     """
     from weft.cli.demo_report import print_report
 
-    run = asyncio.run(_demo(tasks, workers))
+    run = asyncio.run(_demo(tasks, workers, renews=renews))
     if run is None:
         raise typer.Exit(INTERRUPTED)
     print_report(run)
 
 
-async def _demo(count: int, workers: int) -> Run | None:
+async def _demo(count: int, workers: int, *, renews: bool) -> Run | None:
     from weft.cli.target import database_settings
     from weft.sdk.client import Client
 
     settings = database_settings("weft demo")
-    async with _server_as_found(settings):
+    async with _server_as_found(settings) as is_ours:
         _say("reaching the database")
+        if renews:
+            await _renew(settings, is_ours=is_ours)
         async with Client(settings=settings) as client:
             return await _run(client, count, workers)
 
 
 @asynccontextmanager
-async def _server_as_found(settings: object) -> AsyncIterator[None]:
-    """Stop the embedded server in the end, unless it ran in the beginning or is another one."""
-    from weft.core.settings import Settings
+async def _server_as_found(settings: Settings) -> AsyncIterator[bool]:
+    """Stop the embedded server in the end, unless it ran in the beginning or is another one; yield whether it is so."""
     from weft.db import embedded
 
-    assert isinstance(settings, Settings)
     is_ours = settings.database_url is None and not (await embedded.status(settings)).running
     try:
-        yield
+        yield is_ours
     finally:
         if is_ours:
             await embedded.stop(settings)
+
+
+async def _renew(settings: Settings, *, is_ours: bool) -> None:
+    """Remove the embedded database if another build made its schema; one that ran before, or an outside one, stays."""
+    from weft.core.errors import SchemaOutdated
+    from weft.db import embedded
+    from weft.sdk.client import Client
+
+    try:
+        async with Client(settings=settings):
+            return
+    except SchemaOutdated as problem:
+        if not is_ours:
+            raise
+        _say(f"the demo's database was made by another build of Weft (revision {problem.found}): making it anew")
+        await embedded.reset(settings)
 
 
 async def _run(client: Client, count: int, workers: int) -> Run | None:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from typing import Annotated
 
 import typer
 
 from weft.cli.apps import HandlersOption, new_app
-from weft.cli.worker import Level
+from weft.cli.worker import Level, LogFormat
 
 app = new_app()
+
+# Most of a start is loading Python, which those who wait for it count too.
+_BEGAN = time.monotonic()
 
 
 @app.command()
@@ -23,6 +27,7 @@ def dev(
     log_level: Annotated[
         Level, typer.Option(metavar="LEVEL", help="What the parts write to stderr: debug, info, warning, error.")
     ] = Level.INFO,
+    log_format: LogFormat = None,
 ) -> None:
     """Start all of an installation for development, until Ctrl-C: database, server, orchestrator, workers.
 
@@ -32,19 +37,19 @@ def dev(
     runs, the orchestrator, and the database if it did not run before. A second one does not wait for tasks.
     """
     import asyncio
-    import logging
 
-    from weft.cli.dev_house import House, PartLog
+    from weft.cli.dev_house import House
+    from weft.cli.dev_lines import Lines
     from weft.cli.worker_process import new_loop
     from weft.core.settings import Settings
 
-    handler = PartLog(log_level.upper())
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-    logging.basicConfig(level=logging.INFO, handlers=[handler])
-    for chatty in ("alembic", "httpx", "uvicorn"):  # they tell of each step
-        logging.getLogger(chatty).setLevel(logging.WARNING)
+    settings = Settings.load()
+    format = log_format or settings.log_format
+    lines = Lines(as_json=format == "json")
+    lines.take_log(log_level)
     house = House(
-        Settings.load(), port=port, workers=workers, modules=modules or [], reloads=reloads, log_level=log_level
-    )
+        settings, lines, port=port, workers=workers, modules=modules or [], reloads=reloads,
+        logging=["--log-level", log_level, "--log-format", format], began=_BEGAN,
+    )  # fmt: skip
     with asyncio.Runner(loop_factory=new_loop()) as runner:
         raise typer.Exit(runner.run(house.run()))

@@ -3,31 +3,35 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
+import socket
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from signal import SIGINT, SIGKILL
+from typing import TYPE_CHECKING
 
 from weft.catalog.model import SignIn
 from weft.cli.dev_files import MOST, PythonFiles
+from weft.cli.dev_lines import Lines
 from weft.cli.dev_lock import DevLock
 from weft.cli.dev_part import Part
-from weft.cli.output import clean, span
+from weft.cli.output import span
 from weft.cli.stopping import LAST_MOMENT, StopSignals
 from weft.core.settings import Settings
 from weft.db import embedded
 from weft.db.address import redacted
 from weft.db.embedded_layout import explained, layout_of, prepare_home
 from weft.sdk.client import Client
-from weft.server.serving import Server
+from weft.server.sockets import take_address
 
-_COLOURS = {"server": 36, "orchestrator": 35, "worker": 32}
+if TYPE_CHECKING:
+    from weft.server.serving import Server
+
 _LINK_LIFE = timedelta(hours=1)
 _BETWEEN_LOOKS = 0.3
 
@@ -36,13 +40,15 @@ class House:
     """A database, a server, an orchestrator and workers, for as long as `run` does."""
 
     def __init__(
-        self, settings: Settings, *, port: int, workers: int, modules: Sequence[str], reloads: bool, log_level: str
-    ) -> None:
+        self, settings: Settings, lines: Lines, *, port: int, workers: int, modules: Sequence[str], reloads: bool,
+        logging: Sequence[str], began: float,
+    ) -> None:  # fmt: skip
         self._settings = replace(settings, server=None, token=None)
-        self._server = Server(self._settings, port=port)
+        self._say = lines.say
+        self._port = port
         self._modules = list(modules)
         self._reloads = reloads
-        self._began = time.monotonic()
+        self._began = began
         self._failure = 0
         # The parts are of this machine, whatever server commands go to.
         told = {name: value for name, value in os.environ.items() if name not in ("WEFT_SERVER", "WEFT_TOKEN")}
@@ -53,13 +59,13 @@ class House:
         }
         weft = [sys.executable, "-m", "weft"]
         self._orchestrator = Part(
-            [*weft, "orchestrator", "--fast", "--log-level", log_level], environment, teller("orchestrator")
+            [*weft, "orchestrator", "--fast", *logging], environment, lines.teller("orchestrator")
         )
         apps = [word for module in modules for word in ("--app", module)]
-        worker = [*weft, "worker", *apps, "--fast", "--log-level", log_level]
+        worker = [*weft, "worker", *apps, "--fast", *logging]
         names = ["worker"] if workers == 1 else [f"worker {number}" for number in range(1, workers + 1)]
         self._workers = [
-            Part(worker, environment, teller(name), awaits_change=reloads) for name in names if self._modules
+            Part(worker, environment, lines.teller(name), awaits_change=reloads) for name in names if self._modules
         ]
 
     async def run(self) -> int:
@@ -70,21 +76,23 @@ class House:
             prepare_home(layout)
         with DevLock(layout.home) as lock:
             async with AsyncExitStack() as stack:
-                await stack.enter_async_context(self._database_as_found())
                 # First of all: when its port is taken, nothing else need start.
-                opening = asyncio.create_task(self._server.__aenter__())
-                await asyncio.sleep(0)
-                if opening.done():
-                    await opening
+                listening = stack.enter_context(take_address("127.0.0.1", self._port))
+                await stack.enter_async_context(self._database_as_found())
+                # Its code is loaded while the other parts start.
+                opening = asyncio.create_task(self._open(listening))
                 await stack.enter_async_context(self._going([self._orchestrator], "orchestrator"))
                 await stack.enter_async_context(self._going(self._workers, "workers"))
                 server = await stack.enter_async_context(self._serving(opening))
                 if server is not None:
                     lock.tell(server.url)
                     await self._live(server)
-                say("weft", "stopping" if not self._failure else "stopping: a part cannot start")
-            say("weft", "all of it has stopped")
+                self._say("weft", "stopping" if not self._failure else "stopping: a part cannot start")
+            self._say("weft", "all of it has stopped")
         return self._failure or self._signals.exit_code
+
+    async def _open(self, listening: socket.socket) -> Server:
+        return await (await asyncio.to_thread(_new_server, self._settings, listening)).__aenter__()
 
     @asynccontextmanager
     async def _database_as_found(self) -> AsyncIterator[None]:
@@ -105,7 +113,7 @@ class House:
             yield
         finally:
             if parts and not self._failure:
-                say("weft", f"the {name} may end what {'they have' if len(parts) > 1 else 'is'} begun")
+                self._say("weft", f"the {name} may end what {'they have' if len(parts) > 1 else 'is'} begun")
             await asyncio.gather(*(part.stop() for part in parts))
             ending.cancel()
             await asyncio.gather(*keepers, ending, return_exceptions=True)
@@ -119,7 +127,7 @@ class House:
         await self._signals.end.wait()
         for signum in (SIGINT, SIGKILL):
             for part in parts:
-                part.send(signum)
+                part.end(signum)
             await asyncio.sleep(1.5 * LAST_MOMENT)
 
     @asynccontextmanager
@@ -167,12 +175,12 @@ class House:
         """Replace the workers whenever a Python file of the folder has changed."""
         files = await asyncio.to_thread(PythonFiles, Path.cwd())
         if files.is_too_large:
-            say("weft", f"this folder has more than {MOST} Python files: changes in the others are not seen")
+            self._say("weft", f"this folder has more than {MOST} Python files: changes in the others are not seen")
         while True:
             await asyncio.sleep(_BETWEEN_LOOKS)
             if changed := await asyncio.to_thread(files.changed):
                 more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
-                say("weft", f"{changed[0]}{more} changed: new workers")
+                self._say("weft", f"{changed[0]}{more} changed: new workers")
                 await asyncio.gather(*(part.replace() for part in self._workers))
 
     def _announce(self, server: Server, made: SignIn) -> None:
@@ -194,24 +202,7 @@ class House:
         print("\n".join(lines), flush=True)
 
 
-def say(name: str, line: str) -> None:
-    """Write one line of a part to the standard error, under its name."""
-    mark = f"{name:<12} │"
-    colour = _COLOURS.get(name.partition(" ")[0])
-    if colour is not None and sys.stderr.isatty() and not os.environ.get("NO_COLOR"):
-        mark = f"\x1b[{colour}m{mark}\x1b[0m"
-    with suppress(OSError, ValueError):  # whoever read this has gone, which is no reason to stop
-        print(mark, clean(line), file=sys.stderr, flush=True)
+def _new_server(settings: Settings, listening: socket.socket) -> Server:
+    from weft.server.serving import Server
 
-
-def teller(name: str) -> Callable[[str], None]:
-    """Return what writes the lines of a part."""
-    return lambda line: say(name, line)
-
-
-class PartLog(logging.Handler):
-    """Writes what this process logs under the name of the part that it is."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Write a record."""
-        say("server", self.format(record))
+    return Server(settings, listening=listening)

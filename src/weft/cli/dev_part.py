@@ -71,12 +71,12 @@ class Part:
 
     async def stop(self) -> None:
         """Ask it to end, and return when it has."""
-        self._stopping.set()
-        self.send(signal.SIGTERM)
+        self.end(signal.SIGTERM)
         await asyncio.gather(*self._living.values())
 
-    def send(self, signum: int) -> None:
-        """Send a signal to all its processes."""
+    def end(self, signum: int) -> None:
+        """Send a signal to all its processes, and start no other."""
+        self._stopping.set()
         for child in self._living:
             child.send_signal(signum)
 

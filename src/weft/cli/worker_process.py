@@ -170,8 +170,9 @@ class WorkerProcess:
     async def _announce(self, worker: Worker) -> None:
         if logs_json() is not None:
             logging.getLogger("weft.worker").info("%s", self._ready_line(worker))
-        with suppress(BrokenPipeError):  # whoever read this has gone, which is no reason not to work
-            print(f"weft: {self._ready_line(worker)}", flush=True)
+        if logs_json() is None or not self._leash.is_tied:
+            with suppress(BrokenPipeError):  # whoever read this has gone, which is no reason not to work
+                print(f"weft: {self._ready_line(worker)}", flush=True)
         await self._leash.tell_ready()
 
     async def _watch_leash(self) -> None:

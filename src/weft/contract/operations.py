@@ -22,6 +22,11 @@ _IN_PROCESS = re.compile(rf"^Raises|`({'|'.join(sorted(LEFT_OUT))})`")
 _ERROR = re.compile(r"`([A-Z]\w+)`")
 # By this type calls that take long are asked to tell how far they are.
 NDJSON = "application/x-ndjson"
+# What is done bit by bit: when it breaks off, some of it is done, and it is asked for again.
+_IN_PARTS = frozenset(
+    {"cancel_all", "replay_all", "replay_dead", "replay_outbox", "purge", "jobs.rerun_all", "workflows.fsck",
+     "workflows.gc"}
+)  # fmt: skip
 _IN_PATH = re.compile(r"{(\w+)(?::\w+)?}")
 
 
@@ -110,9 +115,9 @@ class Operation:
         return "on_progress" in inspect.signature(self.function).parameters
 
     @property
-    def creates(self) -> bool:
-        """Whether something is there afterwards that was not there before."""
-        return self.status == 201
+    def takes_key(self) -> bool:
+        """Whether it changes something, all of it or nothing, and so may be sent again with a key."""
+        return self.method != "GET" and self.access is not Access.READER and self.call not in _IN_PARTS
 
     @property
     def summary(self) -> str:

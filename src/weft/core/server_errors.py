@@ -59,6 +59,35 @@ class NeedsDatabase(InvalidInput):
         super().__init__(what, f"needs the database, and this goes through a server: {advice}")
 
 
+class TooManyStreams(CallerError):
+    """An org has as many streams open as a server lets one have."""
+
+    code = "too_many_streams"
+    http_status = 429
+    exit_code = 5
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        super().__init__(
+            f"your org has {limit} streams open at this server, which is WEFT_SERVER_ORG_STREAMS of it: "
+            "close some, or ask again later"
+        )
+
+
+class ServerFull(WeftError):
+    """A server has as many streams open as it takes; another may have room."""
+
+    code = "server_full"
+    http_status = 503
+    exit_code = 5
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        super().__init__(
+            f"{limit} streams are open at this server, which is WEFT_SERVER_STREAMS of it: ask another, or again later"
+        )
+
+
 class WorkerLost(WeftError):
     """A worker was given up for lost: what it held is with others."""
 
@@ -128,8 +157,9 @@ class AddressTaken(OperatorError):
 
     code = "address_taken"
 
-    def __init__(self, where: str, problem: str) -> None:
-        super().__init__(f"cannot listen at {where}: {problem}: choose another address by --host and --port")
+    def __init__(self, where: str, problem: str, *, in_use: bool) -> None:
+        advice = "give another --port, or stop what listens there" if in_use else "give another --host or --port"
+        super().__init__(f"cannot listen at {where}: {problem}: {advice}")
 
 
 class DevRuns(CallerError):

@@ -15,7 +15,7 @@ import orjson
 
 from weft.contract.answers import answer_of
 from weft.contract.errors import error_in
-from weft.contract.operations import NDJSON, Operation
+from weft.contract.operations import NDJSON, Access, Operation
 from weft.core.errors import InvalidInput, WaitTimeout, WeftError
 from weft.core.server_errors import NeedsDatabase, ServerStopping, ServerUnavailable
 from weft.core.tracing import HEADER as TRACEPARENT
@@ -74,13 +74,13 @@ class Transport:
             else:
                 body[each.name] = value
         headers = {}
-        if operation.creates and body.get("idempotency_key") is None:
+        if operation.takes_key and body.get("idempotency_key") is None:
             # A call whose answer is lost is made again, and must not be carried out twice.
             headers["idempotency-key"] = uuid.uuid4().hex
         if operation.tells_progress:
             told = await self._follow(operation.method, path, orjson.dumps(body), given.get("on_progress"))
             return answer_of(operation).decode(told)
-        is_repeatable = operation.method == "GET" or operation.creates
+        is_repeatable = operation.method == "GET" or operation.access is Access.READER or operation.takes_key
         content = None if operation.method == "GET" else orjson.dumps(body)
         answer = await self._send(operation.method, path, query, content, headers, is_repeatable=is_repeatable)
         if answer.status_code == httpx.codes.NO_CONTENT:

@@ -12,15 +12,12 @@ from typing import Self
 import uvicorn
 from fastapi import FastAPI
 
-from weft.core.errors import InvalidInput, OperatorError
-from weft.core.server_errors import AddressTaken
+from weft.core.errors import OperatorError
 from weft.core.settings import Settings
 from weft.server.app import make_app
 from weft.server.connections import connections
+from weft.server.sockets import BACKLOG, PORT, take_address
 from weft.server.state import State
-
-PORT = 8400
-_BACKLOG = 2048
 
 
 class _Uvicorn(uvicorn.Server):
@@ -32,7 +29,7 @@ class _Uvicorn(uvicorn.Server):
 
 
 class Server:
-    """Answers over HTTP for as long as it is entered.
+    """Answers over HTTP for as long as it is entered; with ``listening`` at that socket of `take_address`.
 
     Example::
 
@@ -40,50 +37,61 @@ class Server:
             print(server.url)
     """
 
-    def __init__(self, settings: Settings, host: str = "127.0.0.1", port: int = PORT) -> None:
-        if not 0 <= port <= 65535:
-            raise InvalidInput("port", f"{port} is not between 0 and 65535")
+    def __init__(
+        self, settings: Settings, host: str = "127.0.0.1", port: int = PORT, *, listening: socket.socket | None = None
+    ) -> None:
         self._settings = settings
         self._host = host
         self._port = port
         self._app: FastAPI | None = None
-        self._socket: socket.socket | None = None
+        self._socket = listening
+        self._open = contextlib.AsyncExitStack()
         self._task: asyncio.Task[None] | None = None
         self._uvicorn: _Uvicorn | None = None
         self._is_closing = False
 
     async def __aenter__(self) -> Self:
         """Listen; when it returns, requests are answered."""
-        self._socket = self._listen()
+        if self._socket is None:
+            self._socket = take_address(self._host, self._port)
         app = self._app = make_app(self._settings)
         config = uvicorn.Config(
-            app, log_config=None, access_log=False, lifespan="on", timeout_keep_alive=30,
+            app, log_config=None, access_log=False, lifespan="off", timeout_keep_alive=30,
             # From anybody else such headers are what he likes to be taken for.
             proxy_headers=bool(self._settings.server_proxies), forwarded_allow_ips=list(self._settings.server_proxies),
-            backlog=_BACKLOG, server_header=False, date_header=False, timeout_graceful_shutdown=10,
+            backlog=BACKLOG, server_header=False, date_header=False, timeout_graceful_shutdown=10,
             http=connections(self._settings.server_read_timeout.total_seconds(), lambda: self._is_closing),
         )  # fmt: skip
-        self._uvicorn = _Uvicorn(config)
-        self._task = asyncio.create_task(self._uvicorn.serve(sockets=[self._socket]))
-        while not self._uvicorn.started:
-            done, _ = await asyncio.wait([self._task], timeout=0.005)
-            if done:
-                self._task.result()
-                raise OperatorError("the server did not start: see its log")
+        async with contextlib.AsyncExitStack() as opening:
+            opening.enter_context(self._socket)
+            # Not by Uvicorn, which would tell what is wrong as a traceback, and end this process.
+            await opening.enter_async_context(app.router.lifespan_context(app))
+            self._uvicorn = _Uvicorn(config)
+            self._task = asyncio.create_task(self._uvicorn.serve(sockets=[self._socket]))
+            opening.push_async_callback(self._end)
+            while not self._uvicorn.started:
+                done, _ = await asyncio.wait([self._task], timeout=0.005)
+                if done:
+                    self._task.result()
+                    raise OperatorError("the server did not start: see its log")
+            self._open = opening.pop_all()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Answer what has been asked, and close."""
-        assert self._uvicorn is not None
-        assert self._task is not None
         self._is_closing = True
         # What does not end by itself is ended first: everything else that was asked is answered.
         self.state.let_go()
         await self.state.live.close()
+        await self._open.aclose()
+
+    async def _end(self) -> None:
+        assert self._uvicorn is not None
+        assert self._task is not None
         self._uvicorn.should_exit = True
-        await self._task
+        await asyncio.wait([self._task])
 
     async def leave(self, at_once: asyncio.Event) -> None:
         """Say that there is nothing more to be asked here, and answer until whoever spreads requests has noticed.
@@ -112,16 +120,3 @@ class Server:
         """Return when the server has ended by itself."""
         assert self._task is not None
         await asyncio.wait([self._task])
-
-    def _listen(self) -> socket.socket:
-        family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
-        found = socket.socket(family, socket.SOCK_STREAM)
-        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            found.bind((self._host, self._port))
-        except OSError as problem:
-            found.close()
-            raise AddressTaken(f"{self._host}:{self._port}", problem.strerror or str(problem)) from problem
-        found.listen(_BACKLOG)
-        found.setblocking(False)
-        return found

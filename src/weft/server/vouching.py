@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 from weft.catalog import orgs, users
 from weft.core.errors import InvalidInput, NotFound
 from weft.core.server_errors import Unauthenticated
-from weft.server.provider import Provider
 
 if TYPE_CHECKING:
     from weft.catalog.model import Principal
     from weft.core.settings import Settings
     from weft.db.database import Database, type_Connection
+    from weft.server.provider import Provider
 
 _ACTOR = "identity provider"
 _ORG = "default"
@@ -21,7 +21,11 @@ _LONGEST = 500
 
 def provider_of(settings: Settings) -> Provider | None:
     """Return the identity provider of the settings, if they name one."""
-    return None if settings.oidc_issuer is None else Provider(settings.oidc_issuer, settings.oidc_audience)
+    if settings.oidc_issuer is None:
+        return None
+    from weft.server.provider import Provider  # which asks over HTTP: most servers need not load that
+
+    return Provider(settings.oidc_issuer, settings.oidc_audience)
 
 
 async def vouched(database: Database, provider: Provider, token: str) -> Principal:

@@ -34,11 +34,11 @@ async def put_blob(
 ) -> Response:  # fmt: skip
     """Keep a large value of a task that the worker holds."""
     caller = Caller(request.app.state.weft, who)
-    claim = await caller.holds(read(Held, orjson.dumps({"task_id": task_id, "lease_token": lease_token})))
+    claim = await caller.holds(read(Held, {"task_id": task_id, "lease_token": lease_token}))
     async with received(request) as file:
         digest, size = await caller.state.blobs.put_file(file)
     kept = [(claim.id, blob_reference(digest, size))]
-    await caller.state.client.database.run(lambda conn: blobs.keep(conn, kept))
+    await caller.database.run(lambda conn: blobs.keep(conn, kept))
     return Response(orjson.dumps({"digest": digest, "size": size}), media_type="application/json")
 
 

@@ -33,7 +33,7 @@ async def result(request: Request, who: Who, job_id: Annotated[Id, Path(descript
     require(who, Access.READER)
     state: State = request.app.state.weft
     client = state.client_of(who)
-    row = await client.database.read(lambda conn: conn.fetchrow(SQL.show, who.org_id, job_id))
+    row = await client.database.read(lambda conn: conn.fetchrow(SQL.show, who.org_id, [job_id]))
     if row is None:
         raise NotFound("job", job_id)
     if row["state"] != JobState.COMPLETED:

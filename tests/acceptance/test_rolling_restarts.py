@@ -1,0 +1,151 @@
+"""An installation by the command lines and settings of the units to deploy by, restarted part by part under load."""
+
+from __future__ import annotations
+
+import asyncio
+import configparser
+import contextlib
+import re
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from apps.cli_scene import Cli, Command
+
+import weft
+
+SYSTEMD = Path(__file__).resolve().parents[2] / "deploy" / "systemd"
+FLOW = {
+    "workflow_id": "rolling",
+    "inputs": {"n": {"type": "integer"}},
+    "nodes": {
+        "START": {"type": "start", "next": "add"},
+        "add": {"handler": "cli:add", "params": {"a": "{{ inputs.n }}"}, "next": "END"},
+        "END": {"type": "end"},
+    },
+}
+
+
+def _told(url: str, state: Path) -> dict[str, str]:
+    """Return what the units are told, with this database and this folder instead of those."""
+    lines = (SYSTEMD / "weft.env.example").read_text(encoding="utf-8").replace("/var/lib/weft", str(state)).splitlines()
+    told = dict(line.split("=", 1) for line in lines if not line.startswith("#"))
+    # Longer than whoever spreads requests needs to notice; the page on deploying tells to set it.
+    return told | {"WEFT_DATABASE_URL": url, "WEFT_SERVER_DRAIN": "3s"}
+
+
+def _words(unit: str) -> list[str]:
+    """Return the command line of a unit, at a free port and with the handlers of the test."""
+    read = configparser.RawConfigParser(strict=False)
+    read.read(SYSTEMD / f"weft-{unit}.service", encoding="utf-8")
+    words = read["Service"]["ExecStart"].replace("%i", "cli_app").split()[1:]
+    return ["0" if before == "--port" else word for before, word in zip(["", *words], words, strict=False)]
+
+
+class _Parts:
+    """The parts of the installation that run."""
+
+    def __init__(self, cli: Cli, stack: contextlib.ExitStack) -> None:
+        self._cli = cli
+        self._stack = stack
+
+    async def start(self, unit: str) -> tuple[Command, str]:
+        """Start a part; return it and what it says when it is ready."""
+        part = self._stack.enter_context(self._cli.start(*_words(unit)))
+        return part, await asyncio.to_thread(part.line, "answers at" if unit == "server" else r"ready\b")
+
+    async def stop(self, part: Command) -> None:
+        """Stop a part as systemd does, and check that it has ended well."""
+        part.signal(signal.SIGTERM)
+        assert await asyncio.to_thread(part.code) == 0, part.lines
+
+
+class _Balancer:
+    """Spreads requests over servers that say they are ready, and tries another when one takes no connection."""
+
+    def __init__(self, token: str) -> None:
+        self.servers: dict[str, bool] = {}
+        self._http = httpx.AsyncClient(timeout=60, headers={"authorization": f"Bearer {token}", "connection": "close"})
+        self.submitted: list[int] = []
+        self._stopping = False
+
+    async def watch(self) -> None:
+        while not self._stopping:
+            for url in list(self.servers):
+                self.servers[url] = await self._is_ready(url)
+            await asyncio.sleep(0.1)
+
+    async def _is_ready(self, url: str) -> bool:
+        try:
+            return (await self._http.get(f"{url}/readyz")).status_code == httpx.codes.OK
+        except httpx.ConnectError:
+            return False
+
+    async def submit(self, first: int, step: int) -> None:
+        """Submit jobs until told to stop; each must be answered, and made."""
+        number = first
+        while not self._stopping:
+            url = next(url for url, is_ready in self.servers.items() if is_ready)
+            try:
+                answer = await self._http.post(
+                    f"{url}/api/v1/jobs", json={"workflow": "rolling", "inputs": {"n": number}}
+                )
+            except httpx.ConnectError:
+                self.servers[url] = False  # nothing was sent
+                continue
+            assert answer.status_code == 201, answer.text
+            self.submitted.append(int(answer.json()["id"]))
+            number += step
+            await asyncio.sleep(0.1)
+
+    async def carry_on(self, load: list[asyncio.Task[None]]) -> None:
+        """Return when more has been submitted, after all that was under way before."""
+        before = len(self.submitted)
+        while len(self.submitted) < before + 2 * len(load):
+            done, _ = await asyncio.wait(load, timeout=0.05, return_when=asyncio.FIRST_COMPLETED)
+            assert not done, [task.exception() for task in done]
+
+    def stop(self) -> None:
+        self._stopping = True
+
+
+@pytest.fixture
+def cli(url: str, home: Path, tmp_path: Path) -> Cli:
+    return Cli(url, home, **_told(url, tmp_path))
+
+
+@pytest.fixture
+def stack() -> Iterator[contextlib.ExitStack]:
+    with contextlib.ExitStack() as stack:
+        yield stack
+
+
+async def test_each_part_is_restarted_under_load_and_no_request_fails_and_no_task_is_lost(
+    cli: Cli, client: weft.Client, stack: contextlib.ExitStack
+) -> None:
+    assert await asyncio.to_thread(cli, *_words("migrate")) is not None
+    await client.workflows.push(FLOW)
+    parts, balancer = _Parts(cli, stack), _Balancer((await client.tokens.create("load", role="writer")).secret)
+    units = ("server", "orchestrator", "worker@")
+    running = await asyncio.gather(*(parts.start(unit) for unit in units))
+    balancer.servers[_address(running[0][1])] = True
+    load = [asyncio.create_task(work) for work in (balancer.watch(), *(balancer.submit(n, 3) for n in range(3)))]
+    for unit, (old, _) in zip(units, running, strict=True):
+        _, said = await parts.start(unit)  # a new one first, as whoever rolls out a release does
+        if unit == "server":
+            balancer.servers[_address(said)] = True
+        await parts.stop(old)
+        await balancer.carry_on(load)
+    balancer.stop()
+    await asyncio.gather(*load)
+    jobs = await asyncio.gather(*(client.jobs.wait(job_id, timeout=60) for job_id in balancer.submitted))
+    assert len({job.id for job in jobs}) == len(balancer.submitted)
+    assert {str(job.state) for job in jobs} == {"completed"}
+
+
+def _address(said: str) -> str:
+    found = re.search(r"http://\S+", said)
+    assert found is not None
+    return found.group()
