@@ -40,6 +40,7 @@ _MAKES_JOBS = frozenset({"jobs.submit", "jobs.rerun"})
 _SECRET = frozenset({"tokens.create", "tokens.create_sign_in"})
 _REPEATED = "idempotency-replayed"
 _FILE = "workflow_id: etl\nnodes:\n  fetch: {type: task, handler: etl:fetch}\n"
+_LINES = '{"progress": 120}\n{"answer": {"count": 240}}\n'
 _KEY = "A key of the caller's choice: the same request with the same key is carried out once."
 # Headers are read as Latin-1, and not by all alike: another text stands in the body, where the call takes one.
 IdempotencyKey = Annotated[str | None, Header(description=_KEY, max_length=500, pattern=r"^[!-~]([ -~]*[!-~])?$")]
@@ -53,7 +54,7 @@ def add_operation(router: APIRouter, operation: Operation) -> None:
     if answer.model is not None:
         told[status]["model"] = answer.model
         if operation.tells_progress:
-            told[status]["content"] = {NDJSON: {"schema": {"type": "string"}}}
+            told[status]["content"] = {NDJSON: {"schema": {"type": "string"}, "example": _LINES}}
     elif status != 204:
         told[status]["content"] = {"text/plain": {"schema": {"type": "string"}}}
         told[204] = {"description": "There is none."}
