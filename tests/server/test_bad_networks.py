@@ -12,9 +12,10 @@ from server_scene import FLOW
 
 import weft
 from weft.remote import transport
+from weft.server import progress
 from weft.server.serving import Server
 
-_RESET, _PROXY = "reset", "proxy"
+_RESET, _PROXY, _AMID = "reset", "proxy", "amid"
 
 
 class Gate:
@@ -40,13 +41,18 @@ class Gate:
             else:
                 there, back = await asyncio.open_connection(self._host, int(self._port))
                 back.write(head.replace(b"\r\n", b"\r\nconnection: close\r\n", 1) + body)
-                answer = await there.read()
+                answer = await there.read(-1 if fault != _AMID else 1000)
+                while fault == _AMID and b'{"progress"' not in answer:
+                    answer += await there.read(1000)
                 back.close()
                 if fault == _RESET:
                     # It was done, and the answer is lost.
                     writer.transport.abort()
                     return
                 writer.write(answer)
+                if fault == _AMID:
+                    # Whoever is cut off has had this.
+                    await writer.drain()
             await writer.drain()
         writer.close()
 
@@ -80,14 +86,12 @@ async def test_what_only_looks_or_has_a_key_is_asked_again_and_done_once(
 
 @pytest.mark.parametrize("fault", [_RESET, _PROXY])
 async def test_what_may_not_be_done_twice_is_asked_once_and_the_error_says_so(
-    fault: str, gate: tuple[Gate, str], behind: weft.RemoteClient, client: weft.Client
+    fault: str, gate: tuple[Gate, str], behind: weft.RemoteClient
 ) -> None:
-    made = await client.enqueue("h")
     gate[0].faults += [fault]
     with pytest.raises(weft.ServerUnavailable, match=f"{gate[1]}.*whether it was done is not known"):
-        await behind.cancel_all(ids=[made.id])
+        await behind.replay_outbox()
     assert len(gate[0].requests) == 1
-    assert ((await client.get_task(made.id)).state == "cancelled") == (fault == _RESET)
 
 
 async def test_a_server_that_was_there_is_waited_for_and_one_that_never_was_is_not(
@@ -104,10 +108,40 @@ async def test_a_server_that_was_there_is_waited_for_and_one_that_never_was_is_n
             with pytest.raises(weft.ServerUnavailable, match=url):
                 await other.get_task(made.id)
         # Also what may be done but once: nobody was there to take it.
-        calls: list[asyncio.Task[Any]] = [asyncio.create_task(call) for call in (
-            remote.get_task(made.id), remote.cancel(made.id),
-        )]  # fmt: skip
+        calls: list[asyncio.Task[Any]] = [
+            asyncio.create_task(call)
+            for call in (remote.get_task(made.id), remote.cancel(made.id), remote.replay_outbox(), remote.purge())
+        ]
         await asyncio.sleep(0)
         async with Server(settings, port=int(url.rpartition(":")[2])):
             await asyncio.gather(*calls)
     assert (await client.get_task(made.id)).state == "cancelled"
+
+
+async def test_a_long_call_tells_how_far_it_is_and_goes_on_when_it_was_cut_off(
+    gate: tuple[Gate, str], behind: weft.RemoteClient, client: weft.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "_EVERY", 0.0)
+    await client.workflows.push(FLOW)
+    made = [(await client.jobs.submit("etl")).id for _ in range(12)]
+    async with weft.Orchestrator(client=client):
+        for each in made:
+            await client.jobs.cancel(each)
+        for each in made:
+            await client.jobs.wait(each, 30)
+    told: list[int] = []
+    gate[0].faults += [_AMID]
+    with pytest.raises(weft.ServerUnavailable, match=f"{gate[1]}.*the same again goes on with the rest"):
+        await behind.jobs.rerun_all(state="cancelled", on_progress=told.append)
+    rest = await behind.jobs.rerun_all(state="cancelled", on_progress=told.append)
+    again = await client.jobs.list(state="pending")
+    again_of = [(await client.jobs.show(job.id)).rerun_of or 0 for job in again]
+    assert sorted(again_of) == made, "each once, whichever call it was"
+    assert 0 < rest <= 12
+    assert told[-1] <= 12
+    assert max(told) > 0
+    # The others that take long, and what is wrong with one.
+    assert await behind.workflows.fsck(on_progress=told.append) == []
+    assert (await behind.workflows.gc(dry_run=True)).blobs == 0
+    with pytest.raises(weft.InvalidInput, match="state"):
+        await behind.jobs.rerun_all(state="nonsense")

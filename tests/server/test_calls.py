@@ -213,3 +213,34 @@ async def test_no_more_dead_letters_are_purged_than_were_asked_for(
     assert await client.purge(limit=2) == 2
     assert await remote.purge(limit=1) == 1
     assert await remote.purge() == 2
+
+
+async def test_a_job_is_run_again_on_a_python_workflow_with_those_that_it_calls(
+    remote: weft.RemoteClient, client: weft.Client
+) -> None:
+    """They are called as they are here, though no tag is moved to them."""
+
+    @weft.task(name="calls.one")
+    def one(x: int) -> int:
+        return x
+
+    def outer_of(param: int) -> Any:
+        @weft.workflow(name="calls-inner")
+        def inner(x: int) -> Any:
+            return one(x + param)
+
+        @weft.workflow(name="calls-outer")
+        def outer(x: int = 1) -> Any:
+            return inner(x)
+
+        return outer
+
+    first = await remote.jobs.submit(outer_of(1))
+    async with weft.Orchestrator(client=client):
+        await remote.jobs.cancel(first.id)
+        assert (await remote.jobs.wait(first.id, 30)).state == "cancelled"
+    other = outer_of(2)
+    direct = await client.jobs.plan_rerun(first.id, on=other)
+    assert await remote.jobs.plan_rerun(first.id, on=other) == direct
+    assert (await remote.jobs.rerun(first.id, on=other)).plan == direct
+    assert await remote.jobs.rerun_all(state="cancelled", on=other, dry_run=True) == 0

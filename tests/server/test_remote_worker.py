@@ -13,6 +13,7 @@ import asyncpg
 import pytest
 
 import weft
+from weft.orchestration import Group, Task
 from weft.server.serving import Server
 from weft.worker.registry import Registry
 
@@ -291,3 +292,64 @@ async def test_outputs_and_steps_larger_than_a_request_are_sent_apart(
             assert {len(await client.wait(each.id, 60)) for each in made} == {15_000}
     assert worker.process.completed == 20
     assert (await client.get_task(made[0].id)).steps[0].bytes == 30_002
+
+
+async def test_a_task_adds_to_its_job_once_over_its_attempts(
+    client: weft.Client, server: Server, working: Working, registry: Registry
+) -> None:
+    """Tasks, groups, and what waits for what; the token of the client matters not, but the worker's."""
+    seen: list[str] = []
+    token = (await client.tokens.create("other", role="reader")).secret
+
+    @registry.task(name="grow", retry=weft.Retry(max_attempts=3, backoff="fixed", initial_delay=0))
+    async def grow(ctx: weft.Context) -> Any:
+        group = Group("parts")
+        parts = [Task("note", {"text": f"part {n}"}, group=group, timeout=30) for n in range(2)]
+        last = Task("note", {"text": "last"}, name="last", retry=weft.Retry(max_attempts=2)).depends_on(group)
+        assert ctx.job_id is not None
+        async with weft.RemoteClient(server.url, token, settings=weft.Settings.load(environ={})) as remote:
+            await remote.jobs.add(ctx.job_id, last)
+            await remote.jobs.add(ctx.job_id, Task("note", {"text": "after"}).depends_on(last))
+        if ctx.attempt < 3:
+            raise RuntimeError("once more")
+        return [str(item.id) for item in (*parts, group, last)]
+
+    @registry.task(name="note")
+    async def note(text: str) -> None:
+        seen.append(text)
+
+    async with working(concurrency=2), weft.Orchestrator(client=client):
+        job = await client.jobs.submit_graph("w", Task("grow", name="grow"))
+        assert (await client.jobs.wait(job.id, 60)).state == "completed"
+    assert (sorted(seen[:2]), seen[2:]) == (["part 0", "part 1"], ["last", "after"])
+    nodes = {node.node: node for node in await client.jobs.nodes(job.id)}
+    assert nodes["last"].state == "completed"
+
+
+async def test_what_needs_the_database_fails_at_once_and_says_what_to_do(
+    client: weft.Client, working: Working, registry: Registry, make_remote: MakeRemote
+) -> None:
+    @registry.task(name="pool")
+    async def pool(ctx: weft.Context) -> None:
+        async with ctx.pool.connection():
+            pass
+
+    @registry.task(name="complete")
+    async def complete(ctx: weft.Context) -> None:
+        await ctx.complete_in(object(), {"ok": True})
+
+    made = {name: await client.enqueue(name) for name in ("pool", "complete")}
+    async with working():
+        for name, said in (("pool", "connect to your own database"), ("complete", "return the output")):
+            with pytest.raises(weft.TaskFailed, match=said):
+                await client.wait(made[name].id, 30)
+            assert [each.outcome for each in (await client.get_task(made[name].id)).attempts] == ["failed"]
+    remote = await make_remote()
+    for call in (
+        remote.jobs.add(1, Task("h")), remote.jobs.submit_graph("w", Task("h")),
+        remote.enqueue("h", connection=object()), remote.org_id(),
+    ):  # fmt: skip
+        with pytest.raises(weft.InvalidInput, match="needs the database") as refused:
+            await call
+        assert refused.value.code == "needs_database"
+    assert (await client.list_tasks(handler="h")).tasks == ()

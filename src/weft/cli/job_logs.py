@@ -8,6 +8,7 @@ import sys
 from typing import TYPE_CHECKING, NamedTuple
 
 from weft.cli.output import complain, one_line, print_json_line
+from weft.core.errors import WeftError
 
 if TYPE_CHECKING:
     from weft.jobs.events import JobEvent
@@ -16,8 +17,9 @@ if TYPE_CHECKING:
 
 _BEGINS = "task.claimed"
 _HEADING = re.compile(rb"\[weft: attempt (\d{1,10})\]")
-# So many logs are followed at once; a task beyond them has its turn when one of theirs has ended.
-_AT_ONCE = 32
+# So many logs are followed at once, and no more: each is a stream of which a server lets an org have only so many. A
+# task beyond them has its turn when one of theirs has ended.
+_AT_ONCE = 16
 _PATIENCE = 5.0
 
 
@@ -57,7 +59,7 @@ async def _follow(client: Client, job_id: int, node: str | None, printed: _Print
             if event.type != _BEGINS or event.task_id in followed or node not in (None, event.node):
                 continue
             followed.add(event.task_id or 0)
-            task = asyncio.create_task(printed.follow(event))
+            task = asyncio.create_task(printed.follow_or_complain(event))
             following.add(task)
             task.add_done_callback(following.discard)
         if following:
@@ -83,6 +85,13 @@ class _Printed:
         data = await self._client.read_log(attempt.task_id, attempt=attempt.attempt)
         if data:
             self._print(attempt, data.decode(errors="replace").splitlines())
+
+    async def follow_or_complain(self, event: JobEvent) -> None:
+        """Follow the log of a task as long as it can be; those of others are not given up for it."""
+        try:
+            await self.follow(event)
+        except WeftError as problem:
+            complain(f"the log of {event.node} is not followed any more: {problem}")
 
     async def follow(self, event: JobEvent) -> None:
         """Print the lines of a task, each when it is whole, until the task has ended."""

@@ -20,6 +20,8 @@ _FOR_PYTHON = re.compile(r"( Raises|; raises|; pass) [^.;]*(`[A-Z]\w+`|next page
 _SENTENCE = re.compile(r"(?<=[.;]) ")
 _IN_PROCESS = re.compile(rf"^Raises|`({'|'.join(sorted(LEFT_OUT))})`")
 _ERROR = re.compile(r"`([A-Z]\w+)`")
+# By this type calls that take long are asked to tell how far they are.
+NDJSON = "application/x-ndjson"
 # What is done bit by bit: when it breaks off, some of it is done, and it is asked for again.
 _IN_PARTS = frozenset(
     {"cancel_all", "replay_all", "replay_dead", "replay_outbox", "purge", "jobs.rerun_all", "workflows.fsck",
@@ -108,6 +110,11 @@ class Operation:
         return any(each.name == "idempotency_key" for each in self.parameters)
 
     @property
+    def tells_progress(self) -> bool:
+        """Whether the call may take long, and says how far it is."""
+        return "on_progress" in inspect.signature(self.function).parameters
+
+    @property
     def takes_key(self) -> bool:
         """Whether it changes something, all of it or nothing, and so may be sent again with a key."""
         return self.method != "GET" and self.access is not Access.READER and self.call not in _IN_PARTS
@@ -127,7 +134,8 @@ class Operation:
         told = " ".join(each for each in sentences if not _IN_PROCESS.search(each))
         own = [kind for name in dict.fromkeys(_ERROR.findall(doc)) if (kind := getattr(errors, name, None)) is not None]
         refused = ", ".join(f"`{kind.code}` ({kind.http_status})" for kind in own)
-        parts = [told, f"Takes the role `{self.access}`.", f"It may end with {refused}." if refused else ""]
+        lines = f"Who accepts `{NDJSON}` is told how far it is, a line each second." if self.tells_progress else ""
+        parts = [told, f"Takes the role `{self.access}`.", f"It may end with {refused}." if refused else "", lines]
         return " ".join(part for part in parts if part)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from weft.core.errors import CallerError, OperatorError, WeftError
+from weft.core.errors import CallerError, InvalidInput, OperatorError, WeftError
 
 
 class Unauthenticated(CallerError):
@@ -48,6 +48,15 @@ class TooLarge(CallerError):
 
     def __init__(self, limit: int) -> None:
         super().__init__(f"the request is larger than {limit} bytes, which is WEFT_SERVER_BODY_LIMIT of the server")
+
+
+class NeedsDatabase(InvalidInput):
+    """Something was asked of a client or worker that goes through a server, and cannot be done without the database."""
+
+    code = "needs_database"
+
+    def __init__(self, what: str, advice: str) -> None:
+        super().__init__(what, f"needs the database, and this goes through a server: {advice}")
 
 
 class TooManyStreams(CallerError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import inspect
 import time
@@ -11,27 +12,40 @@ from functools import cached_property
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+import orjson
+
+from weft.contract.graphs import packed
 from weft.contract.operations import Operation
 from weft.contract.table import BY_CALL, OPERATIONS
 from weft.contract.wire import wire
 from weft.core.checks import MAX_ID, check_id, check_number, check_span
 from weft.core.errors import InvalidInput, WaitTimeout
+from weft.core.server_errors import NeedsDatabase
 from weft.core.settings import Settings
+from weft.db.database import Database
 from weft.history.model import Artifact
+from weft.jobs.adding import Addition
 from weft.jobs.events import JobEvent
+from weft.jobs.items import Item, items_of
+from weft.jobs.layout import Layout
 from weft.jobs.model import Job, JobHandle
+from weft.jobs.rerun import RerunPlan
 from weft.remote.streams import Once, messages
 from weft.remote.transport import Transport
 from weft.remote.worker_store import RemoteStore
 from weft.sdk.bisecting import Line
 from weft.sdk.client import Client
+from weft.sdk.graph_calls import own_call
 from weft.sdk.jobs import Jobs, Workflow, used_by
 from weft.sdk.operating import Progress, cancellable, replayable
 from weft.sdk.orgs import Orgs
+from weft.sdk.reruns import Rerun
 from weft.sdk.roles import Roles
 from weft.sdk.tokens import Tokens
 from weft.sdk.users import Users
 from weft.sdk.workflows import Workflows
+from weft.worker.answers import ADD
+from weft.worker.context import RUNNING
 from weft.worker.store import Store
 
 T = TypeVar("T")
@@ -105,6 +119,40 @@ class RemoteJobs(Jobs):
             given["uses"] = every
         found: JobHandle = await _transport(self).call(BY_CALL["jobs.submit"], _known("jobs.submit", given))
         return found
+
+    async def submit_graph(self, *_: Any, **__: Any) -> JobHandle:
+        """Refuse: what is put together of objects does not travel."""
+        raise NeedsDatabase("submit_graph", "write it as a @weft.workflow or a definition, and submit that")
+
+    async def add(self, job_id: int, items: Item | Sequence[Item]) -> None:
+        """Add to the job of the task that runs here, once in all of its attempts, as `Jobs.add` does."""
+        call, running = own_call(job_id), RUNNING.get()
+        if call is None or running is None or running.context.ask is None:
+            raise NeedsDatabase("jobs.add", "only a task that runs adds through a server, and to its own job")
+        addition = Addition.of(items_of(items, "items"))
+        said = {"number": call.number, **packed(addition)}
+        asked = running.context.ask(ADD, {"text": orjson.dumps(said).decode()})
+        ids = [int(id) for id in await asyncio.wrap_future(asked)]
+        addition.landed(Layout(addition.items, ids), check_id(job_id, "job_id", shown_by="weft jobs list"))
+
+    async def plan_rerun(self, job_id: int, *, on: Any = None, uses: Sequence[Any] = (), **options: Any) -> RerunPlan:
+        """Return what `rerun` would do, as `Jobs.plan_rerun` does."""
+        found: RerunPlan = await self._onto_own("plan_rerun", on, uses, {"job_id": job_id, **options})
+        return found
+
+    async def rerun(self, job_id: int, *, on: Any = None, uses: Sequence[Any] = (), **options: Any) -> Rerun:
+        """Run a job again, as `Jobs.rerun` does; workflows that a Python workflow calls travel with it."""
+        found: Rerun = await self._onto_own("rerun", on, uses, {"job_id": job_id, **options})
+        return found
+
+    async def rerun_all(self, *, on: Any = None, uses: Sequence[Any] = (), **options: Any) -> int:
+        """Run all jobs in a state again, as `Jobs.rerun_all` does."""
+        found: int = await self._onto_own("rerun_all", on, uses, options)
+        return found
+
+    async def _onto_own(self, name: str, on: Any, uses: Sequence[Any], given: dict[str, Any]) -> Any:
+        given |= {"on": on, "uses": [*uses, *used_by(on)] or None}
+        return await _transport(self).call(BY_CALL[f"jobs.{name}"], _known(f"jobs.{name}", given))
 
     async def _document(self, artifact_id: int) -> dict[str, Any]:
         return dict((await RemoteWorkflows(self._session).show(artifact_id)).data)
@@ -207,7 +255,12 @@ class RemoteClient(Client):
 
     async def org_id(self) -> int:
         """Refuse: which org calls belong to is the server's business."""
-        raise InvalidInput("client", "that cannot be done through a server: it needs the database")
+        raise NeedsDatabase("client", "do it where WEFT_DATABASE_URL is set")
+
+    @property
+    def database(self) -> Database:
+        """Refuse: the server has it."""
+        raise NeedsDatabase("client.database", "do it where WEFT_DATABASE_URL is set")
 
     @cached_property
     def workflows(self) -> Workflows:

@@ -13,7 +13,7 @@ import httpx
 import orjson
 
 from weft.core.server_errors import ServerUnavailable
-from weft.remote.transport import PREFIX, TRANSIENT, Transport, said_of
+from weft.remote.transport import PREFIX, TRANSIENT, Transport, lines_of, said_of
 
 # Three heartbeats that do not come: nobody is there any more.
 _PATIENCE = httpx.Timeout(45.0, connect=10.0)
@@ -70,22 +70,19 @@ def _headers(after: str | None) -> dict[str, str]:
 
 async def _read(answer: httpx.Response) -> AsyncIterator[Message]:
     """Yield the events of one connection; what is cut off amid one is left out."""
-    rest, name, data, id = b"", "message", b"", None
-    async for piece in answer.aiter_raw():
-        # Not by what text calls a line: JSON may have such signs in it.
-        *lines, rest = (rest + piece).split(b"\n")
-        for line in lines:
-            field, _, value = line.partition(b": ")
-            if not line and data:
-                yield Message(name, orjson.loads(data), id)
-            if not line:
-                name, data = "message", b""
-            elif field == b"event":
-                name = value.decode()
-            elif field == b"data":
-                data = value
-            elif field == b"id":
-                id = value.decode()
+    name, data, id = "message", b"", None
+    async for line in lines_of(answer):
+        field, _, value = line.partition(b": ")
+        if not line and data:
+            yield Message(name, orjson.loads(data), id)
+        if not line:
+            name, data = "message", b""
+        elif field == b"event":
+            name = value.decode()
+        elif field == b"data":
+            data = value
+        elif field == b"id":
+            id = value.decode()
 
 
 class Once:

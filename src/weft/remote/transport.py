@@ -6,7 +6,7 @@ import asyncio
 import random
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 from urllib.parse import quote
 
@@ -15,9 +15,9 @@ import orjson
 
 from weft.contract.answers import answer_of
 from weft.contract.errors import error_in
-from weft.contract.operations import Operation
+from weft.contract.operations import NDJSON, Access, Operation
 from weft.core.errors import InvalidInput, WaitTimeout, WeftError
-from weft.core.server_errors import ServerStopping, ServerUnavailable
+from weft.core.server_errors import NeedsDatabase, ServerStopping, ServerUnavailable
 from weft.core.tracing import HEADER as TRACEPARENT
 from weft.core.tracing import current_traceparent
 
@@ -26,6 +26,8 @@ _PATIENCE = httpx.Timeout(90.0, connect=10.0)
 # So long a call is made again that may be: a server that has answered before is perhaps started anew.
 _FIRST, _AGAIN = 2.0, 60.0
 _SHORTEST, _LONGEST = 0.1, 2.0
+# A line comes each second.
+_BETWEEN_LINES = httpx.Timeout(30.0, connect=10.0)
 _UNSENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 _UNKNOWN = "whether it was done is not known, look before you do it again"
 TRANSIENT = frozenset({502, 503, 504})
@@ -57,6 +59,8 @@ class Transport:
 
     async def call(self, operation: Operation, given: Mapping[str, Any]) -> Any:
         """Make a call and return what it returns; raises what it raises."""
+        if given.get("connection") is not None:
+            raise NeedsDatabase("connection", "your transaction cannot take part; leave it out, and give a key")
         path, query, body = operation.path, {}, {}
         for each in operation.parameters:
             if each.name not in given or (given[each.name] is None and not each.is_required):
@@ -73,7 +77,10 @@ class Transport:
         if operation.takes_key and body.get("idempotency_key") is None:
             # A call whose answer is lost is made again, and must not be carried out twice.
             headers["idempotency-key"] = uuid.uuid4().hex
-        is_repeatable = operation.method == "GET" or operation.takes_key
+        if operation.tells_progress:
+            told = await self._follow(operation.method, path, orjson.dumps(body), given.get("on_progress"))
+            return answer_of(operation).decode(told)
+        is_repeatable = operation.method == "GET" or operation.access is Access.READER or operation.takes_key
         content = None if operation.method == "GET" else orjson.dumps(body)
         answer = await self._send(operation.method, path, query, content, headers, is_repeatable=is_repeatable)
         if answer.status_code == httpx.codes.NO_CONTENT:
@@ -105,6 +112,37 @@ class Transport:
                     return answer
                 self._raise(answer, began, patience, is_repeatable=is_repeatable)
                 pause = max(pause, _asked_pause(answer))
+            await asyncio.sleep(pause * random.uniform(0.5, 1.0))
+            pause = min(_LONGEST, 2 * pause)
+
+    async def _follow(self, method: str, path: str, content: bytes, on_progress: Callable[[int], Any] | None) -> Any:
+        """Make a call that may take long, and return what it answers; meanwhile it says how far it is."""
+        headers = {"content-type": "application/json", "accept": NDJSON}
+        began, pause, done = time.monotonic(), _SHORTEST, 0
+        patience = _AGAIN if self._was_reached else _FIRST
+        while True:
+            try:
+                async with self.http.stream(
+                    method, PREFIX + path, content=content, headers=headers, timeout=_BETWEEN_LINES
+                ) as answer:
+                    if not answer.is_success:
+                        await answer.aread()
+                        raise self.error_of(answer)
+                    self._was_reached = True
+                    async for line in lines_of(answer):
+                        told = orjson.loads(line)
+                        if "answer" in told:
+                            return told["answer"]
+                        if "problem" in told:
+                            raise error_in(told["problem"], told["problem"]["status"])
+                        done = told["progress"]
+                        if on_progress is not None:
+                            on_progress(done)
+                    raise httpx.RemoteProtocolError("it ended amid the answer")
+            except httpx.HTTPError as problem:
+                if not isinstance(problem, _UNSENT) or time.monotonic() - began > patience:
+                    far = f"{done} were done by then, and what is done stays: the same again goes on with the rest"
+                    raise ServerUnavailable(self.server, f"{said_of(problem)}; {far}") from problem
             await asyncio.sleep(pause * random.uniform(0.5, 1.0))
             pause = min(_LONGEST, 2 * pause)
 
@@ -141,6 +179,16 @@ def _asked_pause(answer: httpx.Response) -> float:
     """Return how long the answer says to wait, within reason."""
     told = answer.headers.get("retry-after", "")
     return min(_LONGEST, float(told)) if told.isascii() and told.isdigit() else 0.0
+
+
+async def lines_of(answer: httpx.Response) -> AsyncIterator[bytes]:
+    """Yield the lines of an answer as they come; what is cut off amid one is left out."""
+    rest = b""
+    async for piece in answer.aiter_raw():
+        # Not by what text calls a line: JSON may have such signs in it.
+        *lines, rest = (rest + piece).split(b"\n")
+        for line in lines:
+            yield line
 
 
 def _in_query(value: Any) -> Any:

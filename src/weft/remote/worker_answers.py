@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import orjson
 
-from weft.core.errors import BlobUnavailable, InvalidInput, LeaseLost, NotFound, OperatorError, WeftError
+from weft.core.errors import BlobUnavailable, LeaseLost, NotFound, OperatorError, WeftError
 from weft.core.json import size_of
 from weft.db.blobs import damaged, digest_of
 from weft.queue.cache import Reuse
@@ -19,7 +19,7 @@ from weft.queue.steps import Fence
 from weft.queue.work import Claim
 from weft.remote.asking import Asking
 from weft.remote.worker_line import lease_of
-from weft.worker.answers import AWAIT_TASKS, SPAWN
+from weft.worker.answers import ADD, AWAIT_TASKS, SPAWN
 from weft.worker.background import pause_after_error
 from weft.worker.caching import Caching
 from weft.worker.lending import Lending
@@ -44,7 +44,7 @@ class RemoteBlobs:
 
     def put_now(self, data: bytes) -> str:
         """Refuse: what completes a task in a transaction of its own needs the database."""
-        raise InvalidInput("complete_in", "is for workers with a database: this one works through a server")
+        raise AssertionError("refused before there is something to put")
 
     async def get(self, digest: str) -> bytes:
         """Return the bytes of ``digest``; raises `BlobUnavailable` when they are missing or damaged."""
@@ -114,6 +114,8 @@ class RemoteAnswers:
                 while (ended := (await ask("await", **said))["ended"]) is None:
                     pass
                 return [{**each, "error": _text(each["error"]), "output": _text(each["output"])} for each in ended]
+            case _ if verb == ADD:
+                return (await ask("add", **orjson.loads(arguments["text"])))["ids"]
             case "put_blob":
                 data = base64.b64decode(arguments["data"])
                 return await persist(fence, is_over, lambda: blobs.put(data))

@@ -13,7 +13,8 @@ from typing import Any
 
 import orjson
 
-from weft.core.errors import InvalidInput, LeaseLost
+from weft.core.errors import LeaseLost
+from weft.core.server_errors import NeedsDatabase
 from weft.core.settings import Settings
 from weft.queue.work import Claim, Completed, Ended, Postponed
 from weft.remote.asking import Asking
@@ -27,6 +28,8 @@ _LONGEST = 10 * 365 * 86400.0
 
 class RemoteStore:
     """The tasks of one worker, kept by a server."""
+
+    has_database = False
 
     def __init__(self, server: str, token: str | None, settings: Settings) -> None:
         self.settings = settings
@@ -190,7 +193,7 @@ class NoPool:
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[Any]:
         """Refuse."""
-        raise InvalidInput("ctx.pool", "is for workers with a database: this one works through a server")
+        raise NeedsDatabase("ctx.pool", "connect to your own database by its address, as your program knows it")
         yield
 
     async def close(self) -> None:

@@ -59,6 +59,7 @@ class _Wish:
     on: Any
     inputs: Mapping[str, Json]
     codes: Mapping[str, str]
+    uses: Sequence[Any]
 
 
 class _Grown(NamedTuple):
@@ -106,7 +107,8 @@ class Reruns(GraphCalls):
 
     async def plan_rerun(
         self, job_id: int, *, from_node: str | Sequence[str] | None = None, failed: bool = False,
-        on: Any = None, inputs: Mapping[str, Any] | None = None, registry: Registry | None = None,
+        on: Any = None, uses: Sequence[Any] = (), inputs: Mapping[str, Any] | None = None,
+        registry: Registry | None = None,
     ) -> RerunPlan:  # fmt: skip
         """Return what `rerun` would do, node by node: keep its output or run, and why; nothing is written.
 
@@ -118,26 +120,28 @@ class Reruns(GraphCalls):
         return (
             await self._ready(
                 check_id(job_id, "job_id", shown_by="weft jobs list"),
-                _wish(from_node, failed, on, inputs, registry),
+                _wish(from_node, failed, on, uses, inputs, registry),
                 None,
             )
         ).plan
 
     async def rerun(
         self, job_id: int, *, from_node: str | Sequence[str] | None = None, failed: bool = False, on: Any = None,
-        inputs: Mapping[str, Any] | None = None, registry: Registry | None = None, idempotency_key: str | None = None,
+        uses: Sequence[Any] = (), inputs: Mapping[str, Any] | None = None, registry: Registry | None = None,
+        idempotency_key: str | None = None,
     ) -> Rerun:  # fmt: skip
         """Run a job that has ended again, as a new job; nodes about which nothing has changed keep their outputs.
 
         What counts is a node's definition and those before it, the inputs that it takes, and the code of its handler;
         with ``failed`` not the code. ``from_node`` and all that comes after it runs in any case; ``on`` is another
-        version of the workflow; ``inputs`` are those that are to be others. Example::
+        version of the workflow, and ``uses`` are workflows that it calls, as in `submit`; ``inputs`` are those that
+        are to be others. Example::
 
             again = await client.jobs.rerun(job.id, failed=True)
             print((await client.jobs.wait(again.id)).state, again.plan.nodes("keep"))
         """
         key = None if idempotency_key is None else check_key(idempotency_key, "idempotency_key")
-        wish = _wish(from_node, failed, on, inputs, registry)
+        wish = _wish(from_node, failed, on, uses, inputs, registry)
         found = await self._rerun(check_id(job_id, "job_id", shown_by="weft jobs list"), wish, key, once=False)
         assert found is not None
         return found
@@ -222,7 +226,7 @@ class Reruns(GraphCalls):
             known = await library.planned(found)
             if known.workflow_id not in (row["workflow_id"], slug(row["workflow_id"])):
                 raise InvalidInput("on", f"is {known.workflow_id}, and the job is one of {row['workflow_id']}")
-            pins, patch = await library.pins(known, found, await self._own(library, wish.on)), None
+            pins, patch = await library.pins(known, found, await self._own(library, wish.on, wish.uses)), None
             base_kind, base_ref = (
                 ("tag", found.row["tag"]) if found.row["tag"] else (found.row["kind"], str(found.row["id"]))
             )
@@ -250,8 +254,8 @@ class Reruns(GraphCalls):
         self, *, state: str | Sequence[str] = "failed", workflow_id: str | None = None,
         since: datetime | timedelta | None = None,
         labels: Mapping[str, str] | None = None, from_node: str | Sequence[str] | None = None, failed: bool = False,
-        on: Any = None, inputs: Mapping[str, Any] | None = None, limit: int | None = None, dry_run: bool = False,
-        on_progress: Callable[[int], None] | None = None,
+        on: Any = None, uses: Sequence[Any] = (), inputs: Mapping[str, Any] | None = None, limit: int | None = None,
+        dry_run: bool = False, on_progress: Callable[[int], None] | None = None,
     ) -> int:  # fmt: skip
         """Run again all jobs in a state that nobody has run again yet, oldest first; return how many there were.
 
@@ -265,7 +269,7 @@ class Reruns(GraphCalls):
         moment = None if since is None or span is not None else check_moment(since, "since")
         most = None if limit is None else check_number(limit, "limit", 1, 1_000_000)
         wanted = orjson.dumps(check_labels(labels)).decode() if labels else None
-        wish, org_id = _wish(from_node, failed, on, inputs, None), await self._session.org_id()
+        wish, org_id = _wish(from_node, failed, on, uses, inputs, None), await self._session.org_id()
         # What this call makes may fail while it goes on, and is not its own affair.
         count, after, last = 0, 0, (await self._session.ids.take(1))[0]
         while most is None or count < most:
@@ -287,13 +291,13 @@ class Reruns(GraphCalls):
 
 
 def _wish(
-    from_node: str | Sequence[str] | None, failed: bool, on: Any, inputs: Mapping[str, Any] | None,
-    registry: Registry | None,
+    from_node: str | Sequence[str] | None, failed: bool, on: Any, uses: Sequence[Any],
+    inputs: Mapping[str, Any] | None, registry: Registry | None,
 ) -> _Wish:  # fmt: skip
     nodes = [from_node] if isinstance(from_node, str) else [] if from_node is None else list(from_node)
     codes = {} if registry is None else registry.code_versions()
     given = plain(dict(inputs or {}), "inputs")
-    return _Wish(tuple(check_names(nodes, "from_node")), failed, on, given, codes)
+    return _Wish(tuple(check_names(nodes, "from_node")), failed, on, given, codes, tuple(uses))
 
 
 def _changed(old: Mapping[str, Json], new: Mapping[str, Json]) -> set[str]:

@@ -21,6 +21,7 @@ from weft.server.headers import AddHeaders
 from weft.server.limits import LimitBodies
 from weft.server.paths import KeepSlashes, keep_apart
 from weft.server.routes import (
+    additions,
     attempt,
     blob,
     definitions,
@@ -50,7 +51,7 @@ def _routes() -> list[BaseRoute]:
     for operation in OPERATIONS:
         add_operation(router, operation)
     router.prefix = ""
-    for each in (installation, me, sessions, worker, task, attempt, blob):
+    for each in (installation, me, sessions, worker, task, attempt, additions, blob):
         router.include_router(each.router)
     keep_apart(router.routes)
     return router.routes

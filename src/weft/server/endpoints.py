@@ -12,13 +12,14 @@ from pydantic import Field
 
 from weft.catalog.model import Principal
 from weft.contract.answers import answer_of
-from weft.contract.operations import Access, Operation
+from weft.contract.operations import NDJSON, Access, Operation
 from weft.contract.parameters import Parameter
 from weft.contract.wire import new_model
 from weft.core.errors import InvalidInput
 from weft.queue.audit import acting_from
 from weft.sdk.client import Client
 from weft.sdk.session import acting_as
+from weft.server import progress
 from weft.server.bodies import BESIDE, YAML, DefinitionRoute, JsonRoute
 from weft.server.credentials import admitted, identify, origin_of, require
 from weft.server.idempotency import once
@@ -44,6 +45,7 @@ nodes:
   fetch: {type: task, handler: etl:fetch, next: END}
   END: {type: end}
 """
+_LINES = '{"progress": 120}\n{"answer": {"count": 240}}\n'
 _KEY = "A key of the caller's choice: the same request with the same key is carried out once."
 # Headers are read as Latin-1, and not by all alike: another text stands in the body, where the call takes one.
 IdempotencyKey = Annotated[str | None, Header(description=_KEY, max_length=500, pattern=r"^[!-~]([ -~]*[!-~])?$")]
@@ -56,6 +58,8 @@ def add_operation(router: APIRouter, operation: Operation) -> None:
     told: dict[int | str, dict[str, Any]] = {status: {"description": operation.summary}}
     if answer.model is not None:
         told[status]["model"] = answer.model
+        if operation.tells_progress:
+            told[status]["content"] = {NDJSON: {"schema": {"type": "string"}, "example": _LINES}}
     elif status != 204:
         told[status]["content"] = {"text/plain": {"schema": {"type": "string"}}}
         told[204] = {"description": "There is none."}
@@ -102,9 +106,9 @@ def _endpoint(operation: Operation) -> Callable[..., Any]:
 
         headers: dict[str, str] = {}
 
-        async def act(client: Client) -> tuple[int, bytes]:
+        async def act(client: Client, **more: Any) -> tuple[int, bytes]:
             try:
-                found = await operation.of(client)(**asked)
+                found = await operation.of(client)(**asked, **more)
             finally:
                 if operation.call in _WAITS:
                     # Whoever has lost his credential meanwhile is told nothing, not even how it ended.
@@ -116,6 +120,13 @@ def _endpoint(operation: Operation) -> Callable[..., Any]:
 
         # What an operator does is about orgs, not in one.
         client = state.client if operation.access is Access.OPERATOR else state.client_of(who)
+        if operation.tells_progress and progress.is_wanted(request):
+
+            async def work(note: Callable[[int], None]) -> bytes:
+                with acting_as(who.actor), acting_from(origin_of(request)):
+                    return (await act(client, on_progress=note))[1]
+
+            return progress.answer(work)
         with acting_as(who.actor), acting_from(origin_of(request)):
             key = given.get("idempotency_key")
             if key is None or operation.makes_by_key:

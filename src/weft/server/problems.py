@@ -76,6 +76,11 @@ def of_error(error: WeftError) -> Response:
     return problem(error.http_status, error.code, title, str(error), told_of(error))
 
 
+def of_surprise() -> Response:
+    """Return the answer to a call that ended with an error that nobody has thought of."""
+    return problem(500, "internal_error", "InternalError", "the server met with a surprise; its log has more")
+
+
 def of_wrong_fields(error: RequestValidationError) -> Response:
     """Return the answer to a request that does not have the form it should have: all that is wrong with it at once."""
     problems = [{"field": _place(each["loc"]), "problem": _said(each)} for each in error.errors()]
@@ -125,7 +130,7 @@ def install(app: FastAPI) -> None:
 
     async def on_surprise(request: Request, error: Exception) -> Response:
         logger.error("%s %s ended with a surprise", request.method, request.url.path, exc_info=error)
-        return problem(500, "internal_error", "InternalError", "the server met with a surprise; its log has more")
+        return of_surprise()
 
     app.add_exception_handler(WeftError, on_weft_error)
     app.add_exception_handler(RequestValidationError, on_wrong_fields)

@@ -27,6 +27,8 @@ logger = logging.getLogger("weft.worker")
 _FIRST_PAUSE = 0.1
 # The verbs by which an attempt makes others, waits for them, and needs no slot meanwhile, and gives up waiting.
 SPAWN, AWAIT_TASKS, LEAVE = "spawn", "await_tasks", "leave"
+# The verb by which an attempt adds to its job through a server.
+ADD = "add"
 
 
 class Answers:
@@ -79,6 +81,8 @@ class Answers:
                     fence, is_over, self._database.run_alone, lambda conn: steps.drop(conn, fence, arguments["name"])
                 )
                 _require(dropped, fence)
+            case _ if verb == ADD:
+                raise InvalidInput("client", "this worker has the database: add to its job by a weft.Client")
             case _:
                 raise AssertionError(verb)
         return None

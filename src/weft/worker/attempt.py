@@ -16,6 +16,7 @@ import orjson
 
 from weft.core.errors import InvalidInput
 from weft.core.json import BLOB_MARK, CACHED_MARK, RENDER_MARK, blob_reference, check_size, referenced_blob, size_of
+from weft.core.server_errors import NeedsDatabase
 from weft.core.signals import NonRetryable, Parked, Snooze
 from weft.flow.budget import ExpressionError
 from weft.jobs.rendering import rendered, unpacked
@@ -38,6 +39,7 @@ logger = logging.getLogger("weft.worker")
 Outcome = Completed | Postponed | Ended
 CANCEL_GRACE = 1.0
 _SHORTEST_BEAT = 0.1
+_RETURN_IT = "return the output, and write so that it may be done again, by ctx.idempotency_key"
 
 
 class TimedOut(Exception):
@@ -341,6 +343,8 @@ class Attempt:
 
     def _write_now(self, output: Any) -> str:
         """The same for `Context.complete_in`, which may be called where nothing can be awaited."""
+        if not self.env.has_database:
+            raise NeedsDatabase("ctx.complete_in", _RETURN_IT)
         text = self.handler.arguments.write(output)
         check_size("output", text, self.env.settings.value_limit)
         if size_of(text) <= self.env.settings.inline_limit:

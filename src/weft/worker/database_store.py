@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 class DatabaseStore:
     """The tasks of one worker of an org, in its database."""
 
+    has_database = True
+
     def __init__(
         self, database: Database, settings: Settings | None = None, org_id: int = 1,
         sinks: Mapping[str, outbox.Sink] | None = None, blobs: Blobs | None = None, worker_id: int = 0,

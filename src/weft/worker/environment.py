@@ -29,6 +29,7 @@ class Environment:
         go_on: Callable[[Claim, Callable[[], bool]], Awaitable[None]] = lambda _, __: asyncio.sleep(0),
     ) -> None:  # fmt: skip
         self.settings = store.settings
+        self.has_database = store.has_database
         self.answers = store.answers()
         self.cache = store.cache()
         self.shutdown = Shutdown()

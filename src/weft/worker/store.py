@@ -107,8 +107,11 @@ class Pool(Protocol):
 class Store(Protocol):
     """Where the tasks of a worker are kept.
 
-    A worker has one id from `enter` to `leave`; everything between is done in its name.
+    A worker has one id from `enter` to `leave`; everything between is done in its name. ``has_database`` says whether
+    a handler may complete its task in a transaction of its own.
     """
+
+    has_database: bool
 
     @property
     def settings(self) -> Settings:

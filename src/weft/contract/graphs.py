@@ -1,0 +1,132 @@
+"""How tasks and groups that a running task adds to its job travel: by their places, with what comes before what."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import orjson
+from pydantic import BaseModel, ConfigDict, Field
+
+from weft.contract.protocol import Held, Name, Policy, Seconds
+from weft.contract.wire import Id
+from weft.core.errors import InvalidInput
+from weft.jobs.adding import Addition
+from weft.jobs.items import Group, Item, Known, Task
+from weft.queue.retry import Retry
+
+_MOST = 10_000
+Place = Annotated[int, Field(ge=0, lt=2 * _MOST)]
+
+
+class NewItem(BaseModel):
+    """A task, or a group where there is no ``handler``; ``group`` is the place of the group that it is in."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    handler: Name | None = None
+    params: dict[str, Any] = Field(default_factory=dict)
+    name: str | None = Field(None, min_length=1, max_length=500)
+    group: Place | None = None
+    queue: Name = "default"
+    priority: int = Field(0, ge=-32767, le=32767)
+    max_attempts: int | None = Field(None, ge=1, le=10_000)
+    retry: Policy | None = None
+    timeout: Seconds | None = None
+    heartbeat_timeout: Seconds | None = None
+    concurrency_key: str | None = Field(None, min_length=1, max_length=500)
+    allow_failure: bool = False
+
+
+class Add(Held):
+    """What a running task adds to its job.
+
+    The places of ``known``, which are ids of what is part of the job already, come after those of the ``items``.
+    ``pairs`` are places of what comes before and after. ``number`` counts the calls of the attempt: a later one that
+    makes the same is told the same.
+    """
+
+    number: int = Field(ge=1, le=2**31 - 1)
+    items: list[NewItem] = Field(max_length=_MOST)
+    known: list[Id] = Field(default_factory=list, max_length=_MOST)
+    pairs: list[Annotated[list[Place], Field(min_length=2, max_length=2)]] = Field(
+        default_factory=list, max_length=10 * _MOST
+    )
+
+
+class Added(BaseModel):
+    """The ids of the items, in their order."""
+
+    ids: list[str]
+
+
+def packed(addition: Addition) -> dict[str, Any]:
+    """Return an addition as it travels."""
+    groups = [item.group for item in addition.items if item.group is not None]
+    near = [item for pair in addition.pairs for item in pair] + groups
+    known = dict.fromkeys(item.id for item in near if item.id is not None)
+    places: dict[Item, int] = {item: place for place, item in enumerate(addition.items)}
+    known_places = {id: len(addition.items) + place for place, id in enumerate(known)}
+
+    def place_of(item: Item) -> int:
+        return places[item] if item.id is None else known_places[item.id]
+
+    return {
+        "items": [_packed(item, None if item.group is None else place_of(item.group)) for item in addition.items],
+        "known": [str(id) for id in known],
+        "pairs": [[place_of(before), place_of(after)] for before, after in addition.pairs],
+    }
+
+
+def _packed(item: Item, group: int | None) -> dict[str, Any]:
+    about = {"name": item.name, "group": group}
+    if not isinstance(item, Task):
+        return about
+    return about | {
+        "handler": item.handler,
+        "params": orjson.Fragment(item.params),
+        "queue": item.queue,
+        "priority": item.priority,
+        "max_attempts": item.max_attempts,
+        "retry": None if item.retry is None else orjson.Fragment(item.retry),
+        "timeout": None if item.timeout is None else item.timeout.total_seconds(),
+        "heartbeat_timeout": None if item.heartbeat_timeout is None else item.heartbeat_timeout.total_seconds(),
+        "concurrency_key": item.concurrency_key,
+        "allow_failure": item.allow_failure,
+    }
+
+
+def items_in(asked: Add) -> tuple[list[Item], Sequence[Item]]:
+    """Return the new items that were told of, and those that are part of the job; raises `InvalidInput`."""
+    new: list[Item] = [_item(each, f"items[{place}]") for place, each in enumerate(asked.items)]
+    grouping = {each.group for each in asked.items}
+    # Whatever something is to be in is a group; of the others nothing need be known.
+    known: list[Item] = [
+        Group(id=id) if len(new) + place in grouping else Known(id) for place, id in enumerate(asked.known)
+    ]
+    every = [*new, *known]
+    for place, each in enumerate(asked.items):
+        if each.group is not None:
+            group = every[each.group] if each.group < len(every) else None
+            if not isinstance(group, Group) or group is new[place]:
+                raise InvalidInput(f"items[{place}].group", "is not the place of a group")
+            group.add(new[place])
+    for place, (before, after) in enumerate(asked.pairs):
+        if max(before, after) >= len(every):
+            raise InvalidInput(f"pairs[{place}]", "is not a pair of places")
+        every[after].depends_on(every[before])
+    return new, known
+
+
+def _item(each: NewItem, where: str) -> Item:
+    if each.handler is None:
+        if each.name is None:
+            raise InvalidInput(f"{where}.name", "is missing: a group has a name")
+        return Group(each.name)
+    retry = None if each.retry is None else Retry(**each.retry.model_dump())
+    return Task(
+        each.handler, each.params, name=each.name, queue=each.queue, priority=each.priority,
+        max_attempts=each.max_attempts, retry=retry, timeout=each.timeout or None,
+        heartbeat_timeout=each.heartbeat_timeout or None, concurrency_key=each.concurrency_key,
+        allow_failure=each.allow_failure,
+    )  # fmt: skip
