@@ -56,6 +56,8 @@ _ADVICE = {
     "provider_unavailable": "Check that the identity provider can be reached from the server, at `WEFT_OIDC_ISSUER`.",
     "cross_site": "Do it on a page of the server itself; a program sends a token instead of a cookie.",
     "too_large": "Send less at once, or let the operator raise `WEFT_SERVER_BODY_LIMIT`.",
+    "too_many_streams": "Close streams that nobody looks at, or let the operator raise `WEFT_SERVER_ORG_STREAMS`.",
+    "server_full": "Ask again after `Retry-After`; add a server, or raise `WEFT_SERVER_STREAMS`.",
     "worker_lost": "Nothing, if a worker says so: it registers anew. If it happens often, its machine was overloaded.",
     "key_reused": "Take a new key for each request, and the same one only to send the same request again.",
     "answer_gone": "Revoke what the first request made, and make another with a new key.",

@@ -39,7 +39,7 @@ interface, with the types of all fields, is the OpenAPI document at `/openapi.js
 - A tag with a slash stands in a path as it is, or with `%2F`; the latter is never taken for two parts. A path that is
   also that of something more special is only that: `/tags/etl/moves` are the moves of `etl`, the tag is
   `/tags/etl%2Fmoves`.
-- A POST that creates takes an `Idempotency-Key`: with the same key it is carried out once, however often it is sent.
+- What changes something takes an `Idempotency-Key`: with the same key it is carried out once, however often it is sent.
 - A body is JSON in UTF-8 that can be read in one way only: no field twice, no `NaN`, and not compressed.
 
 Beside the codes of [errors](errors.md) a server answers with these:
@@ -75,6 +75,9 @@ some of what came last may be told again then, and each event of a job has an `i
 When nothing came after it and nothing will, the answer is 204, at which browsers stop to come again. `closed` is the
 last event of a stream that ends early, with a `code`: `unauthenticated` when its token was revoked or its user
 deactivated, `lagging` when it was read too slowly, `server_stopping`. [How to use them](../how-to/use-a-server.md).
+
+A server keeps `WEFT_SERVER_STREAMS` open at once, of them `WEFT_SERVER_ORG_STREAMS` of one org; beyond that the answer
+is 503 `server_full`, or 429 `too_many_streams`, with `Retry-After`.
 
 """
 

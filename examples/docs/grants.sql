@@ -41,7 +41,7 @@ grant select, insert, update, delete on weft.event to shop_worker;
 grant select, insert, update, delete on weft.output_cache to shop_worker;
 grant select, delete on weft.answer to shop_worker;
 grant select, insert on weft.job_event to shop_worker;
-grant select, insert, update on weft.job_label to shop_worker;
+grant select, insert on weft.job_label to shop_worker;
 grant select, insert, update, delete on weft.tally, weft.tally_mark to shop_worker;
 grant select on weft.job_events to shop_worker;
 -- docs: end work
@@ -64,6 +64,7 @@ grant delete on weft.blob to shop_flows;
 create role shop_server login in role shop_worker, shop_flows;
 grant select, insert, update on weft.org, weft.user, weft.token, weft.answer to shop_server;
 grant select, insert, delete on weft.org_role, weft.org_role_membership, weft.sign_in to shop_server;
-grant select on weft.users, weft.tokens, weft.job_key, weft.job_label to shop_server;
+grant select on weft.users, weft.tokens to shop_server;
+grant execute on function weft.list_jobs to shop_server;
 select weft.wall_in('shop_server');
 -- docs: end server

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from weft.jobs.graph import GraphEdge, GraphGroup, GraphItem, GraphNode, JobGraph
     from weft.jobs.health import Health, HealthCheck
     from weft.jobs.metrics import Metric, Sample
-    from weft.jobs.model import Approval, Job, JobAttempt, JobHandle, JobNode, JobSummary
+    from weft.jobs.model import Approval, Job, JobAttempt, JobHandle, JobNode, JobPage, JobSummary
     from weft.jobs.rerun import RerunAction, RerunPlan, RerunStep
     from weft.jobs.why import NodeWhy
     from weft.queue.audit import AuditEntry
@@ -114,6 +114,7 @@ _HOMES = {
     "JobGraph": "weft.jobs.graph",
     "JobHandle": "weft.jobs.model",
     "JobNode": "weft.jobs.model",
+    "JobPage": "weft.jobs.model",
     "JobState": "weft.core.job_states",
     "JobSummary": "weft.jobs.model",
     "Jobs": "weft.sdk.jobs",
@@ -228,6 +229,7 @@ __all__ = [
     "JobGraph",
     "JobHandle",
     "JobNode",
+    "JobPage",
     "JobState",
     "JobSummary",
     "Jobs",

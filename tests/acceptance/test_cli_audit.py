@@ -96,7 +96,7 @@ def test_effects_of_the_engine_are_not_added_by_others(cli: Cli, url: str) -> No
                 await client.add_effect("pigeon", {})
             with pytest.raises(weft.InvalidInput, match="a callback is added by the engine"):
                 await client.add_effect("callback", {})
-            with pytest.raises(weft.InvalidInput, match="does not carry out route_event; use enqueue_task"):
+            with pytest.raises(weft.InvalidInput, match="route_event is added by the engine"):
                 await client.add_effect("route_event", {})
             await client.add_effect("enqueue_task", {"handler": "cli:add", "params": {"a": 4}})
             await client.jobs.send_event("file.arrived")

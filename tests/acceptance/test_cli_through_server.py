@@ -48,6 +48,7 @@ LOOKS = {
         """,
     "workflows": """
         workflows list | workflows show tiles | workflows show tiles~1 | workflows show nothing | workflows log tiles
+        workflows artifacts | workflows artifacts --workflow tiles --limit 1 | workflows artifacts --before x
         workflows moves tiles | workflows blame tiles | workflows diff tiles~1 tiles | workflows fsck
         workflows gc --dry-run | graph tiles | validate {flow} | schema | diff {flow} tiles
         """,

@@ -13,6 +13,7 @@ import pytest
 from job_scene import Handlers, at_work, flow
 
 import weft
+from weft.jobs.submit import SQL
 
 STATES = ("pending", "running", "paused", "cancelling", "completed", "failed", "cancelled")
 COUNT = 3000
@@ -30,8 +31,7 @@ FILL = f"""
     from generate_series(1::bigint, {COUNT}) n, (select weft.first_id_at(date_trunc('day', weft.now(), 'UTC')) as id) b
   ), labelled as (
     insert into weft.job_label (job_id, org_id, name, value, ending)
-    select f.id, f.org_id, l.key, l.value, case when f.state = 'running' then 'pending' else f.state end
-    from f, json_each_text(f.labels) l
+    select f.id, f.org_id, l.key, l.value, f.state from f, json_each_text(f.labels) l where f.state <> 'running'
   ), live as (
     insert into weft.job (id, org_id, end_id, state, workflow_id, base_kind, inputs, actor, labels, rerun_of)
     select f.id, f.org_id, f.id + 1, f.state, f.workflow_id, 'tag', '{{}}', f.actor, f.labels, f.rerun_of
@@ -119,6 +119,48 @@ async def test_a_list_between_two_ids_has_neither(client: weft.Client, jobs: lis
     for sort in ("newest", "oldest"):
         found = await client.jobs.list(after=low, before=high, sort=sort)
         assert sorted(job.id for job in found) == [job["id"] for job in jobs[101:110]]
+
+
+async def test_pages_that_look_at_few_jobs_lead_to_all_that_pass(
+    client: weft.Client, jobs: list[dict[str, Any]], url: str
+) -> None:
+    conn = await asyncpg.connect(url)
+    org_id, most, short = await client.org_id(), 0, 0
+    for filters in _choices(jobs):
+        wish = {"state": None, "workflow_id": None, "actor": None, "labels": None, "rerun_of": None} | filters
+        states = [wish["state"]] if isinstance(wish["state"], str) else wish["state"]
+        labels = None if wish["labels"] is None else orjson.dumps(wish["labels"]).decode()
+        asked = states, wish["workflow_id"], wish["actor"], labels, wish["rerun_of"]
+        for is_newest in (True, False):
+            found: list[int] = []
+            low, high, pages = 0, 2**63 - 1, 0
+            while True:
+                times = low, filters.get("since"), high, filters.get("until")
+                rows = await conn.fetch(SQL.list, org_id, *asked, *times, is_newest, 300, 10)
+                page, following = [row["id"] for row in rows if row["id"] is not None], rows[0]["rest"]
+                assert len(page) <= 300
+                found, pages = found + page, pages + 1
+                if following is None:
+                    break
+                short += len(page) < 300
+                low, high = (low, following) if is_newest else (following, high)
+            expected = [job["id"] for job in jobs if _passes(job, filters)]
+            assert found == (expected[::-1] if is_newest else expected), filters
+            most = max(most, pages)
+    await conn.close()
+    assert most > 3
+    assert short > 10, "there are pages that end before they are full"
+
+
+async def test_a_page_says_where_the_next_begins_and_the_last_that_there_is_none(
+    client: weft.Client, jobs: list[dict[str, Any]]
+) -> None:
+    expected, found = [job["id"] for job in jobs if job["actor"] == "ada"], []
+    page = await client.jobs.page(actor="ada", limit=30)
+    while page.next is not None:
+        found += [job.id for job in page.jobs]
+        page = await client.jobs.page(actor="ada", limit=30, before=page.next)
+    assert found + [job.id for job in page.jobs] == expected[::-1]
 
 
 async def test_another_org_is_not_in_any_list(jobs: list[dict[str, Any]], url: str) -> None:

@@ -12,9 +12,6 @@ CREATE DOMAIN weft.attempt_number AS integer
 CREATE DOMAIN weft.failure_count AS smallint
 	CONSTRAINT failure_count_check CHECK (((VALUE >= 0) AND (VALUE <= 32766)));
 
-CREATE DOMAIN weft.handler_name AS text
-	CONSTRAINT handler_name_check CHECK ((octet_length(VALUE) <= 800));
-
 CREATE TYPE weft.job_state AS ENUM (
     'pending',
     'running',
@@ -24,6 +21,17 @@ CREATE TYPE weft.job_state AS ENUM (
     'failed',
     'cancelled'
 );
+
+CREATE TYPE weft.found_job AS (
+	id bigint,
+	workflow_id text,
+	state weft.job_state,
+	actor text,
+	labels json
+);
+
+CREATE DOMAIN weft.handler_name AS text
+	CONSTRAINT handler_name_check CHECK ((octet_length(VALUE) <= 800));
 
 CREATE TYPE weft.outbox_state AS ENUM (
     'pending',
@@ -146,7 +154,7 @@ begin
     raise exception 'kind: a callback is added by the engine, when a job that was submitted with a callback_url has ended'
       using errcode = 'WF002';
   elsif kind <> 'enqueue_task' then
-    raise exception 'kind: this release does not carry out %; use enqueue_task', kind using errcode = 'WF002';
+    raise exception 'kind: a route_event is added by the engine, when an event is sent, as by `weft events send`; use enqueue_task' using errcode = 'WF002';
   elsif ordering_key = '' or length(ordering_key) > 500 then
     raise exception 'ordering_key: must have 1 to 500 characters' using errcode = 'WF002';
   elsif position('\u0000' in payload::text) > 0 and payload::text ~ '(^|[^\\])(\\\\)*\\u0000' then
@@ -637,7 +645,7 @@ begin
   return weft.add_move(t, 'delete', t.target_id, t.position, actor, message, null);
 end $$;
 
-CREATE FUNCTION weft.end_jobs(ends bigint[]) RETURNS void
+CREATE FUNCTION weft.end_jobs(jobs bigint[]) RETURNS void
     LANGUAGE plpgsql
     SET plan_cache_mode TO 'force_generic_plan'
     SET enable_seqscan TO 'off'
@@ -647,11 +655,13 @@ CREATE FUNCTION weft.end_jobs(ends bigint[]) RETURNS void
     SET jit TO 'off'
     AS $$
 declare
-  jobs bigint[] := array(select (select d.job_id from weft.task_done d where d.id = u.id) from unnest(ends) as u (id));
   parents bigint[]; labelled bigint[]; child record;
 begin
   -- Before the jobs themselves: whoever sweeps a task away locks it before the job that it waits for.
-  perform 1 from weft.task t where t.id in (select j.parent_id from weft.job j where j.id = any (jobs)) order by t.id for update;
+  parents := array(select j.parent_id from weft.job j where j.id = any (jobs) and j.parent_id is not null order by 1);
+  if cardinality(parents) > 0 then
+    perform 1 from weft.task t where t.id = any (parents) order by t.id for update;
+  end if;
   with moved as (
     delete from weft.job j where j.id = any (jobs) returning j.*
   ), kept as (
@@ -681,17 +691,19 @@ begin
       'ended_at', to_char(weft.now() at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')), m.actor
     from moved m where m.callback_url is not null
   )
-  select array_agg(m.parent_id order by m.parent_id) filter (where m.parent_id is not null),
-    array_agg(m.id) filter (where m.labels is not null) into parents, labelled from moved m;
+  select array_agg(m.id) filter (where m.labels is not null) into labelled from moved m;
   if labelled is not null then
-    update weft.job_label l set ending = d.state
+    insert into weft.job_label (job_id, org_id, name, value, ending)
+    select d.id, d.org_id, l.key, l.value, d.state
     from unnest(labelled) as u (id) cross join lateral (select d.* from weft.job_done d where d.id = u.id) d
-      cross join lateral json_each_text(d.labels) e
-    where l.org_id = d.org_id and l.name = e.key and l.value = e.value and l.ending = 'pending' and l.job_id = d.id;
+      cross join lateral json_each_text(d.labels) l;
+  end if;
+  if cardinality(parents) = 0 then
+    return;
   end if;
   for child in
     select d.parent_id, d.state, d.result, d.error, d.id, d.reason from unnest(jobs) as u (id)
-    cross join lateral (select d.* from weft.job_done d where d.id = u.id) d where parents is not null and d.parent_id is not null
+    cross join lateral (select d.* from weft.job_done d where d.id = u.id) d where d.parent_id is not null
     order by d.parent_id
   loop
     perform weft.answer(child.parent_id, case when child.state = 'completed' then 'completed' else 'failed' end, child.result,
@@ -928,6 +940,38 @@ begin
   return array(select t.id from weft.task t where t.id = any (next_ids) and t.handler <> '@end' and t.waiting_on = 0);
 end $$;
 
+CREATE FUNCTION weft.find_jobs(org bigint, filters text[], names text[], worths text[], states weft.job_state[], workflow text, who text, wanted jsonb, low bigint, high bigint, is_newest boolean, n integer, room integer, OUT ids bigint[], OUT rest bigint) RETURNS record
+    LANGUAGE plpgsql STABLE
+    AS $$
+declare step int := case when cardinality(filters) > 1 or filters[1] = 'live' then greatest(n, 400) else n end;
+  passed bigint[]; seen int; turn int := 0;
+begin
+  ids := '{}';
+  loop
+    select array_agg(k.id) filter (where k.state = any (states) and (workflow is null or k.workflow_id = workflow)
+        and (who is null or k.actor = who) and (wanted is null or k.labels::jsonb @> wanted)),
+      count(*), case when is_newest then min(k.id) else max(k.id) end
+    into passed, seen, rest
+    from weft.scan_jobs(org, filters[1 + turn], worths[1 + turn], names[1 + turn], states, low, high, is_newest, step) k;
+    ids := ids || passed;
+    room := room - seen;
+    if seen < step then
+      rest := null;
+      return;
+    end if;
+    exit when cardinality(ids) >= n or room <= 0;
+    if is_newest then
+      high := rest;
+    else
+      low := rest;
+    end if;
+    turn := (turn + 1) % cardinality(filters);
+    if turn = 0 then
+      step := least(4 * step, greatest(room, 400));
+    end if;
+  end loop;
+end $$;
+
 CREATE FUNCTION weft.finish_and_claim(me bigint, ids bigint[], attempts integer[], outputs json[], queues bigint[], rooms integer[], ranks smallint[], orders bigint[], marks bigint[], wanted integer, from_head boolean, patience text) RETURNS TABLE(lost boolean, id bigint, attempt integer, queue_id bigint, rank smallint, order_id bigint, handler text, params json, max_attempts smallint, failures smallint, crashes smallint, timeout interval, heartbeat_timeout interval, retry json, job_id bigint, node text, given json[])
     LANGUAGE plpgsql
     SET plan_cache_mode TO 'force_generic_plan'
@@ -976,7 +1020,7 @@ begin
            array_agg(concurrency_key) filter (where concurrency_key is not null),
            array_agg(counts_for) filter (where counts_for is not null),
            array_agg(case when handler = '@conditional' then (output ->> 'branch')::int end),
-           array_agg(id) filter (where handler = '@end')
+           array_agg(job_id) filter (where handler = '@end')
     into ended, freed_queues, freed_keys, counted, taken, ends from moved;
 
     perform weft.release_next(ended || counted, taken, case when wanted > 0 then queues else '{}' end);
@@ -1129,7 +1173,7 @@ CREATE TABLE weft.job (
     rerun_of bigint,
     kept_from bigint
 )
-WITH (fillfactor='70');
+WITH (fillfactor='50');
 
 CREATE FUNCTION weft.forget_result(job weft.job) RETURNS void
     LANGUAGE sql
@@ -1407,125 +1451,9 @@ begin
   end loop;
 end $$;
 
-CREATE TABLE weft.job_done (
-    id bigint NOT NULL,
-    org_id bigint NOT NULL,
-    end_id bigint NOT NULL,
-    created_at timestamp with time zone NOT NULL,
-    ended_at timestamp with time zone NOT NULL,
-    state weft.job_state NOT NULL,
-    rank smallint NOT NULL,
-    finishes_independent boolean NOT NULL,
-    started_at timestamp with time zone,
-    failed_id bigint,
-    owner_id bigint,
-    parent_id bigint,
-    snapshot_id bigint,
-    version_hash bytea,
-    workflow_id text NOT NULL,
-    base_kind text NOT NULL,
-    base_ref text,
-    reason text,
-    inputs json NOT NULL,
-    result json,
-    error json,
-    patch json,
-    tag_positions json,
-    labels json,
-    callback_url text,
-    actor text,
-    rerun_of bigint
-)
-PARTITION BY RANGE (id);
-
-CREATE VIEW weft.jobs AS
- SELECT id,
-    org_id,
-    workflow_id,
-    state,
-    reason,
-    priority,
-    inputs,
-    result,
-    error,
-    created_at,
-    started_at,
-    ended_at,
-    failed_id,
-    owner_id,
-    parent_id,
-    base_kind,
-    base_ref,
-    snapshot_id,
-    version_hash,
-    labels,
-    actor,
-    end_id,
-    rerun_of,
-    patch,
-    tag_positions,
-    callback_url
-   FROM ( SELECT j.id,
-            j.org_id,
-            j.workflow_id,
-            (j.state)::text AS state,
-            j.reason,
-            (- (j.rank)::smallint) AS priority,
-            j.inputs,
-            NULL::json AS result,
-            NULL::json AS error,
-            j.created_at,
-            j.started_at,
-            NULL::timestamp with time zone AS ended_at,
-            j.failed_id,
-            j.owner_id,
-            j.parent_id,
-            j.base_kind,
-            j.base_ref,
-            j.snapshot_id,
-            encode(j.version_hash, 'hex'::text) AS version_hash,
-            j.labels,
-            j.actor,
-            j.end_id,
-            j.rerun_of,
-            j.patch,
-            j.tag_positions,
-            j.callback_url
-           FROM weft.job j
-        UNION ALL
-         SELECT d.id,
-            d.org_id,
-            d.workflow_id,
-            (d.state)::text AS state,
-            d.reason,
-            (- d.rank) AS priority,
-            d.inputs,
-            d.result,
-            d.error,
-            d.created_at,
-            d.started_at,
-            d.ended_at,
-            d.failed_id,
-            d.owner_id,
-            d.parent_id,
-            d.base_kind,
-            d.base_ref,
-            d.snapshot_id,
-            encode(d.version_hash, 'hex'::text) AS version_hash,
-            d.labels,
-            d.actor,
-            d.end_id,
-            d.rerun_of,
-            d.patch,
-            d.tag_positions,
-            d.callback_url
-           FROM weft.job_done d) v
-  WHERE (org_id = COALESCE(( SELECT weft.current_org() AS current_org), org_id));
-
-COMMENT ON VIEW weft.jobs IS 'Every job, live or ended, with its state and, when it has ended, its result or error.';
-
-CREATE FUNCTION weft.list_jobs(org bigint, states weft.job_state[], workflow text, who text, wanted json, original bigint, low bigint, high bigint, is_newest boolean, n integer) RETURNS SETOF weft.jobs
-    LANGUAGE plpgsql STABLE
+CREATE FUNCTION weft.list_jobs(org bigint, states weft.job_state[], workflow text, who text, wanted json, original bigint, low bigint, high bigint, is_newest boolean, n integer, room integer) RETURNS TABLE(rest bigint, id bigint, workflow_id text, state text, reason text, priority smallint, created_at timestamp with time zone, started_at timestamp with time zone, ended_at timestamp with time zone, failed_id bigint, owner_id bigint, base_ref text, actor text)
+    LANGUAGE plpgsql STABLE SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
     SET plan_cache_mode TO 'force_generic_plan'
     SET enable_seqscan TO 'off'
     SET enable_bitmapscan TO 'off'
@@ -1534,42 +1462,51 @@ CREATE FUNCTION weft.list_jobs(org bigint, states weft.job_state[], workflow tex
     SET jit TO 'off'
     AS $$
 declare
-  filters text[]; names text[]; worths text[]; found bigint[] := '{}'; passed bigint[];
-  step int := n; turn int := 0; seen int; last bigint;
+  filters text[]; names text[]; worths text[]; endings weft.job_state[]; live record; done record; ids bigint[];
 begin
-  states := coalesce(states, enum_range(null::weft.job_state));
-  select array_agg(f.filter), array_agg(f.name), array_agg(f.worth) into filters, names, worths from (
-    select 'rerun_of', null, original::text where original is not null
-    union all select 'workflow', null, workflow where workflow is not null and original is null
-    union all select 'actor', null, who where who is not null and original is null
-    union all select 'label', l.key, l.value from json_each_text(wanted) l where original is null
-    -- The others have the state in their index.
-    union all select 'state', null, null where coalesce(workflow, who, wanted::text, original::text) is null
-  ) f (filter, name, worth);
-  if cardinality(filters) > 1 then
-    step := greatest(n, 100);
+  if org is distinct from coalesce(nullif(current_setting('weft.org', true), '')::bigint, org) then
+    return;
   end if;
-  loop
-    select array_agg(k.id) filter (where k.org_id = org and k.state = any (states)
-        and (workflow is null or k.workflow_id = workflow) and (who is null or k.actor = who)
-        and (wanted is null or k.labels::jsonb @> wanted::jsonb)),
-      count(*), case when is_newest then min(k.id) else max(k.id) end
-    into passed, seen, last
-    from weft.scan_jobs(org, filters[1 + turn], worths[1 + turn], names[1 + turn], states, low, high, is_newest, step) k;
-    found := found || passed;
-    exit when seen < step or cardinality(found) >= n;
-    if is_newest then
-      high := last;
-    else
-      low := last;
-    end if;
-    turn := (turn + 1) % cardinality(filters);
-    if turn = 0 and cardinality(filters) > 1 then
-      step := least(2 * step, 16000);
-    end if;
-  end loop;
-  return query select j.* from unnest(found) as f (id) cross join lateral (select j.* from weft.jobs j where j.id = f.id) j
-  order by case when is_newest then -f.id else f.id end limit n;
+  states := coalesce(states, enum_range(null::weft.job_state));
+  endings := array(select s from unnest(states) s where s in ('completed', 'failed', 'cancelled'));
+  select array[]::bigint[] as ids, null::bigint as rest into live;
+  done := live;
+  if cardinality(endings) < cardinality(states) and original is null then
+    select f.* into live from weft.find_jobs(org, array['live'], array[null], array[null], states, workflow, who, wanted::jsonb,
+      low, high, is_newest, n, 12 * room) f;
+  end if;
+  if cardinality(endings) > 0 or original is not null then
+    select array_agg(f.filter), array_agg(f.name), array_agg(f.worth) into filters, names, worths from (
+      select 'rerun_of', null, original::text where original is not null
+      union all select 'workflow', null, workflow where workflow is not null and original is null
+      union all select 'actor', null, who where who is not null and original is null
+      union all select 'label', l.key, l.value from json_each_text(wanted) l where original is null
+      -- The others have the state in their index.
+      union all select 'state', null, null where coalesce(workflow, who, wanted::text, original::text) is null
+    ) f (filter, name, worth);
+    select f.* into done from weft.find_jobs(org, filters, names, worths,
+      case when original is null then endings else states end, workflow, who, wanted::jsonb, low, high, is_newest, n, room) f;
+  end if;
+  rest := case when is_newest then greatest(live.rest, done.rest) else least(live.rest, done.rest) end;
+  -- What one of them has found beyond where the other has come to is found again.
+  ids := array(
+    select u.id from unnest(live.ids || done.ids) as u (id) where case when is_newest then u.id >= rest else u.id <= rest end is not false
+    order by case when is_newest then -u.id else u.id end limit n + 1);
+  if cardinality(ids) > n then
+    ids := ids[1:n];
+    rest := ids[n];
+  end if;
+  return query select list_jobs.rest, f.* from (select) as one left join lateral (
+    select j.* from unnest(ids) as u (id) cross join lateral (
+      select j.id, j.workflow_id, j.state::text, j.reason, -j.rank as priority, j.created_at, j.started_at, null::timestamptz as ended_at,
+        j.failed_id, j.owner_id, j.base_ref, j.actor
+      from weft.job j where j.id = u.id
+      union all
+      select d.id, d.workflow_id, d.state::text, d.reason, -d.rank, d.created_at, d.started_at, d.ended_at, d.failed_id, d.owner_id,
+        d.base_ref, d.actor
+      from weft.job_done d where d.id = u.id
+    ) j
+  ) f on true order by case when is_newest then -f.id else f.id end;
 end $$;
 
 CREATE FUNCTION weft.lock_event(org bigint, event text) RETURNS void
@@ -1691,11 +1628,11 @@ declare allowed bigint[]; ends bigint[]; cancelled bigint[];
 begin
   select array_agg(d.id order by d.id) filter (where d.allow_failure)
            || array_agg(d.counts_for) filter (where d.allow_failure and d.counts_for is not null),
-         array_agg(d.id) filter (where d.handler = '@end'),
+         array_agg(d.job_id) filter (where d.handler = '@end'),
          array_agg(d.id) filter (where d.state = 'cancelled')
   into allowed, ends, cancelled
   from unnest(ids) as u (id) cross join lateral (
-    select d.id, d.allow_failure, d.counts_for, d.handler, d.state from weft.task_done d where d.id = u.id and d.job_id is not null
+    select d.id, d.job_id, d.allow_failure, d.counts_for, d.handler, d.state from weft.task_done d where d.id = u.id and d.job_id is not null
   ) d;
   if cancelled is not null then
     delete from weft.awaited a where a.task_id = any (cancelled);
@@ -1705,8 +1642,7 @@ begin
     perform weft.release_next(allowed, null, '{}');
   end if;
   if ends is not null then
-    update weft.job j set failed_id = j.end_id, verdict = coalesce(j.verdict, 'failed'), reason = 'task_failed' where j.end_id = any (ends) and j.id in (
-      select (select d.job_id from weft.task_done d where d.id = u.id) from unnest(ends) as u (id));
+    update weft.job j set failed_id = j.end_id, verdict = coalesce(j.verdict, 'failed'), reason = 'task_failed' where j.id = any (ends);
     perform weft.end_jobs(ends);
   end if;
   -- A step of the engine itself is begun anew: nobody else would do what it was to do.
@@ -1942,10 +1878,6 @@ begin
   job.created_at := weft.now();
   job.timeout_at := job.created_at + patience;
   insert into weft.job select (job).*;
-  if job.labels is not null then
-    insert into weft.job_label (job_id, org_id, name, value)
-    select job.id, job.org_id, l.key, l.value from json_each_text(job.labels) l;
-  end if;
   insert into weft.task (id, org_id, queue_id, order_id, created_at, state, waiting_on, rank, max_attempts, handler, params,
     job_id, timeout, heartbeat_timeout, retry, concurrency_key, reason, actor, node, needs, allow_failure, dispatch_timeout,
     expires_at)
@@ -1961,10 +1893,12 @@ begin
   select u.id, job.org_id, u.params from unnest(ids, params) as u (id, params) where length(u.params::text) > 256;
   insert into weft.edge (prev, next, org_id, branches)
   select u.prev, u.next, job.org_id, u.branches::smallint[] from unnest(prevs, nexts, branches) as u (prev, next, branches);
-  select array_agg(u.id order by u.id) into keyed from unnest(ids, waits, keys) as u (id, waits, key)
-  where u.waits = 0 and u.key is not null;
-  if keyed is not null then
-    perform weft.take_slots(keyed);
+  if keys <> array_fill(null::text, array[cardinality(keys)]) then
+    select array_agg(u.id order by u.id) into keyed from unnest(ids, waits, keys) as u (id, waits, key)
+    where u.waits = 0 and u.key is not null;
+    if keyed is not null then
+      perform weft.take_slots(keyed);
+    end if;
   end if;
   return job.id;
 end $$;
@@ -2088,45 +2022,55 @@ CREATE FUNCTION weft.reach_next(ended bigint[], taken integer[], reaching boolea
 declare next_ids bigint[]; next_counts int[]; next_reached int[]; keyed bigint[]; missed bigint[]; spoiled bigint[]; woken bigint[];
   at timestamptz := weft.now();
 begin
+  -- Of the items of a fan_out each counts for the same one: that is looked up once.
   select array_agg(e.next), array_agg(e.n), array_agg(e.r) into next_ids, next_counts, next_reached
   from (
-    select e.next, count(*)::int as n,
-      case when reaching then (count(*) filter (where e.branches is null or s.taken = any (e.branches)))::int else 0 end as r
-    from unnest(ended, taken) as s (prev, taken) join weft.edge e on e.prev = s.prev
+    select e.next, sum(s.n)::int as n,
+      coalesce(sum(s.n) filter (where reaching and (e.branches is null or s.taken = any (e.branches))), 0)::int as r
+    from (select u.prev, u.taken, count(*) as n from unnest(ended, taken) as u (prev, taken) group by 1, 2) s
+    cross join lateral (select e.next, e.branches from weft.edge e where e.prev = s.prev offset 0) e
     group by 1 order by 1
   ) e;
   if next_ids is null then
     return null;
   end if;
-  perform 1 from weft.task t where t.id = any (next_ids) order by t.id for no key update;
-  update weft.task t set
-    waiting_on = t.waiting_on - next_counts[width_bucket(t.id, next_ids)],
-    reached = t.reached + next_reached[width_bucket(t.id, next_ids)],
-    queue_id = case when t.queue_id <> 2 and t.queue_id > 0 then t.queue_id
-                    else coalesce((select -j.owner_id from weft.job j where j.id = t.job_id), 2) end,
-    state = case when t.waiting_on = next_counts[width_bucket(t.id, next_ids)] and t.concurrency_key is null and t.state = 'pending'
-                   and (t.reached + next_reached[width_bucket(t.id, next_ids)] > 0 and t.reason is distinct from 'upstream_failed'
-                        or t.handler = '@end')
-                 then 'ready'::weft.task_state else t.state end,
-    reason = case when t.waiting_on = next_counts[width_bucket(t.id, next_ids)] and t.reason is distinct from 'upstream_failed'
-                  then null else t.reason end,
-    expires_at = case when t.waiting_on = next_counts[width_bucket(t.id, next_ids)] and t.concurrency_key is null
-                      then at + t.dispatch_timeout end
-  where t.id = any (next_ids);
-  select array_agg(t.id order by t.id) filter (where t.reached > 0 and t.reason is null),
-         array_agg(t.id order by t.id) filter (where t.reached = 0 and t.reason is null),
-         array_agg(t.id order by t.id) filter (where t.reason is not null)
-  into keyed, missed, spoiled from weft.task t
-  where t.id = any (next_ids) and t.waiting_on = 0 and t.state = 'pending' and t.reason is distinct from 'concurrency_key';
+  if cardinality(next_ids) > 1 then
+    perform 1 from weft.task t where t.id = any (next_ids) order by t.id for no key update;
+  end if;
+  with reached as (
+    update weft.task t set
+      waiting_on = t.waiting_on - next_counts[width_bucket(t.id, next_ids)],
+      reached = t.reached + next_reached[width_bucket(t.id, next_ids)],
+      -- Not before it may begin: by a change of what is indexed the row is written anew in every index.
+      queue_id = case when t.queue_id <> 2 and t.queue_id > 0 or t.waiting_on > next_counts[width_bucket(t.id, next_ids)]
+                      then t.queue_id
+                      else coalesce((select -j.owner_id from weft.job j where j.id = t.job_id), 2) end,
+      state = case when t.waiting_on = next_counts[width_bucket(t.id, next_ids)] and t.concurrency_key is null and t.state = 'pending'
+                     and (t.reached + next_reached[width_bucket(t.id, next_ids)] > 0 and t.reason is distinct from 'upstream_failed'
+                          or t.handler = '@end')
+                   then 'ready'::weft.task_state else t.state end,
+      reason = case when t.waiting_on = next_counts[width_bucket(t.id, next_ids)] and t.reason is distinct from 'upstream_failed'
+                    then null else t.reason end,
+      expires_at = case when t.waiting_on = next_counts[width_bucket(t.id, next_ids)] and t.concurrency_key is null
+                        then at + t.dispatch_timeout end
+    where t.id = any (next_ids)
+    returning t.id, t.queue_id, t.state, t.reached, t.reason,
+      t.waiting_on = 0 and t.state = 'pending' and t.reason is distinct from 'concurrency_key' as is_left
+  )
+  select array_agg(r.id order by r.id) filter (where r.is_left and r.reached > 0 and r.reason is null),
+         array_agg(r.id order by r.id) filter (where r.is_left and r.reached = 0 and r.reason is null),
+         array_agg(r.id order by r.id) filter (where r.is_left and r.reason is not null),
+         array_agg(distinct r.queue_id) filter (where r.state = 'ready' and r.queue_id <> all (own))
+  into keyed, missed, spoiled, woken from reached r;
   if keyed is not null then
     perform weft.take_slots(keyed);
+    woken := array(
+      select distinct t.queue_id from weft.task t
+      where t.id = any (next_ids) and t.state = 'ready' and t.queue_id <> all (own));
   end if;
   if spoiled is not null then
     perform weft.skip_later(weft.skip_tasks(spoiled, 'upstream_failed', 100, own), 'upstream_failed');
   end if;
-  woken := array(
-    select distinct t.queue_id from weft.task t
-    where t.id = any (next_ids) and t.state = 'ready' and t.queue_id <> all (own));
   if cardinality(woken) > 0 then
     perform weft.hint(woken);
   end if;
@@ -2308,101 +2252,84 @@ begin
   last := case when looked = room then last end;
 end $$;
 
-CREATE VIEW weft.job_key WITH (security_invoker='true') AS
- SELECT j.id,
-    j.org_id,
-    j.workflow_id,
-    j.state,
-    j.actor,
-    j.rerun_of,
-    j.labels
-   FROM weft.job j
-UNION ALL
- SELECT d.id,
-    d.org_id,
-    d.workflow_id,
-    d.state,
-    d.actor,
-    d.rerun_of,
-    d.labels
-   FROM weft.job_done d;
-
-CREATE FUNCTION weft.scan_jobs(org bigint, filter text, value text, label text, states weft.job_state[], low bigint, high bigint, is_newest boolean, n integer) RETURNS SETOF weft.job_key
+CREATE FUNCTION weft.scan_jobs(org bigint, filter text, value text, label text, states weft.job_state[], low bigint, high bigint, is_newest boolean, n integer) RETURNS SETOF weft.found_job
     LANGUAGE plpgsql STABLE
-    SET plan_cache_mode TO 'force_generic_plan'
-    SET enable_seqscan TO 'off'
-    SET enable_bitmapscan TO 'off'
-    SET enable_hashjoin TO 'off'
-    SET enable_mergejoin TO 'off'
     SET enable_sort TO 'off'
-    SET jit TO 'off'
     AS $$
-declare endings weft.job_state[];
 begin
   case filter
+  when 'live' then
+    if is_newest then
+      return query select j.id, j.workflow_id, j.state, j.actor, j.labels from weft.job j
+        where (j.org_id, j.id) < (org, high) and (j.org_id, j.id) > (org, low) order by j.org_id desc, j.id desc limit n;
+    else
+      return query select j.id, j.workflow_id, j.state, j.actor, j.labels from weft.job j
+        where (j.org_id, j.id) < (org, high) and (j.org_id, j.id) > (org, low) order by j.org_id, j.id limit n;
+    end if;
   when 'state' then
     if is_newest then
       return query select f.* from unnest(states) as s (state) cross join lateral (
-        select k.* from weft.job_key k
-        where k.org_id = org and (k.state, k.id) < (s.state, high) and (k.state, k.id) > (s.state, low) and k.id < high and k.id > low
-        order by k.state desc, k.id desc limit n) f order by f.id desc limit n;
+        select d.id, d.workflow_id, d.state, d.actor, d.labels from weft.job_done d
+        where d.org_id = org and (d.state, d.id) < (s.state, high) and (d.state, d.id) > (s.state, low) and d.id < high and d.id > low
+        order by d.state desc, d.id desc limit n) f order by f.id desc limit n;
     else
       return query select f.* from unnest(states) as s (state) cross join lateral (
-        select k.* from weft.job_key k
-        where k.org_id = org and (k.state, k.id) < (s.state, high) and (k.state, k.id) > (s.state, low) and k.id < high and k.id > low
-        order by k.state, k.id limit n) f order by f.id limit n;
+        select d.id, d.workflow_id, d.state, d.actor, d.labels from weft.job_done d
+        where d.org_id = org and (d.state, d.id) < (s.state, high) and (d.state, d.id) > (s.state, low) and d.id < high and d.id > low
+        order by d.state, d.id limit n) f order by f.id limit n;
     end if;
   when 'workflow' then
     if is_newest then
       return query select f.* from unnest(states) as s (state) cross join lateral (
-        select k.* from weft.job_key k
-        where k.org_id = org and (k.workflow_id, k.state, k.id) < (value, s.state, high)
-          and (k.workflow_id, k.state, k.id) > (value, s.state, low) and k.id < high and k.id > low
-        order by k.workflow_id desc, k.state desc, k.id desc limit n) f order by f.id desc limit n;
+        select d.id, d.workflow_id, d.state, d.actor, d.labels from weft.job_done d
+        where d.org_id = org and (d.workflow_id, d.state, d.id) < (value, s.state, high)
+          and (d.workflow_id, d.state, d.id) > (value, s.state, low) and d.id < high and d.id > low
+        order by d.workflow_id desc, d.state desc, d.id desc limit n) f order by f.id desc limit n;
     else
       return query select f.* from unnest(states) as s (state) cross join lateral (
-        select k.* from weft.job_key k
-        where k.org_id = org and (k.workflow_id, k.state, k.id) < (value, s.state, high)
-          and (k.workflow_id, k.state, k.id) > (value, s.state, low) and k.id < high and k.id > low
-        order by k.workflow_id, k.state, k.id limit n) f order by f.id limit n;
+        select d.id, d.workflow_id, d.state, d.actor, d.labels from weft.job_done d
+        where d.org_id = org and (d.workflow_id, d.state, d.id) < (value, s.state, high)
+          and (d.workflow_id, d.state, d.id) > (value, s.state, low) and d.id < high and d.id > low
+        order by d.workflow_id, d.state, d.id limit n) f order by f.id limit n;
     end if;
   when 'actor' then
     if is_newest then
       return query select f.* from unnest(states) as s (state) cross join lateral (
-        select k.* from weft.job_key k
-        where k.org_id = org and (k.actor, k.state, k.id) < (value, s.state, high)
-          and (k.actor, k.state, k.id) > (value, s.state, low) and k.id < high and k.id > low
-        order by k.actor desc, k.state desc, k.id desc limit n) f order by f.id desc limit n;
+        select d.id, d.workflow_id, d.state, d.actor, d.labels from weft.job_done d
+        where d.org_id = org and (d.actor, d.state, d.id) < (value, s.state, high)
+          and (d.actor, d.state, d.id) > (value, s.state, low) and d.id < high and d.id > low
+        order by d.actor desc, d.state desc, d.id desc limit n) f order by f.id desc limit n;
     else
       return query select f.* from unnest(states) as s (state) cross join lateral (
-        select k.* from weft.job_key k
-        where k.org_id = org and (k.actor, k.state, k.id) < (value, s.state, high)
-          and (k.actor, k.state, k.id) > (value, s.state, low) and k.id < high and k.id > low
-        order by k.actor, k.state, k.id limit n) f order by f.id limit n;
+        select d.id, d.workflow_id, d.state, d.actor, d.labels from weft.job_done d
+        where d.org_id = org and (d.actor, d.state, d.id) < (value, s.state, high)
+          and (d.actor, d.state, d.id) > (value, s.state, low) and d.id < high and d.id > low
+        order by d.actor, d.state, d.id limit n) f order by f.id limit n;
     end if;
   when 'label' then
-    endings := array(
-      select distinct case when s in ('completed', 'failed', 'cancelled') then s else 'pending' end from unnest(states) s);
     if is_newest then
-      return query select f.job_id, k.org_id, k.workflow_id, k.state, k.actor, k.rerun_of, k.labels from (
-        select f.job_id from unnest(endings) as e (ending) cross join lateral (
+      return query select f.job_id, d.workflow_id, d.state, d.actor, d.labels from (
+        select f.job_id from unnest(states) as s (state) cross join lateral (
           select l.job_id from weft.job_label l
-          where l.org_id = org and l.name = scan_jobs.label and l.value = scan_jobs.value and l.ending = e.ending
+          where l.org_id = org and l.name = scan_jobs.label and l.value = scan_jobs.value and l.ending = s.state
             and l.job_id < high and l.job_id > low
           order by l.job_id desc limit n) f order by f.job_id desc limit n
-      ) f left join lateral (select k.* from weft.job_key k where k.id = f.job_id) k on true order by f.job_id desc;
+      ) f left join lateral (select d.* from weft.job_done d where d.id = f.job_id) d on true order by f.job_id desc;
     else
-      return query select f.job_id, k.org_id, k.workflow_id, k.state, k.actor, k.rerun_of, k.labels from (
-        select f.job_id from unnest(endings) as e (ending) cross join lateral (
+      return query select f.job_id, d.workflow_id, d.state, d.actor, d.labels from (
+        select f.job_id from unnest(states) as s (state) cross join lateral (
           select l.job_id from weft.job_label l
-          where l.org_id = org and l.name = scan_jobs.label and l.value = scan_jobs.value and l.ending = e.ending
+          where l.org_id = org and l.name = scan_jobs.label and l.value = scan_jobs.value and l.ending = s.state
             and l.job_id < high and l.job_id > low
           order by l.job_id limit n) f order by f.job_id limit n
-      ) f left join lateral (select k.* from weft.job_key k where k.id = f.job_id) k on true order by f.job_id;
+      ) f left join lateral (select d.* from weft.job_done d where d.id = f.job_id) d on true order by f.job_id;
     end if;
   when 'rerun_of' then
     -- They are few: found first, then put in order.
-    return query with f as materialized (select k.* from weft.job_key k where k.rerun_of = value::bigint)
+    return query with f as materialized (
+      select j.id, j.workflow_id, j.state, j.actor, j.labels from weft.job j where j.rerun_of = value::bigint and j.org_id = org
+      union all
+      select d.id, d.workflow_id, d.state, d.actor, d.labels from weft.job_done d where d.rerun_of = value::bigint and d.org_id = org)
     select f.* from f where f.id < high and f.id > low order by case when is_newest then -f.id else f.id end limit n;
   end case;
 end $$;
@@ -2496,7 +2423,124 @@ begin
   return shares;
 end $$;
 
-CREATE FUNCTION weft.show_job(org bigint, job bigint) RETURNS SETOF weft.jobs
+CREATE TABLE weft.job_done (
+    id bigint NOT NULL,
+    org_id bigint NOT NULL,
+    end_id bigint NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    ended_at timestamp with time zone NOT NULL,
+    state weft.job_state NOT NULL,
+    rank smallint NOT NULL,
+    finishes_independent boolean NOT NULL,
+    started_at timestamp with time zone,
+    failed_id bigint,
+    owner_id bigint,
+    parent_id bigint,
+    snapshot_id bigint,
+    version_hash bytea,
+    workflow_id text NOT NULL,
+    base_kind text NOT NULL,
+    base_ref text,
+    reason text,
+    inputs json NOT NULL,
+    result json,
+    error json,
+    patch json,
+    tag_positions json,
+    labels json,
+    callback_url text,
+    actor text,
+    rerun_of bigint
+)
+PARTITION BY RANGE (id);
+
+CREATE VIEW weft.jobs AS
+ SELECT id,
+    org_id,
+    workflow_id,
+    state,
+    reason,
+    priority,
+    inputs,
+    result,
+    error,
+    created_at,
+    started_at,
+    ended_at,
+    failed_id,
+    owner_id,
+    parent_id,
+    base_kind,
+    base_ref,
+    snapshot_id,
+    version_hash,
+    labels,
+    actor,
+    end_id,
+    rerun_of,
+    patch,
+    tag_positions,
+    callback_url
+   FROM ( SELECT j.id,
+            j.org_id,
+            j.workflow_id,
+            (j.state)::text AS state,
+            j.reason,
+            (- (j.rank)::smallint) AS priority,
+            j.inputs,
+            NULL::json AS result,
+            NULL::json AS error,
+            j.created_at,
+            j.started_at,
+            NULL::timestamp with time zone AS ended_at,
+            j.failed_id,
+            j.owner_id,
+            j.parent_id,
+            j.base_kind,
+            j.base_ref,
+            j.snapshot_id,
+            encode(j.version_hash, 'hex'::text) AS version_hash,
+            j.labels,
+            j.actor,
+            j.end_id,
+            j.rerun_of,
+            j.patch,
+            j.tag_positions,
+            j.callback_url
+           FROM weft.job j
+        UNION ALL
+         SELECT d.id,
+            d.org_id,
+            d.workflow_id,
+            (d.state)::text AS state,
+            d.reason,
+            (- d.rank) AS priority,
+            d.inputs,
+            d.result,
+            d.error,
+            d.created_at,
+            d.started_at,
+            d.ended_at,
+            d.failed_id,
+            d.owner_id,
+            d.parent_id,
+            d.base_kind,
+            d.base_ref,
+            d.snapshot_id,
+            encode(d.version_hash, 'hex'::text) AS version_hash,
+            d.labels,
+            d.actor,
+            d.end_id,
+            d.rerun_of,
+            d.patch,
+            d.tag_positions,
+            d.callback_url
+           FROM weft.job_done d) v
+  WHERE (org_id = COALESCE(( SELECT weft.current_org() AS current_org), org_id));
+
+COMMENT ON VIEW weft.jobs IS 'Every job, live or ended, with its state and, when it has ended, its result or error.';
+
+CREATE FUNCTION weft.show_jobs(org bigint, jobs bigint[]) RETURNS SETOF weft.jobs
     LANGUAGE plpgsql STABLE
     SET plan_cache_mode TO 'force_generic_plan'
     SET enable_seqscan TO 'off'
@@ -2504,7 +2548,7 @@ CREATE FUNCTION weft.show_job(org bigint, job bigint) RETURNS SETOF weft.jobs
     SET jit TO 'off'
     AS $$
 begin
-  return query select * from weft.jobs j where j.org_id = org and j.id = job;
+  return query select * from weft.jobs j where j.org_id = org and j.id = any (jobs);
 end $$;
 
 CREATE FUNCTION weft.skip_by_step(me bigint, step bigint, in_attempt integer, ids bigint[], why text, again boolean, room integer) RETURNS bigint[]
@@ -3022,7 +3066,8 @@ CREATE VIEW weft.audits AS
     subject_kind,
     subject_ids,
     subject_name,
-    detail
+    detail,
+    origin
    FROM weft.audit a;
 
 COMMENT ON VIEW weft.audits IS 'What operators did: a row for each cancel, replay, purge, create, pause, resume and limit.';
@@ -3438,7 +3483,7 @@ CREATE TABLE weft.job_label (
     org_id bigint NOT NULL,
     name text NOT NULL,
     value text NOT NULL,
-    ending weft.job_state DEFAULT 'pending'::weft.job_state NOT NULL
+    ending weft.job_state NOT NULL
 )
 PARTITION BY RANGE (job_id);
 
@@ -4075,6 +4120,10 @@ CREATE INDEX answer_age ON weft.answer USING btree (created_at);
 
 CREATE INDEX artifact_digest ON weft.artifact USING hash (digest);
 
+CREATE INDEX artifact_list ON weft.artifact USING btree (org_id, id);
+
+CREATE INDEX artifact_list_of_workflow ON weft.artifact USING btree (org_id, workflow_id, id);
+
 CREATE INDEX artifact_meaning ON weft.artifact USING btree (substr(version_hash, 1, 4));
 
 CREATE INDEX artifact_merged ON weft.artifact USING btree (merged_id) WHERE (merged_id IS NOT NULL);
@@ -4103,8 +4152,6 @@ CREATE INDEX event_name ON weft.event USING btree (org_id, name, id);
 
 CREATE INDEX idempotency_key_task ON weft.idempotency_key USING btree (task_id);
 
-CREATE INDEX job_actor ON weft.job USING btree (org_id, actor, state, id);
-
 CREATE INDEX job_done_actor ON ONLY weft.job_done USING btree (org_id, actor, state, id);
 
 CREATE INDEX job_done_parent ON ONLY weft.job_done USING btree (parent_id) WHERE (parent_id IS NOT NULL);
@@ -4119,6 +4166,8 @@ CREATE INDEX job_done_workflow ON ONLY weft.job_done USING btree (org_id, workfl
 
 CREATE INDEX job_kept_from ON weft.job USING btree (kept_from) WHERE (kept_from IS NOT NULL);
 
+CREATE INDEX job_org ON weft.job USING btree (org_id, id);
+
 CREATE INDEX job_owner ON weft.job USING btree (owner_id) WHERE (owner_id IS NOT NULL);
 
 CREATE INDEX job_parent ON weft.job USING btree (parent_id) WHERE (parent_id IS NOT NULL);
@@ -4127,11 +4176,7 @@ CREATE INDEX job_rerun_of ON weft.job USING btree (rerun_of) WHERE (rerun_of IS 
 
 CREATE INDEX job_snapshot ON weft.job USING btree (snapshot_id);
 
-CREATE INDEX job_state ON weft.job USING btree (org_id, state, id);
-
 CREATE INDEX job_timeout ON weft.job USING btree (timeout_at) WHERE (timeout_at IS NOT NULL);
-
-CREATE INDEX job_workflow ON weft.job USING btree (org_id, workflow_id, state, id);
 
 CREATE INDEX key_loan_wanted ON weft.key_loan USING btree (queue_id, key, task_id);
 
@@ -4309,9 +4354,6 @@ ALTER TABLE ONLY weft.audit_seal
 
 ALTER TABLE ONLY weft.event
     ADD CONSTRAINT event_org_id_fkey FOREIGN KEY (org_id) REFERENCES weft.org(id);
-
-ALTER TABLE ONLY weft.job
-    ADD CONSTRAINT job_org_id_fkey FOREIGN KEY (org_id) REFERENCES weft.org(id);
 
 ALTER TABLE ONLY weft.job
     ADD CONSTRAINT job_snapshot_id_fkey FOREIGN KEY (snapshot_id) REFERENCES weft.artifact(id);

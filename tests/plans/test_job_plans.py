@@ -81,9 +81,9 @@ class Place:
         finish = (1, [first], [1], ["null"], [1, -1], [-1, -1], [-32768] * 2, [0] * 2, [0] * 2, 10, True, None)
         asked = timedelta(hours=1), "event", False, "e7", "{}", "{}"
         return [
-            Guard("show", JOB.show, (1, self.live), 30, {}, 1),
-            Guard("show what ended", JOB.show, (1, self.done), 30, {}, 1),
-            Guard("end of what lives", JOB.end_of_live, (1, self.live), 10, {}, 1),
+            Guard("show", JOB.show, (1, [self.live]), 30, {}, 1),
+            Guard("show what ended", JOB.show, (1, [self.done]), 30, {}, 1),
+            Guard("show several", JOB.show, (1, [self.live, self.done]), 60, {}, 2),
             Guard("nodes", JOB.nodes, (1, self.live), 100, {}, TASKS),
             Guard("facts", JOB.facts, (self.live,), 10, {}, 1),
             Guard("hold the end", JOB.hold_end, (1, self.live), 20, {"task_pkey": 2}, 1),
@@ -135,7 +135,7 @@ class Place:
         for name, filters in asked.items():
             rest = (*filters, *[None] * (5 - len(filters)))
             for is_newest in (True, False):
-                page = 1, *rest, 0, None, NEWEST, None, is_newest, 50
+                page = 1, *rest, 0, None, NEWEST, None, is_newest, 50, 2000
                 found.append(Guard(f"list {name}, {is_newest}", JOB.list, page, 1500))
         return found
 

@@ -31,6 +31,24 @@ async def test_a_request_with_a_key_is_carried_out_once_and_answered_the_same(
     assert again.status_code == 422, "without a key it is another request"
 
 
+async def test_each_act_may_be_sent_again_with_its_key(http: httpx.AsyncClient, client: weft.Client) -> None:
+    for size in (1, 2, 3):
+        await client.workflows.push(FLOW.replace("size: 1", f"size: {size}"))
+    acts = [
+        ("POST", "/api/v1/tags/etl/undo", {"steps": 1}),
+        ("POST", "/api/v1/queues", {"name": "mail"}),
+        ("POST", "/api/v1/tags/etl%2Fnext/branch", {"source": "etl"}),
+        ("DELETE", "/api/v1/tags/etl%2Fnext", None),
+    ]
+    for method, path, body in acts:
+        first, again = [
+            await http.request(method, path, json=body, headers={"idempotency-key": path + method}) for _ in range(2)
+        ]
+        assert (first.is_success, again.status_code, again.content) == (True, first.status_code, first.content), path
+        assert again.headers["idempotency-replayed"] == "true"
+    assert (await client.workflows.tag("etl")).version == 4, "it was undone once"
+
+
 async def test_a_key_that_was_sent_with_another_request_is_refused(
     http: httpx.AsyncClient, client: weft.Client
 ) -> None:

@@ -21,6 +21,12 @@ Working = Callable[..., Any]
 
 
 @pytest.fixture
+def server(walled_server: Server) -> Server:
+    """The one that is held to the org that it acts for: a worker needs nothing beyond that."""
+    return walled_server
+
+
+@pytest.fixture
 def registry() -> Registry:
     return Registry()
 

@@ -19,7 +19,9 @@ from weft.server.serving import Server
 TAMPER = "set session_replication_role = replica; {}; reset session_replication_role"
 
 
-async def test_an_act_is_kept_with_who_did_it_and_from_where(http: httpx.AsyncClient, client: weft.Client) -> None:
+async def test_an_act_is_kept_with_who_did_it_and_from_where(
+    http: httpx.AsyncClient, client: weft.Client, conn: asyncpg.Connection[asyncpg.Record]
+) -> None:
     job = await client.jobs.submit(
         {"workflow_id": "a", "nodes": {"START": {"type": "start", "next": "END"}, "END": {"type": "end"}}}
     )
@@ -30,6 +32,8 @@ async def test_an_act_is_kept_with_who_did_it_and_from_where(http: httpx.AsyncCl
         answer = await http.post(f"/api/v1/{path}", json={}, headers={"x-request-id": f"r-{n}"})
         assert answer.status_code == 204
     kept = [(each.verb, each.subject_kind, each.actor, each.origin) for each in await client.audit(limit=4)]
+    rows = await conn.fetch("select verb, subject_kind, actor, origin from weft.audits order by id desc limit 4")
+    assert [tuple(row) for row in rows] == kept
     assert kept == [
         ("cancel", "job", "token:tester", "127.0.0.1 r-3"),
         ("resume", "job", "token:tester", "127.0.0.1 r-2"),

@@ -5,11 +5,15 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
+import uvicorn
+from uvicorn.server import ServerState
 
 import weft
+from weft.server.connections import connections
 from weft.server.serving import Server
 from weft.server.sockets import take_address
 
@@ -54,6 +58,27 @@ async def test_a_request_under_way_is_answered_before_a_server_ends(
     await ending
     writer.close()
     assert [task.handler for task in (await client.list_tasks()).tasks] == ["h"]
+
+
+async def test_whoever_is_let_in_at_the_last_moment_is_answered_once_and_kept_no_longer() -> None:
+    """Else a client that comes again and again keeps a server that stops for as long as it waits at most."""
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 204, "headers": []})
+        await send({"type": "http.response.body"})
+
+    config = uvicorn.Config(app, log_config=None)
+    config.load()
+    kind, state = connections(30, lambda: True), ServerState()
+    made = lambda: kind(config=config, server_state=state, app_state={})  # noqa: E731
+    async with await asyncio.get_running_loop().create_server(made, "127.0.0.1", 0) as listening:
+        port = listening.sockets[0].getsockname()[1]
+        for sent in (b"", b"GET / HTTP/1.1\r\nhost: x\r\n\r\n"):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(sent)
+            answer = await asyncio.wait_for(reader.read(), 20)
+            assert answer.startswith(b"HTTP/1.1 204") == (b"connection: close" in answer) == bool(sent)
+            writer.close()
 
 
 async def test_a_server_that_is_given_up_while_it_starts_lets_go_of_its_address(settings: weft.Settings) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 
@@ -168,6 +169,39 @@ async def test_a_token_past_its_time_is_found_by_looking(
         await conn.execute("update weft.token set expires_at = weft.now()")
         assert await server.state.live.run_once() == 1
         assert [each.name for each in await stream.until("closed")] == ["closed"]
+
+
+async def test_an_org_has_so_many_streams_and_a_server_so_many_of_all(
+    settings: weft.Settings, client: weft.Client
+) -> None:
+    await client.orgs.create("rival")
+    rival = client.of_org((await client.orgs.show("rival")).id, "rival")
+    tight = dataclasses.replace(settings, server_streams=3, server_org_streams=2)
+    async with Server(tight, port=0) as server, AsyncExitStack() as stack:
+
+        async def enter(owner: weft.Client) -> httpx.AsyncClient:
+            headers = {"authorization": f"Bearer {(await owner.tokens.create('a', role='reader')).secret}"}
+            return await stack.enter_async_context(httpx.AsyncClient(base_url=server.url, headers=headers, timeout=20))
+
+        mine, theirs = await enter(client), await enter(rival)
+        async with streamed(mine, "/jobs/stream"), streamed(theirs, "/jobs/stream"):
+            async with streamed(mine, "/jobs/stream"):
+                for http, status, code in ((mine, 429, "too_many_streams"), (theirs, 503, "server_full")):
+                    refused = await http.get("/api/v1/jobs/stream")
+                    assert (refused.status_code, refused.json()["code"]) == (status, code)
+                    assert int(refused.headers["retry-after"]) > 0
+                    assert str(refused.json()["about"]["limit"]) in refused.json()["detail"]
+                numbers = (await mine.get("/metrics")).text.splitlines()
+                assert "weft_streams_open 3" in numbers
+                for limit in ("org", "server"):
+                    assert f'weft_streams_refused_total{{limit="{limit}"}} 1' in numbers
+                assert "weft_streams" not in (await theirs.get("/metrics")).text
+            # Whoever has gone makes room, as soon as it is seen that he has.
+            async with asyncio.timeout(20):
+                while "weft_streams_open 2" not in (await mine.get("/metrics")).text:
+                    pass
+            async with streamed(mine, "/jobs/stream"):
+                pass
 
 
 async def test_a_server_that_stops_ends_its_streams_with_a_word(settings: weft.Settings, client: weft.Client) -> None:

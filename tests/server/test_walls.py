@@ -13,6 +13,7 @@ from matrix import make_things
 import weft
 from pooler import pooler_to
 from weft.db.database import Database
+from weft.jobs.submit import SQL as JOBS
 from weft.queue.model import NewTask
 
 # What belongs to no org.
@@ -85,6 +86,31 @@ async def test_a_session_that_is_held_to_no_org_yet_sees_nothing(
     assert await conn.fetchval("select count(*) from weft.task") == 0
     assert await conn.fetchval("select count(*) from weft.tasks") == 0
     await conn.close()
+
+
+async def test_a_session_gets_no_list_of_another_org(
+    server_database: Database, client: weft.Client, conn: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    ids = []
+    for slug in ("acme", "rival"):
+        await client.orgs.create(slug)
+        ids.append((await client.orgs.show(slug)).id)
+        await make_things(client.of_org(ids[-1], slug), slug)
+    page = None, None, None, None, None, 0, None, 2**63 - 1, None, True, 50, 2000
+    own = await conn.fetch(JOBS.list, ids[1], *page)
+    assert own[0]["id"] is not None
+    async with server_database.of_org(ids[0]).acquire() as held:
+        assert await held.fetch(JOBS.list, ids[1], *page) == []
+        assert {row["id"] for row in await held.fetch(JOBS.list, ids[0], *page)}.isdisjoint(row["id"] for row in own)
+    async with server_database.of_org(ids[1]).acquire() as held:
+        assert await held.fetch(JOBS.list, ids[1], *page) == own
+    await conn.execute("create role lists_stranger; grant usage on schema weft to lists_stranger")
+    try:
+        await conn.execute("set role lists_stranger")
+        with pytest.raises(asyncpg.InsufficientPrivilegeError):
+            await conn.fetch(JOBS.list, ids[1], *page)
+    finally:
+        await conn.execute("reset role; drop owned by lists_stranger; drop role lists_stranger")
 
 
 async def test_sessions_change_hands_and_each_sees_its_own(server_database: Database, client: weft.Client) -> None:

@@ -29,6 +29,7 @@ def hang(ctx: weft.Context) -> int:
     if ctx.attempt == 1:
         print("began", flush=True)
         time.sleep(600)
+    print("once more")
     return ctx.attempt
 """
 
@@ -69,21 +70,25 @@ async def _until(is_so: Callable[[], Any]) -> None:
 
 
 async def test_a_killed_worker_loses_its_task_to_another_by_the_upkeep_of_the_server(
-    client: weft.Client, url: str, environment: dict[str, str], conn: asyncpg.Connection[asyncpg.Record]
+    client: weft.Client, url: str, environment: dict[str, str], conn: asyncpg.Connection[asyncpg.Record], tmp_path: Path
 ) -> None:
-    """Nobody here but the server has a database."""
+    """Nobody here but the server has a database, and the workers write to a disk of their own."""
     token = (await client.tokens.create("w", role="worker")).secret
     made = await client.enqueue("hang")
     environment = {**environment, "WEFT_PROFILE": "fast", "WEFT_TOKEN": token}
     async with _server(environment, url) as (_, address):
         arguments = ("worker", "--app", "far_app", "--server", address)
-        async with _program(environment, *arguments, until="ready") as (first, _):
-            await _until(lambda: conn.fetchval("select true from weft.task where state = 'running'"))
+        elsewhere = {**environment, "WEFT_HOME": str(tmp_path / "elsewhere")}
+        async with _program(elsewhere, *arguments, until="ready") as (first, _):
+            # What it prints is there while it runs.
+            await _until(lambda: client.read_log(made.id))
+            assert await conn.fetchval("select true from weft.task where state = 'running'")
             first.send_signal(signal.SIGKILL)
-        async with _program(environment, *arguments, until="ready"):
+        async with _program(elsewhere, *arguments, until="ready"):
             assert await client.wait(made.id, 60) == 2
         found = await client.get_task(made.id)
         assert (found.crashes, found.failures) == (1, 0)
+        assert await client.read_log(made.id) == b"began\n\n[weft: attempt 2]\nonce more\n"
 
 
 async def test_a_server_killed_between_commit_and_answer_is_told_again_and_says_that_it_is_done(

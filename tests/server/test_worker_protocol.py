@@ -381,4 +381,7 @@ async def test_an_output_that_cannot_be_kept_refuses_the_whole_request(hands: Ha
     told = await hands.ask("/v1/task/complete", 422, tasks=done)
     assert told["field"] == "tasks[1].output"
     assert (await client.get_task(made[0].id)).state == "running"
-    assert (await hands.http.post("/v1/task/claim", content=gzip.compress(b"{}"))).status_code == 422
+    packed = gzip.compress(b"{}")
+    assert (await hands.http.post("/v1/task/claim", content=packed)).status_code == 415
+    told = await hands.http.post("/v1/task/claim", content=packed, headers={"content-type": "application/json"})
+    assert (told.status_code, told.json()["code"]) == (400, "malformed_request")

@@ -72,6 +72,7 @@ async def test_a_name_is_that_of_one_s_own_org(ours: weft.Workflows, theirs: wef
 VERBS: dict[str, Callable[[weft.Workflows, int], Awaitable[object]]] = {
     "show": lambda w, id: w.show(id),
     "log": lambda w, id: w.log(id),
+    "artifact": lambda w, id: w.artifact(id),
     "log before it": lambda w, id: w.log("etl", before=id),
     "blame": lambda w, id: w.blame(id),
     "move": lambda w, id: w.move("etl", id, force=True),

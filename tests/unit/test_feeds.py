@@ -18,7 +18,7 @@ from weft.jobs.events import JobEvents
 from weft.server.live import feed as feeds
 from weft.server.live.feed import LAGGING, MOST_BYTES, Feed, Page
 from weft.server.live.guest import Guest
-from weft.server.live.log_feed import chunks
+from weft.worker.log_parts import pieces
 
 
 class Numbers(Feed):
@@ -71,10 +71,10 @@ async def test_where_nothing_happens_a_heartbeat_tells_where_to_go_on(monkeypatc
 @hypothesis.given(st.text(max_size=50), st.integers(0, 200))
 def test_a_log_comes_in_pieces_of_whole_characters(text: str, cut: int) -> None:
     data = text.encode(errors="replace")
-    first = b"".join(chunks(data[:cut], is_all=False))
+    first = b"".join(pieces(data[:cut], 1 << 16, is_all=False))
     first.decode()
     assert len(data[:cut]) - len(first) < 4
-    assert first + b"".join(chunks(data[len(first) :], is_all=True)) == data
+    assert first + b"".join(pieces(data[len(first) :], 1 << 16, is_all=True)) == data
 
 
 def test_a_place_is_short_however_much_happens_at_once() -> None:

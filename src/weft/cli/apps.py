@@ -51,6 +51,13 @@ COMMANDS = {
 QUIET = "WEFT_QUIET"
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")]
 YesFlag = Annotated[bool, typer.Option("--yes", help="Do it; without this nothing is changed.")]
+InputsOption = Annotated[
+    list[str] | None, typer.Option("--input", "-i", metavar="NAME=VALUE", help="An input; may be repeated.")
+]
+HandlersOption = Annotated[
+    list[str] | None,
+    typer.Option("--app", metavar="MODULE", help="A module with handlers, importable from here; may be repeated."),
+]
 
 
 class Group(TyperGroup):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from weft.cli.apps import JsonFlag, new_app
+from weft.cli.apps import HandlersOption, InputsOption, JsonFlag, new_app
 from weft.cli.completion import complete_tag
 
 if TYPE_CHECKING:
@@ -28,13 +28,8 @@ def bisect(
     bad: Annotated[
         str | None, typer.Option(metavar="VERSION", help="One that fails, when it is not the tag's.")
     ] = None,
-    inputs: Annotated[
-        list[str] | None, typer.Option("--input", "-i", metavar="NAME=VALUE", help="An input; may be repeated.")
-    ] = None,
-    modules: Annotated[
-        list[str] | None,
-        typer.Option("--app", metavar="MODULE", help="A module with handlers, importable from here; may be repeated."),
-    ] = None,
+    inputs: InputsOption = None,
+    modules: HandlersOption = None,
     timeout: Annotated[
         str | None, typer.Option(metavar="DURATION", help="How long to wait for each version: 30s, 10m.")
     ] = None,

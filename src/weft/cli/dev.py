@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from weft.cli.apps import new_app
+from weft.cli.apps import HandlersOption, new_app
 from weft.cli.worker import Level, LogFormat
 
 app = new_app()
@@ -18,10 +18,7 @@ _BEGAN = time.monotonic()
 
 @app.command()
 def dev(
-    modules: Annotated[
-        list[str] | None,
-        typer.Option("--app", metavar="MODULE", help="A module with handlers, importable from here; may be repeated."),
-    ] = None,
+    modules: HandlersOption = None,
     port: Annotated[int, typer.Option(help="The port of the server, on this machine only; 0 takes a free one.")] = 8400,
     workers: Annotated[int, typer.Option(min=1, max=64, metavar="N", help="How many worker processes.")] = 1,
     reloads: Annotated[

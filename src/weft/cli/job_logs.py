@@ -3,18 +3,31 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import sys
-from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from weft.cli.output import complain, one_line, print_json_line
-from weft.core.errors import DatabaseUnavailable
 
 if TYPE_CHECKING:
+    from weft.jobs.events import JobEvent
     from weft.jobs.model import JobAttempt
     from weft.sdk.client import Client
 
-LOOK_EVERY = 0.2
+_BEGINS = "task.claimed"
+_HEADING = re.compile(rb"\[weft: attempt (\d{1,10})\]")
+# So many logs are followed at once; a task beyond them has its turn when one of theirs has ended.
+_AT_ONCE = 32
+_PATIENCE = 5.0
+
+
+class _About(NamedTuple):
+    """Whose lines are printed."""
+
+    task_id: int
+    node: str
+    item: int | None
+    attempt: int
 
 
 async def print_logs(client: Client, job_id: int, node: str | None, *, follow: bool, as_json: bool) -> None:
@@ -23,7 +36,9 @@ async def print_logs(client: Client, job_id: int, node: str | None, *, follow: b
     With ``follow`` also what comes until the job has ended, in the order in which it comes.
     """
     printed = _Printed(client, as_json)
-    if follow:
+    if follow and not (await client.jobs.show(job_id)).state.is_final:
+        if node is not None:
+            await client.jobs.attempts(job_id, node)  # says so when there is no such node
         await _follow(client, job_id, node, printed)
     else:
         for attempt in await client.jobs.attempts(job_id, node):
@@ -34,33 +49,33 @@ async def print_logs(client: Client, job_id: int, node: str | None, *, follow: b
 
 
 async def _follow(client: Client, job_id: int, node: str | None, printed: _Printed) -> None:
-    ending = asyncio.create_task(client.jobs.wait(job_id))
+    """Follow the log of each task from the moment on at which its first attempt begins."""
+    followed: set[int] = set()
+    following: set[asyncio.Task[None]] = set()
     try:
-        while True:
-            is_over = ending.done()
-            # PostgreSQL may be away meanwhile; the job goes on without it.
-            with suppress(DatabaseUnavailable):
-                latest = {attempt.task_id: attempt for attempt in await client.jobs.attempts(job_id, node)}
-                for attempt in latest.values():
-                    await printed.print_new(attempt)
-                if is_over:
-                    break
-            await asyncio.wait([ending], timeout=LOOK_EVERY)
-        await ending
+        async for event in client.jobs.follow(job_id):
+            if event.type != _BEGINS or event.task_id in followed or node not in (None, event.node):
+                continue
+            followed.add(event.task_id or 0)
+            task = asyncio.create_task(printed.follow(event))
+            following.add(task)
+            task.add_done_callback(following.discard)
+        if following:
+            # What was cancelled with the job may take a moment.
+            await asyncio.wait(set(following), timeout=_PATIENCE)
     finally:
-        ending.cancel()
-        await asyncio.gather(ending, return_exceptions=True)
+        for task in following:
+            task.cancel()
+        await asyncio.gather(*following, return_exceptions=True)
 
 
 class _Printed:
-    """What has been printed of each task so far."""
+    """Prints the lines of tasks, each with the name of its node; whether there were ``any``."""
 
     def __init__(self, client: Client, as_json: bool) -> None:
         self._client = client
         self._as_json = as_json
-        self._positions: dict[int, int] = {}
-        self._rests: dict[int, bytes] = {}
-        self._ended: set[tuple[int, int]] = set()
+        self._turns = asyncio.Semaphore(_AT_ONCE)
         self.any = False
 
     async def print_attempt(self, attempt: JobAttempt) -> None:
@@ -69,21 +84,26 @@ class _Printed:
         if data:
             self._print(attempt, data.decode(errors="replace").splitlines())
 
-    async def print_new(self, attempt: JobAttempt) -> None:
-        """Print the whole lines that a task has written since the last time; the rest of one comes with the next."""
-        key = attempt.task_id
-        if (key, attempt.attempt) in self._ended:
-            return
-        data = await self._client.read_log(key, self._positions.get(key, 0)) or b""
-        self._positions[key] = self._positions.get(key, 0) + len(data)
-        *lines, rest = (self._rests.get(key, b"") + data).split(b"\n")
-        if attempt.ended_at is not None:
-            self._ended.add((key, attempt.attempt))
-            lines, rest = [*lines, rest] if rest else lines, b""
-        self._rests[key] = rest
-        self._print(attempt, [line.decode(errors="replace") for line in lines])
+    async def follow(self, event: JobEvent) -> None:
+        """Print the lines of a task, each when it is whole, until the task has ended."""
+        about, rest = _About(event.task_id or 0, event.node or "", event.item, 1), b""
+        held: list[str] = []
+        async with self._turns:
+            async for data in self._client.follow_log(about.task_id):
+                *lines, rest = (rest + data).split(b"\n")
+                for line in lines:
+                    if (heading := _HEADING.fullmatch(line)) and int(heading[1]) > about.attempt:
+                        # It says whose the lines below it are, and the empty line above it belongs to it.
+                        about, held = about._replace(attempt=int(heading[1])), []
+                    elif line:
+                        self._print(about, [*held, line.decode(errors="replace")])
+                        held = []
+                    else:
+                        self._print(about, held)
+                        held = [""]
+        self._print(about, [*held, rest.decode(errors="replace")] if rest else held)
 
-    def _print(self, attempt: JobAttempt, lines: list[str]) -> None:
+    def _print(self, attempt: JobAttempt | _About, lines: list[str]) -> None:
         name = one_line(attempt.node) + ("" if attempt.item is None else f"[{attempt.item}]")
         for line in lines:
             self.any = True

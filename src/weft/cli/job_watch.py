@@ -6,12 +6,14 @@ import asyncio
 import sys
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
 
 from weft.cli.job_output import error_of, shown_nodes, time_of
 from weft.cli.job_tree import draw, items_of, shown_state
 from weft.cli.output import clean, one_line, span
 from weft.core.errors import DatabaseUnavailable, WeftError
+from weft.jobs import events
 
 if TYPE_CHECKING:
     from weft.cli.leaving import Leaving
@@ -19,9 +21,14 @@ if TYPE_CHECKING:
     from weft.sdk.client import Client
 
 _LOOK_EVERY = 0.1
+# Without any news a look is taken now and then: what waits may wait for something else by now.
+_LOOK_AT_LEAST = 5.0
+_REDRAW_EVERY = 0.5
+_BEFORE = timedelta(seconds=30)
 # A look at a job of 100,000 items takes a while: at most a tenth of the time is spent on it.
 _SHARE = 10
 _STUCK_AFTER = 1.0
+_WONDER_AFTER = 1.2
 _TELL_PROGRESS_EVERY = 5.0
 _TAIL = 10
 _MOST_HINTS = 3
@@ -33,26 +40,79 @@ async def watch(client: Client, job_id: int, leaving: Leaving) -> Job:
     """Show a job until it has ended or somebody leaves it, and return it."""
     view: _Tree | _Lines = _Tree() if sys.stderr.isatty() else _Lines()
     looking = _Looking(client, job_id)
-    ended = asyncio.create_task(client.jobs.wait(job_id))
+    while not await looking.look():  # noqa: ASYNC110  (only PostgreSQL knows)
+        await asyncio.sleep(looking.pause)
+    news = _News(client, looking)
     left = asyncio.create_task(leaving.wished.wait())
     try:
         with view:
             while True:
-                await asyncio.wait([ended, left], timeout=looking.pause, return_when=asyncio.FIRST_COMPLETED)
-                is_over = ended.done() or left.done()
-                if await looking.look():
-                    view.show(looking)
-                if is_over:
+                view.show(looking)
+                if looking.job.state.is_final or left.done():
                     break
+                if not await news.wait(left):
+                    continue
+                looked = asyncio.create_task(looking.look())
+                await asyncio.wait([looked, left], return_when=asyncio.FIRST_COMPLETED)
+                if not looked.done():
+                    # Whoever leaves need not wait for an answer that may not come.
+                    looked.cancel()
+                    continue
+                looked.result()
     finally:
-        for waiting in (ended, left):
-            waiting.cancel()
-        await asyncio.gather(ended, left, return_exceptions=True)
+        left.cancel()
+        await asyncio.gather(left, news.stop(), return_exceptions=True)
     if not looking.job.state.is_final:
         leaving.tell()
     elif looking.job.state == "failed":
         await _print_tail(client, looking)
     return looking.job
+
+
+class _News:
+    """Tells when it is time to look again: something has happened, or nothing for so long that one may wonder why."""
+
+    def __init__(self, client: Client, looking: _Looking) -> None:
+        self._looking = looking
+        self._happened = asyncio.Event()
+        # From a while before the look on: what is told twice is only looked at once more.
+        place = events.place_at(looking.job.id, looking.latest - _BEFORE)
+        self._following = asyncio.create_task(self._follow(client, place))
+        self._heard_at, self._next = time.monotonic(), _WONDER_AFTER
+
+    async def _follow(self, client: Client, place: str) -> None:
+        try:
+            async for _ in client.jobs.follow(self._looking.job.id, after=place):
+                self._happened.set()
+        finally:
+            self._happened.set()
+
+    async def wait(self, left: asyncio.Task[Any]) -> bool:
+        """Return whether there may be something new, and False when only time has passed.
+
+        Raises what ended the stream before the job.
+        """
+        await asyncio.wait([left], timeout=self._looking.pause)
+        if not (left.done() or self._happened.is_set()):
+            happened = asyncio.create_task(self._happened.wait())
+            await asyncio.wait([left, happened], timeout=_REDRAW_EVERY, return_when=asyncio.FIRST_COMPLETED)
+            happened.cancel()
+        if self._following.done():
+            self._following.result()
+        now = time.monotonic()
+        since = now - self._heard_at
+        is_due = self._happened.is_set() or since >= self._next
+        if self._happened.is_set():
+            self._happened.clear()
+            self._heard_at, self._next = now, _WONDER_AFTER
+        elif is_due:
+            self._next = since + _LOOK_AT_LEAST
+        return is_due
+
+    async def stop(self) -> None:
+        """Follow no more."""
+        self._following.cancel()
+        await asyncio.gather(self._following, return_exceptions=True)
 
 
 class _Looking:
@@ -113,6 +173,12 @@ class _Looking:
                 is_asked = each.advice is not None and each.cause != "workflow"
                 return f"{node.node}: {each.advice}" if is_asked else "", _WAITS[each.cause]
         return "", ""
+
+    @property
+    def latest(self) -> datetime:
+        """When the last thing happened that is known."""
+        moments = [moment for node in self.nodes for moment in (node.claimed_at, node.ended_at) if moment is not None]
+        return max([self.job.created_at, *moments])
 
     @property
     def hints(self) -> list[str]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from weft.cli.apps import JsonFlag, new_app
+from weft.cli.apps import HandlersOption, InputsOption, JsonFlag, new_app
 from weft.cli.completion import complete_tag
 
 if TYPE_CHECKING:
@@ -34,13 +34,8 @@ def run(
             autocompletion=complete_tag,
         ),
     ],
-    inputs: Annotated[
-        list[str] | None, typer.Option("--input", "-i", metavar="NAME=VALUE", help="An input; may be repeated.")
-    ] = None,
-    modules: Annotated[
-        list[str] | None,
-        typer.Option("--app", metavar="MODULE", help="A module with handlers, importable from here; may be repeated."),
-    ] = None,
+    inputs: InputsOption = None,
+    modules: HandlersOption = None,
     detach: Annotated[
         bool, typer.Option("--detach", help="Only submit it, to workers and orchestrators that run elsewhere.")
     ] = False,

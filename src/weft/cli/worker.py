@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from weft.cli.apps import new_app
+from weft.cli.apps import HandlersOption, new_app
 from weft.cli.completion import complete_queue
 from weft.cli.inputs import read_names
 from weft.core.checks import MAX_RUNNING
@@ -42,10 +42,7 @@ LogFormat = Annotated[
 
 @app.command()
 def worker(
-    modules: Annotated[
-        list[str] | None,
-        typer.Option("--app", metavar="MODULE", help="A module with handlers, importable from here; may be repeated."),
-    ] = None,
+    modules: HandlersOption = None,
     queues: Annotated[
         str | None,
         typer.Option(

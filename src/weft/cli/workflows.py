@@ -218,6 +218,33 @@ def log(
         print_more("--before", found[-1].id)
 
 
+@app.command("artifacts")
+def list_artifacts(
+    workflow: Annotated[str | None, typer.Option(help="Of this workflow only.")] = None,
+    limit: Limit = 50,
+    before: Annotated[str | None, typer.Option(metavar="ID", help="Go on below this id: the next page.")] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """List all that is kept, newest first, also what no tag leads to any more."""
+    from weft.cli.inputs import read_id
+    from weft.cli.output import as_record, print_json, print_more, print_table, when
+
+    key = read_id("before", before)
+    found = call_workflows(lambda w: w.artifacts(workflow_id=workflow, before=key, limit=limit))
+    if as_json:
+        print_json({"artifacts": [as_record(artifact) for artifact in found]})
+        return
+    rows = [
+        (each.id, each.kind, each.workflow_id, each.version_hash[:12], ", ".join(each.tags), when(each.created_at),
+         each.actor, each.message or "")
+        for each in found
+    ]  # fmt: skip
+    columns = ("ID", "KIND", "WORKFLOW~", "HASH", "TAGS~", "MADE", "BY~", "MESSAGE~")
+    print_table(columns, rows, empty="nothing is kept: push a definition")
+    if len(found) == limit:
+        print_more("--before", found[-1].id)
+
+
 def _parents(artifact: Artifact) -> list[int]:
     return [each for each in (artifact.parent_id, artifact.merged_id) if each is not None]
 

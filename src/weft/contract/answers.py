@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, get_args, get_origin
 from weft.contract.operations import Operation
 from weft.contract.wire import is_id, new_model, wire
 from weft.history.model import Artifact
+from weft.jobs.model import JobPage, JobSummary
 from weft.queue.model import Page, TaskSummary
 
 _LONGEST_PAGE = 50
@@ -37,7 +38,9 @@ def answer_of(operation: Operation) -> Answer:
     if operation.answer is not None:
         return _single(operation, operation.answer)
     if returns is Page:
-        return _tasks()
+        return _kept_page("TaskPage", Page, TaskSummary, "tasks", "next_before")
+    if returns is JobPage:
+        return _kept_page("JobSummaryPage", JobPage, JobSummary, "jobs", "next")
     if get_origin(returns) in (list, set):
         return _page(operation)
     plain = wire(returns)
@@ -75,17 +78,21 @@ def _page_model(name: str, item: Any) -> Any:
     return new_model(name, parts, "A page of a list; `next` asks for the one after it.")
 
 
-def _tasks() -> Answer:
-    inner = wire(TaskSummary)
-    model = _page_model("TaskPage", inner.type)
+def _kept_page(name: str, kind: type[Page] | type[JobPage], item: Any, lines: str, key: str) -> Answer:
+    """Return the form of a page that knows by itself where the next one begins."""
+    inner = wire(item)
+    model = _page_model(name, inner.type)
 
-    def encode(page: Page, _: Mapping[str, Any]) -> dict[str, Any]:
-        following = None if page.next_before is None else str(page.next_before)
-        return {"items": [inner.encode(task) for task in page.tasks], "next": following}
+    def encode(page: Any, _: Mapping[str, Any]) -> dict[str, Any]:
+        following = getattr(page, key)
+        return {
+            "items": [inner.encode(each) for each in getattr(page, lines)],
+            "next": None if following is None else str(following),
+        }
 
-    def decode(body: Mapping[str, Any]) -> Page:
+    def decode(body: Mapping[str, Any]) -> Any:
         following = None if body["next"] is None else int(body["next"])
-        return Page(tuple(inner.decode(task) for task in body["items"]), following)
+        return kind(tuple(inner.decode(each) for each in body["items"]), following)
 
     return Answer(model, encode, decode)
 

@@ -20,6 +20,11 @@ _FOR_PYTHON = re.compile(r"( Raises|; raises|; pass) [^.;]*(`[A-Z]\w+`|next page
 _SENTENCE = re.compile(r"(?<=[.;]) ")
 _IN_PROCESS = re.compile(rf"^Raises|`({'|'.join(sorted(LEFT_OUT))})`")
 _ERROR = re.compile(r"`([A-Z]\w+)`")
+# What is done bit by bit: when it breaks off, some of it is done, and it is asked for again.
+_IN_PARTS = frozenset(
+    {"cancel_all", "replay_all", "replay_dead", "replay_outbox", "purge", "jobs.rerun_all", "workflows.fsck",
+     "workflows.gc"}
+)  # fmt: skip
 _IN_PATH = re.compile(r"{(\w+)(?::\w+)?}")
 
 
@@ -103,9 +108,9 @@ class Operation:
         return any(each.name == "idempotency_key" for each in self.parameters)
 
     @property
-    def creates(self) -> bool:
-        """Whether something is there afterwards that was not there before."""
-        return self.status == 201
+    def takes_key(self) -> bool:
+        """Whether it changes something, all of it or nothing, and so may be sent again with a key."""
+        return self.method != "GET" and self.access is not Access.READER and self.call not in _IN_PARTS
 
     @property
     def summary(self) -> str:

@@ -26,6 +26,7 @@ SAID = {
     "actor": "By this actor only.",
     "add": "What is added.",
     "after": "Go on after this one: `next` of the page before.",
+    "artifact_id": "The id of a version, a patch or a snapshot.",
     "at": "What it was at this moment.",
     "attempt": "Of this attempt only.",
     "bad": "A version that fails.",
@@ -241,8 +242,8 @@ _NAMES = ("which", "source", "to", "change", "user", "old", "new", "good", "bad"
 # A tag is moved by number, and so are its pages; events go on after a text, jobs after an id.
 _OF_CALL = {
     "workflows.moves.before": _Form(int | None),
-    "jobs.list.after": _Form(Id | None, str),
-    "jobs.list.since": _Form(Moment | None),
+    "jobs.page.after": _Form(Id | None, str),
+    "jobs.page.since": _Form(Moment | None),
 }
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
 from weft.contract.wire import Id
+from weft.core.json import text_problem
 
 MOST = 1000
 LONGEST_WAIT = 60.0
@@ -36,11 +37,20 @@ def _read_lease(value: object) -> object:
     raise ValueError("is not a lease_token, as it comes with a claim")
 
 
+def _storable(value: str) -> str:
+    if (problem := text_problem(value)) is not None:
+        raise ValueError(problem)
+    return value
+
+
 LeaseToken = Annotated[Any, BeforeValidator(_read_lease), WithJsonSchema({"type": "string", "pattern": _LEASE})]
 Wait = Annotated[float, Field(ge=0, le=LONGEST_WAIT, description="How many seconds to wait for something to tell.")]
 Seconds = Annotated[float, Field(ge=0, le=10 * 365 * 86400)]
 Digest = Annotated[str, Field(pattern=_DIGEST)]
-Name = Annotated[str, Field(min_length=1, max_length=500)]
+Text = Annotated[str, AfterValidator(_storable)]
+Name = Annotated[Text, Field(min_length=1, max_length=500)]
+# As far as the numbers of JSON go without losing digits.
+_LARGEST = 2**53
 
 
 class _Request(BaseModel):
@@ -66,9 +76,9 @@ class Register(_Request):
     queues: list[Name] = Field(min_length=1, max_length=MOST)
     handlers: list[Name] = Field(max_length=10 * MOST)
     concurrency: int = Field(1, ge=1, le=1_000_000)
-    hostname: str = Field("", max_length=255)
+    hostname: Text = Field("", max_length=255)
     pid: int = Field(0, ge=0, le=2**31 - 1)
-    version: str = Field("", max_length=100)
+    version: Text = Field("", max_length=100)
     codes: dict[str, Annotated[str, Field(pattern=r"^([0-9a-f]{2}){1,64}$")]] = Field(
         default_factory=dict, description="By handler, the hash of its code, as hex."
     )
@@ -109,7 +119,7 @@ class Blob(_Request):
     """A value that was put by itself."""
 
     digest: Digest
-    size: int = Field(ge=0)
+    size: int = Field(ge=0, le=_LARGEST)
 
 
 class Reuse(_Request):
@@ -190,7 +200,7 @@ class Release(_Request):
 class Decline(Held):
     """A task whose handler the worker does not know."""
 
-    advice: str = Field("", max_length=500)
+    advice: Text = Field("", max_length=500)
 
 
 class Step(Held):
@@ -240,7 +250,7 @@ class Policy(_Request):
 class Spawn(Held):
     """A further task of the job; ``call`` is the same in each attempt, so that it is made once."""
 
-    call: str = Field(min_length=1, max_length=500)
+    call: Name
     handler: Name
     params: dict[str, Any] = Field(default_factory=dict)
     queue: Name = "default"
@@ -249,7 +259,7 @@ class Spawn(Held):
     retry: Policy | None = None
     timeout: Seconds | None = None
     heartbeat_timeout: Seconds | None = None
-    concurrency_key: str | None = Field(None, min_length=1, max_length=500)
+    concurrency_key: Name | None = None
     allow_failure: bool = False
 
 
@@ -272,7 +282,7 @@ class GoOn(Held):
 class Log(Held):
     """What an attempt has printed from ``offset`` on, in bytes of UTF-8."""
 
-    offset: int = Field(0, ge=0)
+    offset: int = Field(0, ge=0, le=_LARGEST)
     text: str = ""
     is_last: bool = Field(False, description="Whether the attempt prints no more: then its log may be copied.")
 

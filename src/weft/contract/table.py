@@ -31,7 +31,7 @@ _JOBS = (
         body={"workflow": "etl", "inputs": {"day": "2026-11-14"}},
         said="Execute a workflow: by its tag, a version's id or hash, or a whole definition.",
     ),
-    _get("/jobs", "jobs.list", key="id"),
+    _get("/jobs", "jobs.page"),
     _post("/jobs/rerun", "jobs.rerun_all", answer="count", body={"state": ["failed"], "workflow_id": "etl"}),
     _get("/jobs/{job_id}", "jobs.show"),
     _get("/jobs/{job_id}/nodes", "jobs.nodes"),
@@ -66,6 +66,8 @@ _WORKFLOWS = (
     _get("/workflows/{which:name}/blame", "workflows.blame"),
     _post("/workflows/{which:name}/snapshot", "workflows.snapshot", status=201, body={"message": "for the audit"}),
     _get("/workflows/{which:name}", "workflows.show"),
+    _get("/artifacts", "workflows.artifacts", key="id"),
+    _get("/artifacts/{artifact_id}", "workflows.artifact"),
     _get("/tags/{tag:name}/moves", "workflows.moves", key="version"),
     _get("/tags/{tag:name}", "workflows.tag"),
     _delete("/tags/{tag:name}", "workflows.delete"),
@@ -143,5 +145,5 @@ _PEOPLE = (
 OPERATIONS: tuple[Operation, ...] = (*_JOBS, *_WORKFLOWS, *_TASKS, *_PEOPLE)
 BY_CALL: Mapping[str, Operation] = {operation.call: operation for operation in OPERATIONS}
 # Calls that are made of others, or of streams, and those that have a meaning only inside the caller's process.
-COMPOSED = frozenset({"jobs.follow", "jobs.bisect", "follow_log"})
+COMPOSED = frozenset({"jobs.list", "jobs.follow", "jobs.bisect", "follow_log"})
 LOCAL = frozenset({"jobs.add", "jobs.submit_graph"})

@@ -13,6 +13,7 @@ from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin, get_
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Strict, WithJsonSchema, create_model
 
+from weft.core.checks import MAX_ID
 from weft.core.errors import BlobUnavailable
 from weft.flow.diff import Diff
 
@@ -21,9 +22,9 @@ _PATTERN = r"^[0-9]{1,19}$"
 
 
 def _read_id(value: object) -> object:
-    if not isinstance(value, str) or not value.isascii() or not value.isdigit() or len(value) > 19:
-        raise ValueError("an id is a text of up to 19 digits")
-    return int(value)
+    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= 19 and int(value) <= MAX_ID:
+        return int(value)
+    raise ValueError(f"an id is a text of digits, up to {MAX_ID}")
 
 
 # 64-bit integers lose digits in browsers, so ids are texts wherever they travel.

@@ -13,6 +13,7 @@
     │   ├── Forbidden               whoever asks may not do that
     │   ├── CrossSite               a browser was made to ask by a page that is not the server's own
     │   ├── TooLarge                a request is larger than the server takes
+    │   ├── TooManyStreams          an org has as many streams open as a server lets one have
     │   ├── KeyReused               an idempotency key was sent before with another request
     │   ├── AnswerGone              it has been done, and its answer had a secret that is shown once
     │   └── DevRuns                 a `weft dev` of the same home runs already
@@ -31,6 +32,7 @@
     │   ├── ServerStopping          a server takes no more, because it is about to stop
     │   └── AddressTaken            another process listens at the address
     ├── LeaseLost                   another worker holds the task now: drop what you were doing
+    ├── ServerFull                  a server has as many streams open as it takes: ask another, or later
     ├── WorkerLost                  others have what the worker held: register anew
     ├── WaitTimeout                 the task did not end in the time given: wait longer or look at it
     ├── TaskFailed                  the awaited task ended without success: look at its error

@@ -50,6 +50,35 @@ class TooLarge(CallerError):
         super().__init__(f"the request is larger than {limit} bytes, which is WEFT_SERVER_BODY_LIMIT of the server")
 
 
+class TooManyStreams(CallerError):
+    """An org has as many streams open as a server lets one have."""
+
+    code = "too_many_streams"
+    http_status = 429
+    exit_code = 5
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        super().__init__(
+            f"your org has {limit} streams open at this server, which is WEFT_SERVER_ORG_STREAMS of it: "
+            "close some, or ask again later"
+        )
+
+
+class ServerFull(WeftError):
+    """A server has as many streams open as it takes; another may have room."""
+
+    code = "server_full"
+    http_status = 503
+    exit_code = 5
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        super().__init__(
+            f"{limit} streams are open at this server, which is WEFT_SERVER_STREAMS of it: ask another, or again later"
+        )
+
+
 class WorkerLost(WeftError):
     """A worker was given up for lost: what it held is with others."""
 

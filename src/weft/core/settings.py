@@ -242,6 +242,8 @@ class Settings:
         parse_interval,
         "a server gives up a client that sends nothing for this long amid a request",
     )
+    server_streams: int = _setting(5000, parse_count, "how many streams a server process keeps open at once")
+    server_org_streams: int = _setting(2000, parse_count, "how many of them one org may have")
     server_proxies: tuple[str, ...] = _setting(
         (),
         _words,

@@ -20,10 +20,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime, time, timedelta
-from typing import TYPE_CHECKING, ClassVar, TypeVar
+from typing import TYPE_CHECKING, BinaryIO, ClassVar, TypeVar
 from urllib.parse import quote, unquote
 
 import obstore
@@ -31,7 +32,7 @@ from obstore.exceptions import BaseError
 from obstore.store import S3Store
 
 from weft.core.errors import BlobUnavailable, InvalidSetting
-from weft.db.blobs import USERS, damaged, digest_of, missing, place_aside, place_of, tell_kept
+from weft.db.blobs import USERS, damaged, digest_of, digest_of_file, missing, place_aside, place_of, tell_kept
 from weft.db.bucket_problems import allows_http, is_denied, problem_of
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ _LOOKS = 3
 # As many requests at once. Not the threads of the event loop: an outage would fill them, and names of hosts of
 # databases are looked up there too.
 _THREADS = 16
+_PIECE = 1 << 20
 # A value may have 64 MiB, and the way may be slow.
 _TIMEOUT = timedelta(minutes=2)
 
@@ -84,6 +86,15 @@ class BucketBlobs:
     async def get(self, digest: str) -> bytes:
         """Return the bytes of ``digest``; raises `BlobUnavailable` when they are missing or damaged."""
         return await self._in_thread(self._get, digest)
+
+    async def open(self, digest: str) -> BinaryIO:
+        """Return a file of our own with the bytes of ``digest``, looked through already."""
+        return await self._in_thread(self._open, digest)
+
+    async def put_file(self, file: BinaryIO, digest: str) -> None:
+        """Keep what a file has durably: in one request, for which it is read into memory."""
+        file.seek(0)
+        await self.put(await self._in_thread(lambda each: each.read(), file))
 
     def put_now(self, data: bytes) -> str:
         """Like `put`, where nothing can be awaited."""
@@ -130,16 +141,42 @@ class BucketBlobs:
             tell_kept(digest, f"{self._address}/{aside}")
 
     def _get(self, digest: str) -> bytes:
+        def good(path: str) -> bytes | bool | None:
+            data = self._read(digest, path)
+            return data if data is None or digest_of(data) == digest else False
+
+        return self._first(digest, good)
+
+    def _open(self, digest: str) -> BinaryIO:
+        def good(path: str) -> BinaryIO | bool | None:
+            with contextlib.ExitStack() as stack:
+                file = stack.enter_context(tempfile.TemporaryFile())
+                with self._asking(digest, "read"):
+                    try:
+                        for piece in obstore.get(self._bucket, path).stream(min_chunk_size=_PIECE):
+                            file.write(piece)
+                    except FileNotFoundError:
+                        return None
+                if digest_of_file(file) != digest:
+                    return False
+                file.seek(0)
+                stack.pop_all()
+                return file
+
+        return self._first(digest, good)
+
+    def _first(self, digest: str, good: Callable[[str], Found | bool | None]) -> Found:
+        """Return the first copy that is ``good``: that has the bytes of its name, and has not gone meanwhile."""
         for _ in range(_LOOKS):
             found = sorted(self._list(digest), key=lambda known: known["last_modified"], reverse=True)
             if not found:
                 break
             has_gone = False
             for known in found:
-                data = self._read(digest, known["path"])
-                if data is not None and digest_of(data) == digest:
-                    return data
-                has_gone |= data is None
+                copy = good(known["path"])
+                if copy is not None and not isinstance(copy, bool):
+                    return copy
+                has_gone |= copy is None
             if not has_gone:
                 raise damaged(digest)
         raise missing(digest, f"{self._address}, where no lifecycle rule may delete objects")

@@ -5,17 +5,22 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import shutil
 import tempfile
 import time
+from collections.abc import Iterator
 from datetime import timedelta
+from io import BytesIO
 from pathlib import Path
+from typing import BinaryIO
 from urllib.parse import quote, unquote
 
 from weft.core.errors import BlobUnavailable
-from weft.db.blobs import USERS, damaged, digest_of, missing, place_aside, place_of, tell_kept
+from weft.db.blobs import USERS, damaged, digest_of, digest_of_file, missing, place_aside, place_of, tell_kept
 
 # So begins the name of a file that is being written, and of one that is being removed.
 _NEW, _OLD = ".new-", ".old-"
+_PIECE = 1 << 18
 
 
 class FolderBlobs:
@@ -32,41 +37,69 @@ class FolderBlobs:
         """Return the bytes of ``digest``; raises `BlobUnavailable` when they are missing or damaged."""
         return await asyncio.to_thread(self._get, digest)
 
+    async def open(self, digest: str) -> BinaryIO:
+        """Return a file with the bytes of ``digest``, looked through already: it is written once, and never changed."""
+        return await asyncio.to_thread(self._open, digest)
+
+    async def put_file(self, file: BinaryIO, digest: str) -> None:
+        """Keep what a file has durably; ``digest`` is that of its bytes."""
+        await asyncio.to_thread(self._put, digest, file)
+
     def _path(self, digest: str) -> Path:
         return self._folder / place_of(digest)
 
     def put_now(self, data: bytes) -> str:
         """Like `put`, where nothing can be awaited."""
         digest = digest_of(data)
+        self._put(digest, BytesIO(data))
+        return digest
+
+    def _put(self, digest: str, file: BinaryIO) -> None:
         path = self._path(digest)
-        found: bytes | None = None
+        found: BinaryIO | None = None
         with contextlib.suppress(OSError):
             # Touched first, so that it is not removed as an old one; looked into, not only looked at: putting a value
             # again is how a damaged one is mended. Where either is not possible, it is written anew.
             os.utime(path)
-            found = path.read_bytes()
+            found = path.open("rb")
         if found is not None:
-            if digest_of(found) == digest:
-                return digest
-            # Before it is replaced: whoever wants to know what has happened needs it.
-            aside = self._folder / place_aside(digest, found)
-            _write(aside, found)
+            with found:
+                if digest_of_file(found) == digest:
+                    return
+                # Before it is replaced: whoever wants to know what has happened needs it.
+                found.seek(0)
+                held = found.read()
+            aside = self._folder / place_aside(digest, held)
+            _write(aside, BytesIO(held))
             tell_kept(digest, aside)
-        _write(path, data)
-        return digest
+        _write(path, file)
 
     def _get(self, digest: str) -> bytes:
-        try:
+        with self._reading(digest):
             data = self._path(digest).read_bytes()
+        if digest_of(data) != digest:
+            raise damaged(digest)
+        return data
+
+    def _open(self, digest: str) -> BinaryIO:
+        with self._reading(digest), contextlib.ExitStack() as stack:
+            file = stack.enter_context(self._path(digest).open("rb"))
+            if digest_of_file(file) != digest:
+                raise damaged(digest)
+            file.seek(0)
+            stack.pop_all()
+            return file
+
+    @contextlib.contextmanager
+    def _reading(self, digest: str) -> Iterator[None]:
+        try:
+            yield
         except FileNotFoundError:
             raise missing(digest, self._folder) from None
         except OSError as problem:
             raise BlobUnavailable(
                 digest, f"cannot be read from {self._folder}: {problem.strerror or problem}"
             ) from None
-        if digest_of(data) != digest:
-            raise damaged(digest)
-        return data
 
     def remove(self, digest: str, grace: timedelta) -> bool:
         """Remove a blob, unless somebody has put it within ``grace``; return whether it is gone."""
@@ -122,13 +155,14 @@ def _is_young(path: Path, grace: timedelta) -> bool:
     return time.time() - path.stat().st_mtime < grace.total_seconds()
 
 
-def _write(path: Path, data: bytes) -> None:
+def _write(path: Path, data: BinaryIO) -> None:
     """Write a file durably: whole, or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=_NEW)
     try:
         with os.fdopen(handle, "wb") as file:
-            file.write(data)
+            data.seek(0)
+            shutil.copyfileobj(data, file, _PIECE)
             file.flush()
             os.fsync(file.fileno())
         os.replace(name, path)

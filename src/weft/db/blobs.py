@@ -6,7 +6,7 @@ import hashlib
 import logging
 from datetime import timedelta
 from pathlib import Path
-from typing import Protocol
+from typing import BinaryIO, Protocol
 
 from weft.core.errors import BlobUnavailable, InvalidSetting
 from weft.core.settings import Settings
@@ -38,6 +38,14 @@ class Blobs(Protocol):
 class BlobStore(Blobs, Protocol):
     """A storage of blobs that its keeper may also remove."""
 
+    async def open(self, digest: str) -> BinaryIO:
+        """Return a file with the bytes of ``digest``, looked through already; raises what `get` does."""
+        ...
+
+    async def put_file(self, file: BinaryIO, digest: str) -> None:
+        """Keep what a file has durably; ``digest`` is that of its bytes."""
+        ...
+
     def remove(self, digest: str, grace: timedelta) -> bool:
         """Remove a blob, unless somebody has put it within ``grace``; return whether it is gone."""
         ...
@@ -58,6 +66,12 @@ class BlobStore(Blobs, Protocol):
 def digest_of(data: bytes) -> str:
     """Return the name of a blob: the SHA-256 of its bytes."""
     return hashlib.sha256(data).hexdigest()
+
+
+def digest_of_file(file: BinaryIO) -> str:
+    """Return the name that what a file has from its beginning on has as a blob."""
+    file.seek(0)
+    return hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
 
 
 def place_of(digest: str) -> str:

@@ -53,6 +53,8 @@ _BROKEN_OFF = (
 )
 # The same, and whatever else keeps one from the server.
 CONNECTION_ERRORS = (*_BROKEN_OFF, OSError)
+# PostgreSQL is away or does not answer: work goes on without it, and so does whoever waits for work.
+OUTAGE = (*CONNECTION_ERRORS, DatabaseUnavailable, TimeoutError)
 
 
 def lacks_partition(problem: asyncpg.PostgresError) -> bool:

@@ -1,10 +1,11 @@
-"""Artifacts: shown, listed with those that they were made from, found by what they mean."""
+"""Artifacts: listed, shown with those that they were made from, found by what they mean."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from weft.core.checks import MAX_ID
 from weft.core.errors import InvalidInput, NotFound
 from weft.db.statements import Statements
 from weft.history.model import Artifact
@@ -21,6 +22,18 @@ async def show(conn: type_Connection, org_id: int, artifact_id: int) -> Artifact
     if row is None:
         raise NotFound("version", artifact_id)
     return Artifact(*row)
+
+
+async def list_artifacts(
+    conn: type_Connection, org_id: int, *, workflow_id: str | None = None, before: int | None = None, limit: int = 50
+) -> list[Artifact]:
+    """Return what is kept, or what is kept of one workflow, newest first, or what came ``before`` an id."""
+    below = MAX_ID if before is None else before
+    if workflow_id is None:
+        rows = await conn.fetch(SQL.list, org_id, below, limit)
+    else:
+        rows = await conn.fetch(SQL.list_of_workflow, org_id, below, limit, workflow_id)
+    return [Artifact(*row) for row in rows]
 
 
 async def log(

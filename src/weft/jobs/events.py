@@ -118,6 +118,11 @@ async def page(conn: type_Connection, org_id: int, job_id: int, after: str | Non
     return JobEvents(tuple(told), str(following), is_over and len(found) <= room)
 
 
+def place_at(job_id: int, moment: datetime) -> str:
+    """Return a cursor for whoever wants to know what happens in a job from a moment on."""
+    return str(_Cursor(job_id, moment))
+
+
 def brief(cursor: str) -> str:
     """Return a cursor that is short whatever happens: where much happens at once, some of it is told again after it."""
     found = orjson.loads(base64.urlsafe_b64decode(cursor.encode()))

@@ -47,6 +47,14 @@ class JobSummary:
 
 
 @dataclass(frozen=True, slots=True)
+class JobPage:
+    """Some lines of a list of jobs, and the key of the next page; None when there is none."""
+
+    jobs: tuple[JobSummary, ...]
+    next: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class JobNode:
     """A node of a job: the state of its task, and of a fan_out how many of its items are in which state.
 

@@ -41,7 +41,7 @@ async def ended_job(conn: type_Connection, org_id: int, job_id: int) -> EndedJob
     """Return a job that has ended; raises `NotFound`, or `StateConflict` when it goes on."""
     row = await conn.fetchrow(SQL.job, org_id, job_id)
     if row is None:
-        live = await conn.fetchrow(JOB.show, org_id, job_id)
+        live = await conn.fetchrow(JOB.show, org_id, [job_id])
         if live is None:
             raise NotFound("job", job_id)
         raise StateConflict("rerun", job_id, live["state"], _ENDED, "job")

@@ -128,7 +128,8 @@ def job_row(org_id: int, new: NewJob, job_id: int, end_id: int, *, is_patient: b
         "callback_url": new.callback_url,
         "kept_from": min((root for roots in kept.items.values() for root in roots), default=None),
     }  # fmt: skip
-    return encode(job, "job")
+    # What is not said is null anyway.
+    return encode({name: value for name, value in job.items() if value is not None}, "job")
 
 
 async def _keep(

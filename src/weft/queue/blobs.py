@@ -6,10 +6,10 @@ import asyncio
 import logging
 from collections.abc import Iterable
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 from weft.core.json import BLOB_MARK
-from weft.db.blobs import BlobStore, digest_of, open_blobs
+from weft.db.blobs import BlobStore, digest_of, digest_of_file, open_blobs
 from weft.db.statements import Statements
 from weft.queue.service import Service
 
@@ -38,12 +38,22 @@ class KeptBlobs:
 
     async def put(self, data: bytes) -> str:
         """Keep ``data`` durably and return its digest."""
+        digest = await asyncio.to_thread(digest_of, data)
+        await self._note(digest, len(data))
+        return await self._store.put(data)
+
+    async def put_file(self, file: BinaryIO) -> tuple[str, int]:
+        """Keep what a file has durably; return its digest and how many bytes it has."""
+        digest, size = await asyncio.to_thread(digest_of_file, file), file.tell()
+        await self._note(digest, size)
+        await self._store.put_file(file, digest)
+        return digest, size
+
+    async def _note(self, digest: str, size: int) -> None:
         if not self._is_marked:
             await asyncio.to_thread(self._store.mark, await self._database.read(name_of))
             self._is_marked = True
-        digest = await asyncio.to_thread(digest_of, data)
-        await self._database.run(lambda conn: conn.execute(SQL.put, digest, len(data)))
-        return await self._store.put(data)
+        await self._database.run(lambda conn: conn.execute(SQL.put, digest, size))
 
     def put_now(self, data: bytes) -> str:
         """Like `put`, where nothing can be awaited; whoever writes the reference notes it."""
@@ -52,6 +62,10 @@ class KeptBlobs:
     async def get(self, digest: str) -> bytes:
         """Return the bytes of ``digest``; raises `BlobUnavailable` when they are missing or damaged."""
         return await self._store.get(digest)
+
+    async def open(self, digest: str) -> BinaryIO:
+        """Return a file with the bytes of ``digest``; raises what `get` does."""
+        return await self._store.open(digest)
 
 
 async def name_of(conn: type_Connection) -> str:

@@ -12,6 +12,7 @@ from weft.core.errors import InvalidInput
 from weft.core.server_errors import ServerUnavailable
 
 _PATIENCE = 30.0
+_JSON = {"content-type": "application/json"}
 _BROKEN = frozenset({502, 504})
 
 
@@ -29,7 +30,7 @@ class Asking:
 
     async def ask(self, path: str, body: dict[str, Any], *, wait: float = 0.0) -> dict[str, Any]:
         """Ask for an act that may take ``wait`` seconds, and return what is told; raises what the act raises."""
-        answer = await self.send("POST", path, content=orjson.dumps(body), timeout=_PATIENCE + wait)
+        answer = await self.send("POST", path, content=orjson.dumps(body), headers=_JSON, timeout=_PATIENCE + wait)
         found: dict[str, Any] = orjson.loads(answer)
         return found
 

@@ -12,9 +12,8 @@ from typing import Any, NamedTuple
 import httpx
 import orjson
 
-from weft.contract.errors import error_in
 from weft.core.server_errors import ServerUnavailable
-from weft.remote.transport import PREFIX, TRANSIENT, Transport, body_of
+from weft.remote.transport import PREFIX, TRANSIENT, Transport, said_of
 
 # Three heartbeats that do not come: nobody is there any more.
 _PATIENCE = httpx.Timeout(45.0, connect=10.0)
@@ -48,7 +47,7 @@ async def messages(transport: Transport, path: str, after: str | None = None) ->
                 if not answer.is_success:
                     await answer.aread()
                     if answer.status_code not in TRANSIENT or time.monotonic() > deadline:
-                        raise error_in(body_of(answer), answer.status_code)
+                        raise transport.error_of(answer)
                 else:
                     async for message in _read(answer):
                         after = message.id or after
@@ -60,7 +59,7 @@ async def messages(transport: Transport, path: str, after: str | None = None) ->
                             return
         except httpx.HTTPError as problem:
             if time.monotonic() > deadline:
-                raise ServerUnavailable(transport.server, str(problem) or type(problem).__name__) from problem
+                raise ServerUnavailable(transport.server, said_of(problem)) from problem
         await asyncio.sleep(pause * random.uniform(0.5, 1.0))
         pause = min(_LONGEST, 2 * pause)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 import uuid
 from collections.abc import Mapping
 from typing import Any
@@ -15,14 +16,18 @@ import orjson
 from weft.contract.answers import answer_of
 from weft.contract.errors import error_in
 from weft.contract.operations import Operation
-from weft.core.errors import InvalidInput
-from weft.core.server_errors import ServerUnavailable
+from weft.core.errors import InvalidInput, WaitTimeout, WeftError
+from weft.core.server_errors import ServerStopping, ServerUnavailable
 from weft.core.tracing import HEADER as TRACEPARENT
 from weft.core.tracing import current_traceparent
 
 PREFIX = "/api/v1"
 _PATIENCE = httpx.Timeout(90.0, connect=10.0)
-_ATTEMPTS = 4
+# So long a call is made again that may be: a server that has answered before is perhaps started anew.
+_FIRST, _AGAIN = 2.0, 60.0
+_SHORTEST, _LONGEST = 0.1, 2.0
+_UNSENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
+_UNKNOWN = "whether it was done is not known, look before you do it again"
 TRANSIENT = frozenset({502, 503, 504})
 
 
@@ -33,6 +38,7 @@ class Transport:
         if not server.startswith(("http://", "https://")):
             raise InvalidInput("server", f"{server!r} is not an address; write for example https://weft.example.com")
         self.server = server.rstrip("/")
+        self._was_reached = False
         headers = {} if token is None else {"authorization": f"Bearer {token}"}
         limits = httpx.Limits(max_connections=100, max_keepalive_connections=20)
         self.http = httpx.AsyncClient(
@@ -64,10 +70,10 @@ class Transport:
             else:
                 body[each.name] = value
         headers = {}
-        if operation.creates and body.get("idempotency_key") is None:
+        if operation.takes_key and body.get("idempotency_key") is None:
             # A call whose answer is lost is made again, and must not be carried out twice.
             headers["idempotency-key"] = uuid.uuid4().hex
-        is_repeatable = operation.method == "GET" or operation.creates
+        is_repeatable = operation.method == "GET" or operation.takes_key
         content = None if operation.method == "GET" else orjson.dumps(body)
         answer = await self._send(operation.method, path, query, content, headers, is_repeatable=is_repeatable)
         if answer.status_code == httpx.codes.NO_CONTENT:
@@ -82,31 +88,63 @@ class Transport:
         sent = headers | ({} if content is None else {"content-type": "application/json"})
         if (place := current_traceparent()) is not None:
             sent[TRACEPARENT] = place
-        for attempt in range(_ATTEMPTS):
-            is_last = attempt == _ATTEMPTS - 1 or not is_repeatable
+        began, pause = time.monotonic(), _SHORTEST
+        patience = _AGAIN if self._was_reached else _FIRST
+        while True:
             try:
                 answer = await self.http.request(method, PREFIX + path, params=query, content=content, headers=sent)
             except httpx.HTTPError as problem:
-                if is_last and not isinstance(problem, httpx.ConnectError):
-                    raise ServerUnavailable(self.server, str(problem) or type(problem).__name__) from problem
-                if attempt == _ATTEMPTS - 1:
-                    raise ServerUnavailable(self.server, str(problem) or type(problem).__name__) from problem
+                # What was not even sent may be sent again, whatever it is.
+                if not is_repeatable and not isinstance(problem, _UNSENT):
+                    raise ServerUnavailable(self.server, f"{said_of(problem)}; {_UNKNOWN}") from problem
+                if time.monotonic() - began > patience:
+                    raise ServerUnavailable(self.server, said_of(problem)) from problem
             else:
                 if answer.is_success:
+                    self._was_reached = True
                     return answer
-                if is_last or answer.status_code not in TRANSIENT or _is_told(answer):
-                    raise error_in(body_of(answer), answer.status_code)
-            await asyncio.sleep(random.uniform(0, 0.1 * 2**attempt))
-        raise AssertionError("unreachable")
+                self._raise(answer, began, patience, is_repeatable=is_repeatable)
+                pause = max(pause, _asked_pause(answer))
+            await asyncio.sleep(pause * random.uniform(0.5, 1.0))
+            pause = min(_LONGEST, 2 * pause)
+
+    def _raise(self, answer: httpx.Response, began: float, patience: float, *, is_repeatable: bool) -> None:
+        """Raise what an answer tells, unless the same may be asked again."""
+        error, is_transient = self.error_of(answer), answer.status_code in TRANSIENT
+        # Of what is wrong with the installation itself the server tells, and it may take longer than anybody waits.
+        longest = patience if isinstance(error, (ServerUnavailable, ServerStopping)) else min(patience, _FIRST)
+        if not is_transient or isinstance(error, WaitTimeout):
+            raise error
+        if not is_repeatable and isinstance(error, ServerUnavailable):
+            raise ServerUnavailable(self.server, f"{_said_by(answer)}; {_UNKNOWN}")
+        if not is_repeatable or time.monotonic() - began > longest:
+            raise error
+
+    def error_of(self, answer: httpx.Response) -> WeftError:
+        """Return what an answer tells that is none of what was asked for; it may be of somebody in between."""
+        told = body_of(answer)
+        if "code" not in told:
+            return ServerUnavailable(self.server, _said_by(answer))
+        return error_in(told, answer.status_code)
+
+
+def _said_by(answer: httpx.Response) -> str:
+    return f"it, or what stands before it, answered {answer.status_code} without saying why"
+
+
+def said_of(problem: httpx.HTTPError) -> str:
+    """Return what went wrong with a connection; some errors have no words."""
+    return str(problem) or type(problem).__name__
+
+
+def _asked_pause(answer: httpx.Response) -> float:
+    """Return how long the answer says to wait, within reason."""
+    told = answer.headers.get("retry-after", "")
+    return min(_LONGEST, float(told)) if told.isascii() and told.isdigit() else 0.0
 
 
 def _in_query(value: Any) -> Any:
     return ("true" if value else "false") if isinstance(value, bool) else value
-
-
-def _is_told(answer: httpx.Response) -> bool:
-    """Whether an answer that says to come later is what the call itself has ended with, such as a wait."""
-    return body_of(answer).get("code") == "wait_timeout"
 
 
 def body_of(answer: httpx.Response) -> dict[str, Any]:
@@ -115,4 +153,4 @@ def body_of(answer: httpx.Response) -> dict[str, Any]:
         found = orjson.loads(answer.content)
     except orjson.JSONDecodeError:
         found = None
-    return found if isinstance(found, dict) else {"detail": f"the server answered {answer.status_code}, without JSON"}
+    return found if isinstance(found, dict) else {}

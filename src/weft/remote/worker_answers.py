@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import logging
 from collections.abc import Awaitable, Callable
@@ -12,6 +13,7 @@ import orjson
 
 from weft.core.errors import BlobUnavailable, InvalidInput, LeaseLost, NotFound, OperatorError, WeftError
 from weft.core.json import size_of
+from weft.db.blobs import damaged, digest_of
 from weft.queue.cache import Reuse
 from weft.queue.steps import Fence
 from weft.queue.work import Claim
@@ -47,9 +49,12 @@ class RemoteBlobs:
     async def get(self, digest: str) -> bytes:
         """Return the bytes of ``digest``; raises `BlobUnavailable` when they are missing or damaged."""
         try:
-            return await self._asking.send("GET", f"/v1/task/blob/{digest}")
+            found = await self._asking.send("GET", f"/v1/task/blob/{digest}")
         except NotFound:
             raise BlobUnavailable(digest, "is not known to the server") from None
+        if await asyncio.to_thread(digest_of, found) != digest:
+            raise damaged(digest)
+        return found
 
 
 class RemoteAnswers:
@@ -60,7 +65,7 @@ class RemoteAnswers:
         self._room = room
         self.lending = Lending(self._lend, self._take)
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Nothing goes on beside."""
 
     async def _lend(self, fence: Fence, is_over: Callable[[], bool]) -> bool | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 import socket
@@ -10,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
 
@@ -20,11 +19,8 @@ from weft.queue.work import Claim, Completed, Ended, Postponed
 from weft.remote.asking import Asking
 from weft.remote.worker_answers import RemoteAnswers, RemoteBlobs, RemoteCache
 from weft.remote.worker_line import RemoteLine, RemotePulses, RemoteRelay, RemoteSlots, RemoteUpkeep, done, lease_of
+from weft.remote.worker_logs import RemoteLogs
 
-if TYPE_CHECKING:
-    from weft.worker.attempt import Attempt
-
-_CHUNK = 500_000
 _AT_ONCE = 50
 _LONGEST = 10 * 365 * 86400.0
 
@@ -36,7 +32,7 @@ class RemoteStore:
         self.settings = settings
         self._asking = Asking(server, token)
         self._id = 0
-        self._room = 0
+        self._body_limit = self._room = 0
         self._relay = RemoteRelay(self._asking, 0)
 
     async def enter(
@@ -57,7 +53,8 @@ class RemoteStore:
         )
         self._id = int(told["worker_id"])
         # Characters may be four bytes each.
-        self._room = told["body_limit"] // 5
+        self._body_limit = told["body_limit"]
+        self._room = self._body_limit // 5
         self._relay = RemoteRelay(self._asking, self._id)
         self.settings = replace(
             self.settings,
@@ -136,16 +133,6 @@ class RemoteStore:
         except LeaseLost:
             return True
 
-    async def keep_log(self, attempt: Attempt) -> None:
-        """Send the log of an attempt to the server; what is there already may be sent again."""
-        text = (await asyncio.to_thread(attempt.log.printed)).decode("utf-8", "replace")
-        offset = 0
-        for place in range(0, len(text), _CHUNK):
-            part, is_last = text[place : place + _CHUNK], place + _CHUNK >= len(text)
-            body = {**self._lease(attempt.claim), "offset": offset, "text": part, "is_last": is_last}
-            await self._asking.ask("/v1/task/log", body)
-            offset += len(part.encode())
-
     def _lease(self, claim: Claim) -> dict[str, str]:
         return lease_of(self._id, claim.id, claim.attempt)
 
@@ -172,6 +159,10 @@ class RemoteStore:
     def upkeep(self, has_settled: Callable[[], bool]) -> RemoteUpkeep:
         """Leave the upkeep to the server."""
         return RemoteUpkeep()
+
+    def logs(self) -> RemoteLogs:
+        """Return what sends logs to the server."""
+        return RemoteLogs(self._asking, self._id, self._body_limit)
 
     def answers(self) -> RemoteAnswers:
         """Return what does what handlers ask for."""

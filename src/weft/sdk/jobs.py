@@ -5,7 +5,8 @@ from __future__ import annotations
 import builtins
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import timedelta
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,14 +14,10 @@ import asyncpg
 import orjson
 
 from weft.core.checks import (
-    MAX_ID,
     check_id,
-    check_moment,
-    check_name,
     check_number,
     check_span,
     check_text,
-    check_word,
 )
 from weft.core.errors import BlobUnavailable, InvalidInput, NotFound, StateConflict
 from weft.core.job_states import JobState
@@ -35,7 +32,7 @@ from weft.jobs import events
 from weft.jobs.adding import SQL as GRAPH
 from weft.jobs.labels import check_labels
 from weft.jobs.library import Library, Planned
-from weft.jobs.model import Approval, Job, JobHandle, JobNode, JobSummary, Sort
+from weft.jobs.model import Approval, Job, JobHandle, JobNode
 from weft.jobs.plan import Plan
 from weft.jobs.posting import check_url
 from weft.jobs.routing import AT_ONCE
@@ -43,9 +40,11 @@ from weft.jobs.submit import SQL, NewJob, submit
 from weft.queue import audit
 from weft.queue.audit import AuditVerb
 from weft.sdk.authoring.workflow import Workflow as PythonWorkflow
+from weft.sdk.job_lists import JobLists
 from weft.sdk.job_looking import JobLooking
 from weft.sdk.pausing import Pausing
 from weft.sdk.reruns import Reruns
+from weft.sdk.together import Together
 from weft.sdk.values import value_of
 from weft.sdk.workflows import document_of
 
@@ -69,7 +68,7 @@ def used_by(workflow: Workflow) -> builtins.list[PythonWorkflow[..., Any]]:
     return builtins.list(found.values())
 
 
-class Jobs(Reruns, JobLooking, Pausing):
+class Jobs(Reruns, JobLists, JobLooking, Pausing):
     """What is done with jobs; `Client.jobs`."""
 
     async def submit(
@@ -183,6 +182,16 @@ class Jobs(Reruns, JobLooking, Pausing):
             own.setdefault(planned.workflow_id, (found, planned))
         return own
 
+    @cached_property
+    def _rows(self) -> Together[asyncpg.Record]:
+        """The rows of jobs, asked for together by those who ask at the same time: many may wait for many."""
+
+        async def ask(ids: Sequence[int]) -> dict[int, asyncpg.Record]:
+            org_id = await self._session.org_id()
+            return {row["id"]: row for row in await self._read(lambda conn: conn.fetch(SQL.show, org_id, ids))}
+
+        return Together(ask)
+
     async def show(self, job_id: int) -> Job:
         """Return a job; raises `NotFound`.
 
@@ -191,8 +200,7 @@ class Jobs(Reruns, JobLooking, Pausing):
             print((await client.jobs.show(job.id)).state)
         """
         job_id = check_id(job_id, "job_id", shown_by="weft jobs list")
-        org_id = await self._session.org_id()
-        row = await self._read(lambda conn: conn.fetchrow(SQL.show, org_id, job_id))
+        row = await self._rows.get(job_id)
         if row is None:
             raise NotFound("job", job_id)
         told = dict(row)
@@ -228,38 +236,6 @@ class Jobs(Reruns, JobLooking, Pausing):
         library = await self._plans()
         return (await library.planned(await self._materials(library, workflow))).plan.queues_of(knows)
 
-    async def list(
-        self, *, workflow_id: str | None = None, state: str | Sequence[str] | None = None, actor: str | None = None,
-        labels: Mapping[str, str] | None = None, rerun_of: int | None = None, since: datetime | None = None,
-        until: datetime | None = None, sort: str = "newest", before: int | None = None, after: int | None = None,
-        limit: int = 50,
-    ) -> builtins.list[JobSummary]:  # fmt: skip
-        """Return jobs that pass all filters, newest first; pass the last id as ``before`` for the next page.
-
-        ``labels`` are all there; from ``since`` on and before ``until`` they were submitted. With ``sort="oldest"`` the
-        last id is passed as ``after``. Example::
-
-            print([job.id for job in await client.jobs.list(workflow_id="etl", state="failed")])
-        """
-        check_number(limit, "limit", 1, 1000)
-        if workflow_id is not None:
-            check_name(workflow_id, "workflow_id")
-        if actor is not None:
-            check_text(actor, "actor", 500)
-        low = None if after is None else check_id(after, "after", shown_by="weft jobs list")
-        high = None if before is None else check_id(before, "before", shown_by="weft jobs list")
-        original = None if rerun_of is None else check_id(rerun_of, "rerun_of", shown_by="weft jobs list")
-        asked = (
-            None if state is None else _states([state] if isinstance(state, str) else state), workflow_id, actor,
-            orjson.dumps(check_labels(labels)).decode() if labels else None, original,
-            low or 0, None if since is None else check_moment(since, "since"),
-            high or MAX_ID, None if until is None else check_moment(until, "until"),
-            check_word(sort, "sort", Sort) is Sort.NEWEST, limit,
-        )  # fmt: skip
-        org_id = await self._session.org_id()
-        rows = await self._read(lambda conn: conn.fetch(SQL.list, org_id, *asked))
-        return [JobSummary(**{**row, "state": JobState(row["state"])}) for row in rows]
-
     async def nodes(self, job_id: int) -> builtins.list[JobNode]:
         """Return the nodes of a job with their states; raises `NotFound`.
 
@@ -292,13 +268,9 @@ class Jobs(Reruns, JobLooking, Pausing):
         """
         if timeout is not None:
             timeout = check_span(timeout, "timeout", zero=True).total_seconds()
-        job_id = check_id(job_id, "job_id", shown_by="weft jobs list")
-        org_id = await self._session.org_id()
-        end_id = await self._read(lambda conn: conn.fetchval(SQL.end_of_live, org_id, job_id))
-        if end_id is None:
-            job = await self.show(job_id)
-        else:
-            job = await self._session.waiter.until_ended(end_id, timeout, lambda _: self.show(job_id), is_open=True)
+        job = await self.show(job_id)
+        if not job.state.is_final:
+            job = await self._session.waiter.until_ended(job.end_id, timeout, lambda _: self.show(job_id), is_open=True)
         if job.unavailable:
             raise job.unavailable["result"]
         return job
@@ -412,7 +384,3 @@ class Jobs(Reruns, JobLooking, Pausing):
         row = await self._session.database.run(lambda conn: conn.fetchrow(SQL.send_event, *said))
         assert row is not None
         return int(row["answered"])
-
-
-def _states(names: Sequence[str]) -> builtins.list[str]:
-    return [check_word(name, "state", JobState) for name in names]

@@ -158,6 +158,43 @@ class Workflows(WorkflowUpkeep):
         _, artifact_id = await self._resolve(which)
         below = None if before is None else check_version(before, "before")
         found = await self._read(lambda conn: artifacts.log(conn, org_id, artifact_id, before=below, limit=limit))
+        return await self._with_tags(found)
+
+    async def artifacts(
+        self, *, workflow_id: str | None = None, before: int | None = None, limit: int = 50
+    ) -> builtins.list[Artifact]:
+        """Return all that is kept, newest first, whether a tag leads to it or not; ``before`` goes on below an id.
+
+        So a version is found again that no tag stands at any more. Example::
+
+            for artifact in await client.workflows.artifacts(workflow_id="etl"):
+                print(artifact.id, artifact.kind, artifact.tags)
+        """
+        check_number(limit, "limit", 1, 10_000)
+        if workflow_id is not None:
+            check_text(workflow_id, "workflow_id", 200)
+        below = None if before is None else check_version(before, "before")
+        org_id = await self._session.org_id()
+        return await self._with_tags(
+            await self._read(
+                lambda conn: artifacts.list_artifacts(conn, org_id, workflow_id=workflow_id, before=below, limit=limit)
+            )
+        )
+
+    async def artifact(self, artifact_id: int) -> Artifact:
+        """Return what a version, patch or snapshot is, without its document.
+
+        Example::
+
+            print((await client.workflows.artifact(pushed.artifact_id)).kind)
+        """
+        key, org_id = check_version(artifact_id, "artifact_id"), await self._session.org_id()
+        found = await self._read(lambda conn: artifacts.show(conn, org_id, key))
+        return (await self._with_tags([found]))[0]
+
+    async def _with_tags(self, found: builtins.list[Artifact]) -> builtins.list[Artifact]:
+        """Return artifacts with the tags that stand at them."""
+        org_id = await self._session.org_id()
         at = await self._read(lambda conn: tags.at_artifacts(conn, org_id, [each.id for each in found]))
         return [replace(each, tags=tuple(at.get(each.id, ()))) for each in found]
 

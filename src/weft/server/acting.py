@@ -18,6 +18,7 @@ from weft.core.server_errors import Forbidden
 from weft.queue import remote_workers
 from weft.queue.steps import Fence
 from weft.queue.work import Claim
+from weft.server.bodies import JsonRoute
 from weft.server.credentials import Who
 from weft.server.problems import refusals
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from weft.db.database import Database
     from weft.server.seats import Seat
     from weft.server.state import State
+    from weft.worker.answers import Answers
 
 Asked = TypeVar("Asked", bound=BaseModel)
 _JSON = "application/json"
@@ -54,6 +56,11 @@ class Caller(NamedTuple):
     def database(self) -> Database:
         """The database as the caller's org may see it."""
         return self.state.client_of(self.who).database
+
+    @property
+    def answers(self) -> Answers:
+        """What does what the handlers of the caller's org ask for."""
+        return self.state.answers_of(self.who)
 
     async def seat(self, worker_id: int) -> Seat:
         """Return a worker of the caller's; raises `NotFound` for anybody else's."""
@@ -93,28 +100,34 @@ def act(
 
     def add(function: Callable[[Caller, Asked], Awaitable[Any]]) -> Callable[[Caller, Asked], Awaitable[Any]]:
         async def endpoint(request: Request, who: AWorker) -> Response:
-            told = await function(Caller(request.app.state.weft, who), read(asked, await request.body()))
+            told = await function(Caller(request.app.state.weft, who), read(asked, await sent(request)))
             return Response(orjson.dumps(told), media_type=_JSON)
 
-        said = (function.__doc__ or "").split("\n", maxsplit=1)[0]
+        summary = (function.__doc__ or "").split("\n", maxsplit=1)[0]
         schema = {"schema": {"$ref": _SCHEMA.format(model=asked.__name__)}, "example": example}
         router.add_api_route(
-            path, endpoint, methods=["POST"], name=path, operation_id=path.strip("/").replace("/", "_"), summary=said,
+            path, endpoint, methods=["POST"], name=path, operation_id=path.strip("/").replace("/", "_"),
+            route_class_override=JsonRoute, summary=summary,
             description="Takes a token with the role `worker`.", tags=["workers"], response_class=Response,
-            responses={200: {"description": said, "model": answer}, **refusals()},
+            responses={200: {"description": summary, "model": answer}, **refusals()},
             openapi_extra={"requestBody": {"required": True, "content": {_JSON: schema}}},
         )  # fmt: skip
         _requests.append(asked)
-        ACTS.append(Act("POST", path, said))
+        ACTS.append(Act("POST", path, summary))
         return function
 
     return add
 
 
-def read(asked: type[Asked], body: bytes) -> Asked:
+async def sent(request: Request) -> Any:
+    """Return what the body of a request says, or nothing where there is none."""
+    return await request.json() if await request.body() else None
+
+
+def read(asked: type[Asked], found: Any) -> Asked:
     """Return what a request has in it; raises what tells all that is wrong with it."""
     try:
-        return asked.model_validate_json(body)
+        return asked.model_validate(found)
     except ValidationError as problem:
         errors = [{**each, "loc": ("body", *each["loc"])} for each in problem.errors(include_url=False)]
         raise RequestValidationError(errors) from None

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 # More than any client sends that means well; an address is part of it.
 LONGEST_HEAD = 64 * 1024
+_LAST_MOMENT = 0.5
 _REFUSED = b"HTTP/1.1 %s\r\nconnection: close\r\ncontent-type: application/problem+json\r\ncontent-length: %d\r\n\r\n%s"
 
 
@@ -19,6 +21,7 @@ class Connection(HttpToolsProtocol):
     """
 
     patience = 30.0
+    is_stopping: Callable[[], bool] = staticmethod(lambda: False)
     _head = 0
     _is_in_body = False
     _waiting: asyncio.TimerHandle | None = None
@@ -28,6 +31,9 @@ class Connection(HttpToolsProtocol):
         """Wait for the first headers."""
         super().connection_made(transport)
         self._wait()
+        if self.is_stopping():
+            # Let in when nobody looks any more who is there; whoever asks now is still answered.
+            self.loop.call_later(_LAST_MOMENT, self.shutdown)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Wait for nothing more."""
@@ -59,6 +65,8 @@ class Connection(HttpToolsProtocol):
         self._head, self._is_in_body = 0, True
         self._wait_no_more()
         super().on_headers_complete()
+        if self.is_stopping():
+            self.cycle.keep_alive = False
 
     def on_message_complete(self) -> None:
         """Expect the headers of the next request."""
@@ -105,6 +113,6 @@ class Connection(HttpToolsProtocol):
         self.loop.call_later(self.patience, self.transport.abort)
 
 
-def connections(patience: float) -> type[Connection]:
-    """Return the kind of connection that waits so many seconds."""
-    return type("Connection", (Connection,), {"patience": patience})
+def connections(patience: float, is_stopping: Callable[[], bool]) -> type[Connection]:
+    """Return the kind of connection that waits so many seconds, and takes one request more at most at the end."""
+    return type("Connection", (Connection,), {"patience": patience, "is_stopping": staticmethod(is_stopping)})

@@ -174,7 +174,7 @@ def _signature(operation: Operation) -> inspect.Signature:
         found.append(_keyword("if_match", IfMatch, None))
     if operation.call in _TAGGED:
         found.append(_keyword("if_none_match", IfNoneMatch, None))
-    if operation.creates:
+    if operation.takes_key:
         found.append(_keyword("idempotency_key", IdempotencyKey, None))
     return inspect.Signature(found)
 

@@ -14,10 +14,11 @@ names. Whoever asks has a token: `Authorization: Bearer weft_…`; what it may d
 
 Ids are texts, moments are ISO 8601, spans are seconds. A list is a page: `items`, and `next`, which is sent as `before`
 or `after` for the page that follows and is null on the last. What goes wrong is told as `application/problem+json` with
-a stable `code`. A POST that creates takes an `Idempotency-Key`; what changes a tag takes `If-Match`.
+a stable `code`. What changes something takes an `Idempotency-Key`; what changes a tag takes `If-Match`.
 """
 TAGS = {
     "approvals": "What waits for a person.",
+    "artifacts": "All that is kept of definitions: versions, patches and snapshots.",
     "audit": "Who did what, when, and why.",
     "cache": "Outputs that are kept to serve again.",
     "dead-letters": "Tasks that were given up: to look at, run again, or remove.",
@@ -50,6 +51,7 @@ _REFUSALS = {
     413: ("It is too large.", "too_large", "the request is larger than 16777216 bytes"),
     415: ("The body is not of a type that is taken.", "unsupported_media_type", "send the body as application/json"),
     422: ("A field is refused.", "invalid_input", "priority: must be a whole number between -32767 and 32767"),
+    429: ("The org has too many streams open.", "too_many_streams", "your org has 2000 streams open at this server"),
     503: ("The installation needs attention.", "database_unavailable", "its operator finds the reason in the log"),
     504: ("It has not ended in the time that was given.", "wait_timeout", "task 12 has not ended after 30 s"),
 }  # fmt: skip
@@ -113,7 +115,7 @@ def _refusal(status: int) -> dict[str, Any]:
     headers = _headers("RequestId")
     if status == 401:
         headers |= _headers("Authenticate", "WWW-Authenticate")
-    if status == 503:
+    if status in (429, 503):
         headers |= _headers("RetryAfter", "Retry-After")
     return {
         "description": said,
@@ -149,6 +151,7 @@ def _complete_answers(operation: dict[str, Any], schemas: dict[str, Any]) -> Non
         statuses = {*_ALWAYS, *(_OF_BODIES if "requestBody" in operation else ())}
         statuses |= {412} if "if-match" in named else set()
         statuses |= {504} if operation["operationId"].endswith("wait") else set()
+        statuses |= {429} if operation["operationId"].endswith("stream") else set()
         for status in statuses:
             answers[str(status)] = {"$ref": f"#/components/responses/Refused{status}"}
         if not statuses & set(_OF_BODIES):

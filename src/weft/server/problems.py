@@ -14,7 +14,7 @@ from starlette.exceptions import HTTPException
 
 from weft.contract.errors import told_of
 from weft.core.errors import BlobUnavailable, InvalidInput, OperatorError, TagConflict, WeftError
-from weft.core.server_errors import Unauthenticated
+from weft.core.server_errors import ServerStopping, TooManyStreams, Unauthenticated
 from weft.server.paths import methods_at
 
 logger = logging.getLogger("weft.server")
@@ -43,6 +43,8 @@ def problem(status: int, code: str, title: str, detail: str, more: Mapping[str, 
     headers = {"www-authenticate": "Bearer"} if status == Unauthenticated.http_status else {}
     if status == OperatorError.http_status:
         headers["retry-after"] = "1"
+    if status == TooManyStreams.http_status:
+        headers["retry-after"] = "10"
     body = orjson.dumps(told | dict(more or {}), default=str)
     return Response(body, status, headers, MEDIA_TYPE)
 
@@ -66,7 +68,7 @@ def refusals() -> dict[int | str, dict[str, Any]]:
 def of_error(error: WeftError) -> Response:
     """Return the answer to a call that ended with an error of Weft's own."""
     title = type(error).__name__
-    if isinstance(error, OperatorError) and not isinstance(error, BlobUnavailable):
+    if isinstance(error, OperatorError) and not isinstance(error, (BlobUnavailable, ServerStopping)):
         # It may name machines, roles and settings: whoever runs the server reads it there.
         logger.error("%s: %s", error.code, error)
         detail = "the installation needs attention; its operator finds the reason in the server's log"

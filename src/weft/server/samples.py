@@ -70,7 +70,7 @@ def _of_value(kind: str | None, schema: Mapping[str, Any], name: str) -> Any:
     if kind == "integer":
         return known if isinstance(known, int) else max(1, schema.get("minimum", 1))
     if kind == "number":
-        return 1.5
+        return min(1.5, schema.get("maximum", 1.5))
     if kind == "boolean":
         return True
     return None

@@ -38,11 +38,13 @@ _PATIENCE = "20ms"
 
 
 class Seat:
-    """One worker: its queues and how far it has claimed in them, what it was told, and the upkeep while it leads."""
+    """One worker: its queues and how far it has claimed in them, what it was told, and the upkeep while it leads.
+
+    What it does for the worker it does in sessions that are held to its org; the upkeep is for all.
+    """
 
     def __init__(self, client: Client, ears: Ears, found: Registered) -> None:
-        self._client = client
-        self._database = client.database
+        self._database = client.database.of_org(found.org_id)
         self._settings = client.settings
         self._ears = ears
         self.found = found
@@ -51,7 +53,7 @@ class Seat:
         self._marks = Marks()
         self._slots = Slots(self._database, self.id, self.wake)
         self.relay = Relay(self._database, self.id)
-        self._upkeep = Upkeep(self._database, self._settings, self.id, sinks_of(client), lambda: True)
+        self._upkeep = Upkeep(client.database, self._settings, self.id, sinks_of(client), lambda: True)
         self._turn = asyncio.Lock()
         self._background: set[asyncio.Task[None]] = set()
         self._waiting = 0
@@ -264,7 +266,7 @@ class Seats:
         return seat
 
     async def _open(self, who: Principal, worker_id: int) -> Seat:
-        found = await self._client.database.read(
+        found = await self._client.database.of_org(who.org_id).read(
             lambda conn: remote_workers.registered(conn, worker_id, who.org_id, who.token_id or 0)
         )
         if found is None:

@@ -48,6 +48,7 @@ class Server:
         self._open = contextlib.AsyncExitStack()
         self._task: asyncio.Task[None] | None = None
         self._uvicorn: _Uvicorn | None = None
+        self._is_closing = False
 
     async def __aenter__(self) -> Self:
         """Listen; when it returns, requests are answered."""
@@ -59,7 +60,7 @@ class Server:
             # From anybody else such headers are what he likes to be taken for.
             proxy_headers=bool(self._settings.server_proxies), forwarded_allow_ips=list(self._settings.server_proxies),
             backlog=BACKLOG, server_header=False, date_header=False, timeout_graceful_shutdown=10,
-            http=connections(self._settings.server_read_timeout.total_seconds()),
+            http=connections(self._settings.server_read_timeout.total_seconds(), lambda: self._is_closing),
         )  # fmt: skip
         async with contextlib.AsyncExitStack() as opening:
             opening.enter_context(self._socket)
@@ -80,6 +81,7 @@ class Server:
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Answer what has been asked, and close."""
+        self._is_closing = True
         # What does not end by itself is ended first: everything else that was asked is answered.
         self.state.let_go()
         await self.state.live.close()

@@ -15,6 +15,8 @@ from weft.server.seats import Seats
 from weft.server.traffic import Traffic
 from weft.server.vouching import provider_of
 from weft.worker.answers import Answers
+from weft.worker.log_parts import LogParts
+from weft.worker.logs import log_dir
 
 if TYPE_CHECKING:
     from weft.catalog.model import Principal
@@ -35,16 +37,25 @@ class State:
         # Told by /readyz, so that whoever spreads requests sends no more of them here.
         self.is_stopping = False
         self._by_org: OrderedDict[int, Client] = OrderedDict()
+        self._answers: dict[int, Answers] = {}
 
-    @cached_property
-    def answers(self) -> Answers:
-        """What does what handlers ask for; a database that is away is told, and not waited for."""
-        return Answers(self.client.database, self.blobs, self.client.settings, outages=())
+    def answers_of(self, who: Principal) -> Answers:
+        """Return what does what handlers of an org ask for; a database that is away is told, and not waited for."""
+        found = self._answers.get(who.org_id)
+        if found is None:
+            database = self.client.database.of_org(who.org_id)
+            found = self._answers[who.org_id] = Answers(database, self.blobs, self.client.settings, outages=())
+        return found
 
     @cached_property
     def blobs(self) -> KeptBlobs:
         """Where large values are kept."""
         return KeptBlobs.of(self.client.database)
+
+    @cached_property
+    def logs(self) -> LogParts:
+        """The logs that workers send."""
+        return LogParts(log_dir(self.client.settings), self.client.settings.log_limit)
 
     def let_go(self) -> None:
         """End all waits: the server is about to stop."""
@@ -53,8 +64,8 @@ class State:
 
     async def close(self) -> None:
         """End what goes on beside the requests."""
-        if "answers" in vars(self):
-            self.answers.close()
+        for answers in self._answers.values():
+            await answers.close()
         await self.seats.close()
 
     def client_of(self, who: Principal) -> Client:

@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from weft.core.errors import DatabaseUnavailable, InvalidInput, LeaseLost
+from weft.core.errors import InvalidInput, LeaseLost
 from weft.core.json import BLOB_MARK, blob_reference, check_size, referenced_blob, size_of
-from weft.db.database import CONNECTION_ERRORS
+from weft.db.database import OUTAGE
 from weft.queue import blobs, loans, steps
 from weft.queue.steps import Fence, SavedStep
 from weft.worker.background import pause_after_error
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 logger = logging.getLogger("weft.worker")
-_OUTAGE = (*CONNECTION_ERRORS, DatabaseUnavailable, TimeoutError)
 _FIRST_PAUSE = 0.1
 # The verbs by which an attempt makes others, waits for them, and needs no slot meanwhile, and gives up waiting.
 SPAWN, AWAIT_TASKS, LEAVE = "spawn", "await_tasks", "leave"
@@ -35,7 +34,7 @@ class Answers:
 
     def __init__(
         self, database: Database, storage: Blobs, settings: Settings,
-        outages: tuple[type[BaseException], ...] = _OUTAGE,
+        outages: tuple[type[BaseException], ...] = OUTAGE,
     ) -> None:  # fmt: skip
         self._outages = outages
         self._database = database
@@ -84,9 +83,9 @@ class Answers:
                 raise AssertionError(verb)
         return None
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Look no more for tasks that somebody waits for."""
-        self.kin.close()
+        await self.kin.close()
 
     async def _load(self, fence: Fence, name: str | None, is_over: Callable[[], bool]) -> dict[str, Any] | None:
         found: SavedStep | None = await self._persist(

@@ -70,8 +70,12 @@ class Background:
 
     async def stop(self, others: list[asyncio.Task[None]], limit: float) -> None:
         """Wait for what must end, and for ``others``, at most ``limit`` seconds; cancel the rest."""
-        if others or self._needed:
-            await asyncio.wait([*others, *self._needed], timeout=limit)
+        deadline = asyncio.get_running_loop().time() + limit
+        # Again and again: with the end of one something else may begin that must end.
+        while waiting := [task for task in (*others, *self._needed) if not task.done()]:
+            within = max(0.0, deadline - asyncio.get_running_loop().time())
+            if not (await asyncio.wait(waiting, timeout=within))[0]:
+                break
         left, self._tasks, self._needed = self._tasks, set(), set()
         for task in left:
             # What is broken off may say that its connection is gone: that is no news.

@@ -19,6 +19,7 @@ from weft.worker import registration, unsuccessful
 from weft.worker.answers import Answers
 from weft.worker.connections import ConnectionPool
 from weft.worker.line import Line
+from weft.worker.log_keeping import LogKeeping
 from weft.worker.output_cache import OutputCache
 from weft.worker.relay import Relay
 from weft.worker.slots import Slots
@@ -98,12 +99,10 @@ class DatabaseStore:
             lambda conn: unsuccessful.decline(conn, self.worker_id, self._org_id, claim, patience, advice)
         )
 
-    async def keep_log(self, attempt: Attempt) -> None:
-        """Copy a log to the blob storage, for machines that do not share a folder, if that is wished for."""
-        if self.settings.log_upload:
-            data, claim = await asyncio.to_thread(attempt.log.read), attempt.claim
-            digest = await self._blobs.put(data)
-            await self._database.run(lambda conn: look.add_log(conn, claim.id, claim.attempt, digest, len(data)))
+    async def _copy_log(self, attempt: Attempt) -> None:
+        data, claim = await asyncio.to_thread(attempt.log.read), attempt.claim
+        digest = await self._blobs.put(data)
+        await self._database.run(lambda conn: look.add_log(conn, claim.id, claim.attempt, digest, len(data)))
 
     def blobs_of(self, claim: Claim) -> Blobs:
         """Return where large values are kept, of whichever task."""
@@ -128,6 +127,10 @@ class DatabaseStore:
     def upkeep(self, has_settled: Callable[[], bool]) -> Upkeep:
         """Return the services that run while the worker leads."""
         return Upkeep(self._database, self.settings, self.worker_id, self._sinks, has_settled)
+
+    def logs(self) -> LogKeeping:
+        """Return what copies logs to the blob storage, for machines that do not share a folder, if that is wished."""
+        return LogKeeping(self._copy_log if self.settings.log_upload else None)
 
     def answers(self) -> Answers:
         """Return what does what handlers ask for."""

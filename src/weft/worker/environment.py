@@ -52,5 +52,5 @@ class Environment:
 
     async def close(self) -> None:
         """End what serves attempts: there are none any more."""
-        self.answers.close()
+        await self.answers.close()
         await self.pool.close()

@@ -1,39 +1,25 @@
-"""Makes tasks for others that run, and tells them how those ended: one look for all who wait."""
+"""Makes tasks for others that run, and tells them how those ended."""
 
 from __future__ import annotations
 
-import asyncio
-import logging
-import time
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import asyncpg
 
-from weft.core.errors import DatabaseUnavailable, InvalidInput, LeaseLost
+from weft.core.errors import InvalidInput, LeaseLost
 from weft.core.json import BLOB_MARK, blob_reference, check_size, referenced_blob, size_of
-from weft.db.database import CONNECTION_ERRORS
 from weft.jobs.adding import SQL
-from weft.queue import blobs, look
+from weft.queue import blobs
+from weft.queue.endings import Endings
 from weft.queue.steps import Fence
 
 if TYPE_CHECKING:
     from weft.db.blobs import Blobs
     from weft.db.database import Database, type_Connection
 
-logger = logging.getLogger("weft.worker")
-_OUTAGE = (*CONNECTION_ERRORS, DatabaseUnavailable, TimeoutError)
-SHORTEST, LONGEST = 0.002, 0.25
-
-
-class _Wait:
-    """One task that somebody waits for."""
-
-    def __init__(self) -> None:
-        self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.since = time.monotonic()
-        self.waiters = 0
+_LATEST = 0.25
 
 
 class Kin:
@@ -42,8 +28,7 @@ class Kin:
     def __init__(self, database: Database, storage: Blobs) -> None:
         self._database = database
         self._blobs = storage
-        self._waits: dict[int, _Wait] = {}
-        self._looking: asyncio.Task[None] | None = None
+        self._endings = Endings(database, latest=_LATEST)
 
     async def spawn(self, conn: type_Connection, fence: Fence, said: dict[str, Any]) -> dict[str, Any]:
         """Make a task, or find the one of an earlier attempt; return its id, and whether who makes it has a key.
@@ -79,21 +64,7 @@ class Kin:
 
     async def until_ended(self, ids: Sequence[int]) -> None:
         """Return when all of some tasks have ended; PostgreSQL may be away meanwhile."""
-        waits = {id: self._waits.setdefault(id, _Wait()) for id in ids}
-        for wait in waits.values():
-            wait.waiters += 1
-        if self._looking is None or self._looking.done():
-            self._looking = asyncio.create_task(self._look())
-        try:
-            # Not `gather`: whoever is cancelled here does not end the wait of others.
-            await asyncio.wait([wait.ended for wait in waits.values()])
-        finally:
-            for id, wait in waits.items():
-                wait.waiters -= 1
-                if not wait.waiters and self._waits.get(id) is wait:
-                    del self._waits[id]
-        for wait in waits.values():
-            wait.ended.result()
+        await self._endings.until_ended(ids)
 
     async def outcomes(self, conn: type_Connection, ids: Sequence[int]) -> list[dict[str, Any]]:
         """Return how tasks ended, in order."""
@@ -108,30 +79,9 @@ class Kin:
             output = (await self._blobs.get(digest)).decode()
         return {**row, "id": str(id), "output": output}
 
-    async def _look(self) -> None:
-        while self._waits:
-            ended: set[int] = set()
-            try:
-                async with self._database.acquire() as conn:
-                    ended = await look.ended_among(conn, list(self._waits))
-            except _OUTAGE as problem:
-                logger.info("waits on for %d tasks: %s", len(self._waits), problem)
-            except Exception as problem:  # noqa: BLE001  handed to all who wait: the look itself has nobody to tell
-                waits, self._waits = self._waits, {}
-                for wait in waits.values():
-                    wait.ended.set_exception(problem)
-                return
-            for task_id in ended:
-                if (found := self._waits.pop(task_id, None)) is not None:
-                    found.ended.set_result(None)
-            if self._waits:
-                youngest = max(wait.since for wait in self._waits.values())
-                await asyncio.sleep(min(LONGEST, max(SHORTEST, (time.monotonic() - youngest) / 10)))
-
-    def close(self) -> None:
-        """Look no more."""
-        if self._looking is not None:
-            self._looking.cancel()
+    async def close(self) -> None:
+        """Wait no more."""
+        await self._endings.close()
 
 
 def _span(seconds: float | None) -> timedelta | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
-import fcntl
 import io
 import logging
 import os
@@ -46,11 +45,11 @@ def log_path(folder: Path, task_id: int) -> Path:
 
 def part_of(log: bytes, attempt: int) -> bytes | None:
     """Return what one attempt has written to a task's log; None when that is nothing."""
-    place = _place_of(log, attempt)
+    place = place_of(log, attempt)
     return None if place is None else log[slice(*place)] or None
 
 
-def _place_of(log: bytes, attempt: int) -> tuple[int, int] | None:
+def place_of(log: bytes, attempt: int) -> tuple[int, int] | None:
     """Return where in a task's log an attempt's part begins and ends; None when there is none.
 
     A line of the handler's own that looks like a heading is one only when its number is higher than those before.
@@ -66,38 +65,13 @@ def _place_of(log: bytes, attempt: int) -> tuple[int, int] | None:
     return (begin, end) if number == attempt else None
 
 
-def append_part(folder: Path, task_id: int, attempt: int, offset: int, data: bytes, limit: int) -> int:
-    """Append what an attempt has printed elsewhere from ``offset`` on; return how long its part is now.
-
-    What is there already is passed over, so it may be sent again. Nothing is written when something before it is
-    missing, nor below the part of a later attempt. Beyond the limit it is cut with a marker, and what follows is lost.
-    """
-    path = log_path(folder, task_id)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with open(path, "a+b", buffering=0, opener=_open_own) as file:
-        fcntl.flock(file, fcntl.LOCK_EX)  # others may append at the same time
-        file.seek(0)
-        log = file.read()
-        place = _place_of(log, attempt)
-        size = 0 if place is None else place[1] - place[0]
-        if len(log) >= limit:
-            return max(size, offset + len(data))
-        rest = data[size - offset :] if offset <= size else b""
-        if not rest or (place is not None and place[1] < len(log)):
-            return size
-        heading = b"" if place is not None else heading_of(attempt, has_text=bool(log))
-        room = limit - len(log) - len(heading)
-        cut = rest if len(rest) <= room else rest[: max(0, room)] + _cut_mark(limit)
-        file.write(heading + cut)
-        return size + len(rest)
-
-
 def heading_of(attempt: int, *, has_text: bool) -> bytes:
     """Return what stands above the part of an attempt."""
     return b"" if attempt == 1 else b"\n" * has_text + b"[weft: attempt %d]\n" % attempt
 
 
-def _cut_mark(limit: int) -> bytes:
+def cut_mark(limit: int) -> bytes:
+    """Return what stands where a log was cut."""
     return f"\n[weft: log cut at {limit} bytes]\n".encode()
 
 
@@ -106,7 +80,7 @@ async def local_log(settings: Settings, task_id: int, offset: int = 0) -> bytes 
 
     def read() -> bytes | None:
         path = log_path(log_dir(settings), task_id)
-        with contextlib.suppress(FileNotFoundError), open(path, "rb", opener=_open_own) as file:
+        with contextlib.suppress(FileNotFoundError), open(path, "rb", opener=open_own) as file:
             file.seek(offset)
             return file.read()
         return None
@@ -125,7 +99,7 @@ async def remove_logs(settings: Settings, task_ids: Iterable[int]) -> None:
     await asyncio.to_thread(remove)
 
 
-def _open_own(path: str, flags: int) -> int:
+def open_own(path: str, flags: int) -> int:
     """Open a log for its owner's eyes; refuse a link or a pipe that somebody has put in its place."""
     descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -164,12 +138,12 @@ class TaskLog:
                 if self._file is None:
                     self.path.parent.mkdir(parents=True, exist_ok=True)
                     # Without a buffer: closing one writes what is left in it, and a full disk would refuse that too.
-                    self._file = open(self.path, "ab", buffering=0, opener=_open_own)  # noqa: SIM115  (closed at the end)
+                    self._file = open(self.path, "ab", buffering=0, opener=open_own)  # noqa: SIM115  (closed at the end)
                     self._written = self.begins_at = self._file.tell()
                     self._written += self._file.write(self._heading())
                 if self._written + len(data) > self._limit:
                     data = data[: max(0, self._limit - self._written)]
-                    data += _cut_mark(self._limit)
+                    data += cut_mark(self._limit)
                     self._is_full = True
                 self._written += self._file.write(data)
             except OSError as problem:
@@ -179,13 +153,16 @@ class TaskLog:
     def _heading(self) -> bytes:
         return heading_of(self._attempt, has_text=self.begins_at > 0)
 
-    def printed(self) -> bytes:
-        """Return what this attempt has written, without what stands above it."""
-        return self.read()[len(self._heading()) :]
+    def printed(self, offset: int, most: int) -> bytes:
+        """Return up to ``most`` bytes of what this attempt has written from ``offset`` on, not counting its heading."""
+        with open(self.path, "rb", opener=open_own) as file:
+            file.seek(start := self.begins_at + len(self._heading()) + offset)
+            end = self._ends_at
+            return file.read(most if end is None else max(0, min(most, end - start)))
 
     def read(self) -> bytes:
         """Return what this attempt has written; those before it stand above in the same file, those after it below."""
-        with open(self.path, "rb", opener=_open_own) as file:
+        with open(self.path, "rb", opener=open_own) as file:
             file.seek(self.begins_at)
             return file.read(-1 if self._ends_at is None else self._ends_at - self.begins_at)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from weft.core.errors import BlobUnavailable, DatabaseUnavailable
+from weft.core.errors import BlobUnavailable
 from weft.core.json import referenced_blob
-from weft.db.database import CONNECTION_ERRORS
+from weft.db.database import OUTAGE
 from weft.queue import cache
 from weft.queue.cache import Found, Reuse
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from weft.worker.caching import Caching
 
 logger = logging.getLogger("weft.worker")
-_OUTAGE = (*CONNECTION_ERRORS, DatabaseUnavailable, TimeoutError)
 
 
 class OutputCache:
@@ -38,7 +37,7 @@ class OutputCache:
                 found = await cache.find(conn, task_id, key, caching.lasts)
             if found is None or not await self._is_readable(task_id, key, found):
                 return None
-        except _OUTAGE as problem:
+        except OUTAGE as problem:
             logger.info("task %s runs without a look into the cache: %s", task_id, problem)
             return None
         return found.output, Reuse(None, root=found.task_id)

@@ -7,13 +7,11 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
-from weft.core.errors import DatabaseUnavailable
-from weft.db.database import CONNECTION_ERRORS, Database
+from weft.db.database import OUTAGE, Database
 from weft.queue import queues
 from weft.queue.work import UNLIMITED, Claim, Lane
 
 logger = logging.getLogger("weft.worker")
-_OUTAGE = (*CONNECTION_ERRORS, DatabaseUnavailable, TimeoutError)
 _SHORTEST, _LONGEST = 0.002, 0.25
 # How many slots of each queue are in use at the moment: attempts go on beside the worker's loop.
 InUse = Callable[[], Mapping[int, int]]
@@ -100,7 +98,7 @@ class Slots:
         if need > held:
             try:
                 held = await self._ask(queue_id, need, used)
-            except _OUTAGE as problem:
+            except OUTAGE as problem:
                 logger.info("waits to let a task of queue %s go on: %s", queue_id, problem)
                 return False
         return held - in_use().get(queue_id, 0) - self._promised.get(queue_id, 0) > 0

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from weft.queue.steps import Fence
     from weft.queue.work import Claim, Completed, Ended, Lane, Postponed
     from weft.queue.workers import Pulse
-    from weft.worker.attempt import Attempt
     from weft.worker.caching import Caching
     from weft.worker.lending import Lending
+    from weft.worker.log_keeping import LogKeeping
     from weft.worker.relay import Relay
     from weft.worker.slots import Slots
 
@@ -83,7 +83,7 @@ class Answering(Protocol):
         """Do what an attempt asks for; raises `LeaseLost` when the task is not its own any more."""
         ...
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """End what goes on beside."""
         ...
 
@@ -157,10 +157,6 @@ class Store(Protocol):
         """Leave a task to workers that know its handler; False when it has failed instead."""
         ...
 
-    async def keep_log(self, attempt: Attempt) -> None:
-        """Keep the log of an attempt that has ended where others can read it, unless they can already."""
-        ...
-
     def blobs_of(self, claim: Claim) -> Blobs:
         """Return where large values of a task are kept."""
         ...
@@ -183,6 +179,10 @@ class Store(Protocol):
 
     def upkeep(self, has_settled: Callable[[], bool]) -> Upkeep:
         """Return the services that run while the worker leads."""
+        ...
+
+    def logs(self) -> LogKeeping:
+        """Return what keeps logs where others can read them."""
         ...
 
     def answers(self) -> Answering:

@@ -104,8 +104,10 @@ class Worker:
             store, self._line, self._held, self._background, self._settled, self._not_completed,
             on_lost=lambda attempt: self._drop(attempt, "lost"), on_room=self._wake.set,
         )  # fmt: skip
+        self._logs = store.logs()
         self._env = Environment(
-            store, self.id, self._processes, log_dir(settings), self._beat, self._ended, self._held.resting,
+            store, self.id, self._processes, log_dir(settings), self._beat,
+            self._logs.before(self._ended, self._background), self._held.resting,
             lambda claim, over: self._slots.go_on(claim, self._in_use, over),
         )  # fmt: skip
         self._env.queue_names.update(zip(queue_ids, [*self._queue_names, CONTROL], strict=False))
@@ -123,6 +125,7 @@ class Worker:
             await self._sign_off()
             raise
         self._is_lost = False
+        await self._logs.start(lambda: list(self._held.running.values()))
         self._heart.start()
         self._wake.set()
 
@@ -198,6 +201,7 @@ class Worker:
         await self._heart.stop()  # first: a pulse would start the services again
         ending = [attempt.task for attempt in self._held.running.values() if attempt.task is not None]
         await self._background.stop(ending, _END_LIMIT)
+        await self._logs.stop()
         await self._upkeep.stop()
         await self._env.close()
         self._held.clear()
@@ -269,8 +273,6 @@ class Worker:
     def _ended(self, attempt: Attempt, outcome: Outcome | None) -> None:
         if attempt.timer is not None:
             attempt.timer.cancel()
-        if attempt.has_log:
-            self._background.spawn(self._store.keep_log(attempt), must_end=True)
         if self._held.running.get(attempt.claim.id) is not attempt:
             return
         if outcome is not None:

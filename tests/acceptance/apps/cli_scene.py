@@ -174,7 +174,7 @@ class Cli:
 
 
 @contextlib.contextmanager
-def serving(settings: weft.Settings) -> Iterator[str]:
+def serving(settings: weft.Settings, port: int = 0) -> Iterator[str]:
     """Answer over HTTP from a thread of the test's process, and lend the address."""
     from weft.server.serving import Server
 
@@ -182,7 +182,7 @@ def serving(settings: weft.Settings) -> Iterator[str]:
     address: Future[str] = Future()
 
     async def serve() -> None:
-        async with Server(settings, port=0) as server:
+        async with Server(settings, port=port) as server:
             address.set_result(server.url)
             await stopping.wait()
 

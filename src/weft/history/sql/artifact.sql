@@ -73,6 +73,17 @@ select a.id, a.kind::text as kind, a.workflow_id, a.parent_id, a.merged_id, a.ba
   a.digest, encode(a.version_hash, 'hex') as version_hash, a.actor, a.message, weft.time_of_id(a.id) as created_at
 from weft.artifact a where a.org_id = $1 and a.id = $2;
 
+-- name: list
+-- All that is kept, newest first, whether a tag leads to it or not.
+select a.id, a.kind::text as kind, a.workflow_id, a.parent_id, a.merged_id, a.base_id, a.depth,
+  a.digest, encode(a.version_hash, 'hex') as version_hash, a.actor, a.message, weft.time_of_id(a.id) as created_at
+from weft.artifact a where a.org_id = $1 and a.id < $2 order by a.id desc limit $3;
+
+-- name: list_of_workflow
+select a.id, a.kind::text as kind, a.workflow_id, a.parent_id, a.merged_id, a.base_id, a.depth,
+  a.digest, encode(a.version_hash, 'hex') as version_hash, a.actor, a.message, weft.time_of_id(a.id) as created_at
+from weft.artifact a where a.org_id = $1 and a.workflow_id = $4 and a.id < $2 order by a.id desc limit $3;
+
 -- name: log
 -- An artifact and those that it was made from, newest first.
 select a.id, a.kind::text as kind, a.workflow_id, a.parent_id, a.merged_id, a.base_id, a.depth,

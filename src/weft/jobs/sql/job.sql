@@ -11,11 +11,7 @@ select weft.keep_tasks($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $
 select j.id, j.workflow_id, j.state, j.reason, j.priority, j.inputs, j.result, j.error, j.created_at, j.started_at, j.ended_at,
   j.failed_id, j.owner_id, j.parent_id, j.base_kind, j.base_ref, j.snapshot_id, j.version_hash, j.labels, j.actor, j.end_id,
   j.rerun_of, j.patch, j.tag_positions, j.callback_url
-from weft.show_job($1, $2) j;
-
--- name: end_of_live
--- The task that a job ends with, while it has not ended.
-select j.end_id from weft.job j where j.org_id = $1 and j.id = $2;
+from weft.show_jobs($1, $2) j;
 
 -- name: hold_end
 -- Before the job itself: so does whoever finishes it.
@@ -57,10 +53,11 @@ select distinct d.item from unnest($1::bigint[]) as p (id)
 cross join lateral (select c.item from weft.task_done c where c.parent_id = p.id and c.state = 'completed') d;
 
 -- name: list
--- Those between two ids that pass all filters, in order; filters that are null let everything pass.
-select j.id, j.workflow_id, j.state, j.reason, j.priority, j.created_at, j.started_at, j.ended_at, j.failed_id, j.owner_id,
-  j.base_ref, j.actor
-from weft.list_jobs($1, $2, $3, $4, $5, $6, greatest($7, weft.first_id_at($8) - 1), least($9, weft.first_id_at($10)), $11, $12) j;
+-- Those between two ids that pass all filters, in order; filters that are null let everything pass. Where the next page
+-- begins stands in each row, and when there is none in one without a job.
+select l.rest, l.id, l.workflow_id, l.state, l.reason, l.priority, l.created_at, l.started_at, l.ended_at, l.failed_id, l.owner_id,
+  l.base_ref, l.actor
+from weft.list_jobs($1, $2, $3, $4, $5, $6, greatest($7, weft.first_id_at($8) - 1), least($9, weft.first_id_at($10)), $11, $12, $13) l;
 
 -- name: nodes
 -- The nodes of a job, and of a fan_out how many of its items are in which state. Of one that is tried again its last error.

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Hashable
 from typing import TYPE_CHECKING
 
 from weft.catalog.telling import CHANNEL as CREDENTIALS
-from weft.core.server_errors import Forbidden, ServerStopping, Unauthenticated
+from weft.core.server_errors import Forbidden, ServerFull, ServerStopping, TooManyStreams, Unauthenticated
 from weft.jobs.events import CHANNEL as JOB_EVENTS
+from weft.jobs.metrics import Metric, Sample
 from weft.queue.service import Service
 from weft.server.live.frames import farewell
 from weft.server.live.listener import Listener
@@ -36,6 +38,9 @@ class Hub(Service):
 
     Whoever loses his credential is sent away at once when that is heard of, and else by the look that is taken at all
     credentials now and then.
+
+    One connection listens for all orgs. What it hears has ids in it and nothing else: it lets feeds look, each of which
+    is of one org and reads what it tells in sessions that are held to that org, by statements that name it as well.
     """
 
     name = "doorkeeper"
@@ -47,6 +52,9 @@ class Hub(Service):
         self._admit = admit
         self._feeds: dict[Hashable, Feed] = {}
         self._guests: set[Guest] = set()
+        self._limit, self._org_limit = database.settings.server_streams, database.settings.server_org_streams
+        self._of_org: Counter[int] = Counter()
+        self._refused: Counter[str] = Counter()
         self._ending: set[asyncio.Task[None]] = set()
         self._is_closed = False
         self._ears = Listener(database, {JOB_EVENTS: self._hear_job, CREDENTIALS: self._hear_refusal}, self.look_again)
@@ -55,13 +63,16 @@ class Hub(Service):
         """Let a guest in; what is wrong with his wish is raised now, not amid the stream."""
         if self._is_closed:
             raise ServerStopping
+        self._require_room(guest.who.org_id)
         if not self.is_running:
             await self.start()
             await self._ears.start()
+            self._require_room(guest.who.org_id)
         feed = self._feeds.get(key)
         if feed is None:
             feed = self._feeds[key] = make()
         self._guests.add(guest)
+        self._of_org[guest.who.org_id] += 1
         feed.guests.add(guest)
         welcome = feed.welcome(guest, after)
         visit = Visit(feed, guest, welcome, lambda: self._leave(key, feed, guest))
@@ -74,6 +85,8 @@ class Hub(Service):
 
     def _leave(self, key: Hashable, feed: Feed, guest: Guest) -> None:
         self._guests.discard(guest)
+        self._of_org[guest.who.org_id] -= 1
+        self._of_org += Counter()
         feed.guests.discard(guest)
         if not feed.guests and self._feeds.get(key) is feed:
             del self._feeds[key]
@@ -81,10 +94,26 @@ class Hub(Service):
             self._ending.add(ending)
             ending.add_done_callback(self._ending.discard)
 
+    def _require_room(self, org_id: int) -> None:
+        if self._of_org[org_id] >= self._org_limit:
+            self._refused["org"] += 1
+            raise TooManyStreams(self._org_limit)
+        if len(self._guests) >= self._limit:
+            self._refused["server"] += 1
+            raise ServerFull(self._limit)
+
     @property
     def count(self) -> int:
         """How many streams are open."""
         return len(self._guests)
+
+    def metrics(self) -> list[Metric]:
+        """Return how many streams are open, and how many were refused, by the limit that they met."""
+        refused = tuple(Sample(self._refused[limit], {"limit": limit}) for limit in ("org", "server"))
+        return [
+            Metric("streams_open", "gauge", "Streams that are open.", (Sample(self.count),)),
+            Metric("streams_refused_total", "counter", "Streams that were refused, as there were too many.", refused),
+        ]
 
     def look_again(self) -> None:
         """Look at all credentials and all feeds: something may have been said that was not heard."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING
 
 from weft.core.errors import InvalidInput
@@ -11,6 +11,7 @@ from weft.core.states import TaskState
 from weft.queue import look
 from weft.server.live.feed import Feed, NothingMoreError, Page
 from weft.server.live.frames import frame
+from weft.worker.log_parts import pieces
 from weft.worker.logs import local_log
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ class LogFeed(Feed):
         # First the state: what is printed before a task has ended is in its log then.
         state, attempt = await self._task()
         data = await self._read(self._offset, (state, attempt))
-        for chunk in chunks(data, is_all=state.is_final):
+        for chunk in pieces(data, _MOST, is_all=state.is_final):
             start, self._offset = self._offset, self._offset + len(chunk)
             self.put(Page(_frame(start, chunk), self.id, ((start, chunk),)))
         if state.is_final:
@@ -69,7 +70,8 @@ class LogFeed(Feed):
             return
         guest.place, end = self.next, self._offset
         had = max(offset, end)
-        for chunk in chunks((await self._client.read_log(self._task_id, offset) or b"")[: had - offset], is_all=True):
+        missed = (await self._client.read_log(self._task_id, offset) or b"")[: had - offset]
+        for chunk in pieces(missed, _MOST, is_all=True):
             yield _frame(offset, chunk)
             offset += len(chunk)
 
@@ -106,26 +108,3 @@ def _offset(after: str | None) -> int:
 def _frame(start: int, chunk: bytes) -> bytes:
     text = chunk.decode(errors="replace")
     return frame({"offset": start, "text": text}, id=str(start + len(chunk)))
-
-
-def chunks(data: bytes, *, is_all: bool) -> Iterator[bytes]:
-    """Yield pieces that end between characters; what is the beginning of one is left for later, unless it is all."""
-    while data:
-        size = len(piece := data[:_MOST])
-        if not is_all or size < len(data):
-            size -= _unfinished(piece)
-        if not size:
-            return
-        yield data[:size]
-        data = data[size:]
-
-
-def _unfinished(data: bytes) -> int:
-    """Return how many bytes at the end are the beginning of a character of UTF-8."""
-    for back in range(1, min(4, len(data)) + 1):
-        byte = data[-back]
-        if byte & 0xC0 == 0x80:
-            continue
-        size = 2 if byte & 0xE0 == 0xC0 else 3 if byte & 0xF0 == 0xE0 else 4 if byte & 0xF8 == 0xF0 else 1
-        return back if size > back else 0
-    return 0

@@ -42,7 +42,7 @@ from weft.server.acting import Caller, act
 from weft.server.seats import Seat
 from weft.worker.answers import AWAIT_TASKS, SPAWN
 from weft.worker.caching import Caching
-from weft.worker.logs import append_part, local_log, log_dir, part_of
+from weft.worker.logs import heading_of, local_log, part_of
 from weft.worker.output_cache import OutputCache
 
 router = APIRouter()
@@ -51,7 +51,7 @@ _HELD = {"task_id": "7340085817581570", "lease_token": "7340085817581568.1"}
 
 
 async def _answer(caller: Caller, fence: Fence, verb: str, arguments: dict[str, Any]) -> Any:
-    return await caller.state.answers.answer(fence, verb, arguments, lambda: False)
+    return await caller.answers.answer(fence, verb, arguments, lambda: False)
 
 
 def _checked(name: str, field: str) -> str:
@@ -186,14 +186,14 @@ async def go_on(caller: Caller, asked: GoOn) -> dict[str, Any]:
 @act(router, "/v1/task/lend", Held, Lent, _HELD)
 async def lend(caller: Caller, asked: Held) -> dict[str, Any]:
     """Give back the slot of the task's concurrency key while it waits for tasks that it made."""
-    return {"lent": await caller.state.answers.lending.lend(await caller.fence(asked), lambda: False)}
+    return {"lent": await caller.answers.lending.lend(await caller.fence(asked), lambda: False)}
 
 
 @act(router, "/v1/task/take", Held, Taken, _HELD)
 async def take(caller: Caller, asked: Held) -> dict[str, Any]:
     """Take a slot of the task's concurrency key again; if there is none, it is next in line, and is told by news."""
     fence = await caller.fence(asked)
-    taken = await caller.state.client.database.run(lambda conn: loans.take(conn, fence))
+    taken = await caller.database.run(lambda conn: loans.take(conn, fence))
     if taken is None:
         raise LeaseLost(fence.task_id)
     return {"taken": taken}
@@ -211,16 +211,14 @@ async def append_log(caller: Caller, asked: Log) -> dict[str, Any]:
     if not await caller.database.read(lambda conn: remote_workers.had(conn, fence)):
         raise LeaseLost(fence.task_id)
     data = asked.text.encode("utf-8", "replace")
-    size = await asyncio.to_thread(
-        append_part, log_dir(settings), fence.task_id, fence.attempt, asked.offset, data, settings.log_limit
-    )
+    size = await asyncio.to_thread(state.logs.append, fence.task_id, fence.attempt, asked.offset, data)
     if asked.is_last and settings.log_upload:
         part = part_of(await local_log(settings, fence.task_id) or b"", fence.attempt)
         if part is not None:
+            # As workers with a database copy it: the copies of all attempts are read one after the other.
+            part = heading_of(fence.attempt, has_text=True) + part
             digest, length = await state.blobs.put(part), len(part)
-            await state.client.database.run(
-                lambda conn: look.add_log(conn, fence.task_id, fence.attempt, digest, length)
-            )
+            await caller.database.run(lambda conn: look.add_log(conn, fence.task_id, fence.attempt, digest, length))
     return {"size": size}
 
 
@@ -229,6 +227,6 @@ async def find_output(caller: Caller, asked: FindOutput) -> dict[str, Any]:
     """Return an output that an earlier task of the same key has made, if one serves."""
     claim = await caller.holds(asked)
     within = None if asked.within is None else timedelta(seconds=asked.within)
-    kept = OutputCache(caller.state.client.database, caller.state.blobs)
+    kept = OutputCache(caller.database, caller.state.blobs)
     found = await kept.find(claim, bytes.fromhex(asked.key), Caching(within))
     return {"output": None, "root": None} if found is None else {"output": found[0], "root": str(found[1].root)}

@@ -12,6 +12,7 @@ from weft.core.errors import NotFound
 from weft.core.json import blob_reference
 from weft.queue import blobs, remote_workers
 from weft.server.acting import ACTS, Act, AWorker, Caller, read
+from weft.server.files import FileAnswer, received
 from weft.server.problems import refusals
 
 router = APIRouter()
@@ -33,12 +34,12 @@ async def put_blob(
 ) -> Response:  # fmt: skip
     """Keep a large value of a task that the worker holds."""
     caller = Caller(request.app.state.weft, who)
-    claim = await caller.holds(read(Held, orjson.dumps({"task_id": task_id, "lease_token": lease_token})))
-    data = await request.body()
-    digest = await caller.state.blobs.put(data)
-    kept = [(claim.id, blob_reference(digest, len(data)))]
-    await caller.state.client.database.run(lambda conn: blobs.keep(conn, kept))
-    return Response(orjson.dumps({"digest": digest, "size": len(data)}), media_type="application/json")
+    claim = await caller.holds(read(Held, {"task_id": task_id, "lease_token": lease_token}))
+    async with received(request) as file:
+        digest, size = await caller.state.blobs.put_file(file)
+    kept = [(claim.id, blob_reference(digest, size))]
+    await caller.database.run(lambda conn: blobs.keep(conn, kept))
+    return Response(orjson.dumps({"digest": digest, "size": size}), media_type="application/json")
 
 
 @router.get(PATH + "/{digest}", summary=_GET, responses=_GET_TOLD, tags=["workers"], response_class=Response)
@@ -47,7 +48,7 @@ async def get_blob(request: Request, who: AWorker, digest: Annotated[str, Path(p
     caller = Caller(request.app.state.weft, who)
     if not await caller.database.read(lambda conn: remote_workers.refers_to(conn, who.org_id, digest)):
         raise NotFound("blob", digest)
-    return Response(await caller.state.blobs.get(digest), media_type="application/octet-stream")
+    return FileAnswer(await caller.state.blobs.open(digest), "application/octet-stream")
 
 
 ACTS.append(Act("PUT", PATH, _PUT))

@@ -66,7 +66,7 @@ async def metrics(request: Request, who: Who) -> Response:
     state: State = request.app.state.weft
     found = await state.client_of(who).metrics()
     if who.org == OPERATORS:
-        found += state.traffic.metrics()
+        found += state.traffic.metrics() + state.live.metrics()
     return Response(exposition(found), media_type=_PROMETHEUS)
 
 

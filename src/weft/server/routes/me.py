@@ -44,6 +44,8 @@ async def me(request: Request, who: Annotated[Principal, Depends(principal)]) ->
     state: State = request.app.state.weft
     end = None
     if (token_id := who.token_id) is not None:
-        end = (await state.client.database.read(lambda conn: tokens.show(conn, who.org_id, token_id))).expires_at
+        end = (
+            await state.client_of(who).database.read(lambda conn: tokens.show(conn, who.org_id, token_id))
+        ).expires_at
     queues = None if who.queues is None else list(who.queues)
     return Me(org=who.org, actor=who.actor, role=who.role, queues=queues, expires_at=end, version=__version__)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Annotated
 
 from fastapi import APIRouter, Path, Request, Response
-from fastapi.responses import StreamingResponse
 
 from weft.contract.operations import Access
 from weft.contract.wire import Id
@@ -15,6 +13,7 @@ from weft.core.job_states import JobState
 from weft.core.json import referenced_blob
 from weft.jobs.submit import SQL
 from weft.server.credentials import Who, require
+from weft.server.files import FileAnswer
 from weft.server.problems import refusals
 
 if TYPE_CHECKING:
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
 
 router = APIRouter(tags=["jobs"])
 _JSON = "application/json"
-_PIECE = 1 << 16
 
 
 @router.get(
@@ -35,7 +33,7 @@ async def result(request: Request, who: Who, job_id: Annotated[Id, Path(descript
     require(who, Access.READER)
     state: State = request.app.state.weft
     client = state.client_of(who)
-    row = await client.database.read(lambda conn: conn.fetchrow(SQL.show, who.org_id, job_id))
+    row = await client.database.read(lambda conn: conn.fetchrow(SQL.show, who.org_id, [job_id]))
     if row is None:
         raise NotFound("job", job_id)
     if row["state"] != JobState.COMPLETED:
@@ -43,14 +41,6 @@ async def result(request: Request, who: Who, job_id: Annotated[Id, Path(descript
     text: str = "null" if row["result"] is None else row["result"]
     digest = referenced_blob(text)
     # As it is kept: what is large is not taken apart and put together again.
-    data = text.encode() if digest is None else await client.blobs.get(digest)
-    if len(data) <= _PIECE:
-        return Response(data, media_type=_JSON)
-    return StreamingResponse(_pieces(data), media_type=_JSON, headers={"content-length": str(len(data))})
-
-
-async def _pieces(data: bytes) -> AsyncIterator[bytes]:
-    """Yield a large result bit by bit: whoever takes it slowly holds no second copy of it."""
-    view = memoryview(data)
-    for start in range(0, len(data), _PIECE):
-        yield bytes(view[start : start + _PIECE])
+    if digest is None:
+        return Response(text.encode(), media_type=_JSON)
+    return FileAnswer(await state.blobs.open(digest), _JSON)

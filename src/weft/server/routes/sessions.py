@@ -37,7 +37,7 @@ async def sign_out(request: Request, who: Who) -> Response:
     state: State = request.app.state.weft
     token_id = who.token_id
     if cookies.session_of(request) is not None and token_id is not None:
-        await state.client.database.run(lambda conn: tokens.revoke(conn, who.org_id, token_id, who.actor))
+        await state.client_of(who).database.run(lambda conn: tokens.revoke(conn, who.org_id, token_id, who.actor))
     answer = Response(status_code=204)
     cookies.forget(answer, request)
     return answer

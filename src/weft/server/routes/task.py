@@ -28,13 +28,14 @@ from weft.core.errors import InvalidInput, LeaseLost, NotFound
 from weft.core.json import blob_reference, check_size, encode_plain, size_of
 from weft.queue import cache, remote_workers, work
 from weft.queue.work import Completed, Ended, Postponed
-from weft.server.acting import ACTS, Act, AWorker, Caller, act, read
+from weft.server.acting import ACTS, Act, AWorker, Caller, act, read, sent
+from weft.server.bodies import JsonRoute
 from weft.server.claims import failed, params_of, told, whole
 from weft.server.problems import refusals
 from weft.server.seats import Seat
 from weft.worker import unsuccessful
 
-router = APIRouter()
+router = APIRouter(route_class=JsonRoute)
 _WORKER = "7340085817581568"
 _HELD = {"task_id": "7340085817581570", "lease_token": f"{_WORKER}.1"}
 _ERROR = {"type": "ConnectionError", "message": "the mail server does not answer"}
@@ -179,7 +180,7 @@ async def heartbeat(caller: Caller, asked: Release) -> dict[str, Any]:
     seat = await _seat_of(caller, asked.tasks)
     lost = []
     for each in asked.tasks:
-        extended = await caller.state.client.database.run(
+        extended = await caller.database.run(
             lambda conn, each=each: work.extend_expiry(conn, seat.id, (each.task_id, each.lease_token.attempt))  # type: ignore[misc]
         )
         if not extended:
@@ -194,7 +195,7 @@ async def decline(caller: Caller, asked: Decline) -> dict[str, Any]:
     """Leave a task to a worker that knows its handler; when nobody has known it for long, it has failed."""
     held, settings = await caller.holds(asked), caller.state.client.settings
     seat = await caller.seat(asked.lease_token.worker_id)
-    is_left = await caller.state.client.database.run(
+    is_left = await caller.database.run(
         lambda conn: unsuccessful.decline(
             conn, seat.id, caller.who.org_id, held, settings.no_handler_timeout, asked.advice
         )
@@ -223,7 +224,7 @@ async def fetch(
     lease_token: Annotated[str, Query(max_length=40)],
 ) -> Response:  # fmt: skip
     """Return a task that the worker holds, with all of its params."""
-    asked = read(Held, orjson.dumps({"task_id": task_id, "lease_token": lease_token}))
+    asked = read(Held, {"task_id": task_id, "lease_token": lease_token})
     return await _fetched(Caller(request.app.state.weft, who), asked)
 
 
@@ -234,7 +235,7 @@ async def fetch(
 )  # fmt: skip
 async def fetch_by_body(request: Request, who: AWorker) -> Response:
     """Return a task that the worker holds, with all of its params."""
-    return await _fetched(Caller(request.app.state.weft, who), read(Held, await request.body()))
+    return await _fetched(Caller(request.app.state.weft, who), read(Held, await sent(request)))
 
 
 ACTS.append(Act("GET", "/internal/task-fetch", _FETCH))

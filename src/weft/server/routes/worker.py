@@ -41,7 +41,8 @@ async def register(caller: Caller, asked: Register) -> dict[str, Any]:
     for name in names:
         if own is not None and name not in own:
             raise UnknownQueue(name, own, "queues")
-    handlers = [check_handler(name, f"handlers[{place}]") for place, name in enumerate(asked.handlers)]
+    known = [check_handler(name, f"handlers[{place}]") for place, name in enumerate(asked.handlers)]
+    handlers = list(dict.fromkeys(known))
     if unknown := set(asked.codes) - set(handlers):
         raise InvalidInput("codes", f"names {sorted(unknown)[0]!r}, which is not among the handlers")
     settings, token_id = caller.state.client.settings, caller.who.token_id
@@ -55,7 +56,7 @@ async def register(caller: Caller, asked: Register) -> dict[str, Any]:
         await remote_workers.bind(conn, worker_id, token_id)
         return worker_id, queue_ids
 
-    worker_id, queue_ids = await caller.state.client.database.run(enter)
+    worker_id, queue_ids = await caller.database.run(enter)
     return {
         "worker_id": str(worker_id),
         "queues": {name: str(queue_id) for name, queue_id in zip(names, queue_ids, strict=True)},
@@ -96,10 +97,10 @@ async def deregister(caller: Caller, asked: Leave) -> dict[str, Any]:
     except WorkerLost:
         return {}
     if asked.is_lost:
-        await caller.state.client.database.run(lambda conn: workers.abandon(conn, asked.worker_id))
+        await caller.database.run(lambda conn: workers.abandon(conn, asked.worker_id))
         caller.state.seats.forget(asked.worker_id)
         return {}
-    woken = await caller.state.client.database.run(
+    woken = await caller.database.run(
         lambda conn: registration.leave(conn, asked.worker_id, asked.completed, asked.failed)
     )
     await seat.relay.send(woken)

@@ -816,7 +816,7 @@ begin
     raise exception 'kind: a callback is added by the engine, when a job that was submitted with a callback_url has ended'
       using errcode = 'WF002';
   elsif kind <> 'enqueue_task' then
-    raise exception 'kind: this release does not carry out %; use enqueue_task', kind using errcode = 'WF002';
+    raise exception 'kind: a route_event is added by the engine, when an event is sent, as by `weft events send`; use enqueue_task' using errcode = 'WF002';
   elsif ordering_key = '' or length(ordering_key) > 500 then
     raise exception 'ordering_key: must have 1 to 500 characters' using errcode = 'WF002';
   elsif position('\u0000' in payload::text) > 0 and payload::text ~ '(^|[^\\])(\\\\)*\\u0000' then

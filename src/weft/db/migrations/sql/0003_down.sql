@@ -1,6 +1,9 @@
+-- name: drop_lists_of_artifacts
+drop index weft.artifact_list, weft.artifact_list_of_workflow;
+
 -- name: drop_lists
-drop function weft.list_jobs, weft.scan_jobs;
-drop view weft.job_key;
+drop function weft.list_jobs, weft.find_jobs, weft.scan_jobs;
+drop type weft.found_job;
 drop table weft.job_label;
 
 -- name: drop_loans
@@ -22,7 +25,7 @@ drop table weft.step;
 
 -- name: drop_jobs
 drop function weft.leading_to, weft.spawn, weft.skip_by_step;
-drop function weft.show_job;
+drop function weft.show_jobs;
 drop view weft.jobs;
 drop function weft.lasting_queue, weft.adopt_jobs, weft.hand_over, weft.control_queue, weft.end_late_waits, weft.end_late_starts, weft.send_event, weft.route_event, weft.begin_wait, weft.lock_event, weft.cancel_children, weft.answer, weft.wait_for_answer, weft.end_late_jobs, weft.resume_job, weft.begin_jobs, weft.put_job, weft.add_children, weft.sweep_job, weft.fail_job, weft.forget_result, weft.note_failed, weft.end_jobs, weft.outputs_of, weft.output_of, weft.results_of,
   weft.skip_later, weft.fail_next, weft.skip_tasks, weft.release_next, weft.reach_next, weft.put_control, weft.finish_and_claim;

@@ -67,45 +67,55 @@ language plpgsql as $$
 declare next_ids bigint[]; next_counts int[]; next_reached int[]; keyed bigint[]; missed bigint[]; spoiled bigint[]; woken bigint[];
   at timestamptz := weft.now();
 begin
+  -- Of the items of a fan_out each counts for the same one: that is looked up once.
   select array_agg(e.next), array_agg(e.n), array_agg(e.r) into next_ids, next_counts, next_reached
   from (
-    select e.next, count(*)::int as n,
-      case when reaching then (count(*) filter (where e.branches is null or s.taken = any (e.branches)))::int else 0 end as r
-    from unnest(ended, taken) as s (prev, taken) join weft.edge e on e.prev = s.prev
+    select e.next, sum(s.n)::int as n,
+      coalesce(sum(s.n) filter (where reaching and (e.branches is null or s.taken = any (e.branches))), 0)::int as r
+    from (select u.prev, u.taken, count(*) as n from unnest(ended, taken) as u (prev, taken) group by 1, 2) s
+    cross join lateral (select e.next, e.branches from weft.edge e where e.prev = s.prev offset 0) e
     group by 1 order by 1
   ) e;
   if next_ids is null then
     return null;
   end if;
-  perform 1 from weft.task t where t.id = any (next_ids) order by t.id for no key update;
-  update weft.task t set
-    waiting_on = t.waiting_on - next_counts[width_bucket(t.id, next_ids)],
-    reached = t.reached + next_reached[width_bucket(t.id, next_ids)],
-    queue_id = case when t.queue_id <> 2 and t.queue_id > 0 then t.queue_id
-                    else coalesce((select -j.owner_id from weft.job j where j.id = t.job_id), 2) end,
-    state = case when t.waiting_on = next_counts[width_bucket(t.id, next_ids)] and t.concurrency_key is null and t.state = 'pending'
-                   and (t.reached + next_reached[width_bucket(t.id, next_ids)] > 0 and t.reason is distinct from 'upstream_failed'
-                        or t.handler = '@end')
-                 then 'ready'::weft.task_state else t.state end,
-    reason = case when t.waiting_on = next_counts[width_bucket(t.id, next_ids)] and t.reason is distinct from 'upstream_failed'
-                  then null else t.reason end,
-    expires_at = case when t.waiting_on = next_counts[width_bucket(t.id, next_ids)] and t.concurrency_key is null
-                      then at + t.dispatch_timeout end
-  where t.id = any (next_ids);
-  select array_agg(t.id order by t.id) filter (where t.reached > 0 and t.reason is null),
-         array_agg(t.id order by t.id) filter (where t.reached = 0 and t.reason is null),
-         array_agg(t.id order by t.id) filter (where t.reason is not null)
-  into keyed, missed, spoiled from weft.task t
-  where t.id = any (next_ids) and t.waiting_on = 0 and t.state = 'pending' and t.reason is distinct from 'concurrency_key';
+  if cardinality(next_ids) > 1 then
+    perform 1 from weft.task t where t.id = any (next_ids) order by t.id for no key update;
+  end if;
+  with reached as (
+    update weft.task t set
+      waiting_on = t.waiting_on - next_counts[width_bucket(t.id, next_ids)],
+      reached = t.reached + next_reached[width_bucket(t.id, next_ids)],
+      -- Not before it may begin: by a change of what is indexed the row is written anew in every index.
+      queue_id = case when t.queue_id <> 2 and t.queue_id > 0 or t.waiting_on > next_counts[width_bucket(t.id, next_ids)]
+                      then t.queue_id
+                      else coalesce((select -j.owner_id from weft.job j where j.id = t.job_id), 2) end,
+      state = case when t.waiting_on = next_counts[width_bucket(t.id, next_ids)] and t.concurrency_key is null and t.state = 'pending'
+                     and (t.reached + next_reached[width_bucket(t.id, next_ids)] > 0 and t.reason is distinct from 'upstream_failed'
+                          or t.handler = '@end')
+                   then 'ready'::weft.task_state else t.state end,
+      reason = case when t.waiting_on = next_counts[width_bucket(t.id, next_ids)] and t.reason is distinct from 'upstream_failed'
+                    then null else t.reason end,
+      expires_at = case when t.waiting_on = next_counts[width_bucket(t.id, next_ids)] and t.concurrency_key is null
+                        then at + t.dispatch_timeout end
+    where t.id = any (next_ids)
+    returning t.id, t.queue_id, t.state, t.reached, t.reason,
+      t.waiting_on = 0 and t.state = 'pending' and t.reason is distinct from 'concurrency_key' as is_left
+  )
+  select array_agg(r.id order by r.id) filter (where r.is_left and r.reached > 0 and r.reason is null),
+         array_agg(r.id order by r.id) filter (where r.is_left and r.reached = 0 and r.reason is null),
+         array_agg(r.id order by r.id) filter (where r.is_left and r.reason is not null),
+         array_agg(distinct r.queue_id) filter (where r.state = 'ready' and r.queue_id <> all (own))
+  into keyed, missed, spoiled, woken from reached r;
   if keyed is not null then
     perform weft.take_slots(keyed);
+    woken := array(
+      select distinct t.queue_id from weft.task t
+      where t.id = any (next_ids) and t.state = 'ready' and t.queue_id <> all (own));
   end if;
   if spoiled is not null then
     perform weft.skip_later(weft.skip_tasks(spoiled, 'upstream_failed', 100, own), 'upstream_failed');
   end if;
-  woken := array(
-    select distinct t.queue_id from weft.task t
-    where t.id = any (next_ids) and t.state = 'ready' and t.queue_id <> all (own));
   if cardinality(woken) > 0 then
     perform weft.hint(woken);
   end if;
@@ -238,15 +248,17 @@ $$;
 -- name: end_jobs
 -- Jobs whose end was reached → completed, failed or cancelled, with what the end gave as the result; whoever is to be told
 -- of it is, once that is committed.
-create function weft.end_jobs(ends bigint[]) returns void language plpgsql
+create function weft.end_jobs(jobs bigint[]) returns void language plpgsql
   set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off
   set enable_mergejoin = off set enable_bitmapscan = off set jit = off as $$
 declare
-  jobs bigint[] := array(select (select d.job_id from weft.task_done d where d.id = u.id) from unnest(ends) as u (id));
   parents bigint[]; labelled bigint[]; child record;
 begin
   -- Before the jobs themselves: whoever sweeps a task away locks it before the job that it waits for.
-  perform 1 from weft.task t where t.id in (select j.parent_id from weft.job j where j.id = any (jobs)) order by t.id for update;
+  parents := array(select j.parent_id from weft.job j where j.id = any (jobs) and j.parent_id is not null order by 1);
+  if cardinality(parents) > 0 then
+    perform 1 from weft.task t where t.id = any (parents) order by t.id for update;
+  end if;
   with moved as (
     delete from weft.job j where j.id = any (jobs) returning j.*
   ), kept as (
@@ -276,17 +288,19 @@ begin
       'ended_at', to_char(weft.now() at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')), m.actor
     from moved m where m.callback_url is not null
   )
-  select array_agg(m.parent_id order by m.parent_id) filter (where m.parent_id is not null),
-    array_agg(m.id) filter (where m.labels is not null) into parents, labelled from moved m;
+  select array_agg(m.id) filter (where m.labels is not null) into labelled from moved m;
   if labelled is not null then
-    update weft.job_label l set ending = d.state
+    insert into weft.job_label (job_id, org_id, name, value, ending)
+    select d.id, d.org_id, l.key, l.value, d.state
     from unnest(labelled) as u (id) cross join lateral (select d.* from weft.job_done d where d.id = u.id) d
-      cross join lateral json_each_text(d.labels) e
-    where l.org_id = d.org_id and l.name = e.key and l.value = e.value and l.ending = 'pending' and l.job_id = d.id;
+      cross join lateral json_each_text(d.labels) l;
+  end if;
+  if cardinality(parents) = 0 then
+    return;
   end if;
   for child in
     select d.parent_id, d.state, d.result, d.error, d.id, d.reason from unnest(jobs) as u (id)
-    cross join lateral (select d.* from weft.job_done d where d.id = u.id) d where parents is not null and d.parent_id is not null
+    cross join lateral (select d.* from weft.job_done d where d.id = u.id) d where d.parent_id is not null
     order by d.parent_id
   loop
     perform weft.answer(child.parent_id, case when child.state = 'completed' then 'completed' else 'failed' end, child.result,
@@ -609,7 +623,7 @@ begin
            array_agg(concurrency_key) filter (where concurrency_key is not null),
            array_agg(counts_for) filter (where counts_for is not null),
            array_agg(case when handler = '@conditional' then (output ->> 'branch')::int end),
-           array_agg(id) filter (where handler = '@end')
+           array_agg(job_id) filter (where handler = '@end')
     into ended, freed_queues, freed_keys, counted, taken, ends from moved;
 
     perform weft.release_next(ended || counted, taken, case when wanted > 0 then queues else '{}' end);
@@ -715,11 +729,11 @@ declare allowed bigint[]; ends bigint[]; cancelled bigint[];
 begin
   select array_agg(d.id order by d.id) filter (where d.allow_failure)
            || array_agg(d.counts_for) filter (where d.allow_failure and d.counts_for is not null),
-         array_agg(d.id) filter (where d.handler = '@end'),
+         array_agg(d.job_id) filter (where d.handler = '@end'),
          array_agg(d.id) filter (where d.state = 'cancelled')
   into allowed, ends, cancelled
   from unnest(ids) as u (id) cross join lateral (
-    select d.id, d.allow_failure, d.counts_for, d.handler, d.state from weft.task_done d where d.id = u.id and d.job_id is not null
+    select d.id, d.job_id, d.allow_failure, d.counts_for, d.handler, d.state from weft.task_done d where d.id = u.id and d.job_id is not null
   ) d;
   if cancelled is not null then
     delete from weft.awaited a where a.task_id = any (cancelled);
@@ -729,8 +743,7 @@ begin
     perform weft.release_next(allowed, null, '{}');
   end if;
   if ends is not null then
-    update weft.job j set failed_id = j.end_id, verdict = coalesce(j.verdict, 'failed'), reason = 'task_failed' where j.end_id = any (ends) and j.id in (
-      select (select d.job_id from weft.task_done d where d.id = u.id) from unnest(ends) as u (id));
+    update weft.job j set failed_id = j.end_id, verdict = coalesce(j.verdict, 'failed'), reason = 'task_failed' where j.id = any (ends);
     perform weft.end_jobs(ends);
   end if;
   -- A step of the engine itself is begun anew: nobody else would do what it was to do.
@@ -894,10 +907,6 @@ begin
   job.created_at := weft.now();
   job.timeout_at := job.created_at + patience;
   insert into weft.job select (job).*;
-  if job.labels is not null then
-    insert into weft.job_label (job_id, org_id, name, value)
-    select job.id, job.org_id, l.key, l.value from json_each_text(job.labels) l;
-  end if;
   insert into weft.task (id, org_id, queue_id, order_id, created_at, state, waiting_on, rank, max_attempts, handler, params,
     job_id, timeout, heartbeat_timeout, retry, concurrency_key, reason, actor, node, needs, allow_failure, dispatch_timeout,
     expires_at)
@@ -913,10 +922,12 @@ begin
   select u.id, job.org_id, u.params from unnest(ids, params) as u (id, params) where length(u.params::text) > 256;
   insert into weft.edge (prev, next, org_id, branches)
   select u.prev, u.next, job.org_id, u.branches::smallint[] from unnest(prevs, nexts, branches) as u (prev, next, branches);
-  select array_agg(u.id order by u.id) into keyed from unnest(ids, waits, keys) as u (id, waits, key)
-  where u.waits = 0 and u.key is not null;
-  if keyed is not null then
-    perform weft.take_slots(keyed);
+  if keys <> array_fill(null::text, array[cardinality(keys)]) then
+    select array_agg(u.id order by u.id) into keyed from unnest(ids, waits, keys) as u (id, waits, key)
+    where u.waits = 0 and u.key is not null;
+    if keyed is not null then
+      perform weft.take_slots(keyed);
+    end if;
   end if;
   return job.id;
 end $$;
@@ -982,12 +993,12 @@ create or replace view weft.jobs as
     d.rerun_of, d.patch, d.tag_positions, d.callback_url
   from weft.job_done d;
 
--- name: show_job
--- A job, live or ended. A function, whose plan is kept: planned for every call, it took ten times as long as its execution.
-create function weft.show_job(org bigint, job bigint) returns setof weft.jobs language plpgsql stable
+-- name: show_jobs
+-- Jobs, live or ended. A function, whose plan is kept: planned for every call, it took ten times as long as its execution.
+create function weft.show_jobs(org bigint, jobs bigint[]) returns setof weft.jobs language plpgsql stable
   set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 begin
-  return query select * from weft.jobs j where j.org_id = org and j.id = job;
+  return query select * from weft.jobs j where j.org_id = org and j.id = any (jobs);
 end $$;
 
 -- name: jobs_are_read_only

@@ -1,162 +1,220 @@
 -- name: job_label
--- By which labels a job is found, and how it ended, pending while it has not; gone with its day.
+-- By which labels a job is found that has ended, and how it did; gone with its day.
 create table weft.job_label (
   job_id bigint not null,
   org_id bigint not null,
   name text not null,
   value text not null,
-  ending weft.job_state not null default 'pending',
+  ending weft.job_state not null,
   primary key (org_id, name, value, ending, job_id)
 ) partition by range (job_id);
 
 -- name: job_label_partitions
 select weft.ensure_partitions();
 
--- name: job_state
--- Each list of jobs is read in the order of one of these, and no further than its page. The state stands in all of them:
--- what is asked of a workflow or of somebody is mostly what failed, and that may be little among much.
-create index job_state on weft.job (org_id, state, id);
-create index job_workflow on weft.job (org_id, workflow_id, state, id);
-create index job_actor on weft.job (org_id, actor, state, id);
+-- name: job_org
+-- Those that have not ended are looked through in order: they are few beside the others, and what an index has of them is
+-- written again whenever something of that changes.
+create index job_org on weft.job (org_id, id);
 
 -- name: job_done_state
+-- Each list of those that have is read in the order of one of these, and no further than its page. The state stands in all:
+-- what is asked of a workflow or of somebody is mostly what failed, and that may be little among much.
 drop index weft.job_done_unsuccessful;
 drop index weft.job_done_workflow;
 create index job_done_state on weft.job_done (org_id, state, id);
 create index job_done_workflow on weft.job_done (org_id, workflow_id, state, id);
 create index job_done_actor on weft.job_done (org_id, actor, state, id);
 
--- name: job_key
--- What jobs are found by.
-create view weft.job_key with (security_invoker = true) as
-  select j.id, j.org_id, j.workflow_id, j.state, j.actor, j.rerun_of, j.labels from weft.job j
-  union all
-  select d.id, d.org_id, d.workflow_id, d.state, d.actor, d.rerun_of, d.labels from weft.job_done d;
+-- name: found_job
+-- What of a job says whether it passes.
+create type weft.found_job as (id bigint, workflow_id text, state weft.job_state, actor text, labels json);
 
 -- name: scan_jobs
 -- At most `n` jobs between two ids, both left out, by one of the filters alone: the newest of them, or the oldest, in order.
 -- Rows are compared as a whole and put in order by all that the index has, so that no other index fits: which one is read
 -- is never left to what statistics say, and a rare value costs no more than a frequent one. What is found is little to sort.
+-- A part of list_jobs, under its settings.
 create function weft.scan_jobs(
   org bigint, filter text, value text, label text, states weft.job_state[], low bigint, high bigint, is_newest boolean, n int
-) returns setof weft.job_key language plpgsql stable
-  set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off
-  set enable_hashjoin = off set enable_mergejoin = off set enable_sort = off set jit = off as $$
-declare endings weft.job_state[];
+) returns setof weft.found_job language plpgsql stable set enable_sort = off as $$
 begin
   case filter
+  when 'live' then
+    if is_newest then
+      return query select j.id, j.workflow_id, j.state, j.actor, j.labels from weft.job j
+        where (j.org_id, j.id) < (org, high) and (j.org_id, j.id) > (org, low) order by j.org_id desc, j.id desc limit n;
+    else
+      return query select j.id, j.workflow_id, j.state, j.actor, j.labels from weft.job j
+        where (j.org_id, j.id) < (org, high) and (j.org_id, j.id) > (org, low) order by j.org_id, j.id limit n;
+    end if;
   when 'state' then
     if is_newest then
       return query select f.* from unnest(states) as s (state) cross join lateral (
-        select k.* from weft.job_key k
-        where k.org_id = org and (k.state, k.id) < (s.state, high) and (k.state, k.id) > (s.state, low) and k.id < high and k.id > low
-        order by k.state desc, k.id desc limit n) f order by f.id desc limit n;
+        select d.id, d.workflow_id, d.state, d.actor, d.labels from weft.job_done d
+        where d.org_id = org and (d.state, d.id) < (s.state, high) and (d.state, d.id) > (s.state, low) and d.id < high and d.id > low
+        order by d.state desc, d.id desc limit n) f order by f.id desc limit n;
     else
       return query select f.* from unnest(states) as s (state) cross join lateral (
-        select k.* from weft.job_key k
-        where k.org_id = org and (k.state, k.id) < (s.state, high) and (k.state, k.id) > (s.state, low) and k.id < high and k.id > low
-        order by k.state, k.id limit n) f order by f.id limit n;
+        select d.id, d.workflow_id, d.state, d.actor, d.labels from weft.job_done d
+        where d.org_id = org and (d.state, d.id) < (s.state, high) and (d.state, d.id) > (s.state, low) and d.id < high and d.id > low
+        order by d.state, d.id limit n) f order by f.id limit n;
     end if;
   when 'workflow' then
     if is_newest then
       return query select f.* from unnest(states) as s (state) cross join lateral (
-        select k.* from weft.job_key k
-        where k.org_id = org and (k.workflow_id, k.state, k.id) < (value, s.state, high)
-          and (k.workflow_id, k.state, k.id) > (value, s.state, low) and k.id < high and k.id > low
-        order by k.workflow_id desc, k.state desc, k.id desc limit n) f order by f.id desc limit n;
+        select d.id, d.workflow_id, d.state, d.actor, d.labels from weft.job_done d
+        where d.org_id = org and (d.workflow_id, d.state, d.id) < (value, s.state, high)
+          and (d.workflow_id, d.state, d.id) > (value, s.state, low) and d.id < high and d.id > low
+        order by d.workflow_id desc, d.state desc, d.id desc limit n) f order by f.id desc limit n;
     else
       return query select f.* from unnest(states) as s (state) cross join lateral (
-        select k.* from weft.job_key k
-        where k.org_id = org and (k.workflow_id, k.state, k.id) < (value, s.state, high)
-          and (k.workflow_id, k.state, k.id) > (value, s.state, low) and k.id < high and k.id > low
-        order by k.workflow_id, k.state, k.id limit n) f order by f.id limit n;
+        select d.id, d.workflow_id, d.state, d.actor, d.labels from weft.job_done d
+        where d.org_id = org and (d.workflow_id, d.state, d.id) < (value, s.state, high)
+          and (d.workflow_id, d.state, d.id) > (value, s.state, low) and d.id < high and d.id > low
+        order by d.workflow_id, d.state, d.id limit n) f order by f.id limit n;
     end if;
   when 'actor' then
     if is_newest then
       return query select f.* from unnest(states) as s (state) cross join lateral (
-        select k.* from weft.job_key k
-        where k.org_id = org and (k.actor, k.state, k.id) < (value, s.state, high)
-          and (k.actor, k.state, k.id) > (value, s.state, low) and k.id < high and k.id > low
-        order by k.actor desc, k.state desc, k.id desc limit n) f order by f.id desc limit n;
+        select d.id, d.workflow_id, d.state, d.actor, d.labels from weft.job_done d
+        where d.org_id = org and (d.actor, d.state, d.id) < (value, s.state, high)
+          and (d.actor, d.state, d.id) > (value, s.state, low) and d.id < high and d.id > low
+        order by d.actor desc, d.state desc, d.id desc limit n) f order by f.id desc limit n;
     else
       return query select f.* from unnest(states) as s (state) cross join lateral (
-        select k.* from weft.job_key k
-        where k.org_id = org and (k.actor, k.state, k.id) < (value, s.state, high)
-          and (k.actor, k.state, k.id) > (value, s.state, low) and k.id < high and k.id > low
-        order by k.actor, k.state, k.id limit n) f order by f.id limit n;
+        select d.id, d.workflow_id, d.state, d.actor, d.labels from weft.job_done d
+        where d.org_id = org and (d.actor, d.state, d.id) < (value, s.state, high)
+          and (d.actor, d.state, d.id) > (value, s.state, low) and d.id < high and d.id > low
+        order by d.actor, d.state, d.id limit n) f order by f.id limit n;
     end if;
   when 'label' then
-    endings := array(
-      select distinct case when s in ('completed', 'failed', 'cancelled') then s else 'pending' end from unnest(states) s);
     if is_newest then
-      return query select f.job_id, k.org_id, k.workflow_id, k.state, k.actor, k.rerun_of, k.labels from (
-        select f.job_id from unnest(endings) as e (ending) cross join lateral (
+      return query select f.job_id, d.workflow_id, d.state, d.actor, d.labels from (
+        select f.job_id from unnest(states) as s (state) cross join lateral (
           select l.job_id from weft.job_label l
-          where l.org_id = org and l.name = scan_jobs.label and l.value = scan_jobs.value and l.ending = e.ending
+          where l.org_id = org and l.name = scan_jobs.label and l.value = scan_jobs.value and l.ending = s.state
             and l.job_id < high and l.job_id > low
           order by l.job_id desc limit n) f order by f.job_id desc limit n
-      ) f left join lateral (select k.* from weft.job_key k where k.id = f.job_id) k on true order by f.job_id desc;
+      ) f left join lateral (select d.* from weft.job_done d where d.id = f.job_id) d on true order by f.job_id desc;
     else
-      return query select f.job_id, k.org_id, k.workflow_id, k.state, k.actor, k.rerun_of, k.labels from (
-        select f.job_id from unnest(endings) as e (ending) cross join lateral (
+      return query select f.job_id, d.workflow_id, d.state, d.actor, d.labels from (
+        select f.job_id from unnest(states) as s (state) cross join lateral (
           select l.job_id from weft.job_label l
-          where l.org_id = org and l.name = scan_jobs.label and l.value = scan_jobs.value and l.ending = e.ending
+          where l.org_id = org and l.name = scan_jobs.label and l.value = scan_jobs.value and l.ending = s.state
             and l.job_id < high and l.job_id > low
           order by l.job_id limit n) f order by f.job_id limit n
-      ) f left join lateral (select k.* from weft.job_key k where k.id = f.job_id) k on true order by f.job_id;
+      ) f left join lateral (select d.* from weft.job_done d where d.id = f.job_id) d on true order by f.job_id;
     end if;
   when 'rerun_of' then
     -- They are few: found first, then put in order.
-    return query with f as materialized (select k.* from weft.job_key k where k.rerun_of = value::bigint)
+    return query with f as materialized (
+      select j.id, j.workflow_id, j.state, j.actor, j.labels from weft.job j where j.rerun_of = value::bigint and j.org_id = org
+      union all
+      select d.id, d.workflow_id, d.state, d.actor, d.labels from weft.job_done d where d.rerun_of = value::bigint and d.org_id = org)
     select f.* from f where f.id < high and f.id > low order by case when is_newest then -f.id else f.id end limit n;
   end case;
 end $$;
 
+-- name: find_jobs
+-- Up to `n` jobs of an org that pass all filters, or a few more, and where the next are to be looked for: null after the
+-- last, earlier than at the n-th when `room` rows were looked at. Several filters are asked in turn, each from where the one
+-- before has come to: who has few goes far with each step, so that it costs what the rarest of them costs, whichever that is.
+create function weft.find_jobs(
+  org bigint, filters text[], names text[], worths text[], states weft.job_state[], workflow text, who text, wanted jsonb,
+  low bigint, high bigint, is_newest boolean, n int, room int, out ids bigint[], out rest bigint
+) language plpgsql stable as $$
+declare step int := case when cardinality(filters) > 1 or filters[1] = 'live' then greatest(n, 400) else n end;
+  passed bigint[]; seen int; turn int := 0;
+begin
+  ids := '{}';
+  loop
+    select array_agg(k.id) filter (where k.state = any (states) and (workflow is null or k.workflow_id = workflow)
+        and (who is null or k.actor = who) and (wanted is null or k.labels::jsonb @> wanted)),
+      count(*), case when is_newest then min(k.id) else max(k.id) end
+    into passed, seen, rest
+    from weft.scan_jobs(org, filters[1 + turn], worths[1 + turn], names[1 + turn], states, low, high, is_newest, step) k;
+    ids := ids || passed;
+    room := room - seen;
+    if seen < step then
+      rest := null;
+      return;
+    end if;
+    exit when cardinality(ids) >= n or room <= 0;
+    if is_newest then
+      high := rest;
+    else
+      low := rest;
+    end if;
+    turn := (turn + 1) % cardinality(filters);
+    if turn = 0 then
+      step := least(4 * step, greatest(room, 400));
+    end if;
+  end loop;
+end $$;
+
 -- name: list_jobs
--- At most `n` jobs of an org that pass all filters, the newest or the oldest between two ids, both left out, in order.
--- With several filters they are asked in turn, each from where the one before has come to: who has few goes far with each
--- step, so that a page costs what the rarest of them costs, whichever that is.
+-- At most `n` jobs of an org that pass all filters, the newest or the oldest between two ids, both left out, in order; with
+-- each, and alone when there is none, where the next page begins, null after the last. There may be fewer than `n` before
+-- that: no page looks at more than `room` jobs. With the rights of the schema's owner: what passes a wall is found by an
+-- index only if nothing else could tell of what is behind it, and nothing does that compares states. A session that is held
+-- to an org gets no other here.
 create function weft.list_jobs(
   org bigint, states weft.job_state[], workflow text, who text, wanted json, original bigint, low bigint, high bigint,
-  is_newest boolean, n int
-) returns setof weft.jobs language plpgsql stable
+  is_newest boolean, n int, room int
+) returns table (
+  rest bigint, id bigint, workflow_id text, state text, reason text, priority smallint, created_at timestamptz, started_at timestamptz,
+  ended_at timestamptz, failed_id bigint, owner_id bigint, base_ref text, actor text
+) language plpgsql stable security definer set search_path = pg_catalog, pg_temp
   set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off
   set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$
 declare
-  filters text[]; names text[]; worths text[]; found bigint[] := '{}'; passed bigint[];
-  step int := n; turn int := 0; seen int; last bigint;
+  filters text[]; names text[]; worths text[]; endings weft.job_state[]; live record; done record; ids bigint[];
 begin
-  states := coalesce(states, enum_range(null::weft.job_state));
-  select array_agg(f.filter), array_agg(f.name), array_agg(f.worth) into filters, names, worths from (
-    select 'rerun_of', null, original::text where original is not null
-    union all select 'workflow', null, workflow where workflow is not null and original is null
-    union all select 'actor', null, who where who is not null and original is null
-    union all select 'label', l.key, l.value from json_each_text(wanted) l where original is null
-    -- The others have the state in their index.
-    union all select 'state', null, null where coalesce(workflow, who, wanted::text, original::text) is null
-  ) f (filter, name, worth);
-  if cardinality(filters) > 1 then
-    step := greatest(n, 100);
+  if org is distinct from coalesce(nullif(current_setting('weft.org', true), '')::bigint, org) then
+    return;
   end if;
-  loop
-    select array_agg(k.id) filter (where k.org_id = org and k.state = any (states)
-        and (workflow is null or k.workflow_id = workflow) and (who is null or k.actor = who)
-        and (wanted is null or k.labels::jsonb @> wanted::jsonb)),
-      count(*), case when is_newest then min(k.id) else max(k.id) end
-    into passed, seen, last
-    from weft.scan_jobs(org, filters[1 + turn], worths[1 + turn], names[1 + turn], states, low, high, is_newest, step) k;
-    found := found || passed;
-    exit when seen < step or cardinality(found) >= n;
-    if is_newest then
-      high := last;
-    else
-      low := last;
-    end if;
-    turn := (turn + 1) % cardinality(filters);
-    if turn = 0 and cardinality(filters) > 1 then
-      step := least(2 * step, 16000);
-    end if;
-  end loop;
-  return query select j.* from unnest(found) as f (id) cross join lateral (select j.* from weft.jobs j where j.id = f.id) j
-  order by case when is_newest then -f.id else f.id end limit n;
+  states := coalesce(states, enum_range(null::weft.job_state));
+  endings := array(select s from unnest(states) s where s in ('completed', 'failed', 'cancelled'));
+  select array[]::bigint[] as ids, null::bigint as rest into live;
+  done := live;
+  if cardinality(endings) < cardinality(states) and original is null then
+    select f.* into live from weft.find_jobs(org, array['live'], array[null], array[null], states, workflow, who, wanted::jsonb,
+      low, high, is_newest, n, 12 * room) f;
+  end if;
+  if cardinality(endings) > 0 or original is not null then
+    select array_agg(f.filter), array_agg(f.name), array_agg(f.worth) into filters, names, worths from (
+      select 'rerun_of', null, original::text where original is not null
+      union all select 'workflow', null, workflow where workflow is not null and original is null
+      union all select 'actor', null, who where who is not null and original is null
+      union all select 'label', l.key, l.value from json_each_text(wanted) l where original is null
+      -- The others have the state in their index.
+      union all select 'state', null, null where coalesce(workflow, who, wanted::text, original::text) is null
+    ) f (filter, name, worth);
+    select f.* into done from weft.find_jobs(org, filters, names, worths,
+      case when original is null then endings else states end, workflow, who, wanted::jsonb, low, high, is_newest, n, room) f;
+  end if;
+  rest := case when is_newest then greatest(live.rest, done.rest) else least(live.rest, done.rest) end;
+  -- What one of them has found beyond where the other has come to is found again.
+  ids := array(
+    select u.id from unnest(live.ids || done.ids) as u (id) where case when is_newest then u.id >= rest else u.id <= rest end is not false
+    order by case when is_newest then -u.id else u.id end limit n + 1);
+  if cardinality(ids) > n then
+    ids := ids[1:n];
+    rest := ids[n];
+  end if;
+  return query select list_jobs.rest, f.* from (select) as one left join lateral (
+    select j.* from unnest(ids) as u (id) cross join lateral (
+      select j.id, j.workflow_id, j.state::text, j.reason, -j.rank as priority, j.created_at, j.started_at, null::timestamptz as ended_at,
+        j.failed_id, j.owner_id, j.base_ref, j.actor
+      from weft.job j where j.id = u.id
+      union all
+      select d.id, d.workflow_id, d.state::text, d.reason, -d.rank, d.created_at, d.started_at, d.ended_at, d.failed_id, d.owner_id,
+        d.base_ref, d.actor
+      from weft.job_done d where d.id = u.id
+    ) j
+  ) f on true order by case when is_newest then -f.id else f.id end;
 end $$;
+
+-- name: lists_are_granted
+revoke execute on function weft.list_jobs from public;

@@ -47,10 +47,10 @@ alter table weft.edge add column branches smallint[];
 
 -- name: job
 -- Only jobs that have not ended. The task `end_id` waits for all that nothing comes after; its end is the end of the job,
--- with the verdict if there is one, else completed.
+-- with the verdict if there is one, else completed. No index has the state, so that a job that begins is changed in place.
 create table weft.job (
   id bigint primary key,
-  org_id bigint not null references weft.org,
+  org_id bigint not null,
   end_id bigint not null,
   created_at timestamptz not null default weft.now(),
   state weft.job_state not null default 'pending',
@@ -74,7 +74,7 @@ create table weft.job (
   labels json,
   callback_url text,
   actor text
-) with (fillfactor = 70);
+) with (fillfactor = 50);
 
 -- name: job_owner
 create index job_owner on weft.job (owner_id) where owner_id is not null;

@@ -2,6 +2,10 @@
 -- From where an act came to a server: the address, and the id of the request.
 alter table weft.audit add column origin text;
 
+-- name: view_audits_with_origin
+create or replace view weft.audits as
+  select a.id, a.org_id, a.at, a.actor, a.verb, a.subject_kind, a.subject_ids, a.subject_name, a.detail, a.origin from weft.audit a;
+
 -- name: audit_seal
 -- Acts are held together by a chain: each seal has the hashes of the acts that were seen to be committed since the one before,
 -- and follows on that by its digest. Written by whoever leads, a batch at a time: no act waits for another. Never changed.

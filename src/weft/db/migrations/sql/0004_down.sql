@@ -13,7 +13,17 @@ end $$;
 -- name: drop_seals
 drop function weft.seal_audit, weft.seal_digest, weft.audit_hash;
 drop table weft.audit_seal;
+drop view weft.audits;
 alter table weft.audit drop column origin;
+
+-- name: audits_without_origin
+-- A view loses no column otherwise; that it cannot be written to, and what is said of it, goes with it.
+create view weft.audits as
+  select a.id, a.org_id, a.at, a.actor, a.verb, a.subject_kind, a.subject_ids, a.subject_name, a.detail from weft.audit a;
+create rule refuse_insert as on insert to weft.audits do instead select weft.refuse_write('audits');
+create rule refuse_update as on update to weft.audits do instead select weft.refuse_write('audits');
+create rule refuse_delete as on delete to weft.audits do instead select weft.refuse_write('audits');
+comment on view weft.audits is 'What operators did: a row for each cancel, replay, purge, create, pause, resume and limit.';
 
 -- name: drop_views
 drop view weft.tokens, weft.org_role_memberships, weft.org_roles, weft.users;

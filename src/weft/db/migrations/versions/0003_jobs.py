@@ -23,6 +23,7 @@ def upgrade() -> None:
     apply_sql("0003_cache.sql")
     apply_sql("0003_loans.sql")
     apply_sql("0003_lists.sql")
+    apply_sql("0003_artifacts.sql")
     note_digest(revision)
 
 

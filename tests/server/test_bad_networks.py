@@ -1,0 +1,113 @@
+"""A client in a bad network: what may be asked again is, what may not is not, and errors name the server."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from server_scene import FLOW
+
+import weft
+from weft.remote import transport
+from weft.server.serving import Server
+
+_RESET, _PROXY = "reset", "proxy"
+
+
+class Gate:
+    """Stands before a server, and spoils some of the requests that pass."""
+
+    def __init__(self, target: str) -> None:
+        self._host, _, self._port = target.removeprefix("http://").partition(":")
+        self.faults: list[str] = []
+        self.requests: list[str] = []
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Pass one request on, and its answer back; after it the connection is closed."""
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+            head = await reader.readuntil(b"\r\n\r\n")
+            length = next(
+                (int(line[15:]) for line in head.lower().split(b"\r\n") if line[:15] == b"content-length:"), 0
+            )
+            body = await reader.readexactly(length)
+            self.requests.append(head.split(b" HTTP")[0].decode())
+            fault = self.faults.pop(0) if self.faults else None
+            if fault == _PROXY:
+                writer.write(b"HTTP/1.1 502 Bad Gateway\r\ncontent-length: 4\r\n\r\noops")
+            else:
+                there, back = await asyncio.open_connection(self._host, int(self._port))
+                back.write(head.replace(b"\r\n", b"\r\nconnection: close\r\n", 1) + body)
+                answer = await there.read()
+                back.close()
+                if fault == _RESET:
+                    # It was done, and the answer is lost.
+                    writer.transport.abort()
+                    return
+                writer.write(answer)
+            await writer.drain()
+        writer.close()
+
+
+@pytest.fixture
+async def gate(server: Server) -> AsyncIterator[tuple[Gate, str]]:
+    made = Gate(server.url)
+    async with await asyncio.start_server(made.serve, "127.0.0.1", 0) as listening:
+        yield made, f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
+
+
+@pytest.fixture
+async def behind(gate: tuple[Gate, str], client: weft.Client) -> AsyncIterator[weft.RemoteClient]:
+    """A client that reaches the server through the gate."""
+    secret = (await client.tokens.create("tester", role="admin")).secret
+    async with weft.RemoteClient(gate[1], secret, settings=weft.Settings.load(environ={})) as remote:
+        yield remote
+
+
+async def test_what_only_looks_or_has_a_key_is_asked_again_and_done_once(
+    gate: tuple[Gate, str], behind: weft.RemoteClient, client: weft.Client
+) -> None:
+    await client.workflows.push(FLOW)
+    gate[0].faults += [_PROXY, _RESET]
+    assert len(await behind.workflows.list()) == 1
+    gate[0].faults += [_RESET, _PROXY, _RESET]
+    job = await behind.jobs.submit("etl")
+    assert [each.id for each in await client.jobs.list()] == [job.id]
+    assert gate[0].requests == ["GET /api/v1/workflows"] * 3 + ["POST /api/v1/jobs"] * 4
+
+
+@pytest.mark.parametrize("fault", [_RESET, _PROXY])
+async def test_what_may_not_be_done_twice_is_asked_once_and_the_error_says_so(
+    fault: str, gate: tuple[Gate, str], behind: weft.RemoteClient, client: weft.Client
+) -> None:
+    made = await client.enqueue("h")
+    gate[0].faults += [fault]
+    with pytest.raises(weft.ServerUnavailable, match=f"{gate[1]}.*whether it was done is not known"):
+        await behind.cancel(made.id)
+    assert len(gate[0].requests) == 1
+    assert ((await client.get_task(made.id)).state == "cancelled") == (fault == _RESET)
+
+
+async def test_a_server_that_was_there_is_waited_for_and_one_that_never_was_is_not(
+    settings: weft.Settings, client: weft.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transport, "_FIRST", 0.0)
+    secret, made = (await client.tokens.create("tester", role="admin")).secret, await client.enqueue("h")
+    first = await Server(settings, port=0).__aenter__()
+    url = first.url
+    async with weft.RemoteClient(url, secret, settings=weft.Settings.load(environ={})) as remote:
+        await remote.get_task(made.id)
+        await first.__aexit__(None, None, None)
+        async with weft.RemoteClient(url, secret, settings=weft.Settings.load(environ={})) as other:
+            with pytest.raises(weft.ServerUnavailable, match=url):
+                await other.get_task(made.id)
+        # Also what may be done but once: nobody was there to take it.
+        calls: list[asyncio.Task[Any]] = [asyncio.create_task(call) for call in (
+            remote.get_task(made.id), remote.cancel(made.id),
+        )]  # fmt: skip
+        await asyncio.sleep(0)
+        async with Server(settings, port=int(url.rpartition(":")[2])):
+            await asyncio.gather(*calls)
+    assert (await client.get_task(made.id)).state == "cancelled"
