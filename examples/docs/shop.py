@@ -4,7 +4,7 @@ import weft
 
 
 @weft.task(name="shop:greet")
-async def greet(name: str) -> str:
+def greet(name: str) -> str:
     return f"Hello, {name}!"
 
 

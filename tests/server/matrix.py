@@ -140,6 +140,7 @@ async def make_things(client: weft.Client, prefix: str) -> Things:
             "job_id": str(job.id), "task_id": str(task.id), "token_id": str(token.token.id), "tag": tag, "which": tag,
             "into": tag, "new": f"{prefix}/next", "user": user.external_id, "slug": f"{prefix}-finance",
             "tags.name": tag, "queues.name": f"{prefix}-mail", "orgs.slug": prefix, "change": str(pushed.artifact_id),
+            "artifact_id": str(pushed.artifact_id),
         }
     )  # fmt: skip
 
