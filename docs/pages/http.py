@@ -40,7 +40,8 @@ interface, with the types of all fields, is the OpenAPI document at `/openapi.js
   also that of something more special is only that: `/tags/etl/moves` are the moves of `etl`, the tag is
   `/tags/etl%2Fmoves`.
 - What changes something takes an `Idempotency-Key`: with the same key it is carried out once, however often it is sent.
-- A body is JSON in UTF-8 that can be read in one way only: no field twice, no `NaN`, and not compressed.
+- A body is JSON in UTF-8 that can be read in one way only: no field twice, no `NaN`, and not compressed. Nor is a
+  parameter of the address there twice that is one value; it has 500 at most.
 
 Beside the codes of [errors](errors.md) a server answers with these:
 

@@ -27,7 +27,7 @@ FILL = f"""
       case when n % 3 = 0
         then json_build_object('team', 't' || n % 4, 'half', case when n < 1700 then 'first' else 'second' end)
       end as labels,
-      case when n % 500 = 2 then b.id + 10 * 4194304 end as rerun_of
+      case when n % 500 in (2, 3, 5, 10) then b.id + 10 * 4194304 end as rerun_of
     from generate_series(1::bigint, {COUNT}) n, (select weft.first_id_at(date_trunc('day', weft.now(), 'UTC')) as id) b
   ), labelled as (
     insert into weft.job_label (job_id, org_id, name, value, ending)

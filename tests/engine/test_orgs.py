@@ -33,6 +33,7 @@ SEES_NOTHING: dict[str, list[Call]] = {
     "workers": [lambda them, id, live: them.workers()],
     "audit": [
         lambda them, id, live: them.audit(),
+        lambda them, id, live: them.audit(verb="replay"),
         lambda them, id, live: them.audit(task=id),
         lambda them, id, live: them.audit(queue="ours"),
     ],

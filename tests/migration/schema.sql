@@ -2548,7 +2548,9 @@ CREATE FUNCTION weft.show_jobs(org bigint, jobs bigint[]) RETURNS SETOF weft.job
     SET jit TO 'off'
     AS $$
 begin
-  return query select * from weft.jobs j where j.org_id = org and j.id = any (jobs);
+  -- One by one: of an array it is not known in which partitions its ids are.
+  return query select j.* from unnest(jobs) as u (id) cross join lateral (
+    select j.* from weft.jobs j where j.org_id = org and j.id = u.id) j;
 end $$;
 
 CREATE FUNCTION weft.skip_by_step(me bigint, step bigint, in_attempt integer, ids bigint[], why text, again boolean, room integer) RETURNS bigint[]
@@ -4136,7 +4138,11 @@ CREATE INDEX attempt_job ON ONLY weft.attempt USING btree (job_id, ended_at, sta
 
 CREATE INDEX audit_name ON weft.audit USING btree (org_id, subject_name, id) WHERE (subject_name IS NOT NULL);
 
+CREATE INDEX audit_org ON weft.audit USING btree (org_id, id);
+
 CREATE INDEX audit_subject ON weft.audit USING gin (subject_ids) WITH (gin_pending_list_limit='64');
+
+CREATE INDEX audit_verb ON weft.audit USING btree (org_id, verb, id);
 
 CREATE INDEX awaited_event ON weft.awaited USING btree (org_id, event) WHERE (event IS NOT NULL);
 
@@ -4207,6 +4213,8 @@ CREATE INDEX tag_target ON weft.tag USING btree (target_id);
 CREATE INDEX tag_workflow ON weft.tag USING btree (org_id, workflow_id, name);
 
 CREATE INDEX task_blob_digest ON weft.task_blob USING btree (digest);
+
+CREATE INDEX task_done_dead ON ONLY weft.task_done USING btree (org_id, id) WHERE (state = ANY (ARRAY['failed'::weft.task_state, 'dead'::weft.task_state]));
 
 CREATE INDEX task_done_job ON ONLY weft.task_done USING btree (job_id, ended_at, claimed_at) WHERE (job_id IS NOT NULL);
 

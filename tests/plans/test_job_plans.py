@@ -136,7 +136,7 @@ class Place:
             rest = (*filters, *[None] * (5 - len(filters)))
             for is_newest in (True, False):
                 page = 1, *rest, 0, None, NEWEST, None, is_newest, 50, 2000
-                found.append(Guard(f"list {name}, {is_newest}", JOB.list, page, 1500))
+                found.append(Guard(f"list {name}, {is_newest}", JOB.list, page, 3000))
         return found
 
     def guards_of_reruns(self) -> list[Guard]:

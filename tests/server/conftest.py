@@ -38,6 +38,8 @@ async def walled_settings(settings: weft.Settings) -> AsyncIterator[weft.Setting
     await conn.execute(GRANTS)
     address = urlsplit(settings.database_url)._replace(netloc="shop_server@").geturl()
     yield replace(settings, database_url=address)
+    # A session whose client has gone may be amid a statement, and would wait for this as this for it.
+    await conn.execute("select pg_terminate_backend(pid, 5000) from pg_stat_activity where usename = 'shop_server'")
     await conn.execute(f"drop owned by {ROLES}; drop role {ROLES}; {DROP_WALLS}")
     await conn.close()
 

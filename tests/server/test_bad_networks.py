@@ -85,7 +85,7 @@ async def test_what_may_not_be_done_twice_is_asked_once_and_the_error_says_so(
     made = await client.enqueue("h")
     gate[0].faults += [fault]
     with pytest.raises(weft.ServerUnavailable, match=f"{gate[1]}.*whether it was done is not known"):
-        await behind.cancel(made.id)
+        await behind.cancel_all(ids=[made.id])
     assert len(gate[0].requests) == 1
     assert ((await client.get_task(made.id)).state == "cancelled") == (fault == _RESET)
 

@@ -94,3 +94,22 @@ async def test_a_small_text_that_means_a_large_one_is_refused(http: httpx.AsyncC
     for content in (deep.encode(), b'{"handler": "a", "params": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"):
         answer = await http.post("/api/v1/tasks", content=content, headers={"content-type": "application/json"})
         assert answer.status_code in (400, 422)
+
+
+async def test_an_address_means_one_thing_and_has_an_end(http: httpx.AsyncClient) -> None:
+    twice = await http.get("/api/v1/tasks?limit=1&limit=2")
+    assert (twice.status_code, twice.json()["field"]) == (422, "limit")
+    for several in ("tasks?state=failed&state=dead", "jobs?labels=a%3D1&labels=b%3D2"):
+        assert (await http.get(f"/api/v1/{several}")).status_code == 200
+    many = "&".join(f"a{n}=" for n in range(501))
+    refused = await http.get(f"/api/v1/tasks?{many}")
+    assert (refused.status_code, refused.json()["detail"]) == (422, "query: has 501 parameters, and may have 500")
+
+
+async def test_of_two_credentials_none_is_taken(http: httpx.AsyncClient) -> None:
+    own = http.headers["authorization"]
+    for pair in ((own, "Bearer x"), ("Bearer x", own), (own, own)):
+        headers = [("authorization", each) for each in pair]
+        async with httpx.AsyncClient(base_url=http.base_url) as other:
+            answer = await other.get("/api/v1/tasks", headers=headers)
+        assert (answer.status_code, answer.json()["code"]) == (401, "unauthenticated")

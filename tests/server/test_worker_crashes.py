@@ -114,6 +114,7 @@ async def test_a_server_killed_between_commit_and_answer_is_told_again_and_says_
             _, writer = await asyncio.open_connection(host, int(port))
             data = orjson.dumps(body)
             head = f"POST {path} HTTP/1.1\r\nhost: x\r\nauthorization: {headers['authorization']}\r\n"
+            head += "content-type: application/json\r\n"
             writer.write(f"{head}content-length: {len(data)}\r\n\r\n".encode() + data)
             await writer.drain()
             await _until(

@@ -114,6 +114,31 @@ async def test_a_claim_waits_and_is_woken_by_what_is_enqueued(hands: Hands, clie
     assert loop.time() - began < 15
 
 
+async def test_a_token_that_is_revoked_amid_a_wait_gets_nothing_more(
+    make_http: MakeHttp, http: httpx.AsyncClient, client: weft.Client
+) -> None:
+    hands = await Hands(await make_http(role="worker")).register()
+    await hands.ask("/v1/worker/listen", worker_id=hands.id, wait=0)
+    waiting = [
+        asyncio.create_task(hands.http.post(path, json={"worker_id": hands.id, "wait": 20}))
+        for path in ("/v1/task/claim", "/v1/worker/listen")
+    ]
+    held = await client.enqueue("never", queue="default", delay=3600)
+    reader = await make_http(role="reader")
+    waiting.append(asyncio.create_task(reader.get(f"/api/v1/tasks/{held.id}/wait", params={"timeout": 20})))
+    # They all wait by now: each was begun before these, which are answered.
+    await hands.ask("/v1/worker/pass-on", worker_id=hands.id)
+    await http.get("/api/v1/tasks")
+    for token in await client.tokens.list():
+        if token.role in ("worker", "reader"):
+            await client.tokens.revoke(token.id)
+    made = await client.enqueue("h")
+    await client.cancel(held.id)
+    for answer in await asyncio.gather(*waiting):
+        assert (answer.status_code, answer.json()["code"]) == (401, "unauthenticated"), answer.text
+    assert (await client.get_task(made.id)).state == "ready"
+
+
 async def test_a_waiting_claim_does_not_hold_up_the_end_of_the_server(
     settings: weft.Settings, client: weft.Client
 ) -> None:

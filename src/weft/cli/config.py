@@ -61,14 +61,16 @@ def _in_force(settings: Settings) -> dict[str, Any]:
     from weft.db.embedded_layout import home_dir
     from weft.worker.logs import log_dir
 
-    values: dict[str, Any] = {field.name: getattr(settings, field.name) for field in fields(settings)}
-    for name in ("database_url", "listen_url"):
-        if values[name] is not None:
-            values[name] = redacted(values[name])
-    if values["blob_url"] is not None:
-        values["blob_url"] = shown_blob_url(values["blob_url"])
-    values["token"] = "…" if settings.token else None
-    values["callback_secret"] = "…" if settings.callback_secret else None
+    values: dict[str, Any] = {}
+    in_part = {"database_url": redacted, "listen_url": redacted, "blob_url": shown_blob_url}
+    for field in fields(settings):
+        value = getattr(settings, field.name)
+        if field.name in in_part:
+            value = None if value is None else in_part[field.name](value)
+        elif not field.repr:
+            # Whatever is a secret, also one that is added later, is never shown.
+            value = "…" if value else None
+        values[field.name] = value
     home = home_dir(settings)
     return values | {
         "home": home,

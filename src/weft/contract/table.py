@@ -8,7 +8,14 @@ from typing import Any
 from weft.contract.operations import Access, Operation
 
 _READ, _WRITE, _ADMIN, _OPERATE = Access.READER, Access.WRITER, Access.ADMIN, Access.OPERATOR
-_WORKFLOW = {"workflow_id": "etl", "nodes": {"fetch": {"type": "task", "handler": "etl:fetch"}}}
+_WORKFLOW = {
+    "workflow_id": "etl",
+    "nodes": {
+        "START": {"type": "start", "next": "fetch"},
+        "fetch": {"type": "task", "handler": "etl:fetch", "next": "END"},
+        "END": {"type": "end"},
+    },
+}
 
 
 def _get(path: str, call: str, access: Access = _READ, **more: Any) -> Operation:
@@ -73,7 +80,7 @@ _WORKFLOWS = (
     _delete("/tags/{tag:name}", "workflows.delete"),
     _post("/tags/{tag:name}/undelete", "workflows.undelete", body={"message": "needed after all"}),
     _post("/tags/{tag:name}/patch", "workflows.patch", body={"set": {"nodes.fetch.params.size": 3}}),
-    _post("/tags/{tag:name}/move", "workflows.move", body={"to": "etl/next", "expect": 12}),
+    _post("/tags/{tag:name}/move", "workflows.move", body={"to": "etl/next"}),
     _post("/tags/{tag:name}/undo", "workflows.undo", body={"steps": 1}),
     _post("/tags/{tag:name}/redo", "workflows.redo", body={"steps": 1}),
     _post("/tags/{new:name}/branch", "workflows.branch", status=201, body={"source": "etl"}),

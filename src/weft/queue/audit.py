@@ -113,8 +113,10 @@ async def list_entries(
         rows = await conn.fetch(SQL.list_of_task, org_id, below, verb, task_id, limit)
     elif queue is not None:
         rows = await conn.fetch(SQL.list_of_queue, org_id, below, verb, queue, limit)
+    elif verb is not None:
+        rows = await conn.fetch(SQL.list_of_verb, org_id, below, verb, limit)
     else:
-        rows = await conn.fetch(SQL.list, org_id, below, verb, limit)
+        rows = await conn.fetch(SQL.list, org_id, below, limit)
     return [
         AuditEntry(**{**dict(row), "subject_ids": tuple(row["subject_ids"]), "detail": readable(row["detail"])})
         for row in rows

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 SQL = Statements("weft.queue", "sql/task.sql")
 FROM_NEWEST = 2**63 - 1
+_DEAD_LETTERS = frozenset({TaskState.FAILED, TaskState.DEAD})
 _SUMMARY = (
     "id state reason queue handler priority attempt failures max_attempts worker_id created_at due_at claimed_at"
     " ended_at error"
@@ -67,7 +68,9 @@ async def list_tasks(
     live, done = states & LIVE, states & FINAL
     if live or not states:
         found += await conn.fetch(SQL.list_live, org_id, below, queue_id, handler, _names(live), limit + 1)
-    if done and TaskState.COMPLETED not in done:
+    if done == _DEAD_LETTERS:
+        found += await conn.fetch(SQL.list_dead_letters, org_id, below, queue_id, handler, limit + 1)
+    elif done and TaskState.COMPLETED not in done:
         for state in done:
             found += await conn.fetch(SQL.list_unsuccessful, org_id, below, state, queue_id, handler, limit + 1)
     elif done or not states:

@@ -194,7 +194,7 @@ class WorkflowCalls:
         from weft.jobs.submit import SQL
 
         org_id = await self._session.org_id()
-        row = await self._read(lambda conn: conn.fetchrow(SQL.show, org_id, job_id))
+        row = await self._read(lambda conn: conn.fetchrow(SQL.show, org_id, [job_id]))
         return job_id if row is None or row["snapshot_id"] is None else int(row["snapshot_id"])
 
 

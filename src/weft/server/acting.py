@@ -19,7 +19,7 @@ from weft.queue import remote_workers
 from weft.queue.steps import Fence
 from weft.queue.work import Claim
 from weft.server.bodies import JsonRoute
-from weft.server.credentials import Who
+from weft.server.credentials import Who, identify
 from weft.server.problems import refusals
 
 if TYPE_CHECKING:
@@ -47,10 +47,20 @@ ACTS: list[Act] = []
 
 
 class Caller(NamedTuple):
-    """Who acts, and on which server."""
+    """Who acts, and by which request."""
 
-    state: State
+    request: Request
     who: Principal
+
+    @property
+    def state(self) -> State:
+        """What the server holds."""
+        found: State = self.request.app.state.weft
+        return found
+
+    async def check_again(self) -> None:
+        """Raise `Unauthenticated` when the caller would not be let in any more: after a wait that may be so."""
+        await identify(self.request)
 
     @property
     def database(self) -> Database:
@@ -100,7 +110,7 @@ def act(
 
     def add(function: Callable[[Caller, Asked], Awaitable[Any]]) -> Callable[[Caller, Asked], Awaitable[Any]]:
         async def endpoint(request: Request, who: AWorker) -> Response:
-            told = await function(Caller(request.app.state.weft, who), read(asked, await sent(request)))
+            told = await function(Caller(request, who), read(asked, await sent(request)))
             return Response(orjson.dumps(told), media_type=_JSON)
 
         summary = (function.__doc__ or "").split("\n", maxsplit=1)[0]

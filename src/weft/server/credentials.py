@@ -71,7 +71,11 @@ async def identify(connection: HTTPConnection) -> Principal:
 
 
 def _bearer(connection: HTTPConnection) -> str | None:
-    scheme, secret = get_authorization_scheme_param(connection.headers.get("authorization"))
+    told = connection.headers.getlist("authorization")
+    if len(told) > 1:
+        # Whatever is between might have looked at the other.
+        raise Unauthenticated("there are several credentials")
+    scheme, secret = get_authorization_scheme_param(told[0] if told else None)
     if scheme and (scheme.lower() != "bearer" or not secret):
         raise Unauthenticated("only the scheme Bearer is known")
     return secret or None

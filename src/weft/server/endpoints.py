@@ -20,7 +20,7 @@ from weft.queue.audit import acting_from
 from weft.sdk.client import Client
 from weft.sdk.session import acting_as
 from weft.server.bodies import BESIDE, YAML, DefinitionRoute, JsonRoute
-from weft.server.credentials import admitted, origin_of
+from weft.server.credentials import admitted, identify, origin_of, require
 from weft.server.idempotency import once
 from weft.server.problems import refusals
 from weft.server.spans import made_job
@@ -38,7 +38,12 @@ _MAKES_JOBS = frozenset({"jobs.submit", "jobs.rerun"})
 # What they answer is shown once, and kept nowhere.
 _SECRET = frozenset({"tokens.create", "tokens.create_sign_in"})
 _REPEATED = "idempotency-replayed"
-_FILE = "workflow_id: etl\nnodes:\n  fetch: {type: task, handler: etl:fetch}\n"
+_FILE = """workflow_id: etl
+nodes:
+  START: {type: start, next: fetch}
+  fetch: {type: task, handler: etl:fetch, next: END}
+  END: {type: end}
+"""
 _KEY = "A key of the caller's choice: the same request with the same key is carried out once."
 # Headers are read as Latin-1, and not by all alike: another text stands in the body, where the call takes one.
 IdempotencyKey = Annotated[str | None, Header(description=_KEY, max_length=500, pattern=r"^[!-~]([ -~]*[!-~])?$")]
@@ -90,6 +95,7 @@ def _endpoint(operation: Operation) -> Callable[..., Any]:
 
     async def endpoint(request: Request, who: Principal, **given: Any) -> Response:
         state: State = request.app.state.weft
+        _check_once(request, given.get("query"))
         asked = _arguments(operation, parameters, given)
         if operation.call in _WAITS:
             asked["timeout"] = min(asked.get("timeout", _LONGEST_WAIT), _LONGEST_WAIT)
@@ -97,7 +103,12 @@ def _endpoint(operation: Operation) -> Callable[..., Any]:
         headers: dict[str, str] = {}
 
         async def act(client: Client) -> tuple[int, bytes]:
-            found = await operation.of(client)(**asked)
+            try:
+                found = await operation.of(client)(**asked)
+            finally:
+                if operation.call in _WAITS:
+                    # Whoever has lost his credential meanwhile is told nothing, not even how it ended.
+                    require(await identify(request), operation.access)
             headers.update(etag_of(found))
             if operation.call in _MAKES_JOBS:
                 made_job(request.scope, found)
@@ -119,6 +130,16 @@ def _endpoint(operation: Operation) -> Callable[..., Any]:
     endpoint.__signature__ = _signature(operation)  # type: ignore[attr-defined]
     endpoint.__name__ = operation.call.replace(".", "_")
     return endpoint
+
+
+def _check_once(request: Request, query: Any) -> None:
+    """Refuse a parameter of the address that is there several times and stands for one value."""
+    sent = request.query_params
+    if len(sent) == len(sent.multi_items()):
+        return
+    for name in sent:
+        if len(sent.getlist(name)) > 1 and not isinstance(getattr(query, name, None), (list, dict)):
+            raise InvalidInput(name, "is there twice: give it once")
 
 
 def _address(request: Request) -> bytes:

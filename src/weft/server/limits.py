@@ -9,10 +9,13 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from weft.core.errors import InvalidInput
 from weft.core.server_errors import TooLarge
 from weft.server.problems import of_error, problem
 
 _SLOWEST = 1024
+# What reads them compares each with all others.
+_MOST_PARAMETERS = 500
 
 
 class LimitBodies:
@@ -35,7 +38,8 @@ class LimitBodies:
             await self._app(scope, receive, send)
             return
         limit = self._larger.get(scope["path"], self._limit)
-        if (refused := _refused(dict(scope["headers"]), limit)) is not None:
+        refused = _refused(dict(scope["headers"]), limit) or _refused_address(scope["query_string"])
+        if refused is not None:
             await refused(scope, receive, send)
             return
         seen, is_whole, has_answered = 0, False, False
@@ -78,6 +82,13 @@ class LimitBodies:
             # The rest of the body is not waited for, so nothing else can come over this connection.
             refused.headers["connection"] = "close"
             await refused(scope, receive, send)
+
+
+def _refused_address(query: bytes) -> Response | None:
+    """Return the answer to a request whose address has more in it than anybody means well."""
+    if (count := 1 + query.count(b"&")) > _MOST_PARAMETERS:
+        return of_error(InvalidInput("query", f"has {count} parameters, and may have {_MOST_PARAMETERS}"))
+    return None
 
 
 def _refused(headers: Mapping[bytes, bytes], limit: int) -> Response | None:

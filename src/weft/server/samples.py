@@ -10,7 +10,7 @@ _DEEPEST = 8
 _BY_NAME: Mapping[str, Any] = {
     "actor": "token:nightly", "attempt": 1, "attempts": 1, "callback_url": "https://example.com/hooks/weft",
     "code": "ok", "concurrency_key": "customer-7", "count": 3, "cursor": "12.0", "detail": "",
-    "definition": "workflow_id: etl\nnodes: {}\n",
+    "definition": "workflow_id: etl\nnodes:\n  START: {type: start, next: END}\n  END: {type: end}\n",
     "email": "ada@example.com", "external_id": "ada@example.com", "field": "nodes.fetch.params.size",
     "handler": "etl:fetch", "hint": "weft_Zk3p", "idempotency_key": "order-7", "kind": "task", "limit": 50,
     "message": "larger pages", "moved_by": "user:ada@example.com", "name": "etl/main", "next": None, "node": "fetch",

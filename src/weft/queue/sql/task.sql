@@ -334,6 +334,15 @@ where d.org_id = $1 and d.id < $2 and d.state <> 'completed' and d.state = $3::w
   and ($4::bigint is null or d.queue_id = $4) and ($5::text is null or d.handler = $5)
 order by d.id desc limit $6;
 
+-- name: list_dead_letters
+-- Failed or dead: it reads the index of dead letters, which has the org.
+select d.id, d.state::text as state, d.reason, q.name as queue, d.handler, -d.rank as priority, d.attempt, d.failures,
+  d.max_attempts, d.worker_id, d.created_at, null::timestamptz as due_at, d.claimed_at, d.ended_at, d.error
+from weft.task_done d join weft.queue q on q.id = d.queue_id
+where d.org_id = $1 and d.id < $2 and d.state in ('failed', 'dead')
+  and ($3::bigint is null or d.queue_id = $3) and ($4::text is null or d.handler = $4)
+order by d.id desc limit $5;
+
 -- name: add_edge_lock
 -- Locks the predecessor, so that it cannot finish between our look and our insert.
 select t.state::text as state from weft.task t where t.id = $1 for share;

@@ -160,6 +160,7 @@ async def await_tasks(caller: Caller, asked: Await) -> dict[str, Any]:
                 await _room(seat, claim)
     except TimeoutError:
         return {"ended": None}
+    await caller.check_again()
     return {"ended": [{**each, **{name: _raw(each[name]) for name in ("error", "output")}} for each in found]}
 
 

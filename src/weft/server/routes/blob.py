@@ -33,7 +33,7 @@ async def put_blob(
     lease_token: Annotated[str, Query(max_length=40)],
 ) -> Response:  # fmt: skip
     """Keep a large value of a task that the worker holds."""
-    caller = Caller(request.app.state.weft, who)
+    caller = Caller(request, who)
     claim = await caller.holds(read(Held, {"task_id": task_id, "lease_token": lease_token}))
     async with received(request) as file:
         digest, size = await caller.state.blobs.put_file(file)
@@ -45,7 +45,7 @@ async def put_blob(
 @router.get(PATH + "/{digest}", summary=_GET, responses=_GET_TOLD, tags=["workers"], response_class=Response)
 async def get_blob(request: Request, who: AWorker, digest: Annotated[str, Path(pattern="^[0-9a-f]{64}$")]) -> Response:
     """Return a large value that something of the org refers to."""
-    caller = Caller(request.app.state.weft, who)
+    caller = Caller(request, who)
     if not await caller.database.read(lambda conn: remote_workers.refers_to(conn, who.org_id, digest)):
         raise NotFound("blob", digest)
     return FileAnswer(await caller.state.blobs.open(digest), "application/octet-stream")

@@ -59,6 +59,7 @@ async def claim(caller: Caller, asked: ClaimTasks) -> dict[str, Any]:
             return {"tasks": tasks, "refused": _texts(lost), "again_in": again_in}
         if not claims:
             await seat.pass_of(moment, min(left, seat.again_in))
+            await caller.check_again()
 
 
 @act(router, "/v1/task/complete", Complete, Settled, {**_HELD, "output": {"sent": True}})
@@ -225,7 +226,7 @@ async def fetch(
 ) -> Response:  # fmt: skip
     """Return a task that the worker holds, with all of its params."""
     asked = read(Held, {"task_id": task_id, "lease_token": lease_token})
-    return await _fetched(Caller(request.app.state.weft, who), asked)
+    return await _fetched(Caller(request, who), asked)
 
 
 @router.post(
@@ -235,7 +236,7 @@ async def fetch(
 )  # fmt: skip
 async def fetch_by_body(request: Request, who: AWorker) -> Response:
     """Return a task that the worker holds, with all of its params."""
-    return await _fetched(Caller(request.app.state.weft, who), read(Held, await sent(request)))
+    return await _fetched(Caller(request, who), read(Held, await sent(request)))
 
 
 ACTS.append(Act("GET", "/internal/task-fetch", _FETCH))

@@ -121,6 +121,7 @@ async def listen(caller: Caller, asked: Listen) -> dict[str, Any]:
         if messages or is_new or seat.is_closed or loop.time() >= deadline:
             return {"messages": messages, "is_new": is_new}
         await seat.pass_of(moment, deadline - loop.time())
+        await caller.check_again()
 
 
 @act(router, "/v1/worker/pass-on", ByWorker, Told, {"worker_id": _WORKER})

@@ -4,6 +4,7 @@ drop index weft.artifact_list, weft.artifact_list_of_workflow;
 -- name: drop_lists
 drop function weft.list_jobs, weft.find_jobs, weft.scan_jobs;
 drop type weft.found_job;
+drop index weft.task_done_dead;
 drop table weft.job_label;
 
 -- name: drop_loans

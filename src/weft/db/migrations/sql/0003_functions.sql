@@ -998,7 +998,9 @@ create or replace view weft.jobs as
 create function weft.show_jobs(org bigint, jobs bigint[]) returns setof weft.jobs language plpgsql stable
   set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 begin
-  return query select * from weft.jobs j where j.org_id = org and j.id = any (jobs);
+  -- One by one: of an array it is not known in which partitions its ids are.
+  return query select j.* from unnest(jobs) as u (id) cross join lateral (
+    select j.* from weft.jobs j where j.org_id = org and j.id = u.id) j;
 end $$;
 
 -- name: jobs_are_read_only

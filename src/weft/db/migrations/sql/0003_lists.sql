@@ -26,6 +26,10 @@ create index job_done_state on weft.job_done (org_id, state, id);
 create index job_done_workflow on weft.job_done (org_id, workflow_id, state, id);
 create index job_done_actor on weft.job_done (org_id, actor, state, id);
 
+-- name: task_done_dead
+-- Dead letters of an org. What stands in the condition of an index is no comparison that a wall would keep from it.
+create index task_done_dead on weft.task_done (org_id, id) where state in ('failed', 'dead');
+
 -- name: found_job
 -- What of a job says whether it passes.
 create type weft.found_job as (id bigint, workflow_id text, state weft.job_state, actor text, labels json);

@@ -69,3 +69,8 @@ begin
   end loop;
   return count;
 end $$;
+
+-- name: audit_org
+-- Acts are listed by org, newest first, all or those of one verb: each list reads one of these, and no further than its page.
+create index audit_org on weft.audit (org_id, id);
+create index audit_verb on weft.audit (org_id, verb, id);

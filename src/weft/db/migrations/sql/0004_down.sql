@@ -15,6 +15,7 @@ drop function weft.seal_audit, weft.seal_digest, weft.audit_hash;
 drop table weft.audit_seal;
 drop view weft.audits;
 alter table weft.audit drop column origin;
+drop index weft.audit_org, weft.audit_verb;
 
 -- name: audits_without_origin
 -- A view loses no column otherwise; that it cannot be written to, and what is said of it, goes with it.

@@ -1,0 +1,101 @@
+"""Every body that the document gives as an example is taken by the server, where there is what it speaks of."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+import pytest
+
+import weft
+from engine.job_scene import Handlers, at_work, flow
+from weft.server.app import PREFIX, make_app
+
+FLOW = flow(
+    {"day": {"type": "string", "default": "2026-11-14"}},
+    fetch={"type": "task", "handler": "etl:fetch", "params": {"size": 1}, "next": "review"},
+    review={"type": "wait", "for": "approval", "form": {"limit": {"type": "integer"}}},
+) | {"workflow_id": "etl"}
+
+
+@pytest.fixture
+async def things(client: weft.Client) -> AsyncIterator[dict[str, str]]:
+    """What the examples speak of, by the calls that speak of it, or by the parameter that names it."""
+    handlers = Handlers()
+
+    @handlers.registry.task(name="etl:fetch")
+    async def fetch(size: int) -> int:
+        return size
+
+    async with at_work(client, handlers):
+        await client.workflows.push(FLOW)
+        await client.workflows.branch("etl/next", "etl/main")
+        found = {"slug": "finance", "user": "ada@example.com", "name": "mail", "which": "etl/main", "new": "etl/new"}
+        for field, value in (
+            ("inputs.day.default", "x"),
+            ("nodes.fetch.priority", 1),
+            ("nodes.fetch.timeout_seconds", 60),
+        ):
+            await client.workflows.patch("etl/main", set={field: value})
+        for call in ("patch", "move", "undo", "redo", "revert", "protect", "merge", "undelete"):
+            found[f"workflows.{call}"] = name = f"etl/{call}"
+            await client.workflows.branch(name, "etl/main")
+            await client.workflows.patch(name, set={"nodes.fetch.params.size": 9})
+        await client.workflows.undo("etl/redo")
+        await client.workflows.delete("etl/undelete")
+        waits = await client.jobs.submit("etl/main")
+        fails = await client.jobs.submit(flow(a={"type": "task", "handler": "fail", "retry": {"max_attempts": 1}}))
+        await client.jobs.wait(fails.id)
+        async for event in client.jobs.follow(waits.id):
+            if event.node == "review":
+                break
+        await client.create_queue("mail")
+        task = await client.enqueue("nobody:knows", queue="mail")
+        alone = await client.enqueue("fail", max_attempts=1)
+        with pytest.raises(weft.TaskFailed):
+            await client.wait(alone.id)
+        found |= {"jobs.approve": str(waits.id), "job_id": str(fails.id)}
+        found |= {"cancel": str(task.id), "replay": str(alone.id)}
+        await client.roles.create("finance")
+        await client.orgs.create("globex")
+        yield found | {"orgs.rename": "globex"}
+        handlers.leave.set()
+
+
+def _examples(content: dict[str, Any], schemas: dict[str, Any]) -> list[Any]:
+    if "example" in content:
+        return [content["example"]]
+    if "examples" in content:
+        return [each["value"] for each in content["examples"].values()]
+    schema = content["schema"]
+    told = schemas[schema["$ref"].rpartition("/")[2]] if "$ref" in schema else schema
+    return list(told["examples"])
+
+
+def _address(path: str, call: str, things: dict[str, str]) -> str:
+    return re.sub(r"{(\w+)}", lambda name: quote(things.get(call) or things[name[1]], safe=""), path)
+
+
+async def test_every_example_of_a_body_is_taken(
+    http: httpx.AsyncClient, settings: weft.Settings, things: dict[str, str]
+) -> None:
+    document = make_app(settings).openapi()
+    sent, refused = 0, []
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            if not path.startswith(PREFIX):
+                continue
+            call = str(operation["operationId"]).replace("_", ".", 1)
+            for kind, content in operation.get("requestBody", {}).get("content", {}).items():
+                for example in _examples(content, document["components"]["schemas"]):
+                    at = _address(path, call, things)
+                    body = {"json": example} if kind == "application/json" else {"content": example}
+                    answer = await http.request(method, at, headers={"content-type": kind}, **body)
+                    sent += 1
+                    if not answer.is_success:
+                        refused.append(f"{call} {at} {example}: {answer.text}")
+    assert not refused, "\n".join(refused)
+    assert sent > 40
