@@ -125,7 +125,13 @@ COMMANDS = {
         *("commands go to this machine now", "created far", '"Hello, Alan!"'),
     ],
     "http_api.sh": [
-        *('"tag":"tile_raster/main"', '"created":true', '"created":false', '"items":[],"next":null'),
+        *(
+            '"tag":"tile_raster/main"',
+            '"created":true',
+            '"created":false',
+            '"workflow_id":"tile_raster"',
+            '"next":null',
+        ),
         *('"code":"invalid_input"', '"field":"priority"', "200", "412"),
     ],
     "people.sh": [
