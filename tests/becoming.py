@@ -32,6 +32,14 @@ def become_module(
     runpy.run_module(module, run_name="__main__", alter_sys=True)
 
 
+def become_script(script: str, environment: dict[str, str], folder: str, streams: list[Any]) -> None:
+    """Make of this copy what `python -W error` would have made of a file."""
+    modules = os.path.dirname(script)
+    _take_over([script], environment, folder, modules, [stream.detach() for stream in streams])
+    warnings.simplefilter("error")
+    runpy.run_path(script, run_name="__main__")
+
+
 def serve(listening: Any) -> None:
     """Run the commands that `stand_in.py` asks for, each in a copy of this copy; never returns."""
     # Nobody waits for those that look after the commands.

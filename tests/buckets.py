@@ -19,7 +19,7 @@ from weft.db.blob_address import Bucket
 
 SECRET = "not-to-be-told-to-anybody"
 REGION = "eu-central-1"
-PATIENCE = 30.0
+PATIENCE = 60.0
 _DAY = r"\d{4}-\d\d-\d\d"
 
 Start = Callable[..., Any]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import shutil
 import signal
@@ -55,6 +56,14 @@ def pytest_configure(config: pytest.Config) -> None:
     hypothesis.settings.register_profile("short", derandomize=True)
     hypothesis.settings.register_profile("long", derandomize=False)
     hypothesis.settings.load_profile(config.getoption("--campaign"))
+    # What is loaded now stays to the end: to look through it for garbage takes as long as to load it.
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    gc.collect()
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

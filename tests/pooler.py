@@ -32,7 +32,7 @@ _ACCEPTED = {"user", "database", "client_encoding", "datestyle", "timezone", "ap
 _ENDS_BATCH = (b"Q", b"S", b"F")
 _IN_BATCH = (b"P", b"B", b"D", b"E", b"C", b"H")
 _IDLE = b"I"
-PATIENCE = 30.0
+PATIENCE = 60.0
 
 
 @dataclass(eq=False)

@@ -51,7 +51,7 @@ class Receiver:
     def url(self) -> str:
         return f"{self._scheme}://127.0.0.1:{self.port}/hooks/weft?token=abc"
 
-    async def until(self, count: int, within: float = 30) -> list[Received]:
+    async def until(self, count: int, within: float = 60) -> list[Received]:
         """Return what came when it is so many."""
         async with asyncio.timeout(within), self._come:
             await self._come.wait_for(lambda: len(self.received) >= count)

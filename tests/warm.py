@@ -23,7 +23,7 @@ from typing import Any
 
 import pytest
 
-from becoming import become, become_module, serve
+from becoming import become, become_module, become_script, serve
 from weft.cli.apps import COMMANDS
 
 _COPIES = multiprocessing.get_context("forkserver")
@@ -116,23 +116,44 @@ class WarmModule(WarmProcess):
         super().__init__(become_module, [module, list(arguments)], environment, folder, streams)
 
 
+class WarmScript(WarmProcess):
+    """A file that is run as a program."""
+
+    def __init__(
+        self, arguments: Sequence[str], environment: Mapping[str, str], folder: Path, streams: Sequence[int]
+    ) -> None:
+        super().__init__(become_script, arguments, environment, folder, streams)
+
+
 def run_weft(
     arguments: Sequence[str], *, environment: Mapping[str, str], folder: Path, text: str | None, timeout: float
 ) -> subprocess.CompletedProcess[str]:
     """Run a command to its end."""
+    return _run_to_its_end(WarmCommand, arguments, environment, folder, text, timeout)
+
+
+def run_script(
+    script: Path, *, environment: Mapping[str, str], folder: Path, timeout: float
+) -> subprocess.CompletedProcess[str]:
+    """Run a file to its end."""
+    return _run_to_its_end(WarmScript, [str(script)], environment, folder, None, timeout)
+
+
+def _run_to_its_end(
+    kind: type[WarmCommand] | type[WarmScript], arguments: Sequence[str], environment: Mapping[str, str],
+    folder: Path, text: str | None, timeout: float,
+) -> subprocess.CompletedProcess[str]:  # fmt: skip
     with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as printed, tempfile.TemporaryFile() as complained:
         given.write((text or "").encode())
         given.seek(0)
-        command = WarmCommand(arguments, environment, folder, [given.fileno(), printed.fileno(), complained.fileno()])
+        process = kind(arguments, environment, folder, [given.fileno(), printed.fileno(), complained.fileno()])
         try:
-            code = command.wait(timeout)
+            code = process.wait(timeout)
         finally:
-            command.kill()
+            process.kill()
         printed.seek(0)
         complained.seek(0)
-        return subprocess.CompletedProcess(
-            ["weft", *arguments], code, printed.read().decode(), complained.read().decode()
-        )
+        return subprocess.CompletedProcess(list(arguments), code, printed.read().decode(), complained.read().decode())
 
 
 @contextlib.contextmanager

@@ -126,7 +126,7 @@ def test_the_grants_of_the_docs_let_a_worker_do_all_that_clients_and_services_do
                  for n in (2, 3)]
             )  # fmt: skip
             async with weft.Worker(client=client, registry=registry):
-                assert [await client.wait(task.id, timeout=20) for task in (alone, *many)] == [2, 4, 6]
+                assert [await client.wait(task.id, timeout=60) for task in (alone, *many)] == [2, 4, 6]
             await use_dead_letters(client)
             await use_edges(client)
             await serve_once(client.database, client.settings)

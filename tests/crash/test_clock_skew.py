@@ -66,7 +66,7 @@ async def test_leases_ids_due_times_and_rescue_follow_the_clock_of_the_database(
         assert before <= row["created_at"] <= row["claimed_at"] <= row["ended_at"] <= after
 
     delayed = await client.enqueue("work", {"folder": str(crew.folder)}, delay=1)
-    await client.wait(delayed.id, timeout=20)
+    await client.wait(delayed.id, timeout=60)
     row = await conn.fetchrow("select created_at, claimed_at from weft.task_done where id = $1", delayed.id)
     assert row is not None
     assert row["claimed_at"] - row["created_at"] >= timedelta(seconds=1)

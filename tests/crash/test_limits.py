@@ -79,10 +79,10 @@ async def test_a_limited_queue_goes_on_without_waiting_for_a_heartbeat(
 ) -> None:
     await client.limit_queue("default", 2)
     tasks = await client.enqueue_many([weft.NewTask("step") for _ in range(50)])
-    slow = {"worker_heartbeat_interval": 60, "worker_timeout": 300, "worker_poll_interval": NEVER}
+    slow = {"worker_heartbeat_interval": 600, "worker_timeout": 1800, "worker_poll_interval": NEVER}
     async with scene.worker(concurrency=10, **slow):
         for task in tasks:
-            await client.wait(task.id, timeout=20)
+            await client.wait(task.id, timeout=60)
     assert scene.most_running <= 2
     await check(conn)
 

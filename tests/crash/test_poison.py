@@ -141,7 +141,7 @@ async def test_what_a_task_leaves_behind_is_ended_with_its_process(
     handle = await client.enqueue("breed", {"path": str(brood)})
     try:
         with pytest.raises(weft.TaskFailed):
-            await client.wait(handle.id, timeout=10)
+            await client.wait(handle.id, timeout=25)  # less than what is left behind would stay
         task = await client.get_task(handle.id)
         assert (task.state, task.reason, task.failures, task.crashes) == ("dead", "crashed", 2, 2)
         born = brood.read_text(encoding="ascii").split()

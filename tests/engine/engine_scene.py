@@ -33,7 +33,7 @@ class Clock:
         await Stager(self._client.database).run_once()
 
 
-async def until(look: Callable[[], Awaitable[T]], wanted: Callable[[T], bool] = bool, within: float = 20) -> T:
+async def until(look: Callable[[], Awaitable[T]], wanted: Callable[[T], bool] = bool, within: float = 60) -> T:
     """Ask the database again and again until the answer is the one wanted."""
     async with asyncio.timeout(within):
         while True:

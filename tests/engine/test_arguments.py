@@ -226,7 +226,7 @@ async def test_a_result_is_turned_into_what_the_annotation_says_as_params_are(
 
     handles = [await client.enqueue(name) for name in ("number", "items", "maybe", "real")]
     await weft.Worker(client=client, registry=registry).run_until_idle()
-    outputs = [await client.wait(handle.id, timeout=5) for handle in handles]
+    outputs = [await client.wait(handle.id, timeout=60) for handle in handles]
     assert outputs == [7, [{"name": "x", "price": "1.10", "tags": []}], None, 1.0]
 
 
@@ -257,7 +257,7 @@ async def test_a_result_is_not_checked_where_no_annotation_says_what_it_is(
         registry.task(name=function.__name__)(function)
         handles += [await client.enqueue(function.__name__, {"same": value}) for value in ("x", None)]
     await weft.Worker(client=client, registry=registry).run_until_idle()
-    assert [await client.wait(handle.id, timeout=5) for handle in handles] == ["x", None] * 5
+    assert [await client.wait(handle.id, timeout=60) for handle in handles] == ["x", None] * 5
 
 
 async def test_a_result_comes_back_as_it_was(client: weft.Client, registry: Registry) -> None:
@@ -328,7 +328,7 @@ async def test_a_handler_sees_its_task_through_its_context(client: weft.Client, 
 
     handle = await client.enqueue("look", {"n": 4})
     async with weft.Worker(client=client, registry=registry) as worker:
-        assert await client.wait(handle.id, timeout=20) == 4
+        assert await client.wait(handle.id, timeout=60) == 4
         (ctx,) = seen
         assert (ctx.task_id, ctx.attempt, ctx.handler, ctx.worker_id) == (handle.id, 1, "look", worker.process.id)
         assert not ctx.is_cancelled
@@ -352,9 +352,9 @@ async def test_a_type_that_speaks_of_itself_is_refused_as_an_argument_and_unchec
 
     refused, grown = await client.enqueue("climb", {"value": 1}), await client.enqueue("grow")
     async with weft.Worker(client=client, registry=registry):
-        assert await client.wait(grown.id, timeout=20) == {"a": [1, {"b": 2}]}
+        assert await client.wait(grown.id, timeout=60) == {"a": [1, {"b": 2}]}
         with pytest.raises(weft.TaskFailed, match="its annotations cannot be validated"):
-            await client.wait(refused.id, timeout=20)
+            await client.wait(refused.id, timeout=60)
     assert (await client.get_task(refused.id)).attempt == 1
 
 

@@ -88,7 +88,7 @@ async def test_a_running_async_handler_is_told_by_cancellation_and_its_outcome_i
         handle = await client.enqueue("stubborn")
         await begun.wait()
         await client.cancel(handle.id)
-        await asyncio.wait_for(ended.wait(), 10)
+        await asyncio.wait_for(ended.wait(), 60)
         # The slot is free again: the worker goes on.
         again = await client.enqueue("stubborn", delay=3600)
         await client.cancel(again.id)
@@ -131,7 +131,7 @@ async def test_a_task_cancelled_while_its_outcome_is_on_its_way_stays_cancelled(
     async with weft.Worker(client=client, registry=registry) as worker:
         handle = await client.enqueue("own end")
         with pytest.raises(weft.TaskFailed, match="cancelled"):
-            await client.wait(handle.id, timeout=20)
+            await client.wait(handle.id, timeout=60)
         await worker.process.wait_until_idle()
     task = await client.get_task(handle.id)
     assert (task.state, task.output) == ("cancelled", None)
@@ -163,9 +163,9 @@ async def test_a_cancel_that_meets_a_finished_attempt_of_a_limited_queue_does_no
             await until(lambda: conn.fetchval(WAITING, "%finish_and_claim%"))
             gates["quick"].set()
             await client.cancel(quick.id)
-        assert await client.wait(slow.id, timeout=20) == "slow"
+        assert await client.wait(slow.id, timeout=60) == "slow"
         gates["slow"].clear()
         begun["slow"].clear()
         after = await client.enqueue("gate", {"name": "quick"})
-        assert await client.wait(after.id, timeout=20) == "quick"
+        assert await client.wait(after.id, timeout=60) == "quick"
     assert (await client.get_task(quick.id)).state == "cancelled"

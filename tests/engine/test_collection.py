@@ -155,7 +155,7 @@ async def test_who_puts_a_blob_while_it_is_removed_writes_it_anew(
         assert await blobs.collect(removing, store) == 1
         putting = asyncio.create_task(KeptBlobs(client.database, store).put(b"x" * 2000))
         waits = "select 1 from pg_stat_activity where query like '%into weft.blob%' and wait_event_type = 'Lock'"
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while await conn.fetchval(waits) is None:  # noqa: ASYNC110  only the database knows
                 await asyncio.sleep(0.005)
         assert storage.digests() == []
@@ -220,6 +220,6 @@ async def test_the_worker_that_leads_collects(
     client = await make_client(**LIMITS, blob_url=storage.url)
     await client.blobs.put(b"x" * 2000)
     await _pass(Clock(conn, client), storage, 2)
-    async with weft.Worker(client=client, registry=registry), asyncio.timeout(20):
+    async with weft.Worker(client=client, registry=registry), asyncio.timeout(60):
         while storage.digests():  # noqa: ASYNC110  only the storage knows
             await asyncio.sleep(0.01)

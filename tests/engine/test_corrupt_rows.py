@@ -19,7 +19,7 @@ from weft.worker.registry import Registry
 
 # No attempt comes sooner than this after one that failed, so a loop without end would show in the count.
 MOST_ATTEMPTS = 5
-PATIENCE = 20
+PATIENCE = 60
 SOON = weft.Retry(3, initial_delay=0.01, jitter=0)
 ODD = {
     "params is a list": "params = '[1]'",

@@ -90,7 +90,7 @@ async def test_a_timeout_is_an_attempt_like_any_other(client: weft.Client, regis
 
     handle = await client.enqueue(wait)
     async with weft.Worker(client=client, registry=registry):
-        assert await client.wait(handle.id, timeout=20) == "quick"
+        assert await client.wait(handle.id, timeout=60) == "quick"
     (attempt,) = (await client.get_task(handle.id)).attempts
     assert (attempt.outcome, attempt.reason) == ("failed", "timeout")
 
@@ -117,8 +117,8 @@ async def test_an_async_handler_that_will_not_end_is_fenced_and_its_slot_is_free
         async with weft.Worker(client=client, registry=registry, concurrency=1):
             handle = await client.enqueue(deaf, max_attempts=1)
             with pytest.raises(weft.TaskFailed, match="timeout"):
-                await client.wait(handle.id, timeout=10)
-            assert await client.wait((await client.enqueue("quick")).id, timeout=10) == "quick"
+                await client.wait(handle.id, timeout=60)
+            assert await client.wait((await client.enqueue("quick")).id, timeout=60) == "quick"
             release.set()
     finally:
         release.set()
@@ -157,7 +157,7 @@ async def test_a_thread_that_cannot_be_ended_is_reported_and_fenced(
     handle = await client.enqueue(stuck, max_attempts=1)
     async with weft.Worker(client=client, registry=registry) as worker:
         with pytest.raises(weft.TaskFailed, match="timeout"):
-            await client.wait(handle.id, timeout=20)
+            await client.wait(handle.id, timeout=60)
         release.set()
         await asyncio.to_thread(ended.wait)
         await worker.process.wait_until_idle()
@@ -245,7 +245,7 @@ async def test_a_process_is_killed_with_all_it_started(client: weft.Client, tmp_
         match ending:
             case "timeout":
                 with pytest.raises(weft.TaskFailed, match="timeout"):
-                    await client.wait(handle.id, timeout=20)
+                    await client.wait(handle.id, timeout=60)
             case "cancel":
                 await client.cancel(handle.id)
                 await worker.process.wait_until_idle()
@@ -407,7 +407,7 @@ async def test_the_worker_tells_of_attempts_that_fail(
     with caplog.at_level(logging.INFO, "weft.worker"):
         async with weft.Worker(client=client, registry=registry):
             with pytest.raises(weft.TaskFailed):
-                await client.wait(handle.id, timeout=20)
+                await client.wait(handle.id, timeout=60)
     assert [record.getMessage() for record in caplog.records if str(handle.id) in record.getMessage()] == [
         f"task {handle.id} (flaky) failed, 1 of 2, again in 0.0 s: ValueError: not today",
         f"task {handle.id} (flaky) is dead after attempt 2: ValueError: not today",
@@ -417,7 +417,7 @@ async def test_the_worker_tells_of_attempts_that_fail(
 @pytest.mark.parametrize("dies", [True, False])
 async def test_what_a_process_leaves_behind_with_its_pipes_holds_up_nobody(client: weft.Client, dies: bool) -> None:
     handle = await client.enqueue(process_handlers.leave_a_session, {"dies": dies}, max_attempts=1)
-    async with asyncio.timeout(30), weft.Worker(client=client):
+    async with asyncio.timeout(60), weft.Worker(client=client):
         if dies:
             with pytest.raises(weft.TaskFailed, match="exit status 3"):
                 await client.wait(handle.id)
@@ -452,7 +452,7 @@ async def test_an_error_that_cannot_be_described_ends_its_attempt(
         raise problem
 
     handle = await client.enqueue("odd", max_attempts=1)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         await weft.Worker(client=client, registry=registry).run_until_idle()
     assert (await client.get_task(handle.id)).state == "dead"
 
@@ -472,7 +472,7 @@ async def test_threads_that_handlers_have_filled_do_not_keep_a_worker_from_leavi
     for _ in ids:
         await begun.acquire()
     try:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             await worker.stop(grace=0)
     finally:
         go.set()
@@ -514,11 +514,11 @@ async def test_an_attempt_that_misses_its_heartbeats_fails_and_one_that_beats_go
         contexts["alive"].heartbeat()
         await until(left, lambda span: span > timedelta(seconds=50))
         await clock.advance(seconds=20)
-        await asyncio.wait_for(told.wait(), 20)
+        await asyncio.wait_for(told.wait(), 60)
         task = await until(lambda: client.get_task(silent.id), lambda task: task.state != "running")
         assert (task.state, task.reason, task.failures) == ("scheduled", "heartbeat_timeout", 1)
         go.set()
-        assert await client.wait(alive.id, timeout=20) == "alive"
+        assert await client.wait(alive.id, timeout=60) == "alive"
     assert contexts["silent"].is_cancelled
 
 

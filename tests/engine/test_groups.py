@@ -63,7 +63,7 @@ def held(name: str = "held", group: Group | None = None) -> Task:
 async def ended(client: weft.Client, handlers: Handlers, *items: Task | Group) -> list[str]:
     async with at_work(client, handlers):
         job = await client.jobs.submit_graph("drawn", items)
-        assert (await client.jobs.wait(job.id, timeout=20)).state == "completed"
+        assert (await client.jobs.wait(job.id, timeout=60)).state == "completed"
     return handlers.said
 
 
@@ -138,11 +138,11 @@ async def test_the_result_is_the_output_of_the_task_that_all_leads_to(client: we
         a, b = say("a"), Task("act.say", {"name": {"text": '{{ 1 }} "\\ ü'}})
         a >> b
         job = await client.jobs.submit_graph("drawn", b)
-        assert (await client.jobs.wait(job.id, timeout=20)).result == {"text": '{{ 1 }} "\\ ü'}
+        assert (await client.jobs.wait(job.id, timeout=60)).result == {"text": '{{ 1 }} "\\ ü'}
         shown = await client.jobs.show(job.id)
         assert shown.version_hash is not None
         again = await client.jobs.submit(int(shown.base_ref or 0))
-        assert (await client.jobs.wait(again.id, timeout=20)).result == {"text": '{{ 1 }} "\\ ü'}
+        assert (await client.jobs.wait(again.id, timeout=60)).result == {"text": '{{ 1 }} "\\ ü'}
 
 
 async def test_what_is_added_to_a_group_is_waited_for(client: weft.Client, handlers: Handlers) -> None:
@@ -159,7 +159,7 @@ async def test_what_is_added_to_a_group_is_waited_for(client: weft.Client, handl
         assert more.id is not None
         assert inner.job_id == job.id
         handlers.leave.set()
-        assert (await client.jobs.wait(job.id, timeout=20)).state == "completed"
+        assert (await client.jobs.wait(job.id, timeout=60)).state == "completed"
     assert handlers.said[-1] == "last"
     assert set(handlers.said) == {"held", "more", "deep", "last"}
 
@@ -172,13 +172,13 @@ async def test_what_is_added_to_a_job_is_waited_for(client: weft.Client, handler
         done = say("done")
         await client.jobs.add(job.id, done)
         assert done.id is not None
-        await client.wait(done.id, timeout=20)
+        await client.wait(done.id, timeout=60)
         after = say("after")
         after.depends_on([Known(done.id), start])
         later = say("later").depends_on(after)
         await client.jobs.add(job.id, later)
         handlers.leave.set()
-        assert (await client.jobs.wait(job.id, timeout=20)).state == "completed"
+        assert (await client.jobs.wait(job.id, timeout=60)).state == "completed"
     assert handlers.said == ["done", "held", "after", "later"]
 
 
@@ -193,7 +193,7 @@ async def test_what_is_pending_may_wait_for_what_is_added(client: weft.Client, h
         await client.jobs.add(job.id, middle)
         await client.jobs.add(job.id, [start, middle, last])  # says nothing new
         handlers.leave.set()
-        assert (await client.jobs.wait(job.id, timeout=20)).state == "completed"
+        assert (await client.jobs.wait(job.id, timeout=60)).state == "completed"
     assert handlers.said == ["held", "middle", "last"]
 
 
@@ -212,7 +212,7 @@ async def test_a_dependency_among_what_is_there_counts_once(
     assert await conn.fetchval("select waiting_on from weft.task where id = $1", c.id) == 2
     handlers.leave.set()
     async with at_work(client, handlers):
-        assert (await client.jobs.wait(job.id, timeout=20)).state == "completed"
+        assert (await client.jobs.wait(job.id, timeout=60)).state == "completed"
     assert handlers.said == ["held", "b", "c"]
 
 
@@ -265,7 +265,7 @@ async def test_nothing_is_added_to_what_has_ended(client: weft.Client, handlers:
         job = await client.jobs.submit_graph("drawn", [group, start])
         await handlers.begun.wait()
         assert group.id is not None
-        await client.wait(group.id, timeout=20)
+        await client.wait(group.id, timeout=60)
         with pytest.raises(weft.StateConflict, match="cannot add to group g: it is completed"):
             await client.jobs.add(job.id, say("late", group))
         with pytest.raises(weft.StateConflict, match="cannot add something before task inside: it is completed"):
@@ -275,7 +275,7 @@ async def test_nothing_is_added_to_what_has_ended(client: weft.Client, handlers:
         with pytest.raises(weft.StateConflict, match="cannot add something before task held: it is running"):
             await client.jobs.add(job.id, late)
         handlers.leave.set()
-        await client.jobs.wait(job.id, timeout=20)
+        await client.jobs.wait(job.id, timeout=60)
         with pytest.raises(weft.StateConflict, match=f"cannot add to job {job.id}: it is "):
             await client.jobs.add(job.id, say("too late"[:3]))
         with pytest.raises(weft.NotFound):
@@ -290,7 +290,7 @@ async def test_nothing_comes_after_what_has_failed(client: weft.Client, handlers
         await handlers.begun.wait()
         assert failing.id is not None
         with pytest.raises(weft.TaskFailed):
-            await client.wait(failing.id, timeout=20)
+            await client.wait(failing.id, timeout=60)
         allowed = say("allowed").depends_on(failing)
         await client.jobs.add(job.id, allowed)
         await client.jobs.cancel(job.id)
@@ -347,11 +347,11 @@ async def test_independent_tasks_have_ended_when_their_job_has(client: weft.Clie
         await handlers.begun.wait()
         assert failing.id is not None
         with pytest.raises(weft.TaskFailed):
-            await client.wait(failing.id, timeout=20)
+            await client.wait(failing.id, timeout=60)
         with pytest.raises(weft.WaitTimeout):
             await client.jobs.wait(job.id, timeout=0.3)
         handlers.leave.set()
-        assert (await client.jobs.wait(job.id, timeout=20)).state == "failed"
+        assert (await client.jobs.wait(job.id, timeout=60)).state == "failed"
         states = {node.node: (node.state, node.reason) for node in await client.jobs.nodes(job.id)}
     assert states["held"] == ("completed", None)
     assert states["both"] == ("skipped", "upstream_failed")
@@ -373,9 +373,9 @@ async def test_a_task_with_a_key_that_waits_again_gives_its_slot_back(
 async def test_large_params_go_to_the_blob_storage(client: weft.Client, handlers: Handlers) -> None:
     async with at_work(client, handlers):
         job = await client.jobs.submit_graph("drawn", Task("act.say", {"name": "x" * 300_000}))
-        assert (await client.jobs.wait(job.id, timeout=20)).state == "completed"
+        assert (await client.jobs.wait(job.id, timeout=60)).state == "completed"
         again = await client.jobs.rerun(job.id, from_node="say")
-        assert (await client.jobs.wait(again.id, timeout=20)).state == "completed"
+        assert (await client.jobs.wait(again.id, timeout=60)).state == "completed"
     assert [len(said) for said in handlers.said] == [300_000, 300_000]
 
 
@@ -385,7 +385,7 @@ async def test_a_graph_with_more_params_than_a_definition_may_have_keeps_none(
     async with at_work(client, handlers):
         tasks = [Task("act.say", {"name": "x" * 1_000_000}) for _ in range(12)]
         job = await client.jobs.submit_graph("drawn", tasks)
-        assert (await client.jobs.wait(job.id, timeout=20)).state == "completed"
+        assert (await client.jobs.wait(job.id, timeout=60)).state == "completed"
     assert await conn.fetchval("select base_kind from weft.jobs where id = $1", job.id) == "graph"
 
 

@@ -146,7 +146,7 @@ async def test_an_event_from_outside_is_told_where_it_was_waited_for(client: wef
 
 
 async def _next(events: Any, type: str) -> weft.JobEvent:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while True:
             event = await anext(events)
             if event.type == type:
@@ -159,7 +159,7 @@ async def test_a_job_is_followed_until_it_ends(client: weft.Client, handlers: Ha
         following = client.jobs.follow(handle.id)
         found = [await _next(following, "task.claimed")]
         handlers.leave.set()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             found += [event async for event in following]
     assert found == [
         event for event in await _all(client, handle.id) if event.type not in ("job.submitted", "job.started")
@@ -181,7 +181,7 @@ async def test_whoever_follows_is_woken_by_what_somebody_does(
     for _ in range(5):
         await asyncio.sleep(0)
     await client.jobs.pause(handle.id)
-    assert (await asyncio.wait_for(waiting, 20)).type == "job.paused"
+    assert (await asyncio.wait_for(waiting, 60)).type == "job.paused"
     await following.aclose()
 
 
@@ -202,7 +202,7 @@ async def test_whoever_watches_is_woken_by_what_somebody_does(
         for _ in range(5):
             await asyncio.sleep(0)
         await client.jobs.approve(handle.id)
-        node = await asyncio.wait_for(waiting, 20)
+        node = await asyncio.wait_for(waiting, 60)
         assert (node.node, node.state) == ("ask", "completed")
         await watching.aclose()
 
@@ -223,7 +223,7 @@ async def test_whoever_watches_goes_on_when_the_connection_breaks(
             )
     finally:
         await holder.close()
-    assert (await asyncio.wait_for(waiting, 20)).node == "first"
+    assert (await asyncio.wait_for(waiting, 60)).node == "first"
     await watching.aclose()
 
 

@@ -188,7 +188,7 @@ async def test_a_label_finds_a_job_by_how_it_ended(client: weft.Client) -> None:
     async with at_work(client, handlers):
         failed = await client.jobs.submit(flow(only={"handler": "fail", "retry": {"max_attempts": 1}}), labels=labels)
         await client.jobs.wait(failed.id, timeout=30)
-        await asyncio.wait_for(handlers.begun.wait(), 30)
+        await asyncio.wait_for(handlers.begun.wait(), 60)
         found = {state: [job.id for job in await client.jobs.list(labels=labels, state=state)] for state in STATES}
         assert {state: ids for state, ids in found.items() if ids} == {"running": [held.id], "failed": [failed.id]}
         handlers.leave.set()

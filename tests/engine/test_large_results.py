@@ -196,7 +196,7 @@ async def test_a_result_that_is_lost_is_told_and_the_job_is_shown_all_the_same(
     assert (shown.state, shown.result) == ("completed", None)
     assert "is missing" in str(shown.unavailable["result"])
     with pytest.raises(weft.BlobUnavailable):
-        await client.jobs.wait(job.id, timeout=5)
+        await client.jobs.wait(job.id, timeout=60)
 
 
 async def test_inputs_that_are_too_large_are_refused_and_large_ones_are_taken(

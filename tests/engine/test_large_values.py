@@ -185,7 +185,7 @@ async def test_a_damaged_blob_is_an_error_that_names_it(
     assert line.error is not None
     assert f"blob {blob.name} {problem}" in line.error["message"]
     with pytest.raises(weft.TaskFailed, match=blob.name):
-        await client.wait(handle.id, timeout=5)
+        await client.wait(handle.id, timeout=60)
     # What can be known of the task is shown all the same.
     task = await client.get_task(handle.id)
     assert (task.state, task.params) == ("dead", None)
@@ -205,7 +205,7 @@ async def test_an_output_whose_blob_is_missing_is_an_error_for_whoever_waits_for
     (blob,) = _blobs(home)
     blob.unlink()
     with pytest.raises(BlobUnavailable, match=f"blob {blob.name} is missing"):
-        await client.wait(handle.id, timeout=5)
+        await client.wait(handle.id, timeout=60)
     task = await client.get_task(handle.id)
     assert (task.state, task.output, list(task.unavailable)) == ("completed", None, ["output"])
 

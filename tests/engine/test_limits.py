@@ -38,7 +38,7 @@ class Gauge:
             self.running[name] -= 1
 
     async def reaches(self, **running: int) -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while any(self.running[name] < count for name, count in running.items()):
                 self.changed.clear()
                 await self.changed.wait()

@@ -136,7 +136,7 @@ async def test_workers_are_listed_with_what_they_do(client: weft.Client, registr
 
     begun = datetime.now(UTC)
     async with weft.Worker(client=client, registry=registry, queues=["default", "b"], concurrency=7) as worker:
-        await client.wait((await client.enqueue("zeta")).id, timeout=20)
+        await client.wait((await client.enqueue("zeta")).id, timeout=60)
         (info,) = await client.workers()
         assert (info.id, info.pid, info.concurrency, info.queues) == (
             worker.process.id, os.getpid(), 7, ("b", "default"),

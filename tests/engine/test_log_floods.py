@@ -148,8 +148,8 @@ async def test_a_log_that_finds_no_room_holds_up_no_task(
     with no_room_for(disk, home / "logs", short.id):
         worker = await weft.Worker(client=client, registry=loud, concurrency=1).start()
         try:
-            assert await client.wait(short.id, timeout=20) == "a line"
-            assert await client.wait(long.id, timeout=20) == "x" * 100_000
+            assert await client.wait(short.id, timeout=60) == "a line"
+            assert await client.wait(long.id, timeout=60) == "x" * 100_000
         finally:
             await worker.stop(grace=0)
 

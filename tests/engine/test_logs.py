@@ -176,7 +176,7 @@ async def test_what_a_thread_prints_when_its_task_is_over_goes_to_the_worker(
 
     handle = await client.enqueue("leave")
     async with weft.Worker(client=client, registry=registry):
-        await client.wait(handle.id, timeout=20)
+        await client.wait(handle.id, timeout=60)
         go.set()
         await asyncio.to_thread(threads[0].join)
     assert _log(home, handle.id) == "during\n"
@@ -195,7 +195,7 @@ async def test_bytes_that_a_task_writes_to_its_streams_go_to_its_file(
 
     handle = await client.enqueue("bytes")
     async with weft.Worker(client=client, registry=registry):
-        assert await client.wait(handle.id, timeout=20) == 6
+        assert await client.wait(handle.id, timeout=60) == 6
         sys.stdout.buffer.write(b"of the worker itself\n")
     assert _log(home, handle.id) == "text\nmore\nwörd\n"
     assert capfd.readouterr() == ("of the worker itself\n", "")
@@ -251,7 +251,7 @@ async def test_a_log_that_somebody_has_replaced_is_not_written(
         place.symlink_to(target)
     else:
         os.mkfifo(place)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         await weft.Worker(client=client, registry=registry).run_until_idle()
     assert (await client.get_task(handle.id)).output == 1
     assert target.read_bytes() == b""
@@ -315,7 +315,7 @@ async def test_attempts_append_to_the_log_of_their_task(client: weft.Client, reg
 
     handle = await client.enqueue(say)
     async with weft.Worker(client=client, registry=registry):
-        await client.wait(handle.id, timeout=20)
+        await client.wait(handle.id, timeout=60)
     assert _log(home, handle.id) == "attempt 1\n\n[weft: attempt 2]\nattempt 2\n"
     assert await client.read_log(handle.id, offset=29) == b"attempt 2\n"
     assert await client.read_log(handle.id, attempt=1) == b"attempt 1\n"
@@ -346,7 +346,7 @@ async def test_an_attempt_after_the_limit_is_told_from_those_before(
     client = await make_client(log_limit=90)
     handle = await client.enqueue(flood)
     async with weft.Worker(client=client, registry=registry):
-        await client.wait(handle.id, timeout=20)
+        await client.wait(handle.id, timeout=60)
     marker = b"\n[weft: log cut at 90 bytes]\n"
     assert await client.read_log(handle.id, attempt=1) == b"x" * 90 + marker
     assert await client.read_log(handle.id, attempt=2) == marker
@@ -361,7 +361,7 @@ async def test_a_silent_first_attempt_leaves_the_log_to_the_second(client: weft.
 
     handle = await client.enqueue(say)
     async with weft.Worker(client=client, registry=registry):
-        await client.wait(handle.id, timeout=20)
+        await client.wait(handle.id, timeout=60)
     assert await client.read_log(handle.id) == b"[weft: attempt 2]\nat last\n"
     assert await client.read_log(handle.id, attempt=1) is None
     assert await client.read_log(handle.id, attempt=2) == b"at last\n"
@@ -441,7 +441,7 @@ async def test_the_copy_of_a_log_ends_with_its_attempt_when_the_next_one_writes_
     client = await make_client(log_upload=True)
     handle = await client.enqueue(say)
     async with weft.Worker(client=client, registry=registry):
-        await client.wait(handle.id, timeout=20)
+        await client.wait(handle.id, timeout=60)
     assert _log(home, handle.id) == "attempt 1\n\n[weft: attempt 2]\nattempt 2\n"
     for attempt in (1, 2):
         assert await client.read_log(handle.id, attempt=attempt) == f"attempt {attempt}\n".encode()

@@ -93,7 +93,7 @@ async def test_totals_of_server_processes_that_are_gone_are_put_together(
     await conn.execute("select weft.add_up(1, 'jobs_completed', 10)")
     await asyncio.gather(*(other.close() for other in others))
     gone = "select count(*) from pg_stat_activity a join weft.tally t on t.process = a.pid"
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while await conn.fetchval(gone) > 1:  # noqa: ASYNC110  (the server tells nobody when a process of it has ended)
             await asyncio.sleep(0.01)
     for _ in range(2):

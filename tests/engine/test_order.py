@@ -89,7 +89,7 @@ async def test_a_task_that_is_due_already_is_picked_up_without_a_poll(
     async with weft.Worker(client=client, registry=registry) as worker:
         await worker.process.wait_until_idle()
         handle = await client.enqueue("note", {"name": "due"}, **when)  # type: ignore[arg-type]
-        await client.wait(handle.id, timeout=20)
+        await client.wait(handle.id, timeout=60)
     assert begun == ["due"]
 
 
@@ -102,7 +102,7 @@ async def test_a_ready_task_beside_a_delayed_one_is_picked_up_without_a_poll(
         ready, _ = await client.enqueue_many(
             [weft.NewTask("note", {"name": "ready"}), weft.NewTask("note", {"name": "later"}, delay=3600)]
         )
-        await client.wait(ready.id, timeout=20)
+        await client.wait(ready.id, timeout=60)
     assert begun == ["ready"]
 
 
@@ -112,7 +112,7 @@ async def test_a_task_due_soon_is_staged_by_the_worker_that_leads(
     client = await make_client(worker_poll_interval=3600)
     async with weft.Worker(client=client, registry=registry):
         handle = await client.enqueue("note", {"name": "soon"}, delay=0.2)
-        await client.wait(handle.id, timeout=20)
+        await client.wait(handle.id, timeout=60)
     assert begun == ["soon"]
 
 
@@ -124,7 +124,7 @@ async def test_a_task_in_a_transaction_of_the_caller_is_picked_up_without_a_poll
         await worker.process.wait_until_idle()
         async with conn.transaction():
             handle = await client.enqueue("note", {"name": "inside"}, connection=conn)
-        await client.wait(handle.id, timeout=20)
+        await client.wait(handle.id, timeout=60)
     assert begun == ["inside"]
 
 
@@ -139,5 +139,5 @@ async def test_a_paused_queue_gives_nothing_until_it_is_resumed(
         await worker.process.wait_until_idle()
         assert (begun, (await client.queues())[0].paused) == ([], True)
         await client.resume_queue("default")
-        await client.wait(handle.id, timeout=20)
+        await client.wait(handle.id, timeout=60)
     assert (begun, (await client.queues())[0].paused) == (["held"], False)

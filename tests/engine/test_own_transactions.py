@@ -274,7 +274,7 @@ async def test_a_completion_that_is_rolled_back_never_was(
 
     handle = await client.enqueue("book", retry=weft.Retry(initial_delay=0))
     async with weft.Worker(client=client, registry=registry):
-        assert await client.wait(handle.id, timeout=20) == "inside"
+        assert await client.wait(handle.id, timeout=60) == "inside"
     assert [tuple(row) for row in await conn.fetch("select * from ledger")] == [(handle.id, 2)]
     task = await client.get_task(handle.id)
     assert [(a.attempt, a.outcome) for a in task.attempts] == [(1, "failed")]
@@ -339,7 +339,7 @@ async def test_a_completion_inside_a_transaction_releases_nothing_before_the_com
         await inside.wait()
         assert (await client.get_task(handle.id)).state == "pending"
         go.set()
-        assert await client.wait(handle.id, timeout=20) == "ran"
+        assert await client.wait(handle.id, timeout=60) == "ran"
     await until(lambda: client.list_tasks(state="completed"), lambda page: len(page.tasks) == 2)
 
 
@@ -384,9 +384,9 @@ async def test_a_transaction_that_a_handler_leaves_open_holds_up_no_other_task(
 
     async with weft.Worker(client=client, registry=registry, concurrency=5):
         task = await client.enqueue("open", timeout=3 if ending == "times out" else None, max_attempts=1)
-        await asyncio.wait_for(is_open.wait(), 20)
+        await asyncio.wait_for(is_open.wait(), 60)
         for _ in range(3):
-            assert await client.wait((await client.enqueue("other")).id, timeout=20) == 1
+            assert await client.wait((await client.enqueue("other")).id, timeout=60) == 1
         assert (await client.get_task(task.id)).state == "running"
         await (transaction.commit() if commits else transaction.rollback())
         expected = "completed" if commits or ending == "returns" else "dead"
@@ -415,12 +415,12 @@ async def test_a_key_that_an_open_transaction_has_locked_holds_up_only_tasks_of_
 
     worker = await weft.Worker(client=client, registry=registry, concurrency=5).start()
     await client.enqueue("open", concurrency_key="k")
-    await asyncio.wait_for(is_open.wait(), 20)
+    await asyncio.wait_for(is_open.wait(), 60)
     keyed = await client.enqueue("other", concurrency_key="free")
     await conn.execute("select 1 from weft.key_slot for update")
     for _ in range(3):
-        assert await client.wait((await client.enqueue("other")).id, timeout=20) == 1
+        assert await client.wait((await client.enqueue("other")).id, timeout=60) == 1
     await transaction.commit()
-    assert await client.wait(keyed.id, timeout=20) == 1
+    assert await client.wait(keyed.id, timeout=60) == 1
     await worker.stop(0)
     await conn.close()

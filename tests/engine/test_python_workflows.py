@@ -236,9 +236,9 @@ async def test_a_job_is_watched_by_its_changes_until_it_has_ended(client: weft.C
     handle = await client.jobs.submit(pipeline, {"n": 2})
     job = SubmittedJob(handle.id, settings=client.settings)
     async with at_work(client):
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             seen = [(node.node, str(node.state)) async for node in job.watch()]
-        assert await job.result(timeout=5) == 2
+        assert await job.result(timeout=60) == 2
     assert {name for name, _ in seen} == {"count", "double", "double_results", "total", "END"}
     assert ("END", "completed") in seen
     assert len(seen) == len(set(seen)) or any(name == "double" for name, _ in seen)

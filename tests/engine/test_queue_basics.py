@@ -21,7 +21,7 @@ async def test_a_task_runs_and_its_output_is_kept(client: weft.Client, registry:
     await weft.Worker(client=client, registry=registry).run_until_idle()
     task = await client.get_task(handle.id)
     assert (task.state, task.output, task.attempt, task.params) == ("completed", 3, 1, {"a": 2})
-    assert await client.wait(handle.id, timeout=5) == 3
+    assert await client.wait(handle.id, timeout=60) == 3
 
 
 async def test_a_task_is_dead_after_its_last_attempt_and_runs_again_when_replayed(
@@ -38,12 +38,12 @@ async def test_a_task_is_dead_after_its_last_attempt_and_runs_again_when_replaye
     handle = await client.enqueue("flaky", max_attempts=2, retry=weft.Retry(2, initial_delay=0))
     async with weft.Worker(client=client, registry=registry):
         with pytest.raises(weft.TaskFailed, match="not yet"):
-            await client.wait(handle.id, timeout=20)
+            await client.wait(handle.id, timeout=60)
         dead = await client.get_task(handle.id)
         assert (dead.state, dead.failures, [a.outcome for a in dead.attempts]) == ("dead", 2, ["failed", "failed"])
         fails = False
         await client.replay(handle.id)
-        assert await client.wait(handle.id, timeout=20) == "fine"
+        assert await client.wait(handle.id, timeout=60) == "fine"
     assert (await client.get_task(handle.id)).generation == 1
 
 

@@ -96,7 +96,7 @@ async def test_an_absurd_snooze_is_an_error_of_its_own_attempt(
 
     absurd, other = await client.enqueue("rest", max_attempts=1), await client.enqueue("innocent")
     async with weft.Worker(client=client, registry=registry):
-        assert await client.wait(other.id, timeout=20) == "done"
+        assert await client.wait(other.id, timeout=60) == "done"
         task = await until(lambda: client.get_task(absurd.id), lambda task: task.state == "dead")
     assert task.error is not None
     assert task.error["type"] in ("ValueError", "OverflowError")
@@ -123,10 +123,10 @@ async def test_a_task_of_which_no_outcome_can_be_written_is_set_aside_and_holds_
     )
     await conn.execute("select weft.take_slots(array[$1::bigint])", first.id)
     async with weft.Worker(client=client, registry=registry):
-        await client.wait((await client.enqueue("h")).id, timeout=20)
+        await client.wait((await client.enqueue("h")).id, timeout=60)
         reason = "select reason from weft.task where id = $1 and state = 'pending' and worker_id is null"
         await until(lambda: conn.fetchval(reason, first.id), lambda found: found == "outcome_refused")
-        await client.wait((await client.enqueue("h")).id, timeout=20)
+        await client.wait((await client.enqueue("h")).id, timeout=60)
     assert await conn.fetchval("select held from weft.key_slot where key = 'k'") in (0, None)
     assert await conn.fetchval("select state::text from weft.task_done where id = $1", first.id) == "completed"
 
@@ -143,4 +143,4 @@ async def test_an_attempt_whose_number_is_taken_ends_all_the_same(
     await conn.execute("update weft.task set attempt = 0, state = 'ready', due_at = null")
     async with weft.Worker(client=client, registry=registry):
         with pytest.raises(weft.TaskFailed):
-            await client.wait(task.id, timeout=20)
+            await client.wait(task.id, timeout=60)

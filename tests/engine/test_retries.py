@@ -71,7 +71,7 @@ async def test_each_failed_attempt_is_kept_with_error_traceback_worker_and_times
     handle = await client.enqueue("fail", max_attempts=2, retry=weft.Retry(2, initial_delay=0))
     async with weft.Worker(client=client, registry=registry):
         with pytest.raises(weft.TaskFailed, match="nothing"):
-            await client.wait(handle.id, timeout=20)
+            await client.wait(handle.id, timeout=60)
     task = await client.get_task(handle.id)
     assert [(a.attempt, a.outcome, a.reason, a.worker_id) for a in task.attempts] == [
         (1, "failed", "error", workers[0]),
@@ -97,7 +97,7 @@ async def test_the_default_is_three_attempts(client: weft.Client, registry: Regi
     assert (await client.get_task((await client.enqueue(fail, delay=3600)).id)).max_attempts == 3
     async with weft.Worker(client=client, registry=registry):
         with pytest.raises(weft.TaskFailed):
-            await client.wait(handle.id, timeout=20)
+            await client.wait(handle.id, timeout=60)
     assert len((await client.get_task(handle.id)).attempts) == 3
 
 
@@ -259,7 +259,7 @@ async def test_the_key_for_calls_to_the_outside_is_the_same_in_every_attempt(
 
     handle = await client.enqueue("call", retry=weft.Retry(initial_delay=0))
     async with weft.Worker(client=client, registry=registry):
-        await client.wait(handle.id, timeout=20)
+        await client.wait(handle.id, timeout=60)
     (first, key), (second, same) = seen
     assert (first, second) == (1, 2)
     assert key == same
@@ -289,7 +289,7 @@ async def test_whatever_a_handler_raises_ends_its_attempt(
     async with weft.Worker(client=client, registry=registry):
         for handle in handles:
             with pytest.raises(weft.TaskFailed):
-                await client.wait(handle.id, timeout=10)
+                await client.wait(handle.id, timeout=60)
     for handle in handles:
         assert (await client.get_task(handle.id)).state == "dead"
 

@@ -101,7 +101,7 @@ async def at_work(client: weft.Client, handlers: Handlers, concurrency: int = 10
 async def _result(client: weft.Client, handlers: Handlers, *items: Any, concurrency: int = 10) -> weft.Job:
     async with at_work(client, handlers, concurrency):
         job = await client.jobs.submit_graph("tried", items)
-        return await client.jobs.wait(job.id, timeout=20)
+        return await client.jobs.wait(job.id, timeout=60)
 
 
 async def test_a_worker_of_one_slot_runs_what_its_tasks_wait_for(client: weft.Client, handlers: Handlers) -> None:
@@ -126,7 +126,7 @@ async def test_what_comes_after_a_task_waits_for_all_that_it_made(client: weft.C
         await until(lambda: client.jobs.nodes(job.id), lambda _: len(handlers.said) == 3)
         assert handlers.said == ["family 2", "family 1", "family 0"]
         handlers.leave.set()
-        assert (await client.jobs.wait(job.id, timeout=20)).state == "completed"
+        assert (await client.jobs.wait(job.id, timeout=60)).state == "completed"
     assert handlers.said[-2:] == ["held", "after"]
 
 
@@ -174,7 +174,7 @@ async def test_cancelling_a_job_ends_what_its_tasks_made(
         running = "select count(*) from weft.task where state = 'running' and handler in ('parent', 'hold')"
         await until(lambda: conn.fetchval(running), lambda found: found == 2)
         await client.jobs.cancel(job.id)
-        assert (await client.jobs.wait(job.id, timeout=20)).state == "cancelled"
+        assert (await client.jobs.wait(job.id, timeout=60)).state == "cancelled"
     assert await conn.fetchval("select count(*) from weft.task") == 0
 
 
@@ -186,7 +186,7 @@ async def test_the_time_of_a_task_does_not_run_while_it_waits(client: weft.Clien
         await until(lambda: client.list_tasks(handler="hold", state="running"))
         await asyncio.sleep(0.5)
         handlers.leave.set()
-        assert (await client.jobs.wait(job.id, timeout=20)).result == "held"
+        assert (await client.jobs.wait(job.id, timeout=60)).result == "held"
 
 
 async def test_a_large_value_goes_both_ways(make_client: MakeClient, handlers: Handlers) -> None:
@@ -262,9 +262,9 @@ async def test_an_attempt_that_is_no_longer_the_one_makes_nothing(
         await begun.wait()
         await conn.execute(f"update weft.task set {now} where handler = 'late'")
         handlers.leave.set()
-        await asyncio.wait_for(lost.wait(), 20)
+        await asyncio.wait_for(lost.wait(), 60)
         await client.jobs.cancel(job.id)
-        await client.jobs.wait(job.id, timeout=20)
+        await client.jobs.wait(job.id, timeout=60)
     assert await conn.fetchval("select count(*) from weft.task_done where handler = 'say'") == 0
 
 
@@ -272,7 +272,7 @@ async def test_a_task_without_a_job_makes_none(client: weft.Client, handlers: Ha
     async with weft.Worker(client=client, registry=handlers.registry):
         task = await client.enqueue("fib", {"n": 3})
         with pytest.raises(weft.TaskFailed, match="only a task of a job"):
-            await client.wait(task.id, timeout=20)
+            await client.wait(task.id, timeout=60)
 
 
 async def test_a_later_attempt_gets_what_the_first_has_added_by_the_client(
@@ -381,7 +381,7 @@ async def test_who_gives_up_waiting_goes_on_with_its_key(client: weft.Client, ha
         (hasty,) = (await client.list_tasks(handler="hasty")).tasks
         await until(lambda: client.why(hasty.id), lambda why: why.cause == "concurrency_key")
         keyed.open.set()
-        assert (await client.jobs.wait(job.id, timeout=20)).state == "completed"
+        assert (await client.jobs.wait(job.id, timeout=60)).state == "completed"
 
 
 async def test_who_gives_up_waiting_in_a_process_goes_on(client: weft.Client) -> None:

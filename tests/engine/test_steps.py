@@ -352,7 +352,7 @@ async def test_a_handler_in_a_thread_is_told_that_its_worker_stops(client: weft.
     await worker.start()
     await begun.wait()
     await worker.stop(grace=30)
-    assert await client.wait(handle.id, timeout=5) is True
+    assert await client.wait(handle.id, timeout=60) is True
 
 
 async def test_a_handler_in_a_process_is_told_that_its_worker_stops(client: weft.Client, tmp_path: Path) -> None:
@@ -366,7 +366,7 @@ async def test_a_handler_in_a_process_is_told_that_its_worker_stops(client: weft
 
     await until(begun, within=60)
     await worker.stop(grace=30)
-    assert await client.wait(handle.id, timeout=5) is True
+    assert await client.wait(handle.id, timeout=60) is True
 
 
 async def test_without_a_worker_steps_are_kept_in_memory() -> None:

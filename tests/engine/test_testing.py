@@ -12,6 +12,7 @@ import asyncpg
 import pytest
 
 import weft
+from reset import Emptier
 from weft.testing import Runner, ScratchDatabase, ScratchServer
 from weft.worker.registry import Registry
 
@@ -300,3 +301,16 @@ async def test_each_test_has_a_database_without_anything_of_others(
         assert (await client.list_tasks()).tasks == ()
         assert [queue.name for queue in await client.queues()] == ["default"]
     scratch_server.give_back(again)
+
+
+async def test_an_emptied_database_has_the_partitions_of_a_new_one(emptied_url: str, emptier: Emptier) -> None:
+    """Those of days that only the clock of a test reached would burden all tests that follow."""
+    count = "select count(*) from pg_class where relnamespace = 'weft'::regnamespace and relispartition"
+    conn = await asyncpg.connect(emptied_url)
+    usual = await conn.fetchval(count)
+    assert await conn.fetchval("select weft.ensure_partitions(9)") > 0
+    await conn.close()
+    emptier.empty()
+    conn = await asyncpg.connect(emptied_url)
+    assert await conn.fetchval(count) == usual
+    await conn.close()

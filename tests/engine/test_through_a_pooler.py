@@ -70,7 +70,7 @@ async def test_a_worker_without_a_direct_line_finds_by_polling_what_came_after_i
         await worker.process.wait_until_idle()
         alone = await client.enqueue(double, {"n": 1})
         many = await client.enqueue_many([weft.NewTask(double, {"n": n}, concurrency_key="k") for n in range(2, 6)])
-        assert [await client.wait(task.id, timeout=20) for task in (alone, *many)] == [2, 4, 6, 8, 10]
+        assert [await client.wait(task.id, timeout=60) for task in (alone, *many)] == [2, 4, 6, 8, 10]
     assert (worker.process.completed, worker.process.failed) == (5, 5)
     assert [known.state for known in await client.workers()] == ["stopped"]
     assert not pooler.saw("listen")
@@ -84,7 +84,7 @@ async def test_dead_letters_are_listed_replayed_and_purged(client: weft.Client, 
     first, second = await client.enqueue_many([weft.NewTask(fail), weft.NewTask(fail)])
     await weft.Worker(client=client, registry=registry).run_until_idle()
     with pytest.raises(weft.TaskFailed, match="no luck"):
-        await client.wait(first.id, timeout=20)
+        await client.wait(first.id, timeout=60)
     assert {task.id for task in (await client.dead_letters()).tasks} == {first.id, second.id}
     await client.replay(first.id)
     assert await client.replay_dead() == 1
@@ -107,7 +107,7 @@ async def test_a_worker_with_a_direct_line_is_told_of_a_task(
     )
     async with weft.Worker(client=client, registry=registry) as worker:
         await worker.process.wait_until_idle()
-        assert await client.wait((await client.enqueue(ok)).id, timeout=20) == "told"
+        assert await client.wait((await client.enqueue(ok)).id, timeout=60) == "told"
     assert not pooler.saw("listen")
 
 
@@ -131,7 +131,7 @@ async def test_a_running_task_ends_when_it_is_cancelled(
         listen_url=url if has_direct_line else None, worker_heartbeat_interval=NEVER if has_direct_line else 0.05,
         worker_timeout=2 * NEVER,
     )  # fmt: skip
-    async with weft.Worker(client=client, registry=registry), asyncio.timeout(20):
+    async with weft.Worker(client=client, registry=registry), asyncio.timeout(60):
         task = await client.enqueue(wait)
         await began.wait()
         await client.cancel(task.id)

@@ -23,7 +23,7 @@ async def test_wait_returns_the_output_of_a_task_that_ends_later(client: weft.Cl
 
     async with weft.Worker(client=client, registry=registry):
         handles = [await client.enqueue("give", {"n": n}) for n in range(20)]
-        waits = [asyncio.create_task(client.wait(handle.id, timeout=20)) for handle in handles for _ in range(2)]
+        waits = [asyncio.create_task(client.wait(handle.id, timeout=60)) for handle in handles for _ in range(2)]
         await asyncio.sleep(0)
         go.set()
         assert await asyncio.gather(*waits) == [{"n": n} for n in range(20) for _ in range(2)]
@@ -40,7 +40,7 @@ async def test_a_wait_gives_up_after_its_time_and_the_task_goes_on(client: weft.
     assert caught.value.task_id == handle.id
     assert (await client.get_task(handle.id)).state == "ready"
     await weft.Worker(client=client, registry=registry).run_until_idle()
-    assert await client.wait(handle.id, timeout=5) == "there"
+    assert await client.wait(handle.id, timeout=60) == "there"
 
 
 async def test_an_ended_task_needs_no_time(client: weft.Client, registry: Registry) -> None:
@@ -72,7 +72,7 @@ async def test_a_wait_for_a_task_that_failed_tells_why(client: weft.Client, regi
     handle = await client.enqueue("bad")
     await weft.Worker(client=client, registry=registry).run_until_idle()
     with pytest.raises(weft.TaskFailed, match="is failed: NonRetryable: the moon is full") as caught:
-        await client.wait(handle.id, timeout=5)
+        await client.wait(handle.id, timeout=60)
     assert (caught.value.task_id, caught.value.state) == (handle.id, "failed")
     assert caught.value.error is not None
     assert (caught.value.error["type"], caught.value.error["message"]) == ("NonRetryable", "the moon is full")
@@ -91,14 +91,14 @@ async def test_a_wait_for_a_task_that_failed_tells_what_was_raised(client: weft.
     told = {}
     for how, handle in handles.items():
         with pytest.raises(weft.TaskFailed, match=f"task {handle.id} is dead: ") as caught:
-            await client.wait(handle.id, timeout=5)
+            await client.wait(handle.id, timeout=60)
         told[how] = caught.value.problem
     assert told == {"exit": "SystemExit: 5", "silent": "LookupError", "several": "ValueError: one\ntwo"}
 
 
 async def test_there_is_no_waiting_for_a_task_that_does_not_exist(client: weft.Client) -> None:
     with pytest.raises(weft.NotFound, match="no task 77"):
-        await client.wait(77, timeout=5)
+        await client.wait(77, timeout=60)
 
 
 async def test_a_wait_that_is_cancelled_leaves_other_waits_for_the_task_alone(
@@ -109,7 +109,7 @@ async def test_a_wait_that_is_cancelled_leaves_other_waits_for_the_task_alone(
         return "there"
 
     handle = await client.enqueue("ok")
-    first, second = (asyncio.create_task(client.wait(handle.id, timeout=20)) for _ in range(2))
+    first, second = (asyncio.create_task(client.wait(handle.id, timeout=60)) for _ in range(2))
     await asyncio.sleep(0)
     first.cancel()
     await asyncio.gather(first, return_exceptions=True)
@@ -124,7 +124,7 @@ async def test_a_wait_ends_when_its_task_is_gone(client: weft.Client, conn: asyn
     await asyncio.sleep(0)
     await conn.execute("delete from weft.task where id = $1", handle.id)
     with pytest.raises(weft.NotFound):
-        await asyncio.wait_for(wait, 20)
+        await asyncio.wait_for(wait, 60)
 
 
 async def test_a_wait_ends_when_its_client_is_closed(

@@ -49,9 +49,9 @@ async def test_run_returns_when_the_worker_is_stopped(client: weft.Client, regis
     worker = weft.Worker(client=client, registry=registry)
     running = asyncio.create_task(worker.run())
     handle = await client.enqueue("ok")
-    assert await client.wait(handle.id, timeout=20) == 1
+    assert await client.wait(handle.id, timeout=60) == 1
     await worker.stop()
-    await asyncio.wait_for(running, 10)
+    await asyncio.wait_for(running, 60)
     await worker.stop()
 
 
@@ -80,7 +80,7 @@ async def test_a_worker_that_is_cancelled_ends_at_once_and_hands_back_what_ran(
     await began.wait()
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await asyncio.wait_for(running, 10)
+        await asyncio.wait_for(running, 25)  # less than its grace
     assert worker.process.has_stopped
     task = await client.get_task(handle.id)
     assert (task.state, task.crashes, task.failures) == ("ready", 0, 0)
@@ -100,7 +100,7 @@ async def test_a_worker_works_the_queues_that_its_handlers_name(client: weft.Cli
     worker = weft.Worker(client=client, registry=registry)
     assert worker.queues == ["default", "mail"]
     async with worker:
-        assert await client.wait((await client.enqueue(ok)).id, timeout=20) == 1
+        assert await client.wait((await client.enqueue(ok)).id, timeout=60) == 1
 
 
 async def test_a_stopping_worker_lets_running_tasks_end_within_their_grace(
@@ -118,10 +118,10 @@ async def test_a_stopping_worker_lets_running_tasks_end_within_their_grace(
     first = await client.enqueue("slow")
     second = await client.enqueue("slow")
     await begun.wait()
-    stopping = asyncio.create_task(worker.stop(60))
+    stopping = asyncio.create_task(worker.stop(600))
     await asyncio.sleep(0)
     go.set()
-    await asyncio.wait_for(stopping, 20)
+    await asyncio.wait_for(stopping, 60)
     assert await client.wait(first.id) == "in peace"
     task = await client.get_task(second.id)
     assert (task.state, task.attempt) == ("ready", 0)
@@ -181,12 +181,12 @@ async def test_a_stopping_worker_hands_back_what_it_has_claimed_but_not_begun(
     async with client.database.acquire() as other:
         await other.execute("select pg_notify($1, 'work')", f"weft_worker_{worker.process.id}")
         await until(lambda: other.fetchval(WAITING, "%finish_and_claim%"))
-    stopping = asyncio.create_task(worker.stop(60))
+    stopping = asyncio.create_task(worker.stop(600))
     await asyncio.sleep(0)
     await lock.commit()
     await until(lambda: client.get_task(second.id), lambda task: (task.state, task.attempt) == ("ready", 1))
     go.set()
-    await asyncio.wait_for(stopping, 20)
+    await asyncio.wait_for(stopping, 60)
     assert begun == ["first"]
     task = await client.get_task(second.id)
     assert (task.state, task.failures, task.worker_id) == ("ready", 0, None)
@@ -255,7 +255,7 @@ async def test_a_handler_that_a_live_worker_knows_is_never_missing(
             await clock.advance(minutes=11)
         go.set()
         await clock.advance(minutes=1)
-        assert await client.wait(second.id, timeout=20) == "done"
+        assert await client.wait(second.id, timeout=60) == "done"
 
 
 async def test_a_worker_given_up_for_lost_ends_what_it_runs_and_starts_anew(
@@ -279,8 +279,8 @@ async def test_a_worker_given_up_for_lost_ends_what_it_runs_and_starts_anew(
         handle = await client.enqueue("hold")
         await begun.wait()
         await conn.execute("update weft.worker set state = 'lost' where id = $1", old)
-        await asyncio.wait_for(told.wait(), 20)
-        assert await client.wait(handle.id, timeout=20) == f"attempt 2 by {worker.process.id}"
+        await asyncio.wait_for(told.wait(), 60)
+        assert await client.wait(handle.id, timeout=60) == f"attempt 2 by {worker.process.id}"
         assert worker.process.id != old
     assert [info.state for info in await client.workers()] == ["stopped", "lost"]
 

@@ -143,7 +143,7 @@ async def test_spec_1_a_worker_drains_the_outbox_by_itself(
         sent.set()
 
     await outbox.add(conn, ORG, "enqueue_task", {"handler": "email:send", "params": {"to": "user@example.com"}})
-    async with weft.Worker(client=client, registry=registry), asyncio.timeout(30):
+    async with weft.Worker(client=client, registry=registry), asyncio.timeout(60):
         await sent.wait()
 
 

@@ -208,7 +208,7 @@ async def test_one_who_waits_for_another_that_migrates_does_not_give_up_early(
     conn = await asyncpg.connect(empty_url)
     await conn.execute("select pg_advisory_lock($1)", migrate._LOCK)
     waiting = asyncio.create_task(migrate.upgrade(empty_url))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while True:
             if waiting.done() or await conn.fetchval("select count(*) from pg_locks where not granted"):
                 break
@@ -260,7 +260,7 @@ async def test_an_ordinary_user_can_migrate_and_run_everything(empty_url: str, t
                 [weft.NewTask("double", {"n": n}, concurrency_key="k") for n in range(9)]
             )
             async with weft.Worker(client=client, registry=registry):
-                assert [await client.wait(handle.id, timeout=20) for handle in handles] == [2 * n for n in range(9)]
+                assert [await client.wait(handle.id, timeout=60) for handle in handles] == [2 * n for n in range(9)]
             await client.database.run(ensure_partitions)
             assert await upkeep.drop_partitions(client.database, timedelta(days=-3))
         await migrate.downgrade(url, "base")

@@ -29,7 +29,7 @@ class Stream:
     async def next(self) -> Told | None:
         """Return the next event; None when the stream has ended."""
         name, data = "message", None
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(25):
             async for line in self._lines:
                 if not line:
                     if data is not None:

@@ -89,11 +89,11 @@ async def test_the_items_of_a_node_come_in_pages(
     each = {"type": "fan_out", "items": list(range(7)), "task": {"handler": "hold"}, "next": "END"}
     async with at_work(client, handlers):
         job = await client.jobs.submit(flow(each=each, END={"type": "end"}))
-        await asyncio.wait_for(handlers.begun.wait(), 20)
+        await asyncio.wait_for(handlers.begun.wait(), 60)
         first = await remote.jobs.graph(job.id, expand="each", limit=5)
         assert [item.item for item in first.items] == [0, 1, 2, 3, 4]
         handlers.leave.set()
-        await client.jobs.wait(job.id, timeout=20)
+        await client.jobs.wait(job.id, timeout=60)
     rest = await remote.jobs.graph(job.id, expand="each", after=first.next_item, limit=5)
     assert [(item.item, item.state) for item in rest.items] == [(5, "completed"), (6, "completed")]
     assert rest.next_item is None

@@ -196,7 +196,7 @@ async def test_a_cancelled_task_is_told_and_one_that_times_out_fails(
     async with working(concurrency=2):
         await began.wait()
         await client.cancel(made.id)
-        await asyncio.wait_for(ended.wait(), 30)
+        await asyncio.wait_for(ended.wait(), 60)
         with pytest.raises(weft.TaskFailed, match="timeout"):
             await client.wait(timed.id, 30)
     assert (await client.get_task(made.id)).state == "cancelled"

@@ -142,7 +142,7 @@ async def test_two_who_seal_at_once_make_one_chain(client: weft.Client, url: str
     assert await seals.seal(both[0]) == 2
     # The second has read that nothing is sealed, and waits for the first to end.
     second = asyncio.create_task(seals.seal(both[1]))
-    async with client.database.acquire() as conn, asyncio.timeout(10):
+    async with client.database.acquire() as conn, asyncio.timeout(60):
         while not await conn.fetchval("select count(*) > 0 from pg_locks where not granted"):
             pass
     await begun.commit()

@@ -56,7 +56,7 @@ async def test_whoever_comes_again_is_told_what_he_has_missed_and_nothing_twice(
         first = await stream.until("task.completed")
         place = stream.last_id
     handlers.leave.set()
-    await client.jobs.wait(job.id, timeout=20)
+    await client.jobs.wait(job.id, timeout=60)
     async with streamed(http, path, place) as stream:
         rest = await stream.until("end")
     had = [each.data["id"] for each in [*first, *rest[:-1]]]
@@ -70,7 +70,7 @@ async def test_a_thousand_events_that_were_before_come_before_those_that_come(
 ) -> None:
     each = {"type": "fan_out", "items": list(range(600)), "task": {"handler": "say"}, "next": "then"}
     job = await client.jobs.submit(flow(each=each, then={"handler": "hold"}))
-    await asyncio.wait_for(handlers.begun.wait(), 30)
+    await asyncio.wait_for(handlers.begun.wait(), 60)
     path = f"/jobs/{job.id}/stream"
     async with streamed(http, path) as one, streamed(http, path) as other:
         handlers.leave.set()
@@ -86,7 +86,7 @@ async def test_many_streams_of_one_job_ask_the_database_no_more_than_one(
 ) -> None:
     http = await make_http()
     job = await client.jobs.submit(HELD)
-    await asyncio.wait_for(handlers.begun.wait(), 20)
+    await asyncio.wait_for(handlers.begun.wait(), 60)
     path = f"/jobs/{job.id}/stream"
     async with AsyncExitStack() as stack:
         streams = [await stack.enter_async_context(streamed(http, path)) for _ in range(50)]
@@ -219,7 +219,7 @@ async def test_a_server_that_stops_ends_its_streams_with_a_word(settings: weft.S
             told = await stream.until("closed")
             assert told[-1].data["code"] == "server_stopping"
             assert await stream.next() is None
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(9):
                 await stopping
 
 
@@ -241,7 +241,7 @@ async def test_the_list_of_jobs_tells_what_is_new_what_changes_and_what_is_gone(
     http: httpx.AsyncClient, client: weft.Client, handlers: Handlers
 ) -> None:
     old = await client.jobs.submit(HELD, labels={"day": "1"})
-    await asyncio.wait_for(handlers.begun.wait(), 20)
+    await asyncio.wait_for(handlers.begun.wait(), 60)
     path = "/jobs/stream?labels=day=1&state=running&state=pending"
     async with streamed(http, path) as stream:
         first = await stream.next()
@@ -307,7 +307,7 @@ async def test_a_remote_client_follows_a_job_over_a_restart_of_its_server(
         async for event in remote.jobs.follow(job.id):
             told.append(event)
             if event.type == "task.completed" and event.node == "first":
-                await asyncio.wait_for(handlers.begun.wait(), 20)
+                await asyncio.wait_for(handlers.begun.wait(), 60)
                 await first.aclose()
                 await second.enter_async_context(Server(settings, port=port))
                 handlers.leave.set()

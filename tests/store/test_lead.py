@@ -64,7 +64,7 @@ async def test_of_two_who_reach_for_a_lapsed_lead_one_gets_it_and_none_waits(sto
     transaction = store.conn.transaction()
     await transaction.start()
     first = await workers.heartbeat(store.conn, a, lease=LEASE, busy=True, completed=0, failed=0)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         second = await other.beat(b)
     await transaction.commit()
     assert first is not None

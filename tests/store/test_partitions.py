@@ -209,7 +209,7 @@ async def test_a_task_that_is_replayed_while_its_day_is_dropped_keeps_its_params
     assert list(await operate.replay(other.conn, 1, [id], None)) == [id]
     dropping = asyncio.create_task(upkeep.drop_partitions(database, timedelta(days=30)))
     waits = "select 1 from pg_stat_activity where query like 'alter table%' and wait_event_type = 'Lock'"
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while await store.conn.fetchval(waits) is None:  # noqa: ASYNC110  only the database knows
             await asyncio.sleep(0.005)
     await transaction.commit()

@@ -95,7 +95,7 @@ async def test_a_client_that_goes_in_the_middle_of_a_transaction_leaves_no_lock(
     await transaction.start()
     await pooled.execute("lock table weft.queue")
     pooled.terminate()
-    async with asyncio.timeout(20), conn.transaction():
+    async with asyncio.timeout(60), conn.transaction():
         await conn.execute("lock table weft.queue")
 
 

@@ -16,6 +16,7 @@ import asyncpg
 from weft.core.errors import DatabaseUnavailable, InvalidSetting, PermissionDenied, SchemaOutdated
 from weft.core.settings import Settings
 from weft.db.address import check_address
+from weft.db.known_types import KnowingConnection
 from weft.db.pool import Pool
 from weft.db.pooler import LOST_STATEMENTS, refuses_settings, undeclared_pooler
 from weft.db.statements import Statements
@@ -197,7 +198,7 @@ class Database:
         target = url or self.url
         chosen = {"timeout": CONNECT_TIMEOUT, **self._options(target == self.url), **options}
         try:
-            return await asyncpg.connect(target, **chosen)
+            return await asyncpg.connect(target, connection_class=KnowingConnection, **chosen)
         except ValueError as problem:
             # What asyncpg cannot make sense of; the address itself was looked at before, so this has no secrets in it.
             setting = "WEFT_DATABASE_URL" if target == self.url else "WEFT_LISTEN_URL"

@@ -9,6 +9,7 @@ import random
 from abc import ABC, abstractmethod
 
 logger = logging.getLogger("weft.service")
+_LONGEST_TURN = 1.0
 
 
 class Service(ABC):
@@ -23,6 +24,7 @@ class Service(ABC):
 
     def __init__(self) -> None:
         self._kicked = asyncio.Event()
+        self._has_looked = asyncio.Event()
         self._loop: asyncio.Task[None] | None = None
 
     @abstractmethod
@@ -35,8 +37,16 @@ class Service(ABC):
 
     async def start(self) -> None:
         """Begin the loop."""
+        self._start_loop(None)
+
+    async def start_after(self, other: Service) -> None:
+        """Begin the loop; its first batch comes after that of another, unless that one takes long."""
+        self._start_loop(other)
+
+    def _start_loop(self, after: Service | None) -> None:
         if self._loop is None:
-            self._loop = asyncio.create_task(self._run(), name=f"weft-{self.name}")
+            self._has_looked.clear()
+            self._loop = asyncio.create_task(self._run(after), name=f"weft-{self.name}")
 
     @property
     def is_running(self) -> bool:
@@ -56,7 +66,11 @@ class Service(ABC):
                 loop.cancel()
                 await asyncio.wait([loop], timeout=1)
 
-    async def _run(self) -> None:
+    async def _run(self, after: Service | None) -> None:
+        if after is not None:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_LONGEST_TURN):
+                    await after._has_looked.wait()
         failures = 0
         while True:
             self._kicked.clear()
@@ -71,6 +85,7 @@ class Service(ABC):
                 logger.warning(
                     "%s failed, next try in %.1f s: %s: %s", self.name, rest, type(problem).__name__, problem
                 )
+            self._has_looked.set()
             # Not wait_for: before Python 3.12 it swallows a cancellation that comes in the same turn as the kick.
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(max(rest, 0.0)):

@@ -8,6 +8,7 @@ import math
 import random
 from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
+from itertools import pairwise
 
 from weft.core.errors import PermissionDenied
 from weft.core.settings import Settings
@@ -258,7 +259,7 @@ class Upkeep:
         outside = {kind: sink for kind, sink in sinks.items() if kind == OutboxKind.CALLBACK}
         self._drainers = Drainer(database, worker_id, here), Drainer(database, worker_id, outside, CALLBACKS_AT_ONCE)
         self._services: tuple[Service, ...] = (
-            self.stager, self._rescuer, *self._drainers, Admitter(database), JobTimer(database),
+            self.stager, self._rescuer, Admitter(database), JobTimer(database), *self._drainers,
             Pruner(database, settings), Collector(database, open_blobs(settings)), Sealer(database),
         )  # fmt: skip
         self.leads = False
@@ -290,7 +291,10 @@ class Upkeep:
         return await self.stager.run_once() > 0
 
     async def _start(self) -> None:
-        await asyncio.gather(*(service.start() for service in self._services))
+        # At once, each would open a connection of its own for its first look; in turn, they hand on a few.
+        await self._services[0].start()
+        for before, service in pairwise(self._services):
+            await service.start_after(before)
 
     async def stop(self) -> None:
         """End all services; one that cannot say goodbye to the database does not keep the others."""

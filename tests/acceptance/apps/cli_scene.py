@@ -22,7 +22,9 @@ from warm import WarmCommand, run_weft
 T = TypeVar("T")
 
 APPS = Path(__file__).parent
-PATIENCE = 30.0
+PATIENCE = 60.0
+# Less than the grace of a worker, so that one which must end at once is seen to.
+_UNTIL_IT_ENDS = 29.0
 
 
 class Command:
@@ -62,7 +64,7 @@ class Command:
 
     def code(self) -> int:
         """Wait for the end and return the exit code."""
-        code = self.process.wait(PATIENCE)
+        code = self.process.wait(_UNTIL_IT_ENDS)
         for reader in self._readers:
             reader.join(PATIENCE)
         return code

@@ -18,7 +18,7 @@ async def main() -> None:
         task = await client.enqueue(double, {"n": 21})
         await weft.Worker(client=client, concurrency=2).run_until_idle()
         try:
-            print(await client.wait(task.id, timeout=20))
+            print(await client.wait(task.id, timeout=60))
         except weft.TaskFailed as problem:
             sys.exit(str(problem))
 
