@@ -8,7 +8,20 @@ import sys
 import time
 from pathlib import Path
 
-from bench import comparison, definitions, dev, graphs, jobs, owners, process, queue, server_worker, streams, workflows
+from bench import (
+    comparison,
+    definitions,
+    dev,
+    graphs,
+    jobs,
+    owners,
+    process,
+    queue,
+    server_worker,
+    sizes,
+    streams,
+    workflows,
+)
 from bench import server as serving
 from bench.peers.environments import PEERS
 from bench.place import own_server
@@ -18,7 +31,7 @@ QUOTED = Path("bench/figures.json")
 PARTS = (
     *("work", "enqueue", "pick-up", "history", "horizon", "limits", "idle", "start"),
     *("definitions", "workflows", "jobs", "graphs", "owners"),
-    *("server-requests", "server-lists", "server-streams", "server-worker", "dev"),
+    *("server-requests", "server-lists", "server-streams", "server-worker", "dev", "sizes"),
 )
 
 
@@ -52,6 +65,7 @@ def main() -> None:
             "server-worker": lambda: server_worker.measure_server_worker(server, tasks, repeat),
             "server-requests": lambda: serving.measure_requests(server, scale, repeat),
             "server-lists": lambda: serving.measure_lists(server, 5_000_000 // scale, 300),
+            "sizes": lambda: sizes.measure_sizes(server, tasks, 5000 // scale),
             "dev": lambda: dev.measure_dev(repeat),
             "idle": lambda: process.measure_idle(server, 30 / scale),
         }

@@ -26,6 +26,8 @@ echo
 curl -sS -H "$auth" -H "Content-Type: application/json" -H "Idempotency-Key: alps-2026-11-14" \
   -d '{"workflow": "tile_raster", "inputs": {"blob": "scans/alps.tif"}}' "$WEFT_SERVER/api/v1/jobs"
 echo
+curl -sS -o other.json -H "$auth" -H "Content-Type: application/json" \
+  -d '{"workflow": "tile_raster", "inputs": {"blob": "scans/jura.tif"}}' "$WEFT_SERVER/api/v1/jobs"
 
 # docs: begin pages
 curl -sS -H "$auth" "$WEFT_SERVER/api/v1/jobs?state=pending&state=running&limit=1" > page.json

@@ -32,8 +32,8 @@ def _told(url: str, state: Path) -> dict[str, str]:
     """Return what the units are told, with this database and this folder instead of those."""
     lines = (SYSTEMD / "weft.env.example").read_text(encoding="utf-8").replace("/var/lib/weft", str(state)).splitlines()
     told = dict(line.split("=", 1) for line in lines if not line.startswith("#"))
-    # Longer than whoever spreads requests needs to notice; the page on deploying tells to set it.
-    return told | {"WEFT_DATABASE_URL": url, "WEFT_SERVER_DRAIN": "3s"}
+    assert "WEFT_SERVER_DRAIN" in told
+    return told | {"WEFT_DATABASE_URL": url, "WEFT_SERVER_DRAIN": "3s"}  # still more than the balancer below needs
 
 
 def _words(unit: str) -> list[str]:

@@ -152,5 +152,8 @@ async def test_the_page_of_the_interface_needs_nothing_from_elsewhere(browser: h
     answer = await browser.get("/docs")
     assert answer.status_code == 200
     loaded = [found[1] or found[0] for found in _LOADED.finditer(answer.text)]
-    assert loaded == ["/openapi.json"]
+    assert [each for each in loaded if not each.startswith("#")] == ["/openapi.json"]
+    assert {f'id="{each[1:]}"' in answer.text for each in loaded if each.startswith("#")} == {True}
     assert "/api/v1/jobs/{job_id}/cancel" in answer.text
+    assert "<code>idempotency_key</code> creates nothing" in answer.text
+    assert "&quot;workflow&quot;: &quot;etl&quot;" in answer.text

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from html import escape
 from typing import Any
 
@@ -17,6 +19,7 @@ pre { padding: .6em; overflow-x: auto; } summary { cursor: pointer; padding: .2r
 th { text-align: left; } td, th { padding: .1rem 1rem .1rem 0; vertical-align: top; } .verb { font-weight: 600; }
 """
 _POLICY = page_policy(_STYLE)
+_CODE = re.compile(r"`([^`]+)`")
 
 
 def page(title: str, body: str, status: int = 200) -> Response:
@@ -35,9 +38,14 @@ def interface(document: dict[str, Any]) -> Response:
     for path, methods in document["paths"].items():
         for method, told in methods.items():
             parts.setdefault((told.get("tags") or ["other"])[0], []).append(_route(method, path, told, document))
-    body = "".join(f"<h2>{escape(name)}</h2>{''.join(routes)}" for name, routes in parts.items())
-    lead = '<p>For programs: <a href="/openapi.json">the OpenAPI document</a>.</p>'
-    return page(f"{document['info']['title']} {document['info']['version']}", lead + body)
+    body = "".join(f'<h2 id="{escape(name)}">{escape(name)}</h2>{"".join(routes)}' for name, routes in parts.items())
+    lead = (
+        "<p>A browser that has signed in may ask for all of this, and so may whoever sends a token of "
+        "<code>weft tokens create</code> as <code>Authorization: Bearer weft_…</code>. "
+        'For programs there is <a href="/openapi.json">the OpenAPI document</a>.</p>'
+    )
+    places = " · ".join(f'<a href="#{escape(name)}">{escape(name)}</a>' for name in parts)
+    return page(f"{document['info']['title']} {document['info']['version']}", f"{lead}<p>{places}</p>{body}")
 
 
 def _route(method: str, path: str, told: dict[str, Any], document: dict[str, Any]) -> str:
@@ -50,12 +58,20 @@ def _route(method: str, path: str, told: dict[str, Any], document: dict[str, Any
     rows += [(name, "body", field.get("description", ""), needed) for name, field, needed in fields]
     table = "".join(
         f"<tr><td><code>{escape(name)}</code></td><td>{place}{'' if needed else ', optional'}</td>"
-        f"<td>{escape(said)}</td></tr>"
+        f"<td>{_text(said)}</td></tr>"
         for name, place, said, needed in rows
     )
-    about = f"<p>{escape(told.get('description', ''))}</p>" + (f"<table>{table}</table>" if table else "")
-    head = f'<span class="verb">{method.upper()}</span> <code>{escape(path)}</code> {escape(told.get("summary", ""))}'
-    return f"<details><summary>{head}</summary>{about}</details>"
+    about = f"<p>{_text(told.get('description', ''))}</p>" + (f"<table>{table}</table>" if table else "")
+    for example in content.get("examples", {}).values():
+        about += f"<p>For example:</p><pre>{escape(json.dumps(example['value'], ensure_ascii=False, indent=2))}</pre>"
+    answers = ", ".join(f"{status} {escape(each.get('description', ''))}" for status, each in told["responses"].items())
+    head = f'<span class="verb">{method.upper()}</span> <code>{escape(path)}</code> {_text(told.get("summary", ""))}'
+    return f"<details><summary>{head}</summary>{about}<p>Answers: {answers}</p></details>"
+
+
+def _text(said: str) -> str:
+    """Return a text of the document as HTML: what stands between backticks is code."""
+    return _CODE.sub(r"<code>\1</code>", escape(said))
 
 
 def _fields(schema: dict[str, Any], document: dict[str, Any]) -> list[tuple[str, dict[str, Any], bool]]:
