@@ -413,10 +413,10 @@ async def test_copied_logs_of_all_attempts_are_read_together_or_one_by_one(
     for machine in (here, there, here):
         await weft.Worker(client=machine, registry=registry).run_until_idle()
         await clock.advance(hours=3)
-    second, third = "[weft: attempt 2]\nattempt 2\n", "\n[weft: attempt 3]\nattempt 3\n"
-    assert (await client.read_log(handle.id) or b"").decode() == f"attempt 1\n{second}{third}"
-    assert (await client.read_log(handle.id, 10) or b"").decode() == f"{second}{third}"
-    assert (await here.read_log(handle.id) or b"").decode() == f"attempt 1\n{third}"
+    second, third = "\n[weft: attempt 2]\nattempt 2\n", "\n[weft: attempt 3]\nattempt 3\n"
+    for reader in (client, here, there):
+        assert (await reader.read_log(handle.id) or b"").decode() == f"attempt 1\n{second}{third}"
+        assert (await reader.read_log(handle.id, 10) or b"").decode() == f"{second}{third}"
     for attempt in (1, 2, 3):
         for reader in (client, here):
             assert await reader.read_log(handle.id, attempt=attempt) == f"attempt {attempt}\n".encode()

@@ -102,7 +102,10 @@ async def test_a_server_without_the_beginning_of_a_log_gets_it_again(
             go.set()
             await client.wait(made.id, 60)
     assert (tmp_path / "other" / f"{made.id}.log").read_bytes() == b"first\nlast\n"
-    assert await client.read_log(made.id) == b"first\nlast\n", "by the copy: it is on no disk here"
+    assert (tmp_path / "one" / f"{made.id}.log").read_bytes() == b"first\n"
+    for reader in (settings, one, other):
+        async with weft.Client(settings=reader) as looking:
+            assert await looking.read_log(made.id) == b"first\nlast\n", "by the copy: it is whole on one disk only"
 
 
 async def test_copies_of_several_attempts_are_told_apart(

@@ -14,6 +14,7 @@ import pytest
 import weft
 from engine.job_scene import Handlers, at_work, flow
 from streams import streamed
+from weft.sdk import job_lists
 from weft.server.serving import Server
 from weft.worker.registry import Registry
 
@@ -262,6 +263,42 @@ async def test_the_list_of_jobs_tells_what_is_new_what_changes_and_what_is_gone(
         told = await late.next()
         assert told is not None
         assert (told.name, told.data) == ("list", {"items": []})
+
+
+# The oldest has both labels, all others one of them.
+_ENDED = """
+  with f as (
+    select b.id + n * 4194304 as id, case when n = 1 then '{"a": "1", "b": "1"}' when n % 2 = 0 then '{"a": "1"}'
+      else '{"b": "1"}' end::json as labels
+    from generate_series(1::bigint, 1500) n, (select weft.first_id_at(date_trunc('day', weft.now(), 'UTC')) as id) b
+  ), labelled as (
+    insert into weft.job_label (job_id, org_id, name, value, ending)
+    select f.id, 1, l.key, l.value, 'completed' from f, json_each_text(f.labels) l
+  )
+  insert into weft.job_done (id, org_id, end_id, created_at, ended_at, state, rank, finishes_independent, workflow_id,
+    base_kind, inputs, actor, labels)
+  select f.id, 1, f.id + 1, weft.now(), weft.now(), 'completed', 0, false, 'etl', 'tag', '{}', 'ada', f.labels from f
+  returning id
+"""
+
+
+async def test_a_list_keeps_jobs_that_a_page_does_not_reach(
+    http: httpx.AsyncClient, client: weft.Client, handlers: Handlers, conn: asyncpg.Connection[asyncpg.Record],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(job_lists, "ROOM", 10)
+    oldest = min(row["id"] for row in await conn.fetch(_ENDED))
+    both = {"a": "1", "b": "1"}
+    page = await client.jobs.page(labels=both)
+    assert (page.jobs, page.next is None) == ((), False)
+    async with streamed(http, "/jobs/stream?labels=a=1&labels=b=1") as stream:
+        first = await stream.next()
+        assert first is not None
+        assert [job["id"] for job in first.data["items"]] == [str(oldest)]
+        new = await client.jobs.submit(flow(first={"handler": "say"}), labels=both)
+        told = await stream.next()
+        assert told is not None
+        assert (told.name, told.data["id"]) == ("message", str(new.id)), "and none is gone"
 
 
 async def test_a_log_is_told_from_any_byte_on_until_the_task_has_ended(

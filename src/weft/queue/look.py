@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from weft.core.errors import NotFound
 from weft.core.json import readable
@@ -89,9 +89,17 @@ async def add_log(conn: type_Connection, task_id: int, attempt: int, digest: str
     await conn.execute(SQL.add_log, task_id, attempt, digest, size)
 
 
-async def logs(conn: type_Connection, org_id: int, task_id: int, attempt: int | None) -> list[str]:
-    """Return the blobs of a task's log that were copied to the blob storage, one an attempt, of all or of one."""
-    return [row[0] for row in await conn.fetch(SQL.logs, org_id, task_id, attempt)]
+class CopiedLog(NamedTuple):
+    """What one attempt has printed, copied to the blob storage, with the line above it."""
+
+    attempt: int
+    digest: str
+    bytes: int
+
+
+async def logs(conn: type_Connection, org_id: int, task_id: int, attempt: int | None) -> list[CopiedLog]:
+    """Return the copies of a task's log, one an attempt, of all or of one."""
+    return [CopiedLog(*row) for row in await conn.fetch(SQL.logs, org_id, task_id, attempt)]
 
 
 async def ended_among(conn: type_Connection, task_ids: Sequence[int]) -> set[int]:

@@ -1,16 +1,14 @@
-"""The part of the client that reads: tasks, their logs, queues, workers, the audit trail, the outbox."""
+"""The part of the client that reads: tasks, queues, workers, the audit trail, the outbox."""
 
 from __future__ import annotations
 
-import asyncio
 import re
-from collections.abc import AsyncIterator, Iterable
-from contextlib import suppress
+from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any
 
 from weft.core.checks import MAX_ID, check_id, check_name, check_number, check_span, check_word, check_words
-from weft.core.errors import BlobUnavailable, DatabaseUnavailable, InvalidInput, TaskFailed
+from weft.core.errors import InvalidInput, TaskFailed
 from weft.core.states import OutboxKind, OutboxState, TaskState, WorkerState
 from weft.queue import audit, cache, look, outbox, queues, seals, workers
 from weft.queue.audit import AuditEntry, AuditVerb
@@ -20,15 +18,13 @@ from weft.queue.queues import QueueInfo
 from weft.queue.seals import AuditSeals
 from weft.queue.why import Why, why
 from weft.queue.workers import WorkerInfo
-from weft.sdk.session import Session
+from weft.sdk.log_reading import LogReading
 from weft.sdk.values import with_values
-from weft.worker.logs import local_log, part_of
 
 _HEAD = re.compile(r"[0-9]{1,19}:[0-9a-f]{64}")
-_LOOK_EVERY = 0.2
 
 
-class Looking(Session):
+class Looking(LogReading):
     """What changes nothing."""
 
     async def get_task(self, task_id: int) -> Task:
@@ -105,79 +101,6 @@ class Looking(Session):
         if "output" in task.unavailable:
             raise task.unavailable["output"]
         return task.output
-
-    async def read_log(self, task_id: int, offset: int = 0, *, attempt: int | None = None) -> bytes | None:
-        """Return what a task has printed from ``offset`` on; None when there is no log.
-
-        It is read from the folder of logs, or from the copies in the blob storage when there is none here. All
-        attempts stand in it, one after the other, or one ``attempt`` alone. Example::
-
-            text = await client.read_log(handle.id, attempt=2)
-        """
-        task_id = check_id(task_id)
-        check_number(offset, "offset", 0, MAX_ID)
-        if attempt is not None:
-            check_number(attempt, "attempt", 1, 2**31 - 1)
-        org_id = await self._require_exists(task_id)
-        if attempt is not None:
-            text = await self._log_of_attempt(org_id, task_id, attempt)
-            return None if text is None else text[offset:]
-        if (found := await local_log(self.settings, task_id, offset)) is not None:
-            return found
-        copies = await self._copied_logs(org_id, task_id)
-        return b"".join(copies)[offset:] if copies else None
-
-    async def follow_log(self, task_id: int, offset: int = 0) -> AsyncIterator[bytes]:
-        """Yield what a task prints, from ``offset`` on, until it has ended.
-
-        A restart of PostgreSQL does not end it. Example::
-
-            async for text in client.follow_log(handle.id):
-                print(text.decode(), end="")
-        """
-        task_id = check_id(task_id)
-        check_number(offset, "offset", 0, MAX_ID)
-        await self._require_exists(task_id)
-        ending = asyncio.create_task(self._until_ended(task_id))
-        try:
-            has_ended = False
-            while not has_ended:
-                # Before the log is read: what is printed before a task has ended stands in it then.
-                has_ended = ending.done()
-                try:
-                    data = await self.read_log(task_id, offset)
-                except DatabaseUnavailable:
-                    data, has_ended = None, False
-                    await asyncio.sleep(_LOOK_EVERY)
-                if data:
-                    yield data
-                    offset += len(data)
-                if not has_ended:
-                    await asyncio.wait([ending], timeout=_LOOK_EVERY)
-            ending.result()
-        finally:
-            ending.cancel()
-            await asyncio.gather(ending, return_exceptions=True)
-
-    async def _until_ended(self, task_id: int) -> None:
-        with suppress(TaskFailed, BlobUnavailable):
-            await self.wait(task_id)
-
-    async def _log_of_attempt(self, org_id: int, task_id: int, attempt: int) -> bytes | None:
-        """Return what one attempt has written here, or else on another machine that has copied it."""
-        here = await local_log(self.settings, task_id)
-        logs = ([] if here is None else [here]) + await self._copied_logs(org_id, task_id, attempt)
-        return next((part for log in logs if (part := part_of(log, attempt)) is not None), None)
-
-    async def _copied_logs(self, org_id: int, task_id: int, attempt: int | None = None) -> list[bytes]:
-        digests = await self.database.read(lambda conn: look.logs(conn, org_id, task_id, attempt))
-        return [await self.blobs.get(digest) for digest in digests]
-
-    async def _require_exists(self, task_id: int) -> int:
-        org_id = await self.org_id()
-        async with self.database.acquire() as conn:
-            await look.show(conn, org_id, task_id)
-        return org_id
 
     async def queues(self) -> list[QueueInfo]:
         """Return all queues with depth, age of the oldest task, rate and limits, also those of single keys.

@@ -49,20 +49,27 @@ def part_of(log: bytes, attempt: int) -> bytes | None:
     return None if place is None else log[slice(*place)] or None
 
 
+def parts_of(log: bytes) -> dict[int, bytes]:
+    """Return what each attempt has written to a task's log, as far as that is anything."""
+    return {attempt: text for attempt, place in _places(log).items() if (text := log[slice(*place)])}
+
+
 def place_of(log: bytes, attempt: int) -> tuple[int, int] | None:
-    """Return where in a task's log an attempt's part begins and ends; None when there is none.
+    """Return where in a task's log an attempt's part begins and ends; None when there is none."""
+    return _places(log).get(attempt)
+
+
+def _places(log: bytes) -> dict[int, tuple[int, int]]:
+    """Return where the part of each attempt begins and ends.
 
     A line of the handler's own that looks like a heading is one only when its number is higher than those before.
     """
-    number, begin, end = 1, 0, len(log)
+    found, number, begin = {}, 1, 0
     for heading in _HEADING.finditer(log):
-        if int(heading[1]) <= number:
-            continue
-        if number == attempt:
-            end = heading.start()
-            break
-        number, begin = int(heading[1]), heading.end()
-    return (begin, end) if number == attempt else None
+        if int(heading[1]) > number:
+            found[number] = begin, heading.start()
+            number, begin = int(heading[1]), heading.end()
+    return found | {number: (begin, len(log))}
 
 
 def heading_of(attempt: int, *, has_text: bool) -> bytes:
@@ -73,6 +80,17 @@ def heading_of(attempt: int, *, has_text: bool) -> bytes:
 def cut_mark(limit: int) -> bytes:
     """Return what stands where a log was cut."""
     return f"\n[weft: log cut at {limit} bytes]\n".encode()
+
+
+async def local_size(settings: Settings, task_id: int) -> int | None:
+    """Return how long a task's log on this machine is; None when there is none."""
+
+    def size() -> int | None:
+        with contextlib.suppress(FileNotFoundError):
+            return log_path(log_dir(settings), task_id).lstat().st_size
+        return None
+
+    return await asyncio.to_thread(size)
 
 
 async def local_log(settings: Settings, task_id: int, offset: int = 0) -> bytes | None:

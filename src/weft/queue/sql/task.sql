@@ -295,7 +295,7 @@ select t.id, t.org_id, $2, $3, $4 from (
 on conflict (task_id, attempt) do update set digest = excluded.digest, bytes = excluded.bytes, created_at = excluded.created_at;
 
 -- name: logs
-select l.digest from weft.task_log l where l.org_id = $1 and l.task_id = $2 and ($3::int is null or l.attempt = $3)
+select l.attempt, l.digest, l.bytes from weft.task_log l where l.org_id = $1 and l.task_id = $2 and ($3::int is null or l.attempt = $3)
 order by l.attempt;
 
 -- name: show

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import time
 from collections.abc import AsyncGenerator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from weft.server.live.guest import Guest
 
 MOST = 100
+_OLDER_EVERY, _OLDER_SHARE = 30.0, 20.0
 _JOB = wire(JobSummary)
 
 
@@ -34,6 +36,7 @@ class JobListFeed(Feed):
         # Places are known to this feed alone: whoever comes from elsewhere gets the whole list again.
         self._mark = secrets.token_hex(6)
         self._count = 0
+        self._older_again_at = 0.0
         self._door = asyncio.Lock()
 
     @property
@@ -43,7 +46,10 @@ class JobListFeed(Feed):
 
     async def look(self) -> int:
         """Put the jobs that are new or changed, and those that are not in the list any more."""
-        found = {job.id: job for job in await self._client.jobs.list(limit=MOST, **self._wish)}
+        page = await self._client.jobs.page(limit=MOST, **self._wish)
+        found = {job.id: job for job in page.jobs}
+        if page.next is not None and len(found) < MOST:
+            found = dict(sorted((found | await self._older(page.next)).items(), reverse=True)[:MOST])
         before, self._jobs = self._jobs, found
         # What is only pushed out by newer ones has not changed.
         lowest = min(found) if len(found) == MOST else 0
@@ -55,6 +61,18 @@ class JobListFeed(Feed):
             frames += [frame(_JOB.encode(job)) for job in changed]
             self.put(Page(b"".join(frames) + b"id: %s\n\n" % self.id.encode(), self.id))
         return len(changed) + len(gone)
+
+    async def _older(self, below: int) -> dict[int, JobSummary]:
+        """Return the jobs of the list that a page does not reach: nearly all have ended, and change no more.
+
+        They are looked for again now and then: where few pass of very many, that takes long.
+        """
+        began = time.monotonic()
+        if began < self._older_again_at:
+            return {id: job for id, job in self._jobs.items() if id < below}
+        found = {job.id: job for job in await self._client.jobs.list(limit=MOST, before=below, **self._wish)}
+        self._older_again_at = time.monotonic() + max(_OLDER_EVERY, _OLDER_SHARE * (time.monotonic() - began))
+        return found
 
     async def welcome(self, guest: Guest, after: str | None) -> AsyncGenerator[bytes]:
         """Yield the whole list, unless a guest comes again to where he was."""

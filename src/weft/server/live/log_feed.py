@@ -12,7 +12,6 @@ from weft.queue import look
 from weft.server.live.feed import Feed, NothingMoreError, Page
 from weft.server.live.frames import frame
 from weft.worker.log_parts import pieces
-from weft.worker.logs import local_log
 
 if TYPE_CHECKING:
     from weft.sdk.client import Client
@@ -34,7 +33,6 @@ class LogFeed(Feed):
         self._client = client
         self._task_id = task_id
         self._offset = 0
-        self._copied: tuple[TaskState, int] | None = None
         self._door = asyncio.Lock()
 
     @property
@@ -45,8 +43,8 @@ class LogFeed(Feed):
     async def look(self) -> int:
         """Put what was printed, and the end when the task has ended."""
         # First the state: what is printed before a task has ended is in its log then.
-        state, attempt = await self._task()
-        data = await self._read(self._offset, (state, attempt))
+        state = await self._state()
+        data = await self._client.read_log(self._task_id, self._offset) or b""
         for chunk in pieces(data, _MOST, is_all=state.is_final):
             start, self._offset = self._offset, self._offset + len(chunk)
             self.put(Page(_frame(start, chunk), self.id, ((start, chunk),)))
@@ -59,8 +57,8 @@ class LogFeed(Feed):
         offset = _offset(after)
         async with self._door:
             if not self.is_running:
-                state, attempt = await self._task()
-                if after is not None and state.is_final and not await self._read(offset, (state, attempt)):
+                state = await self._state()
+                if after is not None and state.is_final and not await self._client.read_log(self._task_id, offset):
                     raise NothingMoreError
                 self._offset, self.places[str(offset)] = offset, self.next
                 await self.start()
@@ -83,18 +81,10 @@ class LogFeed(Feed):
 
         guest.fit = fit if had > end else None
 
-    async def _task(self) -> tuple[TaskState, int]:
+    async def _state(self) -> TaskState:
         org_id = await self._client.org_id()
         task, _, _ = await self._client.database.read(lambda conn: look.show(conn, org_id, self._task_id))
-        return task.state, task.attempt
-
-    async def _read(self, offset: int, known: tuple[TaskState, int]) -> bytes:
-        """Read the log here, or the copies of other machines, of which there are more when an attempt has ended."""
-        found = await local_log(self._client.settings, self._task_id, offset)
-        if found is None and known != self._copied:
-            found = await self._client.read_log(self._task_id, offset)
-            self._copied = known
-        return found or b""
+        return task.state
 
 
 def _offset(after: str | None) -> int:
