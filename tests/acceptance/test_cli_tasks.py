@@ -257,3 +257,33 @@ def test_only_a_dead_letter_is_replayed_as_one(cli: Cli) -> None:
     assert cli("dead", "replay", task_id, code=5).endswith("it is cancelled, and must be dead or failed")
     assert cli.task(task_id).state == "cancelled"
     assert cli("tasks", "replay", task_id).strip() == f"replayed {task_id}"
+
+
+def test_many_tasks_are_enqueued_from_lines_and_those_with_known_keys_once(cli: Cli, tmp_path: Path) -> None:
+    file = tmp_path / "tasks.jsonl"
+    lines = [{"handler": "h", "params": {"n": n}, "idempotency_key": str(n), "delay": "2h"} for n in range(3)]
+    file.write_text("\n\n".join(json.dumps(line) for line in lines))
+    assert cli("tasks", "enqueue-many", str(file)) == "enqueued 3\n"
+    assert cli("tasks", "enqueue-many", str(file)) == "enqueued 0, 3 known by their idempotency keys\n"
+    assert len(cli.json("tasks", "list", "--state", "scheduled")["tasks"]) == 3
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("{", "line 2: is not JSON"),
+        ("[]", "line 2: must be an object"),
+        ('{"params": {}}', "line 2, handler: is missing"),
+        ('{"handler": "h", "prams": {}}', "line 2, prams: is no field of a task. Did you mean 'params'?"),
+        ('{"handler": "h", "delay": "soon"}', "line 2, delay:"),
+        ('{"handler": "h", "priority": 1e9}', "line 2, priority:"),
+        ('{"handler": "h", "queue": "nowhere"}', "line 2, queue: there is no queue"),
+    ],
+)
+def test_a_line_that_cannot_be_a_task_is_named_and_nothing_is_enqueued(
+    cli: Cli, tmp_path: Path, line: str, told: str
+) -> None:
+    file = tmp_path / "tasks.jsonl"
+    file.write_text('{"handler": "h"}\n' + line + "\n")
+    assert told in cli("tasks", "enqueue-many", str(file), code=4 if "nowhere" in line else 2)
+    assert cli.json("tasks", "list")["tasks"] == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +13,9 @@ import pytest
 from apps.cli_scene import APPS, Cli
 from docs.pages.cli import commands
 
+import weft.cli
 from warm import run_weft
+from weft.contract.table import BY_CALL
 
 FLOW = """\
 workflow_id: tiles
@@ -64,6 +67,8 @@ CHANGES = {
         queues pause nothing =4 | tasks enqueue h --queue mail --params {{"a":1}} | tasks enqueue h --queue nothing =4
         tasks cancel --queue mail --all | tasks replay --queue mail --state cancelled --all
         dead replay --all | dead purge --older-than 1d --yes | outbox replay --all | cache clear --all
+        tasks enqueue-many {tasks} | outbox add enqueue_task --payload {{"handler":"h"}}
+        outbox add nothing --payload 1 =2
         events send file.arrived --payload {{}} | events send x --payload {{ =2
         """,
     "jobs": """
@@ -93,6 +98,17 @@ LOCAL = {
 }  # fmt: skip
 
 
+# Calls that no command makes by their names, and how they are made.
+IN_OTHER_WORDS = {
+    "jobs.page": "`jobs list`, which goes through the pages",
+    "workflows.artifact": "a line of `workflows artifacts`",
+    "workflows.diff": "`diff`, which compares files too",
+    "workflows.redo": "`workflows redo`, made like `undo`",
+    "workflows.tag": "a line of `workflows list`",
+    "workflows.undo": "`workflows undo`",
+}
+
+
 class Scene(NamedTuple):
     """Two ways to one database, and what is in it."""
 
@@ -114,7 +130,9 @@ def scene(url: str, home: Path, tmp_path: Path, kind: str) -> Iterator[Scene]:
     """What commands of a kind look at, and no more: each is a process that has to start."""
     direct, flow = Cli(url, home), tmp_path / "tiles.yaml"
     flow.write_text(FLOW, encoding="utf-8")
-    names = {"flow": str(flow)}
+    tasks = tmp_path / "tasks.jsonl"
+    tasks.write_text('{"handler": "h"}\n', encoding="utf-8")
+    names = {"flow": str(flow), "tasks": str(tasks)}
     if kind == "people":
         direct("users", "add", "ada", "--role", "writer")
     else:
@@ -186,6 +204,12 @@ def test_a_job_runs_where_the_workers_are_and_is_watched_from_here(scene: Scene)
         for command in (worker, other):
             command.signal(signal.SIGTERM)
             assert command.code() == 0
+
+
+def test_every_call_that_has_a_route_has_a_command() -> None:
+    sources = "".join(path.read_text(encoding="utf-8") for path in Path(weft.cli.__path__[0]).glob("*.py"))
+    called = set(re.findall(r"\.(\w+)\(", sources))
+    assert {call for call in BY_CALL if call.rpartition(".")[2] not in called} == IN_OTHER_WORDS.keys()
 
 
 def test_every_command_is_tried_through_a_server_or_told_to_need_none() -> None:

@@ -28,7 +28,10 @@ async def test_a_server_that_is_to_stop_says_so_and_answers_until_others_have_no
         leaving = asyncio.create_task(server.leave(at_once))
         await asyncio.sleep(0)
         told = await http.get("/readyz")
-        assert (told.status_code, told.json()["checks"][-1]) == (503, {"name": "server", "ok": False})
+        assert (told.status_code, told.json()["checks"][-1]) == (
+            503,
+            {"name": "server", "ok": False, "problem": "is about to stop"},
+        )
         assert (await http.get("/healthz")).status_code == 200
         assert not leaving.done()
         at_once.set()

@@ -1,4 +1,4 @@
-"""``weft outbox``: looks at effects that wait to be carried out, and replays those that failed."""
+"""``weft outbox``: looks at effects that wait to be carried out, adds one, and replays those that failed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import typer
 
 from weft.cli.apps import JsonFlag, new_app
 from weft.cli.calls import call, call_each
-from weft.cli.inputs import read_id, read_word, wants_all
+from weft.cli.inputs import read_id, read_params, read_word, wants_all
 
 if TYPE_CHECKING:
     from weft.queue.outbox import OutboxRow
@@ -40,6 +40,26 @@ def list_rows(
         print_json({"effects": [as_record(row) for row in rows], "next_before": following})
     else:
         print_table(_COLUMNS, map(_row, rows), empty="the outbox is empty")
+
+
+@app.command()
+def add(
+    kind: Annotated[str, typer.Argument(metavar="KIND", help="enqueue_task or route_event.")],
+    payload: Annotated[str, typer.Option(metavar="JSON|-|@FILE", help="What the effect is about.")],
+    ordering_key: Annotated[str | None, typer.Option(help="Effects of one key are carried out in order.")] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Add an effect, to be carried out at least once, and print its id."""
+    from weft.cli.output import print_json
+    from weft.core.states import OutboxKind
+
+    read_word("kind", kind, OutboxKind)
+    value = read_params(payload, "payload")
+    made = call(lambda client: client.add_effect(kind, value, ordering_key=ordering_key))
+    if as_json:
+        print_json({"id": str(made)})
+    else:
+        print(made)
 
 
 def _row(row: OutboxRow) -> tuple[Any, ...]:

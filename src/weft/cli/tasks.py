@@ -166,6 +166,31 @@ def enqueue(
     call(main)
 
 
+@app.command("enqueue-many")
+def enqueue_many(
+    file: Annotated[
+        typer.FileText,
+        typer.Argument(metavar="FILE|-", help='Lines such as {"handler": "resize", "params": {}}.'),
+    ],
+    as_json: JsonFlag = False,
+) -> None:
+    """Put many tasks into queues, one for each line of JSON; nothing is enqueued when a line cannot be read.
+
+    A line may have all that `weft tasks enqueue` takes as an option: queue, priority, idempotency_key, delay, run_at,
+    max_attempts, timeout, heartbeat_timeout, concurrency_key. With keys it may be sent again after it broke off.
+    """
+    from weft.cli.output import print_json
+    from weft.cli.task_lines import enqueue_lines, read_tasks
+
+    found = read_tasks(file)
+    made = call(lambda client: enqueue_lines(client, found))
+    if as_json:
+        print_json({"tasks": [{"id": str(id), "created": created} for id, created in made]})
+    else:
+        known = sum(not created for _, created in made)
+        print(f"enqueued {len(made) - known}" + (f", {known} known by their idempotency keys" if known else ""))
+
+
 @app.command()
 def cancel(
     task_ids: TaskIds = None,

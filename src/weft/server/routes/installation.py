@@ -15,6 +15,14 @@ from weft.server.credentials import OPERATORS, Who, require
 from weft.server.state import State
 
 router = APIRouter(tags=["installation"])
+# Said to anybody who asks, so without numbers, names and addresses.
+_WRONG = {
+    "database": "does not answer",
+    "workers": "none is alive",
+    "stale_tasks": "some are late, or held by workers that are lost",
+    "orchestrators": "none is alive, and jobs are open",
+    "server": "is about to stop",
+}
 _PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -29,6 +37,7 @@ class Part(BaseModel):
 
     name: str
     ok: bool
+    problem: str | None = None
 
 
 class Ready(BaseModel):
@@ -48,14 +57,14 @@ async def healthz() -> Response:
 async def readyz(request: Request) -> Response:
     """Say whether this server can answer: its database does, and it is not about to stop.
 
-    Workers, orchestrators and tasks that are late are told as well, and are no reason to send requests elsewhere. What
-    is wrong with them is told by `/api/v1/health`, to those with a token.
+    Workers, orchestrators and tasks that are late are told as well, and are no reason to send requests elsewhere. More
+    of what is wrong is told by `/api/v1/health`, to those with a token.
     """
     state: State = request.app.state.weft
     health = await state.client.health()
     checks = [*health.checks, HealthCheck("server", not state.is_stopping, "")]
     can_answer = all(check.ok for check in checks if check.name in ("database", "server"))
-    told = {"ok": can_answer, "checks": [{"name": check.name, "ok": check.ok} for check in checks]}
+    told = {"ok": can_answer, "checks": [_part(check) for check in checks]}
     return _told(told, 200 if can_answer else 503)
 
 
@@ -68,6 +77,10 @@ async def metrics(request: Request, who: Who) -> Response:
     if who.org == OPERATORS:
         found += state.traffic.metrics() + state.live.metrics()
     return Response(exposition(found), media_type=_PROMETHEUS)
+
+
+def _part(check: HealthCheck) -> dict[str, Any]:
+    return {"name": check.name, "ok": check.ok} | ({} if check.ok else {"problem": _WRONG[check.name]})
 
 
 def _told(told: dict[str, Any], status: int) -> Response:
