@@ -346,6 +346,37 @@ async def test_leases_are_renewed_and_tasks_done_while_the_server_has_no_free_co
     await check_outcomes(conn, crew.ledger())
 
 
+async def test_a_worker_goes_on_when_it_can_have_no_connection_but_the_one_by_which_it_claims(
+    scene: Scene, client: weft.Client, conn: asyncpg.Connection[asyncpg.Record], caplog: pytest.LogCaptureFixture
+) -> None:
+    """It has told that it has no room, and cannot tell that it has some again."""
+    hogs: list[asyncpg.Connection[asyncpg.Record]] = []
+    async with (
+        weft.Client(settings=scene.settings()) as own,
+        weft.Worker(client=own, concurrency=1, registry=scene.registry) as worker,
+    ):
+        first = (await client.enqueue("held")).id
+        await scene.until_started(first)
+        second = (await client.enqueue("step")).id
+        saturated = "select saturated from weft.worker where id = $1"
+        await until(lambda: conn.fetchval(saturated, worker.process.id), "it has told that it has no room")
+        try:
+            while not hogs or own.database._pool._open:
+                own.database.expire()
+                await until_full(scene.url, hogs)
+            caplog.clear()
+            scene.let_go(first)
+            done = "select count(*) = 2 from weft.task_done where id = any ($1)"
+            await until(lambda: conn.fetchval(done, [first, second]), "tasks are done meanwhile")
+            third = await conn.fetchval("select id from weft.enqueue('step')")
+            await until(lambda: conn.fetchval("select true from weft.task_done where id = $1", third), "and later ones")
+            assert "connection lost" not in caplog.text
+        finally:
+            await asyncio.gather(*(hog.close() for hog in hogs))
+        await until(lambda: conn.fetchval("select not saturated from weft.worker"), "it tells that it has room")
+    await check(conn)
+
+
 async def until_full(url: str, hogs: list[asyncpg.Connection[asyncpg.Record]]) -> None:
     """Take connections until the server has none left."""
     with contextlib.suppress(asyncpg.TooManyConnectionsError):

@@ -446,7 +446,7 @@ GUARDS: list[Guard] = [
     # --- the history: whose it is ---
     *_of("artifact.materials", ORGS, "a.org_id = $1 and", "t.org_id = $1 and"),
     *_of("artifact.snapshot_of_plan", ORGS, "s.org_id = $1 and"),
-    *_of("artifact.list", ORGS, "a.org_id = $1 and"),
+    *_of("artifact.list", ORGS, ("and (a.org_id, a.id) > ($1, 0)", "")),
     *_of("artifact.list_of_workflow", ORGS, "a.org_id = $1 and"),
     *_of("artifact.log", ORGS, ("where a.org_id = $1", "")),
     *_of("artifact.line", ORGS, ("where a.org_id = $1", "where $1::bigint > 0")),

@@ -59,6 +59,9 @@ async def test_a_name_is_that_of_one_s_own_org(ours: weft.Workflows, theirs: wef
     assert [move.message for move in await ours.moves("etl")] == ["ours"]
     assert [tag.name for tag in await ours.list()] == ["etl/main"]
     assert [tag.name for tag in await ours.list(workflow_id="etl")] == ["etl/main"]
+    mine, his = [{each.id for each in await w.artifacts(workflow_id=only)} for w in (ours, theirs) for only in ("etl",)]
+    assert [{each.id for each in await w.artifacts()} for w in (ours, theirs)] == [mine, his]
+    assert not mine & his
     assert len(await theirs.moves("etl")) == 3
     then = (await theirs.moves("etl"))[0].moved_at
     assert (await theirs.show("etl", at=then)).data["nodes"]["fetch"]["params"]["size"] == 30

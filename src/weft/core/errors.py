@@ -15,6 +15,7 @@
     │   ├── TooLarge                a request is larger than the server takes
     │   ├── TooManyStreams          an org has as many streams open as a server lets one have
     │   ├── KeyReused               an idempotency key was sent before with another request
+    │   ├── NeedsDatabase           a server cannot do that: it needs the database itself
     │   ├── AnswerGone              it has been done, and its answer had a secret that is shown once
     │   └── DevRuns                 a `weft dev` of the same home runs already
     ├── OperatorError               the installation needs attention: change the machine or its settings

@@ -8,7 +8,7 @@ import logging
 import time
 from collections.abc import Iterable, Iterator
 
-from weft.db.database import Database
+from weft.db.database import OUTAGE, Database
 from weft.queue import queues, workers
 
 logger = logging.getLogger("weft.worker")
@@ -35,6 +35,7 @@ class Relay:
         self._told: bool | None = False
         self._telling = asyncio.Lock()
         self._silent_before: int | None = None
+        self._is_unheard = False
         self._look_pause = _PAUSE
         self._sent_at = 0.0
         self._due: set[int] = set()
@@ -73,9 +74,21 @@ class Relay:
         """Take hints again after a claim that left room; True when one must look once more.
 
         Whoever enqueued while all were full told nobody. Most have committed by now and are found by the next look; for
-        those who have not one looks again, ever more rarely, until the transactions of that time are over.
+        those who have not one looks again, ever more rarely, until the transactions of that time are over. So does a
+        worker that can tell nobody, because the server has no connection left but the one by which it claims.
         """
-        if self._is_full or self._told is not False:
+        try:
+            found = await self._look_for_the_silent()
+        except OUTAGE as problem:
+            logger.debug("hints are not asked for again: %s", problem)
+            self._look_pause = 2 * self._look_pause if self._is_unheard else _PAUSE
+            self._is_unheard = True
+            return False
+        self._is_unheard = False
+        return found
+
+    async def _look_for_the_silent(self) -> bool:
+        if self._is_full or self._told is not False or self._is_unheard:
             self._is_full = False
             await self._tell()
             _, self._silent_before = await self._transactions()
@@ -92,7 +105,9 @@ class Relay:
 
     def look_again_in(self, longest: float) -> float:
         """Return after how many seconds, at most ``longest``, a worker that found nothing should look again."""
-        return longest if self._silent_before is None else min(longest, self._look_pause)
+        if self._silent_before is None and not self._is_unheard:
+            return longest
+        return min(longest, self._look_pause)
 
     async def _tell(self) -> None:
         async with self._telling:

@@ -74,10 +74,11 @@ select a.id, a.kind::text as kind, a.workflow_id, a.parent_id, a.merged_id, a.ba
 from weft.artifact a where a.org_id = $1 and a.id = $2;
 
 -- name: list
--- All that is kept, newest first, whether a tag leads to it or not.
+-- All that is kept, newest first, whether a tag leads to it or not. Compared as rows, so that only the index by org has this order.
 select a.id, a.kind::text as kind, a.workflow_id, a.parent_id, a.merged_id, a.base_id, a.depth,
   a.digest, encode(a.version_hash, 'hex') as version_hash, a.actor, a.message, weft.time_of_id(a.id) as created_at
-from weft.artifact a where a.org_id = $1 and a.id < $2 order by a.id desc limit $3;
+from weft.artifact a where (a.org_id, a.id) < ($1, $2) and (a.org_id, a.id) > ($1, 0)
+order by a.org_id desc, a.id desc limit $3;
 
 -- name: list_of_workflow
 select a.id, a.kind::text as kind, a.workflow_id, a.parent_id, a.merged_id, a.base_id, a.depth,
