@@ -16,7 +16,7 @@ from weft.jobs.submit import SQL
 from weft.sdk.workflow_calls import WorkflowCalls
 
 # How many jobs a page looks at: when few of many pass, it is answered before it is full.
-ROOM = 2000
+ROOM = 1000
 
 
 class JobLists(WorkflowCalls):
