@@ -22,9 +22,8 @@ TAMPER = "set session_replication_role = replica; {}; reset session_replication_
 async def test_an_act_is_kept_with_who_did_it_and_from_where(
     http: httpx.AsyncClient, client: weft.Client, conn: asyncpg.Connection[asyncpg.Record]
 ) -> None:
-    job = await client.jobs.submit(
-        {"workflow_id": "a", "nodes": {"START": {"type": "start", "next": "END"}, "END": {"type": "end"}}}
-    )
+    flow = {"workflow_id": "a", "nodes": {"START": {"type": "start", "next": "END"}, "END": {"type": "end"}}}
+    job = await client.jobs.submit(flow)
     task = await client.enqueue("a")
     for n, path in enumerate(
         (f"tasks/{task.id}/cancel", f"jobs/{job.id}/pause", f"jobs/{job.id}/resume", f"jobs/{job.id}/cancel")
@@ -40,6 +39,9 @@ async def test_an_act_is_kept_with_who_did_it_and_from_where(
         ("pause", "job", "token:tester", "127.0.0.1 r-1"),
         ("cancel", "task", "token:tester", "127.0.0.1 r-0"),
     ]
+    await client.workflows.push(flow)
+    await http.post("/api/v1/tags/a/protect", json={}, headers={"x-request-id": "r-4"})
+    assert [(each.verb, each.origin) for each in await client.audit(limit=1)] == [("protect", "127.0.0.1 r-4")]
     odd = {"x-request-id": "two words", "x-forwarded-for": "10.9.8.7", "forwarded": "for=10.9.8.7"}
     await http.post("/api/v1/queues", json={"name": "mail"}, headers=odd)
     assert "two words" not in str((await client.audit(limit=1))[0].origin)

@@ -87,6 +87,10 @@ async def test_a_session_ends_with_its_user_and_by_signing_out(browser: httpx.As
     before = browser.cookies[PLAIN]
     assert (await browser.post("/sign-out")).status_code == 403
     assert (await browser.post("/sign-out", headers=OWN)).status_code == 204
+    left, entered = await client.audit(limit=2)
+    assert [(each.verb, str(each.origin).split()[0]) for each in (entered, left)] == [
+        ("create", "127.0.0.1"), ("revoke", "127.0.0.1"),
+    ]  # fmt: skip
     assert PLAIN not in browser.cookies
     again = {"authorization": f"Bearer {before}"}
     assert (await browser.get("/api/v1/tasks", headers=again)).status_code == 401

@@ -304,7 +304,10 @@ async def test_large_values_go_through_the_server(make_http: MakeHttp, client: w
     await hands.act("complete", first, output=large)
     put = await hands.http.put("/v1/task/blob", params=_lease(second), content=b'"' + b"y" * 300_000 + b'"')
     assert (await hands.act("complete", second, 404, blob={"digest": "0" * 64, "size": 1}))["code"] == "not_found"
-    await hands.act("complete", second, blob=put.json())
+    for content in (b"\xff", b'"cut off'):
+        unreadable = (await hands.http.put("/v1/task/blob", params=_lease(second), content=content)).json()
+        assert (await hands.act("complete", second, 422, blob=unreadable))["field"] == "tasks[0].blob"
+    await hands.act("complete", second, blob={**put.json(), "size": 7})
     assert [len(await client.wait(each.id)) for each in made] == [len(large), 300_000]
     late = await hands.http.put("/v1/task/blob", params=_lease(second), content=b"{}")
     assert late.json()["code"] == "lease_lost"
@@ -325,7 +328,7 @@ async def test_only_tokens_of_workers_use_the_protocol(make_http: MakeHttp, role
 
 async def test_a_token_of_named_queues_works_these_alone(make_http: MakeHttp, client: weft.Client) -> None:
     await client.create_queue("secret")
-    await client.enqueue("h", queue="secret")
+    secret = await client.enqueue("h", queue="secret")
     hands = Hands(await make_http(role="worker", queues=["mail"]))
     refused = await hands.ask("/v1/worker/register", 404, queues=["mail", "secret"], handlers=["h"])
     assert refused["code"] == "unknown_queue"
@@ -336,6 +339,9 @@ async def test_a_token_of_named_queues_works_these_alone(make_http: MakeHttp, cl
         await _job(client, {"a": {"type": "task", "handler": "h", "queue": "mail", "next": "END"}})
         (task,) = await hands.claim(wait=20)
         assert (await hands.act("spawn", task, 404, call="#1", handler="h", queue="secret"))["code"] == "unknown_queue"
+        child = await hands.act("spawn", task, call="#1", handler="h", queue="mail")
+        assert (await hands.act("await", task, ids=[child["task_id"]], wait=0))["ended"] is None
+        assert (await hands.act("await", task, 404, ids=[str(secret.id)], wait=0))["code"] == "not_found"
 
 
 async def test_nobody_acts_in_the_name_of_another_tokens_worker(

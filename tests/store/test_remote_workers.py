@@ -108,8 +108,11 @@ async def test_blobs_and_tasks_of_another_org_are_nobodys(bound: Bound) -> None:
     assert not await remote_workers.refers_to(conn, 2, DIGEST)
     assert await remote_workers.task_refers_to(conn, [(claim.id, DIGEST), (claim.id + 1, DIGEST)]) == {claim.id}
     assert await remote_workers.task_refers_to(conn, [(claim.id, "b" * 64)]) == set()
-    assert await remote_workers.of_org(conn, 1, [claim.id]) == {claim.id}
-    assert await remote_workers.of_org(conn, 2, [claim.id]) == set()
+    assert await remote_workers.of_org(conn, 1, [claim.id], None, 0) == {claim.id}
+    assert await remote_workers.of_org(conn, 2, [claim.id], None, 0) == set()
+    assert await remote_workers.of_org(conn, 1, [claim.id], [99], 0) == set()
+    assert await remote_workers.of_org(conn, 1, [claim.id], [99, claim.queue_id], 0) == {claim.id}
     await bound.store.complete(bound.worker, claim)
-    assert await remote_workers.of_org(conn, 1, [claim.id]) == {claim.id}
-    assert await remote_workers.of_org(conn, 2, [claim.id]) == set()
+    assert await remote_workers.of_org(conn, 1, [claim.id], [99], 0) == set()
+    assert await remote_workers.of_org(conn, 1, [claim.id], None, 0) == {claim.id}
+    assert await remote_workers.of_org(conn, 2, [claim.id], None, 0) == set()

@@ -14,6 +14,7 @@ import orjson
 from weft.core.errors import NotFound, StateConflict, TagConflict
 from weft.db.statements import Statements
 from weft.history.model import Tag, TagMove, Wish
+from weft.queue.audit import where_from
 
 if TYPE_CHECKING:
     from asyncpg import Record
@@ -150,7 +151,7 @@ async def undelete(conn: type_Connection, org_id: int, wish: Wish) -> Tag:
 async def protect(conn: type_Connection, org_id: int, name: str, is_protected: bool, actor: str) -> str:
     """Let a tag be moved only by force, or freely again; return its whole name. Who did it is kept."""
     async with explained(name):
-        found = await conn.fetchval(SQL.protect, org_id, name, is_protected, actor)
+        found = await conn.fetchval(SQL.protect, org_id, name, is_protected, actor, where_from())
     if found is None:
         raise NotFound("tag", name)
     return str(found)

@@ -25,6 +25,11 @@ MAX_IDS = 1000
 _origin: ContextVar[str | None] = ContextVar("origin", default=None)
 
 
+def where_from() -> str | None:
+    """Return from where the act in hand has come to a server, if it has."""
+    return _origin.get()
+
+
 @contextmanager
 def acting_from(origin: str | None) -> Iterator[None]:
     """Let all acts that are recorded inside be kept with where they came from."""

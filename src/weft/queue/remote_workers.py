@@ -76,6 +76,9 @@ async def task_refers_to(conn: type_Connection, references: Sequence[tuple[int, 
     return {row[0] for row in rows}
 
 
-async def of_org(conn: type_Connection, org_id: int, task_ids: Sequence[int]) -> set[int]:
-    """Return those of the tasks that are an org's own."""
-    return {row[0] for row in await conn.fetch(SQL.of_org, org_id, list(task_ids))}
+async def of_org(
+    conn: type_Connection, org_id: int, task_ids: Sequence[int], queue_ids: Sequence[int] | None, parent_id: int
+) -> set[int]:
+    """Return those of the tasks that are an org's own, and in some queues, if not all, or made by a task."""
+    chosen = None if queue_ids is None else list(queue_ids)
+    return {row[0] for row in await conn.fetch(SQL.of_org, org_id, list(task_ids), chosen, parent_id)}

@@ -35,8 +35,11 @@ async def once(
     async with client.in_one_transaction() as inside:
         database = inside.database
         async with database.acquire() as conn:
-            is_first = await conn.fetchval(SQL.claim, org_id, name, digest)
-            found = None if is_first else await conn.fetchrow(SQL.find, org_id, name)
+            found = None
+            while not await conn.fetchval(SQL.claim, org_id, name, digest):
+                # Between the two it may have been forgotten: then this is the first.
+                if (found := await conn.fetchrow(SQL.find, org_id, name)) is not None:
+                    break
         if found is None:
             status, body = await act(inside)
             async with database.acquire() as conn:

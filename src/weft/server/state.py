@@ -37,7 +37,7 @@ class State:
         # Told by /readyz, so that whoever spreads requests sends no more of them here.
         self.is_stopping = False
         self._by_org: OrderedDict[int, Client] = OrderedDict()
-        self._answers: dict[int, Answers] = {}
+        self._answers: OrderedDict[int, Answers] = OrderedDict()
 
     def answers_of(self, who: Principal) -> Answers:
         """Return what does what handlers of an org ask for; a database that is away is told, and not waited for."""
@@ -45,6 +45,9 @@ class State:
         if found is None:
             database = self.client.database.of_org(who.org_id)
             found = self._answers[who.org_id] = Answers(database, self.blobs, self.client.settings, outages=())
+            if len(self._answers) > _ORGS:
+                self._answers.popitem(last=False)
+        self._answers.move_to_end(who.org_id)
         return found
 
     @cached_property

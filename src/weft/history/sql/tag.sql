@@ -80,7 +80,7 @@ from weft.undelete_tag($1, weft.tag_named($1, $2, true), $3, $4) t left join wef
 -- name: protect
 -- Who protects a tag or frees it is kept with what other operators did.
 with done as materialized (select weft.protect_tag($1, weft.tag_named($1, $2), $3) as name), noted as (
-  insert into weft.audit (org_id, actor, verb, subject_kind, subject_name)
-  select $1, $4, case when $3 then 'protect' else 'free' end, 'tag', d.name from done d where d.name is not null
+  insert into weft.audit (org_id, actor, verb, subject_kind, subject_name, origin)
+  select $1, $4, case when $3 then 'protect' else 'free' end, 'tag', d.name, $5 from done d where d.name is not null
 )
 select d.name from done d;

@@ -47,6 +47,7 @@ select r.id from unnest($1::bigint[], $2::text[]) as r (id, digest)
 join weft.task_blob b on b.task_id = r.id and b.digest = r.digest;
 
 -- name: of_org
--- Which of these are tasks of the org, live or ended.
-select t.id from weft.task t where t.id = any ($2) and t.org_id = $1
-union all select d.id from weft.task_done d where d.id = any ($2) and d.org_id = $1;
+-- Which of these are tasks of the org, live or ended: of some queues only, unless a task has made them.
+select t.id from weft.task t where t.id = any ($2) and t.org_id = $1 and ($3::bigint[] is null or t.queue_id = any ($3) or t.parent_id = $4)
+union all
+select d.id from weft.task_done d where d.id = any ($2) and d.org_id = $1 and ($3::bigint[] is null or d.queue_id = any ($3) or d.parent_id = $4);

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Hashable
 from typing import TYPE_CHECKING
 
 from weft.catalog.telling import CHANNEL as CREDENTIALS
+from weft.core.errors import OperatorError
 from weft.core.server_errors import Forbidden, ServerFull, ServerStopping, TooManyStreams, Unauthenticated
 from weft.jobs.events import CHANNEL as JOB_EVENTS
 from weft.jobs.metrics import Metric, Sample
@@ -148,6 +149,9 @@ class Hub(Service):
                 for guest in guests:
                     guest.dismiss(_UNWELCOME)
                 sent_away += len(guests)
+            except OperatorError as problem:
+                # That nobody can say does not keep others from being looked at.
+                logger.info("a credential is looked at later: %s", problem)
         return sent_away
 
     def pause_before_next(self, done: int) -> float:

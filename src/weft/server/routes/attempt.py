@@ -146,7 +146,8 @@ async def await_tasks(caller: Caller, asked: Await) -> dict[str, Any]:
     claim = await caller.holds(asked)
     seat = await caller.seat(asked.lease_token.worker_id)
     database = caller.database
-    own = await database.read(lambda conn: remote_workers.of_org(conn, caller.who.org_id, asked.ids))
+    queues = None if caller.who.queues is None else list(seat.found.queues)
+    own = await database.read(lambda conn: remote_workers.of_org(conn, caller.who.org_id, asked.ids, queues, claim.id))
     for task_id in asked.ids:
         if task_id not in own:
             raise NotFound("task", task_id)

@@ -8,8 +8,9 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import RedirectResponse, Response
 
 from weft.catalog import sign_ins, tokens
+from weft.queue.audit import acting_from
 from weft.server import cookies, pages
-from weft.server.credentials import Who
+from weft.server.credentials import Who, origin_of
 
 if TYPE_CHECKING:
     from weft.server.state import State
@@ -22,7 +23,8 @@ _HOME = "/docs"
 async def sign_in(request: Request, code: Annotated[str, Query(max_length=200)] = "") -> Response:
     """Let a browser in by a code that was not used yet."""
     state: State = request.app.state.weft
-    made = await state.client.database.run(lambda conn: sign_ins.take(conn, code))
+    with acting_from(origin_of(request)):
+        made = await state.client.database.run(lambda conn: sign_ins.take(conn, code))
     if made is None:
         told = "<p>It was used already, or its time is over. Make another by <code>weft tokens sign-in</code>.</p>"
         return pages.page("This link lets nobody in", told, 401)
@@ -37,7 +39,8 @@ async def sign_out(request: Request, who: Who) -> Response:
     state: State = request.app.state.weft
     token_id = who.token_id
     if cookies.session_of(request) is not None and token_id is not None:
-        await state.client_of(who).database.run(lambda conn: tokens.revoke(conn, who.org_id, token_id, who.actor))
+        with acting_from(origin_of(request)):
+            await state.client_of(who).database.run(lambda conn: tokens.revoke(conn, who.org_id, token_id, who.actor))
     answer = Response(status_code=204)
     cookies.forget(answer, request)
     return answer

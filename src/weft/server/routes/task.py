@@ -93,7 +93,7 @@ async def _completed(caller: Caller, seat: Seat, tasks: Sequence[Done], field: s
         if done.blob is not None:
             if done.task_id not in known:
                 raise NotFound("blob", done.blob.digest)
-            text = blob_reference(done.blob.digest, done.blob.size)
+            text = blob_reference(done.blob.digest, await _size_of_json(caller, done.blob.digest, f"{where}.blob"))
         else:
             value = done.output if done.outputs is None else _with_outputs(done, where)
             text = encode_plain(value, f"{where}.output")
@@ -102,6 +102,16 @@ async def _completed(caller: Caller, seat: Seat, tasks: Sequence[Done], field: s
                 text = blob_reference(await caller.state.blobs.put(text.encode()), size)
         found.append(Completed(done.task_id, done.lease_token.attempt, text, _reuse(done)))
     return found
+
+
+async def _size_of_json(caller: Caller, digest: str, field: str) -> int:
+    """Return how large a value is that a worker has put aside; raises when nobody could read it as an output."""
+    data = await caller.state.blobs.get(digest)
+    try:
+        await asyncio.to_thread(orjson.loads, data)
+    except orjson.JSONDecodeError:
+        raise InvalidInput(field, "is not JSON") from None
+    return len(data)
 
 
 def _with_outputs(done: Done, where: str) -> Any:
