@@ -14,7 +14,9 @@ import pytest
 import weft
 from engine.job_scene import Handlers, at_work, flow
 from streams import streamed
+from weft.core.server_errors import ProviderUnavailable, Unauthenticated
 from weft.sdk import job_lists
+from weft.server.live.guest import Guest
 from weft.server.serving import Server
 from weft.worker.registry import Registry
 
@@ -131,6 +133,23 @@ async def test_what_is_no_place_is_refused_before_anything_is_sent(
         answer = await http.get(f"/api/v1{path}", headers={"last-event-id": "x1"})
         assert (answer.status_code, answer.json()["field"]) == (422, "after")
     assert (await http.get("/api/v1/jobs/stream", params={"state": "runing"})).json()["field"] == "state"
+
+
+async def test_a_credential_of_which_nobody_can_say_keeps_no_other_from_being_looked_at(
+    make_http: MakeHttp, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub, unknown, bad = server.state.live, await make_http(), await make_http()
+
+    async def admit(guest: Guest) -> None:
+        if guest.request.headers["authorization"] == unknown.headers["authorization"]:
+            raise ProviderUnavailable("https://id.example.com", "it is away")
+        raise Unauthenticated("the token is past its time")
+
+    async with streamed(unknown, "/jobs/stream") as stays, streamed(bad, "/jobs/stream") as leaves:
+        assert [(await each.next()) is None for each in (stays, leaves)] == [False, False]
+        monkeypatch.setattr(hub, "_admit", admit)
+        assert await hub.run_once() == 1
+        assert [told.name for told in await leaves.until("closed")] == ["closed"]
 
 
 async def test_a_revoked_token_ends_its_streams_and_no_others(make_http: MakeHttp, client: weft.Client) -> None:

@@ -11,6 +11,7 @@ from weft.cli.calls import call
 
 app = new_app("Look at orgs and make them.")
 
+_COLUMNS = ("ORG~", "NAME~", "CREATED")
 Slug = Annotated[str, typer.Argument(metavar="ORG", help="The org's short name, as WEFT_ORG takes it.")]
 After = Annotated[str, typer.Option(metavar="ORG", help="Go on after this one.")]
 Limit = Annotated[int, typer.Option(min=1, max=1000, help="At most so many.")]
@@ -26,7 +27,19 @@ def list_orgs(after: After = "", limit: Limit = 100, as_json: JsonFlag = False) 
         print_json({"orgs": [as_record(org) for org in found]})
     else:
         rows = ((org.slug, org.name, when(org.created_at)) for org in found)
-        print_table(("ORG~", "NAME~", "CREATED"), rows, empty="no orgs")
+        print_table(_COLUMNS, rows, empty="no orgs")
+
+
+@app.command()
+def show(org: Slug, as_json: JsonFlag = False) -> None:
+    """Show an org."""
+    from weft.cli.output import as_record, print_json, print_table, when
+
+    found = call(lambda client: client.orgs.show(org))
+    if as_json:
+        print_json(as_record(found))
+    else:
+        print_table(_COLUMNS, [(found.slug, found.name, when(found.created_at))], empty="no org")
 
 
 @app.command()

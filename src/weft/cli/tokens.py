@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 app = new_app("Look at tokens, make and revoke them.")
 
 _COLUMNS = ("ID", "NAME~", "ROLE", "USER~", "QUEUES~", "BEGINS WITH", "LAST USED", "")
+TokenId = Annotated[str, typer.Argument(metavar="ID", help="The token's id, as the list shows it.")]
 
 
 @app.command("list")
@@ -35,6 +36,20 @@ def list_tokens(
         print_json({"tokens": [as_record(token) for token in found]})
     else:
         print_table(_COLUMNS, map(_row, found), empty="no tokens")
+
+
+@app.command()
+def show(token: TokenId, as_json: JsonFlag = False) -> None:
+    """Show a token, without what would let anybody use it."""
+    from weft.cli.output import as_record, print_json, print_table
+    from weft.core.checks import check_id
+
+    token_id = check_id(token, "token", shown_by="weft tokens list")
+    found = call(lambda client: client.tokens.show(token_id))
+    if as_json:
+        print_json(as_record(found))
+    else:
+        print_table(_COLUMNS, [_row(found)], empty="no token")
 
 
 def _row(token: Token) -> tuple[Any, ...]:
@@ -104,10 +119,7 @@ def sign_in(
 
 
 @app.command()
-def revoke(
-    token: Annotated[str, typer.Argument(metavar="ID", help="The token's id, as the list shows it.")],
-    as_json: JsonFlag = False,
-) -> None:
+def revoke(token: TokenId, as_json: JsonFlag = False) -> None:
     """Let nobody act by a token any more. There is no way back: make another."""
     from weft.cli.output import tell
     from weft.core.checks import check_id
