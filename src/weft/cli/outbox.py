@@ -44,7 +44,7 @@ def list_rows(
 
 @app.command()
 def add(
-    kind: Annotated[str, typer.Argument(metavar="KIND", help="enqueue_task or route_event.")],
+    kind: Annotated[str, typer.Argument(metavar="KIND", help="enqueue_task; the engine adds the others.")],
     payload: Annotated[str, typer.Option(metavar="JSON|-|@FILE", help="What the effect is about.")],
     ordering_key: Annotated[str | None, typer.Option(help="Effects of one key are carried out in order.")] = None,
     as_json: JsonFlag = False,
