@@ -98,7 +98,8 @@ async def measure_lists(server: str, jobs: int, count: int) -> list[Figure]:
 async def walled(url: str) -> str:
     """Return the address of a database for a role that has a server's rights, and sees one org at a time."""
     conn = await asyncpg.connect(url)
-    await conn.execute((ROOT / "examples/docs/grants.sql").read_text(encoding="utf-8"))
+    for statement in (ROOT / "examples/docs/grants.sql").read_text(encoding="utf-8").split(";\n")[:-1]:
+        await conn.execute(statement)
     await conn.close()
     head, mark, rest = url.partition("://")
     return f"{head}{mark}shop_server@{rest.rpartition('@')[2]}"

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import signal
 import uuid
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import timedelta
@@ -18,38 +18,43 @@ import pytest
 from apps.cli_scene import Cli
 
 import weft
+from granted import grant, take_back
 from weft.core.settings import Settings
 from weft.db.database import Database
-from weft.db.statements import Statements
 from weft.queue import graph, outbox
 from weft.queue.services import Drainer, Pruner, Rescuer, Stager
 from weft.worker.registry import Registry
-
-GRANTS = (Path(__file__).resolve().parents[2] / "examples" / "docs" / "grants.sql").read_text(encoding="utf-8")
-ROLES = "shop_server, shop_web, shop_report, shop_worker, shop_flows"
-WALLS = Statements("weft.db.migrations", "sql/0004_down.sql").texts["drop_walls"]
 
 
 def as_role(url: str, role: str) -> str:
     return urlsplit(url)._replace(netloc=f"{role}@").geturl()
 
 
-def execute(url: str, *statements: str) -> None:
+def connected(url: str, act: Callable[[asyncpg.Connection[asyncpg.Record]], Awaitable[None]]) -> None:
     async def run() -> None:
         conn = await asyncpg.connect(url)
-        for statement in statements:
-            await conn.execute(statement)
-        await conn.close()
+        try:
+            await act(conn)
+        finally:
+            await conn.close()
 
     asyncio.run(run())
 
 
+def execute(url: str, *statements: str) -> None:
+    async def run(conn: asyncpg.Connection[asyncpg.Record]) -> None:
+        for statement in statements:
+            await conn.execute(statement)
+
+    connected(url, run)
+
+
 @pytest.fixture
 def granted_url(url: str) -> Iterator[str]:
-    """A migrated database with the roles and grants of the docs; roles belong to the whole server."""
-    execute(url, GRANTS)
+    """A migrated database with the roles and grants of the docs."""
+    connected(url, grant)
     yield url
-    execute(url, f"drop owned by {ROLES}; drop role {ROLES}", WALLS)
+    connected(url, take_back)
 
 
 @pytest.mark.parametrize(

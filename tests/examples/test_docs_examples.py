@@ -17,8 +17,8 @@ import asyncpg
 import pytest
 
 import warm
+from granted import grant, take_back
 from weft.core.settings import Settings
-from weft.db.statements import Statements
 
 FOLDER = Path(__file__).resolve().parent.parent.parent / "examples" / "docs"
 TIMEOUT = 100
@@ -341,7 +341,7 @@ async def test_the_sql_of_the_docs_enqueues_by_call_and_by_trigger(conn: asyncpg
 async def test_the_grants_of_the_docs_let_a_role_enqueue_and_another_read(
     conn: asyncpg.Connection[asyncpg.Record],
 ) -> None:
-    await conn.execute((FOLDER / "grants.sql").read_text())
+    await grant(conn)
     try:
         await conn.execute("set role shop_web")
         for arguments in ("", ", idempotency_key => 'k'", ", concurrency_key => 'k'", ", delay => '1 minute'"):
@@ -356,10 +356,8 @@ async def test_the_grants_of_the_docs_let_a_role_enqueue_and_another_read(
         with pytest.raises(asyncpg.InsufficientPrivilegeError):
             await conn.fetch("select * from weft.enqueue('note')")
     finally:
-        # Roles belong to the whole server, not to the test's database.
-        roles = "shop_server, shop_web, shop_report, shop_worker, shop_flows"
-        walls = Statements("weft.db.migrations", "sql/0004_down.sql").texts["drop_walls"]
-        await conn.execute(f"reset role; drop owned by {roles}; drop role {roles}; {walls}")
+        await conn.execute("reset role")
+        await take_back(conn)
 
 
 def test_the_settings_file_of_the_docs_is_read() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -15,12 +14,8 @@ import pytest
 from server_scene import MakeHttp, MakeRemote
 
 import weft
-from weft.db.statements import Statements
+from granted import grant, take_back
 from weft.server.serving import Server
-
-GRANTS = (Path(__file__).resolve().parents[2] / "examples" / "docs" / "grants.sql").read_text(encoding="utf-8")
-ROLES = "shop_server, shop_web, shop_report, shop_worker, shop_flows"
-DROP_WALLS = Statements("weft.db.migrations", "sql/0004_down.sql").texts["drop_walls"]
 
 
 @pytest.fixture
@@ -35,12 +30,10 @@ async def walled_settings(settings: weft.Settings) -> AsyncIterator[weft.Setting
     """Settings of a server whose role has what the docs grant it, and is held to the org that it acts for."""
     assert settings.database_url is not None
     conn = await asyncpg.connect(settings.database_url)
-    await conn.execute(GRANTS)
+    await grant(conn)
     address = urlsplit(settings.database_url)._replace(netloc="shop_server@").geturl()
     yield replace(settings, database_url=address)
-    # A session whose client has gone may be amid a statement, and would wait for this as this for it.
-    await conn.execute("select pg_terminate_backend(pid, 5000) from pg_stat_activity where usename = 'shop_server'")
-    await conn.execute(f"drop owned by {ROLES}; drop role {ROLES}; {DROP_WALLS}")
+    await take_back(conn)
     await conn.close()
 
 
