@@ -56,6 +56,17 @@ async def fresh_database(server_url: str, name: str = "bench") -> AsyncIterator[
         await admin.close()
 
 
+async def walled(url: str) -> str:
+    """Return the address of a database for a role as a server should have it: it sees one org at a time."""
+    conn = await asyncpg.connect(url)
+    await conn.execute("drop role if exists shop_server, shop_web, shop_report, shop_worker, shop_flows")
+    for statement in (ROOT / "examples/docs/grants.sql").read_text(encoding="utf-8").split(";\n")[:-1]:
+        await conn.execute(statement)
+    await conn.close()
+    head, mark, rest = url.partition("://")
+    return f"{head}{mark}shop_server@{rest.rpartition('@')[2]}"
+
+
 def worker_process(
     url: str, concurrency: int, count: int = 1, queue: str = "default", **environment: str
 ) -> AbstractAsyncContextManager[asyncio.subprocess.Process]:

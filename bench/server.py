@@ -7,14 +7,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from urllib.parse import quote
 
-import asyncpg
 import orjson
 
 import weft
 from bench.filling import fill
 from bench.jobs import SMALL
 from bench.load import Answered, Load, put
-from bench.place import ROOT, child_process, fresh_database
+from bench.place import child_process, fresh_database, walled
 from bench.process import resident_mb
 from bench.report import Figure
 
@@ -85,7 +84,6 @@ async def measure_lists(server: str, jobs: int, count: int) -> list[Figure]:
             "since, oldest": f"since={moments[0]}&sort=oldest",
             "what runs a job again": f"rerun_of={again[0].id}", "a page in the middle": f"before={middle}",
         }  # fmt: skip
-        # By a role that is held to one org by row-level security, which is what a server should have.
         async with server_process(await walled(url)) as (port, _):
             for name, query in asked.items():
                 load = Load(port, many, f"/api/v1/jobs?{query}", count)
@@ -93,16 +91,6 @@ async def measure_lists(server: str, jobs: int, count: int) -> list[Figure]:
             load = Load(port, few, "/api/v1/jobs", count)
             figures.append(_page(f"list of 12 jobs among {jobs:,} of another org", await put(load)))
     return figures
-
-
-async def walled(url: str) -> str:
-    """Return the address of a database for a role that has a server's rights, and sees one org at a time."""
-    conn = await asyncpg.connect(url)
-    for statement in (ROOT / "examples/docs/grants.sql").read_text(encoding="utf-8").split(";\n")[:-1]:
-        await conn.execute(statement)
-    await conn.close()
-    head, mark, rest = url.partition("://")
-    return f"{head}{mark}shop_server@{rest.rpartition('@')[2]}"
 
 
 async def _org_id(client: weft.Client, slug: str) -> int:
@@ -121,7 +109,7 @@ async def measure_requests(server: str, scale: int, repeat: int) -> list[Figure]
         token = (await client.tokens.create("bench", role="writer")).secret
         await client.workflows.push(SMALL)
         job_id = (await client.jobs.submit("small")).id
-        async with server_process(url) as (port, pid):
+        async with server_process(await walled(url)) as (port, pid):
             idle = resident_mb(pid)
             for name, path in {"a tag": "/api/v1/tags/small/main", "a job": f"/api/v1/jobs/{job_id}"}.items():
                 load = Load(port, token, path, 6000 // scale, connections=16, rate=200)

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import weft
-from bench.place import ROOT, fresh_database, worker_process
+from bench.place import ROOT, fresh_database, walled, worker_process
 from bench.queue import SMALL, drained, fill, work_rate
 from bench.report import Figure
 
@@ -36,12 +36,12 @@ async def server_process(url: str) -> AsyncIterator[str]:
         await process.wait()
 
 
-async def remote_rate(url: str, tasks: int) -> float:
+async def remote_rate(url: str, walled_url: str, tasks: int) -> float:
     """Enqueue, then drain through a server; return tasks per second."""
     await fill(url, tasks, SMALL)
     async with weft.Client(url) as client:
         token = (await client.tokens.create("bench", role="worker")).secret
-    async with server_process(url) as address:
+    async with server_process(walled_url) as address:
         return await drained(url, tasks, lambda: worker_process(address, 1000, WEFT_TOKEN=token))
 
 
@@ -49,8 +49,9 @@ async def measure_server_worker(server: str, tasks: int, repeat: int) -> list[Fi
     """No-op tasks through one worker without a database, beside one with it."""
     remote, direct = [], []
     async with fresh_database(server) as url:
+        walled_url = await walled(url)
         for _ in range(repeat):
-            remote.append(await remote_rate(url, tasks))
+            remote.append(await remote_rate(url, walled_url, tasks))
             direct.append(await work_rate(url, tasks, SMALL))
     rate, beside = statistics.median(remote), statistics.median(direct)
     return [

@@ -11,7 +11,7 @@ import orjson
 import weft
 from bench.jobs import SMALL
 from bench.load import Load, put
-from bench.place import child_process, fresh_database, worker_process
+from bench.place import child_process, fresh_database, walled, worker_process
 from bench.queue import SMALL as PARAMS
 from bench.queue import drain_rate, fill
 from bench.report import Figure
@@ -58,7 +58,7 @@ async def _jobs(server: str, count: int) -> list[Figure]:
             token = (await client.tokens.create("bench", role="writer")).secret
             await client.workflows.push(SMALL)
         empty, begin = await conn.fetchval(_SIZE), await _written(conn)
-        port, _ = await stack.enter_async_context(server_process(url))
+        port, _ = await stack.enter_async_context(server_process(await walled(url)))
         body = orjson.dumps({"workflow": "small"}).decode()
         flood = Load(port, token, "/api/v1/jobs", count, 16, None, "POST", body, 201)
         found["server"] = await _peak(conn, asyncio.create_task(put(flood)))

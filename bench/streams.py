@@ -13,7 +13,7 @@ from typing import Any
 import asyncpg
 
 import weft
-from bench.place import child_process, fresh_database, worker_process
+from bench.place import child_process, fresh_database, walled, worker_process
 from bench.process import cpu_seconds, memory_mb
 from bench.report import Figure
 
@@ -75,7 +75,7 @@ async def measure_streams(server: str, scale: int) -> list[Figure]:
         async with (
             worker_process(url, 50),
             child_process("bench.orchestrator", url),
-            child_process("bench.serve", url, str(port)) as process,
+            child_process("bench.serve", await walled(url), str(port)) as process,
             weft.Client(url) as client,
         ):
             made = await client.tokens.create("bench", role="reader")
