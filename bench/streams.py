@@ -8,6 +8,7 @@ import socket
 import statistics
 import time
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 import asyncpg
@@ -19,6 +20,9 @@ from bench.report import Figure
 
 STREAMS = 1000
 GOAL = 250.0
+# What a stream costs while nothing happens must not grow with how many there are.
+MOST_IDLE = 25.0
+_SETTLED, _LOOKED_FOR = 15.0, 15.0
 _NAPS = 200
 _COMPLETED = re.compile(rb'"at":"([^"]+)","type":"task\.completed"')
 _TRANSACTIONS = "select xact_commit + xact_rollback from pg_stat_database where datname = current_database()"
@@ -49,7 +53,12 @@ class _Reader(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.WriteTransport)
+        self._transport = transport
         transport.write(self._head)
+
+    def close(self) -> None:
+        """Look no more."""
+        self._transport.close()
 
     def data_received(self, data: bytes) -> None:
         self.had.append((time.time(), data))
@@ -84,6 +93,7 @@ async def measure_streams(server: str, scale: int) -> list[Figure]:
             used = cpu_seconds(process.pid)
             delays, rate = await _run(client, conn, port, made.secret, STREAMS // scale)
             used, memory = cpu_seconds(process.pid) - used, memory_mb(process.pid)
+            quiet = [await _idle(client, conn, port, made.secret, number) for number in (0, 1, STREAMS // scale)]
             await conn.close()
     worst = statistics.quantiles(delays, n=100)[98]
     each = f"server {memory:.0f} MB, {1e6 * used / len(delays):.0f} µs for each"
@@ -92,7 +102,11 @@ async def measure_streams(server: str, scale: int) -> list[Figure]:
         Figure(
             f"{STREAMS // scale:,} streams on one busy job, from completion to client, p99", worst, "ms",
             f"<= {GOAL:g} ms", worst <= GOAL, f"{beside}; {each}",
-        )
+        ),
+        Figure(
+            f"{STREAMS // scale:,} streams on as many quiet jobs", quiet[2], "transactions/s", f"<= {MOST_IDLE:g}/s",
+            quiet[2] <= MOST_IDLE, f"with one stream {quiet[1]:.0f}/s, with none {quiet[0]:.0f}/s",
+        ),
     ]  # fmt: skip
 
 
@@ -101,15 +115,7 @@ async def _run(
 ) -> tuple[list[float], float]:
     """Let so many follow a job, which begins when all are there; return all delays, and transactions a second."""
     job = await client.jobs.submit(busy())
-    head = f"GET /api/v1/jobs/{job.id}/stream HTTP/1.1\r\nhost: b\r\nauthorization: Bearer {secret}\r\n\r\n".encode()
-    loop = asyncio.get_running_loop()
-    readers = []
-    for start in range(0, count, 50):
-        several = await asyncio.gather(
-            *(loop.create_connection(lambda: _Reader(head), "127.0.0.1", port) for _ in range(min(50, count - start)))
-        )
-        await asyncio.gather(*(reader.is_open.wait() for _, reader in several))
-        readers += [reader for _, reader in several]
+    readers = await _readers(port, secret, [job.id] * count)
     all_here, before = time.time(), await conn.fetchval(_TRANSACTIONS)
     await client.jobs.approve(job.id)
     async with asyncio.timeout(120):
@@ -118,3 +124,33 @@ async def _run(
     for reader in readers:
         reader.had = [(at, data) for at, data in reader.had if at > all_here]
     return [delay for reader in readers for delay in reader.delays()], rate
+
+
+async def _idle(
+    client: weft.Client, conn: asyncpg.Connection[asyncpg.Record], port: int, secret: str, count: int
+) -> float:
+    """Let each of so many follow a job of its own in which nothing happens; return transactions a second."""
+    jobs = [(await client.jobs.submit(busy())).id for _ in range(count)]
+    readers = await _readers(port, secret, jobs)
+    await asyncio.sleep(_SETTLED)
+    began, before = time.time(), await conn.fetchval(_TRANSACTIONS)
+    await asyncio.sleep(_LOOKED_FOR)
+    rate = (await conn.fetchval(_TRANSACTIONS) - before) / (time.time() - began)
+    for reader in readers:
+        reader.close()
+    return float(rate)
+
+
+async def _readers(port: int, secret: str, jobs: list[int]) -> list[_Reader]:
+    """Open a stream on each of the jobs."""
+    loop = asyncio.get_running_loop()
+    ask = "GET /api/v1/jobs/{}/stream HTTP/1.1\r\nhost: b\r\nauthorization: Bearer {}\r\n\r\n"
+    heads = [ask.format(id, secret).encode() for id in jobs]
+    readers: list[_Reader] = []
+    for start in range(0, len(jobs), 50):
+        several = await asyncio.gather(
+            *(loop.create_connection(partial(_Reader, head), "127.0.0.1", port) for head in heads[start : start + 50])
+        )
+        await asyncio.gather(*(reader.is_open.wait() for _, reader in several))
+        readers += [reader for _, reader in several]
+    return readers

@@ -58,13 +58,23 @@ async def test_what_is_told_of_one_job_or_of_all_does_not_cost_more_beside_many_
         task_id = await conn.fetchval("select min(id) from weft.task")
         first = await conn.fetchval("select timestamptz '2024-01-01Z'")
         large_id, middle = await conn.fetchrow(f"select id + {LARGE}, at + interval '50 s' from ended")
+        jobs = [job_id, done_id, large_id]
         month = timedelta(days=30)
         key = f"\\x{hashlib.sha256(b'7').hexdigest()}"
         guards = [
-            Guard("events of a job", WATCHING.events, (1, job_id, first, 1000), 400),
-            Guard("events of a job that has ended", WATCHING.events, (1, done_id, first, 1000), 3000, {}, 303),
-            Guard("events of a large job", WATCHING.events, (1, large_id, first, 1000), 7000, {}, 1000),
-            Guard("events of a large job, in its midst", WATCHING.events, (1, large_id, middle, 1000), 7000, {}, 1000),
+            Guard("events of a job", WATCHING.events, (1, [job_id], [first], [1000]), 400),
+            Guard("events of a job that has ended", WATCHING.events, (1, [done_id], [first], [1000]), 3000, {}, 303),
+            Guard("events of a large job", WATCHING.events, (1, [large_id], [first], [1000]), 7000, {}, 1000),
+            Guard(
+                "events of a large job, in its midst",
+                WATCHING.events,
+                (1, [large_id], [middle], [1000]),
+                7000,
+                {},
+                1000,
+            ),
+            Guard("events of three jobs", WATCHING.events, (1, jobs, [first] * 3, [1000] * 3), 10_000, {}, 1304),
+            Guard("what the jobs are like", WATCHING.mark_of_jobs, (1,), 300, {}, 1),
             Guard("open tasks of a job", WATCHING.open_tasks, (1, job_id, None), 60, {"task_job": 20}),
             Guard("attempts of a job", WATCHING.attempts, (1, done_id, None), 1500),
             Guard("why a task does not run", WHY.why, (1, task_id), 300),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 
@@ -13,7 +14,7 @@ import pytest
 
 import weft
 from engine.job_scene import Handlers, at_work, flow
-from streams import streamed
+from streams import Stream, streamed
 from weft.core.server_errors import ProviderUnavailable, Unauthenticated
 from weft.sdk import job_lists
 from weft.server.live.guest import Guest
@@ -101,6 +102,60 @@ async def test_many_streams_of_one_job_ask_the_database_no_more_than_one(
     assert {end[-1].data["state"] for end in ends} == {"completed"}
     # The worker and the orchestrator have one each.
     assert listening <= 3
+
+
+async def test_streams_of_many_things_ask_the_database_no_more_than_one_of_each_kind(
+    make_http: MakeHttp, client: weft.Client, server: Server, conn: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    http, count, rounds = await make_http(), 30, 10
+    jobs = [(await client.jobs.submit({**HELD, "workflow_id": f"w{n}"})).id for n in range(count)]
+    tasks = [(await client.enqueue("say")).id for _ in range(count)]
+    async with AsyncExitStack() as stack:
+
+        async def opened(*paths: str) -> list[Stream]:
+            return [await stack.enter_async_context(streamed(http, path)) for path in paths]
+
+        told = await opened(*(f"/jobs/{id}/stream" for id in jobs))
+        listed = await opened(*(f"/jobs/stream?workflow_id=w{n}" for n in range(count)))
+        logged = await opened(*(f"/tasks/{id}/log/stream" for id in tasks))
+        await asyncio.gather(*(stream.until("job.submitted") for stream in told))
+        await asyncio.gather(*(stream.until("list") for stream in listed))
+        before = looks(server)
+        for n in range(1, rounds + 1):
+            await conn.execute(f"update weft.job set rank = {-n}")
+            await conn.execute("select weft.note_event(org_id, id, 'job.noted', 'pending') from weft.job")
+            await asyncio.gather(*(stream.until("job.noted") for stream in told), *(each.next() for each in listed))
+        during = looks(server)
+        await asyncio.gather(*(client.cancel(id) for id in tasks))
+        ends = await asyncio.gather(*(stream.until("end") for stream in logged))
+    assert {end[-1].data["state"] for end in ends} == {"cancelled"}
+    # Were each asked for by itself, it would be `count` times `rounds`.
+    assert {kind: number for kind, number in (during - before).items() if number > count * rounds / 4} == {}
+
+
+def looks(server: Server) -> Counter[str]:
+    """Return how often the database was asked what is new, by the kind of stream."""
+    (counted,) = (metric for metric in server.state.live.metrics() if metric.name == "streams_looks_total")
+    return Counter({sample.labels["kind"]: int(sample.value) for sample in counted.samples})
+
+
+async def test_a_feed_that_cannot_tell_keeps_no_other_from_telling(
+    make_http: MakeHttp, client: weft.Client, conn: asyncpg.Connection[asyncpg.Record], caplog: pytest.LogCaptureFixture
+) -> None:
+    http = await make_http()
+    bad, good = await client.enqueue("say"), await client.enqueue("say")
+    paths = (f"/tasks/{bad.id}/log/stream", f"/tasks/{good.id}/log/stream")
+    async with streamed(http, paths[0]), streamed(http, paths[1]) as stream:
+        # A copy that the storage does not have.
+        digest = "0" * 64
+        await conn.execute("insert into weft.blob (digest, bytes) values ($1, 9)", digest)
+        lost = "insert into weft.task_log (org_id, task_id, attempt, digest, bytes) values (1, $1, 1, $2, 9)"
+        await conn.execute(lost, bad.id, digest)
+        async with asyncio.timeout(60):
+            while "cannot tell" not in caplog.text:  # noqa: ASYNC110  nobody else says so
+                await asyncio.sleep(0.01)
+        await client.cancel(good.id)
+        assert (await stream.until("end"))[-1].data["state"] == "cancelled"
 
 
 async def test_a_job_of_another_org_is_not_there(make_http: MakeHttp, client: weft.Client, server: Server) -> None:

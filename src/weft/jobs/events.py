@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -107,10 +108,35 @@ async def page(conn: type_Connection, org_id: int, job_id: int, after: str | Non
 
     One that commits late, because its transaction was open, comes with a later page and is not skipped.
     """
-    cursor = _Cursor.read(after, job_id)
-    rows = await conn.fetch(SQL.events, org_id, job_id, cursor.settled, limit + len(cursor.told) + 1)
+    (found,) = await pages(conn, org_id, [(job_id, after)], limit)
+    return found
+
+
+async def pages(
+    conn: type_Connection, org_id: int, asked: Sequence[tuple[int, str | None]], limit: int
+) -> list[JobEvents]:
+    """Return a page of each of several jobs, asked for by the job's id and a cursor, by one statement."""
+    cursors = [_Cursor.read(after, job_id) for job_id, after in asked]
+    rows = await conn.fetch(
+        SQL.events, org_id, [cursor.job_id for cursor in cursors], [cursor.settled for cursor in cursors],
+        [limit + len(cursor.told) + 1 for cursor in cursors],
+    )  # fmt: skip
+    by_place = groupby(rows, lambda row: row["place"])
+    return [_page(cursor, list(of_it), limit) for cursor, (_, of_it) in zip(cursors, by_place, strict=True)]
+
+
+async def mark_of_jobs(conn: type_Connection, org_id: int) -> str:
+    """Return what is another when a job of the org was made, has changed or has ended.
+
+    A change of one that has a thousand newer ones before it, none of which has ended, is not told.
+    """
+    return str(await conn.fetchval(SQL.mark_of_jobs, org_id))
+
+
+def _page(cursor: _Cursor, rows: list[Record], limit: int) -> JobEvents:
+    """Return what is told of the rows of a job, and where to go on."""
     look = rows[0]
-    found = [_event(row, job_id) for row in rows if row["id"] is not None and row["id"] not in cursor.told]
+    found = [_event(row, cursor.job_id) for row in rows if row["id"] is not None and row["id"] not in cursor.told]
     is_over = bool(look["is_over"])
     room = limit if is_over else max(0, min(limit, _MOST_AHEAD - len(cursor.told)))
     told = found[:room]

@@ -102,6 +102,12 @@ async def logs(conn: type_Connection, org_id: int, task_id: int, attempt: int | 
     return [CopiedLog(*row) for row in await conn.fetch(SQL.logs, org_id, task_id, attempt)]
 
 
+async def log_marks(conn: type_Connection, org_id: int, task_ids: Sequence[int]) -> dict[int, tuple[TaskState, int]]:
+    """Return of each task its state, and how many bytes of what it printed were copied."""
+    rows = await conn.fetch(SQL.log_marks, org_id, list(task_ids))
+    return {id: (TaskState(state), size) for id, state, size in rows}
+
+
 async def ended_among(conn: type_Connection, task_ids: Sequence[int]) -> set[int]:
     """Return those of the tasks that have ended, or do not exist any more."""
     return {row[0] for row in await conn.fetch(SQL.ended_among, list(task_ids))}

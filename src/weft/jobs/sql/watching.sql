@@ -2,25 +2,36 @@
 select weft.note_event($1, $2, $3, $4, $5, $6, $7);
 
 -- name: events
--- The events of a job from a moment on, whether it has ended, and which transactions may still tell of earlier ones: all
--- as one look. A row without an event when there is none. Of the tasks that have ended it reads those that are told,
--- because so many have ended by the time `last` that no page has room for more.
+-- The events of jobs, of each from a moment on, whether it has ended, and which transactions may still tell of earlier
+-- ones: all as one look. A row without an event where there is none. Of the tasks that have ended it reads those that are
+-- told, because so many have ended by the time `last` that no page has room for more.
 with look as materialized (
-  select weft.now() as now, pg_snapshot_xmin(s)::text::bigint as oldest, pg_snapshot_xmax(s)::text::bigint as next,
-    exists (select 1 from weft.job_done d where d.id = $2) as is_over
+  select weft.now() as now, pg_snapshot_xmin(s)::text::bigint as oldest, pg_snapshot_xmax(s)::text::bigint as next
   from pg_current_snapshot() s
-), last as materialized (
-  select coalesce((
-    select d.ended_at from weft.task_done d where d.job_id = $2 and d.node is not null and d.ended_at >= $3
-    order by d.ended_at offset $4 - 1 limit 1), 'infinity') as at
+), asked as materialized (
+  select a.job_id, a.since, a.room, a.place, exists (select 1 from weft.job_done d where d.id = a.job_id) as is_over,
+    coalesce((
+      select d.ended_at from weft.task_done d where d.job_id = a.job_id and d.node is not null and d.ended_at >= a.since
+      order by d.ended_at offset a.room - 1 limit 1), 'infinity') as last
+  from unnest($2::bigint[], $3::timestamptz[], $4::int[]) with ordinality as a (job_id, since, room, place)
 )
-select l.now, l.oldest, l.next, l.is_over, e.id, e.at, e.type, e.state, e.node, e.item, e.task_id, e.attempt, e.data, e.checkpoint
-from look l left join lateral (
+select a.place, l.now, l.oldest, l.next, a.is_over, e.id, e.at, e.type, e.state, e.node, e.item, e.task_id, e.attempt, e.data,
+  e.checkpoint
+from look l cross join asked a left join lateral (
   select e.id, e.at, e.type, e.state, e.node, e.item, e.task_id, e.attempt, e.data, e.checkpoint
-  from weft.job_events e where e.org_id = $1 and e.job_id = $2 and e.at >= $3 and e.at <= (select l.at from last l)
-  order by e.at, e.id collate "C" limit $4
+  from weft.job_events e where e.org_id = $1 and e.job_id = a.job_id and e.at >= a.since and e.at <= a.last
+  order by e.at, e.id collate "C" limit a.room
 ) e on true
-order by e.at, e.id collate "C";
+order by a.place, e.at, e.id collate "C";
+
+-- name: mark_of_jobs
+-- What is another when a job was made or has ended, or one of the newest that have not has changed.
+select (
+  select coalesce(sum(t.count), 0) from weft.tally t where t.org_id = $1 and t.name like 'jobs\_%'
+) || ' ' || (
+  select count(*) || ' ' || coalesce(sum(j.row), 0) || ' ' || coalesce(max(j.id), 0)
+  from (select j.id, j.xmin::text::bigint as row from weft.job j where j.org_id = $1 order by j.id desc limit 1000) j
+) as mark;
 
 -- name: open_tasks
 -- What has not ended of a job, or of one node of it: the first task of each node, state and reason, and how many are like it.

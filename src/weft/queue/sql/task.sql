@@ -298,6 +298,11 @@ on conflict (task_id, attempt) do update set digest = excluded.digest, bytes = e
 select l.attempt, l.digest, l.bytes from weft.task_log l where l.org_id = $1 and l.task_id = $2 and ($3::int is null or l.attempt = $3)
 order by l.attempt;
 
+-- name: log_marks
+-- Of tasks the state, and how much of what they printed was copied.
+select t.id, t.state::text as state, (select coalesce(sum(l.bytes), 0) from weft.task_log l where l.task_id = t.id)::bigint as bytes
+from weft.tasks t where t.org_id = $1 and t.id = any ($2::bigint[]);
+
 -- name: show
 -- Not the spans of time, which a row may hold in sizes that no client can read.
 select t.id, t.state, t.reason, t.queue, t.handler, t.priority, t.attempt, t.failures, t.max_attempts, t.worker_id,

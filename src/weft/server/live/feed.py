@@ -6,18 +6,20 @@ kept is told so and comes back; he never holds memory, and nobody waits for him.
 
 from __future__ import annotations
 
-import asyncio
 import time
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Self, TypeVar
 
-from weft.core.errors import DatabaseUnavailable
-from weft.queue.service import Service
 from weft.server.live.frames import farewell, heartbeat
-from weft.server.live.guest import Guest
+
+if TYPE_CHECKING:
+    from weft.server.live.guest import Guest
+    from weft.server.live.round import Round
+
+Found = TypeVar("Found")
 
 # Of each feed so many bytes are kept at most.
 MOST_BYTES = 4 << 20
@@ -26,7 +28,9 @@ HEARTBEAT = 15.0
 _ONE_GUEST = 0.0001
 # At most so much of the time is spent on reading.
 _SHARE = 3.0
-_SHORTEST, _OUTAGE = 0.02, 0.5
+_SHORTEST = 0.02
+# By so much of its rest a feed may be looked for earlier, together with others.
+_EARLIER = 0.25
 LAGGING = farewell("lagging", "you read more slowly than this goes on: connect again with Last-Event-ID")
 
 
@@ -42,26 +46,72 @@ class Page(NamedTuple):
     parts: tuple[tuple[Any, bytes], ...] = ()
 
 
-class Feed(Service):
-    """The pages of one thing, and who looks at them."""
+class Feed(ABC, Generic[Found]):
+    """The pages of one thing, and who looks at them.
 
-    name = "feed"
-    interval = 0.2
+    A `Round` looks for all feeds of a kind at once: `glance` finds out which have news, and those are let `tell`.
+    """
+
+    name: str
     longest = 1.0
+    # What is said when it may have news.
+    topic = ""
 
-    def __init__(self, turns: asyncio.Semaphore) -> None:
-        super().__init__()
-        self.turns = turns
+    def __init__(self, round: Round) -> None:
+        self.round = round
         self.guests: set[Guest] = set()
         self.is_over = False
+        self.is_kicked = False
+        self.due_at = 0.0
         self._pages: deque[Page] = deque()
         self._bytes = 0
         # The number of the oldest page that is kept, and where guests go on who have come so far before.
         self.first = 0
         self.places: dict[str | None, int] = {}
         self._pause = _SHORTEST
-        self._took = 0.0
         self._told_at = time.monotonic()
+
+    @classmethod
+    @abstractmethod
+    async def glance(cls, feeds: Sequence[Self]) -> Mapping[Self, Found]:
+        """Return what is found of those that have news, or may have: by one statement, however many they are."""
+
+    @abstractmethod
+    async def tell(self, found: Found) -> None:
+        """Put what is new."""
+
+    async def start(self) -> None:
+        """Be looked for from now on."""
+        await self.round.take_up(self)
+
+    async def stop(self) -> None:
+        """Be looked for no more."""
+        await self.round.leave_out(self)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it is looked for."""
+        return self.round.has(self)
+
+    def kick(self) -> None:
+        """Be looked for at once."""
+        self.is_kicked = True
+        self.round.kick()
+
+    def is_due(self, now: float) -> bool:
+        """Whether to look for it now, or soon enough to do so together with others."""
+        return self.is_kicked or now >= self.due_at - _EARLIER * self._pause
+
+    def rest(self, took: float, *, has_news: bool) -> None:
+        """Rest for as long as the guests need, longer the longer nothing happens."""
+        now = time.monotonic()
+        if self.is_over:
+            self.due_at = now + 3600.0
+            return
+        if now - self._told_at >= HEARTBEAT:
+            self.put(Page(heartbeat(self.id), self.id))
+        self._pause = _SHORTEST if has_news else min(self.longest, 1.25 * self._pause)
+        self.due_at = now + max(self._pause, _ONE_GUEST * len(self.guests), _SHARE * took)
 
     @property
     def next(self) -> int:
@@ -72,10 +122,6 @@ class Feed(Service):
     @abstractmethod
     def id(self) -> str | None:
         """Where whoever has all pages goes on from."""
-
-    @abstractmethod
-    async def look(self) -> int:
-        """Find what is new, put it, and return how much it was."""
 
     @abstractmethod
     def welcome(self, guest: Guest, after: str | None) -> AsyncGenerator[bytes]:
@@ -102,29 +148,6 @@ class Feed(Service):
         """Let all who look have the last page."""
         self.is_over = True
         self.put(page)
-
-    async def run_once(self) -> int:
-        """Look once, when it is this feed's turn."""
-        if self.is_over:
-            return 0
-        try:
-            async with self.turns:
-                began = time.monotonic()
-                found = await self.look()
-                self._took = time.monotonic() - began
-        except (DatabaseUnavailable, TimeoutError):
-            # What is looked at goes on without us, and so do we when PostgreSQL is there again.
-            found, self._took = 0, _OUTAGE
-        if time.monotonic() - self._told_at >= HEARTBEAT and not self.is_over:
-            self.put(Page(heartbeat(self.id), self.id))
-        return found
-
-    def pause_before_next(self, done: int) -> float:
-        """Rest for as long as the guests need, longer the longer nothing happens."""
-        if self.is_over:
-            return 3600.0
-        self._pause = _SHORTEST if done else min(self.longest, 1.25 * self._pause)
-        return max(self._pause, _ONE_GUEST * len(self.guests), _SHARE * self._took)
 
     def take(self, guest: Guest) -> bytes:
         """Return what is new for a guest, and let it be the last that he gets when there will be no more."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Hashable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from weft.catalog.telling import CHANNEL as CREDENTIALS
 from weft.core.errors import OperatorError
@@ -17,6 +17,7 @@ from weft.jobs.metrics import Metric, Sample
 from weft.queue.service import Service
 from weft.server.live.frames import farewell
 from weft.server.live.listener import Listener
+from weft.server.live.round import Round
 from weft.server.live.visit import Visit
 
 if TYPE_CHECKING:
@@ -49,9 +50,12 @@ class Hub(Service):
 
     def __init__(self, database: Database, admit: Callable[[Guest], Awaitable[None]]) -> None:
         super().__init__()
-        self.turns = asyncio.Semaphore(_TURNS)
+        self._turns = asyncio.Semaphore(_TURNS)
         self._admit = admit
-        self._feeds: dict[Hashable, Feed] = {}
+        self._feeds: dict[Hashable, Feed[Any]] = {}
+        self._by_topic: defaultdict[str, set[Feed[Any]]] = defaultdict(set)
+        self._rounds: dict[tuple[int, type[Feed[Any]]], Round] = {}
+        self._asked: Counter[str] = Counter()
         self._guests: set[Guest] = set()
         self._limit, self._org_limit = database.settings.server_streams, database.settings.server_org_streams
         self._of_org: Counter[int] = Counter()
@@ -60,7 +64,13 @@ class Hub(Service):
         self._is_closed = False
         self._ears = Listener(database, {JOB_EVENTS: self._hear_job, CREDENTIALS: self._hear_refusal}, self.look_again)
 
-    async def open(self, key: Hashable, make: Callable[[], Feed], guest: Guest, after: str | None) -> Visit:
+    def round_of(self, org_id: int, kind: type[Feed[Any]]) -> Round:
+        """Return what looks for the feeds of an org of this kind."""
+        if (org_id, kind) not in self._rounds:
+            self._rounds[org_id, kind] = Round(kind, self._turns, self._asked)
+        return self._rounds[org_id, kind]
+
+    async def open(self, key: Hashable, make: Callable[[], Feed[Any]], guest: Guest, after: str | None) -> Visit:
         """Let a guest in; what is wrong with his wish is raised now, not amid the stream."""
         if self._is_closed:
             raise ServerStopping
@@ -72,6 +82,7 @@ class Hub(Service):
         feed = self._feeds.get(key)
         if feed is None:
             feed = self._feeds[key] = make()
+            self._by_topic[feed.topic].add(feed)
         self._guests.add(guest)
         self._of_org[guest.who.org_id] += 1
         feed.guests.add(guest)
@@ -84,13 +95,18 @@ class Hub(Service):
             raise
         return visit
 
-    def _leave(self, key: Hashable, feed: Feed, guest: Guest) -> None:
+    def _leave(self, key: Hashable, feed: Feed[Any], guest: Guest) -> None:
         self._guests.discard(guest)
         self._of_org[guest.who.org_id] -= 1
         self._of_org += Counter()
+        if not self._of_org[guest.who.org_id]:
+            self._rounds = {of: each for of, each in self._rounds.items() if of[0] != guest.who.org_id}
         feed.guests.discard(guest)
         if not feed.guests and self._feeds.get(key) is feed:
             del self._feeds[key]
+            self._by_topic[feed.topic].discard(feed)
+            if not self._by_topic[feed.topic]:
+                del self._by_topic[feed.topic]
             ending = asyncio.create_task(feed.stop())
             self._ending.add(ending)
             ending.add_done_callback(self._ending.discard)
@@ -109,10 +125,12 @@ class Hub(Service):
         return len(self._guests)
 
     def metrics(self) -> list[Metric]:
-        """Return how many streams are open, and how many were refused, by the limit that they met."""
+        """Return how many streams are open, how often the database was asked for them, and how many were refused."""
+        looks = tuple(Sample(self._asked[kind], {"kind": kind}) for kind in sorted(self._asked))
         refused = tuple(Sample(self._refused[limit], {"limit": limit}) for limit in ("org", "server"))
         return [
             Metric("streams_open", "gauge", "Streams that are open.", (Sample(self.count),)),
+            Metric("streams_looks_total", "counter", "How often the database was asked what is new.", looks),
             Metric("streams_refused_total", "counter", "Streams that were refused, as there were too many.", refused),
         ]
 
@@ -123,9 +141,8 @@ class Hub(Service):
             feed.kick()
 
     def _hear_job(self, payload: str) -> None:
-        for key, feed in self._feeds.items():
-            if isinstance(key, tuple) and key[-1] == payload:
-                feed.kick()
+        for feed in self._by_topic.get(payload, ()):
+            feed.kick()
 
     def _hear_refusal(self, payload: str) -> None:
         kind, _, id = payload.partition(" ")

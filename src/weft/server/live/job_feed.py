@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
-from typing import TYPE_CHECKING
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from typing import TYPE_CHECKING, Self
 
 from weft.contract.wire import wire
 from weft.jobs import events
@@ -15,21 +15,22 @@ from weft.server.live.frames import frame
 if TYPE_CHECKING:
     from weft.sdk.client import Client
     from weft.server.live.guest import Guest
+    from weft.server.live.round import Round
 
 _PAGE = 1000
 _EVENT = wire(JobEvent)
 
 
-class JobFeed(Feed):
+class JobFeed(Feed[JobEvents]):
     """The events of one job from the moment on at which somebody first looked."""
 
     name = "job feed"
-    interval = 0.2
 
-    def __init__(self, turns: asyncio.Semaphore, client: Client, job_id: int) -> None:
-        super().__init__(turns)
+    def __init__(self, round: Round, client: Client, job_id: int) -> None:
+        super().__init__(round)
         self._client = client
         self._job_id = job_id
+        self.topic = str(job_id)
         self._cursor: str | None = None
         # How often all that there was had been told.
         self._looks = 0
@@ -40,11 +41,17 @@ class JobFeed(Feed):
         """Where whoever has all pages goes on from."""
         return None if self._cursor is None else events.brief(self._cursor)
 
-    async def look(self) -> int:
+    @classmethod
+    async def glance(cls, feeds: Sequence[Self]) -> Mapping[Self, JobEvents]:
+        """Return the events that have come in all of the jobs."""
+        client, asked = feeds[0]._client, [(feed._job_id, feed._cursor) for feed in feeds]
+        org_id = await client.org_id()
+        found = await client.database.read(lambda conn: events.pages(conn, org_id, asked, _PAGE))
+        return dict(zip(feeds, found, strict=True))
+
+    async def tell(self, found: JobEvents) -> None:
         """Put the events that have come."""
-        found = await self._read(self._cursor)
         await self._add(found)
-        return len(found.events)
 
     async def welcome(self, guest: Guest, after: str | None) -> AsyncGenerator[bytes]:
         """Yield what a guest has missed who comes with a cursor, or the whole job without one."""

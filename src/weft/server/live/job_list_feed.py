@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import AsyncGenerator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Self
 
 from weft.contract.wire import wire
+from weft.jobs import events
 from weft.jobs.model import JobSummary
 from weft.server.live.feed import Feed, Page
 from weft.server.live.frames import frame
@@ -16,20 +17,20 @@ from weft.server.live.frames import frame
 if TYPE_CHECKING:
     from weft.sdk.client import Client
     from weft.server.live.guest import Guest
+    from weft.server.live.round import Round
 
 MOST = 100
 _OLDER_EVERY, _OLDER_SHARE = 30.0, 20.0
 _JOB = wire(JobSummary)
 
 
-class JobListFeed(Feed):
+class JobListFeed(Feed[str]):
     """The first page of a list of jobs, which is told whole at first, and then what changes in it."""
 
     name = "job list feed"
-    interval = 0.5
 
-    def __init__(self, turns: asyncio.Semaphore, client: Client, wish: Mapping[str, Any]) -> None:
-        super().__init__(turns)
+    def __init__(self, round: Round, client: Client, wish: Mapping[str, Any]) -> None:
+        super().__init__(round)
         self._client = client
         self._wish = wish
         self._jobs: dict[int, JobSummary] = {}
@@ -37,6 +38,9 @@ class JobListFeed(Feed):
         self._mark = secrets.token_hex(6)
         self._count = 0
         self._older_again_at = 0.0
+        # What the jobs of the org were like when all of the list was told.
+        self._mark_of_jobs = ""
+        self._looked_at = 0.0
         self._door = asyncio.Lock()
 
     @property
@@ -44,7 +48,20 @@ class JobListFeed(Feed):
         """Where whoever has all pages goes on from."""
         return f"{self._mark}.{self._count}"
 
-    async def look(self) -> int:
+    @classmethod
+    async def glance(cls, feeds: Sequence[Self]) -> Mapping[Self, str]:
+        """Return those whose jobs may have changed: when any job of the org has, and now and then."""
+        client, long_ago = feeds[0]._client, time.monotonic() - _OLDER_EVERY
+        org_id = await client.org_id()
+        mark = await client.database.read(lambda conn: events.mark_of_jobs(conn, org_id))
+        return {feed: mark for feed in feeds if feed._mark_of_jobs != mark or feed._looked_at < long_ago}
+
+    async def tell(self, found: str) -> None:
+        """Put what has changed since all was told."""
+        await self._look()
+        self._mark_of_jobs, self._looked_at = found, time.monotonic()
+
+    async def _look(self) -> None:
         """Put the jobs that are new or changed, and those that are not in the list any more."""
         page = await self._client.jobs.page(limit=MOST, **self._wish)
         found = {job.id: job for job in page.jobs}
@@ -60,7 +77,6 @@ class JobListFeed(Feed):
             frames = [frame({"id": str(id)}, name="gone") for id in gone]
             frames += [frame(_JOB.encode(job)) for job in changed]
             self.put(Page(b"".join(frames) + b"id: %s\n\n" % self.id.encode(), self.id))
-        return len(changed) + len(gone)
 
     async def _older(self, below: int) -> dict[int, JobSummary]:
         """Return the jobs of the list that a page does not reach: nearly all have ended, and change no more.
@@ -78,7 +94,7 @@ class JobListFeed(Feed):
         """Yield the whole list, unless a guest comes again to where he was."""
         async with self._door:
             if not self.is_running:
-                await self.look()
+                await self._look()
                 await self.start()
         if after is not None and after in self.places:
             guest.place = self.places[after]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
-from typing import TYPE_CHECKING
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from weft.core.errors import InvalidInput
 from weft.core.states import TaskState
@@ -12,27 +12,38 @@ from weft.queue import look
 from weft.server.live.feed import Feed, NothingMoreError, Page
 from weft.server.live.frames import frame
 from weft.worker.log_parts import pieces
+from weft.worker.logs import local_size
 
 if TYPE_CHECKING:
     from weft.sdk.client import Client
     from weft.server.live.guest import Guest
+    from weft.server.live.round import Round
 
 _MOST = 1 << 16
 _LONGEST_OFFSET = 18
 
 
-class LogFeed(Feed):
+class _Mark(NamedTuple):
+    """What a log is like: it has changed when this has."""
+
+    state: TaskState | None
+    copied: int
+    here: int | None
+
+
+class LogFeed(Feed["_Mark"]):
     """The log of one task from the byte on at which somebody first looked."""
 
     name = "log feed"
-    interval = 0.2
     longest = 0.5
 
-    def __init__(self, turns: asyncio.Semaphore, client: Client, task_id: int) -> None:
-        super().__init__(turns)
+    def __init__(self, round: Round, client: Client, task_id: int) -> None:
+        super().__init__(round)
         self._client = client
         self._task_id = task_id
         self._offset = 0
+        # What the log was like when all of it was told.
+        self._mark: _Mark | None = None
         self._door = asyncio.Lock()
 
     @property
@@ -40,17 +51,32 @@ class LogFeed(Feed):
         """Where whoever has all pages goes on from."""
         return str(self._offset)
 
-    async def look(self) -> int:
+    @classmethod
+    async def glance(cls, feeds: Sequence[Self]) -> Mapping[Self, _Mark]:
+        """Return those whose tasks have printed something, or have ended."""
+        client, ids = feeds[0]._client, [feed._task_id for feed in feeds]
+        org_id = await client.org_id()
+        # First the states: what is printed before a task has ended is in its log then.
+        states = await client.database.read(lambda conn: look.log_marks(conn, org_id, ids))
+        found = {}
+        for feed in feeds:
+            state, copied = states.get(feed._task_id, (None, 0))
+            mark = _Mark(state, copied, await local_size(client.settings, feed._task_id))
+            if mark != feed._mark:
+                found[feed] = mark
+        return found
+
+    async def tell(self, found: _Mark) -> None:
         """Put what was printed, and the end when the task has ended."""
-        # First the state: what is printed before a task has ended is in its log then.
-        state = await self._state()
+        # One that is there no more is told so by whoever reads it.
+        state = found.state or await self._state()
         data = await self._client.read_log(self._task_id, self._offset) or b""
         for chunk in pieces(data, _MOST, is_all=state.is_final):
             start, self._offset = self._offset, self._offset + len(chunk)
             self.put(Page(_frame(start, chunk), self.id, ((start, chunk),)))
         if state.is_final:
             self.end(Page(frame({"state": state}, name="end", id=self.id), None))
-        return len(data)
+        self._mark = found
 
     async def welcome(self, guest: Guest, after: str | None) -> AsyncGenerator[bytes]:
         """Yield what was printed between the place of a guest and the pages that are kept."""

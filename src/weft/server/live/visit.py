@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from weft.server.live.feed import Feed
@@ -16,7 +16,9 @@ COME_AGAIN = b"retry: 1000\n\n"
 class Visit:
     """One guest at one feed; ``first`` is what he is told at once."""
 
-    def __init__(self, feed: Feed, guest: Guest, welcome: AsyncGenerator[bytes], leave: Callable[[], None]) -> None:
+    def __init__(
+        self, feed: Feed[Any], guest: Guest, welcome: AsyncGenerator[bytes], leave: Callable[[], None]
+    ) -> None:
         self.first = b""
         self.guest = guest
         self._feed = feed

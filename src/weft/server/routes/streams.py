@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter, Header, Path, Query, Request, Response
@@ -23,8 +23,9 @@ from weft.server.problems import refusals
 if TYPE_CHECKING:
     from weft.catalog.model import Principal
     from weft.sdk.client import Client
-    from weft.server.live.feed import Feed
     from weft.server.state import State
+
+    _Kind = type[JobFeed] | type[JobListFeed] | type[LogFeed]
 
 router = APIRouter()
 _AFTER = "The id of the last event that was had: what came after it is told. The header goes before the query."
@@ -49,9 +50,7 @@ async def stream_job(
     after: After = None,
 ) -> Response:  # fmt: skip
     """Answer with what happens in a job."""
-    return await _stream(
-        request, who, ("job", str(job_id)), lambda turns, client: JobFeed(turns, client, job_id), last_id or after
-    )
+    return await _stream(request, who, ("job", job_id), JobFeed, job_id, last_id or after)
 
 
 @router.get(
@@ -75,7 +74,7 @@ async def stream_jobs(
         "labels": labels_in(list(words)) or None,
     }
     key = ("jobs", workflow_id, tuple(wish["state"] or ()), words)
-    return await _stream(request, who, key, lambda turns, client: JobListFeed(turns, client, wish), last_id or after)
+    return await _stream(request, who, key, JobListFeed, wish, last_id or after)
 
 
 @router.get(
@@ -89,13 +88,11 @@ async def stream_log(
     after: After = None,
 ) -> Response:  # fmt: skip
     """Answer with what a task prints."""
-    return await _stream(
-        request, who, ("log", str(task_id)), lambda turns, client: LogFeed(turns, client, task_id), last_id or after
-    )
+    return await _stream(request, who, ("log", task_id), LogFeed, task_id, last_id or after)
 
 
 async def _stream(
-    request: Request, who: Principal, key: tuple[Hashable, ...], make: Callable[..., Feed], after: str | None
+    request: Request, who: Principal, key: tuple[Hashable, ...], kind: _Kind, what: Any, after: str | None
 ) -> Response:
     require(who, Access.READER)
     state: State = request.app.state.weft
@@ -103,7 +100,8 @@ async def _stream(
     guest = Guest(who, request)
     try:
         # Another org's is another feed, and so one that is not found.
-        visit = await state.live.open((who.org_id, *key), lambda: make(state.live.turns, client), guest, after)
+        round = state.live.round_of(who.org_id, kind)
+        visit = await state.live.open((who.org_id, *key), lambda: kind(round, client, what), guest, after)
     except NothingMoreError:
         return Response(status_code=204)
     return EventStream(visit)
