@@ -69,22 +69,25 @@ def main() -> None:
             "dev": lambda: dev.measure_dev(repeat),
             "idle": lambda: process.measure_idle(server, 30 / scale),
         }
-        for part in options.only:
-            print(f"… {part}", flush=True)
-            match part:
-                case "start":
-                    figures += process.measure_start(repeat)
-                case "definitions":
-                    figures += definitions.measure_definitions(10_000 // scale, repeat)
-                case _:
-                    figures += asyncio.run(steps[part]())
-        if options.peers or options.peer:
-            figures += compare(server, figures, options, extra)
-    print_table(figures)
-    extra["command"] = _command(options)
-    paths = [Path("bench/results") / time.strftime("%Y%m%d-%H%M%S.json"), *([QUOTED] if options.quote else [])]
-    for path in paths:
-        write_json(figures, path, extra)
+        extra["command"] = _command(options)
+        try:
+            for part in options.only:
+                print(f"… {part}", flush=True)
+                match part:
+                    case "start":
+                        figures += process.measure_start(repeat)
+                    case "definitions":
+                        figures += definitions.measure_definitions(10_000 // scale, repeat)
+                    case _:
+                        figures += asyncio.run(steps[part]())
+            if options.peers or options.peer:
+                figures += compare(server, figures, options, extra)
+        finally:
+            # What was measured before something went wrong is not lost with it.
+            print_table(figures)
+            write_json(figures, Path("bench/results") / time.strftime("%Y%m%d-%H%M%S.json"), extra)
+    if options.quote:
+        write_json(figures, QUOTED, extra)
 
 
 def _command(options: argparse.Namespace) -> str:

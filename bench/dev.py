@@ -7,7 +7,6 @@ import json
 import os
 import resource
 import shutil
-import signal
 import socket
 import statistics
 import subprocess
@@ -66,7 +65,7 @@ async def measure_dev(repeat: int) -> list[Figure]:
 
 @asynccontextmanager
 async def _dev(environment: dict[str, str]) -> AsyncIterator[tuple[str, float]]:
-    """Start it at a free port; yields its address and the moment of the start. It is stopped as by Ctrl-C."""
+    """Start it at a free port; yields its address and the moment of the start. It is stopped as by an init system."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -78,7 +77,7 @@ async def _dev(environment: dict[str, str]) -> AsyncIterator[tuple[str, float]]:
     try:
         yield f"http://127.0.0.1:{port}", began
     finally:
-        process.send_signal(signal.SIGINT)
+        process.terminate()
         await asyncio.wait_for(process.wait(), 60)
 
 
