@@ -27,7 +27,7 @@ from weft.remote.client import RemoteClient
 from weft.server.app import make_app
 from weft.server.notes import operations
 
-_ONCE = frozenset({"if-match", "if-none-match", "idempotency-key"})
+_ONCE = frozenset({"if-match", "if-none-match", "idempotency-key", "weft-reason"})
 
 
 @cache

@@ -9,6 +9,7 @@ import typer
 from weft.cli.apps import JsonFlag, new_app
 from weft.cli.calls import call, call_each
 from weft.cli.inputs import read_id, read_params, read_word, wants_all
+from weft.cli.reasons import says_why
 
 if TYPE_CHECKING:
     from weft.queue.outbox import OutboxRow
@@ -81,6 +82,7 @@ def _row(row: OutboxRow) -> tuple[Any, ...]:
 
 
 @app.command()
+@says_why
 def replay(
     ids: Annotated[list[str] | None, typer.Argument(metavar="ID", help="Ids of effects that failed.")] = None,
     every: Annotated[bool, typer.Option("--all", help="All that failed.")] = False,

@@ -8,6 +8,7 @@ import typer
 
 from weft.cli.apps import JsonFlag, YesFlag, new_app
 from weft.cli.calls import call
+from weft.cli.reasons import says_why
 
 app = new_app("Look at the roles that the org defines, give and take them.")
 
@@ -33,6 +34,7 @@ def list_roles(
 
 
 @app.command()
+@says_why
 def create(
     role: Slug,
     name: Annotated[str | None, typer.Option(help="What people call it.")] = None,
@@ -50,6 +52,7 @@ def create(
 
 
 @app.command()
+@says_why
 def delete(role: Slug, yes: YesFlag = False, as_json: JsonFlag = False) -> None:
     """Take a role away from all who have it, and the role itself."""
     from weft.cli.output import tell
@@ -67,6 +70,7 @@ def delete(role: Slug, yes: YesFlag = False, as_json: JsonFlag = False) -> None:
 
 
 @app.command()
+@says_why
 def grant(role: Slug, user: User, as_json: JsonFlag = False) -> None:
     """Give a user a role."""
     from weft.cli.output import tell
@@ -77,6 +81,7 @@ def grant(role: Slug, user: User, as_json: JsonFlag = False) -> None:
 
 
 @app.command()
+@says_why
 def revoke(role: Slug, user: User, as_json: JsonFlag = False) -> None:
     """Take a role from a user."""
     from weft.cli.output import tell

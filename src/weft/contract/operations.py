@@ -115,9 +115,14 @@ class Operation:
         return "on_progress" in inspect.signature(self.function).parameters
 
     @property
+    def changes(self) -> bool:
+        """Whether it changes something, which is kept as somebody's act."""
+        return self.method != "GET" and self.access is not Access.READER
+
+    @property
     def takes_key(self) -> bool:
         """Whether it changes something, all of it or nothing, and so may be sent again with a key."""
-        return self.method != "GET" and self.access is not Access.READER and self.call not in _IN_PARTS
+        return self.changes and self.call not in _IN_PARTS
 
     @property
     def summary(self) -> str:

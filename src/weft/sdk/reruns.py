@@ -238,7 +238,7 @@ class Reruns(GraphCalls):
             # A graph may be called what no workflow can be.
             row["workflow_id"], values, row["priority"], key, base_kind, base_ref, known.snapshot_id,
             known.version_hash, old.labels, self._session.actor, pins, patch=patch, rerun_of=row["id"],
-            callback_url=row["callback_url"], fresh=wish.nodes,
+            callback_url=row["callback_url"], fresh=wish.nodes, is_act=True,
         )  # fmt: skip
         return new, known
 
