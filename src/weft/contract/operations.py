@@ -24,8 +24,7 @@ _ERROR = re.compile(r"`([A-Z]\w+)`")
 NDJSON = "application/x-ndjson"
 # What is done bit by bit: when it breaks off, some of it is done, and it is asked for again.
 _IN_PARTS = frozenset(
-    {"cancel_all", "replay_all", "replay_dead", "replay_outbox", "purge", "jobs.rerun_all", "workflows.fsck",
-     "workflows.gc"}
+    {"cancel_all", "replay_all", "replay_dead", "replay_outbox", "purge", "workflows.fsck", "workflows.gc"}
 )  # fmt: skip
 _IN_PATH = re.compile(r"{(\w+)(?::\w+)?}")
 

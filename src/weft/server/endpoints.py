@@ -13,7 +13,7 @@ from pydantic import Field
 from weft.catalog.model import Principal
 from weft.contract.answers import answer_of
 from weft.contract.operations import NDJSON, Access, Operation
-from weft.contract.parameters import Parameter
+from weft.contract.parameters import SAID, Parameter
 from weft.contract.wire import new_model
 from weft.core.errors import InvalidInput
 from weft.queue.audit import acting_because, acting_from
@@ -50,6 +50,10 @@ _LINES = '{"progress": 120}\n{"answer": {"count": 240}}\n'
 _KEY = "A key of the caller's choice: the same request with the same key is carried out once."
 # Headers are read as Latin-1, and not by all alike: another text stands in the body, where the call takes one.
 IdempotencyKey = Annotated[str | None, Header(description=_KEY, max_length=500, pattern=r"^[!-~]([ -~]*[!-~])?$")]
+OwnKey = Annotated[
+    str | None,
+    Header(description=SAID["idempotency_key"], max_length=500, pattern=r"^[!-~]([ -~]*[!-~])?$"),
+]
 
 
 def add_operation(router: APIRouter, operation: Operation) -> None:
@@ -212,7 +216,7 @@ def _signature(operation: Operation) -> inspect.Signature:
     if operation.changes:
         found.append(_keyword("weft_reason", Reason, None))
     if operation.takes_key:
-        found.append(_keyword("idempotency_key", IdempotencyKey, None))
+        found.append(_keyword("idempotency_key", OwnKey if operation.makes_by_key else IdempotencyKey, None))
     return inspect.Signature(found)
 
 
