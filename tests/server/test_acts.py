@@ -157,7 +157,12 @@ async def test_a_known_key_keeps_no_second_act(client: weft.Client) -> None:
         await client.workflows.push(FLOW)
         await client.workflows.push({**FLOW, "workflow_id": "other"}, dry_run=True)
         await client.workflows.snapshot("etl")
-    assert sorted(each.verb for each in await client.audit()) == ["push", "send", "submit"]
+        await client.jobs.submit(
+            "etl", patch=[{"op": "add", "path": "/nodes/fetch/params/size", "value": 5}], idempotency_key="l"
+        )
+        with pytest.raises(weft.StateConflict):
+            await client.workflows.undelete("etl")
+    assert sorted(each.verb for each in await client.audit()) == ["push", "send", "submit", "submit"]
 
 
 async def test_what_a_job_asks_for_is_no_act_of_anybody(client: weft.Client) -> None:

@@ -90,6 +90,45 @@ async def test_acts_are_sealed_in_the_order_in_which_they_are_seen(
     assert found.head.startswith("2:")
 
 
+LATER = (
+    "create or replace function weft.now() returns timestamptz language sql volatile parallel safe "
+    "return clock_timestamp() + interval '1 day'"
+)
+
+
+async def test_an_act_is_sealed_however_long_its_transaction_lasts_and_then_looked_at_no_more(
+    client: weft.Client, database: Database, conn: asyncpg.Connection[asyncpg.Record], url: str
+) -> None:
+    slow = await asyncpg.connect(url)
+    begun = slow.transaction()
+    await begun.start()
+    late = await slow.fetchval(
+        "insert into weft.audit (org_id, actor, verb, subject_kind) values (1, 'slow', 'purge', 'task') returning id"
+    )
+    await conn.execute(LATER)
+    last = "select done_to from weft.audit_seal order by number desc limit 1"
+    for name in ("a", "b", "c"):
+        await _acts(client, name)
+        assert await database.run(seals.seal) == 1
+        assert await conn.fetchval(last) <= late
+    await begun.commit()
+    await slow.close()
+    assert await database.run(seals.seal) == 1
+    await _acts(client, "d")
+    assert await database.run(seals.seal) == 1
+    assert await conn.fetchval(last) > late
+    found = await client.verify_audit()
+    assert (found.is_sound, found.sealed, found.unsealed) == (True, 5, 0)
+
+
+async def test_acts_of_long_ago_are_sealed_a_batch_at_a_time_until_none_is_left(
+    client: weft.Client, conn: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    await _acts(client, *"abcde")
+    await conn.execute(LATER)
+    assert [await conn.fetchval("select weft.seal_audit(2)") for _ in range(4)] == [2, 2, 1, 0]
+
+
 @pytest.mark.parametrize(
     ("code", "tampering"),
     [

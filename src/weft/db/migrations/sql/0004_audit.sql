@@ -13,7 +13,8 @@ comment on view weft.audits is 'What was done by whom: a row for each act that c
 -- name: audit_seal
 -- Acts are held together by a chain: each seal has the hashes of the acts that were seen to be committed since the one before,
 -- and follows on that by its digest. Written by whoever leads, a batch at a time: no act waits for another. Never changed.
--- All acts below `covered_to` that were seen when it was made are sealed; whatever was under way then is below `next_xid`.
+-- What was under way when it was made is below `next_xid`, if its id is below `seen_to`. All acts below `done_to` are sealed by
+-- it and those before it, whatever comes.
 create table weft.audit_seal (
   org_id bigint not null references weft.org,
   number bigint not null check (number > 0),
@@ -22,8 +23,9 @@ create table weft.audit_seal (
   hashes bytea[] not null check (cardinality(hashes) = cardinality(ids)),
   before bytea not null,
   digest bytea not null check (octet_length(digest) = 32),
-  covered_to bigint not null,
   next_xid xid8 not null,
+  seen_to bigint not null,
+  done_to bigint not null,
   primary key (org_id, number)
 );
 
@@ -49,40 +51,39 @@ create index audit_seal_last on weft.audit_seal (org_id, (ids[cardinality(ids)])
 
 -- name: seal_audit
 -- Seals the acts of each org that are not sealed yet, at most `room` of each; returns how many. Acts have ids of when they began,
--- and one may be committed after another that is sealed: all is looked at again from where the last seal ends at whose time
--- nothing was under way that is not over by now; without such a seal, as after a restore, an hour back. Two at once do not make
--- two chains: the second finds its number taken, and has sealed nothing.
+-- and one may be committed after another that is sealed: all is looked at again that began after a seal at whose time something
+-- was under way that is not over yet. Two at once do not make two chains: the second finds its number taken, and has sealed
+-- nothing.
 create function weft.seal_audit(room int) returns int language plpgsql as $$
 declare of record; oldest xid8 := pg_snapshot_xmin(pg_current_snapshot()); count int := 0;
 begin
   for of in
-    select o.id as org_id, coalesce(l.number, 0) + 1 as number, coalesce(l.digest, sha256(int8send(o.id))) as before, n.ids, n.hashes
+    select o.id as org_id, coalesce(l.number, 0) + 1 as number, coalesce(l.digest, sha256(int8send(o.id))) as before, n.ids, n.hashes,
+      greatest(low.id, least(coalesce(s.seen_to, 0), case when cardinality(n.ids) = room then n.ids[room] end)) as done_to
     from weft.org o
     left join lateral (
-      select s.number, s.digest, least(s.covered_to, weft.first_id_at(s.sealed_at - interval '1 hour')) as an_hour_back
-      from weft.audit_seal s where s.org_id = o.id order by s.number desc limit 1
+      select e.number, e.digest, e.done_to from weft.audit_seal e where e.org_id = o.id order by e.number desc limit 1
     ) l on true
     left join lateral (
-      select s.covered_to from weft.audit_seal s where s.org_id = o.id and s.next_xid <= oldest order by s.number desc limit 1
-    ) f on true
-    cross join lateral (select coalesce(f.covered_to, l.an_hour_back, 0) as id) low
+      select e.seen_to from weft.audit_seal e where e.org_id = o.id and e.next_xid <= oldest order by e.number desc limit 1
+    ) s on true
+    cross join lateral (select coalesce(l.done_to, 0) as id) low
     cross join lateral (
       select array_agg(a.id order by a.id) as ids, array_agg(weft.audit_hash(a) order by a.id) as hashes
       from (
         select a.id from weft.audit a where a.org_id = o.id and a.id >= low.id
-        except select sealed.id from weft.audit_seal s cross join lateral unnest(s.ids) as sealed (id)
-          where s.org_id = o.id and s.ids[cardinality(s.ids)] >= low.id
+        except select sealed.id from weft.audit_seal e cross join lateral unnest(e.ids) as sealed (id)
+          where e.org_id = o.id and e.ids[cardinality(e.ids)] >= low.id
         order by id limit room
       ) e join weft.audit a on a.id = e.id
     ) n
     where n.ids is not null
   loop
-    -- What is under way has begun before the next transaction will. A minute is for clocks that are set back.
-    insert into weft.audit_seal (org_id, number, ids, hashes, before, digest, covered_to, next_xid)
+    -- An act has its id before its transaction has a number, and clocks may be set back: by no more than a minute.
+    insert into weft.audit_seal (org_id, number, ids, hashes, before, digest, next_xid, seen_to, done_to)
     values (of.org_id, of.number, of.ids, of.hashes, of.before,
       weft.seal_digest(of.org_id, of.number, of.before, of.ids, of.hashes),
-      least(weft.first_id_at(weft.now() - interval '1 minute'), case when cardinality(of.ids) = room then of.ids[room] end),
-      pg_snapshot_xmax(pg_current_snapshot()))
+      pg_snapshot_xmax(pg_current_snapshot()), weft.first_id_at(weft.now() - interval '1 minute'), of.done_to)
     on conflict do nothing;
     if found then
       count := count + cardinality(of.ids);
