@@ -625,10 +625,10 @@ GUARDS: list[Guard] = [
     *_of("seal.unsealed", "test_orgs", ("where a.org_id = $1", "where $1::bigint is not null")),
     *_of("sealing.seal_audit", "test_seals", ("a.org_id = o.id and", ""), "on conflict do nothing",
          ("and e.next_xid <= oldest", ""), ("case when cardinality(n.ids) = room then n.ids[room] end", "null::bigint")),
-    *_of("job.put", "test_acts", "made.id = $23 and"),
+    *_of("job.put", "test_acts", ("made.id = $23 and", "$23::bigint is not null and")),
     *_of("job.send_event", "test_acts", "where e.is_new"),
     *_of("tag.undelete", "test_acts", "where t.name is not null"),
-    *_of("artifact.put_snapshot", "test_acts", "$13 and"),
+    *_of("artifact.put_snapshot", "test_acts", ("where $13 and", "where ($13 or true) and")),
     *_of("walls.wall_in", "test_walls", ("as restrictive ", "")),
     *_of(
         "walls.views_of_one_org", "test_walls",
