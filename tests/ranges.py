@@ -13,8 +13,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 UV = str(Path(sys.executable).parent / "uv")
 # What each dependency is for: arguments (Pydantic), your transactions (SQLAlchemy), migrations (Alembic), the command
-# line (Typer, Rich), the life of an embedded server (its wheel; `test_cli_db.py`), workers as processes (uvloop), and
-# the queue itself (asyncpg, orjson).
+# line (Typer, Rich), the life of an embedded server (its wheel; `test_cli_db.py`), workers as processes (uvloop), the
+# server and its clients (FastAPI, Uvicorn, httptools, HTTPX), and the queue itself (asyncpg, orjson).
 SELECTION = [
     "tests/unit",
     "tests/engine/test_queue_basics.py",
@@ -24,6 +24,10 @@ SELECTION = [
     "tests/acceptance/test_cli_db.py",
     "tests/acceptance/test_cli_tasks.py",
     "tests/acceptance/test_cli_worker.py",
+    "tests/server/test_calls.py",
+    "tests/server/test_document.py",
+    "tests/server/test_streams.py",
+    "tests/server/test_remote_worker.py",
 ]
 
 
