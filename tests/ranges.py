@@ -41,10 +41,10 @@ def main() -> None:
         folder = ROOT / ".bench" / "ranges" / resolution
         python = str(folder / "bin" / "python")
         run(UV, "venv", "--quiet", "--clear", "--python", sys.executable, str(folder))
-        run(UV, "pip", "install", "--quiet", "--python", python, "--resolution", resolution, "-e", ".")
+        run(UV, "pip", "install", "--quiet", "--python", python, "--resolution", resolution, "-e", ".[oidc,otel,s3]")
         # The tools of the tests are not what is tested here: they come at their newest.
         run(UV, "pip", "install", "--quiet", "--python", python, "pytest", "pytest-asyncio", "pytest-timeout",
-            "pytest-xdist", "hypothesis", "psycopg[binary]")  # fmt: skip
+            "pytest-xdist", "hypothesis", "psycopg[binary]", "jsonschema", "openapi-spec-validator")  # fmt: skip
         run(UV, "pip", "list", "--python", python)
         run(python, "-m", "pytest", "-q", "-n", "2", *SELECTION)
 
