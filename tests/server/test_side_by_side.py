@@ -38,7 +38,7 @@ class Side:
 async def _side(server: Server, client: weft.Client, slug: str) -> Side:
     await client.orgs.create(slug)
     own = client.of_org((await client.orgs.show(slug)).id, slug)
-    things = await make_things(own, slug)
+    things = await make_things(own, slug, server.url)
     secret = (await own.tokens.create(f"{slug}-key", role="admin")).secret
     http = httpx.AsyncClient(base_url=server.url, headers={"authorization": f"Bearer {secret}"}, timeout=30)
     ids = {value for value in things.names.values() if value.isdigit() and len(value) > 4}
@@ -68,9 +68,9 @@ def scene(walled_settings: weft.Settings, settings: weft.Settings) -> Iterator[t
 
 
 @pytest.fixture
-def of_orgs(settings: weft.Settings) -> list[Asked]:
+def of_orgs() -> list[Asked]:
     """All calls that are made in an org."""
-    return [asked for asked in routes(settings) if asked.call and asked.roles != {"operator"}]
+    return [asked for asked in routes() if asked.call and asked.roles != {"operator"}]
 
 
 def _seen(answer: httpx.Response) -> str:
