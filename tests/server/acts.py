@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,3 +54,18 @@ def bodies(document: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
             told = methods["post"]["requestBody"]["content"]["application/json"]
             found[path] = {**sample(told["schema"], schemas), **told["example"]}
     return found
+
+
+def places(body: Any, at: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    """Yield every place in a body."""
+    parts = body.items() if isinstance(body, dict) else enumerate(body) if isinstance(body, list) else ()
+    for part, inner in parts:
+        yield (*at, part)
+        yield from places(inner, (*at, part))
+
+
+def put(body: Any, place: tuple[str | int, ...], value: Any) -> Any:
+    """Return a body with another value at a place."""
+    copy = dict(body) if isinstance(body, dict) else list(body)
+    copy[place[0]] = value if len(place) == 1 else put(copy[place[0]], place[1:], value)
+    return copy

@@ -213,16 +213,43 @@ async def send(http: httpx.AsyncClient, asked: Asked, things: Things, headers: H
 _MOVING = ("worker", "machine", "lease", "tally", "tally_mark", "audit_seal", "token")
 
 
-async def all_rows(conn: asyncpg.Connection[asyncpg.Record]) -> dict[str, str]:
-    """Return what all tables hold that somebody could have changed, by their names."""
+async def all_rows(conn: asyncpg.Connection[asyncpg.Record], org_id: int | None = None) -> dict[str, str]:
+    """Return what all tables hold that somebody could have changed, by their names; or what they hold of one org."""
     tables = await conn.fetch(
-        "select relname from pg_class where relnamespace = 'weft'::regnamespace and relkind in ('r', 'p')"
-        " and not relispartition order by 1"
+        "select relname from pg_class c where relnamespace = 'weft'::regnamespace and relkind in ('r', 'p')"
+        " and not relispartition and ($1 or exists (select 1 from pg_attribute a where a.attrelid = c.oid"
+        " and a.attname = 'org_id')) order by 1",
+        org_id is None,
     )
+    of_org = "" if org_id is None else f" where t.org_id = {org_id}"
     return {
         name: await conn.fetchval(
-            f"select coalesce(string_agg(t::text, E'\\n' order by t::text), '') from weft.{name} t"
+            f"select coalesce(string_agg(t::text, E'\\n' order by t::text), '') from weft.{name} t{of_org}"
         )
         for (name,) in tables
         if name not in _MOVING
     }
+
+
+def nobodys(things: Things, slug: str, unlike: str) -> Things:
+    """Return names of what nobody has, so like those of an org that they would be guessed."""
+    return Things({name: _other(value, slug, unlike) for name, value in things.names.items()})
+
+
+def _other(value: str, slug: str, unlike: str) -> str:
+    head, dot, tail = value.partition(".")
+    if head.isdigit():
+        return f"{int(head) + 5}{dot}{tail}"
+    return value.translate(_SHIFTED) if _HASH.fullmatch(value) else value.replace(slug, unlike)
+
+
+_HASH = re.compile("[0-9a-f]{12,64}")
+_SHIFTED = str.maketrans("0123456789abcdef", "123456789abcdef0")
+
+
+def unnamed(answer: httpx.Response, things: Things) -> str:
+    """Return what is told, without the names by which it was asked for."""
+    text = answer.text
+    for name in sorted(things.names.values(), key=len, reverse=True):
+        text = text.replace(name, "…").replace(name.partition(".")[0], "…")
+    return text

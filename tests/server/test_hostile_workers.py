@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import asyncpg
 import httpx
 import pytest
-from acts import ENDS, bodies, hold
+from acts import ENDS, bodies, hold, places, put
 from server_scene import MakeHttp
 
 import weft
@@ -63,20 +62,6 @@ async def scene(make_http: MakeHttp, client: weft.Client, settings: weft.Setting
     return Scene(http, taken)
 
 
-def _places(body: Any, at: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
-    """Yield every place in a body."""
-    parts = body.items() if isinstance(body, dict) else enumerate(body) if isinstance(body, list) else ()
-    for part, inner in parts:
-        yield (*at, part)
-        yield from _places(inner, (*at, part))
-
-
-def _with(body: Any, place: tuple[str | int, ...], value: Any) -> Any:
-    copy = dict(body) if isinstance(body, dict) else list(body)
-    copy[place[0]] = value if len(place) == 1 else _with(copy[place[0]], place[1:], value)
-    return copy
-
-
 async def test_a_body_that_is_wrong_as_a_whole_is_refused_and_changes_nothing(
     scene: Scene, conn: asyncpg.Connection[asyncpg.Record]
 ) -> None:
@@ -100,11 +85,11 @@ async def test_no_value_of_any_field_is_a_surprise_to_the_server(scene: Scene, c
     seen: set[str | int] = set()
     for path in sorted(scene.bodies, key=lambda path: path.endswith(ENDS)):
         body = scene.bodies[path]
-        for place in _places(body):
+        for place in places(body):
             values = _WORST if place[-1] not in seen else _WORST[:1]
             seen.add(place[-1])
             for value in (*_WORST, *_OTHERS) if campaign == "long" else values:
-                answer = await scene.send(path, json.dumps(_with(body, place, value)).encode())
+                answer = await scene.send(path, json.dumps(put(body, place, value)).encode())
                 assert answer.status_code in (200, 404, 409, 422), (path, place, value, answer.text)
                 assert answer.status_code != 422 or answer.json()["field"], (path, place, value, answer.text)
     assert {"worker_id", "task_id", "output", "outputs", "key", "text", "call", "concurrency_key", "data"} <= seen

@@ -10,13 +10,11 @@ import asyncpg
 import httpx
 import pytest
 from acts import ENDS
-from matrix import ROLES, WORKERS, Asked, Headers, Things, all_rows, make_things, routes, send
+from matrix import ROLES, WORKERS, Asked, Headers, Things, all_rows, make_things, nobodys, routes, send, unnamed
 
 import weft
 from weft.server.credentials import ANONYMOUS
 from weft.server.serving import Server
-
-_DIGEST = 64
 
 
 @pytest.fixture
@@ -207,24 +205,8 @@ async def test_what_another_org_has_is_not_there(
     answers = await _answers(http, found, theirs, bearer)
     assert {route: answer.status_code for route, answer in answers.items() if answer.status_code != 404} == {}
     # What there is of it in other orgs is not told either: it is answered as what nobody has.
-    nobody = Things({name: _other(value) for name, value in theirs.names.items()})
+    nobody = nobodys(theirs, "rival", "rivel")
     for route, answer in (await _answers(http, found, nobody, bearer)).items():
         assert answer.status_code == 404, route
-        assert _unnamed(answer, nobody) == _unnamed(answers[route], theirs), route
+        assert unnamed(answer, nobody) == unnamed(answers[route], theirs), route
     assert await all_rows(conn) == before
-
-
-def _other(value: str) -> str:
-    """Return a name of something that nobody has, and so like the other that it would be guessed."""
-    head, dot, tail = value.partition(".")
-    if head.isdigit():
-        return f"{int(head) + 1}{dot}{tail}"
-    return "f" * len(value) if len(value) == _DIGEST else value.replace("rival", "rivel")
-
-
-def _unnamed(answer: httpx.Response, things: Things) -> str:
-    """Return what is told, without the names by which it was asked for."""
-    text = answer.text
-    for name in sorted(things.names.values(), key=len, reverse=True):
-        text = text.replace(name, "…").replace(name.partition(".")[0], "…")
-    return text
