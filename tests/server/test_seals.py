@@ -189,7 +189,7 @@ async def test_every_act_is_kept_with_who_did_it(
 ) -> None:
     things = await make_things(client, "acme")
     silent = set()
-    for asked in routes(settings):
+    for asked in routes():
         if not asked.call or asked.method == "GET" or asked.call in _WITH_THE_THING | _CHANGES_NOTHING:
             continue
         before = await conn.fetchval("select count(*) from weft.audit")

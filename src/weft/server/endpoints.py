@@ -16,6 +16,7 @@ from weft.contract.operations import NDJSON, Access, Operation
 from weft.contract.parameters import Parameter
 from weft.contract.wire import new_model
 from weft.core.errors import InvalidInput
+from weft.core.log_lines import add_to_lines
 from weft.queue.audit import acting_from
 from weft.sdk.client import Client
 from weft.sdk.session import acting_as
@@ -116,6 +117,8 @@ def _endpoint(operation: Operation) -> Callable[..., Any]:
             headers.update(etag_of(found))
             if operation.call in _MAKES_JOBS:
                 made_job(request.scope, found)
+            elif operation.call == "enqueue":
+                add_to_lines(task_id=str(found.id))
             return _encoded(operation, found, asked)
 
         # What an operator does is about orgs, not in one.
