@@ -372,7 +372,7 @@ GUARDS: list[Guard] = [
     *_of("task.hand_back", "test_fences", *HELD, "and t.state in ('claimed', 'running')"),
     *_of("task.hand_back_all", "test_fences", ("t.worker_id = $1 and", ""), "and t.state in ('claimed', 'running')"),
     *_of("task.hand_back_all", "test_fences", ("skip locked", "")),
-    *_of("task.extend_expiry", "test_fences", "and coalesce(t.worker_id, 0) = $1", "and t.attempt = $3", "and t.state = 'running'"),
+    *_of("task.extend_expiry", "test_fences", *HELD, "and t.state = 'running'", ("skip locked", "")),
     *_of("task.held_by", "test_claims test_fences", ("t.worker_id = $1 and", "")),
     # --- operators ---
     *_of("task.cancel", "test_operators", "and t.org_id = $1", ("where worker_id is not null", "")),

@@ -228,10 +228,15 @@ class Seat:
             self.spawn(self._slots.refresh(self._lanes))
         return pulse
 
-    async def hand_back(self, leases: Sequence[tuple[int, int]]) -> None:
-        """Give tasks back as if they had not begun."""
-        woken = await self._database.run(lambda conn: work.hand_back(conn, self.id, leases))
-        self.spawn(self.relay.send(woken))
+    async def hand_back(self, leases: Sequence[tuple[int, int]]) -> set[int]:
+        """Give tasks back as if they had not begun; return those for which that landed."""
+        landed = await self._database.run(lambda conn: work.hand_back(conn, self.id, leases))
+        self.spawn(self.relay.send(set(landed.values())))
+        return set(landed)
+
+    async def extend_expiry(self, leases: Sequence[tuple[int, int]]) -> set[int]:
+        """Say that attempts go on; return the tasks that the worker holds."""
+        return await self._database.run(lambda conn: work.extend_expiry(conn, self.id, leases))
 
     async def close(self) -> None:
         """End the upkeep, and hear nothing more; what waits is let go."""

@@ -180,22 +180,17 @@ async def release(caller: Caller, asked: Release) -> dict[str, Any]:
     """Give tasks back as if they had not begun: others may claim them, and no attempt is counted."""
     seat = await _seat_of(caller, asked.tasks)
     leases = [(each.task_id, each.lease_token.attempt) for each in asked.tasks]
-    held = await caller.database.read(lambda conn: remote_workers.held_among(conn, seat.id, leases))
-    await seat.hand_back(leases)
-    return _settled(asked.tasks, [task_id for task_id, _ in leases if task_id not in held])
+    landed = await seat.hand_back(leases)
+    return _settled(asked.tasks, [task_id for task_id, _ in leases if task_id not in landed])
 
 
 @act(router, "/v1/task/heartbeat", Release, Settled, {"tasks": [_HELD]})
 async def heartbeat(caller: Caller, asked: Release) -> dict[str, Any]:
     """Say that attempts go on whose tasks have a heartbeat timeout; that the worker lives, its own heartbeat says."""
     seat = await _seat_of(caller, asked.tasks)
-    lost = []
-    for each in asked.tasks:
-        extended = await caller.database.run(
-            lambda conn, each=each: work.extend_expiry(conn, seat.id, (each.task_id, each.lease_token.attempt))  # type: ignore[misc]
-        )
-        if not extended:
-            lost.append(each.task_id)
+    leases = [(each.task_id, each.lease_token.attempt) for each in asked.tasks]
+    held = await seat.extend_expiry(leases)
+    lost = [task_id for task_id, _ in leases if task_id not in held]
     if lost and len(asked.tasks) == 1:
         raise LeaseLost(lost[0])
     return _settled(asked.tasks, lost)
