@@ -605,7 +605,10 @@ GUARDS: list[Guard] = [
         "remote.had", "test_remote_workers", "and t.attempt = $3", "and t.worker_id = $1", "and d.attempt = $3",
         "and d.worker_id = $1", "and a.attempt = $3", "and a.worker_id = $1",
     ),
-    *_of("remote.refers_to", "test_remote_workers", "and b.org_id = $1"),
+    *_of(
+        "remote.refers_to", "test_remote_workers", "and b.org_id = $1", "and q.name = any ($3)",
+        ("and q.name = any ($3)", "", 1), "and h.state = 'running'", ("w.token_id = $4 and", ""),
+    ),
     *_of("remote.task_refers_to", "test_remote_workers", "and b.digest = r.digest"),
     *_of("remote.of_org", "test_remote_workers", "and t.org_id = $1", "and d.org_id = $1"),
     *_of("token.show", "test_people", ("t.org_id = $1 and", "")),

@@ -140,13 +140,13 @@ async def test_a_job_is_rendered_spawns_gathers_and_reuses_outputs(
         return await ctx.gather(*parts)
 
     @registry.task(name="child", cache=True)
-    async def child(n: int) -> int:
+    async def child(n: int) -> list[Any]:
         runs.append(n)
-        return n * n
+        return [n * n, "x" * (client.settings.inline_limit if n == 2 else 0)]
 
     @registry.task(name="total")
-    async def total(parts: list[int]) -> int:
-        return sum(parts)
+    async def total(parts: list[Any]) -> int:
+        return sum(part[0] for part in parts)
 
     nodes = {
         "START": {"type": "start", "next": "spread"},

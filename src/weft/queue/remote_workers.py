@@ -65,9 +65,12 @@ async def had(conn: type_Connection, fence: Fence) -> bool:
     return bool(await conn.fetchval(SQL.had, *fence))
 
 
-async def refers_to(conn: type_Connection, org_id: int, digest: str) -> bool:
-    """Whether something of an org refers to a blob."""
-    return bool(await conn.fetchval(SQL.refers_to, org_id, digest))
+async def refers_to(
+    conn: type_Connection, org_id: int, digest: str, queues: Sequence[str] | None = None, token_id: int | None = None
+) -> bool:
+    """Whether something of an org refers to a blob, that a token of some ``queues`` has to do with, if not of all."""
+    named = None if queues is None else list(queues)
+    return bool(await conn.fetchval(SQL.refers_to, org_id, digest, named, token_id))
 
 
 async def task_refers_to(conn: type_Connection, references: Sequence[tuple[int, str]]) -> set[int]:

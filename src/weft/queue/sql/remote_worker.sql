@@ -38,8 +38,19 @@ select exists (
 );
 
 -- name: refers_to
--- Whether something of the org refers to a blob.
-select exists (select 1 from weft.task_blob b where b.digest = $2 and b.org_id = $1);
+-- Whether a task of the org refers to a blob; for a token of some queues one of these, or one that a task needs or has
+-- made which a worker of the token holds.
+select exists (
+  select 1 from weft.task_blob b where b.digest = $2 and b.org_id = $1 and ($3::text[] is null or exists (
+    select 1 from weft.task t join weft.queue q on q.id = t.queue_id where t.id = b.task_id and q.name = any ($3)
+    union all
+    select 1 from weft.task_done d join weft.queue q on q.id = d.queue_id where d.id = b.task_id and q.name = any ($3)
+    union all
+    select 1 from weft.worker w join weft.task h on h.worker_id = w.id and h.state = 'running'
+    where w.token_id = $4 and (b.task_id = any (h.needs)
+      or exists (select 1 from weft.task_done c where c.id = b.task_id and c.parent_id = h.id))
+  ))
+);
 
 -- name: task_refers_to
 -- Which of these tasks refer to the blobs that they are said to have put.
