@@ -43,6 +43,11 @@ async def registered(conn: type_Connection, worker_id: int, org_id: int, token_i
     return Registered(worker_id, org_id, token_id, is_live, row["concurrency"], queues)
 
 
+async def is_live(conn: type_Connection, worker_id: int) -> bool:
+    """Whether a worker has not left, and was not given up for lost."""
+    return bool(await conn.fetchval(SQL.is_live, worker_id))
+
+
 async def in_use(conn: type_Connection, worker_id: int, resting: Collection[int]) -> dict[int, int]:
     """Return how many tasks of each queue a worker holds that do not rest."""
     return {row[0]: row[1] for row in await conn.fetch(SQL.in_use, worker_id, list(resting))}

@@ -160,6 +160,11 @@ class Seat:
             # There was more than enough: one more worker may wake.
             self.spawn(self.relay.send_soon({claim.queue_id for claim in claims}))
 
+    async def require_live(self) -> None:
+        """Raise `WorkerLost` when nothing comes any more: without a word of that it would wait for ever."""
+        if not await self._database.read(lambda conn: remote_workers.is_live(conn, self.id)):
+            raise WorkerLost(self.id)
+
     async def _used(self) -> dict[int, int]:
         async with self._database.acquire() as conn:
             return await remote_workers.in_use(conn, self.id, self.resting)

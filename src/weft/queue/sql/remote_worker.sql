@@ -9,6 +9,10 @@ select w.state::text as state, w.concurrency,
   array(select q.name from weft.queue q where q.id = any (w.queues) order by array_position(w.queues, q.id)) as names
 from weft.worker w where w.id = $1 and w.org_id = $2 and w.token_id = $3;
 
+-- name: is_live
+-- active or idle: whoever was given up for lost gets nothing any more.
+select exists (select 1 from weft.worker w where w.id = $1 and w.state in ('active', 'idle'));
+
 -- name: in_use
 -- Those that rest take no slot of their queues.
 select t.queue_id, count(*)::int as tasks from weft.task t

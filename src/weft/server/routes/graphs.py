@@ -25,7 +25,7 @@ from weft.server.spans import made_job
 if TYPE_CHECKING:
     from weft.server.state import State
 
-router = APIRouter(tags=["jobs"], route_class=JsonRoute)
+router = APIRouter(tags=["graphs"], route_class=JsonRoute)
 _JSON = "application/json"
 _WRITER = "Takes the role `writer`."
 _ITEMS = {"items": [{"handler": "etl:extract"}, {"handler": "etl:load"}], "pairs": [[0, 1]]}

@@ -52,6 +52,8 @@ async def claim(caller: Caller, asked: ClaimTasks) -> dict[str, Any]:
         moment = seat.moment
         claims, lost = await seat.finish_and_claim(completed, asked.limit)
         tasks = await told(caller.state, seat, claims, stored=asked.stored)
+        if asked.limit and not claims and not completed:
+            await seat.require_live()
         left = deadline - loop.time()
         # What was completed is told at once: whoever waits for the answer has it to do again otherwise.
         if tasks or completed or asked.limit == 0 or left <= 0 or seat.is_closed:
