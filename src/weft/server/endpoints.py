@@ -39,7 +39,7 @@ _LONGEST_WAIT = 60.0
 _MAKES_JOBS = frozenset({"jobs.submit", "jobs.rerun"})
 # What they answer is shown once, and kept nowhere.
 _SECRET = frozenset({"tokens.create", "tokens.create_sign_in"})
-_REPEATED = "idempotency-replayed"
+REPEATED = "idempotency-replayed"
 _FILE = """workflow_id: etl
 nodes:
   START: {type: start, next: fetch}
@@ -139,7 +139,7 @@ def _endpoint(operation: Operation) -> Callable[..., Any]:
                 return Response(body, status, headers, media_type)
             request_bytes = b"%s\n%s" % (_address(request), await request.body())
             kept = await once(client, key, request_bytes, act, is_secret=operation.call in _SECRET)
-        return Response(kept.body, kept.status, headers | ({_REPEATED: "true"} if kept.is_repeated else {}), media_type)
+        return Response(kept.body, kept.status, headers | ({REPEATED: "true"} if kept.is_repeated else {}), media_type)
 
     endpoint.__signature__ = _signature(operation)  # type: ignore[attr-defined]
     endpoint.__name__ = operation.call.replace(".", "_")
