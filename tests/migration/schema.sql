@@ -4157,6 +4157,8 @@ CREATE INDEX audit_subject ON weft.audit USING gin (subject_ids) WITH (gin_pendi
 
 CREATE INDEX audit_verb ON weft.audit USING btree (org_id, verb, id);
 
+CREATE INDEX awaited_approval ON weft.awaited USING btree (org_id, task_id) WHERE (kind = 'approval'::text);
+
 CREATE INDEX awaited_event ON weft.awaited USING btree (org_id, event) WHERE (event IS NOT NULL);
 
 CREATE INDEX awaited_job ON weft.awaited USING btree (job_id);

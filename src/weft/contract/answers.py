@@ -9,11 +9,10 @@ from typing import Any, NamedTuple, get_args, get_origin
 
 from weft.contract.operations import Operation
 from weft.contract.wire import is_id, new_model, wire
+from weft.core.checks import LONGEST_PAGE
 from weft.history.model import Artifact
 from weft.jobs.model import JobPage, JobSummary
 from weft.queue.model import Page, TaskSummary
-
-_LONGEST_PAGE = 50
 
 
 class Answer(NamedTuple):
@@ -60,10 +59,11 @@ def _page(operation: Operation) -> Answer:
     inner = wire(get_args(returns)[0])
     title = getattr(inner.type, "__name__", "str").title() if inner.type is str else inner.type.__name__
     model = _page_model(f"{title}Page", inner.type)
+    usual = next((each.default for each in operation.parameters if each.name == "limit"), LONGEST_PAGE)
 
     def encode(found: Any, asked: Mapping[str, Any]) -> dict[str, Any]:
         rows = sorted(found) if isinstance(found, set) else found
-        has_more = key is not None and len(rows) >= asked.get("limit", _LONGEST_PAGE)
+        has_more = key is not None and len(rows) >= asked.get("limit", usual)
         return {
             "items": [inner.encode(row) for row in rows],
             "next": str(getattr(rows[-1], key)) if rows and has_more and key is not None else None,

@@ -19,6 +19,7 @@ MAX_NAME = 200
 MAX_KEY = 500
 MAX_RUNNING = 2**31 - 1
 MAX_ID = 2**63 - 1
+LONGEST_PAGE = 1000
 _EARLIEST = datetime(2000, 1, 1, tzinfo=UTC)
 _LATEST = datetime(2090, 1, 1, tzinfo=UTC)
 _LONGEST = timedelta(days=20_000)
@@ -122,6 +123,16 @@ def check_number(value: object, field: str, lowest: int, highest: int) -> int:
     if type(value) is not int or not lowest <= value <= highest:
         raise InvalidInput(field, f"must be a whole number between {lowest} and {highest}")
     return value
+
+
+def check_page(value: object) -> int | None:
+    """How much of a list is asked for: None for all of it."""
+    return None if value is None else check_number(value, "limit", 1, LONGEST_PAGE)
+
+
+def check_after(value: object) -> str:
+    """The name after which a list goes on; empty for its beginning."""
+    return "" if value == "" else check_text(value, "after", MAX_KEY)
 
 
 def check_priority(value: object) -> int:

@@ -7,7 +7,17 @@ from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any
 
-from weft.core.checks import MAX_ID, check_id, check_name, check_number, check_span, check_word, check_words
+from weft.core.checks import (
+    MAX_ID,
+    check_after,
+    check_id,
+    check_name,
+    check_number,
+    check_page,
+    check_span,
+    check_word,
+    check_words,
+)
 from weft.core.errors import InvalidInput, TaskFailed
 from weft.core.states import OutboxKind, OutboxState, TaskState, WorkerState
 from weft.queue import audit, cache, look, outbox, queues, seals, workers
@@ -102,27 +112,32 @@ class Looking(LogReading):
             raise task.unavailable["output"]
         return task.output
 
-    async def queues(self) -> list[QueueInfo]:
-        """Return all queues with depth, age of the oldest task, rate and limits, also those of single keys.
+    async def queues(self, *, after: str = "", limit: int | None = None) -> list[QueueInfo]:
+        """Return queues by name with depth, age of the oldest task, rate and limits, also those of single keys.
 
-        Example::
+        All of them, or a ``limit`` of those after the last name of the page before. Example::
 
             for queue in await client.queues():
                 print(queue.name, queue.depth, queue.oldest_at, queue.rate, queue.paused)
         """
-        org_id = await self.org_id()
-        return await self.database.read(lambda conn: queues.list_queues(conn, org_id))
+        check_page(limit)
+        key, org_id = check_after(after), await self.org_id()
+        return await self.database.read(lambda conn: queues.list_queues(conn, org_id, after=key, limit=limit))
 
-    async def workers(self, *, state: str | None = None) -> list[WorkerInfo]:
+    async def workers(
+        self, *, state: str | Iterable[str] | None = None, before: int | None = None, limit: int | None = None
+    ) -> list[WorkerInfo]:
         """Return the workers, newest first.
 
-        Example::
+        All of them, or a ``limit`` of those below the last id of the page before. Example::
 
-            alive = await client.workers(state="active")
+            alive = await client.workers(state=["active", "idle"])
         """
-        states = None if state is None else [str(check_word(state, "state", WorkerState))]
+        check_page(limit)
+        states = None if state is None else sorted(check_words(state, "state", WorkerState))
+        below = MAX_ID if before is None else check_number(before, "before", 0, MAX_ID)
         org_id = await self.org_id()
-        return await self.database.read(lambda conn: workers.list_workers(conn, org_id, states))
+        return await self.database.read(lambda conn: workers.list_workers(conn, org_id, states, below, limit))
 
     async def audit(
         self, *, verb: str | None = None, task: int | None = None, queue: str | None = None, before: int | None = None,
@@ -161,15 +176,16 @@ class Looking(LogReading):
         org_id = await self.org_id()
         return await self.database.read(lambda conn: seals.verify(conn, org_id, self.settings.retention, head))
 
-    async def cached_outputs(self) -> list[CachedOutputs]:
+    async def cached_outputs(self, *, after: str = "", limit: int | None = None) -> list[CachedOutputs]:
         """Return how many outputs would serve again, by handler.
 
-        Example::
+        Of all handlers, or of a ``limit`` of those after the last of the page before. Example::
 
             print({each.handler: each.outputs for each in await client.cached_outputs()})
         """
-        org_id = await self.org_id()
-        return await self.database.read(lambda conn: cache.list_handlers(conn, org_id))
+        check_page(limit)
+        key, org_id = check_after(after), await self.org_id()
+        return await self.database.read(lambda conn: cache.list_handlers(conn, org_id, key, limit))
 
     async def outbox(
         self, *, state: str | None = None, kind: str | None = None, before: int | None = None, limit: int = 50
