@@ -37,9 +37,9 @@ def answer_of(operation: Operation) -> Answer:
     if operation.answer is not None:
         return _single(operation, operation.answer)
     if returns is Page:
-        return _kept_page("TaskPage", Page, TaskSummary, "tasks", "next_before")
+        return _kept_page("TaskPage", Page, TaskSummary, "tasks")
     if returns is JobPage:
-        return _kept_page("JobSummaryPage", JobPage, JobSummary, "jobs", "next")
+        return _kept_page("JobSummaryPage", JobPage, JobSummary, "jobs")
     if get_origin(returns) in (list, set):
         return _page(operation)
     plain = wire(returns)
@@ -78,16 +78,15 @@ def _page_model(name: str, item: Any) -> Any:
     return new_model(name, parts, "A page of a list; `next` asks for the one after it.")
 
 
-def _kept_page(name: str, kind: type[Page] | type[JobPage], item: Any, lines: str, key: str) -> Answer:
+def _kept_page(name: str, kind: type[Page] | type[JobPage], item: Any, lines: str) -> Answer:
     """Return the form of a page that knows by itself where the next one begins."""
     inner = wire(item)
     model = _page_model(name, inner.type)
 
     def encode(page: Any, _: Mapping[str, Any]) -> dict[str, Any]:
-        following = getattr(page, key)
         return {
             "items": [inner.encode(each) for each in getattr(page, lines)],
-            "next": None if following is None else str(following),
+            "next": None if page.next is None else str(page.next),
         }
 
     def decode(body: Mapping[str, Any]) -> Any:

@@ -243,6 +243,10 @@ _NAMES = ("which", "source", "to", "change", "user", "old", "new", "good", "bad"
 # A tag is moved by number, and so are its pages; events go on after a text, jobs, nodes and approvals after an id.
 _OF_CALL = {
     "workflows.moves.before": _Form(int | None),
+    "list_tasks.after": _Form(Id | None, str),
+    "dead_letters.after": _Form(Id | None, str),
+    "outbox.after": _Form(Id | None, str),
+    "audit.after": _Form(Id | None, str),
     "jobs.page.after": _Form(Id | None, str),
     "jobs.nodes.after": _Form(Id | None, str),
     "jobs.approvals.after": _Form(Id | None, str),

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from enum import StrEnum
 from typing import Any, NamedTuple
 
 from weft.core.checks import MAX_ID, check_moment, check_number
@@ -24,13 +23,6 @@ class JobHandle(NamedTuple):
 
     id: int
     created: bool
-
-
-class Sort(StrEnum):
-    """In which order jobs are listed."""
-
-    NEWEST = "newest"
-    OLDEST = "oldest"
 
 
 @dataclass(frozen=True, slots=True)
