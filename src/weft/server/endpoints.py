@@ -15,6 +15,7 @@ from weft.contract.answers import answer_of
 from weft.contract.operations import NDJSON, Access, Operation
 from weft.contract.parameters import Parameter
 from weft.contract.wire import new_model
+from weft.core.checks import LONGEST_PAGE
 from weft.core.errors import InvalidInput
 from weft.core.log_lines import add_to_lines
 from weft.queue.audit import acting_from
@@ -102,6 +103,8 @@ def _endpoint(operation: Operation) -> Callable[..., Any]:
         state: State = request.app.state.weft
         _check_once(request, given.get("query"))
         asked = _arguments(operation, parameters, given)
+        if operation.pages_by is not None:
+            asked.setdefault("limit", LONGEST_PAGE)
         if operation.call in _WAITS:
             asked["timeout"] = min(asked.get("timeout", _LONGEST_WAIT), _LONGEST_WAIT)
 
