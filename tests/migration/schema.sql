@@ -416,14 +416,15 @@ CREATE TABLE weft.audit (
     subject_ids bigint[] DEFAULT '{}'::bigint[] NOT NULL,
     subject_name text,
     detail json DEFAULT '{}'::json NOT NULL,
-    origin text
+    origin text,
+    reason text
 );
 
 CREATE FUNCTION weft.audit_hash(a weft.audit) RETURNS bytea
     LANGUAGE sql STABLE
     AS $$
   select sha256(convert_to(json_build_array(a.id::text, a.org_id::text, to_char(a.at at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS.US'),
-    a.actor, a.verb, a.subject_kind, a.subject_ids::text, a.subject_name, a.detail::text, a.origin)::text, 'UTF8'))
+    a.actor, a.verb, a.subject_kind, a.subject_ids::text, a.subject_name, a.detail::text, a.origin, a.reason)::text, 'UTF8'))
 $$;
 
 CREATE FUNCTION weft.begin_jobs(tasks bigint[], jobs bigint[], orchestrator bigint) RETURNS bigint[]
@@ -2590,26 +2591,36 @@ end $$;
 CREATE FUNCTION weft.seal_audit(room integer) RETURNS integer
     LANGUAGE plpgsql
     AS $$
-declare of record; count int := 0;
+declare of record; oldest xid8 := pg_snapshot_xmin(pg_current_snapshot()); count int := 0;
 begin
   for of in
     select o.id as org_id, coalesce(l.number, 0) + 1 as number, coalesce(l.digest, sha256(int8send(o.id))) as before, n.ids, n.hashes
     from weft.org o
     left join lateral (
-      select s.number, s.digest, s.sealed_at from weft.audit_seal s where s.org_id = o.id order by s.number desc limit 1
+      select s.number, s.digest, least(s.covered_to, weft.first_id_at(s.sealed_at - interval '1 hour')) as an_hour_back
+      from weft.audit_seal s where s.org_id = o.id order by s.number desc limit 1
     ) l on true
+    left join lateral (
+      select s.covered_to from weft.audit_seal s where s.org_id = o.id and s.next_xid <= oldest order by s.number desc limit 1
+    ) f on true
+    cross join lateral (select coalesce(f.covered_to, l.an_hour_back, 0) as id) low
     cross join lateral (
-      select array_agg(e.id order by e.id) as ids, array_agg(e.hash order by e.id) as hashes from (
-        select a.id, weft.audit_hash(a) as hash from weft.audit a
-        where a.org_id = o.id and a.id >= coalesce(weft.first_id_at(l.sealed_at - interval '1 hour'), 0) and not exists (
-          select 1 from weft.audit_seal s where s.org_id = o.id and a.id between s.ids[1] and s.ids[cardinality(s.ids)] and a.id = any (s.ids))
-        order by a.id limit room
-      ) e
+      select array_agg(a.id order by a.id) as ids, array_agg(weft.audit_hash(a) order by a.id) as hashes
+      from (
+        select a.id from weft.audit a where a.org_id = o.id and a.id >= low.id
+        except select sealed.id from weft.audit_seal s cross join lateral unnest(s.ids) as sealed (id)
+          where s.org_id = o.id and s.ids[cardinality(s.ids)] >= low.id
+        order by id limit room
+      ) e join weft.audit a on a.id = e.id
     ) n
     where n.ids is not null
   loop
-    insert into weft.audit_seal (org_id, number, ids, hashes, before, digest)
-    values (of.org_id, of.number, of.ids, of.hashes, of.before, weft.seal_digest(of.org_id, of.number, of.before, of.ids, of.hashes))
+    -- What is under way has begun before the next transaction will. A minute is for clocks that are set back.
+    insert into weft.audit_seal (org_id, number, ids, hashes, before, digest, covered_to, next_xid)
+    values (of.org_id, of.number, of.ids, of.hashes, of.before,
+      weft.seal_digest(of.org_id, of.number, of.before, of.ids, of.hashes),
+      least(weft.first_id_at(weft.now() - interval '1 minute'), case when cardinality(of.ids) = room then of.ids[room] end),
+      pg_snapshot_xmax(pg_current_snapshot()))
     on conflict do nothing;
     if found then
       count := count + cardinality(of.ids);
@@ -2626,7 +2637,7 @@ CREATE FUNCTION weft.seal_digest(org bigint, number bigint, before bytea, ids bi
     from unnest(ids, hashes) with ordinality as u (id, hash, place)), ''::bytea))
 $$;
 
-CREATE FUNCTION weft.send_event(org bigint, event text, payload jsonb, actor text, key text, room integer) RETURNS TABLE(id bigint, answered integer)
+CREATE FUNCTION weft.send_event(org bigint, event text, payload jsonb, actor text, key text, room integer) RETURNS TABLE(id bigint, answered integer, is_new boolean)
     LANGUAGE plpgsql
     AS $$
 #variable_conflict use_variable
@@ -2636,7 +2647,7 @@ begin
   insert into weft.event as e (org_id, name, payload, actor, idempotency_key) values (org, event, payload, actor, key)
   on conflict (org_id, idempotency_key) where idempotency_key is not null do nothing returning e.id into id;
   if id is null then
-    return query select e.id, e.answered from weft.event e where e.org_id = org and e.idempotency_key = key;
+    return query select e.id, e.answered, false from weft.event e where e.org_id = org and e.idempotency_key = key;
     return;
   end if;
   select r.answered, r.last into answered, last from weft.route_event(id, 0, room) r;
@@ -2651,6 +2662,7 @@ begin
   insert into weft.outbox (org_id, kind, payload, state, processed_at, actor)
   values (org, 'route_event', json_build_object('event_id', id::text, 'after', last::text),
     (case when last is null then 'done' else 'pending' end)::weft.outbox_state, case when last is null then weft.now() end, actor);
+  is_new := true;
   return next;
 end $$;
 
@@ -3185,6 +3197,7 @@ CREATE TABLE weft.answer (
     request bytea NOT NULL,
     status smallint,
     body bytea,
+    etag text,
     created_at timestamp with time zone DEFAULT weft.now() NOT NULL
 );
 
@@ -3306,6 +3319,8 @@ CREATE TABLE weft.audit_seal (
     hashes bytea[] NOT NULL,
     before bytea NOT NULL,
     digest bytea NOT NULL,
+    covered_to bigint NOT NULL,
+    next_xid xid8 NOT NULL,
     CONSTRAINT audit_seal_check CHECK ((cardinality(hashes) = cardinality(ids))),
     CONSTRAINT audit_seal_digest_check CHECK ((octet_length(digest) = 32)),
     CONSTRAINT audit_seal_ids_check CHECK ((cardinality(ids) > 0)),
@@ -3322,10 +3337,11 @@ CREATE VIEW weft.audits AS
     subject_ids,
     subject_name,
     detail,
-    origin
+    origin,
+    reason
    FROM weft.audit a;
 
-COMMENT ON VIEW weft.audits IS 'What operators did: a row for each cancel, replay, purge, create, pause, resume and limit.';
+COMMENT ON VIEW weft.audits IS 'What was done by whom: a row for each act that changes something, but for tasks and effects, which have it themselves.';
 
 CREATE TABLE weft.awaited (
     task_id bigint NOT NULL,
@@ -4375,7 +4391,9 @@ CREATE INDEX audit_name ON weft.audit USING btree (org_id, subject_name, id) WHE
 
 CREATE INDEX audit_org ON weft.audit USING btree (org_id, id);
 
-CREATE INDEX audit_subject ON weft.audit USING gin (subject_ids) WITH (gin_pending_list_limit='64');
+CREATE INDEX audit_seal_last ON weft.audit_seal USING btree (org_id, (ids[cardinality(ids)]));
+
+CREATE INDEX audit_subject ON weft.audit USING gin (subject_ids) WITH (gin_pending_list_limit='64') WHERE (subject_kind = 'task'::text);
 
 CREATE INDEX audit_verb ON weft.audit USING btree (org_id, verb, id);
 

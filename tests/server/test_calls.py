@@ -21,7 +21,7 @@ from weft.worker.registry import Registry
 
 _GROUPS = ("jobs", "workflows", "orgs", "users", "roles", "tokens")
 # What is about the process itself.
-_OWN = {"blobs", "database", "org_id", "actor", "of_org", "in_one_transaction", *_GROUPS}
+_OWN = {"blobs", "database", "org_id", "actor", "of_org", "in_one_transaction", "because", *_GROUPS}
 
 
 async def _open(client: weft.RemoteClient) -> None:
