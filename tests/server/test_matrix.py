@@ -136,7 +136,8 @@ async def test_no_path_is_let_in_because_of_how_it_looks(http: httpx.AsyncClient
     for path in (
         "/api/v1/jobs/healthz", "/api/v1/tags/a/healthz", "/api/v1/tasks?path=/healthz",
         "/api/v1/queues%2F..%2F..%2Fhealthz", "//healthz/../api/v1/tasks", "/healthz/../api/v1/tasks", "/HEALTHZ",
-        "/..%2f", "/openapi.json/api/v1/tasks", "/docs/..%2fapi%2fv1%2ftasks", "/api/v1/tasks;/healthz", "/api/v1/tasks/.json",
+        "/..%2f", "/openapi.json/api/v1/tasks", "/docs/..%2fapi%2fv1%2ftasks", "/api/v1/tasks;/healthz",
+        "/api/v1/tasks/.json",
     ):  # fmt: skip
         for headers in ({}, {"x-original-url": "/healthz"}, {"x-forwarded-prefix": "/healthz"}):
             answer = await http.get(httpx.URL(str(http.base_url)).copy_with(raw_path=path.encode()), headers=headers)
