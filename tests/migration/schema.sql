@@ -30,6 +30,29 @@ CREATE TYPE weft.found_job AS (
 	labels json
 );
 
+CREATE TYPE weft.task_state AS ENUM (
+    'pending',
+    'scheduled',
+    'ready',
+    'dispatched',
+    'claimed',
+    'running',
+    'waiting',
+    'completed',
+    'failed',
+    'dead',
+    'skipped',
+    'cancelled'
+);
+
+CREATE TYPE weft.found_task AS (
+	id bigint,
+	org_id bigint,
+	queue_id bigint,
+	state weft.task_state,
+	handler text
+);
+
 CREATE DOMAIN weft.handler_name AS text
 	CONSTRAINT handler_name_check CHECK ((octet_length(VALUE) <= 800));
 
@@ -63,21 +86,6 @@ CREATE TYPE weft.tag_verb AS ENUM (
     'compact',
     'delete',
     'undelete'
-);
-
-CREATE TYPE weft.task_state AS ENUM (
-    'pending',
-    'scheduled',
-    'ready',
-    'dispatched',
-    'claimed',
-    'running',
-    'waiting',
-    'completed',
-    'failed',
-    'dead',
-    'skipped',
-    'cancelled'
 );
 
 CREATE TYPE weft.token_role AS ENUM (
@@ -986,6 +994,42 @@ begin
   end loop;
 end $$;
 
+CREATE FUNCTION weft.find_tasks(org bigint, ways text[], queues bigint[], with_control boolean, states weft.task_state[], queue bigint, what text, low bigint, high bigint, is_newest boolean, n integer, room integer, OUT ids bigint[], OUT rest bigint) RETURNS record
+    LANGUAGE plpgsql STABLE
+    AS $$
+declare step int := case when what is not null or ways[1] = 'live' then greatest(n, 400) else n end;
+  passed bigint[]; seen int; turn int := 0;
+begin
+  ids := '{}';
+  loop
+    select array_agg(k.id) filter (where k.org_id = org and k.state = any (states) and (queue is null or k.queue_id = queue)
+        and (what is null or k.handler = what)),
+      count(*), case when is_newest then min(k.id) else max(k.id) end
+    into passed, seen, rest
+    from (
+      select s.* from weft.scan_newest_tasks(org, ways[1 + turn], queues, with_control, states, low, high, step) s where is_newest
+      union all
+      select s.* from weft.scan_oldest_tasks(org, ways[1 + turn], queues, with_control, states, low, high, step) s where not is_newest
+    ) k;
+    ids := ids || passed;
+    room := room - seen;
+    if seen < step then
+      rest := null;
+      return;
+    end if;
+    exit when cardinality(ids) >= n or room <= 0;
+    if is_newest then
+      high := rest;
+    else
+      low := rest;
+    end if;
+    turn := (turn + 1) % cardinality(ways);
+    if turn = 0 then
+      step := least(4 * step, greatest(room, 400));
+    end if;
+  end loop;
+end $$;
+
 CREATE FUNCTION weft.finish_and_claim(me bigint, ids bigint[], attempts integer[], outputs json[], queues bigint[], rooms integer[], ranks smallint[], orders bigint[], marks bigint[], wanted integer, from_head boolean, patience text) RETURNS TABLE(lost boolean, id bigint, attempt integer, queue_id bigint, rank smallint, order_id bigint, handler text, params json, max_attempts smallint, failures smallint, crashes smallint, timeout interval, heartbeat_timeout interval, retry json, job_id bigint, node text, given json[])
     LANGUAGE plpgsql
     SET plan_cache_mode TO 'force_generic_plan'
@@ -1520,6 +1564,124 @@ begin
         d.base_ref, d.actor
       from weft.job_done d where d.id = u.id
     ) j
+  ) f on true order by case when is_newest then -f.id else f.id end;
+end $$;
+
+CREATE TABLE weft.outbox (
+    id bigint DEFAULT weft.next_id() NOT NULL,
+    org_id bigint NOT NULL,
+    kind text NOT NULL,
+    ordering_key text,
+    payload json NOT NULL,
+    state weft.outbox_state DEFAULT 'pending'::weft.outbox_state NOT NULL,
+    available_at timestamp with time zone DEFAULT weft.now() NOT NULL,
+    attempts integer DEFAULT 0 NOT NULL,
+    last_error text,
+    created_at timestamp with time zone DEFAULT weft.now() NOT NULL,
+    processed_at timestamp with time zone,
+    worker_id bigint,
+    actor text,
+    CONSTRAINT outbox_kind_check CHECK ((kind = ANY (ARRAY['enqueue_task'::text, 'route_event'::text, 'callback'::text])))
+)
+WITH (fillfactor='70');
+
+CREATE FUNCTION weft.list_newest_effects(org bigint, states weft.outbox_state[], wanted text, low bigint, high bigint, n integer) RETURNS SETOF weft.outbox
+    LANGUAGE plpgsql STABLE SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_sort TO 'off'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET jit TO 'off'
+    AS $$
+begin
+  if org is distinct from coalesce(nullif(current_setting('weft.org', true), '')::bigint, org) then
+    return;
+  end if;
+  return query select f.* from unnest(coalesce(states, enum_range(null::weft.outbox_state))) as s (state)
+    cross join unnest(case when wanted is null then array['enqueue_task', 'route_event', 'callback'] else array[wanted] end) as k (kind)
+    cross join lateral (
+      select o.* from weft.outbox o
+      where o.org_id = org and (o.kind, o.state, o.id) < (k.kind, s.state, high) and (o.kind, o.state, o.id) > (k.kind, s.state, low)
+      order by o.kind desc, o.state desc, o.id desc limit n
+    ) f order by f.id desc limit n;
+end $$;
+
+CREATE FUNCTION weft.list_oldest_effects(org bigint, states weft.outbox_state[], wanted text, low bigint, high bigint, n integer) RETURNS SETOF weft.outbox
+    LANGUAGE plpgsql STABLE SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_sort TO 'off'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET jit TO 'off'
+    AS $$
+begin
+  if org is distinct from coalesce(nullif(current_setting('weft.org', true), '')::bigint, org) then
+    return;
+  end if;
+  return query select f.* from unnest(coalesce(states, enum_range(null::weft.outbox_state))) as s (state)
+    cross join unnest(case when wanted is null then array['enqueue_task', 'route_event', 'callback'] else array[wanted] end) as k (kind)
+    cross join lateral (
+      select o.* from weft.outbox o
+      where o.org_id = org and (o.kind, o.state, o.id) < (k.kind, s.state, high) and (o.kind, o.state, o.id) > (k.kind, s.state, low)
+      order by o.kind, o.state, o.id limit n
+    ) f order by f.id limit n;
+end $$;
+
+CREATE FUNCTION weft.list_tasks(org bigint, states weft.task_state[], queue bigint, what text, low bigint, high bigint, is_newest boolean, n integer, room integer) RETURNS TABLE(rest bigint, id bigint, state text, reason text, queue_name text, handler text, priority integer, attempt integer, failures integer, max_attempts integer, worker_id bigint, created_at timestamp with time zone, due_at timestamp with time zone, claimed_at timestamp with time zone, ended_at timestamp with time zone, error json)
+    LANGUAGE plpgsql STABLE SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
+    SET jit TO 'off'
+    AS $$
+declare endings weft.task_state[]; queues bigint[]; ways text[]; live record; done record; ids bigint[];
+begin
+  if org is distinct from coalesce(nullif(current_setting('weft.org', true), '')::bigint, org) then
+    return;
+  end if;
+  states := coalesce(states, enum_range(null::weft.task_state));
+  endings := array(select s from unnest(states) s where s in ('completed', 'failed', 'dead', 'cancelled', 'skipped'));
+  select array[]::bigint[] as ids, null::bigint as rest into live;
+  done := live;
+  if cardinality(endings) < cardinality(states) then
+    ways := case when states <@ (endings || array['claimed', 'running']::weft.task_state[]) then array['held'] else array['live'] end;
+    select f.* into live from weft.find_tasks(org, ways, null, false, states, queue, what, low, high, is_newest, n, 12 * room) f;
+  end if;
+  if cardinality(endings) > 0 then
+    -- A queue that an org has is its own. Those of one that has more than a few are no shorter a way than all that has ended.
+    queues := case when queue is null then array(select q.id from weft.queue q where q.org_id = org and q.id <> 2 and q.id > 0 limit 101)
+      when queue <> 2 then array[queue] else '{}' end;
+    ways := case when 'completed' <> all (endings) then array['states'] when queue is null then array['ended'] else array[]::text[] end
+      || case when cardinality(queues) <= 100 then array['queues'] else array[]::text[] end;
+    select f.* into done from weft.find_tasks(org, ways, queues, coalesce(queue, 2) = 2, endings, queue, what, low, high, is_newest, n,
+      room) f;
+  end if;
+  rest := case when is_newest then greatest(live.rest, done.rest) else least(live.rest, done.rest) end;
+  -- What one of them has found beyond where the other has come to is found again.
+  ids := array(
+    select u.id from unnest(live.ids || done.ids) as u (id) where case when is_newest then u.id >= rest else u.id <= rest end is not false
+    order by case when is_newest then -u.id else u.id end limit n + 1);
+  if cardinality(ids) > n then
+    ids := ids[1:n];
+    rest := ids[n];
+  end if;
+  return query select list_tasks.rest, f.* from (select) as one left join lateral (
+    select t.id, t.state, t.reason, q.name, t.handler, t.priority, t.attempt, t.failures, t.max_attempts, t.worker_id, t.created_at,
+      t.due_at, t.claimed_at, t.ended_at, t.error
+    from unnest(ids) as u (id) cross join lateral (
+      select t.id, t.state::text, t.reason, t.handler::text, -t.rank::int as priority, t.attempt::int, t.failures::int, t.max_attempts::int,
+        t.worker_id, t.created_at, t.due_at, t.claimed_at, null::timestamptz as ended_at, null::json as error, t.queue_id
+      from weft.task t where t.id = u.id
+      union all
+      select d.id, d.state::text, d.reason, d.handler, -d.rank::int, d.attempt, d.failures::int, d.max_attempts::int, d.worker_id,
+        d.created_at, null, d.claimed_at, d.ended_at, d.error, d.queue_id
+      from weft.task_done d where d.id = u.id
+    ) t join weft.queue q on q.id = t.queue_id
   ) f on true order by case when is_newest then -f.id else f.id end;
 end $$;
 
@@ -2345,6 +2507,84 @@ begin
       union all
       select d.id, d.workflow_id, d.state, d.actor, d.labels from weft.job_done d where d.rerun_of = value::bigint and d.org_id = org)
     select f.* from f where f.id < high and f.id > low order by case when is_newest then -f.id else f.id end limit n;
+  end case;
+end $$;
+
+CREATE FUNCTION weft.scan_newest_tasks(org bigint, way text, queues bigint[], with_control boolean, states weft.task_state[], low bigint, high bigint, n integer) RETURNS SETOF weft.found_task
+    LANGUAGE plpgsql STABLE
+    SET enable_sort TO 'off'
+    AS $$
+begin
+  case way
+  when 'live' then
+    return query select t.id, t.org_id, t.queue_id, t.state, t.handler::text from weft.task t
+      where t.id < high and t.id > low order by t.id desc limit n;
+  when 'held' then
+    -- They are few: found first, then put in order.
+    return query with f as materialized (
+      select t.id, t.org_id, t.queue_id, t.state, t.handler::text from weft.task t where t.worker_id is not null)
+    select f.* from f where f.org_id = org and f.id < high and f.id > low order by f.id desc limit n;
+  when 'ended' then
+    return query select d.id, d.org_id, d.queue_id, d.state, d.handler from weft.task_done d
+      where d.id < high and d.id > low order by d.id desc limit n;
+  when 'queues' then
+    return query select f.* from (
+      select f.* from unnest(queues) as q (id) cross join lateral (
+        select d.id, d.org_id, d.queue_id, d.state, d.handler from weft.task_done d
+        where (d.queue_id, d.id) < (q.id, high) and (d.queue_id, d.id) > (q.id, low) and d.id < high and d.id > low
+        order by d.queue_id desc, d.id desc limit n) f
+      union all
+      select f.* from (
+        select d.id, d.org_id, d.queue_id, d.state, d.handler from weft.task_done d
+        where (d.queue_id = 2 or d.queue_id < 0) and with_control
+          and (d.org_id, d.id) < (org, high) and (d.org_id, d.id) > (org, low) and d.id < high and d.id > low
+        order by d.org_id desc, d.id desc limit n) f
+    ) f order by f.id desc limit n;
+  when 'states' then
+    return query select f.* from unnest(states) as s (state) cross join lateral (
+      select d.id, d.org_id, d.queue_id, d.state, d.handler from weft.task_done d
+      where d.state <> 'completed' and d.org_id = org
+        and (d.state, d.id) < (s.state, high) and (d.state, d.id) > (s.state, low) and d.id < high and d.id > low
+      order by d.state desc, d.id desc limit n) f order by f.id desc limit n;
+  end case;
+end $$;
+
+CREATE FUNCTION weft.scan_oldest_tasks(org bigint, way text, queues bigint[], with_control boolean, states weft.task_state[], low bigint, high bigint, n integer) RETURNS SETOF weft.found_task
+    LANGUAGE plpgsql STABLE
+    SET enable_sort TO 'off'
+    AS $$
+begin
+  case way
+  when 'live' then
+    return query select t.id, t.org_id, t.queue_id, t.state, t.handler::text from weft.task t
+      where t.id < high and t.id > low order by t.id limit n;
+  when 'held' then
+    -- They are few: found first, then put in order.
+    return query with f as materialized (
+      select t.id, t.org_id, t.queue_id, t.state, t.handler::text from weft.task t where t.worker_id is not null)
+    select f.* from f where f.org_id = org and f.id < high and f.id > low order by f.id limit n;
+  when 'ended' then
+    return query select d.id, d.org_id, d.queue_id, d.state, d.handler from weft.task_done d
+      where d.id < high and d.id > low order by d.id limit n;
+  when 'queues' then
+    return query select f.* from (
+      select f.* from unnest(queues) as q (id) cross join lateral (
+        select d.id, d.org_id, d.queue_id, d.state, d.handler from weft.task_done d
+        where (d.queue_id, d.id) < (q.id, high) and (d.queue_id, d.id) > (q.id, low) and d.id < high and d.id > low
+        order by d.queue_id, d.id limit n) f
+      union all
+      select f.* from (
+        select d.id, d.org_id, d.queue_id, d.state, d.handler from weft.task_done d
+        where (d.queue_id = 2 or d.queue_id < 0) and with_control
+          and (d.org_id, d.id) < (org, high) and (d.org_id, d.id) > (org, low) and d.id < high and d.id > low
+        order by d.org_id, d.id limit n) f
+    ) f order by f.id limit n;
+  when 'states' then
+    return query select f.* from unnest(states) as s (state) cross join lateral (
+      select d.id, d.org_id, d.queue_id, d.state, d.handler from weft.task_done d
+      where d.state <> 'completed' and d.org_id = org
+        and (d.state, d.id) < (s.state, high) and (d.state, d.id) > (s.state, low) and d.id < high and d.id > low
+      order by d.state, d.id limit n) f order by f.id limit n;
   end case;
 end $$;
 
@@ -3610,24 +3850,6 @@ CREATE VIEW weft.orgs AS
 
 COMMENT ON VIEW weft.orgs IS 'Every org.';
 
-CREATE TABLE weft.outbox (
-    id bigint DEFAULT weft.next_id() NOT NULL,
-    org_id bigint NOT NULL,
-    kind text NOT NULL,
-    ordering_key text,
-    payload json NOT NULL,
-    state weft.outbox_state DEFAULT 'pending'::weft.outbox_state NOT NULL,
-    available_at timestamp with time zone DEFAULT weft.now() NOT NULL,
-    attempts integer DEFAULT 0 NOT NULL,
-    last_error text,
-    created_at timestamp with time zone DEFAULT weft.now() NOT NULL,
-    processed_at timestamp with time zone,
-    worker_id bigint,
-    actor text,
-    CONSTRAINT outbox_kind_check CHECK ((kind = ANY (ARRAY['enqueue_task'::text, 'route_event'::text, 'callback'::text])))
-)
-WITH (fillfactor='70');
-
 CREATE VIEW weft.patch_chain_member AS
  SELECT a.org_id,
     a.id AS head_id,
@@ -4175,6 +4397,8 @@ CREATE INDEX audit_subject ON weft.audit USING gin (subject_ids) WITH (gin_pendi
 
 CREATE INDEX audit_verb ON weft.audit USING btree (org_id, verb, id);
 
+CREATE INDEX awaited_approval ON weft.awaited USING btree (org_id, task_id) WHERE (kind = 'approval'::text);
+
 CREATE INDEX awaited_event ON weft.awaited USING btree (org_id, event) WHERE (event IS NOT NULL);
 
 CREATE INDEX awaited_job ON weft.awaited USING btree (job_id);
@@ -4223,6 +4447,8 @@ CREATE INDEX outbox_due ON weft.outbox USING btree (available_at, id) WHERE (sta
 
 CREATE INDEX outbox_order ON weft.outbox USING btree (org_id, ordering_key, id) WHERE ((state <> 'done'::weft.outbox_state) AND (ordering_key IS NOT NULL));
 
+CREATE INDEX outbox_org ON weft.outbox USING btree (org_id, kind, state, id);
+
 CREATE INDEX outbox_processing ON weft.outbox USING btree (worker_id) WHERE (state = 'processing'::weft.outbox_state);
 
 CREATE INDEX output_cache_digest ON weft.output_cache USING btree (digest) WHERE (digest IS NOT NULL);
@@ -4245,6 +4471,8 @@ CREATE INDEX tag_workflow ON weft.tag USING btree (org_id, workflow_id, name);
 
 CREATE INDEX task_blob_digest ON weft.task_blob USING btree (digest);
 
+CREATE INDEX task_done_control ON ONLY weft.task_done USING btree (org_id, id) WHERE ((queue_id = 2) OR (queue_id < 0));
+
 CREATE INDEX task_done_dead ON ONLY weft.task_done USING btree (org_id, id) WHERE (state = ANY (ARRAY['failed'::weft.task_state, 'dead'::weft.task_state]));
 
 CREATE INDEX task_done_job ON ONLY weft.task_done USING btree (job_id, ended_at, claimed_at) WHERE (job_id IS NOT NULL);
@@ -4253,7 +4481,7 @@ CREATE INDEX task_done_parent ON ONLY weft.task_done USING btree (parent_id, ite
 
 CREATE INDEX task_done_queue ON ONLY weft.task_done USING btree (queue_id, id);
 
-CREATE INDEX task_done_unsuccessful ON ONLY weft.task_done USING btree (state, id) WHERE (state <> 'completed'::weft.task_state);
+CREATE INDEX task_done_unsuccessful ON ONLY weft.task_done USING btree (org_id, state, id) WHERE (state <> 'completed'::weft.task_state);
 
 CREATE INDEX task_due ON weft.task USING btree (due_at) WHERE (state = 'scheduled'::weft.task_state);
 

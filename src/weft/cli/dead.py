@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -11,21 +11,30 @@ from weft.cli.apps import JsonFlag, YesFlag, new_app
 from weft.cli.calls import call, call_all, call_each
 from weft.cli.inputs import read_duration, read_id, require_yes, wants_all
 from weft.cli.reasons import says_why
-from weft.cli.tasks import Before, DryRun, Limit, OfHandler, Queue
+from weft.cli.tasks import After, Before, DryRun, Limit, OfHandler, Oldest, Queue
 
 app = new_app("Look at the dead letters, tasks that ended failed or dead; replay or purge them.")
 
 
 @app.command("list")
 def list_dead(
-    queue: Queue = None, handler: OfHandler = None, limit: Limit = 50, before: Before = None, as_json: JsonFlag = False
+    queue: Queue = None,
+    handler: OfHandler = None,
+    limit: Limit = 50,
+    before: Before = None,
+    oldest: Oldest = False,
+    after: After = None,
+    as_json: JsonFlag = False,
 ) -> None:
     """List tasks that ended failed or dead, newest first."""
-    from weft.cli.task_output import print_page
+    from weft.cli.task_output import full_page, print_page
 
-    key = read_id("before", before)
-    page = call(lambda client: client.dead_letters(queue=queue, handler=handler, limit=limit, before=key))
-    print_page(page, as_json=as_json, empty="no dead letters", with_errors=True)
+    asked: dict[str, Any] = {
+        "queue": queue, "handler": handler, "limit": limit, "oldest": oldest, "before": read_id("before", before),
+        "after": read_id("after", after),
+    }  # fmt: skip
+    page = call(lambda client: full_page(client.dead_letters, **asked))
+    print_page(page, oldest=oldest, as_json=as_json, empty="no dead letters", with_errors=True)
 
 
 @app.command()

@@ -8,6 +8,7 @@ import typer
 
 from weft.cli.apps import JsonFlag, new_app
 from weft.cli.calls import call
+from weft.cli.lists import Listing
 from weft.cli.reasons import says_why
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 app = new_app("Look at tokens, make and revoke them.")
 
 _COLUMNS = ("ID", "NAME~", "ROLE", "USER~", "QUEUES~", "BEGINS WITH", "LAST USED", "")
+_LISTING = Listing("tokens", _COLUMNS, "no tokens", key="id", by="before")
 TokenId = Annotated[str, typer.Argument(metavar="ID", help="The token's id, as the list shows it.")]
 
 
@@ -29,14 +31,10 @@ def list_tokens(
 ) -> None:
     """List tokens, newest first."""
     from weft.cli.inputs import read_id
-    from weft.cli.output import as_record, print_json, print_table
 
     below = read_id("before", before)
     found = call(lambda client: client.tokens.list(user=user, with_ended=every, before=below, limit=limit))
-    if as_json:
-        print_json({"tokens": [as_record(token) for token in found]})
-    else:
-        print_table(_COLUMNS, map(_row, found), empty="no tokens")
+    _LISTING.show(found, _row, limit, as_json=as_json)
 
 
 @app.command()

@@ -8,6 +8,7 @@ import typer
 
 from weft.cli.apps import JsonFlag, new_app
 from weft.cli.calls import call
+from weft.cli.lists import Listing
 from weft.cli.reasons import says_why
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ RoleName = Annotated[str | None, typer.Option("--role", metavar="ROLE", help="re
 Email = Annotated[str | None, typer.Option(help="Where the user is written to.")]
 
 _COLUMNS = ("USER~", "ROLE", "ROLES OF THE ORG~", "EMAIL~", "ADDED", "")
+_LISTING = Listing("users", _COLUMNS, "no users", key="external_id", by="after")
 
 
 @app.command("list")
@@ -31,13 +33,8 @@ def list_users(
     as_json: JsonFlag = False,
 ) -> None:
     """List the users of the org."""
-    from weft.cli.output import as_record, print_json, print_table
-
     found = call(lambda client: client.users.list(role=role, with_deactivated=every, after=after, limit=limit))
-    if as_json:
-        print_json({"users": [as_record(user) for user in found]})
-    else:
-        print_table(_COLUMNS, map(_row, found), empty="no users")
+    _LISTING.show(found, _row, limit, as_json=as_json)
 
 
 @app.command()

@@ -104,6 +104,14 @@ class Operation:
         return self.hints["return"]
 
     @property
+    def pages_by(self) -> str | None:
+        """The argument by which the next page is asked for, of a call that returns all where the database is."""
+        limit = inspect.signature(self.function).parameters.get("limit")
+        if self.key is None or limit is None or limit.default is not None:
+            return None
+        return next(each.name for each in self.parameters if each.name in ("before", "after"))
+
+    @property
     def makes_by_key(self) -> bool:
         """Whether the call itself knows an idempotency key, and keeps it with what it makes."""
         return any(each.name == "idempotency_key" for each in self.parameters)

@@ -61,6 +61,11 @@ class Transport:
         """Return what a route answers that is no call of the client; raises what it tells."""
         return body_of(await self._send("GET", path, {}, None, {}, is_repeatable=True))
 
+    async def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what a route answers that changes something and is no call of the client; it is done once."""
+        key = {"idempotency-key": uuid.uuid4().hex}
+        return body_of(await self._send("POST", path, {}, orjson.dumps(body), key, is_repeatable=True))
+
     async def call(self, operation: Operation, given: Mapping[str, Any]) -> Any:
         """Make a call and return what it returns; raises what it raises."""
         if given.get("connection") is not None:
@@ -149,8 +154,7 @@ class Transport:
                     raise httpx.RemoteProtocolError("it ended amid the answer")
             except httpx.HTTPError as problem:
                 if not isinstance(problem, _UNSENT) or time.monotonic() - began > patience:
-                    far = f"{done} were done by then, and what is done stays: the same again goes on with the rest"
-                    raise ServerUnavailable(self.server, f"{said_of(problem)}; {far}") from problem
+                    raise ServerUnavailable(self.server, said_of(problem), done=done) from problem
             await asyncio.sleep(pause * random.uniform(0.5, 1.0))
             pause = min(_LONGEST, 2 * pause)
 

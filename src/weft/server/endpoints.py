@@ -15,7 +15,9 @@ from weft.contract.answers import answer_of
 from weft.contract.operations import NDJSON, Access, Operation
 from weft.contract.parameters import SAID, Parameter
 from weft.contract.wire import new_model
+from weft.core.checks import LONGEST_PAGE
 from weft.core.errors import InvalidInput
+from weft.core.log_lines import add_to_lines
 from weft.queue.audit import acting_because, acting_from
 from weft.sdk.client import Client
 from weft.sdk.session import acting_as
@@ -39,7 +41,7 @@ _LONGEST_WAIT = 60.0
 _MAKES_JOBS = frozenset({"jobs.submit", "jobs.rerun"})
 # What they answer is shown once, and kept nowhere.
 _SECRET = frozenset({"tokens.create", "tokens.create_sign_in"})
-_REPEATED = "idempotency-replayed"
+REPEATED = "idempotency-replayed"
 _FILE = """workflow_id: etl
 nodes:
   START: {type: start, next: fetch}
@@ -106,6 +108,8 @@ def _endpoint(operation: Operation) -> Callable[..., Any]:
         state: State = request.app.state.weft
         _check_once(request, given.get("query"))
         asked = _arguments(operation, parameters, given)
+        if operation.pages_by is not None:
+            asked.setdefault("limit", LONGEST_PAGE)
         if operation.call in _WAITS:
             asked["timeout"] = min(asked.get("timeout", _LONGEST_WAIT), _LONGEST_WAIT)
 
@@ -125,6 +129,8 @@ def _endpoint(operation: Operation) -> Callable[..., Any]:
                     require(await identify(request), operation.access)
             if operation.call in _MAKES_JOBS:
                 made_job(request.scope, found)
+            elif operation.call == "enqueue":
+                add_to_lines(task_id=str(found.id))
             return Answered(*_encoded(operation, found, asked), etag_of(found))
 
         # What an operator does is about orgs, not in one.
@@ -147,7 +153,7 @@ def _endpoint(operation: Operation) -> Callable[..., Any]:
         headers = {} if etag is None else {"etag": etag}
         if is_known(given.get("if_none_match"), etag):
             return Response(status_code=304, headers=headers)
-        return Response(body, status, headers | ({_REPEATED: "true"} if kept.is_repeated else {}), media_type)
+        return Response(body, status, headers | ({REPEATED: "true"} if kept.is_repeated else {}), media_type)
 
     endpoint.__signature__ = _signature(operation)  # type: ignore[attr-defined]
     endpoint.__name__ = operation.call.replace(".", "_")

@@ -9,7 +9,9 @@ from weft.job_done d where d.org_id = $1 and d.id = $2;
 -- What became of the nodes of a job; of a fan_out also those whose items it kept.
 select d.id, d.node, d.handler, d.state::text as state, d.reason, d.worker_id, d.allow_failure,
   coalesce(d.kept_id, d.id) as root_id,
-  case when d.kept_id is null then d.job_id else (select r.job_id from weft.task_done r where r.id = d.kept_id) end as root_job_id,
+  case when d.kept_id is null then d.job_id else (
+    select r.job_id from weft.task_done r where r.id = d.kept_id and r.org_id = d.org_id
+  ) end as root_job_id,
   case when d.handler = '@conditional' then (d.output ->> 'branch')::int end as branch,
   case when d.handler = '@fan_out' then (d.output ->> 'count')::int end as count,
   case when d.handler = '@fan_out' then (
