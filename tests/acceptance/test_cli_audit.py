@@ -26,7 +26,7 @@ def test_a_task_shows_who_made_cancelled_and_replayed_it(cli: Cli) -> None:
     id = by("ann", "tasks", "enqueue", "cli:add", "--delay", "1h").strip()
     by("bob", "tasks", "cancel", id, "--reason", "too late")
     by("cid", "tasks", "replay", id)
-    by("dan", "queues", "pause", "default")
+    by("dan", "queues", "pause", "default", "--reason", "ticket 4711")
     lines = cli("tasks", "show", id).splitlines()
     assert next(line for line in lines if line.startswith("created")).endswith(" by ann")
     assert next(line for line in lines if line.startswith("cancelled ")).endswith(" by bob (reason: too late)")
@@ -38,6 +38,7 @@ def test_a_task_shows_who_made_cancelled_and_replayed_it(cli: Cli) -> None:
         ("dan", "pause"), ("cid", "replay"), ("bob", "cancel"),
     ]  # fmt: skip
     assert entries[1]["subject_ids"] == [id]
+    assert [entry["reason"] for entry in entries] == ["ticket 4711", None, "too late"]
     assert [entry["actor"] for entry in cli.json("audit", "list", "--verb", "cancel")["entries"]] == ["bob"]
     assert [entry["actor"] for entry in cli.json("audit", "list", "--queue", "default")["entries"]] == ["dan"]
     first = cli.json("audit", "list", "--task", id, "--limit", "1")
