@@ -90,6 +90,7 @@ SCRIPTS = {
     ],
     "submit_flows.py": ["with_tax completed {'completed': 3}", "END completed", "30.0"],
     "observe.py": ["00-"],
+    "reasons.py": ["pause mail because the receiver is down, ticket 4711"],
     "operate.py": ["it is due at", "no live worker serves", "is paused", "it has ended: completed"],
 }
 COMMANDS = {

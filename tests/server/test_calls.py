@@ -21,7 +21,7 @@ from weft.worker.registry import Registry
 
 _GROUPS = ("jobs", "workflows", "orgs", "users", "roles", "tokens")
 # What is about the process itself.
-_OWN = {"blobs", "database", "org_id", "actor", "of_org", "in_one_transaction", *_GROUPS}
+_OWN = {"blobs", "database", "org_id", "actor", "of_org", "in_one_transaction", "because", *_GROUPS}
 
 
 async def _open(client: weft.RemoteClient) -> None:
@@ -150,7 +150,7 @@ async def test_a_task_is_enqueued_with_all_that_it_can_have(remote: weft.RemoteC
     many = await remote.enqueue_many([weft.NewTask("h", {"n": n}, priority=n, retry=retry) for n in range(3)])
     page = await remote.list_tasks(limit=2)
     assert page == await client.list_tasks(limit=2)
-    assert page.next_before is not None
+    assert page.next is not None
     await remote.cancel(many[0].id, reason="ordered twice")
     assert (await remote.get_task(many[0].id)).audit == (await client.get_task(many[0].id)).audit
     assert await remote.cancel_all(handler="h", dry_run=True) == 3

@@ -114,8 +114,9 @@ async def test_blobs_and_tasks_of_another_org_are_nobodys(bound: Bound) -> None:
     await conn.execute("insert into weft.task_blob (task_id, digest, org_id) values ($1, $2, 1)", claim.id, DIGEST)
     assert await remote_workers.refers_to(conn, 1, DIGEST)
     assert not await remote_workers.refers_to(conn, 2, DIGEST)
-    assert await remote_workers.task_refers_to(conn, [(claim.id, DIGEST), (claim.id + 1, DIGEST)]) == {claim.id}
-    assert await remote_workers.task_refers_to(conn, [(claim.id, CHILDS)]) == set()
+    assert await remote_workers.task_refers_to(conn, 1, [(claim.id, DIGEST), (claim.id + 1, DIGEST)]) == {claim.id}
+    assert await remote_workers.task_refers_to(conn, 1, [(claim.id, CHILDS)]) == set()
+    assert await remote_workers.task_refers_to(conn, 2, [(claim.id, DIGEST)]) == set()
     assert await remote_workers.of_org(conn, 1, [claim.id], None, 0) == {claim.id}
     assert await remote_workers.of_org(conn, 2, [claim.id], None, 0) == set()
     assert await remote_workers.of_org(conn, 1, [claim.id], [99], 0) == set()

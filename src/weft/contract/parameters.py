@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict
 
 from weft.contract.protocol import CodeHash
 from weft.contract.wire import Id, Moment, moment_text, wire
+from weft.core.checks import LONGEST_PAGE
 from weft.core.errors import InvalidInput
 from weft.queue.model import NewTask
 from weft.queue.retry import Retry
@@ -52,7 +53,10 @@ SAID = {
     "handler": "The name of the handler.",
     "head": "A head of the audit's seals that was noted before: it must still be there.",
     "heartbeat_timeout": "An attempt that gives no sign of life for so many seconds has failed.",
-    "idempotency_key": "A known key makes nothing: the answer names what is there.",
+    "idempotency_key": (
+        "A known key makes nothing: the answer names what is there. Keys of tasks are those of their handler: "
+        "the same key with another handler makes another task."
+    ),
     "ids": "These only.",
     "inputs": "The inputs of the workflow.",
     "into": "The tag that takes over the changes.",
@@ -250,10 +254,16 @@ _FORMS = {
     "until": _Form(Moment | None),
 }
 _NAMES = ("which", "source", "to", "change", "user", "old", "new", "good", "bad")
-# A tag is moved by number, and so are its pages; events go on after a text, jobs after an id.
+# A tag is moved by number, and so are its pages; events go on after a text, jobs, nodes and approvals after an id.
 _OF_CALL = {
     "workflows.moves.before": _Form(int | None),
+    "list_tasks.after": _Form(Id | None, str),
+    "dead_letters.after": _Form(Id | None, str),
+    "outbox.after": _Form(Id | None, str),
+    "audit.after": _Form(Id | None, str),
     "jobs.page.after": _Form(Id | None, str),
+    "jobs.nodes.after": _Form(Id | None, str),
+    "jobs.approvals.after": _Form(Id | None, str),
     "jobs.page.since": _Form(Moment | None),
 }
 
@@ -291,6 +301,9 @@ def parameter_of(call: str, wanted: inspect.Parameter, hint: Any, place: Place) 
         form = _Form(list[str] | None, _label_words, labels_in)
     if name in _NAMES:
         form = _Form(str if default is _ABSENT else str | None, str)
+    if name == "limit" and place == "query" and default is None:
+        # Whoever has the database is given all of it at once.
+        form, default = _Form(int), LONGEST_PAGE
     if form is None:
         travelling = wire(hint, name)
         form = _Form(travelling.type, travelling.encode)

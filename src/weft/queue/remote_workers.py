@@ -78,10 +78,10 @@ async def refers_to(
     return bool(await conn.fetchval(SQL.refers_to, org_id, digest, named, token_id))
 
 
-async def task_refers_to(conn: type_Connection, references: Sequence[tuple[int, str]]) -> set[int]:
-    """Return those of the tasks that refer to the blob beside them."""
-    rows = await conn.fetch(SQL.task_refers_to, [id for id, _ in references], [digest for _, digest in references])
-    return {row[0] for row in rows}
+async def task_refers_to(conn: type_Connection, org_id: int, references: Sequence[tuple[int, str]]) -> set[int]:
+    """Return those of the tasks of an org that refer to the blob beside them."""
+    ids, digests = [id for id, _ in references], [digest for _, digest in references]
+    return {row[0] for row in await conn.fetch(SQL.task_refers_to, org_id, ids, digests)}
 
 
 async def of_org(

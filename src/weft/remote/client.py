@@ -65,9 +65,22 @@ def _by_http(operation: Operation) -> Callable[..., Any]:
     @functools.wraps(operation.function)
     async def call(self: Any, *arguments: Any, **named: Any) -> Any:
         given = signature.bind(self, *arguments, **named).arguments
+        if operation.pages_by is not None and given.get("limit") is None:
+            return await _all_pages(_transport(self), operation, operation.pages_by, given)
         return await _transport(self).call(operation, given)
 
     return call
+
+
+async def _all_pages(transport: Transport, operation: Operation, by: str, given: dict[str, Any]) -> list[Any]:
+    """Return all of a list that a server gives in pages."""
+    found: list[Any] = []
+    while True:
+        page = await transport.call(operation, given | {"limit": _PAGE})
+        found += page
+        if len(page) < _PAGE:
+            return found
+        given = given | {by: getattr(page[-1], operation.key or "")}
 
 
 def _transport(part: Any) -> Transport:

@@ -20,8 +20,12 @@ from weft.core.errors import WaitTimeout, WeftError
 from weft.core.server_errors import NeedsDatabase, ServerStopping, ServerUnavailable
 from weft.core.tracing import HEADER as TRACEPARENT
 from weft.core.tracing import current_traceparent
+from weft.queue.audit import why
 from weft.remote.addresses import PREFIX, check_server, headers_of, said_by, said_of
 
+REASON = "weft-reason"
+# What stands in a header as it is.
+_PLAIN = "".join(sign for sign in map(chr, range(33, 127)) if sign != "%")
 _PATIENCE = httpx.Timeout(90.0, connect=10.0)
 # So long a call is made again that may be: a server that has answered before is perhaps started anew.
 _FIRST, _AGAIN = 2.0, 60.0
@@ -84,11 +88,13 @@ class Transport:
             else:
                 body[each.name] = value
         headers = {}
+        if operation.changes and (reason := why()) is not None:
+            headers[REASON] = quote(reason, safe=_PLAIN)
         if operation.takes_key and body.get("idempotency_key") is None:
             # A call whose answer is lost is made again, and must not be carried out twice.
             headers["idempotency-key"] = uuid.uuid4().hex
         if operation.tells_progress:
-            told = await self._follow(operation.method, path, orjson.dumps(body), given.get("on_progress"))
+            told = await self._follow(operation.method, path, orjson.dumps(body), given.get("on_progress"), headers)
             return answer_of(operation).decode(told)
         is_repeatable = operation.method == "GET" or operation.access is Access.READER or operation.takes_key
         content = None if operation.method == "GET" else orjson.dumps(body)
@@ -125,9 +131,11 @@ class Transport:
             await asyncio.sleep(pause * random.uniform(0.5, 1.0))
             pause = min(_LONGEST, 2 * pause)
 
-    async def _follow(self, method: str, path: str, content: bytes, on_progress: Callable[[int], Any] | None) -> Any:
+    async def _follow(
+        self, method: str, path: str, content: bytes, on_progress: Callable[[int], Any] | None, headers: dict[str, str]
+    ) -> Any:
         """Make a call that may take long, and return what it answers; meanwhile it says how far it is."""
-        headers = {"content-type": "application/json", "accept": NDJSON}
+        headers = headers | {"content-type": "application/json", "accept": NDJSON}
         began, pause, done = time.monotonic(), _SHORTEST, 0
         patience = _AGAIN if self._was_reached else _FIRST
         while True:

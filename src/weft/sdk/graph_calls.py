@@ -102,7 +102,7 @@ class GraphCalls(WorkflowCalls):
         kept = await self._kept(check_name(name, "name"), addition, on_failure)
         new = NewJob(
             name, {}, priority, idempotency_key, kept.base_kind, kept.base_ref, kept.snapshot_id, kept.version_hash,
-            check_labels(labels), self._session.actor,
+            check_labels(labels), self._session.actor, is_act=True,
         )  # fmt: skip
         org_id, patience = await self._session.org_id(), self._session.settings.job_default_timeout
         found = await self._session.database.run(

@@ -57,9 +57,9 @@ select exists (
 );
 
 -- name: task_refers_to
--- Which of these tasks refer to the blobs that they are said to have put.
-select r.id from unnest($1::bigint[], $2::text[]) as r (id, digest)
-join weft.task_blob b on b.task_id = r.id and b.digest = r.digest;
+-- Which of these tasks of the org refer to the blobs that they are said to have put.
+select r.id from unnest($2::bigint[], $3::text[]) as r (id, digest)
+join weft.task_blob b on b.task_id = r.id and b.digest = r.digest and b.org_id = $1;
 
 -- name: of_org
 -- Which of these are tasks of the org, live or ended: of some queues only, unless a task has made them.

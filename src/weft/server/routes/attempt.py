@@ -66,8 +66,8 @@ async def _data(caller: Caller, asked: Step | Checkpoint) -> str:
     """Return what is to be kept as JSON, wherever it was sent."""
     if asked.blob is None:
         return encode_plain(asked.data, "data")
-    named = [(asked.task_id, asked.blob.digest)]
-    if not await caller.database.read(lambda conn: remote_workers.task_refers_to(conn, named)):
+    named, org_id = [(asked.task_id, asked.blob.digest)], caller.who.org_id
+    if not await caller.database.read(lambda conn: remote_workers.task_refers_to(conn, org_id, named)):
         raise NotFound("blob", asked.blob.digest)
     try:
         return encode_plain(orjson.loads(await caller.state.blobs.get(asked.blob.digest)), "blob")

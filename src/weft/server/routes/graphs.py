@@ -12,14 +12,15 @@ from weft.catalog.model import Principal
 from weft.contract.graphs import Added, Begun, Growth, NewGraph, items_in
 from weft.contract.operations import Access
 from weft.contract.wire import Id
-from weft.queue.audit import acting_from
+from weft.queue.audit import acting_because, acting_from
 from weft.sdk.client import Client
 from weft.sdk.session import acting_as
 from weft.server.bodies import JsonRoute
 from weft.server.credentials import Who, origin_of, require
 from weft.server.endpoints import REPEATED, IdempotencyKey
-from weft.server.idempotency import once
+from weft.server.idempotency import Answered, Kept, once
 from weft.server.problems import refusals
+from weft.server.reasons import Reason, reason_in
 from weft.server.spans import made_job
 
 if TYPE_CHECKING:
@@ -52,21 +53,21 @@ Writer = Annotated[Principal, Depends(_a_writer)]
 )  # fmt: skip
 async def submit_graph(
     request: Request, who: Writer, body: Annotated[NewGraph, _example({"name": "etl", **_ITEMS})],
-    idempotency_key: IdempotencyKey = None,
+    idempotency_key: IdempotencyKey = None, weft_reason: Reason = None,
 ) -> Response:  # fmt: skip
     """Answer with the job, and the ids of what it is made of."""
     new, _ = items_in(body)
 
-    async def act(client: Client) -> tuple[int, bytes]:
+    async def act(client: Client) -> Answered:
         job = await client.jobs.submit_graph(
             body.name, new, priority=body.priority, idempotency_key=body.idempotency_key, labels=body.labels,
             on_failure=body.on_failure,
         )  # fmt: skip
         made_job(request.scope, job)
         ids = [str(item.id) for item in new] if job.created else []
-        return 201, orjson.dumps({"id": str(job.id), "created": job.created, "ids": ids})
+        return Answered(201, orjson.dumps({"id": str(job.id), "created": job.created, "ids": ids}), None)
 
-    return await _answer(request, who, idempotency_key, act)
+    return await _answer(request, who, idempotency_key, weft_reason, act)
 
 
 @router.post(
@@ -75,27 +76,28 @@ async def submit_graph(
 )  # fmt: skip
 async def add(
     request: Request, who: Writer, job_id: Annotated[Id, Path(description="The job's id.")],
-    body: Annotated[Growth, _example(_ITEMS)], idempotency_key: IdempotencyKey = None,
+    body: Annotated[Growth, _example(_ITEMS)], idempotency_key: IdempotencyKey = None, weft_reason: Reason = None,
 ) -> Response:  # fmt: skip
     """Answer with the ids of what was added."""
     new, known = items_in(body)
 
-    async def act(client: Client) -> tuple[int, bytes]:
+    async def act(client: Client) -> Answered:
         await client.jobs.add(job_id, [*new, *known])
-        return 200, orjson.dumps({"ids": [str(item.id) for item in new]})
+        return Answered(200, orjson.dumps({"ids": [str(item.id) for item in new]}), None)
 
-    return await _answer(request, who, idempotency_key, act)
+    return await _answer(request, who, idempotency_key, weft_reason, act)
 
 
 async def _answer(
-    request: Request, who: Principal, key: str | None, act: Callable[[Client], Awaitable[tuple[int, bytes]]]
+    request: Request, who: Principal, key: str | None, reason: str | None, act: Callable[[Client], Awaitable[Answered]]
 ) -> Response:
     state: State = request.app.state.weft
     client = state.client_of(who)
-    with acting_as(who.actor), acting_from(origin_of(request)):
+    with acting_as(who.actor), acting_from(origin_of(request)), acting_because(reason_in(reason)):
         if key is None:
-            status, told = await act(client)
-            return Response(told, status, media_type=_JSON)
-        asked = b"%s\n%s" % (request.url.path.encode(), await request.body())
-        kept = await once(client, key, asked, act, is_secret=False)
-    return Response(kept.body, kept.status, {REPEATED: "true"} if kept.is_repeated else {}, _JSON)
+            kept = Kept(await act(client), False)
+        else:
+            asked = b"%s\n%s" % (request.url.path.encode(), await request.body())
+            kept = await once(client, key, asked, act, is_secret=False)
+    status, told, _ = kept.answered
+    return Response(told, status, {REPEATED: "true"} if kept.is_repeated else {}, _JSON)

@@ -87,7 +87,8 @@ async def _completed(caller: Caller, seat: Seat, tasks: Sequence[Done], field: s
     """Return outcomes as they are kept; large ones go to the blob storage. Raises for what cannot be one."""
     settings, found = caller.state.client.settings, []
     named = [(done.task_id, done.blob.digest) for done in tasks if done.blob is not None]
-    known = await caller.database.read(lambda conn: remote_workers.task_refers_to(conn, named)) if named else set()
+    org_id, read = caller.who.org_id, caller.database.read
+    known = await read(lambda conn: remote_workers.task_refers_to(conn, org_id, named)) if named else set()
     for place, done in enumerate(tasks):
         where = f"{field}[{place}]"
         if done.lease_token.worker_id != seat.id:
