@@ -61,8 +61,8 @@ class Transport:
 
     async def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
         """Return what a route answers that changes something and is no call of the client; it is done once."""
-        key = {"idempotency-key": uuid.uuid4().hex}
-        return dict(self._told(await self._send("POST", path, {}, orjson.dumps(body), key, is_repeatable=True)))
+        headers = {"idempotency-key": uuid.uuid4().hex, **_reasons()}
+        return dict(self._told(await self._send("POST", path, {}, orjson.dumps(body), headers, is_repeatable=True)))
 
     def _told(self, answer: httpx.Response) -> Any:
         """Return what an answer says; raises `ServerUnavailable` when somebody else has given it."""
@@ -87,9 +87,7 @@ class Transport:
                 query[each.name] = _in_query(value)
             else:
                 body[each.name] = value
-        headers = {}
-        if operation.changes and (reason := why()) is not None:
-            headers[REASON] = quote(reason, safe=_PLAIN)
+        headers = _reasons() if operation.changes else {}
         if operation.takes_key and body.get("idempotency_key") is None:
             # A call whose answer is lost is made again, and must not be carried out twice.
             headers["idempotency-key"] = uuid.uuid4().hex
@@ -181,6 +179,11 @@ class Transport:
         if "code" not in told:
             return ServerUnavailable(self.server, said_by(answer))
         return error_in(told, answer.status_code)
+
+
+def _reasons() -> dict[str, str]:
+    """Return the header that says why something is done, if the caller does."""
+    return {} if (reason := why()) is None else {REASON: quote(reason, safe=_PLAIN)}
 
 
 def _asked_pause(answer: httpx.Response) -> float:
