@@ -74,7 +74,8 @@ _ADVICE = {
     "handler_import_failed": "Mend the module, or the name given by `--app`; it must be importable from here.",
     "blob_unavailable": "Do what the message says: give every process the same `WEFT_BLOB_URL`, see to the storage "
     "or the access to it, or bring a blob that is gone back from a copy of the storage.",
-    "server_unavailable": "Check `WEFT_SERVER`, and that the server runs; its `/healthz` answers without a token.",
+    "server_unavailable": "Check the address, and that the server runs: its `/healthz` answers without a token. "
+    "`weft context show` says where commands go, and why.",
     "server_stopping": "Ask again: it, or another server, answers soon.",
     "dev_runs": "Use the one that runs, stop it by Ctrl-C or its process, or set `WEFT_HOME` to another folder.",
     "address_taken": "Stop the other process, or choose another address by `--host` and `--port`.",

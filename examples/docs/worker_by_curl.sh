@@ -15,9 +15,8 @@ done
 
 # docs: begin ask
 ask() {
-  curl -sS --fail-with-body -H "Authorization: Bearer $WEFT_TOKEN" -H "Content-Type: application/json" \
+  curl -sS --fail-with-body -w '\n' -H "Authorization: Bearer $WEFT_TOKEN" -H "Content-Type: application/json" \
     -d "$2" "$WEFT_SERVER$1"
-  echo
 }
 take() { sed -E "s/.*\"$1\":\"([^\"]*)\".*/\1/"; }
 # docs: end ask

@@ -5,8 +5,12 @@ from __future__ import annotations
 import json
 import os
 import stat
+import threading
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import ClassVar
+from urllib.request import Request, urlopen
 
 import pytest
 from apps.cli_scene import Cli
@@ -88,11 +92,20 @@ def test_what_is_asked_for_wins_over_what_is_current(served: Cli, server: str, t
 
 def test_a_sign_in_that_is_refused_says_why_and_keeps_nothing(served: Cli, server: str, token: str) -> None:
     cli = served
-    assert "the token is unknown, revoked or past its time" in cli("login", server, "--token", "-", text="x", code=8)
+    refused = cli("login", server, "--token", "-", text="x", code=8)
+    assert "the token is unknown, revoked or past its time" in refused
+    assert "`weft login URL` signs in" in refused
     assert "cannot reach the server at http://127.0.0.1:1" in cli(
         "login", "http://127.0.0.1:1", "--token", "-", text=token, code=3
     )
-    assert "is not an address" in cli("login", "weft.example.com", "--token", "-", text=token, code=2)
+    for address, said in (
+        ("weft.example.com", "is not an address"), ("http://", "is not an address"),
+        ("http://127.0.0.1:port", "is not an address"), ("http://[::1", "is not an address"),
+        ("http://ada@127.0.0.1", "has a user in its address"), (f"{server}/api/v1", f"write {server}"),
+        (f"{server}/?a=b", "leave out what follows ?"),
+    ):  # fmt: skip
+        assert said in cli("login", address, "--token", "-", text=token, code=2)
+    assert "copy it anew" in cli("login", server, "--token", "-", text="größe", code=2)
     assert "other users can read what stands on a command line" in cli("login", server, "--token", token, code=2)
     assert "is missing" in cli("login", server, code=2)
     assert "is empty" in cli("login", server, "--token", "-", text="\n", code=2)
@@ -111,3 +124,49 @@ def test_a_file_of_tokens_that_others_may_read_is_refused(served: Cli, server: s
     os.chmod(kept, 0o600)
     kept.write_text("contexts = 3", encoding="utf-8")
     assert "each context must be a table" in served("queues", "list", code=3)
+
+
+class _Elsewhere(BaseHTTPRequestHandler):
+    """What people find who have the wrong address, and a proxy that has the server under a path of its own."""
+
+    server_url: ClassVar[str]
+
+    def do_GET(self) -> None:
+        if self.path.startswith("/weft/"):
+            asked = Request(self.server_url + self.path.removeprefix("/weft"), headers=dict(self.headers))
+            with urlopen(asked) as found:
+                status, headers, body = found.status, {}, found.read()
+        else:
+            status, headers, body = {
+                "/moved/api/v1/me": (301, {"location": "https://weft.example.com/api/v1/me"}, b""),
+                "/page/api/v1/me": (200, {}, b"<html>Welcome</html>"),
+            }.get(self.path, (404, {}, b"<html>not here</html>"))
+        self.send_response(status)
+        for name, value in {**headers, "content-length": str(len(body))}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+def test_a_wrong_address_is_told_with_what_to_do_and_a_prefix_is_part_of_a_right_one(
+    served: Cli, server: str, token: str
+) -> None:
+    _Elsewhere.server_url = server
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Elsewhere) as elsewhere:
+        threading.Thread(target=elsewhere.serve_forever, daemon=True).start()
+        place = f"127.0.0.1:{elsewhere.server_port}"
+        for address, said in (
+            (f"http://{place}", "answered 404 without saying why; is it the address of a Weft server?"),
+            (f"http://{place}/page", "answered with what is not Weft's"),
+            (f"http://{place}/moved", "sends to https://weft.example.com/api/v1/me"),
+            (f"https://{place}/weft", "does its address begin with http://?"),
+        ):
+            assert said in served("login", address, "--token", "-", text=token, code=3)
+        served("login", f"http://{place}/weft/", "--token", "-", text=token)
+        assert served.json("context", "show")["where"] == f"http://{place}/weft"
+        assert served.json("context", "show")["context"] == f"{place.replace(':', '-')}-weft"
+        assert served.json("queues", "list")["queues"][0]["name"] == "default"
+        elsewhere.shutdown()

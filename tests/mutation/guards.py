@@ -603,8 +603,8 @@ GUARDS: list[Guard] = [
         ("where a.outcome in ('failed', 'snoozed', 'crashed')", ""),
     ),
     *_of(
-        "remote.had", "test_remote_workers", "and t.attempt = $3", "and t.worker_id = $1", "and d.attempt = $3",
-        "and d.worker_id = $1", "and a.attempt = $3", "and a.worker_id = $1",
+        "remote.had_among", "test_remote_workers", "and t.attempt = r.attempt", "and t.worker_id = $1",
+        "and d.attempt = r.attempt", "and d.worker_id = $1", "and a.attempt = r.attempt", "and a.worker_id = $1",
     ),
     *_of(
         "remote.refers_to", "test_remote_workers", "and b.org_id = $1", "and q.name = any ($3)",

@@ -57,7 +57,8 @@ async def things(client: weft.Client) -> AsyncIterator[dict[str, str]]:
         alone = await client.enqueue("fail", max_attempts=1)
         with pytest.raises(weft.TaskFailed):
             await client.wait(alone.id)
-        found |= {"jobs.approve": str(waits.id), "job_id": str(fails.id)}
+        goes_on = await client.jobs.submit("etl/main")
+        found |= {"jobs.approve": str(waits.id), "jobs.add": str(goes_on.id), "job_id": str(fails.id)}
         found |= {"cancel": str(task.id), "replay": str(alone.id)}
         await client.roles.create("finance")
         await client.orgs.create("globex")

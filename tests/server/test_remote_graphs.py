@@ -7,6 +7,7 @@ import pytest
 
 import weft
 from weft.jobs.items import Group, Item, Task
+from weft.worker.registry import Registry
 
 
 def _graph() -> tuple[Task, Group, list[Item]]:
@@ -91,3 +92,26 @@ async def test_what_is_added_by_a_request_that_is_sent_again_is_added_once(
     assert len((await client.list_tasks(handler="say")).tasks) == 3
     wrong = await http.post(path, json={"items": [{"handler": "say"}], "pairs": [[0, 9]]})
     assert (wrong.status_code, wrong.json()["field"]) == (422, "pairs[0]")
+
+
+async def test_the_code_by_which_a_job_is_to_run_again_goes_along(
+    client: weft.Client, remote: weft.RemoteClient, registry: Registry
+) -> None:
+    @registry.task(name="again")
+    async def again() -> int:
+        return 1
+
+    other = Registry()
+
+    @other.task(name="again")
+    async def another() -> int:
+        return 2
+
+    async with weft.Worker(client=client, registry=registry), weft.Orchestrator(client=client):
+        job = await client.jobs.submit_graph("w", Task("again"))
+        await client.jobs.wait(job.id, 60)
+    assert (await remote.jobs.plan_rerun(job.id)).nodes("keep") == ["again"]
+    plan = await remote.jobs.plan_rerun(job.id, registry=other)
+    assert plan == await client.jobs.plan_rerun(job.id, registry=other)
+    assert plan.nodes("run") == ["again", "END"]
+    assert (await remote.jobs.rerun(job.id, registry=other)).plan == plan

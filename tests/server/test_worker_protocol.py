@@ -303,6 +303,18 @@ async def test_a_log_is_appended_at_its_offset_however_often_it_is_sent(hands: H
     assert (await hands.act("log", {**task, "lease_token": f"{hands.id}.9"}, 409))["code"] == "lease_lost"
 
 
+async def test_the_logs_of_several_attempts_are_appended_at_once_and_none_of_what_is_anothers(
+    hands: Hands, client: weft.Client
+) -> None:
+    made = await client.enqueue_many([weft.NewTask("h"), weft.NewTask("h")])
+    tasks = [{**_lease(task), "text": f"{task['task_id']}\n"} for task in await hands.claim(limit=2)]
+    stale = {**tasks[1], "lease_token": f"{hands.id}.9"}
+    told = await hands.ask("/v1/task/logs", tasks=[tasks[0], stale])
+    assert told == {"sizes": {str(made[0].id): 19}, "refused": [str(made[1].id)]}
+    assert (await hands.ask("/v1/task/logs", 422, tasks=[tasks[1], stale]))["field"] == "tasks"
+    assert [await client.read_log(each.id) for each in made] == [f"{made[0].id}\n".encode(), None]
+
+
 async def test_large_values_go_through_the_server(make_http: MakeHttp, client: weft.Client) -> None:
     hands = await Hands(await make_http(role="worker")).register()
     large = "x" * (client.settings.inline_limit + 1)

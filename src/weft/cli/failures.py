@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from weft.core.errors import OperatorError, PermissionDenied, WeftError
+from weft.core.server_errors import Unauthenticated
 
 UNEXPECTED = 7
 
@@ -50,7 +51,8 @@ def failure_of(problem: Exception) -> Failure:
 
 def _failure_of(problem: Exception) -> Failure:
     if isinstance(problem, WeftError):
-        return Failure(str(problem), problem.exit_code, problem.code, getattr(problem, "field", None), problem.details)
+        said = f"{problem}; `weft login URL` signs in" if isinstance(problem, Unauthenticated) else str(problem)
+        return Failure(said, problem.exit_code, problem.code, getattr(problem, "field", None), problem.details)
     if isinstance(problem, TimeoutError) and problem.errno is None:
         advice = "see whether it is overloaded or a long transaction holds a lock, then try again"
         return Failure(f"PostgreSQL did not answer in time: {advice}", OperatorError.exit_code, "timeout")

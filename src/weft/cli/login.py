@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -34,17 +35,19 @@ def login(
 
     from weft.cli.contexts import Context, changing_contexts, check_context_name
     from weft.cli.output import remark, tell
+    from weft.remote.addresses import check_server
     from weft.remote.identity import who_am_i
 
+    url = check_server(url)
     name = check_context_name(context if context is not None else _name_of(url))
     secret = _read_token(token, token_file)
     me = asyncio.run(who_am_i(url, secret))
     with changing_contexts() as contexts:
-        contexts.by_name[name] = Context(name, url.rstrip("/"), secret)
+        contexts.by_name[name] = Context(name, url, secret)
         contexts.current = name
     if _is_in_the_clear(url):
         remark("the token travels in the clear: use https:// wherever the network is not yours")
-    facts = {"context": name, "server": url.rstrip("/"), **me}
+    facts = {"context": name, "server": url, **me}
     tell(facts, f"signed in to {url} as {me['actor']}, {me['role']} of {me['org']}", as_json=as_json)
 
 
@@ -76,8 +79,8 @@ def _read_token(token: str | None, file: Path | None) -> str:
 def _name_of(url: str) -> str:
     from urllib.parse import urlsplit
 
-    parts = urlsplit(url)
-    return (parts.netloc.rpartition("@")[2] or url).replace(":", "-").strip("[]-") or "server"
+    found = urlsplit(url)
+    return re.sub(r"[^A-Za-z0-9._]+", "-", found.netloc + found.path).strip("-._") or "server"
 
 
 def _is_in_the_clear(url: str) -> bool:

@@ -146,7 +146,7 @@ class ServerUnavailable(OperatorError):
         far = (
             "" if done is None else f"; {done} were done by then, and what is done stays: the same again does the rest"
         )
-        super().__init__(f"cannot reach the server at {where}: {problem}{far}: check WEFT_SERVER, and that it runs")
+        super().__init__(f"cannot reach the server at {where}: {problem}{far}: check the address, and that it runs")
 
     def after(self, done: int) -> ServerUnavailable:
         """Return the same of a call of which ``done`` were done before the part that went wrong."""

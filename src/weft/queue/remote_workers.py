@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from weft.db.statements import Statements
-from weft.queue.steps import Fence
 from weft.queue.work import Claim
 
 if TYPE_CHECKING:
@@ -65,9 +64,10 @@ async def settled_among(conn: type_Connection, worker_id: int, leases: Sequence[
     return {row[0] for row in rows}
 
 
-async def had(conn: type_Connection, fence: Fence) -> bool:
-    """Whether an attempt is or was the worker's own."""
-    return bool(await conn.fetchval(SQL.had, *fence))
+async def had_among(conn: type_Connection, worker_id: int, leases: Sequence[tuple[int, int]]) -> set[tuple[int, int]]:
+    """Return those of the attempts that are or were the worker's own."""
+    rows = await conn.fetch(SQL.had_among, worker_id, [id for id, _ in leases], [attempt for _, attempt in leases])
+    return {(row[0], row[1]) for row in rows}
 
 
 async def refers_to(

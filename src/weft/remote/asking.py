@@ -8,8 +8,8 @@ import httpx
 import orjson
 
 from weft.contract.errors import error_in
-from weft.core.errors import InvalidInput
 from weft.core.server_errors import ServerUnavailable
+from weft.remote.addresses import NOT_OURS, check_server, headers_of, said_by, said_of
 
 _PATIENCE = 30.0
 _JSON = {"content-type": "application/json"}
@@ -20,18 +20,19 @@ class Asking:
     """One server, and the token of a worker."""
 
     def __init__(self, server: str, token: str | None) -> None:
-        if not server.startswith(("http://", "https://")):
-            raise InvalidInput("server", f"{server!r} is not an address; write for example https://weft.example.com")
-        self.server = server.rstrip("/")
+        self.server = check_server(server)
         self.token = token
-        headers = {} if token is None else {"authorization": f"Bearer {token}"}
+        headers = headers_of(token)
         limits = httpx.Limits(max_connections=100, max_keepalive_connections=20)
         self._http = httpx.AsyncClient(base_url=self.server, headers=headers, timeout=_PATIENCE, limits=limits)
 
     async def ask(self, path: str, body: dict[str, Any], *, wait: float = 0.0) -> dict[str, Any]:
         """Ask for an act that may take ``wait`` seconds, and return what is told; raises what the act raises."""
         answer = await self.send("POST", path, content=orjson.dumps(body), headers=_JSON, timeout=_PATIENCE + wait)
-        found: dict[str, Any] = orjson.loads(answer)
+        try:
+            found: dict[str, Any] = orjson.loads(answer)
+        except orjson.JSONDecodeError:
+            raise ServerUnavailable(self.server, NOT_OURS) from None
         return found
 
     async def send(self, method: str, path: str, **more: Any) -> bytes:
@@ -41,7 +42,7 @@ class Asking:
         try:
             answer = await self._http.request(method, path, **more)
         except httpx.HTTPError as problem:
-            raise ServerUnavailable(self.server, str(problem) or type(problem).__name__) from problem
+            raise ServerUnavailable(self.server, said_of(problem)) from problem
         if answer.is_success:
             return answer.content
         try:
@@ -49,7 +50,7 @@ class Asking:
         except orjson.JSONDecodeError:
             told = None
         if not isinstance(told, dict) or answer.status_code in _BROKEN:
-            raise ServerUnavailable(self.server, f"it answered {answer.status_code}, without saying why")
+            raise ServerUnavailable(self.server, said_by(answer))
         raise error_in(told, answer.status_code)
 
     async def close(self) -> None:

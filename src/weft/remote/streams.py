@@ -13,7 +13,8 @@ import httpx
 import orjson
 
 from weft.core.server_errors import ServerUnavailable
-from weft.remote.transport import PREFIX, TRANSIENT, Transport, lines_of, said_of
+from weft.remote.addresses import PREFIX, said_of
+from weft.remote.transport import TRANSIENT, Transport, lines_of
 
 # Three heartbeats that do not come: nobody is there any more.
 _PATIENCE = httpx.Timeout(45.0, connect=10.0)

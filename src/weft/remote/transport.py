@@ -16,13 +16,13 @@ import orjson
 from weft.contract.answers import answer_of
 from weft.contract.errors import error_in
 from weft.contract.operations import NDJSON, Access, Operation
-from weft.core.errors import InvalidInput, WaitTimeout, WeftError
+from weft.core.errors import WaitTimeout, WeftError
 from weft.core.server_errors import NeedsDatabase, ServerStopping, ServerUnavailable
 from weft.core.tracing import HEADER as TRACEPARENT
 from weft.core.tracing import current_traceparent
 from weft.queue.audit import why
+from weft.remote.addresses import PREFIX, check_server, headers_of, said_by, said_of
 
-PREFIX = "/api/v1"
 REASON = "weft-reason"
 # What stands in a header as it is.
 _PLAIN = "".join(sign for sign in map(chr, range(33, 127)) if sign != "%")
@@ -41,11 +41,9 @@ class Transport:
     """One server, reached by one token."""
 
     def __init__(self, server: str, token: str | None) -> None:
-        if not server.startswith(("http://", "https://")):
-            raise InvalidInput("server", f"{server!r} is not an address; write for example https://weft.example.com")
-        self.server = server.rstrip("/")
+        self.server = check_server(server)
         self._was_reached = False
-        headers = {} if token is None else {"authorization": f"Bearer {token}"}
+        headers = headers_of(token)
         limits = httpx.Limits(max_connections=100, max_keepalive_connections=20)
         self.http = httpx.AsyncClient(
             base_url=self.server, headers=headers, timeout=_PATIENCE, limits=limits,
@@ -59,12 +57,19 @@ class Transport:
 
     async def get(self, path: str) -> dict[str, Any]:
         """Return what a route answers that is no call of the client; raises what it tells."""
-        return body_of(await self._send("GET", path, {}, None, {}, is_repeatable=True))
+        return dict(self._told(await self._send("GET", path, {}, None, {}, is_repeatable=True)))
 
     async def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
         """Return what a route answers that changes something and is no call of the client; it is done once."""
-        key = {"idempotency-key": uuid.uuid4().hex}
-        return body_of(await self._send("POST", path, {}, orjson.dumps(body), key, is_repeatable=True))
+        headers = {"idempotency-key": uuid.uuid4().hex, **_reasons()}
+        return dict(self._told(await self._send("POST", path, {}, orjson.dumps(body), headers, is_repeatable=True)))
+
+    def _told(self, answer: httpx.Response) -> Any:
+        """Return what an answer says; raises `ServerUnavailable` when somebody else has given it."""
+        try:
+            return orjson.loads(answer.content)
+        except orjson.JSONDecodeError:
+            raise ServerUnavailable(self.server, said_by(answer)) from None
 
     async def call(self, operation: Operation, given: Mapping[str, Any]) -> Any:
         """Make a call and return what it returns; raises what it raises."""
@@ -82,9 +87,7 @@ class Transport:
                 query[each.name] = _in_query(value)
             else:
                 body[each.name] = value
-        headers = {}
-        if operation.changes and (reason := why()) is not None:
-            headers[REASON] = quote(reason, safe=_PLAIN)
+        headers = _reasons() if operation.changes else {}
         if operation.takes_key and body.get("idempotency_key") is None:
             # A call whose answer is lost is made again, and must not be carried out twice.
             headers["idempotency-key"] = uuid.uuid4().hex
@@ -97,7 +100,7 @@ class Transport:
         if answer.status_code == httpx.codes.NO_CONTENT:
             return None
         form = answer_of(operation)
-        return answer.content if form.model is None else form.decode(orjson.loads(answer.content))
+        return answer.content if form.model is None else form.decode(self._told(answer))
 
     async def _send(
         self, method: str, path: str, query: dict[str, Any], content: bytes | None, headers: dict[str, str], *,
@@ -166,7 +169,7 @@ class Transport:
         if not is_transient or isinstance(error, WaitTimeout):
             raise error
         if not is_repeatable and isinstance(error, ServerUnavailable):
-            raise ServerUnavailable(self.server, f"{_said_by(answer)}; {_UNKNOWN}")
+            raise ServerUnavailable(self.server, f"{said_by(answer)}; {_UNKNOWN}")
         if not is_repeatable or time.monotonic() - began > longest:
             raise error
 
@@ -174,17 +177,13 @@ class Transport:
         """Return what an answer tells that is none of what was asked for; it may be of somebody in between."""
         told = body_of(answer)
         if "code" not in told:
-            return ServerUnavailable(self.server, _said_by(answer))
+            return ServerUnavailable(self.server, said_by(answer))
         return error_in(told, answer.status_code)
 
 
-def _said_by(answer: httpx.Response) -> str:
-    return f"it, or what stands before it, answered {answer.status_code} without saying why"
-
-
-def said_of(problem: httpx.HTTPError) -> str:
-    """Return what went wrong with a connection; some errors have no words."""
-    return str(problem) or type(problem).__name__
+def _reasons() -> dict[str, str]:
+    """Return the header that says why something is done, if the caller does."""
+    return {} if (reason := why()) is None else {REASON: quote(reason, safe=_PLAIN)}
 
 
 def _asked_pause(answer: httpx.Response) -> float:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from weft.contract.protocol import MOST
 from weft.core.errors import LeaseLost, WeftError
 from weft.core.server_errors import ServerUnavailable
 from weft.queue.service import Service
@@ -23,6 +24,14 @@ logger = logging.getLogger("weft.worker")
 _FIRST_PAUSE = 0.1
 _AT_ONCE = 8
 _PIECE = 1 << 18
+# What stands around a text in a request.
+_AROUND = 128
+
+
+class _News(NamedTuple):
+    attempt: Attempt
+    offset: int
+    piece: bytes
 
 
 class RemoteLogs(LogKeeping, Service):
@@ -55,13 +64,60 @@ class RemoteLogs(LogKeeping, Service):
     async def run_once(self) -> int:
         """Send what is new; what cannot be sent now is sent later."""
         attempts = [each for each in self._running() if each.has_log and not each.is_over]
-        sent = await asyncio.gather(*(self._send(each, is_last=False) for each in attempts), return_exceptions=True)
-        for each, found in zip(attempts, sent, strict=True):
+        later: list[Attempt] = []
+        while attempts:
+            batch, attempts, much = await self._gathered(attempts)
+            later += much
+            try:
+                later += await self._send_together(batch)
+            except WeftError as problem:
+                logger.debug("the logs of %s tasks are sent later: %s", len(batch), problem)
+        sent = await asyncio.gather(*(self._send(each, is_last=False) for each in later), return_exceptions=True)
+        for each, found in zip(later, sent, strict=True):
             if isinstance(found, BaseException):
                 if not isinstance(found, WeftError):
                     raise found
                 logger.debug("the log of task %s is sent later: %s", each.claim.id, found)
         return 0
+
+    async def _gathered(self, attempts: list[Attempt]) -> tuple[list[_News], list[Attempt], list[Attempt]]:
+        """Return what is new of as many logs as fit into a request, the attempts after them, those with too much."""
+        news: list[_News] = []
+        much: list[Attempt] = []
+        size = 0
+        for place, attempt in enumerate(attempts):
+            offset = self._sent.get((attempt.claim.id, attempt.claim.attempt), 0)
+            data = await asyncio.to_thread(attempt.log.printed, offset, self._most)
+            piece = next(pieces(data, self._most, is_all=False), b"")
+            if len(data) >= self._most:
+                much.append(attempt)
+            elif piece and news and (size + len(piece) > self._most or len(news) == MOST):
+                return news, attempts[place:], much
+            elif piece:
+                news.append(_News(attempt, offset, piece))
+                size += len(piece) + _AROUND
+        return news, [], much
+
+    async def _send_together(self, news: list[_News]) -> list[Attempt]:
+        """Send what is new of several logs at once; return those with which there is more to do."""
+        if not news:
+            return []
+        said = [
+            {**lease_of(self._id, each.attempt.claim.id, each.attempt.claim.attempt), "offset": each.offset,
+             "text": each.piece.decode("utf-8", "replace")}
+            for each in news
+        ]  # fmt: skip
+        async with self._turns:
+            sizes = (await self._asking.ask("/v1/task/logs", {"tasks": said}))["sizes"]
+        behind = []
+        for attempt, offset, piece in news:
+            size = sizes.get(str(attempt.claim.id))
+            if size is not None and size < offset:
+                # Another server has answered, which has missed what came before.
+                behind.append(attempt)
+            elif size is not None and size >= offset + len(piece) and not attempt.is_over:
+                self._sent[attempt.claim.id, attempt.claim.attempt] = offset + len(piece)
+        return behind
 
     async def _finish(self, attempt: Attempt) -> None:
         """Send the rest of a log; a server that is away is waited for: the outcome waits for it as well."""

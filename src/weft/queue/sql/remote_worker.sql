@@ -33,12 +33,12 @@ select a.task_id from unnest($2::bigint[], $3::int[]) as r (id, attempt)
 join weft.attempt a on a.task_id = r.id and a.attempt = r.attempt and a.worker_id = $1
 where a.outcome in ('failed', 'snoozed', 'crashed');
 
--- name: had
--- Whether an attempt is or was the worker's own.
-select exists (
-  select 1 from weft.task t where t.id = $2 and t.attempt = $3 and t.worker_id = $1
-  union all select 1 from weft.task_done d where d.id = $2 and d.attempt = $3 and d.worker_id = $1
-  union all select 1 from weft.attempt a where a.task_id = $2 and a.attempt = $3 and a.worker_id = $1
+-- name: had_among
+-- Which attempts are or were the worker's own.
+select r.id, r.attempt from unnest($2::bigint[], $3::int[]) as r (id, attempt) where exists (
+  select 1 from weft.task t where t.id = r.id and t.attempt = r.attempt and t.worker_id = $1
+  union all select 1 from weft.task_done d where d.id = r.id and d.attempt = r.attempt and d.worker_id = $1
+  union all select 1 from weft.attempt a where a.task_id = r.id and a.attempt = r.attempt and a.worker_id = $1
 );
 
 -- name: refers_to

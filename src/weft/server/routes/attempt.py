@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
 import orjson
 from fastapi import APIRouter
 
+from weft.contract.logs import Logs, LogsTold
 from weft.contract.protocol import (
     Await,
     Awaited,
@@ -208,10 +210,36 @@ def _raw(text: str | None) -> Any:
 @act(router, "/v1/task/log", Log, LogTold, {**_HELD, "offset": 0, "text": "began\n"})
 async def append_log(caller: Caller, asked: Log) -> dict[str, Any]:
     """Append what an attempt has printed from an offset on; what is there already is passed over."""
-    fence = await caller.fence(asked)
+    told = await _appended(caller, [asked])
+    if told["refused"]:
+        raise LeaseLost(asked.task_id)
+    return {"size": told["sizes"][str(asked.task_id)]}
+
+
+@act(router, "/v1/task/logs", Logs, LogsTold, {"tasks": [{**_HELD, "offset": 0, "text": "began\n"}]})
+async def append_logs(caller: Caller, asked: Logs) -> dict[str, Any]:
+    """Append what several attempts of a worker have printed, each from an offset on."""
+    return await _appended(caller, asked.tasks)
+
+
+async def _appended(caller: Caller, logs: Sequence[Log]) -> dict[str, Any]:
+    """Append to logs of attempts that are or were a worker's own; return how long each is, and what is another's."""
+    fences = [await caller.fence(each) for each in logs]
+    if len({fence.worker_id for fence in fences}) > 1:
+        raise InvalidInput("tasks", "are of several workers: send what one holds by itself")
+    leases, worker_id = [(fence.task_id, fence.attempt) for fence in fences], fences[0].worker_id
+    if len(dict(leases)) < len(leases):
+        raise InvalidInput("tasks", "name one of them twice: send what it has printed at once")
+    own = await caller.database.read(lambda conn: remote_workers.had_among(conn, worker_id, leases))
+    sizes: dict[str, int] = {}
+    for each, fence in zip(logs, fences, strict=True):
+        if (fence.task_id, fence.attempt) in own:
+            sizes[str(fence.task_id)] = await _append(caller, each, fence)
+    return {"sizes": sizes, "refused": [str(task_id) for task_id, _ in leases if str(task_id) not in sizes]}
+
+
+async def _append(caller: Caller, asked: Log, fence: Fence) -> int:
     state, settings = caller.state, caller.state.client.settings
-    if not await caller.database.read(lambda conn: remote_workers.had(conn, fence)):
-        raise LeaseLost(fence.task_id)
     data = asked.text.encode("utf-8", "replace")
     size = await asyncio.to_thread(state.logs.append, fence.task_id, fence.attempt, asked.offset, data)
     if asked.is_last and settings.log_upload:
@@ -221,7 +249,7 @@ async def append_log(caller: Caller, asked: Log) -> dict[str, Any]:
             part = heading_of(fence.attempt, has_text=True) + part
             digest, length = await state.blobs.put(part), len(part)
             await caller.database.run(lambda conn: look.add_log(conn, fence.task_id, fence.attempt, digest, length))
-    return {"size": size}
+    return size
 
 
 @act(router, "/v1/task/cached", FindOutput, FoundOutput, {**_HELD, "key": "0" * 64})
