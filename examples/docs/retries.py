@@ -75,7 +75,7 @@ async def main() -> None:
             page = await client.dead_letters(before=before, limit=100)
             for letter in page.tasks:
                 print(letter.id, letter.state, letter.handler, letter.reason)
-            before = page.next_before
+            before = page.next
             if before is None:
                 break
 

@@ -48,9 +48,9 @@ async def test_dead_letters_are_what_failed_or_died_newest_first(
     assert [task.state for task in page.tasks] == ["dead", "failed", "dead"]
     assert [(task.error or {})["message"] for task in page.tasks] == ["broken 2", "refused 1", "broken 0"]
     first = await client.dead_letters(limit=2)
-    rest = await client.dead_letters(limit=2, before=first.next_before)
+    rest = await client.dead_letters(limit=2, before=first.next)
     assert [task.id for task in (*first.tasks, *rest.tasks)] == ids[::-1]
-    assert rest.next_before is None
+    assert rest.next is None
 
 
 async def test_a_replayed_task_keeps_its_attempts_and_counts_anew_in_a_new_generation(

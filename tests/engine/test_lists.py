@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 from datetime import UTC, datetime, timedelta
 
+import asyncpg
 import pytest
 from engine_scene import Clock, until
 
 import weft
 from weft.core.states import TaskState
+from weft.queue import look
 from weft.worker.registry import Registry
 
 
@@ -48,25 +50,28 @@ async def zoo(client: weft.Client, registry: Registry) -> dict[str, list[int]]:
     return found
 
 
-async def _all(client: weft.Client, page_size: int, **filters: object) -> list[weft.TaskSummary]:
+async def _all(
+    client: weft.Client, page_size: int, *, sort: str = "newest", **filters: object
+) -> list[weft.TaskSummary]:
     found: list[weft.TaskSummary] = []
-    before: int | None = None
+    place: dict[str, int] = {}
     while True:
-        page = await client.list_tasks(before=before, limit=page_size, **filters)  # type: ignore[arg-type]
+        page = await client.list_tasks(sort=sort, limit=page_size, **place, **filters)  # type: ignore[arg-type]
         found += page.tasks
-        if page.next_before is None:
+        if page.next is None:
             return found
         assert len(page.tasks) == page_size
-        before = page.next_before
+        place = {"before" if sort == "newest" else "after": page.next}
 
 
-async def test_pages_of_any_size_give_every_task_once_newest_first(
+async def test_pages_of_any_size_give_every_task_once_newest_or_oldest_first(
     client: weft.Client, zoo: dict[str, list[int]]
 ) -> None:
     everything = sorted((id for ids in zoo.values() for id in ids), reverse=True)
     assert len(everything) == 21
     for size in (1, 2, 5, 20, 21, 22, 1000):
         assert [task.id for task in await _all(client, size)] == everything
+        assert [task.id for task in await _all(client, size, sort="oldest")] == everything[::-1]
 
 
 async def test_filters_choose_by_state_queue_and_handler(client: weft.Client, zoo: dict[str, list[int]]) -> None:
@@ -75,6 +80,7 @@ async def test_filters_choose_by_state_queue_and_handler(client: weft.Client, zo
         for size in (2, 50):
             found = await _all(client, size, state=state)
             assert [task.id for task in found] == wanted, state
+            assert await _all(client, size, state=state, sort="oldest") == found[::-1], state
             assert {task.state for task in found} <= {state, "dead"}
     both = await _all(client, 4, state=["ready", TaskState.CANCELLED])
     assert [task.id for task in both] == sorted(zoo["ready"] + zoo["cancelled"], reverse=True)
@@ -88,6 +94,48 @@ async def test_filters_choose_by_state_queue_and_handler(client: weft.Client, zo
     assert [task.id for task in refused] == zoo["failed"][::-1]
     assert await _all(client, 2, handler="nobody") == []
     assert await _all(client, 2, state="waiting") == []
+
+
+async def test_a_page_is_answered_after_a_bounded_look_and_says_where_the_next_begins(
+    client: weft.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(look, "ROOM", 50)
+    rare = (await client.enqueue("rare")).id
+    await client.enqueue_many([weft.NewTask("often") for _ in range(2000)])
+    for is_ended in (False, True):
+        if is_ended:
+            assert await client.cancel_all() == 2001
+        pages = 0
+        place: dict[str, int] = {}
+        while not (page := await client.list_tasks(handler="rare", **place)).tasks:
+            assert page.next is not None
+            place, pages = {"before": page.next}, pages + 1
+        assert pages > 0
+        assert ([task.id for task in page.tasks], page.next) == ([rare], None)
+        first = await client.list_tasks(handler="rare", sort="oldest", limit=1)
+        assert [task.id for task in first.tasks] == [rare]
+        assert first.next is not None
+
+
+async def test_effects_are_listed_by_state_and_kind_newest_or_oldest_first(
+    client: weft.Client, conn: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    made = (
+        """insert into weft.outbox (org_id, kind, payload, state) select 1, $1, '{}', $2 from generate_series(1, 3)"""
+    )
+    for kind in ("callback", "enqueue_task"):
+        for state in ("pending", "failed", "done"):
+            await conn.execute(made, kind, state)
+    every = sorted(row["id"] for row in await conn.fetch("select id from weft.outbox"))
+    for filters in ({}, {"state": "failed"}, {"kind": "callback"}, {"state": "done", "kind": "enqueue_task"}):
+        chosen = [effect.id for effect in await client.outbox(sort="oldest", **filters)]
+        assert chosen == [id for id in every if id in chosen]
+        assert len(chosen) == 18 // (3 if "state" in filters else 1) // (2 if "kind" in filters else 1)
+        assert [effect.id for effect in await client.outbox(**filters)] == chosen[::-1]
+        assert [effect.id for effect in await client.outbox(**filters, limit=2, before=chosen[-1])] == chosen[-2:-4:-1]
+        assert [
+            effect.id for effect in await client.outbox(**filters, limit=2, sort="oldest", after=chosen[0])
+        ] == chosen[1:3]
 
 
 async def test_a_line_tells_what_the_task_itself_tells(client: weft.Client, zoo: dict[str, list[int]]) -> None:

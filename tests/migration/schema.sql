@@ -30,6 +30,29 @@ CREATE TYPE weft.found_job AS (
 	labels json
 );
 
+CREATE TYPE weft.task_state AS ENUM (
+    'pending',
+    'scheduled',
+    'ready',
+    'dispatched',
+    'claimed',
+    'running',
+    'waiting',
+    'completed',
+    'failed',
+    'dead',
+    'skipped',
+    'cancelled'
+);
+
+CREATE TYPE weft.found_task AS (
+	id bigint,
+	org_id bigint,
+	queue_id bigint,
+	state weft.task_state,
+	handler text
+);
+
 CREATE DOMAIN weft.handler_name AS text
 	CONSTRAINT handler_name_check CHECK ((octet_length(VALUE) <= 800));
 
@@ -63,21 +86,6 @@ CREATE TYPE weft.tag_verb AS ENUM (
     'compact',
     'delete',
     'undelete'
-);
-
-CREATE TYPE weft.task_state AS ENUM (
-    'pending',
-    'scheduled',
-    'ready',
-    'dispatched',
-    'claimed',
-    'running',
-    'waiting',
-    'completed',
-    'failed',
-    'dead',
-    'skipped',
-    'cancelled'
 );
 
 CREATE TYPE weft.token_role AS ENUM (
@@ -408,14 +416,15 @@ CREATE TABLE weft.audit (
     subject_ids bigint[] DEFAULT '{}'::bigint[] NOT NULL,
     subject_name text,
     detail json DEFAULT '{}'::json NOT NULL,
-    origin text
+    origin text,
+    reason text
 );
 
 CREATE FUNCTION weft.audit_hash(a weft.audit) RETURNS bytea
     LANGUAGE sql STABLE
     AS $$
   select sha256(convert_to(json_build_array(a.id::text, a.org_id::text, to_char(a.at at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS.US'),
-    a.actor, a.verb, a.subject_kind, a.subject_ids::text, a.subject_name, a.detail::text, a.origin)::text, 'UTF8'))
+    a.actor, a.verb, a.subject_kind, a.subject_ids::text, a.subject_name, a.detail::text, a.origin, a.reason)::text, 'UTF8'))
 $$;
 
 CREATE FUNCTION weft.begin_jobs(tasks bigint[], jobs bigint[], orchestrator bigint) RETURNS bigint[]
@@ -985,6 +994,42 @@ begin
   end loop;
 end $$;
 
+CREATE FUNCTION weft.find_tasks(org bigint, ways text[], queues bigint[], with_control boolean, states weft.task_state[], queue bigint, what text, low bigint, high bigint, is_newest boolean, n integer, room integer, OUT ids bigint[], OUT rest bigint) RETURNS record
+    LANGUAGE plpgsql STABLE
+    AS $$
+declare step int := case when what is not null or ways[1] = 'live' then greatest(n, 400) else n end;
+  passed bigint[]; seen int; turn int := 0;
+begin
+  ids := '{}';
+  loop
+    select array_agg(k.id) filter (where k.org_id = org and k.state = any (states) and (queue is null or k.queue_id = queue)
+        and (what is null or k.handler = what)),
+      count(*), case when is_newest then min(k.id) else max(k.id) end
+    into passed, seen, rest
+    from (
+      select s.* from weft.scan_newest_tasks(org, ways[1 + turn], queues, with_control, states, low, high, step) s where is_newest
+      union all
+      select s.* from weft.scan_oldest_tasks(org, ways[1 + turn], queues, with_control, states, low, high, step) s where not is_newest
+    ) k;
+    ids := ids || passed;
+    room := room - seen;
+    if seen < step then
+      rest := null;
+      return;
+    end if;
+    exit when cardinality(ids) >= n or room <= 0;
+    if is_newest then
+      high := rest;
+    else
+      low := rest;
+    end if;
+    turn := (turn + 1) % cardinality(ways);
+    if turn = 0 then
+      step := least(4 * step, greatest(room, 400));
+    end if;
+  end loop;
+end $$;
+
 CREATE FUNCTION weft.finish_and_claim(me bigint, ids bigint[], attempts integer[], outputs json[], queues bigint[], rooms integer[], ranks smallint[], orders bigint[], marks bigint[], wanted integer, from_head boolean, patience text) RETURNS TABLE(lost boolean, id bigint, attempt integer, queue_id bigint, rank smallint, order_id bigint, handler text, params json, max_attempts smallint, failures smallint, crashes smallint, timeout interval, heartbeat_timeout interval, retry json, job_id bigint, node text, given json[])
     LANGUAGE plpgsql
     SET plan_cache_mode TO 'force_generic_plan'
@@ -1519,6 +1564,124 @@ begin
         d.base_ref, d.actor
       from weft.job_done d where d.id = u.id
     ) j
+  ) f on true order by case when is_newest then -f.id else f.id end;
+end $$;
+
+CREATE TABLE weft.outbox (
+    id bigint DEFAULT weft.next_id() NOT NULL,
+    org_id bigint NOT NULL,
+    kind text NOT NULL,
+    ordering_key text,
+    payload json NOT NULL,
+    state weft.outbox_state DEFAULT 'pending'::weft.outbox_state NOT NULL,
+    available_at timestamp with time zone DEFAULT weft.now() NOT NULL,
+    attempts integer DEFAULT 0 NOT NULL,
+    last_error text,
+    created_at timestamp with time zone DEFAULT weft.now() NOT NULL,
+    processed_at timestamp with time zone,
+    worker_id bigint,
+    actor text,
+    CONSTRAINT outbox_kind_check CHECK ((kind = ANY (ARRAY['enqueue_task'::text, 'route_event'::text, 'callback'::text])))
+)
+WITH (fillfactor='70');
+
+CREATE FUNCTION weft.list_newest_effects(org bigint, states weft.outbox_state[], wanted text, low bigint, high bigint, n integer) RETURNS SETOF weft.outbox
+    LANGUAGE plpgsql STABLE SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_sort TO 'off'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET jit TO 'off'
+    AS $$
+begin
+  if org is distinct from coalesce(nullif(current_setting('weft.org', true), '')::bigint, org) then
+    return;
+  end if;
+  return query select f.* from unnest(coalesce(states, enum_range(null::weft.outbox_state))) as s (state)
+    cross join unnest(case when wanted is null then array['enqueue_task', 'route_event', 'callback'] else array[wanted] end) as k (kind)
+    cross join lateral (
+      select o.* from weft.outbox o
+      where o.org_id = org and (o.kind, o.state, o.id) < (k.kind, s.state, high) and (o.kind, o.state, o.id) > (k.kind, s.state, low)
+      order by o.kind desc, o.state desc, o.id desc limit n
+    ) f order by f.id desc limit n;
+end $$;
+
+CREATE FUNCTION weft.list_oldest_effects(org bigint, states weft.outbox_state[], wanted text, low bigint, high bigint, n integer) RETURNS SETOF weft.outbox
+    LANGUAGE plpgsql STABLE SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_sort TO 'off'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET jit TO 'off'
+    AS $$
+begin
+  if org is distinct from coalesce(nullif(current_setting('weft.org', true), '')::bigint, org) then
+    return;
+  end if;
+  return query select f.* from unnest(coalesce(states, enum_range(null::weft.outbox_state))) as s (state)
+    cross join unnest(case when wanted is null then array['enqueue_task', 'route_event', 'callback'] else array[wanted] end) as k (kind)
+    cross join lateral (
+      select o.* from weft.outbox o
+      where o.org_id = org and (o.kind, o.state, o.id) < (k.kind, s.state, high) and (o.kind, o.state, o.id) > (k.kind, s.state, low)
+      order by o.kind, o.state, o.id limit n
+    ) f order by f.id limit n;
+end $$;
+
+CREATE FUNCTION weft.list_tasks(org bigint, states weft.task_state[], queue bigint, what text, low bigint, high bigint, is_newest boolean, n integer, room integer) RETURNS TABLE(rest bigint, id bigint, state text, reason text, queue_name text, handler text, priority integer, attempt integer, failures integer, max_attempts integer, worker_id bigint, created_at timestamp with time zone, due_at timestamp with time zone, claimed_at timestamp with time zone, ended_at timestamp with time zone, error json)
+    LANGUAGE plpgsql STABLE SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
+    SET jit TO 'off'
+    AS $$
+declare endings weft.task_state[]; queues bigint[]; ways text[]; live record; done record; ids bigint[];
+begin
+  if org is distinct from coalesce(nullif(current_setting('weft.org', true), '')::bigint, org) then
+    return;
+  end if;
+  states := coalesce(states, enum_range(null::weft.task_state));
+  endings := array(select s from unnest(states) s where s in ('completed', 'failed', 'dead', 'cancelled', 'skipped'));
+  select array[]::bigint[] as ids, null::bigint as rest into live;
+  done := live;
+  if cardinality(endings) < cardinality(states) then
+    ways := case when states <@ (endings || array['claimed', 'running']::weft.task_state[]) then array['held'] else array['live'] end;
+    select f.* into live from weft.find_tasks(org, ways, null, false, states, queue, what, low, high, is_newest, n, 12 * room) f;
+  end if;
+  if cardinality(endings) > 0 then
+    -- A queue that an org has is its own. Those of one that has more than a few are no shorter a way than all that has ended.
+    queues := case when queue is null then array(select q.id from weft.queue q where q.org_id = org and q.id <> 2 and q.id > 0 limit 101)
+      when queue <> 2 then array[queue] else '{}' end;
+    ways := case when 'completed' <> all (endings) then array['states'] when queue is null then array['ended'] else array[]::text[] end
+      || case when cardinality(queues) <= 100 then array['queues'] else array[]::text[] end;
+    select f.* into done from weft.find_tasks(org, ways, queues, coalesce(queue, 2) = 2, endings, queue, what, low, high, is_newest, n,
+      room) f;
+  end if;
+  rest := case when is_newest then greatest(live.rest, done.rest) else least(live.rest, done.rest) end;
+  -- What one of them has found beyond where the other has come to is found again.
+  ids := array(
+    select u.id from unnest(live.ids || done.ids) as u (id) where case when is_newest then u.id >= rest else u.id <= rest end is not false
+    order by case when is_newest then -u.id else u.id end limit n + 1);
+  if cardinality(ids) > n then
+    ids := ids[1:n];
+    rest := ids[n];
+  end if;
+  return query select list_tasks.rest, f.* from (select) as one left join lateral (
+    select t.id, t.state, t.reason, q.name, t.handler, t.priority, t.attempt, t.failures, t.max_attempts, t.worker_id, t.created_at,
+      t.due_at, t.claimed_at, t.ended_at, t.error
+    from unnest(ids) as u (id) cross join lateral (
+      select t.id, t.state::text, t.reason, t.handler::text, -t.rank::int as priority, t.attempt::int, t.failures::int, t.max_attempts::int,
+        t.worker_id, t.created_at, t.due_at, t.claimed_at, null::timestamptz as ended_at, null::json as error, t.queue_id
+      from weft.task t where t.id = u.id
+      union all
+      select d.id, d.state::text, d.reason, d.handler, -d.rank::int, d.attempt, d.failures::int, d.max_attempts::int, d.worker_id,
+        d.created_at, null, d.claimed_at, d.ended_at, d.error, d.queue_id
+      from weft.task_done d where d.id = u.id
+    ) t join weft.queue q on q.id = t.queue_id
   ) f on true order by case when is_newest then -f.id else f.id end;
 end $$;
 
@@ -2347,29 +2510,117 @@ begin
   end case;
 end $$;
 
+CREATE FUNCTION weft.scan_newest_tasks(org bigint, way text, queues bigint[], with_control boolean, states weft.task_state[], low bigint, high bigint, n integer) RETURNS SETOF weft.found_task
+    LANGUAGE plpgsql STABLE
+    SET enable_sort TO 'off'
+    AS $$
+begin
+  case way
+  when 'live' then
+    return query select t.id, t.org_id, t.queue_id, t.state, t.handler::text from weft.task t
+      where t.id < high and t.id > low order by t.id desc limit n;
+  when 'held' then
+    -- They are few: found first, then put in order.
+    return query with f as materialized (
+      select t.id, t.org_id, t.queue_id, t.state, t.handler::text from weft.task t where t.worker_id is not null)
+    select f.* from f where f.org_id = org and f.id < high and f.id > low order by f.id desc limit n;
+  when 'ended' then
+    return query select d.id, d.org_id, d.queue_id, d.state, d.handler from weft.task_done d
+      where d.id < high and d.id > low order by d.id desc limit n;
+  when 'queues' then
+    return query select f.* from (
+      select f.* from unnest(queues) as q (id) cross join lateral (
+        select d.id, d.org_id, d.queue_id, d.state, d.handler from weft.task_done d
+        where (d.queue_id, d.id) < (q.id, high) and (d.queue_id, d.id) > (q.id, low) and d.id < high and d.id > low
+        order by d.queue_id desc, d.id desc limit n) f
+      union all
+      select f.* from (
+        select d.id, d.org_id, d.queue_id, d.state, d.handler from weft.task_done d
+        where (d.queue_id = 2 or d.queue_id < 0) and with_control
+          and (d.org_id, d.id) < (org, high) and (d.org_id, d.id) > (org, low) and d.id < high and d.id > low
+        order by d.org_id desc, d.id desc limit n) f
+    ) f order by f.id desc limit n;
+  when 'states' then
+    return query select f.* from unnest(states) as s (state) cross join lateral (
+      select d.id, d.org_id, d.queue_id, d.state, d.handler from weft.task_done d
+      where d.state <> 'completed' and d.org_id = org
+        and (d.state, d.id) < (s.state, high) and (d.state, d.id) > (s.state, low) and d.id < high and d.id > low
+      order by d.state desc, d.id desc limit n) f order by f.id desc limit n;
+  end case;
+end $$;
+
+CREATE FUNCTION weft.scan_oldest_tasks(org bigint, way text, queues bigint[], with_control boolean, states weft.task_state[], low bigint, high bigint, n integer) RETURNS SETOF weft.found_task
+    LANGUAGE plpgsql STABLE
+    SET enable_sort TO 'off'
+    AS $$
+begin
+  case way
+  when 'live' then
+    return query select t.id, t.org_id, t.queue_id, t.state, t.handler::text from weft.task t
+      where t.id < high and t.id > low order by t.id limit n;
+  when 'held' then
+    -- They are few: found first, then put in order.
+    return query with f as materialized (
+      select t.id, t.org_id, t.queue_id, t.state, t.handler::text from weft.task t where t.worker_id is not null)
+    select f.* from f where f.org_id = org and f.id < high and f.id > low order by f.id limit n;
+  when 'ended' then
+    return query select d.id, d.org_id, d.queue_id, d.state, d.handler from weft.task_done d
+      where d.id < high and d.id > low order by d.id limit n;
+  when 'queues' then
+    return query select f.* from (
+      select f.* from unnest(queues) as q (id) cross join lateral (
+        select d.id, d.org_id, d.queue_id, d.state, d.handler from weft.task_done d
+        where (d.queue_id, d.id) < (q.id, high) and (d.queue_id, d.id) > (q.id, low) and d.id < high and d.id > low
+        order by d.queue_id, d.id limit n) f
+      union all
+      select f.* from (
+        select d.id, d.org_id, d.queue_id, d.state, d.handler from weft.task_done d
+        where (d.queue_id = 2 or d.queue_id < 0) and with_control
+          and (d.org_id, d.id) < (org, high) and (d.org_id, d.id) > (org, low) and d.id < high and d.id > low
+        order by d.org_id, d.id limit n) f
+    ) f order by f.id limit n;
+  when 'states' then
+    return query select f.* from unnest(states) as s (state) cross join lateral (
+      select d.id, d.org_id, d.queue_id, d.state, d.handler from weft.task_done d
+      where d.state <> 'completed' and d.org_id = org
+        and (d.state, d.id) < (s.state, high) and (d.state, d.id) > (s.state, low) and d.id < high and d.id > low
+      order by d.state, d.id limit n) f order by f.id limit n;
+  end case;
+end $$;
+
 CREATE FUNCTION weft.seal_audit(room integer) RETURNS integer
     LANGUAGE plpgsql
     AS $$
-declare of record; count int := 0;
+declare of record; oldest xid8 := pg_snapshot_xmin(pg_current_snapshot()); count int := 0;
 begin
   for of in
     select o.id as org_id, coalesce(l.number, 0) + 1 as number, coalesce(l.digest, sha256(int8send(o.id))) as before, n.ids, n.hashes
     from weft.org o
     left join lateral (
-      select s.number, s.digest, s.sealed_at from weft.audit_seal s where s.org_id = o.id order by s.number desc limit 1
+      select s.number, s.digest, least(s.covered_to, weft.first_id_at(s.sealed_at - interval '1 hour')) as an_hour_back
+      from weft.audit_seal s where s.org_id = o.id order by s.number desc limit 1
     ) l on true
+    left join lateral (
+      select s.covered_to from weft.audit_seal s where s.org_id = o.id and s.next_xid <= oldest order by s.number desc limit 1
+    ) f on true
+    cross join lateral (select coalesce(f.covered_to, l.an_hour_back, 0) as id) low
     cross join lateral (
-      select array_agg(e.id order by e.id) as ids, array_agg(e.hash order by e.id) as hashes from (
-        select a.id, weft.audit_hash(a) as hash from weft.audit a
-        where a.org_id = o.id and a.id >= coalesce(weft.first_id_at(l.sealed_at - interval '1 hour'), 0) and not exists (
-          select 1 from weft.audit_seal s where s.org_id = o.id and a.id between s.ids[1] and s.ids[cardinality(s.ids)] and a.id = any (s.ids))
-        order by a.id limit room
-      ) e
+      select array_agg(a.id order by a.id) as ids, array_agg(weft.audit_hash(a) order by a.id) as hashes
+      from (
+        select a.id from weft.audit a where a.org_id = o.id and a.id >= low.id
+        except select sealed.id from weft.audit_seal s cross join lateral unnest(s.ids) as sealed (id)
+          where s.org_id = o.id and s.ids[cardinality(s.ids)] >= low.id
+        order by id limit room
+      ) e join weft.audit a on a.id = e.id
     ) n
     where n.ids is not null
   loop
-    insert into weft.audit_seal (org_id, number, ids, hashes, before, digest)
-    values (of.org_id, of.number, of.ids, of.hashes, of.before, weft.seal_digest(of.org_id, of.number, of.before, of.ids, of.hashes))
+    -- What is under way has begun before the next transaction will. A minute is for clocks that are set back.
+    insert into weft.audit_seal (org_id, number, ids, hashes, before, digest, covered_to, next_xid)
+    values (of.org_id, of.number, of.ids, of.hashes, of.before,
+      weft.seal_digest(of.org_id, of.number, of.before, of.ids, of.hashes),
+      least(weft.first_id_at(weft.now() - interval '1 minute'), case when cardinality(of.ids) = room then of.ids[room] end),
+      pg_snapshot_xmax(pg_current_snapshot()))
     on conflict do nothing;
     if found then
       count := count + cardinality(of.ids);
@@ -2386,7 +2637,7 @@ CREATE FUNCTION weft.seal_digest(org bigint, number bigint, before bytea, ids bi
     from unnest(ids, hashes) with ordinality as u (id, hash, place)), ''::bytea))
 $$;
 
-CREATE FUNCTION weft.send_event(org bigint, event text, payload jsonb, actor text, key text, room integer) RETURNS TABLE(id bigint, answered integer)
+CREATE FUNCTION weft.send_event(org bigint, event text, payload jsonb, actor text, key text, room integer) RETURNS TABLE(id bigint, answered integer, is_new boolean)
     LANGUAGE plpgsql
     AS $$
 #variable_conflict use_variable
@@ -2396,7 +2647,7 @@ begin
   insert into weft.event as e (org_id, name, payload, actor, idempotency_key) values (org, event, payload, actor, key)
   on conflict (org_id, idempotency_key) where idempotency_key is not null do nothing returning e.id into id;
   if id is null then
-    return query select e.id, e.answered from weft.event e where e.org_id = org and e.idempotency_key = key;
+    return query select e.id, e.answered, false from weft.event e where e.org_id = org and e.idempotency_key = key;
     return;
   end if;
   select r.answered, r.last into answered, last from weft.route_event(id, 0, room) r;
@@ -2411,6 +2662,7 @@ begin
   insert into weft.outbox (org_id, kind, payload, state, processed_at, actor)
   values (org, 'route_event', json_build_object('event_id', id::text, 'after', last::text),
     (case when last is null then 'done' else 'pending' end)::weft.outbox_state, case when last is null then weft.now() end, actor);
+  is_new := true;
   return next;
 end $$;
 
@@ -2945,6 +3197,7 @@ CREATE TABLE weft.answer (
     request bytea NOT NULL,
     status smallint,
     body bytea,
+    etag text,
     created_at timestamp with time zone DEFAULT weft.now() NOT NULL
 );
 
@@ -3066,6 +3319,8 @@ CREATE TABLE weft.audit_seal (
     hashes bytea[] NOT NULL,
     before bytea NOT NULL,
     digest bytea NOT NULL,
+    covered_to bigint NOT NULL,
+    next_xid xid8 NOT NULL,
     CONSTRAINT audit_seal_check CHECK ((cardinality(hashes) = cardinality(ids))),
     CONSTRAINT audit_seal_digest_check CHECK ((octet_length(digest) = 32)),
     CONSTRAINT audit_seal_ids_check CHECK ((cardinality(ids) > 0)),
@@ -3082,10 +3337,11 @@ CREATE VIEW weft.audits AS
     subject_ids,
     subject_name,
     detail,
-    origin
+    origin,
+    reason
    FROM weft.audit a;
 
-COMMENT ON VIEW weft.audits IS 'What operators did: a row for each cancel, replay, purge, create, pause, resume and limit.';
+COMMENT ON VIEW weft.audits IS 'What was done by whom: a row for each act that changes something, but for tasks and effects, which have it themselves.';
 
 CREATE TABLE weft.awaited (
     task_id bigint NOT NULL,
@@ -3593,24 +3849,6 @@ CREATE VIEW weft.orgs AS
    FROM weft.org o;
 
 COMMENT ON VIEW weft.orgs IS 'Every org.';
-
-CREATE TABLE weft.outbox (
-    id bigint DEFAULT weft.next_id() NOT NULL,
-    org_id bigint NOT NULL,
-    kind text NOT NULL,
-    ordering_key text,
-    payload json NOT NULL,
-    state weft.outbox_state DEFAULT 'pending'::weft.outbox_state NOT NULL,
-    available_at timestamp with time zone DEFAULT weft.now() NOT NULL,
-    attempts integer DEFAULT 0 NOT NULL,
-    last_error text,
-    created_at timestamp with time zone DEFAULT weft.now() NOT NULL,
-    processed_at timestamp with time zone,
-    worker_id bigint,
-    actor text,
-    CONSTRAINT outbox_kind_check CHECK ((kind = ANY (ARRAY['enqueue_task'::text, 'route_event'::text, 'callback'::text])))
-)
-WITH (fillfactor='70');
 
 CREATE VIEW weft.patch_chain_member AS
  SELECT a.org_id,
@@ -4153,9 +4391,13 @@ CREATE INDEX audit_name ON weft.audit USING btree (org_id, subject_name, id) WHE
 
 CREATE INDEX audit_org ON weft.audit USING btree (org_id, id);
 
-CREATE INDEX audit_subject ON weft.audit USING gin (subject_ids) WITH (gin_pending_list_limit='64');
+CREATE INDEX audit_seal_last ON weft.audit_seal USING btree (org_id, (ids[cardinality(ids)]));
+
+CREATE INDEX audit_subject ON weft.audit USING gin (subject_ids) WITH (gin_pending_list_limit='64') WHERE (subject_kind = 'task'::text);
 
 CREATE INDEX audit_verb ON weft.audit USING btree (org_id, verb, id);
+
+CREATE INDEX awaited_approval ON weft.awaited USING btree (org_id, task_id) WHERE (kind = 'approval'::text);
 
 CREATE INDEX awaited_event ON weft.awaited USING btree (org_id, event) WHERE (event IS NOT NULL);
 
@@ -4205,6 +4447,8 @@ CREATE INDEX outbox_due ON weft.outbox USING btree (available_at, id) WHERE (sta
 
 CREATE INDEX outbox_order ON weft.outbox USING btree (org_id, ordering_key, id) WHERE ((state <> 'done'::weft.outbox_state) AND (ordering_key IS NOT NULL));
 
+CREATE INDEX outbox_org ON weft.outbox USING btree (org_id, kind, state, id);
+
 CREATE INDEX outbox_processing ON weft.outbox USING btree (worker_id) WHERE (state = 'processing'::weft.outbox_state);
 
 CREATE INDEX output_cache_digest ON weft.output_cache USING btree (digest) WHERE (digest IS NOT NULL);
@@ -4227,6 +4471,8 @@ CREATE INDEX tag_workflow ON weft.tag USING btree (org_id, workflow_id, name);
 
 CREATE INDEX task_blob_digest ON weft.task_blob USING btree (digest);
 
+CREATE INDEX task_done_control ON ONLY weft.task_done USING btree (org_id, id) WHERE ((queue_id = 2) OR (queue_id < 0));
+
 CREATE INDEX task_done_dead ON ONLY weft.task_done USING btree (org_id, id) WHERE (state = ANY (ARRAY['failed'::weft.task_state, 'dead'::weft.task_state]));
 
 CREATE INDEX task_done_job ON ONLY weft.task_done USING btree (job_id, ended_at, claimed_at) WHERE (job_id IS NOT NULL);
@@ -4235,7 +4481,7 @@ CREATE INDEX task_done_parent ON ONLY weft.task_done USING btree (parent_id, ite
 
 CREATE INDEX task_done_queue ON ONLY weft.task_done USING btree (queue_id, id);
 
-CREATE INDEX task_done_unsuccessful ON ONLY weft.task_done USING btree (state, id) WHERE (state <> 'completed'::weft.task_state);
+CREATE INDEX task_done_unsuccessful ON ONLY weft.task_done USING btree (org_id, state, id) WHERE (state <> 'completed'::weft.task_state);
 
 CREATE INDEX task_due ON weft.task USING btree (due_at) WHERE (state = 'scheduled'::weft.task_state);
 

@@ -59,6 +59,16 @@ FILL = f"""
     from generate_series(1, {DONE}) n,
       (select weft.first_id_at(date_trunc('day', weft.now(), 'UTC') - interval '1 day') as id,
               weft.now() - interval '1 day' as at) b;
+  -- An org of few tasks among all of these, with steps of the engine's own.
+  insert into weft.org (id, slug, name) values (2, 'small', 'Small'), (3, 'none', 'None');
+  insert into weft.queue (id, org_id, name) values (5, 2, 'theirs');
+  insert into weft.task_done (id, org_id, queue_id, order_id, created_at, ended_at, state, attempt, rank, max_attempts,
+                              failures, crashes, generation, handler, params, output)
+    select b.id + n * 10000 + 1, case when n <= 20 then 2 else 1 end, case when n % 2 = 0 and n <= 20 then 5 else 2 end, b.id, b.at, b.at,
+      (case when n % 3 = 0 then 'cancelled' else 'completed' end)::weft.task_state, 1, 0, 3, 0, 0, 0, 'often', '{{"a": 1}}', 'null'
+    from generate_series(1, 50000) n,
+      (select weft.first_id_at(date_trunc('day', weft.now(), 'UTC') - interval '1 day') as id,
+              weft.now() - interval '1 day' as at) b;
   insert into weft.attempt (task_id, attempt, org_id, outcome, ended_at)
     select id, 1, 1, 'failed', ended_at from weft.task_done where state <> 'completed';
   insert into weft.edge (prev, next, org_id)
@@ -74,7 +84,8 @@ FILL = f"""
     select b.id + n * 1000, md5(n::text), 1 from generate_series(1, 19000) n,
       (select weft.first_id_at(date_trunc('day', weft.now(), 'UTC') - interval '1 day') as id) b;
   insert into weft.outbox (org_id, kind, payload, state, ordering_key, processed_at)
-    select 1, 'callback', '{{}}', (case when n <= 40000 then 'done' else 'pending' end)::weft.outbox_state,
+    select case when n <= 10 then 2 else 1 end, case when n % 5000 = 0 then 'route_event' else 'callback' end, '{{}}',
+      (case when n <= 40000 then 'done' else 'pending' end)::weft.outbox_state,
       case when n % 2 = 0 then 'key ' || n % 500 end, case when n <= 40000 then weft.now() end
     from generate_series(1, 50000) n;
   insert into weft.worker_code (worker_id, org_id, handler, code, gone_at)

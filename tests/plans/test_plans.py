@@ -85,7 +85,7 @@ def _others(held: list[int], dead: list[int]) -> list[Guard]:
             "end", TASK.end_unsuccessfully, (*many, ["dead"] * n, ["f"] * n, ["r"] * n, ["{}"] * n), batch,
             {"task_pkey": 3 * n}, n,
         ),
-        Guard("heartbeat of a task", TASK.extend_expiry, (1, held[0], 1), 20, {"task_pkey": 2}),
+        Guard("heartbeat of tasks", TASK.extend_expiry, many, batch, {"task_pkey": 4 * n}, n),
         Guard("stage", UPKEEP.stage, (1000,), 20, {"task_due": 5}, 0),
         Guard("next due", UPKEEP.next_due, (), 20, {"task_due": 5}),
         Guard("cancel", TASK.cancel, (1, held[:1], "why"), 40, {"task_pkey": 2}, 1),
@@ -101,11 +101,6 @@ def _others(held: list[int], dead: list[int]) -> list[Guard]:
         Guard("code that is forgotten", WORKER.prune_codes, (timedelta(hours=1),), 40),
         Guard("which have ended", TASK.ended_among, (held,), 6 * n, {"task_pkey": n}),
         Guard("states", TASK.states_of, (1, held + dead), 2000),
-        Guard("dead letters", TASK.list_unsuccessful, (1, NEWEST, "dead", None, None, 51), 300, {}, 51),
-        Guard("dead letters, far back", TASK.list_unsuccessful, (1, dead[-1], "dead", None, None, 51), 300),
-        Guard("dead letters of an org", TASK.list_dead_letters, (1, NEWEST, None, None, 51), 300, {}, 51),
-        Guard("dead letters of an org that has none", TASK.list_dead_letters, (2, NEWEST, None, None, 51), 150, {}, 0),
-        Guard("skipped", TASK.list_unsuccessful, (1, NEWEST, "skipped", None, None, 51), 150, {}, 0),
         Guard("purge", TASK.purge, (1, timedelta(0), None, 1000), 20_000, {}, 1000),
         Guard("purge of ids", TASK.purge_ids, (1, timedelta(0), None, dead[:10], 1000), 400, {}, 10),
         Guard("prune keys", UPKEEP.prune_keys, (timedelta(0), 0), 30_000, {"idempotency_key_task": 3000}),
@@ -115,7 +110,7 @@ def _others(held: list[int], dead: list[int]) -> list[Guard]:
         Guard("a day from which nothing is old", ENDED, (timedelta(days=2),), 30, {}, 1),
         Guard("a day from which all is old", ENDED, (timedelta(0),), ONE_PASS, {}, 1),
         Guard("rates", QUEUE.rates, (1,), 400),
-        Guard("rates, as many as there are", RATES, (timedelta(days=2),), 2 * ONE_PASS, {}, 3),
+        Guard("rates, as many as there are", RATES, (timedelta(days=2),), 2 * ONE_PASS, {}, 5),
         Guard("references of tasks that are gone", BLOB.forget_references, (0,), 20_000),
         Guard("blobs that nobody needs", BLOB.unused, (timedelta(0),), 3000),
         Guard("keys with room", QUEUE.waiting_keys, (None,), 1000, {"task_key": 300}),
@@ -129,29 +124,46 @@ def _others(held: list[int], dead: list[int]) -> list[Guard]:
         Guard("audit of a verb that nobody did", AUDIT.list_of_verb, (1, NEWEST, "x", 50), 20, {"audit_verb": 5}, 0),
         Guard("audit of a queue", AUDIT.list_of_queue, (1, NEWEST, None, "queue 7", 50), 20, {"audit_name": 5}, 1),
         Guard("audit of a task", AUDIT.list_of_task, (1, NEWEST, None, 7, 50), 60, {"audit_subject": 5}, 1),
-        Guard("outbox, list", OUTBOX.list, (1, NEWEST, None, None, 50), 50, {"outbox_pkey": 60}, 50),
     ]  # fmt: skip
 
 
 def _lists() -> list[Guard]:
-    """Pages of lists. Filters that hardly anything passes read on and on, but each row at most once, and sort nothing."""
-    live, done, done_of_queue = TASK.list_live, TASK.list_done, TASK.list_done_of_queue
-    return [
-        Guard("live", live, (1, NEWEST, None, None, None, 51), 60, {"task_pkey": 60}, 51),
-        Guard("live of a queue", live, (1, NEWEST, 1, None, None, 51), 60, {"task_pkey": 100}, 51),
-        Guard("live of a handler", live, (1, NEWEST, None, "often", None, 51), 60, {"task_pkey": 100}, 51),
-        Guard("live and ready", live, (1, NEWEST, None, None, ["ready"], 51), 8000, {}, 51),
-        Guard("live and running", live, (1, NEWEST, None, None, ["running"], 51), ONE_PASS, {}, 51),
-        Guard("live and waiting", live, (1, NEWEST, None, None, ["waiting"], 51), ONE_PASS, {}, 0),
-        Guard("live of a rare queue", live, (1, NEWEST, 4, None, None, 51), ONE_PASS, {}, 51),
-        Guard("live of an unknown handler", live, (1, NEWEST, None, "nobody", None, 51), ONE_PASS, {}, 0),
-        Guard("ended", done, (1, NEWEST, None, None, 51), 150, {}, 51),
-        Guard("ended and completed", done, (1, NEWEST, None, ["completed"], 51), 150, {}, 51),
-        Guard("ended of a handler", done, (1, NEWEST, "often", None, 51), 150, {}, 51),
-        Guard("ended of an unknown handler", done, (1, NEWEST, "nobody", None, 51), ONE_PASS, {}, 0),
-        Guard("ended of a queue", done_of_queue, (1, NEWEST, 1, None, None, 51), 300, {}, 51),
-        Guard("ended of a rare queue", done_of_queue, (1, NEWEST, 4, None, None, 51), 300, {}, 51),
-    ]
+    """Pages of lists: of many, of few, of none; a page is answered after a bounded look, however few pass."""
+    tasks: dict[str, tuple[Any, ...]] = {
+        "all": (),
+        "of a queue": (None, 1),
+        "of a rare queue": (None, 4),
+        "of a rare handler": (None, None, "seldom"),
+        "of an unknown handler": (None, None, "nobody"),
+        "ready": (["ready"],),
+        "running": (["running"],),
+        "waiting": (["waiting"],),
+        "completed": (["completed"],),
+        "dead letters": (["failed", "dead"],),
+        "dead letters of a rare queue": (["failed", "dead"], 4),
+        "dead letters of an unknown handler": (["failed", "dead"], None, "nobody"),
+        "cancelled": (["cancelled"],),
+        "skipped": (["skipped"],),
+        "steps": (None, 2),
+    }
+    effects: dict[str, tuple[Any, ...]] = {
+        "all": (None, None),
+        "done": (["done"], None),
+        "failed": (["failed"], None),
+        "of a rare kind": (None, "route_event"),
+        "of a kind that is not there": (["pending"], "enqueue_task"),
+    }
+    found = []
+    # Nearly all is the first org's, the second has little, and the third nothing.
+    for org, is_newest in ((1, True), (1, False), (2, True), (2, False), (3, True)):
+        for name, filters in tasks.items():
+            page = org, *filters, *[None] * (3 - len(filters)), 0, NEWEST, is_newest, 50, 1000
+            found.append(Guard(f"{name} of org {org}, {is_newest}", TASK.list, page, 3000))
+        for name, filters in effects.items():
+            statement = OUTBOX.list_newest if is_newest else OUTBOX.list_oldest
+            page = org, *filters, 0, NEWEST, 50
+            found.append(Guard(f"effects, {name} of org {org}", statement, page, 120, {"outbox_org": 220}))
+    return found
 
 
 async def _lone_calls(conn: asyncpg.Connection[asyncpg.Record], guards: list[Guard], count: int) -> None:

@@ -73,10 +73,16 @@ OTHERS: Mapping[tuple[str, str], frozenset[str]] = {
     ("GET", "/api/v1/tasks/{task_id}/log/stream"): including(Access.READER),
     ("GET", "/api/v1/workflows/{which:name}/graph"): including(Access.READER),
     ("POST", "/api/v1/workflows/validate"): including(Access.READER),
+    ("POST", "/api/v1/jobs/graph"): including(Access.WRITER),
+    ("POST", "/api/v1/jobs/{job_id}/add"): including(Access.WRITER),
 }
 
 
-_BODIES = {"/api/v1/workflows/validate": {"definition": FLOW}}
+_BODIES = {
+    "/api/v1/workflows/validate": {"definition": FLOW},
+    "/api/v1/jobs/graph": {"name": "etl", "items": [{"handler": "echo"}]},
+    "/api/v1/jobs/{job_id}/add": {"items": [{"handler": "echo"}]},
+}
 
 
 @cache

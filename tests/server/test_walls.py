@@ -14,7 +14,9 @@ import weft
 from pooler import pooler_to
 from weft.db.database import Database
 from weft.jobs.submit import SQL as JOBS
+from weft.queue.look import SQL as TASKS
 from weft.queue.model import NewTask
+from weft.queue.outbox import SQL as OUTBOX
 
 # What belongs to no org.
 _OF_NOBODY = {"blob", "lease", "machine", "schema_revision", "tally_mark"}
@@ -102,6 +104,17 @@ async def test_a_session_gets_no_list_of_another_org(
     async with server_database.of_org(ids[0]).acquire() as held:
         assert await held.fetch(JOBS.list, ids[1], *page) == []
         assert {row["id"] for row in await held.fetch(JOBS.list, ids[0], *page)}.isdisjoint(row["id"] for row in own)
+    tasks = None, None, None, 0, 2**63 - 1, True, 50, 1000
+    effects = None, None, 0, 2**63 - 1, 50
+    listed = [(TASKS.list, tasks), (OUTBOX.list_newest, effects), (OUTBOX.list_oldest, effects)]
+    await client.of_org(ids[1], "rival").add_effect("enqueue_task", {"handler": "h"})
+    for statement, asked in listed:
+        theirs = await conn.fetch(statement, ids[1], *asked)
+        assert theirs[0]["id"] is not None
+        async with server_database.of_org(ids[0]).acquire() as held:
+            assert await held.fetch(statement, ids[1], *asked) == []
+        async with server_database.of_org(ids[1]).acquire() as held:
+            assert await held.fetch(statement, ids[1], *asked) == theirs
     async with server_database.of_org(ids[1]).acquire() as held:
         assert await held.fetch(JOBS.list, ids[1], *page) == own
         acts, told = "select cardinality(weft.acts_on_task($1, $2))", client.of_org(ids[0], "acme")
@@ -115,6 +128,11 @@ async def test_a_session_gets_no_list_of_another_org(
         await conn.execute("set role lists_stranger")
         with pytest.raises(asyncpg.InsufficientPrivilegeError):
             await conn.fetch(JOBS.list, ids[1], *page)
+        with pytest.raises(asyncpg.InsufficientPrivilegeError):
+            await conn.fetch(TASKS.list, ids[1], *tasks)
+        for statement in (OUTBOX.list_newest, OUTBOX.list_oldest):
+            with pytest.raises(asyncpg.InsufficientPrivilegeError):
+                await conn.fetch(statement, ids[1], *effects)
     finally:
         await conn.execute("reset role; drop owned by lists_stranger; drop role lists_stranger")
 

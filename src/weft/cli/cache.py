@@ -8,6 +8,8 @@ import typer
 
 from weft.cli.apps import JsonFlag, new_app
 from weft.cli.calls import call
+from weft.cli.lists import AfterName, Limit, Listing
+from weft.cli.reasons import says_why
 from weft.core.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -16,18 +18,14 @@ if TYPE_CHECKING:
 app = new_app("Look at outputs of tasks that serve again, and clear them.")
 
 _COLUMNS = ("HANDLER~", "OUTPUTS>", "BYTES>", "BLOBS>", "OLDEST", "NEWEST")
+_LISTING = Listing("handlers", _COLUMNS, "the cache is empty", key="handler", by="after")
 
 
 @app.command("list")
-def list_outputs(as_json: JsonFlag = False) -> None:
+def list_outputs(after: AfterName = "", limit: Limit = None, as_json: JsonFlag = False) -> None:
     """List how many outputs there are of each handler. Bytes are those in the database; large ones are blobs."""
-    from weft.cli.output import as_record, print_json, print_table
-
-    found = call(lambda client: client.cached_outputs())
-    if as_json:
-        print_json({"handlers": [as_record(each) for each in found]})
-    else:
-        print_table(_COLUMNS, map(_row, found), empty="the cache is empty")
+    found = call(lambda client: client.cached_outputs(after=after, limit=limit))
+    _LISTING.show(found, _row, limit, as_json=as_json)
 
 
 def _row(each: CachedOutputs) -> tuple[Any, ...]:
@@ -37,6 +35,7 @@ def _row(each: CachedOutputs) -> tuple[Any, ...]:
 
 
 @app.command()
+@says_why
 def clear(
     handler: Annotated[str | None, typer.Argument(metavar="HANDLER", help="The outputs of this handler.")] = None,
     every: Annotated[bool, typer.Option("--all", help="The outputs of all handlers.")] = False,

@@ -3,31 +3,42 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from weft.cli.apps import JsonFlag, YesFlag, new_app
 from weft.cli.calls import call, call_all, call_each
 from weft.cli.inputs import read_duration, read_id, require_yes, wants_all
-from weft.cli.tasks import Before, DryRun, Limit, OfHandler, Queue
+from weft.cli.reasons import says_why
+from weft.cli.tasks import After, Before, DryRun, Limit, OfHandler, Oldest, Queue
 
 app = new_app("Look at the dead letters, tasks that ended failed or dead; replay or purge them.")
 
 
 @app.command("list")
 def list_dead(
-    queue: Queue = None, handler: OfHandler = None, limit: Limit = 50, before: Before = None, as_json: JsonFlag = False
+    queue: Queue = None,
+    handler: OfHandler = None,
+    limit: Limit = 50,
+    before: Before = None,
+    oldest: Oldest = False,
+    after: After = None,
+    as_json: JsonFlag = False,
 ) -> None:
     """List tasks that ended failed or dead, newest first."""
-    from weft.cli.task_output import print_page
+    from weft.cli.task_output import full_page, print_page
 
-    key = read_id("before", before)
-    page = call(lambda client: client.dead_letters(queue=queue, handler=handler, limit=limit, before=key))
-    print_page(page, as_json=as_json, empty="no dead letters", with_errors=True)
+    asked: dict[str, Any] = {
+        "queue": queue, "handler": handler, "limit": limit, "oldest": oldest, "before": read_id("before", before),
+        "after": read_id("after", after),
+    }  # fmt: skip
+    page = call(lambda client: full_page(client.dead_letters, **asked))
+    print_page(page, oldest=oldest, as_json=as_json, empty="no dead letters", with_errors=True)
 
 
 @app.command()
+@says_why
 def replay(
     task_ids: Annotated[list[str] | None, typer.Argument(metavar="ID", help="Ids of dead letters.")] = None,
     every: Annotated[bool, typer.Option("--all", help="All of them, or all of one queue or handler.")] = False,
@@ -50,6 +61,7 @@ def replay(
 
 
 @app.command()
+@says_why
 def purge(
     older_than: Annotated[
         str, typer.Option(metavar="DURATION", help="Only those that ended longer ago than this: 12h, 7d.")

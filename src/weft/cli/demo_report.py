@@ -36,9 +36,9 @@ async def measure(client: Client, queue: str, after: int) -> list[TaskSummary]:
     while True:
         page = await client.list_tasks(queue=queue, before=before, limit=1000)
         found += [task for task in page.tasks if task.id > after]
-        if page.next_before is None or page.next_before <= after:
+        if page.next is None or page.next <= after:
             return found
-        before = page.next_before
+        before = page.next
 
 
 def print_report(run: Run) -> None:

@@ -10,15 +10,21 @@ from weft.cli.apps import JsonFlag, new_app
 from weft.cli.calls import call, call_each
 from weft.cli.inputs import read_id, read_job_id, read_since
 from weft.cli.job_looking import JobId, looking
+from weft.cli.lists import Listing
+from weft.cli.reasons import says_why
 from weft.cli.rerun import rerun
 
 if TYPE_CHECKING:
-    from weft.jobs.model import Job, JobNode
+    from weft.jobs.model import Approval, Job, JobNode
     from weft.sdk.client import Client
 
 app = new_app("Look at jobs, pause, resume, cancel, approve and rerun them.")
 for command in (*looking, rerun):
     app.command()(command)
+
+_APPROVALS = Listing(
+    "approvals", ("JOB", "NODE~", "SINCE", "FORM~", "ENDS"), "nothing waits for a person", key="task_id", by="after"
+)
 
 JobIds = Annotated[list[str], typer.Argument(metavar="ID", help="Ids of jobs.")]
 
@@ -79,18 +85,21 @@ def show(job_id: JobId, as_json: JsonFlag = False) -> None:
 
 
 @app.command()
+@says_why
 def pause(job_ids: JobIds, as_json: JsonFlag = False) -> None:
     """Let nothing of jobs begin until they are resumed; what runs goes on."""
     call_each("paused", job_ids, lambda client, key: client.jobs.pause(read_job_id(key)), as_json=as_json)
 
 
 @app.command()
+@says_why
 def resume(job_ids: JobIds, as_json: JsonFlag = False) -> None:
     """Let paused jobs go on."""
     call_each("resumed", job_ids, lambda client, key: client.jobs.resume(read_job_id(key)), as_json=as_json)
 
 
 @app.command()
+@says_why
 def cancel(job_ids: JobIds, as_json: JsonFlag = False) -> None:
     """Cancel jobs: nothing of them begins any more, and what runs is told to stop."""
     call_each(
@@ -101,22 +110,24 @@ def cancel(job_ids: JobIds, as_json: JsonFlag = False) -> None:
 @app.command()
 def approvals(
     job: Annotated[str | None, typer.Option(metavar="ID", help="Of this job only.")] = None,
+    after: Annotated[str | None, typer.Option(metavar="ID", help="Go on after this task's id: the next page.")] = None,
     limit: Annotated[int, typer.Option(help="How many at most.")] = 100,
     as_json: JsonFlag = False,
 ) -> None:
-    """List what waits for a person, and what it asks for."""
-    from weft.cli.output import as_record, print_json, print_table, when
+    """List what waits for a person, oldest first, and what it asks for."""
+    key, above = None if job is None else read_job_id(job, "job"), read_id("after", after)
+    found = call(lambda client: client.jobs.approvals(key, after=above, limit=limit))
+    _APPROVALS.show(found, _approval_row, limit, as_json=as_json)
 
-    key = None if job is None else read_job_id(job, "job")
-    found = call(lambda client: client.jobs.approvals(key, limit=limit))
-    if as_json:
-        print_json({"approvals": [as_record(each) for each in found]})
-        return
-    rows = [(each.job_id, each.node, when(each.since), ", ".join(each.form), when(each.expires_at)) for each in found]
-    print_table(("JOB", "NODE~", "SINCE", "FORM~", "ENDS"), rows, empty="nothing waits for a person")
+
+def _approval_row(each: Approval) -> tuple[Any, ...]:
+    from weft.cli.output import when
+
+    return each.job_id, each.node, when(each.since), ", ".join(each.form), when(each.expires_at)
 
 
 @app.command()
+@says_why
 def approve(
     job_id: JobId,
     node: Annotated[str | None, typer.Argument(metavar="NODE", help="Which node, when several wait.")] = None,

@@ -8,10 +8,13 @@ import typer
 
 from weft.cli.apps import JsonFlag, new_app
 from weft.cli.calls import call
+from weft.cli.lists import Listing
+from weft.cli.reasons import says_why
 
 app = new_app("Look at orgs and make them.")
 
 _COLUMNS = ("ORG~", "NAME~", "CREATED")
+_LISTING = Listing("orgs", _COLUMNS, "no orgs", key="slug", by="after")
 Slug = Annotated[str, typer.Argument(metavar="ORG", help="The org's short name, as WEFT_ORG takes it.")]
 After = Annotated[str, typer.Option(metavar="ORG", help="Go on after this one.")]
 Limit = Annotated[int, typer.Option(min=1, max=1000, help="At most so many.")]
@@ -20,14 +23,10 @@ Limit = Annotated[int, typer.Option(min=1, max=1000, help="At most so many.")]
 @app.command("list")
 def list_orgs(after: After = "", limit: Limit = 100, as_json: JsonFlag = False) -> None:
     """List the orgs of the installation."""
-    from weft.cli.output import as_record, print_json, print_table, when
+    from weft.cli.output import when
 
     found = call(lambda client: client.orgs.list(after=after, limit=limit))
-    if as_json:
-        print_json({"orgs": [as_record(org) for org in found]})
-    else:
-        rows = ((org.slug, org.name, when(org.created_at)) for org in found)
-        print_table(_COLUMNS, rows, empty="no orgs")
+    _LISTING.show(found, lambda org: (org.slug, org.name, when(org.created_at)), limit, as_json=as_json)
 
 
 @app.command()
@@ -43,6 +42,7 @@ def show(org: Slug, as_json: JsonFlag = False) -> None:
 
 
 @app.command()
+@says_why
 def create(
     org: Slug,
     name: Annotated[str | None, typer.Option(help="What people call it; without this, as it is called here.")] = None,
@@ -57,6 +57,7 @@ def create(
 
 
 @app.command()
+@says_why
 def rename(
     org: Slug, name: Annotated[str, typer.Argument(help="What people call it from now on.")], as_json: JsonFlag = False
 ) -> None:

@@ -9,6 +9,9 @@ import typer
 from weft.cli.apps import JsonFlag, new_app
 from weft.cli.calls import call, call_each
 from weft.cli.inputs import read_id, read_params, read_word, wants_all
+from weft.cli.lists import Listing
+from weft.cli.reasons import says_why
+from weft.cli.tasks import After, Before, Oldest
 
 if TYPE_CHECKING:
     from weft.queue.outbox import OutboxRow
@@ -24,22 +27,20 @@ def list_rows(
     state: Annotated[str | None, typer.Option(help="pending, processing, done or failed.")] = None,
     kind: Annotated[str | None, typer.Option(help="enqueue_task, route_event or callback.")] = None,
     limit: Annotated[int, typer.Option(min=1, max=1000, help="How many at most.")] = 50,
-    before: Annotated[str | None, typer.Option(metavar="ID", help="Go on below this id: the next page.")] = None,
+    before: Before = None,
+    oldest: Oldest = False,
+    after: After = None,
     as_json: JsonFlag = False,
 ) -> None:
     """List effects, newest first."""
-    from weft.cli.output import as_record, print_json, print_table
     from weft.core.states import OutboxKind, OutboxState
 
     read_word("state", state, OutboxState)
     read_word("kind", kind, OutboxKind)
-    key = read_id("before", before)
-    rows = call(lambda client: client.outbox(state=state, kind=kind, before=key, limit=limit))
-    if as_json:
-        following = str(rows[-1].id) if len(rows) == limit else None
-        print_json({"effects": [as_record(row) for row in rows], "next_before": following})
-    else:
-        print_table(_COLUMNS, map(_row, rows), empty="the outbox is empty")
+    below, above, sort = read_id("before", before), read_id("after", after), "oldest" if oldest else "newest"
+    rows = call(lambda client: client.outbox(state=state, kind=kind, sort=sort, before=below, after=above, limit=limit))
+    shown = Listing("effects", _COLUMNS, "the outbox is empty", key="id", by="after" if oldest else "before")
+    shown.show(rows, _row, limit, as_json=as_json)
 
 
 @app.command()
@@ -81,6 +82,7 @@ def _row(row: OutboxRow) -> tuple[Any, ...]:
 
 
 @app.command()
+@says_why
 def replay(
     ids: Annotated[list[str] | None, typer.Argument(metavar="ID", help="Ids of effects that failed.")] = None,
     every: Annotated[bool, typer.Option("--all", help="All that failed.")] = False,

@@ -9,6 +9,8 @@ import typer
 from weft.cli.apps import JsonFlag, new_app
 from weft.cli.calls import call
 from weft.cli.completion import complete_queue
+from weft.cli.lists import AfterName, Limit, Listing
+from weft.cli.reasons import says_why
 from weft.core.checks import MAX_RUNNING
 
 if TYPE_CHECKING:
@@ -20,19 +22,15 @@ app = new_app("Look at queues, make, pause and limit them.")
 Name = Annotated[str, typer.Argument(metavar="QUEUE", help="The queue's name.", autocompletion=complete_queue)]
 
 _COLUMNS = ("QUEUE~", "READY>", "OLDEST", "RUNNING>", "SCHEDULED>", "PENDING>", "RATE>", "LIMIT~", "")
+_LISTING = Listing("queues", _COLUMNS, "no queues", key="name", by="after")
 _KEYS_SHOWN = 3
 
 
 @app.command("list")
-def list_queues(as_json: JsonFlag = False) -> None:
-    """List queues with what waits in them. The rate is of tasks ended in the last minute."""
-    from weft.cli.output import as_record, print_json, print_table
-
-    found = call(lambda client: client.queues())
-    if as_json:
-        print_json({"queues": [as_record(info) for info in found]})
-    else:
-        print_table(_COLUMNS, map(_row, found), empty="no queues")
+def list_queues(after: AfterName = "", limit: Limit = None, as_json: JsonFlag = False) -> None:
+    """List queues by name, with what waits in them. The rate is of tasks ended in the last minute."""
+    found = call(lambda client: client.queues(after=after, limit=limit))
+    _LISTING.show(found, _row, limit, as_json=as_json)
 
 
 def _row(info: QueueInfo) -> tuple[Any, ...]:
@@ -65,6 +63,7 @@ def _limits(info: QueueInfo) -> str:
 
 
 @app.command()
+@says_why
 def create(name: Name, as_json: JsonFlag = False) -> None:
     """Make a queue. One that is there is left as it is."""
     from weft.cli.output import tell
@@ -75,6 +74,7 @@ def create(name: Name, as_json: JsonFlag = False) -> None:
 
 
 @app.command()
+@says_why
 def pause(name: Name, as_json: JsonFlag = False) -> None:
     """Stop claims from a queue; what runs goes on."""
     from weft.cli.output import tell
@@ -84,6 +84,7 @@ def pause(name: Name, as_json: JsonFlag = False) -> None:
 
 
 @app.command()
+@says_why
 def resume(name: Name, as_json: JsonFlag = False) -> None:
     """Let claims from a queue go on."""
     from weft.cli.output import tell
@@ -93,6 +94,7 @@ def resume(name: Name, as_json: JsonFlag = False) -> None:
 
 
 @app.command()
+@says_why
 def limit(
     name: Name,
     most: Annotated[

@@ -8,11 +8,15 @@ import typer
 
 from weft.cli.apps import JsonFlag, YesFlag, new_app
 from weft.cli.calls import call
+from weft.cli.lists import Listing
+from weft.cli.reasons import says_why
 
 app = new_app("Look at the roles that the org defines, give and take them.")
 
 Slug = Annotated[str, typer.Argument(metavar="ROLE", help="The role's short name.")]
 User = Annotated[str, typer.Argument(metavar="USER", help="What the identity provider calls the user, or an id.")]
+
+_LISTING = Listing("roles", ("ROLE~", "NAME~", "USERS>", "CREATED"), "no roles", key="slug", by="after")
 
 
 @app.command("list")
@@ -22,17 +26,14 @@ def list_roles(
     as_json: JsonFlag = False,
 ) -> None:
     """List the roles that the org defines. What a user may do is told by `weft users`."""
-    from weft.cli.output import as_record, print_json, print_table, when
+    from weft.cli.output import when
 
     found = call(lambda client: client.roles.list(after=after, limit=limit))
-    if as_json:
-        print_json({"roles": [as_record(role) for role in found]})
-    else:
-        rows = ((role.slug, role.name, role.users, when(role.created_at)) for role in found)
-        print_table(("ROLE~", "NAME~", "USERS>", "CREATED"), rows, empty="no roles")
+    _LISTING.show(found, lambda role: (role.slug, role.name, role.users, when(role.created_at)), limit, as_json=as_json)
 
 
 @app.command()
+@says_why
 def create(
     role: Slug,
     name: Annotated[str | None, typer.Option(help="What people call it.")] = None,
@@ -50,6 +51,7 @@ def create(
 
 
 @app.command()
+@says_why
 def delete(role: Slug, yes: YesFlag = False, as_json: JsonFlag = False) -> None:
     """Take a role away from all who have it, and the role itself."""
     from weft.cli.output import tell
@@ -67,6 +69,7 @@ def delete(role: Slug, yes: YesFlag = False, as_json: JsonFlag = False) -> None:
 
 
 @app.command()
+@says_why
 def grant(role: Slug, user: User, as_json: JsonFlag = False) -> None:
     """Give a user a role."""
     from weft.cli.output import tell
@@ -77,6 +80,7 @@ def grant(role: Slug, user: User, as_json: JsonFlag = False) -> None:
 
 
 @app.command()
+@says_why
 def revoke(role: Slug, user: User, as_json: JsonFlag = False) -> None:
     """Take a role from a user."""
     from weft.cli.output import tell

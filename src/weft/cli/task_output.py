@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from weft.cli.audit import detail_text
@@ -21,9 +21,10 @@ from weft.cli.output import (
     when,
 )
 from weft.core.errors import error_line
+from weft.queue.model import Page
 
 if TYPE_CHECKING:
-    from weft.queue.model import Attempt, Page, Task, TaskSummary
+    from weft.queue.model import Attempt, Task, TaskSummary
     from weft.queue.steps import TaskStep
     from weft.queue.why import Why
 
@@ -33,18 +34,34 @@ _PAST = {"cancel": "cancelled", "replay": "replayed"}
 _DEAD_COLUMNS = ("ID", "STATE", "QUEUE~", "HANDLER~", "FAILED>", "ENDED", "ERROR~")
 
 
-def print_page(page: Page, *, as_json: bool, empty: str, with_errors: bool = False) -> None:
+async def full_page(
+    look: Callable[..., Awaitable[Page]], *, oldest: bool, before: int | None, after: int | None, limit: int,
+    **filters: Any,
+) -> Page:  # fmt: skip
+    """Return as many tasks as were asked for, where there are so many: where few of many pass, of several pages."""
+    found: list[TaskSummary] = []
+    sort = "oldest" if oldest else "newest"
+    while True:
+        page = await look(sort=sort, before=before, after=after, limit=limit - len(found), **filters)
+        found += page.tasks
+        if page.next is None or len(found) == limit:
+            return Page(tuple(found), page.next)
+        before, after = (before, page.next) if oldest else (page.next, after)
+
+
+def print_page(page: Page, *, oldest: bool, as_json: bool, empty: str, with_errors: bool = False) -> None:
     """Print a page of tasks, and how to get the next; with ``with_errors`` tell what ended them."""
     if as_json:
-        following = None if page.next_before is None else str(page.next_before)
-        print_json({"tasks": [as_record(task) for task in page.tasks], "next_before": following})
+        following = None if page.next is None else str(page.next)
+        key = "next_after" if oldest else "next_before"
+        print_json({"tasks": [as_record(task) for task in page.tasks], key: following})
         return
     if with_errors:
         print_table(_DEAD_COLUMNS, map(_dead_row, page.tasks), empty=empty)
     else:
         print_table(_COLUMNS, map(_row, page.tasks), empty=empty)
-    if page.next_before is not None:
-        print(f"more with --before {page.next_before}", file=sys.stderr)
+    if page.next is not None:
+        print(f"more with {'--after' if oldest else '--before'} {page.next}", file=sys.stderr)
 
 
 def _row(task: TaskSummary) -> tuple[Any, ...]:

@@ -10,6 +10,7 @@ from weft.cli.apps import JsonFlag, new_app
 from weft.cli.calls import call, call_all, call_each
 from weft.cli.completion import complete_queue, complete_state
 from weft.cli.inputs import read_duration, read_id, read_moment, read_params, read_retry, wants_all
+from weft.cli.reasons import says_why
 
 if TYPE_CHECKING:
     from weft.queue.model import Task
@@ -32,6 +33,9 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say how many there
 Limit = Annotated[int, typer.Option(help="How many at most.")]
 Before = Annotated[str | None, typer.Option(metavar="ID", help="Go on below this id: the next page.")]
 
+Oldest = Annotated[bool, typer.Option("--oldest", help="Oldest first.")]
+After = Annotated[str | None, typer.Option(metavar="ID", help="Go on above this id: with --oldest.")]
+
 
 @app.command("list")
 def list_tasks(
@@ -40,16 +44,19 @@ def list_tasks(
     handler: OfHandler = None,
     limit: Limit = 50,
     before: Before = None,
+    oldest: Oldest = False,
+    after: After = None,
     as_json: JsonFlag = False,
 ) -> None:
     """List tasks, newest first."""
-    from weft.cli.task_output import print_page
+    from weft.cli.task_output import full_page, print_page
 
-    key = read_id("before", before)
-    page = call(
-        lambda client: client.list_tasks(state=state or None, queue=queue, handler=handler, limit=limit, before=key)
-    )
-    print_page(page, as_json=as_json, empty="no tasks")
+    asked: dict[str, Any] = {
+        "state": state or None, "queue": queue, "handler": handler, "limit": limit, "oldest": oldest,
+        "before": read_id("before", before), "after": read_id("after", after),
+    }  # fmt: skip
+    page = call(lambda client: full_page(client.list_tasks, **asked))
+    print_page(page, oldest=oldest, as_json=as_json, empty="no tasks")
 
 
 @app.command()
@@ -220,6 +227,7 @@ def cancel(
 
 
 @app.command()
+@says_why
 def replay(
     task_ids: TaskIds = None,
     every: Annotated[

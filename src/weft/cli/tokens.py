@@ -8,6 +8,8 @@ import typer
 
 from weft.cli.apps import JsonFlag, new_app
 from weft.cli.calls import call
+from weft.cli.lists import Listing
+from weft.cli.reasons import says_why
 
 if TYPE_CHECKING:
     from weft.catalog.model import Token
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
 app = new_app("Look at tokens, make and revoke them.")
 
 _COLUMNS = ("ID", "NAME~", "ROLE", "USER~", "QUEUES~", "BEGINS WITH", "LAST USED", "")
+_LISTING = Listing("tokens", _COLUMNS, "no tokens", key="id", by="before")
 TokenId = Annotated[str, typer.Argument(metavar="ID", help="The token's id, as the list shows it.")]
 
 
@@ -28,14 +31,10 @@ def list_tokens(
 ) -> None:
     """List tokens, newest first."""
     from weft.cli.inputs import read_id
-    from weft.cli.output import as_record, print_json, print_table
 
     below = read_id("before", before)
     found = call(lambda client: client.tokens.list(user=user, with_ended=every, before=below, limit=limit))
-    if as_json:
-        print_json({"tokens": [as_record(token) for token in found]})
-    else:
-        print_table(_COLUMNS, map(_row, found), empty="no tokens")
+    _LISTING.show(found, _row, limit, as_json=as_json)
 
 
 @app.command()
@@ -66,6 +65,7 @@ def _row(token: Token) -> tuple[Any, ...]:
 
 
 @app.command()
+@says_why
 def create(
     name: Annotated[str, typer.Argument(help="What it is for: it stands in the audit trail.")],
     role: Annotated[str, typer.Option("--role", metavar="ROLE", help="reader, writer, admin or worker.")] = "reader",
@@ -94,6 +94,7 @@ def create(
 
 
 @app.command("sign-in")
+@says_why
 def sign_in(
     role: Annotated[str, typer.Option("--role", metavar="ROLE", help="reader, writer or admin.")] = "reader",
     user: Annotated[str | None, typer.Option(metavar="USER", help="Let this user in.")] = None,
@@ -119,6 +120,7 @@ def sign_in(
 
 
 @app.command()
+@says_why
 def revoke(token: TokenId, as_json: JsonFlag = False) -> None:
     """Let nobody act by a token any more. There is no way back: make another."""
     from weft.cli.output import tell

@@ -8,6 +8,8 @@ import typer
 
 from weft.cli.apps import JsonFlag, new_app
 from weft.cli.calls import call
+from weft.cli.lists import Listing
+from weft.cli.reasons import says_why
 
 if TYPE_CHECKING:
     from weft.catalog.model import User
@@ -19,6 +21,7 @@ RoleName = Annotated[str | None, typer.Option("--role", metavar="ROLE", help="re
 Email = Annotated[str | None, typer.Option(help="Where the user is written to.")]
 
 _COLUMNS = ("USER~", "ROLE", "ROLES OF THE ORG~", "EMAIL~", "ADDED", "")
+_LISTING = Listing("users", _COLUMNS, "no users", key="external_id", by="after")
 
 
 @app.command("list")
@@ -30,13 +33,8 @@ def list_users(
     as_json: JsonFlag = False,
 ) -> None:
     """List the users of the org."""
-    from weft.cli.output import as_record, print_json, print_table
-
     found = call(lambda client: client.users.list(role=role, with_deactivated=every, after=after, limit=limit))
-    if as_json:
-        print_json({"users": [as_record(user) for user in found]})
-    else:
-        print_table(_COLUMNS, map(_row, found), empty="no users")
+    _LISTING.show(found, _row, limit, as_json=as_json)
 
 
 @app.command()
@@ -59,6 +57,7 @@ def _row(user: User) -> tuple[Any, ...]:
 
 
 @app.command()
+@says_why
 def add(
     user: Annotated[str, typer.Argument(metavar="USER", help="What the identity provider calls the user.")],
     role: Annotated[str, typer.Option("--role", metavar="ROLE", help="reader, writer or admin.")] = "reader",
@@ -73,6 +72,7 @@ def add(
 
 
 @app.command()
+@says_why
 def change(user: Name, role: RoleName = None, email: Email = None, as_json: JsonFlag = False) -> None:
     """Give a user another role or address."""
     from weft.cli.output import as_record, tell
@@ -82,6 +82,7 @@ def change(user: Name, role: RoleName = None, email: Email = None, as_json: Json
 
 
 @app.command()
+@says_why
 def deactivate(user: Name, as_json: JsonFlag = False) -> None:
     """Let nobody act as a user any more, by whatever token. `weft users activate` undoes it."""
     from weft.cli.output import tell
@@ -91,6 +92,7 @@ def deactivate(user: Name, as_json: JsonFlag = False) -> None:
 
 
 @app.command()
+@says_why
 def activate(user: Name, as_json: JsonFlag = False) -> None:
     """Let a user act again who was deactivated."""
     from weft.cli.output import tell

@@ -8,7 +8,8 @@ import typer
 
 from weft.cli.apps import JsonFlag, new_app
 from weft.cli.calls import call
-from weft.cli.inputs import read_word
+from weft.cli.inputs import read_id, read_word
+from weft.cli.lists import Limit, Listing
 
 if TYPE_CHECKING:
     from weft.queue.workers import WorkerInfo
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 app = new_app("Look at the workers.")
 
 _COLUMNS = ("ID", "STATE", "HOST~", "PID>", "QUEUES~", "HANDLERS>", "AT ONCE>", "DONE>", "FAILED>", "BEAT", "UP", "")
+_EMPTY = "no workers; start one with `weft worker --app MODULE`"
+_LISTING = Listing("workers", _COLUMNS, _EMPTY, key="id", by="before")
 
 
 # Without this, Typer takes an app of one command for the command itself.
@@ -28,20 +31,17 @@ def group() -> None:
 def list_workers(
     state: Annotated[str | None, typer.Option(help="active, idle, lost or stopped.")] = None,
     every: Annotated[bool, typer.Option("--all", help="Also those that have stopped.")] = False,
+    before: Annotated[str | None, typer.Option(metavar="ID", help="Go on below this id: the next page.")] = None,
+    limit: Limit = None,
     as_json: JsonFlag = False,
 ) -> None:
     """List the workers, newest first."""
-    from weft.cli.output import as_record, print_json, print_table
     from weft.core.states import WorkerState
 
-    wanted = read_word("state", state, WorkerState)
-    found = call(lambda client: client.workers(state=wanted))
-    if not every and wanted is None:
-        found = [worker for worker in found if worker.state != "stopped"]
-    if as_json:
-        print_json({"workers": [as_record(worker) for worker in found]})
-    else:
-        print_table(_COLUMNS, map(_row, found), empty="no workers; start one with `weft worker --app MODULE`")
+    wanted, below = read_word("state", state, WorkerState), read_id("before", before)
+    states = [wanted] if wanted is not None else None if every else sorted(set(WorkerState) - {WorkerState.STOPPED})
+    found = call(lambda client: client.workers(state=states, before=below, limit=limit))
+    _LISTING.show(found, _row, limit, as_json=as_json)
 
 
 def _row(worker: WorkerInfo) -> tuple[Any, ...]:

@@ -9,11 +9,10 @@ from typing import Any, NamedTuple, get_args, get_origin
 
 from weft.contract.operations import Operation
 from weft.contract.wire import is_id, new_model, wire
+from weft.core.checks import LONGEST_PAGE
 from weft.history.model import Artifact
 from weft.jobs.model import JobPage, JobSummary
 from weft.queue.model import Page, TaskSummary
-
-_LONGEST_PAGE = 50
 
 
 class Answer(NamedTuple):
@@ -38,9 +37,9 @@ def answer_of(operation: Operation) -> Answer:
     if operation.answer is not None:
         return _single(operation, operation.answer)
     if returns is Page:
-        return _kept_page("TaskPage", Page, TaskSummary, "tasks", "next_before")
+        return _kept_page("TaskPage", Page, TaskSummary, "tasks")
     if returns is JobPage:
-        return _kept_page("JobSummaryPage", JobPage, JobSummary, "jobs", "next")
+        return _kept_page("JobSummaryPage", JobPage, JobSummary, "jobs")
     if get_origin(returns) in (list, set):
         return _page(operation)
     plain = wire(returns)
@@ -60,10 +59,11 @@ def _page(operation: Operation) -> Answer:
     inner = wire(get_args(returns)[0])
     title = getattr(inner.type, "__name__", "str").title() if inner.type is str else inner.type.__name__
     model = _page_model(f"{title}Page", inner.type)
+    usual = next((each.default for each in operation.parameters if each.name == "limit"), LONGEST_PAGE)
 
     def encode(found: Any, asked: Mapping[str, Any]) -> dict[str, Any]:
         rows = sorted(found) if isinstance(found, set) else found
-        has_more = key is not None and len(rows) >= asked.get("limit", _LONGEST_PAGE)
+        has_more = key is not None and len(rows) >= asked.get("limit", usual)
         return {
             "items": [inner.encode(row) for row in rows],
             "next": str(getattr(rows[-1], key)) if rows and has_more and key is not None else None,
@@ -78,16 +78,15 @@ def _page_model(name: str, item: Any) -> Any:
     return new_model(name, parts, "A page of a list; `next` asks for the one after it.")
 
 
-def _kept_page(name: str, kind: type[Page] | type[JobPage], item: Any, lines: str, key: str) -> Answer:
+def _kept_page(name: str, kind: type[Page] | type[JobPage], item: Any, lines: str) -> Answer:
     """Return the form of a page that knows by itself where the next one begins."""
     inner = wire(item)
     model = _page_model(name, inner.type)
 
     def encode(page: Any, _: Mapping[str, Any]) -> dict[str, Any]:
-        following = getattr(page, key)
         return {
             "items": [inner.encode(each) for each in getattr(page, lines)],
-            "next": None if following is None else str(following),
+            "next": None if page.next is None else str(page.next),
         }
 
     def decode(body: Mapping[str, Any]) -> Any:

@@ -24,8 +24,7 @@ _ERROR = re.compile(r"`([A-Z]\w+)`")
 NDJSON = "application/x-ndjson"
 # What is done bit by bit: when it breaks off, some of it is done, and it is asked for again.
 _IN_PARTS = frozenset(
-    {"cancel_all", "replay_all", "replay_dead", "replay_outbox", "purge", "jobs.rerun_all", "workflows.fsck",
-     "workflows.gc"}
+    {"cancel_all", "replay_all", "replay_dead", "replay_outbox", "purge", "workflows.fsck", "workflows.gc"}
 )  # fmt: skip
 _IN_PATH = re.compile(r"{(\w+)(?::\w+)?}")
 
@@ -105,6 +104,14 @@ class Operation:
         return self.hints["return"]
 
     @property
+    def pages_by(self) -> str | None:
+        """The argument by which the next page is asked for, of a call that returns all where the database is."""
+        limit = inspect.signature(self.function).parameters.get("limit")
+        if self.key is None or limit is None or limit.default is not None:
+            return None
+        return next(each.name for each in self.parameters if each.name in ("before", "after"))
+
+    @property
     def makes_by_key(self) -> bool:
         """Whether the call itself knows an idempotency key, and keeps it with what it makes."""
         return any(each.name == "idempotency_key" for each in self.parameters)
@@ -115,9 +122,14 @@ class Operation:
         return "on_progress" in inspect.signature(self.function).parameters
 
     @property
+    def changes(self) -> bool:
+        """Whether it changes something, which is kept as somebody's act."""
+        return self.method != "GET" and self.access is not Access.READER
+
+    @property
     def takes_key(self) -> bool:
         """Whether it changes something, all of it or nothing, and so may be sent again with a key."""
-        return self.method != "GET" and self.access is not Access.READER and self.call not in _IN_PARTS
+        return self.changes and self.call not in _IN_PARTS
 
     @property
     def summary(self) -> str:

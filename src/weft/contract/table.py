@@ -41,9 +41,9 @@ _JOBS = (
     _get("/jobs", "jobs.page"),
     _post("/jobs/rerun", "jobs.rerun_all", answer="count", body={"state": ["failed"], "workflow_id": "etl"}),
     _get("/jobs/{job_id}", "jobs.show"),
-    _get("/jobs/{job_id}/nodes", "jobs.nodes"),
+    _get("/jobs/{job_id}/nodes", "jobs.nodes", key="id"),
     _get("/jobs/{job_id}/graph", "jobs.graph"),
-    _get("/jobs/{job_id}/attempts", "jobs.attempts"),
+    _get("/jobs/{job_id}/attempts", "jobs.attempts", key="cursor"),
     _get("/jobs/{job_id}/why", "jobs.why"),
     _get("/jobs/{job_id}/events", "jobs.events", said="Return what happened in a job, oldest first; `cursor` goes on."),
     _get("/jobs/{job_id}/queues", "jobs.queues"),
@@ -54,7 +54,7 @@ _JOBS = (
     _post("/jobs/{job_id}/rerun", "jobs.rerun", status=201, body={"failed": True}),
     _post("/jobs/{job_id}/rerun/plan", "jobs.plan_rerun", _READ, body={"failed": True}),
     _post("/jobs/{job_id}/approve", "jobs.approve", status=204, body={"node": "review", "values": {"limit": 100}}),
-    _get("/approvals", "jobs.approvals"),
+    _get("/approvals", "jobs.approvals", key="task_id"),
     _post(
         "/events",
         "jobs.send_event",
@@ -108,16 +108,16 @@ _TASKS = (
     _get("/dead-letters/count", "count_dead", answer="count"),
     _post("/dead-letters/replay", "replay_dead", answer="count", body={"handler": "email:send"}),
     _post("/dead-letters/purge", "purge", _ADMIN, answer="count", body={"older_than": 7776000}),
-    _get("/queues", "queues"),
+    _get("/queues", "queues", key="name"),
     _post("/queues", "create_queue", _ADMIN, answer="created", body={"name": "mail"}),
     _post("/queues/{name:name}/pause", "pause_queue", status=204),
     _post("/queues/{name:name}/resume", "resume_queue", status=204),
     _post("/queues/{name:name}/limit", "limit_queue", _ADMIN, status=204, body={"max_running": 10}),
-    _get("/workers", "workers"),
+    _get("/workers", "workers", key="id"),
     _get("/outbox", "outbox", key="id"),
     _post("/outbox", "add_effect", status=201, answer="id", body={"kind": "enqueue_task", "payload": {"handler": "a"}}),
     _post("/outbox/replay", "replay_outbox", answer="count", body={"ids": ["381002207845156620"]}),
-    _get("/cache", "cached_outputs"),
+    _get("/cache", "cached_outputs", key="handler"),
     _delete("/cache", "clear_cache", answer="count"),
 )
 
@@ -151,6 +151,5 @@ _PEOPLE = (
 
 OPERATIONS: tuple[Operation, ...] = (*_JOBS, *_WORKFLOWS, *_TASKS, *_PEOPLE)
 BY_CALL: Mapping[str, Operation] = {operation.call: operation for operation in OPERATIONS}
-# Calls that are made of others, or of streams, and those that have a meaning only inside the caller's process.
-COMPOSED = frozenset({"jobs.list", "jobs.follow", "jobs.bisect", "follow_log"})
-LOCAL = frozenset({"jobs.add", "jobs.submit_graph"})
+# Calls that are made of others, of streams, or of routes that take graphs as they are put together.
+COMPOSED = frozenset({"jobs.list", "jobs.follow", "jobs.bisect", "jobs.add", "jobs.submit_graph", "follow_log"})

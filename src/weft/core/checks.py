@@ -7,18 +7,19 @@ import re
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from weft.core.errors import InvalidInput, did_you_mean
 from weft.core.job_states import JobState
 from weft.core.json import text_problem
-from weft.core.states import SPELLINGS, TaskState
+from weft.core.states import SPELLINGS, Sort, TaskState
 
 MAX_PRIORITY = 32767
 MAX_NAME = 200
 MAX_KEY = 500
 MAX_RUNNING = 2**31 - 1
 MAX_ID = 2**63 - 1
+LONGEST_PAGE = 1000
 _EARLIEST = datetime(2000, 1, 1, tzinfo=UTC)
 _LATEST = datetime(2090, 1, 1, tzinfo=UTC)
 _LONGEST = timedelta(days=20_000)
@@ -122,6 +123,33 @@ def check_number(value: object, field: str, lowest: int, highest: int) -> int:
     if type(value) is not int or not lowest <= value <= highest:
         raise InvalidInput(field, f"must be a whole number between {lowest} and {highest}")
     return value
+
+
+def check_page(value: object) -> int | None:
+    """How much of a list is asked for: None for all of it."""
+    return None if value is None else check_number(value, "limit", 1, LONGEST_PAGE)
+
+
+class Stretch(NamedTuple):
+    """The part of a list that a page is taken from: between two ids, both left out, the newest of it or the oldest."""
+
+    above: int
+    below: int
+    is_newest: bool
+
+
+def check_stretch(before: object, after: object, sort: object) -> Stretch:
+    """Where the page of a list begins that goes on below ``before``, or above ``after`` with the oldest first."""
+    return Stretch(
+        0 if after is None else check_number(after, "after", 0, MAX_ID),
+        MAX_ID if before is None else check_number(before, "before", 0, MAX_ID),
+        check_word(sort, "sort", Sort) is Sort.NEWEST,
+    )
+
+
+def check_after(value: object) -> str:
+    """The name after which a list goes on; empty for its beginning."""
+    return "" if value == "" else check_text(value, "after", MAX_KEY)
 
 
 def check_priority(value: object) -> int:

@@ -130,3 +130,10 @@ BY_VERB = {transition.verb: transition for transition in TRANSITIONS}
 def sources_of(verb: str) -> frozenset[TaskState]:
     """Return the states from which ``verb`` may be applied."""
     return BY_VERB[verb].sources
+
+
+class Sort(StrEnum):
+    """Which come first in a list."""
+
+    NEWEST = "newest"
+    OLDEST = "oldest"

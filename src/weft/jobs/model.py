@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
-from enum import StrEnum
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from weft.core.errors import BlobUnavailable
+from weft.core.checks import MAX_ID, check_moment, check_number
+from weft.core.errors import BlobUnavailable, InvalidInput
 from weft.core.job_states import JobState
 from weft.core.json import Json
 from weft.core.states import TaskState
+
+# When an attempt began that has not.
+_NEVER = "infinity"
+_MOST = 2**31 - 1
 
 
 class JobHandle(NamedTuple):
@@ -19,13 +23,6 @@ class JobHandle(NamedTuple):
 
     id: int
     created: bool
-
-
-class Sort(StrEnum):
-    """In which order jobs are listed."""
-
-    NEWEST = "newest"
-    OLDEST = "oldest"
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +114,7 @@ class Approval:
 
 @dataclass(frozen=True, slots=True)
 class JobAttempt:
-    """An attempt at a task of a job: its node, and of a fan_out for which item."""
+    """An attempt at a task of a job: its node, and of a fan_out for which item; lists go on after its ``cursor``."""
 
     task_id: int
     node: str
@@ -125,3 +122,21 @@ class JobAttempt:
     attempt: int
     started_at: datetime | None
     ended_at: datetime | None
+
+    @property
+    def cursor(self) -> str:
+        """Where a list goes on after this attempt."""
+        began = _NEVER if self.started_at is None else self.started_at.astimezone(UTC).isoformat()
+        return f"{began.replace('+00:00', 'Z')}/{self.task_id}/{self.attempt}"
+
+    @staticmethod
+    def place_of(cursor: str | None) -> tuple[str, int, int]:
+        """Return when the attempt of a cursor began, its task and its number; before all others without one."""
+        if cursor is None:
+            return "-infinity", 0, 0
+        try:
+            began, task_id, attempt = cursor.split("/")
+            moment = began if began == _NEVER else check_moment(datetime.fromisoformat(began), "after").isoformat()
+            return moment, check_number(int(task_id), "after", 0, MAX_ID), check_number(int(attempt), "after", 0, _MOST)
+        except (AttributeError, ValueError, InvalidInput):
+            raise InvalidInput("after", "is no cursor: give what came with the page before") from None

@@ -65,9 +65,9 @@ async def note(conn: type_Connection, worker_id: int, completed: Sequence[Comple
     await conn.execute(SQL.note, worker_id, *map(list, zip(*noted, strict=True)))
 
 
-async def list_handlers(conn: type_Connection, org_id: int) -> list[CachedOutputs]:
-    """Return what the cache has, by handler."""
-    return [CachedOutputs(**row) for row in await conn.fetch(SQL.list, org_id)]
+async def list_handlers(conn: type_Connection, org_id: int, after: str, limit: int | None) -> list[CachedOutputs]:
+    """Return what the cache has, by handler, after one; all without a limit."""
+    return [CachedOutputs(**row) for row in await conn.fetch(SQL.list, org_id, after, limit)]
 
 
 async def clear(conn: type_Connection, org_id: int, handler: str | None, actor: str | None) -> int:

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from weft.core.checks import Stretch
 from weft.core.errors import NotFound
 from weft.core.json import readable
-from weft.core.states import FINAL, LIVE, TaskState
+from weft.core.states import TaskState
 from weft.db.statements import Statements
 from weft.queue import audit, steps
 from weft.queue.model import Attempt, Page, Task, TaskSummary
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
     from weft.queue.audit import AuditEntry
 
 SQL = Statements("weft.queue", "sql/task.sql")
-FROM_NEWEST = 2**63 - 1
-_DEAD_LETTERS = frozenset({TaskState.FAILED, TaskState.DEAD})
+# How many ended tasks a page looks at: when few of many pass, it is answered before it is full.
+ROOM = 1000
 _SUMMARY = (
     "id state reason queue handler priority attempt failures max_attempts worker_id created_at due_at claimed_at"
     " ended_at error"
@@ -59,29 +60,14 @@ async def _audit(conn: type_Connection, org_id: int, row: Record) -> tuple[Audit
 
 
 async def list_tasks(
-    conn: type_Connection, org_id: int, *, before: int | None, queue_id: int | None, handler: str | None,
+    conn: type_Connection, org_id: int, part: Stretch, *, queue_id: int | None, handler: str | None,
     states: frozenset[TaskState], limit: int,
 ) -> Page:  # fmt: skip
-    """Return a page of tasks, newest first, merged from those that live and those that ended."""
-    below = FROM_NEWEST if before is None else before
-    found: list[Record] = []
-    live, done = states & LIVE, states & FINAL
-    if live or not states:
-        found += await conn.fetch(SQL.list_live, org_id, below, queue_id, handler, _names(live), limit + 1)
-    if done == _DEAD_LETTERS:
-        found += await conn.fetch(SQL.list_dead_letters, org_id, below, queue_id, handler, limit + 1)
-    elif done and TaskState.COMPLETED not in done:
-        for state in done:
-            found += await conn.fetch(SQL.list_unsuccessful, org_id, below, state, queue_id, handler, limit + 1)
-    elif done or not states:
-        if queue_id is None:
-            found += await conn.fetch(SQL.list_done, org_id, below, handler, _names(done), limit + 1)
-        else:
-            found += await conn.fetch(SQL.list_done_of_queue, org_id, below, queue_id, handler, _names(done), limit + 1)
-    # One that ended between the two looks is in both.
-    found = sorted({row["id"]: row for row in found}.values(), key=lambda row: -row["id"])
-    tasks = tuple(TaskSummary(**_summary_fields(row)) for row in found[:limit])
-    return Page(tasks, tasks[-1].id if len(found) > limit else None)
+    """Return a page of tasks, of those that live and those that ended, and where the next one begins."""
+    asked = org_id, sorted(states) or None, queue_id, handler, *part, limit, ROOM
+    rows = await conn.fetch(SQL.list, *asked)
+    tasks = tuple(TaskSummary(**_summary_fields(row)) for row in rows if row["id"] is not None)
+    return Page(tasks, rows[0]["rest"] if rows else None)
 
 
 async def add_log(conn: type_Connection, task_id: int, attempt: int, digest: str, size: int) -> None:
@@ -111,10 +97,6 @@ async def log_marks(conn: type_Connection, org_id: int, task_ids: Sequence[int])
 async def ended_among(conn: type_Connection, task_ids: Sequence[int]) -> set[int]:
     """Return those of the tasks that have ended, or do not exist any more."""
     return {row[0] for row in await conn.fetch(SQL.ended_among, list(task_ids))}
-
-
-def _names(states: frozenset[TaskState]) -> list[str] | None:
-    return sorted(states) or None
 
 
 def _summary_fields(row: Record) -> dict[str, Any]:

@@ -108,7 +108,7 @@ class Task(TaskSummary):
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Some lines of a list, and the key of the next page; None when there is none."""
+    """Some lines of a list of tasks, and the key of the next page; None when there is none."""
 
     tasks: tuple[TaskSummary, ...]
-    next_before: int | None
+    next: int | None

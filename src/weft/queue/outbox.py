@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from weft.core.checks import check_word
+from weft.core.checks import Stretch, check_word
 from weft.core.errors import InvalidInput
 from weft.core.json import encode, readable
 from weft.core.states import OutboxKind
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 SQL = Statements("weft.queue", "sql/outbox.sql")
 MAX_ATTEMPTS = 20
-FROM_NEWEST = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,10 +132,12 @@ async def prune(conn: type_Connection, older_than: timedelta) -> int:
 
 
 async def list_rows(
-    conn: type_Connection, org_id: int, *, state: str | None, kind: str | None, before: int | None, limit: int
+    conn: type_Connection, org_id: int, part: Stretch, *, state: str | None, kind: str | None, limit: int
 ) -> list[OutboxRow]:
-    """Return effects, newest first."""
-    rows = await conn.fetch(SQL.list, org_id, FROM_NEWEST if before is None else before, state, kind, limit)
+    """Return effects, the newest first or the oldest."""
+    statement = SQL.list_newest if part.is_newest else SQL.list_oldest
+    states = None if state is None else [state]
+    rows = await conn.fetch(statement, org_id, states, kind, part.above, part.below, limit)
     return [
         OutboxRow(
             **{**dict(row), "payload": readable(row["payload"])},

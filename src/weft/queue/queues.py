@@ -164,14 +164,19 @@ async def hint(conn: type_Connection, queue_ids: Iterable[int], *, except_worker
     await conn.execute(SQL.hint, sorted(queue_ids), except_worker)
 
 
-async def list_queues(conn: type_Connection, org_id: int, name: str | None = None) -> list[QueueInfo]:
-    """Return the queues with their depths; counts every task that has not ended."""
+async def list_queues(
+    conn: type_Connection, org_id: int, name: str | None = None, *, after: str = "", limit: int | None = None
+) -> list[QueueInfo]:
+    """Return the queues with their depths, by name after one, all without a limit; counts all that has not ended."""
+    depths = await conn.fetch(SQL.depths, org_id, name, after, limit)
+    if not depths:
+        return []
     rates = {row["name"]: row["ended"] / 60 for row in await conn.fetch(SQL.rates, org_id)}
     key_limits: dict[str, list[KeyLimit]] = {}
-    for queue, *fields in await conn.fetch(SQL.key_limits, org_id, name):
+    for queue, *fields in await conn.fetch(SQL.key_limits, org_id, depths[0]["name"], depths[-1]["name"]):
         key_limits.setdefault(queue, []).append(KeyLimit(*fields))
     found: list[QueueInfo] = []
-    for queue, group in groupby(await conn.fetch(SQL.depths, org_id, name), key=itemgetter("name")):
+    for queue, group in groupby(depths, key=itemgetter("name")):
         rows = list(group)
         states = {row["state"]: row for row in rows if row["state"] is not None}
         ready = states.get(TaskState.READY)

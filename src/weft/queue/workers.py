@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
+from weft.core.checks import MAX_ID
 from weft.db.statements import Statements
 
 if TYPE_CHECKING:
@@ -118,9 +119,13 @@ async def adopt_jobs(conn: type_Connection, worker_id: int) -> int:
 
 
 async def list_workers(
-    conn: type_Connection, org_id: int, states: list[str] | None = None, limit: int = 1000
+    conn: type_Connection,
+    org_id: int,
+    states: Sequence[str] | None = None,
+    before: int = MAX_ID,
+    limit: int | None = None,
 ) -> list[WorkerInfo]:
-    """Return the workers of an org, newest first."""
+    """Return the workers of an org, newest first below a key; all without a limit."""
     return [
         WorkerInfo(
             id=row["id"], hostname=row["hostname"], pid=row["pid"], version=row["version"], state=row["state"],
@@ -128,7 +133,7 @@ async def list_workers(
             started_at=row["started_at"], last_heartbeat=row["last_heartbeat"], until=row["until"],
             tasks_completed=row["tasks_completed"], tasks_failed=row["tasks_failed"], is_leader=row["is_leader"],
         )
-        for row in await conn.fetch(SQL.list, org_id, states, limit)
+        for row in await conn.fetch(SQL.list, org_id, states, before, limit)
     ]  # fmt: skip
 
 

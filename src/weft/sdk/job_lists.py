@@ -10,8 +10,9 @@ import orjson
 
 from weft.core.checks import MAX_ID, check_id, check_moment, check_name, check_number, check_text, check_word
 from weft.core.job_states import JobState
+from weft.core.states import Sort
 from weft.jobs.labels import check_labels
-from weft.jobs.model import JobPage, JobSummary, Sort
+from weft.jobs.model import JobPage, JobSummary
 from weft.jobs.submit import SQL
 from weft.sdk.workflow_calls import WorkflowCalls
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import asyncpg
 
-from weft.core.checks import check_id, check_number, check_text
+from weft.core.checks import check_id, check_number, check_page, check_text
 from weft.core.errors import DatabaseUnavailable, NotFound
 from weft.db.database import CONNECTION_ERRORS
 from weft.jobs import events
@@ -43,7 +43,7 @@ class JobLooking(WorkflowCalls):
 
     if TYPE_CHECKING:
 
-        async def nodes(self, job_id: int) -> list[JobNode]:
+        async def nodes(self, job_id: int, *, after: int | None = None, limit: int | None = None) -> list[JobNode]:
             """Return the nodes of a job, as `Jobs` does."""
 
         async def show(self, job_id: int) -> Job:
@@ -77,18 +77,22 @@ class JobLooking(WorkflowCalls):
         job, org_id = await self._of_node(job_id, node), await self._session.org_id()
         return await self._read(lambda conn: why_job(conn, org_id, job, node))
 
-    async def attempts(self, job_id: int, node: str | None = None) -> list[JobAttempt]:
+    async def attempts(
+        self, job_id: int, node: str | None = None, *, after: str | None = None, limit: int | None = None
+    ) -> list[JobAttempt]:
         """Return the attempts at a job's tasks, or at those of one node, in the order in which they began.
 
-        Example::
+        All of them, or a ``limit`` of those after the ``cursor`` of the last of the page before. Example::
 
             for each in await client.jobs.attempts(job.id):
                 print(each.node, await client.read_log(each.task_id, attempt=each.attempt))
         """
+        check_page(limit)
+        place = JobAttempt.place_of(after)
         job = await self._of_node(job_id, node)
         org_id = await self._session.org_id()
-        rows = await self._read(lambda conn: conn.fetch(SQL.attempts, org_id, job.id, node))
-        if not rows and node is not None:
+        rows = await self._read(lambda conn: conn.fetch(SQL.attempts, org_id, job.id, node, *place, limit))
+        if not rows and node is not None and after is None:
             await self._read(lambda conn: why_job(conn, org_id, job, node))
         return [JobAttempt(**row) for row in rows]
 

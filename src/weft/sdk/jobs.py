@@ -14,8 +14,11 @@ import asyncpg
 import orjson
 
 from weft.core.checks import (
+    LONGEST_PAGE,
+    MAX_ID,
     check_id,
     check_number,
+    check_page,
     check_span,
     check_text,
 )
@@ -96,7 +99,7 @@ class Jobs(Reruns, JobLists, JobLooking, Pausing):
         wish = NewJob(
             "", given, priority, idempotency_key, labels=check_labels(labels), actor=self._session.actor,
             patch=None if patch is None else check_ops(list(patch)), callback_url=callback_url,
-            ignores_cache=not cache,
+            ignores_cache=not cache, is_act=True,
         )  # fmt: skip
         library = await self._plans()
         try:
@@ -236,17 +239,19 @@ class Jobs(Reruns, JobLists, JobLooking, Pausing):
         library = await self._plans()
         return (await library.planned(await self._materials(library, workflow))).plan.queues_of(knows)
 
-    async def nodes(self, job_id: int) -> builtins.list[JobNode]:
-        """Return the nodes of a job with their states; raises `NotFound`.
+    async def nodes(self, job_id: int, *, after: int | None = None, limit: int | None = None) -> builtins.list[JobNode]:
+        """Return the nodes of a job with their states, in the order of their ids; raises `NotFound`.
 
-        Example::
+        All of them, or a ``limit`` of those after the last id of the page before. Example::
 
             for node in await client.jobs.nodes(job.id):
                 print(node.node, node.state)
         """
+        check_page(limit)
+        above = 0 if after is None else check_number(after, "after", 0, MAX_ID)
         job = await self.show(job_id)
         org_id = await self._session.org_id()
-        rows = await self._read(lambda conn: conn.fetch(SQL.nodes, org_id, job.id))
+        rows = await self._read(lambda conn: conn.fetch(SQL.nodes, org_id, job.id, above, limit))
         return [
             JobNode(
                 **{
@@ -300,21 +305,24 @@ class Jobs(Reruns, JobLists, JobLooking, Pausing):
             job = await self.show(job_id)
             raise StateConflict("cancel", job_id, job.state, ["pending", "running", "paused"], "job")
 
-    async def approvals(self, job_id: int | None = None, *, limit: int = 100) -> builtins.list[Approval]:
-        """Return what waits for a person, of one job or of all.
+    async def approvals(
+        self, job_id: int | None = None, *, after: int | None = None, limit: int = 100
+    ) -> builtins.list[Approval]:
+        """Return what waits for a person, of one job or of all, oldest first.
 
-        Example::
+        ``after`` is the last ``task_id`` of the page before. Example::
 
             for each in await client.jobs.approvals():
                 print(each.job_id, each.node, each.form)
         """
-        check_number(limit, "limit", 1, 1000)
+        check_number(limit, "limit", 1, LONGEST_PAGE)
+        above = 0 if after is None else check_number(after, "after", 0, MAX_ID)
         org_id = await self._session.org_id()
         if job_id is None:
-            rows = await self._read(lambda conn: conn.fetch(SQL.approvals, org_id, limit))
+            rows = await self._read(lambda conn: conn.fetch(SQL.approvals, org_id, above, limit))
         else:
             id = check_id(job_id, "job_id", shown_by="weft jobs list")
-            rows = await self._read(lambda conn: conn.fetch(SQL.approvals_of, org_id, id, limit))
+            rows = await self._read(lambda conn: conn.fetch(SQL.approvals_of, org_id, id, above, limit))
         return [Approval(**{**row, "form": orjson.loads(row["form"])}) for row in rows]
 
     async def approve(
@@ -355,7 +363,7 @@ class Jobs(Reruns, JobLists, JobLooking, Pausing):
             await events.note(conn, org_id, job_id, f"task.{verb}", ending[0], told, chosen.task_id, chosen.node)
             act = AuditVerb.REJECT if reject else AuditVerb.APPROVE
             why = {"node": chosen.node, "message": message}
-            await audit.record_many(conn, org_id, actor, act, "job", [job_id], why)
+            await audit.record_many(conn, org_id, actor, act, "job", [job_id], why, message)
             return True
 
         if not await self._session.database.run(answer):
@@ -380,7 +388,7 @@ class Jobs(Reruns, JobLists, JobLooking, Pausing):
         text, org_id, actor = encode(dict(payload or {}), "payload"), await self._session.org_id(), self._session.actor
         # Each node that waits for it has it as its output.
         check_size("payload", text, self._session.settings.inline_limit)
-        said = org_id, name, text, actor, idempotency_key, AT_ONCE
+        said = org_id, name, text, actor, idempotency_key, AT_ONCE, audit.where_from(), audit.why()
         row = await self._session.database.run(lambda conn: conn.fetchrow(SQL.send_event, *said))
         assert row is not None
         return int(row["answered"])

@@ -7,7 +7,19 @@ from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any
 
-from weft.core.checks import MAX_ID, check_id, check_name, check_number, check_span, check_word, check_words
+from weft.core.checks import (
+    LONGEST_PAGE,
+    MAX_ID,
+    check_after,
+    check_id,
+    check_name,
+    check_number,
+    check_page,
+    check_span,
+    check_stretch,
+    check_word,
+    check_words,
+)
 from weft.core.errors import InvalidInput, TaskFailed
 from weft.core.states import OutboxKind, OutboxState, TaskState, WorkerState
 from weft.queue import audit, cache, look, outbox, queues, seals, workers
@@ -52,36 +64,40 @@ class Looking(LogReading):
 
     async def list_tasks(
         self, *, state: str | Iterable[str] | None = None, queue: str | None = None, handler: str | None = None,
-        before: int | None = None, limit: int = 50,
+        sort: str = "newest", before: int | None = None, after: int | None = None, limit: int = 50,
     ) -> Page:  # fmt: skip
-        """Return a page of tasks, newest first; pass ``page.next_before`` as ``before`` for the next one.
+        """Return a page of tasks, newest first; pass ``page.next`` as ``before`` for the next page.
 
-        ``state="failed"`` covers failed and dead. Example::
+        A page may have fewer tasks than ``limit``, or none, and yet not be the last: it is answered in a short time,
+        however few pass of however many. ``state="failed"`` covers failed and dead. With ``sort="oldest"`` the next
+        page is asked for by ``after``. Example::
 
             page = await client.list_tasks(state="failed", queue="mail")
-            print([task.id for task in page.tasks], page.next_before)
+            print([task.id for task in page.tasks], page.next)
         """
-        check_number(limit, "limit", 1, 1000)
-        states = _states(state)
-        below = None if before is None else check_number(before, "before", 0, MAX_ID)
+        check_number(limit, "limit", 1, LONGEST_PAGE)
+        states, part = _states(state), check_stretch(before, after, sort)
         name = None if handler is None else check_name(handler, "handler")
         org_id, queue_id = await self.org_id(), await self._queue_id(queue)
         return await self.database.read(
             lambda conn: look.list_tasks(
-                conn, org_id, before=below, queue_id=queue_id, handler=name, states=states, limit=limit
+                conn, org_id, part, queue_id=queue_id, handler=name, states=states, limit=limit
             )
         )
 
     async def dead_letters(
-        self, *, queue: str | None = None, handler: str | None = None, before: int | None = None, limit: int = 50
-    ) -> Page:
-        """Return a page of tasks that ended failed or dead, newest first.
+        self, *, queue: str | None = None, handler: str | None = None, sort: str = "newest", before: int | None = None,
+        after: int | None = None, limit: int = 50,
+    ) -> Page:  # fmt: skip
+        """Return a page of tasks that ended failed or dead, newest first, as `list_tasks` does.
 
         Example::
 
             letters = (await client.dead_letters(handler="email:send")).tasks
         """
-        return await self.list_tasks(state="failed", queue=queue, handler=handler, before=before, limit=limit)
+        return await self.list_tasks(
+            state="failed", queue=queue, handler=handler, sort=sort, before=before, after=after, limit=limit
+        )
 
     async def wait(self, task_id: int, timeout: float | timedelta | None = None) -> Any:
         """Wait until a task has ended and return its output.
@@ -102,27 +118,32 @@ class Looking(LogReading):
             raise task.unavailable["output"]
         return task.output
 
-    async def queues(self) -> list[QueueInfo]:
-        """Return all queues with depth, age of the oldest task, rate and limits, also those of single keys.
+    async def queues(self, *, after: str = "", limit: int | None = None) -> list[QueueInfo]:
+        """Return queues by name with depth, age of the oldest task, rate and limits, also those of single keys.
 
-        Example::
+        All of them, or a ``limit`` of those after the last name of the page before. Example::
 
             for queue in await client.queues():
                 print(queue.name, queue.depth, queue.oldest_at, queue.rate, queue.paused)
         """
-        org_id = await self.org_id()
-        return await self.database.read(lambda conn: queues.list_queues(conn, org_id))
+        check_page(limit)
+        key, org_id = check_after(after), await self.org_id()
+        return await self.database.read(lambda conn: queues.list_queues(conn, org_id, after=key, limit=limit))
 
-    async def workers(self, *, state: str | None = None) -> list[WorkerInfo]:
+    async def workers(
+        self, *, state: str | Iterable[str] | None = None, before: int | None = None, limit: int | None = None
+    ) -> list[WorkerInfo]:
         """Return the workers, newest first.
 
-        Example::
+        All of them, or a ``limit`` of those below the last id of the page before. Example::
 
-            alive = await client.workers(state="active")
+            alive = await client.workers(state=["active", "idle"])
         """
-        states = None if state is None else [str(check_word(state, "state", WorkerState))]
+        check_page(limit)
+        states = None if state is None else sorted(check_words(state, "state", WorkerState))
+        below = MAX_ID if before is None else check_number(before, "before", 0, MAX_ID)
         org_id = await self.org_id()
-        return await self.database.read(lambda conn: workers.list_workers(conn, org_id, states))
+        return await self.database.read(lambda conn: workers.list_workers(conn, org_id, states, below, limit))
 
     async def audit(
         self, *, verb: str | None = None, task: int | None = None, queue: str | None = None, before: int | None = None,
@@ -161,32 +182,33 @@ class Looking(LogReading):
         org_id = await self.org_id()
         return await self.database.read(lambda conn: seals.verify(conn, org_id, self.settings.retention, head))
 
-    async def cached_outputs(self) -> list[CachedOutputs]:
+    async def cached_outputs(self, *, after: str = "", limit: int | None = None) -> list[CachedOutputs]:
         """Return how many outputs would serve again, by handler.
 
-        Example::
+        Of all handlers, or of a ``limit`` of those after the last of the page before. Example::
 
             print({each.handler: each.outputs for each in await client.cached_outputs()})
         """
-        org_id = await self.org_id()
-        return await self.database.read(lambda conn: cache.list_handlers(conn, org_id))
+        check_page(limit)
+        key, org_id = check_after(after), await self.org_id()
+        return await self.database.read(lambda conn: cache.list_handlers(conn, org_id, key, limit))
 
     async def outbox(
-        self, *, state: str | None = None, kind: str | None = None, before: int | None = None, limit: int = 50
-    ) -> list[outbox.OutboxRow]:
-        """Return effects of the outbox, newest first.
+        self, *, state: str | None = None, kind: str | None = None, sort: str = "newest", before: int | None = None,
+        after: int | None = None, limit: int = 50,
+    ) -> list[outbox.OutboxRow]:  # fmt: skip
+        """Return effects of the outbox, newest first; pass the last id as ``before`` for the next page.
 
-        Example::
+        With ``sort="oldest"`` the last id is passed as ``after``. Example::
 
             stuck = await client.outbox(state="failed")
         """
-        check_number(limit, "limit", 1, 1000)
+        check_number(limit, "limit", 1, LONGEST_PAGE)
         word = None if state is None else str(check_word(state, "state", OutboxState))
         name = None if kind is None else str(check_word(kind, "kind", OutboxKind))
-        below = None if before is None else check_number(before, "before", 0, MAX_ID)
-        org_id = await self.org_id()
+        part, org_id = check_stretch(before, after, sort), await self.org_id()
         return await self.database.read(
-            lambda conn: outbox.list_rows(conn, org_id, state=word, kind=name, before=below, limit=limit)
+            lambda conn: outbox.list_rows(conn, org_id, part, state=word, kind=name, limit=limit)
         )
 
 

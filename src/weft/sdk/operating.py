@@ -134,9 +134,9 @@ class Operating(Looking):
             page = await self.list_tasks(state=states, queue=queue, handler=handler, before=before, limit=PAGE)
             if page.tasks:
                 yield [task.id for task in page.tasks]
-            if page.next_before is None:
+            if page.next is None:
                 return
-            before = page.next_before
+            before = page.next
 
     async def purge(
         self, *, older_than: float | timedelta = 0, queue: str | None = None, ids: Sequence[int] | None = None,

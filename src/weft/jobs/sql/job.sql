@@ -1,7 +1,13 @@
 -- name: put
--- Returns the id of the job that there was of that idempotency key, else its own.
-select weft.put_job(json_populate_record(null::weft.job, $1), $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16,
-  $17, $18, $19, $20, $21);
+-- Returns the id of the job that there was of that idempotency key, else its own; then somebody's act is kept with it.
+with made as materialized (
+  select weft.put_job(json_populate_record(null::weft.job, $1), $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16,
+    $17, $18, $19, $20, $21) as id
+), noted as (
+  insert into weft.audit (org_id, actor, verb, subject_kind, subject_ids, detail, origin, reason)
+  select $22, $24, $25, 'job', array[made.id], $26, $27, $28 from made where made.id = $23 and $25::text is not null
+)
+select made.id from made;
 
 -- name: keep_tasks
 -- False when an output that is to be kept is gone.
@@ -60,7 +66,8 @@ select l.rest, l.id, l.workflow_id, l.state, l.reason, l.priority, l.created_at,
 from weft.list_jobs($1, $2, $3, $4, $5, $6, greatest($7, weft.first_id_at($8) - 1), least($9, weft.first_id_at($10)), $11, $12, $13) l;
 
 -- name: nodes
--- The nodes of a job, and of a fan_out how many of its items are in which state. Of one that is tried again its last error.
+-- The nodes of a job after a key, all without a limit; of a fan_out how many of its items are in which state. Of one that is
+-- tried again its last error.
 with tasks as (
   select t.id, t.node, t.parent_id, t.state::text as state, t.reason, t.attempt, t.handler, t.claimed_at,
     null::timestamptz as ended_at, t.due_at, t.allow_failure, case when t.failures > 0 and t.parent_id is null then (
@@ -82,7 +89,8 @@ select t.id, t.node, t.state, t.reason, t.attempt, t.handler, t.claimed_at, grea
   t.due_at, t.error, i.states as items, t.kept_id, t.allow_failure or coalesce(i.allow_failure, false) as allow_failure,
   encode(c.code, 'hex') as code_version
 from tasks t left join items i on i.parent_id = t.id
-left join weft.worker_code c on c.worker_id = t.worker_id and c.handler = t.handler where t.parent_id is null order by t.id;
+left join weft.worker_code c on c.worker_id = t.worker_id and c.handler = t.handler
+where t.parent_id is null and t.id > $3 order by t.id limit $4;
 
 -- name: pause
 -- pending or running → paused; what is about to begin is parked by whoever claims it.
@@ -117,20 +125,25 @@ select j.org_id, j.rank, j.tag_positions, j.actor, j.labels from weft.job j wher
 select weft.begin_wait($1, $2, $3, $4, $5, $6, $7, $8, $9);
 
 -- name: send_event
-select id, answered from weft.send_event($1, $2, $3, $4, $5, $6);
+-- Who sends an event is kept with it, and as an act when it is new.
+with e as materialized (select id, answered, is_new from weft.send_event($1, $2, $3, $4, $5, $6)), noted as (
+  insert into weft.audit (org_id, actor, verb, subject_kind, subject_name, detail, origin, reason)
+  select $1, $4, 'send', 'event', $2, json_build_object('id', e.id::text, 'answered', e.answered), $7, $8 from e where e.is_new
+)
+select e.id, e.answered from e;
 
 -- name: route_event
 select last from weft.route_event($1, $2, $3);
 
 -- name: approvals
--- What waits for a person.
+-- What waits for a person, after a key.
 select a.task_id, a.job_id, t.node, a.since, a.form, t.expires_at from weft.awaited a join weft.task t on t.id = a.task_id
-where a.org_id = $1 and a.kind = 'approval' order by a.task_id limit $2;
+where a.org_id = $1 and a.kind = 'approval' and a.task_id > $2 order by a.task_id limit $3;
 
 -- name: approvals_of
 -- What of one job waits for a person.
 select a.task_id, a.job_id, t.node, a.since, a.form, t.expires_at from weft.awaited a join weft.task t on t.id = a.task_id
-where a.org_id = $1 and a.kind = 'approval' and a.job_id = $2 order by a.task_id limit $3;
+where a.org_id = $1 and a.kind = 'approval' and a.job_id = $2 and a.task_id > $3 order by a.task_id limit $4;
 
 -- name: message
 -- A task that asks for a job, with the key under which it was enqueued.

@@ -101,6 +101,14 @@ select min(r.id) from (
   union all select d.id from weft.job_done d where d.org_id = $1 and d.rerun_of = $2
 ) r;
 
+-- name: up_to
+-- Up to which job those were looked for that were to be run again by a key the first time; kept as long as other keys.
+with mine as (
+  insert into weft.idempotency_key as k (org_id, handler, key, task_id, ended_at) values ($1, '@rerun', $2, $3, weft.now())
+  on conflict (org_id, handler, key) do update set task_id = k.task_id returning k.task_id
+)
+select task_id from mine;
+
 -- name: candidates
 -- Jobs that ended, oldest first after a key, that are no part of another, have a definition, and that nobody has run
 -- again yet.

@@ -51,7 +51,8 @@ select distinct o.node from (
 ) o where o.node is not null order by 1;
 
 -- name: attempts
--- The attempts of a job's tasks, or of those of one node, in the order in which they began; not those of the engine's own.
+-- The attempts of a job's tasks, or of those of one node, in the order in which they began, after a key, all without a limit;
+-- not those of the engine's own.
 with tasks as (
   select t.id, t.node, t.item, t.attempt::int as attempt, t.claimed_at, null::timestamptz as ended_at from weft.task t
   where t.org_id = $1 and t.job_id = $2 and t.attempt > 0 and t.node is not null and t.handler not like '@%'
@@ -63,11 +64,14 @@ with tasks as (
 ), begun as (
   select t.id, t.node, t.item, a.attempt, a.started_at, a.ended_at from tasks t join weft.attempt a on a.task_id = t.id
 )
-select b.id as task_id, b.node, b.item, b.attempt, b.started_at, b.ended_at from begun b
-union all
-select t.id, t.node, t.item, t.attempt, t.claimed_at, t.ended_at from tasks t
-where not exists (select 1 from begun b where b.id = t.id and b.attempt = t.attempt)
-order by 5, 1, 4;
+select a.task_id, a.node, a.item, a.attempt, a.started_at, a.ended_at from (
+  select b.id as task_id, b.node, b.item, b.attempt, b.started_at, b.ended_at from begun b
+  union all
+  select t.id, t.node, t.item, t.attempt, t.claimed_at, t.ended_at from tasks t
+  where not exists (select 1 from begun b where b.id = t.id and b.attempt = t.attempt)
+) a
+where (coalesce(a.started_at, 'infinity'), a.task_id, a.attempt) > ($4::text::timestamptz, $5, $6)
+order by coalesce(a.started_at, 'infinity'), a.task_id, a.attempt limit $7;
 
 -- name: ended_jobs
 -- Of these jobs those that have ended, of every org: an orchestrator serves all.

@@ -13,9 +13,19 @@ where t.id = $1 and c.org_id = t.org_id and c.key = $2 and c.task_id = $3 return
 select weft.note_outputs($1, $2, $3, $4, $5, $6);
 
 -- name: list
-select c.handler, count(*)::int as outputs, sum(octet_length(c.output::text))::bigint as bytes,
-  count(c.digest)::int as blobs, min(c.made_at) as oldest_at, max(c.made_at) as newest_at
-from weft.output_cache c where c.org_id = $1 group by 1 order by 1;
+-- By name after a key; all without a limit. It goes from one handler to the next by their index, and counts those of the page.
+with recursive known as (
+  (select c.handler, 1 as place from weft.output_cache c where c.org_id = $1 and c.handler > $2 order by c.handler limit 1)
+  union all
+  select n.handler, k.place + 1 from known k cross join lateral (
+    select c.handler from weft.output_cache c where c.org_id = $1 and c.handler > k.handler order by c.handler limit 1) n
+  where $3::int is null or k.place < $3
+)
+select k.handler, f.outputs, f.bytes, f.blobs, f.oldest_at, f.newest_at from known k cross join lateral (
+  select count(*)::int as outputs, sum(octet_length(c.output::text))::bigint as bytes,
+    count(c.digest)::int as blobs, min(c.made_at) as oldest_at, max(c.made_at) as newest_at
+  from weft.output_cache c where c.org_id = $1 and c.handler = k.handler
+) f order by k.handler;
 
 -- name: clear
 -- Of one handler, or of all.

@@ -43,12 +43,16 @@ where o.state = 'processing' and not exists (
   select 1 from weft.worker w where w.id = o.worker_id and w.state in ('active', 'idle') and w.until > (select weft.now()))
 returning o.id;
 
--- name: list
+-- name: list_newest
+-- Of one state and of one kind, or of all, between two ids, both left out.
 select o.id, o.kind, o.ordering_key, o.payload, o.state::text as state, o.available_at, o.attempts, o.last_error,
   o.created_at, o.processed_at
-from weft.outbox o where o.org_id = $1 and o.id < $2 and ($3::text is null or o.state::text = $3)
-  and ($4::text is null or o.kind = $4)
-order by o.id desc limit $5;
+from weft.list_newest_effects($1, $2, $3, $4, $5, $6) o;
+
+-- name: list_oldest
+select o.id, o.kind, o.ordering_key, o.payload, o.state::text as state, o.available_at, o.attempts, o.last_error,
+  o.created_at, o.processed_at
+from weft.list_oldest_effects($1, $2, $3, $4, $5, $6) o;
 
 -- name: replay
 -- failed → pending, from its first attempt.

@@ -124,16 +124,20 @@ on conflict (queue_id, worker_id) do update set slots = excluded.slots
 returning s.slots;
 
 -- name: depths
+-- By name after a key; all without a limit.
 select q.name, q.paused_at, q.max_running, q.max_running_per_key, t.state::text as state, count(t.id)::bigint as tasks,
   min(t.created_at) as oldest_at
-from weft.queue q left join weft.task t on t.queue_id = q.id
-where q.org_id = $1 and q.name not like '@%' and ($2::text is null or q.name = $2)
-group by q.id, q.name, t.state order by q.name;
+from (
+  select q.* from weft.queue q
+  where q.org_id = $1 and q.name not like '@%' and ($2::text is null or q.name = $2) and q.name > $3
+  order by q.name limit $4
+) q left join weft.task t on t.queue_id = q.id
+group by q.id, q.name, q.paused_at, q.max_running, q.max_running_per_key, t.state order by q.name;
 
 -- name: key_limits
--- Not those of fan_outs, which are named by their tasks: nobody has set them here.
+-- Of the queues between two names, both included. Not those of fan_outs, which are named by their tasks: nobody has set them here.
 select q.name, s.key, s.max_running, s.held from weft.key_slot s join weft.queue q on q.id = s.queue_id
-where q.org_id = $1 and ($2::text is null or q.name = $2) and s.max_running is not null
+where q.org_id = $1 and q.name between $2 and $3 and s.max_running is not null
   and s.key !~ '^@[0-8]?[0-9]{17,18}$' order by q.name, s.key;
 
 -- name: rates

@@ -144,10 +144,20 @@ returning t.id, t.queue_id, t.concurrency_key, t.job_id;
 select set_config('lock_timeout', $1, true);
 
 -- name: extend_expiry
--- running, by its worker and attempt. A tenth longer: heartbeats that follow one another quickly are not all sent.
-update weft.task t set expires_at = weft.now() + t.heartbeat_timeout * 1.1
-where t.id = $2 and coalesce(t.worker_id, 0) = $1 and t.attempt = $3 and t.state = 'running'
-returning t.id;
+-- running, by its worker and attempt. A tenth longer: heartbeats that follow one another quickly are not all sent. What
+-- somebody has locked does not expire: it is not waited for, and is told as held.
+with held as (
+  select t.id, t.attempt from unnest($2::bigint[], $3::int[]) as r (id, attempt)
+  join weft.task t on t.id = r.id and coalesce(t.worker_id, 0) = $1 and t.attempt = r.attempt and t.state = 'running'
+), free as (
+  select t.id from weft.task t
+  where t.id = any ($2) and t.heartbeat_timeout is not null
+    and exists (select 1 from held where held.id = t.id and held.attempt = t.attempt) and t.state = 'running'
+  order by t.id for update skip locked
+), extended as (
+  update weft.task t set expires_at = weft.now() + t.heartbeat_timeout * 1.1 from free where t.id = any ($2) and t.id = free.id
+)
+select held.id from held;
 
 -- name: held_by
 -- What a worker holds by the database's account.
@@ -316,49 +326,12 @@ select a.attempt, a.worker_id, a.outcome, a.reason, a.started_at, a.ended_at, a.
 from weft.attempts a left join weft.worker_code c on c.worker_id = a.worker_id and c.handler = $3
 where a.org_id = $1 and a.task_id = $2 order by a.attempt;
 
--- name: list_live
--- Newest first below a key; filters that are null let everything pass.
-select t.id, t.state::text as state, t.reason, q.name as queue, t.handler, -t.rank as priority, t.attempt, t.failures,
-  t.max_attempts, t.worker_id, t.created_at, t.due_at, t.claimed_at, null::timestamptz as ended_at, null::json as error
-from weft.task t join weft.queue q on q.id = t.queue_id
-where t.org_id = $1 and t.id < $2 and ($3::bigint is null or t.queue_id = $3) and ($4::text is null or t.handler = $4)
-  and ($5::weft.task_state[] is null or t.state = any ($5))
-order by t.id desc limit $6;
-
--- name: list_done
-select d.id, d.state::text as state, d.reason, q.name as queue, d.handler, -d.rank as priority, d.attempt, d.failures,
-  d.max_attempts, d.worker_id, d.created_at, null::timestamptz as due_at, d.claimed_at, d.ended_at, d.error
-from weft.task_done d join weft.queue q on q.id = d.queue_id
-where d.org_id = $1 and d.id < $2 and ($3::text is null or d.handler = $3)
-  and ($4::weft.task_state[] is null or d.state = any ($4))
-order by d.id desc limit $5;
-
--- name: list_done_of_queue
--- A statement of its own: `queue or any` could not use the index in a plan for all arguments.
-select d.id, d.state::text as state, d.reason, q.name as queue, d.handler, -d.rank as priority, d.attempt, d.failures,
-  d.max_attempts, d.worker_id, d.created_at, null::timestamptz as due_at, d.claimed_at, d.ended_at, d.error
-from weft.task_done d join weft.queue q on q.id = d.queue_id
-where d.org_id = $1 and d.id < $2 and d.queue_id = $3 and ($4::text is null or d.handler = $4)
-  and ($5::weft.task_state[] is null or d.state = any ($5))
-order by d.id desc limit $6;
-
--- name: list_unsuccessful
--- Reads the small index of what did not complete.
-select d.id, d.state::text as state, d.reason, q.name as queue, d.handler, -d.rank as priority, d.attempt, d.failures,
-  d.max_attempts, d.worker_id, d.created_at, null::timestamptz as due_at, d.claimed_at, d.ended_at, d.error
-from weft.task_done d join weft.queue q on q.id = d.queue_id
-where d.org_id = $1 and d.id < $2 and d.state <> 'completed' and d.state = $3::weft.task_state
-  and ($4::bigint is null or d.queue_id = $4) and ($5::text is null or d.handler = $5)
-order by d.id desc limit $6;
-
--- name: list_dead_letters
--- Failed or dead: it reads the index of dead letters, which has the org.
-select d.id, d.state::text as state, d.reason, q.name as queue, d.handler, -d.rank as priority, d.attempt, d.failures,
-  d.max_attempts, d.worker_id, d.created_at, null::timestamptz as due_at, d.claimed_at, d.ended_at, d.error
-from weft.task_done d join weft.queue q on q.id = d.queue_id
-where d.org_id = $1 and d.id < $2 and d.state in ('failed', 'dead')
-  and ($3::bigint is null or d.queue_id = $3) and ($4::text is null or d.handler = $4)
-order by d.id desc limit $5;
+-- name: list
+-- Those between two ids that pass all filters, in order; filters that are null let everything pass. Where the next page
+-- begins stands in each row, and when there is none in one without a task.
+select l.rest, l.id, l.state, l.reason, l.queue_name as queue, l.handler, l.priority, l.attempt, l.failures, l.max_attempts, l.worker_id,
+  l.created_at, l.due_at, l.claimed_at, l.ended_at, l.error
+from weft.list_tasks($1, $2, $3, $4, $5, $6, $7, $8, $9) l;
 
 -- name: add_edge_lock
 -- Locks the predecessor, so that it cannot finish between our look and our insert.

@@ -61,8 +61,9 @@ update weft.lease l set until = '-infinity' where l.holder = $1;
 delete from weft.queue_slot s where s.worker_id = $1;
 
 -- name: list
-select w.* from weft.workers w where w.org_id = $1 and ($2::text[] is null or w.state = any ($2))
-order by w.id desc limit $3;
+-- Newest first below a key; all without a limit.
+select w.* from weft.workers w where w.org_id = $1 and ($2::text[] is null or w.state = any ($2)) and w.id < $3
+order by w.id desc limit $4;
 
 -- name: mark_lost
 -- active or idle whose lease lapsed → lost.

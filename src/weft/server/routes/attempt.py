@@ -34,7 +34,7 @@ from weft.contract.protocol import (
 from weft.core.checks import RESERVED, check_handler, check_name, check_queue
 from weft.core.errors import InvalidInput, LeaseLost, NotFound, UnknownQueue
 from weft.core.json import encode_plain
-from weft.queue import loans, look, remote_workers
+from weft.queue import blobs, loans, look, remote_workers
 from weft.queue.retry import Retry
 from weft.queue.steps import Fence
 from weft.queue.work import Claim
@@ -231,4 +231,8 @@ async def find_output(caller: Caller, asked: FindOutput) -> dict[str, Any]:
     within = None if asked.within is None else timedelta(seconds=asked.within)
     kept = OutputCache(caller.database, caller.state.blobs)
     found = await kept.find(claim, bytes.fromhex(asked.key), Caching(within))
-    return {"output": None, "root": None} if found is None else {"output": found[0], "root": str(found[1].root)}
+    if found is None:
+        return {"output": None, "root": None}
+    # From now on the task refers to it, and so may be completed with it.
+    await caller.database.run(lambda conn: blobs.keep(conn, [(claim.id, found[0])]))
+    return {"output": found[0], "root": str(found[1].root)}

@@ -1,6 +1,12 @@
 -- name: drop_lists_of_artifacts
 drop index weft.artifact_list, weft.artifact_list_of_workflow;
 
+-- name: drop_lists_of_tasks
+drop function weft.list_tasks, weft.find_tasks, weft.scan_newest_tasks, weft.scan_oldest_tasks, weft.list_newest_effects,
+  weft.list_oldest_effects;
+drop type weft.found_task;
+drop index weft.task_done_unsuccessful, weft.task_done_control, weft.outbox_org;
+
 -- name: drop_lists
 drop function weft.list_jobs, weft.find_jobs, weft.scan_jobs;
 drop type weft.found_job;

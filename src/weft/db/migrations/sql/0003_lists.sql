@@ -30,6 +30,10 @@ create index job_done_actor on weft.job_done (org_id, actor, state, id);
 -- Dead letters of an org. What stands in the condition of an index is no comparison that a wall would keep from it.
 create index task_done_dead on weft.task_done (org_id, id) where state in ('failed', 'dead');
 
+-- name: awaited_approval
+-- What waits for a person, of an org in order.
+create index awaited_approval on weft.awaited (org_id, task_id) where kind = 'approval';
+
 -- name: found_job
 -- What of a job says whether it passes.
 create type weft.found_job as (id bigint, workflow_id text, state weft.job_state, actor text, labels json);

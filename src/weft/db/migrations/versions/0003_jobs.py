@@ -23,6 +23,7 @@ def upgrade() -> None:
     apply_sql("0003_cache.sql")
     apply_sql("0003_loans.sql")
     apply_sql("0003_lists.sql")
+    apply_sql("0003_task_lists.sql")
     apply_sql("0003_artifacts.sql")
     note_digest(revision)
 
@@ -31,6 +32,6 @@ def downgrade() -> None:
     """Drop jobs, and what they added to tasks."""
     apply_sql("0002_tables.sql", "blob_use", "artifact_use")
     apply_sql("0003_down.sql")
-    apply_sql("0001_tables.sql", "task_done_job")
+    apply_sql("0001_tables.sql", "task_done_job", "task_done_unsuccessful")
     apply_sql("0002_functions.sql", "undo_tag")
     apply_sql("0001_functions.sql", "ensure_partitions", "admit_waiting", "release_next", "finish_and_claim")
