@@ -30,7 +30,8 @@ grant select on weft.schema_revision, weft.org, weft.tasks, weft.attempts, weft.
 grant execute on function weft.enqueue, weft.add_effect, weft.ensure_partitions to shop_worker;
 grant select, insert, delete on weft.audit, weft.audit_seal to shop_worker;
 grant select, insert, delete on weft.edge to shop_worker;
-grant select, insert, delete on weft.task_params, weft.attempt to shop_worker;
+grant select, insert, delete on weft.task_params to shop_worker;
+grant select, insert, update, delete on weft.attempt to shop_worker;
 grant select, update on weft.machine to shop_worker;
 grant select, insert, update on weft.queue, weft.handler, weft.lease to shop_worker;
 grant select, insert, update, delete on weft.task, weft.task_done, weft.idempotency_key, weft.worker, weft.queue_slot,

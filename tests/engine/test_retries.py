@@ -147,6 +147,7 @@ async def test_a_policy_that_was_known_where_it_was_enqueued_holds_whatever_the_
     assert (task.state, task.failures, task.max_attempts) == ("dead", 1, 1)
 
 
+@with_and_without_a_database
 async def test_a_missed_heartbeat_counts_against_the_policy_of_a_handler_that_only_its_worker_knows(
     client: weft.Client, registry: Registry, conn: asyncpg.Connection[asyncpg.Record]
 ) -> None:
@@ -164,6 +165,7 @@ async def test_a_missed_heartbeat_counts_against_the_policy_of_a_handler_that_on
     assert (task.state, task.reason, calls) == ("dead", "heartbeat_timeout", [])
 
 
+@with_and_without_a_database
 async def test_the_handlers_policy_holds_unless_the_task_has_its_own(client: weft.Client, registry: Registry) -> None:
     @registry.task(name="fail", retry=weft.Retry(2, backoff="fixed", initial_delay=500, jitter=0))
     async def fail() -> None:
@@ -181,6 +183,7 @@ async def test_the_handlers_policy_holds_unless_the_task_has_its_own(client: wef
 
 
 @pytest.mark.parametrize("executor", ["async", "thread"])
+@with_and_without_a_database
 async def test_an_error_that_no_retry_can_mend_fails_the_task_at_once(
     client: weft.Client, registry: Registry, executor: str
 ) -> None:
@@ -221,6 +224,7 @@ async def test_one_error_type_alone_may_be_non_retryable(client: weft.Client, re
     assert (await client.get_task(handle.id)).state == "failed"
 
 
+@with_and_without_a_database
 async def test_a_snooze_does_not_count_as_a_failure(client: weft.Client, clock: Clock, registry: Registry) -> None:
     calls = 0
 

@@ -10,9 +10,11 @@ import pytest
 from engine_scene import END_CONNECTIONS, WAITING, Clock, MakeClient, until
 
 import weft
+from far import with_and_without_a_database
 from weft.worker.registry import Registry
 
 
+@with_and_without_a_database
 async def test_run_until_idle_works_everything_off_and_stops(client: weft.Client, registry: Registry) -> None:
     @registry.task(name="spread")
     async def spread(n: int) -> None:
@@ -127,6 +129,7 @@ async def test_a_stopping_worker_lets_running_tasks_end_within_their_grace(
     assert (task.state, task.attempt) == ("ready", 0)
 
 
+@with_and_without_a_database
 async def test_a_stopped_worker_hands_back_what_did_not_end_in_time_uncounted(
     client: weft.Client, registry: Registry
 ) -> None:
@@ -193,6 +196,7 @@ async def test_a_stopping_worker_hands_back_what_it_has_claimed_but_not_begun(
     assert await client.wait(first.id) == "first"
 
 
+@with_and_without_a_database
 async def test_a_task_whose_handler_a_worker_does_not_know_is_left_to_another(
     client: weft.Client, clock: Clock, registry: Registry
 ) -> None:

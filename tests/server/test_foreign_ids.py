@@ -34,8 +34,8 @@ _NAMING: Mapping[str, tuple[str, ...]] = {
 _NAMELESS = frozenset(
     """at attempt cache callback_url concurrency_key definition delay dry_run email expand expires_in failed force grace
     heartbeat_timeout idempotency_key inputs is_protected key kind labels limit materialize max_attempts max_running
-    message offset older_than ops ordering_key params patch payload per_key prefer priority queues quick reason reject
-    repair replaces retry role run_at set since sort state steps tasks timeout until values verb with_deactivated
+    message offset older_than ops ordering_key params patch payload per_key prefer priority queues quick reason registry
+    reject repair replaces retry role run_at set since sort state steps tasks timeout until values verb with_deactivated
     with_deleted with_ended""".split()
 )
 # What it makes has a name of the caller's own, though another org may have the like; and moves have numbers.

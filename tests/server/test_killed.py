@@ -86,7 +86,7 @@ async def test_a_long_call_whose_server_is_killed_says_how_far_it_was_and_the_sa
         with pytest.raises(weft.ServerUnavailable) as told:
             await cut_off.jobs.rerun_all(state="completed")
     assert f"{address}" in str(told.value)
-    assert "were done by then, and what is done stays: the same again goes on with the rest" in str(told.value)
+    assert "were done by then, and what is done stays: the same again does the rest" in str(told.value)
     before = [(await client.jobs.show(each)).rerun_of for each in await _jobs(client) if each not in made]
     assert 0 < len(before) < len(made), "some of it was done, and not all"
     assert await remote.jobs.rerun_all(state="completed") == len(made) - len(before)

@@ -40,6 +40,20 @@ async def rival(client: weft.Client) -> int:
     return (await client.orgs.show("rival")).id
 
 
+async def test_a_task_that_a_worker_does_not_know_is_left_to_others_by_the_rights_of_the_docs(
+    walled_server: Server, client: weft.Client
+) -> None:
+    headers = {"authorization": f"Bearer {(await client.tokens.create('worker', role='worker')).secret}"}
+    async with httpx.AsyncClient(base_url=walled_server.url, headers=headers, timeout=30) as http:
+        entered = await http.post("/v1/worker/register", json={"queues": ["default"], "handlers": ["h"]})
+        await client.enqueue("elsewhere")
+        claimed = await http.post("/v1/task/claim", json={"worker_id": entered.json()["worker_id"]})
+        (task,) = claimed.json()["tasks"]
+        held = {"task_id": task["task_id"], "lease_token": task["lease_token"]}
+        answer = await http.post("/v1/task/decline", json=held)
+        assert (answer.status_code, answer.json()) == (200, {"is_left": True})
+
+
 async def test_no_act_of_a_worker_reaches_a_task_of_another_org_whatever_its_lease_says(
     walled_server: Server, client: weft.Client, conn: asyncpg.Connection[asyncpg.Record], rival: int
 ) -> None:

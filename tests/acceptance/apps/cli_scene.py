@@ -151,7 +151,8 @@ class Cli:
         """Start a worker with the handlers of `cli_app`, and wait until it is ready."""
         own = copy.copy(self)
         own.environment = self._of_workers
-        with own.start("worker", "--app", "cli_app", "--fast", *arguments) as command:
+        where = ("--server", self._of_workers["WEFT_SERVER"]) if "WEFT_SERVER" in self._of_workers else ()
+        with own.start("worker", "--app", "cli_app", "--fast", *where, *arguments) as command:
             command.line("ready")
             yield command
             if command.process.poll() is None:
