@@ -32,7 +32,7 @@ def list_dead(
         "queue": queue, "handler": handler, "limit": limit, "oldest": oldest, "before": read_id("before", before),
         "after": read_id("after", after),
     }  # fmt: skip
-    page = call(lambda client: full_page(client.dead_letters, **asked))
+    page = call(lambda client: full_page(lambda **page: client.dead_letters(**page), **asked))
     print_page(page, oldest=oldest, as_json=as_json, empty="no dead letters", with_errors=True)
 
 

@@ -54,7 +54,7 @@ def list_tasks(
         "state": state or None, "queue": queue, "handler": handler, "limit": limit, "oldest": oldest,
         "before": read_id("before", before), "after": read_id("after", after),
     }  # fmt: skip
-    page = call(lambda client: full_page(client.list_tasks, **asked))
+    page = call(lambda client: full_page(lambda **page: client.list_tasks(**page), **asked))
     print_page(page, oldest=oldest, as_json=as_json, empty="no tasks")
 
 
