@@ -12,7 +12,7 @@ DEMO := $(if $(filter 0,$(shell id -u)),/var/lib/weft-demo,$(CURDIR)/.weft/demo)
 # Without the compiled files every command would compile all of Weft anew; and programs print as they do elsewhere.
 unexport PYTHONDONTWRITEBYTECODE PYTHONUNBUFFERED
 
-.PHONY: install demo test check bench bench-peers chaos mutate ranges docs lock clean
+.PHONY: install demo test suite check bench bench-peers chaos mutate ranges docs lock clean
 
 install: $(STAMP)
 
@@ -25,7 +25,11 @@ $(STAMP): requirements.lock pyproject.toml
 demo: install
 	@env -u WEFT_DATABASE_URL -u POSTGRES_HOST WEFT_HOME="$(DEMO)" $(BIN)/weft demo --renew
 
-test: install check
+# The checks take one core, and the tests wait more than they compute: both at once.
+test: install
+	@$(MAKE) --no-print-directory -j 2 check suite
+
+suite: install
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(TESTS)
 
 check: install

@@ -13,8 +13,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 UV = str(Path(sys.executable).parent / "uv")
 # What each dependency is for: arguments (Pydantic), your transactions (SQLAlchemy), migrations (Alembic), the command
-# line (Typer, Rich), the life of an embedded server (its wheel; `test_cli_db.py`), workers as processes (uvloop), and
-# the queue itself (asyncpg, orjson).
+# line (Typer, Rich), the life of an embedded server (its wheel; `test_cli_db.py`), workers as processes (uvloop), the
+# server and its clients (FastAPI, Uvicorn, httptools, HTTPX), and the queue itself (asyncpg, orjson).
 SELECTION = [
     "tests/unit",
     "tests/engine/test_queue_basics.py",
@@ -24,6 +24,10 @@ SELECTION = [
     "tests/acceptance/test_cli_db.py",
     "tests/acceptance/test_cli_tasks.py",
     "tests/acceptance/test_cli_worker.py",
+    "tests/server/test_calls.py",
+    "tests/server/test_document.py",
+    "tests/server/test_streams.py",
+    "tests/server/test_remote_worker.py",
 ]
 
 
@@ -37,10 +41,10 @@ def main() -> None:
         folder = ROOT / ".bench" / "ranges" / resolution
         python = str(folder / "bin" / "python")
         run(UV, "venv", "--quiet", "--clear", "--python", sys.executable, str(folder))
-        run(UV, "pip", "install", "--quiet", "--python", python, "--resolution", resolution, "-e", ".")
+        run(UV, "pip", "install", "--quiet", "--python", python, "--resolution", resolution, "-e", ".[oidc,otel,s3]")
         # The tools of the tests are not what is tested here: they come at their newest.
         run(UV, "pip", "install", "--quiet", "--python", python, "pytest", "pytest-asyncio", "pytest-timeout",
-            "pytest-xdist", "hypothesis", "psycopg[binary]")  # fmt: skip
+            "pytest-xdist", "hypothesis", "psycopg[binary]", "jsonschema", "openapi-spec-validator")  # fmt: skip
         run(UV, "pip", "list", "--python", python)
         run(python, "-m", "pytest", "-q", "-n", "2", *SELECTION)
 

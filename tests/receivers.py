@@ -44,6 +44,8 @@ class Receiver:
         self.answers = list(answers)
         self.received: list[Received] = []
         self.port = 0
+        # Where it sends whoever it answers with a redirect: to itself, unless it is told otherwise.
+        self.elsewhere = ""
         self._come = asyncio.Condition()
         self._leave = asyncio.Event()
 
@@ -77,7 +79,8 @@ class Receiver:
                 case "interim":
                     writer.write(b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\nHTTP/1.1 200 OK\r\n\r\n")
                 case status:
-                    writer.write(f"HTTP/1.1 {status} X\r\nLocation: {self.url}\r\nContent-Length: 0\r\n\r\n".encode())
+                    place = self.elsewhere or self.url
+                    writer.write(f"HTTP/1.1 {status} X\r\nLocation: {place}\r\nContent-Length: 0\r\n\r\n".encode())
         except (asyncio.IncompleteReadError, ConnectionError):
             pass
         finally:

@@ -193,18 +193,21 @@ COLUMNS = {
         "audits",
         "verb",
     ): "`cancel`, `replay`, `purge`, `create`, `pause`, `resume`, `limit`, `change`, `deactivate`, `activate`, "
-    "`grant`, `revoke`, `delete`, `protect`, `free`, `clear`, `approve` or `reject`",
+    "`grant`, `revoke`, `delete`, `protect`, `free`, `clear`, `approve`, `reject`, `submit`, `rerun`, `send`, `push`, "
+    "`patch`, `move`, `merge`, `revert`, `undo`, `redo`, `compact`, `undelete` or `snapshot`",
     (
         "audits",
         "subject_kind",
-    ): "`task`, `job`, `effect`, `queue`, `tag`, `cache`, `history`, `org`, `user`, `role`, `token` or `sign-in`",
+    ): "`task`, `job`, `effect`, `event`, `queue`, `tag`, `workflow`, `cache`, `history`, `org`, `user`, `role`, "
+    "`token` or `sign-in`",
     ("audits", "subject_ids"): "the tasks, jobs or effects, the first 1,000 of them",
-    ("audits", "subject_name"): "the name of the queue, tag, org, user, role or token",
+    ("audits", "subject_name"): "the name of the queue, tag, workflow, event, org, user, role or token",
     ("audits", "detail"): "what else there is to say: `count`, `reason`, the limit",
     (
         "audits",
         "origin",
     ): "from where it came to a server: the address, and the id that the request was given; else null",
+    ("audits", "reason"): "why it was done, where whoever did it has said so",
     ("orgs", "id"): "the org's id",
     ("orgs", "slug"): "its short name, which `WEFT_ORG` takes",
     ("orgs", "name"): "its name",

@@ -6,40 +6,58 @@ import os
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import urlsplit
 
 HANDLERS: dict[str, Callable[[dict[str, Any]], Any]] = {
     "text:count": lambda params: {"words": len(params["text"].split())},
     "text:break": lambda params: params["missing"],
+    "file:await": lambda params: wait_for(params["path"]),
 }
 
 
+def wait_for(path: str) -> int:
+    """Wait until there is a file, and return how large it is."""
+    while not os.path.exists(path):
+        time.sleep(0.05)
+    return os.path.getsize(path)
+
+
 # docs: begin ask
+class Refused(Exception):
+    """The server does not do it; ``code`` says why."""
+
+    def __init__(self, code: str, detail: str) -> None:
+        super().__init__(f"{code}: {detail}")
+        self.code = code
+
+
 class Server:
     """One connection to the server; it is opened again when it broke."""
 
     def __init__(self, address: str, token: str) -> None:
-        self._host = urlsplit(address).netloc
+        found = urlsplit(address)
+        kind = http.client.HTTPSConnection if found.scheme == "https" else http.client.HTTPConnection
+        self._line = kind(found.netloc, timeout=60)
+        self._prefix = found.path.rstrip("/")
         self._headers = {"authorization": f"Bearer {token}", "content-type": "application/json"}
-        self._line = http.client.HTTPConnection(self._host, timeout=60)
 
     def ask(self, path: str, **body: Any) -> dict[str, Any]:
         """Ask for one act; every act of a task may be sent again, so a broken connection is no reason to stop."""
         for pause in (0, 0.1, 1, 5):
             time.sleep(pause)
             try:
-                self._line.request("POST", path, json.dumps(body), self._headers)
+                self._line.request("POST", self._prefix + path, json.dumps(body), self._headers)
                 answer = self._line.getresponse()
                 told: dict[str, Any] = json.loads(answer.read())
-            except (OSError, http.client.HTTPException):
+            except (OSError, http.client.HTTPException, ValueError):
                 self._line.close()
                 continue
             if answer.status == 503:
                 continue
             if answer.status >= 400:
-                raise RuntimeError(f"{told['code']}: {told['detail']}")
+                raise Refused(told["code"], told["detail"])
             return told
         raise ConnectionError("the server does not answer")
 
@@ -51,7 +69,10 @@ class Server:
 def beat(server: Server, worker_id: str, interval: float, is_over: threading.Event) -> None:
     """Say that the worker lives, on a connection of its own: all that it holds stays its own by that."""
     while not is_over.wait(interval):
-        server.ask("/v1/worker/heartbeat", worker_id=worker_id)
+        try:
+            server.ask("/v1/worker/heartbeat", worker_id=worker_id)
+        except (Refused, ConnectionError) as problem:
+            print(f"worker {worker_id}: {problem}", flush=True)  # whoever claims is told, and begins anew
 
 
 # docs: end heart
@@ -67,18 +88,40 @@ def run(server: Server, task: dict[str, Any]) -> None:
         output = HANDLERS[task["handler"]](task["params"])
     except Exception as problem:  # noqa: BLE001  (whatever the handler raises is its failure)
         error = {"type": type(problem).__name__, "message": str(problem), "traceback": traceback.format_exc()}
-        server.ask("/v1/task/fail", tasks=[{**lease, "error": error}])
+        path, said = "/v1/task/fail", {"tasks": [{**lease, "error": error}]}
     else:
-        server.ask("/v1/task/log", **lease, offset=0, text=f"{task['handler']} returned {output}\n")
-        server.ask("/v1/task/complete", **lease, output=output)
+        path, said = "/v1/task/complete", {**lease, "output": output}
+    try:
+        server.ask("/v1/task/log", **lease, offset=0, text=f"{task['handler']} has ended\n")
+        server.ask(path, **said)
+    except Refused as problem:
+        if problem.code != "lease_lost":
+            raise
+        print(f"task {task['task_id']} is with another worker: {problem}", flush=True)
 
 
 # docs: end run
 
 
-# docs: begin work
+# docs: begin again
 def work(address: str, token: str, most: int) -> None:
-    """Register, claim and run until so many tasks have run, then leave."""
+    """Run so many tasks; a worker that was given up for lost begins anew, under another id."""
+    while most > 0:
+        try:
+            for _ in worked(address, token, most):
+                most -= 1
+        except Refused as problem:
+            if problem.code != "worker_lost":
+                raise
+            print(f"begins anew: {problem}", flush=True)
+
+
+# docs: end again
+
+
+# docs: begin work
+def worked(address: str, token: str, most: int) -> Iterator[str]:
+    """Register, claim and run until so many tasks have run, then leave; tell of each."""
     server = Server(address, token)
     told = server.ask("/v1/worker/register", queues=["default"], handlers=list(HANDLERS), hostname="anywhere")
     worker_id, is_over = told["worker_id"], threading.Event()
@@ -91,6 +134,7 @@ def work(address: str, token: str, most: int) -> None:
             for task in server.ask("/v1/task/claim", worker_id=worker_id, limit=1, wait=30)["tasks"]:
                 run(server, task)
                 most -= 1
+                yield task["task_id"]
     finally:
         is_over.set()
         server.ask("/v1/worker/deregister", worker_id=worker_id)

@@ -29,6 +29,11 @@ echo
 curl -sS -o other.json -H "$auth" -H "Content-Type: application/json" \
   -d '{"workflow": "tile_raster", "inputs": {"blob": "scans/jura.tif"}}' "$WEFT_SERVER/api/v1/jobs"
 
+# docs: begin why
+curl -sS -X POST -H "$auth" -H "Weft-Reason: 20 %25 mehr f%C3%BCr M%C3%BCnchen" \
+  "$WEFT_SERVER/api/v1/queues/rasters/resume"
+# docs: end why
+
 # docs: begin pages
 curl -sS -H "$auth" "$WEFT_SERVER/api/v1/jobs?state=pending&state=running&limit=1" > page.json
 next=$(python3 -c 'import json; print(json.load(open("page.json"))["next"])')

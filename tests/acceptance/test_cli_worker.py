@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from apps.cli_scene import APPS, Cli, until
 
+# For tests of what any worker does: they run with each kind.
+with_and_without_a_database = pytest.mark.parametrize("cli", ["direct", "through a server"], indirect=True)
+
 
 @pytest.fixture
-def cli(url: str, home: Path) -> Cli:
-    return Cli(url, home)
+def cli(request: pytest.FixtureRequest, url: str, home: Path) -> Iterator[Cli]:
+    """The command line; its workers may be without a database, by the test's own wish or for the whole run."""
+    is_far = request.config.getoption("--through-a-server") or getattr(request, "param", "") == "through a server"
+    made = Cli(url, home)
+    with made.with_far_workers() if is_far else contextlib.nullcontext(made) as lent:
+        yield lent
 
 
 @pytest.fixture
@@ -26,6 +35,7 @@ def gate(tmp_path: Path) -> Path:
     return path
 
 
+@with_and_without_a_database
 def test_a_worker_runs_what_was_enqueued_and_its_log_can_be_read(cli: Cli) -> None:
     with cli.worker() as worker:
         assert "queues default, held, 7 handlers" in worker.lines[0]
@@ -46,6 +56,7 @@ def test_a_worker_runs_what_was_enqueued_and_its_log_can_be_read(cli: Cli) -> No
     assert cli.json("workers", "list", "--state", "active") == {"workers": []}
 
 
+@with_and_without_a_database
 def test_a_signal_lets_running_tasks_end_and_claims_nothing_more(cli: Cli, gate: Path) -> None:
     with cli.worker() as worker:
         held = cli.enqueue("cli:hold", queue="held", gate=str(gate))
@@ -60,6 +71,7 @@ def test_a_signal_lets_running_tasks_end_and_claims_nothing_more(cli: Cli, gate:
     assert cli.workers() == []
 
 
+@with_and_without_a_database
 def test_a_second_signal_ends_the_worker_at_once_and_hands_back_what_ran(cli: Cli) -> None:
     with cli.worker() as worker:
         task_id = cli.enqueue("cli:forever")
@@ -92,6 +104,7 @@ def test_a_second_interrupt_ends_a_worker_whose_loop_is_blocked(cli: Cli) -> Non
         assert worker.code() == 128 + signal.SIGINT
 
 
+@with_and_without_a_database
 def test_a_worker_process_that_dies_is_replaced_and_all_stop_together(cli: Cli) -> None:
     with cli.worker("--processes", "2") as worker:
         worker.line("ready")

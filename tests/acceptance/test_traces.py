@@ -74,7 +74,7 @@ async def test_server_orchestrator_and_worker_tell_of_one_trace_of_a_job(
 ) -> None:
     secret = (await client.tokens.create("t", role="writer")).secret
     async with receiving() as receiver:
-        cli = _traced(url, home, receiver)
+        cli = _traced(url.replace("postgres@", f"postgres:{SECRET}@"), home, receiver)
 
         def start() -> Command:
             started.enter_context(cli.start("orchestrator", "--fast"))
@@ -88,6 +88,11 @@ async def test_server_orchestrator_and_worker_tell_of_one_trace_of_a_job(
             answer = await http.post("/api/v1/jobs", json=asked, headers={"traceparent": CALLER})
             assert answer.status_code == 201, answer.text
             job_id = answer.json()["id"]
+            # Secrets in all places where one may stand by mistake.
+            spoilt = {"authorization": f"Bearer {SECRET}", "cookie": f"weft={SECRET}", "user-agent": SECRET}
+            for headers in ({}, spoilt):
+                await http.get(f"/api/v1/tags/{SECRET}", params={"token": SECRET}, headers=headers)
+            await http.get("/sign-in", params={"code": SECRET})
             result = await client.jobs.wait(int(job_id), timeout=60)
         spans = await _until(receiver, {"traced", "own work", "apart work", "POST /api/v1/jobs"})
         assert result.state == "completed"

@@ -43,10 +43,10 @@ PUBLIC = [
 ]  # fmt: skip
 
 CLIENT = [
-    "actor", "add_effect", "audit", "blobs", "cached_outputs", "cancel", "cancel_all", "clear_cache", "count_dead",
-    "create_queue", "database", "dead_letters", "enqueue", "enqueue_many", "follow_log", "get_task", "health",
-    "in_one_transaction", "jobs", "limit_queue", "list_tasks", "metrics", "of_org", "org_id", "orgs", "outbox",
-    "pause_queue", "purge", "queues", "read_log", "replay", "replay_all", "replay_dead", "replay_outbox",
+    "actor", "add_effect", "audit", "because", "blobs", "cached_outputs", "cancel", "cancel_all", "clear_cache",
+    "count_dead", "create_queue", "database", "dead_letters", "enqueue", "enqueue_many", "follow_log", "get_task",
+    "health", "in_one_transaction", "jobs", "limit_queue", "list_tasks", "metrics", "of_org", "org_id", "orgs",
+    "outbox", "pause_queue", "purge", "queues", "read_log", "replay", "replay_all", "replay_dead", "replay_outbox",
     "resume_queue", "roles", "tokens", "users", "verify_audit", "wait", "why", "workers", "workflows",
 ]  # fmt: skip
 

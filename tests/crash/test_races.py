@@ -416,7 +416,7 @@ async def test_a_task_that_missed_its_own_heartbeat_is_ended_once(url: str, is_l
         await until_done_or_waiting(late, second, watcher)
         await transaction.commit()
         assert not await late
-        assert not await work.extend_expiry(worker.conn, worker.worker_id, claim)
+        assert not await work.extend_expiry(worker.conn, worker.worker_id, [(claim.id, claim.attempt)])
         assert await watcher.state_of(claim.id) == ("scheduled" if is_late else "completed")
         await check(watcher.conn)
 

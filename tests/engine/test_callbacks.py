@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import ipaddress
+import socket
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +80,7 @@ async def test_a_receiver_is_told_how_the_job_ended(
     said = told.json
     assert said.pop("ended_at").endswith("Z")
     assert said == {
+        "org": "default",
         "job_id": str(job.id),
         "status": ending,
         "workflow_id": "told",
@@ -104,7 +108,7 @@ async def test_several_secrets_sign_and_without_one_nothing_does(make_client: Ma
                 told = (await receiver.until(1 if secret else 2))[-1]
             assert told.is_signed_by(KEY) == (secret is not None)
             assert told.is_signed_by(OTHER) == (secret is not None)
-            assert told.json == {"job_id": "1", "result_url": None}
+            assert told.json == {"org": "default", "job_id": "1", "result_url": None}
 
 
 async def drained(
@@ -314,6 +318,58 @@ async def test_a_name_that_is_allowed_may_be_inside_and_one_that_does_not_resolv
         assert receiver.received[0].headers["host"] == f"localhost:{receiver.port}"
     with pytest.raises(NotDelivered, match=r"no-such-host\.invalid"):
         await Poster().post("https://no-such-host.invalid/", b"{}", {})
+
+
+class Rebinding:
+    """A resolver that answers otherwise when it is asked again, and a network in which only this machine is reached."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *answers: Sequence[str]) -> None:
+        loop = asyncio.get_running_loop()
+        self._answers, self._connect = list(answers), loop.sock_connect
+        self.asked: list[object] = []
+        self.reached: list[str] = []
+        monkeypatch.setattr(loop, "getaddrinfo", self.resolve)
+        monkeypatch.setattr(loop, "sock_connect", self.connect)
+
+    async def resolve(self, host: object, port: int, **_: object) -> list[Any]:
+        self.asked.append(host)
+        found = self._answers.pop(0) if self._answers else ["127.0.0.1"]
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port)) for address in found]
+
+    async def connect(self, sock: socket.socket, address: tuple[str, int]) -> None:
+        self.reached.append(address[0])
+        if not address[0].startswith("127."):
+            raise OSError("there is no way to there")
+        await self._connect(sock, address)
+
+
+async def test_a_name_that_is_elsewhere_by_the_time_it_is_connected_to_leads_to_nobody_inside(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with receiving() as receiver:
+        url = receiver.url.replace("127.0.0.1", "rebinding.example")
+        network = Rebinding(monkeypatch, ["93.184.216.34"])
+        with pytest.raises(NotDelivered, match="there is no way to there"):
+            await Poster().post(url, b"{}", {})
+        assert (network.asked, network.reached) == (["rebinding.example"], ["93.184.216.34"])
+        # When it is sent again, what was found out before counts for nothing.
+        with pytest.raises(weft.InvalidInput, match="is not a public address"):
+            await Poster().post(url, b"{}", {})
+        # One address outside does not vouch for the others.
+        network = Rebinding(monkeypatch, ["93.184.216.34", "127.0.0.1"])
+        with pytest.raises(weft.InvalidInput, match="is not a public address"):
+            await Poster().post(url, b"{}", {})
+        assert network.reached == []
+        assert receiver.received == []
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+async def test_nobody_outside_sends_a_message_on_to_somebody_inside(status: int) -> None:
+    async with receiving(status) as outside, receiving() as inside:
+        outside.elsewhere = inside.url
+        with pytest.raises(NotDelivered, match="redirects are not followed"):
+            await Poster([f"127.0.0.1:{outside.port}"]).post(outside.url, b"{}", {})
+        assert (len(outside.received), inside.received) == (1, [])
 
 
 async def test_a_receiver_whose_certificate_nobody_vouches_for_is_told_nothing(tmp_path: Path) -> None:

@@ -557,7 +557,7 @@ async def test_an_answer_of_a_process_is_whole_and_only_its_own_beats_count(tmp_
         log = TaskLog(tmp_path, id, 1000, attempt=1)
         answer = await processes.run(
             claim, params, 1, log, lambda: beats.append(None), answer=_refuse, on_start=lambda: None,
-            settings=Settings(), alone=False,
+            settings=Settings(), has_database=True, alone=False,
         )  # fmt: skip
         return len(beats), answer
 

@@ -333,6 +333,20 @@ async def test_many_are_run_again_once_each(client: weft.Client, ledger: Ledger)
         await client.jobs.rerun_all(state="running")
 
 
+async def test_by_a_known_key_no_job_is_run_again_that_the_first_call_has_made(
+    client: weft.Client, ledger: Ledger
+) -> None:
+    ledger.broken = ["ann after a"]
+    async with at_work(client, ledger):
+        await ended(client, (await client.jobs.submit(chain())).id)
+        counts = []
+        for key in ("k", "k", "l"):
+            counts.append(await client.jobs.rerun_all(idempotency_key=key))
+            for job in await client.jobs.list():
+                await ended(client, job.id)
+    assert counts == [1, 0, 1]
+
+
 async def test_who_comes_second_waits_and_finds_that_it_was_done(
     client: weft.Client, ledger: Ledger, conn: asyncpg.Connection[asyncpg.Record]
 ) -> None:

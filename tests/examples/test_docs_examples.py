@@ -90,6 +90,7 @@ SCRIPTS = {
     ],
     "submit_flows.py": ["with_tax completed {'completed': 3}", "END completed", "30.0"],
     "observe.py": ["00-"],
+    "reasons.py": ["pause mail because the receiver is down, ticket 4711"],
     "operate.py": ["it is due at", "no live worker serves", "is paused", "it has ended: completed"],
 }
 COMMANDS = {
@@ -183,6 +184,11 @@ COMMANDS = {
     "reuse_outputs.sh": ['{"count":10}', "the cache is empty", "cleared 0", "cleared 0"],
     "change_one_job.sh": ['{"count":10}', "tile_raster"],
     "bisect.sh": ["faster", "worked at", "nodes.collect.output.results.count"],
+    "worker_by_curl.sh": [
+        *('"worker_id":"', '"params":{"text":"one two"}', '"lost":[]', '{"size":8}', '"data":["one","two"]'),
+        *('"refused":[]', '"params":{"text":"three"}', '"refused":[]', '"params":{"text":"four"}', '"refused":[]'),
+        *('"code":"worker_lost"', "refused: it holds nothing any more", "ready", "failed", "completed"),
+    ],
     "any_language.sh": ["created mail", "dead", "text:break", "completed", "text:count", "sent to ada@example.com"],
     "backup.sh": ["wrote weft.dump", "restored weft.dump", "(1 row)"],
 }
@@ -270,6 +276,7 @@ MARKS = {
     "backup.sh": [pytest.mark.embedded],
     "migrate.sh": [pytest.mark.own_database],
     "http_api.sh": [_BY_CURL],
+    "worker_by_curl.sh": [_BY_CURL],
     "first_server.sh": [_BY_CURL, pytest.mark.embedded],
 }
 

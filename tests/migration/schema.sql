@@ -416,14 +416,15 @@ CREATE TABLE weft.audit (
     subject_ids bigint[] DEFAULT '{}'::bigint[] NOT NULL,
     subject_name text,
     detail json DEFAULT '{}'::json NOT NULL,
-    origin text
+    origin text,
+    reason text
 );
 
 CREATE FUNCTION weft.audit_hash(a weft.audit) RETURNS bytea
     LANGUAGE sql STABLE
     AS $$
   select sha256(convert_to(json_build_array(a.id::text, a.org_id::text, to_char(a.at at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS.US'),
-    a.actor, a.verb, a.subject_kind, a.subject_ids::text, a.subject_name, a.detail::text, a.origin)::text, 'UTF8'))
+    a.actor, a.verb, a.subject_kind, a.subject_ids::text, a.subject_name, a.detail::text, a.origin, a.reason)::text, 'UTF8'))
 $$;
 
 CREATE FUNCTION weft.begin_jobs(tasks bigint[], jobs bigint[], orchestrator bigint) RETURNS bigint[]
@@ -973,7 +974,13 @@ begin
         and (who is null or k.actor = who) and (wanted is null or k.labels::jsonb @> wanted)),
       count(*), case when is_newest then min(k.id) else max(k.id) end
     into passed, seen, rest
-    from weft.scan_jobs(org, filters[1 + turn], worths[1 + turn], names[1 + turn], states, low, high, is_newest, step) k;
+    from (
+      select s.* from weft.scan_newest_jobs(org, filters[1 + turn], worths[1 + turn], names[1 + turn], states, low, high, step) s
+      where is_newest
+      union all
+      select s.* from weft.scan_oldest_jobs(org, filters[1 + turn], worths[1 + turn], names[1 + turn], states, low, high, step) s
+      where not is_newest
+    ) k;
     ids := ids || passed;
     room := room - seen;
     if seen < step then
@@ -1566,6 +1573,31 @@ begin
   ) f on true order by case when is_newest then -f.id else f.id end;
 end $$;
 
+CREATE FUNCTION weft.list_newest_acts(org bigint, what text, task bigint, queue text, low bigint, high bigint, n integer) RETURNS SETOF weft.audit
+    LANGUAGE plpgsql STABLE
+    SET plan_cache_mode TO 'force_generic_plan'
+    AS $$
+begin
+  if task is not null then
+    return query select a.* from weft.audit a
+      where a.org_id = org and a.id = any (weft.acts_on_task(org, task)) and a.id < high and a.id > low and (what is null or a.verb = what)
+      order by a.id desc limit n;
+  elsif queue is not null then
+    return query select a.* from weft.audit a
+      where a.org_id = org and a.id < high and a.id > low and (what is null or a.verb = what)
+        and a.subject_name = queue and a.subject_kind = 'queue'
+      order by a.id desc limit n;
+  elsif what is not null then
+    return query select a.* from weft.audit a
+      where a.org_id = org and (a.verb, a.id) < (what, high) and (a.verb, a.id) > (what, low)
+      order by a.verb desc, a.id desc limit n;
+  else
+    return query select a.* from weft.audit a
+      where (a.org_id, a.id) < (org, high) and (a.org_id, a.id) > (org, low)
+      order by a.org_id desc, a.id desc limit n;
+  end if;
+end $$;
+
 CREATE TABLE weft.outbox (
     id bigint DEFAULT weft.next_id() NOT NULL,
     org_id bigint NOT NULL,
@@ -1604,6 +1636,31 @@ begin
       where o.org_id = org and (o.kind, o.state, o.id) < (k.kind, s.state, high) and (o.kind, o.state, o.id) > (k.kind, s.state, low)
       order by o.kind desc, o.state desc, o.id desc limit n
     ) f order by f.id desc limit n;
+end $$;
+
+CREATE FUNCTION weft.list_oldest_acts(org bigint, what text, task bigint, queue text, low bigint, high bigint, n integer) RETURNS SETOF weft.audit
+    LANGUAGE plpgsql STABLE
+    SET plan_cache_mode TO 'force_generic_plan'
+    AS $$
+begin
+  if task is not null then
+    return query select a.* from weft.audit a
+      where a.org_id = org and a.id = any (weft.acts_on_task(org, task)) and a.id < high and a.id > low and (what is null or a.verb = what)
+      order by a.id limit n;
+  elsif queue is not null then
+    return query select a.* from weft.audit a
+      where a.org_id = org and a.id < high and a.id > low and (what is null or a.verb = what)
+        and a.subject_name = queue and a.subject_kind = 'queue'
+      order by a.id limit n;
+  elsif what is not null then
+    return query select a.* from weft.audit a
+      where a.org_id = org and (a.verb, a.id) < (what, high) and (a.verb, a.id) > (what, low)
+      order by a.verb, a.id limit n;
+  else
+    return query select a.* from weft.audit a
+      where (a.org_id, a.id) < (org, high) and (a.org_id, a.id) > (org, low)
+      order by a.org_id, a.id limit n;
+  end if;
 end $$;
 
 CREATE FUNCTION weft.list_oldest_effects(org bigint, states weft.outbox_state[], wanted text, low bigint, high bigint, n integer) RETURNS SETOF weft.outbox
@@ -2427,85 +2484,47 @@ begin
   last := case when looked = room then last end;
 end $$;
 
-CREATE FUNCTION weft.scan_jobs(org bigint, filter text, value text, label text, states weft.job_state[], low bigint, high bigint, is_newest boolean, n integer) RETURNS SETOF weft.found_job
+CREATE FUNCTION weft.scan_newest_jobs(org bigint, filter text, value text, label text, states weft.job_state[], low bigint, high bigint, n integer) RETURNS SETOF weft.found_job
     LANGUAGE plpgsql STABLE
     SET enable_sort TO 'off'
     AS $$
 begin
   case filter
   when 'live' then
-    if is_newest then
-      return query select j.id, j.workflow_id, j.state, j.actor, j.labels from weft.job j
-        where (j.org_id, j.id) < (org, high) and (j.org_id, j.id) > (org, low) order by j.org_id desc, j.id desc limit n;
-    else
-      return query select j.id, j.workflow_id, j.state, j.actor, j.labels from weft.job j
-        where (j.org_id, j.id) < (org, high) and (j.org_id, j.id) > (org, low) order by j.org_id, j.id limit n;
-    end if;
+    return query select j.id, j.workflow_id, j.state, j.actor, j.labels from weft.job j
+      where (j.org_id, j.id) < (org, high) and (j.org_id, j.id) > (org, low) order by j.org_id desc, j.id desc limit n;
   when 'state' then
-    if is_newest then
-      return query select f.* from unnest(states) as s (state) cross join lateral (
-        select d.id, d.workflow_id, d.state, d.actor, d.labels from weft.job_done d
-        where d.org_id = org and (d.state, d.id) < (s.state, high) and (d.state, d.id) > (s.state, low) and d.id < high and d.id > low
-        order by d.state desc, d.id desc limit n) f order by f.id desc limit n;
-    else
-      return query select f.* from unnest(states) as s (state) cross join lateral (
-        select d.id, d.workflow_id, d.state, d.actor, d.labels from weft.job_done d
-        where d.org_id = org and (d.state, d.id) < (s.state, high) and (d.state, d.id) > (s.state, low) and d.id < high and d.id > low
-        order by d.state, d.id limit n) f order by f.id limit n;
-    end if;
+    return query select f.* from unnest(states) as s (state) cross join lateral (
+      select d.id, d.workflow_id, d.state, d.actor, d.labels from weft.job_done d
+      where d.org_id = org and (d.state, d.id) < (s.state, high) and (d.state, d.id) > (s.state, low) and d.id < high and d.id > low
+      order by d.state desc, d.id desc limit n) f order by f.id desc limit n;
   when 'workflow' then
-    if is_newest then
-      return query select f.* from unnest(states) as s (state) cross join lateral (
-        select d.id, d.workflow_id, d.state, d.actor, d.labels from weft.job_done d
-        where d.org_id = org and (d.workflow_id, d.state, d.id) < (value, s.state, high)
-          and (d.workflow_id, d.state, d.id) > (value, s.state, low) and d.id < high and d.id > low
-        order by d.workflow_id desc, d.state desc, d.id desc limit n) f order by f.id desc limit n;
-    else
-      return query select f.* from unnest(states) as s (state) cross join lateral (
-        select d.id, d.workflow_id, d.state, d.actor, d.labels from weft.job_done d
-        where d.org_id = org and (d.workflow_id, d.state, d.id) < (value, s.state, high)
-          and (d.workflow_id, d.state, d.id) > (value, s.state, low) and d.id < high and d.id > low
-        order by d.workflow_id, d.state, d.id limit n) f order by f.id limit n;
-    end if;
+    return query select f.* from unnest(states) as s (state) cross join lateral (
+      select d.id, d.workflow_id, d.state, d.actor, d.labels from weft.job_done d
+      where d.org_id = org and (d.workflow_id, d.state, d.id) < (value, s.state, high)
+        and (d.workflow_id, d.state, d.id) > (value, s.state, low) and d.id < high and d.id > low
+      order by d.workflow_id desc, d.state desc, d.id desc limit n) f order by f.id desc limit n;
   when 'actor' then
-    if is_newest then
-      return query select f.* from unnest(states) as s (state) cross join lateral (
-        select d.id, d.workflow_id, d.state, d.actor, d.labels from weft.job_done d
-        where d.org_id = org and (d.actor, d.state, d.id) < (value, s.state, high)
-          and (d.actor, d.state, d.id) > (value, s.state, low) and d.id < high and d.id > low
-        order by d.actor desc, d.state desc, d.id desc limit n) f order by f.id desc limit n;
-    else
-      return query select f.* from unnest(states) as s (state) cross join lateral (
-        select d.id, d.workflow_id, d.state, d.actor, d.labels from weft.job_done d
-        where d.org_id = org and (d.actor, d.state, d.id) < (value, s.state, high)
-          and (d.actor, d.state, d.id) > (value, s.state, low) and d.id < high and d.id > low
-        order by d.actor, d.state, d.id limit n) f order by f.id limit n;
-    end if;
+    return query select f.* from unnest(states) as s (state) cross join lateral (
+      select d.id, d.workflow_id, d.state, d.actor, d.labels from weft.job_done d
+      where d.org_id = org and (d.actor, d.state, d.id) < (value, s.state, high)
+        and (d.actor, d.state, d.id) > (value, s.state, low) and d.id < high and d.id > low
+      order by d.actor desc, d.state desc, d.id desc limit n) f order by f.id desc limit n;
   when 'label' then
-    if is_newest then
-      return query select f.job_id, d.workflow_id, d.state, d.actor, d.labels from (
-        select f.job_id from unnest(states) as s (state) cross join lateral (
-          select l.job_id from weft.job_label l
-          where l.org_id = org and l.name = scan_jobs.label and l.value = scan_jobs.value and l.ending = s.state
-            and l.job_id < high and l.job_id > low
-          order by l.job_id desc limit n) f order by f.job_id desc limit n
-      ) f left join lateral (select d.* from weft.job_done d where d.id = f.job_id) d on true order by f.job_id desc;
-    else
-      return query select f.job_id, d.workflow_id, d.state, d.actor, d.labels from (
-        select f.job_id from unnest(states) as s (state) cross join lateral (
-          select l.job_id from weft.job_label l
-          where l.org_id = org and l.name = scan_jobs.label and l.value = scan_jobs.value and l.ending = s.state
-            and l.job_id < high and l.job_id > low
-          order by l.job_id limit n) f order by f.job_id limit n
-      ) f left join lateral (select d.* from weft.job_done d where d.id = f.job_id) d on true order by f.job_id;
-    end if;
+    return query select f.job_id, d.workflow_id, d.state, d.actor, d.labels from (
+      select f.job_id from unnest(states) as s (state) cross join lateral (
+        select l.job_id from weft.job_label l
+        where l.org_id = org and l.name = scan_newest_jobs.label and l.value = scan_newest_jobs.value and l.ending = s.state
+          and l.job_id < high and l.job_id > low
+        order by l.job_id desc limit n) f order by f.job_id desc limit n
+    ) f left join lateral (select d.* from weft.job_done d where d.id = f.job_id) d on true order by f.job_id desc;
   when 'rerun_of' then
     -- They are few: found first, then put in order.
     return query with f as materialized (
       select j.id, j.workflow_id, j.state, j.actor, j.labels from weft.job j where j.rerun_of = value::bigint and j.org_id = org
       union all
       select d.id, d.workflow_id, d.state, d.actor, d.labels from weft.job_done d where d.rerun_of = value::bigint and d.org_id = org)
-    select f.* from f where f.id < high and f.id > low order by case when is_newest then -f.id else f.id end limit n;
+    select f.* from f where f.id < high and f.id > low order by f.id desc limit n;
   end case;
 end $$;
 
@@ -2545,6 +2564,50 @@ begin
       where d.state <> 'completed' and d.org_id = org
         and (d.state, d.id) < (s.state, high) and (d.state, d.id) > (s.state, low) and d.id < high and d.id > low
       order by d.state desc, d.id desc limit n) f order by f.id desc limit n;
+  end case;
+end $$;
+
+CREATE FUNCTION weft.scan_oldest_jobs(org bigint, filter text, value text, label text, states weft.job_state[], low bigint, high bigint, n integer) RETURNS SETOF weft.found_job
+    LANGUAGE plpgsql STABLE
+    SET enable_sort TO 'off'
+    AS $$
+begin
+  case filter
+  when 'live' then
+    return query select j.id, j.workflow_id, j.state, j.actor, j.labels from weft.job j
+      where (j.org_id, j.id) < (org, high) and (j.org_id, j.id) > (org, low) order by j.org_id, j.id limit n;
+  when 'state' then
+    return query select f.* from unnest(states) as s (state) cross join lateral (
+      select d.id, d.workflow_id, d.state, d.actor, d.labels from weft.job_done d
+      where d.org_id = org and (d.state, d.id) < (s.state, high) and (d.state, d.id) > (s.state, low) and d.id < high and d.id > low
+      order by d.state, d.id limit n) f order by f.id limit n;
+  when 'workflow' then
+    return query select f.* from unnest(states) as s (state) cross join lateral (
+      select d.id, d.workflow_id, d.state, d.actor, d.labels from weft.job_done d
+      where d.org_id = org and (d.workflow_id, d.state, d.id) < (value, s.state, high)
+        and (d.workflow_id, d.state, d.id) > (value, s.state, low) and d.id < high and d.id > low
+      order by d.workflow_id, d.state, d.id limit n) f order by f.id limit n;
+  when 'actor' then
+    return query select f.* from unnest(states) as s (state) cross join lateral (
+      select d.id, d.workflow_id, d.state, d.actor, d.labels from weft.job_done d
+      where d.org_id = org and (d.actor, d.state, d.id) < (value, s.state, high)
+        and (d.actor, d.state, d.id) > (value, s.state, low) and d.id < high and d.id > low
+      order by d.actor, d.state, d.id limit n) f order by f.id limit n;
+  when 'label' then
+    return query select f.job_id, d.workflow_id, d.state, d.actor, d.labels from (
+      select f.job_id from unnest(states) as s (state) cross join lateral (
+        select l.job_id from weft.job_label l
+        where l.org_id = org and l.name = scan_oldest_jobs.label and l.value = scan_oldest_jobs.value and l.ending = s.state
+          and l.job_id < high and l.job_id > low
+        order by l.job_id limit n) f order by f.job_id limit n
+    ) f left join lateral (select d.* from weft.job_done d where d.id = f.job_id) d on true order by f.job_id;
+  when 'rerun_of' then
+    -- They are few: found first, then put in order.
+    return query with f as materialized (
+      select j.id, j.workflow_id, j.state, j.actor, j.labels from weft.job j where j.rerun_of = value::bigint and j.org_id = org
+      union all
+      select d.id, d.workflow_id, d.state, d.actor, d.labels from weft.job_done d where d.rerun_of = value::bigint and d.org_id = org)
+    select f.* from f where f.id < high and f.id > low order by f.id limit n;
   end case;
 end $$;
 
@@ -2590,26 +2653,36 @@ end $$;
 CREATE FUNCTION weft.seal_audit(room integer) RETURNS integer
     LANGUAGE plpgsql
     AS $$
-declare of record; count int := 0;
+declare of record; oldest xid8 := pg_snapshot_xmin(pg_current_snapshot()); count int := 0;
 begin
   for of in
     select o.id as org_id, coalesce(l.number, 0) + 1 as number, coalesce(l.digest, sha256(int8send(o.id))) as before, n.ids, n.hashes
     from weft.org o
     left join lateral (
-      select s.number, s.digest, s.sealed_at from weft.audit_seal s where s.org_id = o.id order by s.number desc limit 1
+      select s.number, s.digest, least(s.covered_to, weft.first_id_at(s.sealed_at - interval '1 hour')) as an_hour_back
+      from weft.audit_seal s where s.org_id = o.id order by s.number desc limit 1
     ) l on true
+    left join lateral (
+      select s.covered_to from weft.audit_seal s where s.org_id = o.id and s.next_xid <= oldest order by s.number desc limit 1
+    ) f on true
+    cross join lateral (select coalesce(f.covered_to, l.an_hour_back, 0) as id) low
     cross join lateral (
-      select array_agg(e.id order by e.id) as ids, array_agg(e.hash order by e.id) as hashes from (
-        select a.id, weft.audit_hash(a) as hash from weft.audit a
-        where a.org_id = o.id and a.id >= coalesce(weft.first_id_at(l.sealed_at - interval '1 hour'), 0) and not exists (
-          select 1 from weft.audit_seal s where s.org_id = o.id and a.id between s.ids[1] and s.ids[cardinality(s.ids)] and a.id = any (s.ids))
-        order by a.id limit room
-      ) e
+      select array_agg(a.id order by a.id) as ids, array_agg(weft.audit_hash(a) order by a.id) as hashes
+      from (
+        select a.id from weft.audit a where a.org_id = o.id and a.id >= low.id
+        except select sealed.id from weft.audit_seal s cross join lateral unnest(s.ids) as sealed (id)
+          where s.org_id = o.id and s.ids[cardinality(s.ids)] >= low.id
+        order by id limit room
+      ) e join weft.audit a on a.id = e.id
     ) n
     where n.ids is not null
   loop
-    insert into weft.audit_seal (org_id, number, ids, hashes, before, digest)
-    values (of.org_id, of.number, of.ids, of.hashes, of.before, weft.seal_digest(of.org_id, of.number, of.before, of.ids, of.hashes))
+    -- What is under way has begun before the next transaction will. A minute is for clocks that are set back.
+    insert into weft.audit_seal (org_id, number, ids, hashes, before, digest, covered_to, next_xid)
+    values (of.org_id, of.number, of.ids, of.hashes, of.before,
+      weft.seal_digest(of.org_id, of.number, of.before, of.ids, of.hashes),
+      least(weft.first_id_at(weft.now() - interval '1 minute'), case when cardinality(of.ids) = room then of.ids[room] end),
+      pg_snapshot_xmax(pg_current_snapshot()))
     on conflict do nothing;
     if found then
       count := count + cardinality(of.ids);
@@ -2626,7 +2699,7 @@ CREATE FUNCTION weft.seal_digest(org bigint, number bigint, before bytea, ids bi
     from unnest(ids, hashes) with ordinality as u (id, hash, place)), ''::bytea))
 $$;
 
-CREATE FUNCTION weft.send_event(org bigint, event text, payload jsonb, actor text, key text, room integer) RETURNS TABLE(id bigint, answered integer)
+CREATE FUNCTION weft.send_event(org bigint, event text, payload jsonb, actor text, key text, room integer) RETURNS TABLE(id bigint, answered integer, is_new boolean)
     LANGUAGE plpgsql
     AS $$
 #variable_conflict use_variable
@@ -2636,7 +2709,7 @@ begin
   insert into weft.event as e (org_id, name, payload, actor, idempotency_key) values (org, event, payload, actor, key)
   on conflict (org_id, idempotency_key) where idempotency_key is not null do nothing returning e.id into id;
   if id is null then
-    return query select e.id, e.answered from weft.event e where e.org_id = org and e.idempotency_key = key;
+    return query select e.id, e.answered, false from weft.event e where e.org_id = org and e.idempotency_key = key;
     return;
   end if;
   select r.answered, r.last into answered, last from weft.route_event(id, 0, room) r;
@@ -2651,6 +2724,7 @@ begin
   insert into weft.outbox (org_id, kind, payload, state, processed_at, actor)
   values (org, 'route_event', json_build_object('event_id', id::text, 'after', last::text),
     (case when last is null then 'done' else 'pending' end)::weft.outbox_state, case when last is null then weft.now() end, actor);
+  is_new := true;
   return next;
 end $$;
 
@@ -3185,6 +3259,7 @@ CREATE TABLE weft.answer (
     request bytea NOT NULL,
     status smallint,
     body bytea,
+    etag text,
     created_at timestamp with time zone DEFAULT weft.now() NOT NULL
 );
 
@@ -3306,6 +3381,8 @@ CREATE TABLE weft.audit_seal (
     hashes bytea[] NOT NULL,
     before bytea NOT NULL,
     digest bytea NOT NULL,
+    covered_to bigint NOT NULL,
+    next_xid xid8 NOT NULL,
     CONSTRAINT audit_seal_check CHECK ((cardinality(hashes) = cardinality(ids))),
     CONSTRAINT audit_seal_digest_check CHECK ((octet_length(digest) = 32)),
     CONSTRAINT audit_seal_ids_check CHECK ((cardinality(ids) > 0)),
@@ -3322,10 +3399,11 @@ CREATE VIEW weft.audits AS
     subject_ids,
     subject_name,
     detail,
-    origin
+    origin,
+    reason
    FROM weft.audit a;
 
-COMMENT ON VIEW weft.audits IS 'What operators did: a row for each cancel, replay, purge, create, pause, resume and limit.';
+COMMENT ON VIEW weft.audits IS 'What was done by whom: a row for each act that changes something, but for tasks and effects, which have it themselves.';
 
 CREATE TABLE weft.awaited (
     task_id bigint NOT NULL,
@@ -4375,7 +4453,9 @@ CREATE INDEX audit_name ON weft.audit USING btree (org_id, subject_name, id) WHE
 
 CREATE INDEX audit_org ON weft.audit USING btree (org_id, id);
 
-CREATE INDEX audit_subject ON weft.audit USING gin (subject_ids) WITH (gin_pending_list_limit='64');
+CREATE INDEX audit_seal_last ON weft.audit_seal USING btree (org_id, (ids[cardinality(ids)]));
+
+CREATE INDEX audit_subject ON weft.audit USING gin (subject_ids) WITH (gin_pending_list_limit='64') WHERE (subject_kind = 'task'::text);
 
 CREATE INDEX audit_verb ON weft.audit USING btree (org_id, verb, id);
 

@@ -378,7 +378,7 @@ GUARDS: list[Guard] = [
     *_of("task.hand_back", "test_fences", *HELD, "and t.state in ('claimed', 'running')"),
     *_of("task.hand_back_all", "test_fences", ("t.worker_id = $1 and", ""), "and t.state in ('claimed', 'running')"),
     *_of("task.hand_back_all", "test_fences", ("skip locked", "")),
-    *_of("task.extend_expiry", "test_fences", "and coalesce(t.worker_id, 0) = $1", "and t.attempt = $3", "and t.state = 'running'"),
+    *_of("task.extend_expiry", "test_fences", *HELD, "and t.state = 'running'", ("skip locked", "")),
     *_of("task.held_by", "test_claims test_fences", ("t.worker_id = $1 and", "")),
     # --- operators ---
     *_of("task.cancel", "test_operators", "and t.org_id = $1", ("where worker_id is not null", "")),
@@ -611,8 +611,12 @@ GUARDS: list[Guard] = [
         "remote.had", "test_remote_workers", "and t.attempt = $3", "and t.worker_id = $1", "and d.attempt = $3",
         "and d.worker_id = $1", "and a.attempt = $3", "and a.worker_id = $1",
     ),
-    *_of("remote.refers_to", "test_remote_workers", "and b.org_id = $1"),
-    *_of("remote.task_refers_to", "test_remote_workers", "and b.digest = r.digest"),
+    *_of(
+        "remote.refers_to", "test_remote_workers", "and b.org_id = $1", "and q.name = any ($3)",
+        ("and q.name = any ($3)", "", 1), "and h.state = 'running'", ("w.token_id = $4 and", ""),
+    ),
+    *_of("remote.task_refers_to", "test_remote_workers", "and b.digest = r.digest", "and b.org_id = $1"),
+    *_of("rerun.tasks", "test_foreign_ids", "and r.org_id = d.org_id"),
     *_of("remote.of_org", "test_remote_workers", "and t.org_id = $1", "and d.org_id = $1"),
     *_of("token.show", "test_people", ("t.org_id = $1 and", "")),
     *_of("token.list", "test_people", ("t.org_id = $1 and", ""), "and ($3::bigint is null or t.user_id = $3)"),
@@ -755,6 +759,10 @@ REDUNDANT: list[tuple[Guard, str]] = [
     ),
     (
         Guard("task.logs", "l.org_id = $1 and"),
+        "the task itself was looked up in the org before",
+    ),
+    (
+        Guard("task.log_marks", "t.org_id = $1 and"),
         "the task itself was looked up in the org before",
     ),
     (

@@ -85,7 +85,7 @@ def _others(held: list[int], dead: list[int]) -> list[Guard]:
             "end", TASK.end_unsuccessfully, (*many, ["dead"] * n, ["f"] * n, ["r"] * n, ["{}"] * n), batch,
             {"task_pkey": 3 * n}, n,
         ),
-        Guard("heartbeat of a task", TASK.extend_expiry, (1, held[0], 1), 20, {"task_pkey": 2}),
+        Guard("heartbeat of tasks", TASK.extend_expiry, many, batch, {"task_pkey": 4 * n}, n),
         Guard("stage", UPKEEP.stage, (1000,), 20, {"task_due": 5}, 0),
         Guard("next due", UPKEEP.next_due, (), 20, {"task_due": 5}),
         Guard("cancel", TASK.cancel, (1, held[:1], "why"), 40, {"task_pkey": 2}, 1),

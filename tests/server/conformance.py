@@ -9,16 +9,33 @@ import schemathesis
 from schemathesis.config import SchemathesisConfig
 from schemathesis.engine import events, from_schema
 
-# Streams and waits do not end by themselves: they have tests of their own.
-_ENDLESS = "text/event-stream"
-# What is well-formed may still be refused: there is no such queue, the text of a definition is not one.
-_ACCEPTED = ["2xx", "304", "400", "401", "403", "404", "409", "412", "415", "422", "503"]
+
+def _accepted(path: str, method: str, operation: Mapping[str, Any]) -> list[str]:
+    """Return how what is well-formed may be answered: it may still be refused, but only as it makes sense there."""
+    headers = {each["name"] for each in operation.get("parameters", ()) if each["in"] == "header"}
+    names = {each["name"] for each in operation.get("parameters", ()) if each["in"] == "query"}
+    found = ["2xx", "422"]
+    if method != "get" or "{" in path or names & _NAMING:
+        found.append("404")
+    if method != "get" or operation["operationId"] in _UNREADY:
+        found.append("409")
+    if "if-match" in headers:
+        found.append("412")
+    if "if-none-match" in headers:
+        found.append("304")
+    return found + _MORE.get(operation["operationId"], [])
+
+
+# Queries that name something that may not be there.
+_NAMING = frozenset({"old", "new", "user", "queue"})
+# What cannot be told before something has ended, or as it ended.
+_UNREADY = frozenset({"jobs_result", "jobs_wait", "wait"})
+_MORE: Mapping[str, list[str]] = {}
 
 
 def _is_endless(operation: Mapping[str, Any]) -> bool:
-    if operation["operationId"].endswith("wait"):
-        return True
-    return any(_ENDLESS in answer.get("content", {}) for answer in operation["responses"].values())
+    """Whether it goes on until something has ended: it is asked of what has."""
+    return operation["operationId"].endswith(("wait", "stream"))
 
 
 def part_of(document: dict[str, Any], tags: frozenset[str], *, others: bool) -> dict[str, Any]:
@@ -27,21 +44,23 @@ def part_of(document: dict[str, Any], tags: frozenset[str], *, others: bool) -> 
     for path, methods in document["paths"].items():
         # A path is looked at as a whole: which methods it has is part of what is said of it.
         told = {tag for operation in methods.values() for tag in operation.get("tags", ())}
-        if bool(told & tags) != others and not any(map(_is_endless, methods.values())):
+        if bool(told & tags) != others:
             paths[path] = methods
     return {**document, "paths": paths}
 
 
 def surprises(
-    document: dict[str, Any], url: str, secret: str, known: Mapping[str, str], *, is_long: bool, is_covered: bool
-) -> tuple[int, list[str]]:
+    document: dict[str, Any], url: str, secret: str, known: Mapping[str, str],
+    ended: Mapping[str, str] | None = None, *, is_long: bool, is_covered: bool,
+) -> tuple[int, list[str]]:  # fmt: skip
     """Return how many requests were sent, and what is wrong with the answers to them.
 
     ``known`` are names and ids of what is there, by the parameters of paths that take them: they are tried as well as
-    ones that are made up. What is covered is sent all kinds of values that each field may and may not have.
+    ones that are made up; of streams and waits those of what has ``ended``. What is covered is sent all kinds of values
+    that each field may and may not have.
     """
     count, problems = _run(document, url, secret, {}, "coverage", 1) if is_covered else (0, [])
-    more, others = _run(document, url, secret, known, "fuzzing", 200 if is_long else 3, is_long=is_long)
+    more, others = _run(document, url, secret, known, "fuzzing", 200 if is_long else 3, ended, is_long=is_long)
     return count + more, problems + others
 
 
@@ -52,6 +71,7 @@ def _run(
     known: Mapping[str, str],
     phase: str,
     examples: int,
+    ended: Mapping[str, str] | None = None,
     *,
     is_long: bool = False,
 ) -> tuple[int, list[str]]:
@@ -66,7 +86,13 @@ def _run(
             "continue-on-failure": True,
             "generation": {"max-examples": examples, "deterministic": not is_long, "database": "none"},
             "parameters": {f"path.{name}": value for name, value in known.items()},
-            "checks": {"positive_data_acceptance": {"expected-statuses": _ACCEPTED}},
+            # Of a stream the first event is enough.
+            "max-stream-events": 1,
+            "operations": [
+                _asked(path, method, operation, ended or {})
+                for path, methods in document["paths"].items()
+                for method, operation in methods.items()
+            ],
             "phases": phases,
         }
     )
@@ -79,6 +105,17 @@ def _run(
             count += len(event.recorder.cases)
             problems += _told(event)
     return count, problems
+
+
+def _asked(path: str, method: str, operation: Mapping[str, Any], ended: Mapping[str, str]) -> dict[str, Any]:
+    """Return what is said of one operation alone."""
+    found: dict[str, Any] = {
+        "include-operation-id": operation["operationId"],
+        "checks": {"positive_data_acceptance": {"expected-statuses": _accepted(path, method, operation)}},
+    }
+    if _is_endless(operation) and ended:
+        found["parameters"] = {f"path.{name}": value for name, value in ended.items() if f"{{{name}}}" in path}
+    return found
 
 
 def _told(event: events.ScenarioFinished) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -32,7 +33,8 @@ async def walled_settings(settings: weft.Settings) -> AsyncIterator[weft.Setting
     conn = await asyncpg.connect(settings.database_url)
     await grant(conn)
     address = urlsplit(settings.database_url)._replace(netloc="shop_server@").geturl()
-    yield replace(settings, database_url=address)
+    # No worker that a test has registered is lost while it looks on.
+    yield replace(settings, database_url=address, worker_timeout=timedelta(minutes=5))
     await take_back(conn)
     await conn.close()
 

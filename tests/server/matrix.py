@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 from urllib.parse import quote
 
+import asyncpg
 import httpx
+from acts import Holding, bodies, hold
 from fastapi.routing import iter_route_contexts
 from starlette.routing import Route
 
@@ -49,6 +50,11 @@ class Asked:
         """Whether it is about something that an org has."""
         return "{" in self.path and self.roles not in ({"operator"}, WORKERS)
 
+    @property
+    def is_safe(self) -> bool:
+        """Whether it changes nothing."""
+        return self.method == "GET"
+
 
 def including(access: Access) -> frozenset[str]:
     """Return the roles that are enough for a call."""
@@ -67,17 +73,26 @@ OTHERS: Mapping[tuple[str, str], frozenset[str]] = {
     ("GET", "/api/v1/tasks/{task_id}/log/stream"): including(Access.READER),
     ("GET", "/api/v1/workflows/{which:name}/graph"): including(Access.READER),
     ("POST", "/api/v1/workflows/validate"): including(Access.READER),
+    ("POST", "/api/v1/jobs/graph"): including(Access.WRITER),
+    ("POST", "/api/v1/jobs/{job_id}/add"): including(Access.WRITER),
 }
 
 
-_BODIES = {"/api/v1/workflows/validate": {"definition": FLOW}}
+_BODIES = {
+    "/api/v1/workflows/validate": {"definition": FLOW},
+    "/api/v1/jobs/graph": {"name": "etl", "items": [{"handler": "echo"}]},
+    "/api/v1/jobs/{job_id}/add": {"items": [{"handler": "echo"}]},
+}
 
 
-def routes(settings: weft.Settings) -> list[Asked]:
+@cache
+def routes() -> list[Asked]:
     """Return every route of the app, each with who may ask for it; raises for one of which nobody has said so."""
     by_route = {(each.method, PREFIX + each.path): each for each in OPERATIONS}
+    app = make_app(weft.Settings.load(environ={}))
+    acts = bodies(app.openapi())
     found = []
-    for route in iter_route_contexts(make_app(settings).routes):
+    for route in iter_route_contexts(app.routes):
         assert isinstance(route.original_route, Route), f"{route} is not of a kind that the matrix knows"
         path = str(route.path)
         for method in sorted(set(route.methods or ()) - {"HEAD"}):
@@ -87,7 +102,7 @@ def routes(settings: weft.Settings) -> list[Asked]:
             elif path in ANONYMOUS:
                 found.append(Asked(method, path, frozenset()))
             elif path.startswith(("/v1/", "/internal/")):
-                found.append(Asked(method, path, WORKERS))
+                found.append(Asked(method, path, WORKERS, body=acts.get(path, {}) if method == "POST" else {}))
             else:
                 found.append(Asked(method, path, OTHERS[method, path], body=_BODIES.get(path, {})))
     assert {each.call for each in found if each.call} == {each.call for each in OPERATIONS}
@@ -96,22 +111,32 @@ def routes(settings: weft.Settings) -> list[Asked]:
 
 @dataclass(frozen=True)
 class Things:
-    """What there is in an org, by the names that paths and bodies have for it."""
+    """What there is in an org, by the names that paths and bodies have for it, and the token of its worker."""
 
     names: Mapping[str, str]
+    secret: str = ""
+
+    @property
+    def holding(self) -> Holding:
+        """The worker of the org, and the task that it holds."""
+        return Holding(self.names["worker_id"], self.names["held_id"], self.names["lease_token"])
 
     def path(self, asked: Asked) -> str:
         """Return the path of a request about these things."""
         kind = asked.path.removeprefix(PREFIX).split("/")[1]
+        # Only what runs prints something.
+        is_log = asked.path.endswith("/log/stream")
 
         def value(found: re.Match[str]) -> str:
-            name = found[1]
+            name = "held_id" if is_log and "held_id" in self.names else found[1]
             return quote(self.names.get(f"{kind}.{name}") or self.names.get(name, "1"), safe="")
 
         return _PARAMETER.sub(value, asked.path)
 
     def body(self, asked: Asked) -> dict[str, Any]:
         """Return the body of a request about these things: that of the documentation, with names that there are."""
+        if asked.roles == WORKERS:
+            return dict(self.holding.fill(asked.body))
         known = {
             "workflow": self.names["tag"], "source": self.names["tag"], "to": self.names["tag"],
             "change": self.names["change"], "user": self.names["user"], "queue": self.names["queues.name"],
@@ -122,11 +147,13 @@ class Things:
         """Return the query of a request about these things."""
         if asked.call == "workflows.diff":
             return {"old": self.names["tag"], "new": self.names["tag"]}
+        if asked.roles == WORKERS and not asked.body and "{" not in asked.path:
+            return {"task_id": self.names["held_id"], "lease_token": self.names["lease_token"]}
         return {"timeout": 0} if asked.path.endswith("/wait") else {}
 
 
-async def make_things(client: weft.Client, prefix: str) -> Things:
-    """Make one of each kind in an org, all with names that begin with ``prefix``."""
+async def make_things(client: weft.Client, prefix: str, url: str | None = None) -> Things:
+    """Make one of each kind in an org, all with names that begin with ``prefix``; with a URL also a worker there."""
     tag = f"{prefix}/main"
     pushed = await client.workflows.push({**FLOW, "workflow_id": prefix}, tag=tag)
     job = await client.jobs.submit(tag, {})
@@ -135,21 +162,44 @@ async def make_things(client: weft.Client, prefix: str) -> Things:
     user = await client.users.add(f"{prefix}@example.com", role="writer")
     await client.roles.create(f"{prefix}-finance")
     token = await client.tokens.create(f"{prefix}-nightly", role="writer")
-    return Things(
-        {
-            "job_id": str(job.id), "task_id": str(task.id), "token_id": str(token.token.id), "tag": tag, "which": tag,
-            "into": tag, "new": f"{prefix}/next", "user": user.external_id, "slug": f"{prefix}-finance",
-            "tags.name": tag, "queues.name": f"{prefix}-mail", "orgs.slug": prefix, "change": str(pushed.artifact_id),
-            "artifact_id": str(pushed.artifact_id),
-        }
-    )  # fmt: skip
+    names = {
+        "job_id": str(job.id), "task_id": str(task.id), "token_id": str(token.token.id), "tag": tag, "which": tag,
+        "into": tag, "new": f"{prefix}/next", "user": user.external_id, "slug": f"{prefix}-finance",
+        "tags.name": tag, "queues.name": f"{prefix}-mail", "orgs.slug": prefix, "change": str(pushed.artifact_id),
+        "artifact_id": str(pushed.artifact_id), "user_id": str(user.id),
+    }  # fmt: skip
+    return Things(names) if url is None else await _with_worker(client, prefix, url, names)
 
 
-async def send(http: httpx.AsyncClient, asked: Asked, things: Things, headers: Mapping[str, str]) -> httpx.Response:
+async def _with_worker(client: weft.Client, prefix: str, url: str, names: Mapping[str, str]) -> Things:
+    """Add a worker that holds a task of a job, has printed something and put a value aside."""
+    queue = f"{prefix}-work"
+    await client.create_queue(queue)
+    worker = await client.tokens.create(f"{prefix}-worker", role="worker")
+    nodes: Any = FLOW["nodes"]
+    fetch = {**nodes["fetch"], "queue": queue}
+    job = await client.jobs.submit({"workflow_id": prefix, "nodes": {**nodes, "fetch": fetch}})
+    headers = {"authorization": f"Bearer {worker.secret}"}
+    async with httpx.AsyncClient(base_url=url, headers=headers, timeout=60) as http:
+        holding = await hold(http, queue, "echo")
+        lease = {"task_id": holding.task_id, "lease_token": holding.lease_token}
+        put = await http.put("/v1/task/blob", params=lease, content=f'"{prefix}"'.encode())
+        await http.post("/v1/task/log", json={**lease, "text": f"{prefix} began\n"})
+    more = {
+        "worker_id": holding.worker_id, "held_id": holding.task_id, "lease_token": holding.lease_token,
+        "digest": put.json()["digest"], "held_job_id": str(job.id), "worker_token_id": str(worker.token.id),
+    }  # fmt: skip
+    return Things({**names, **more}, worker.secret)
+
+
+Headers = Mapping[str, str] | list[tuple[str, str]]
+
+
+async def send(http: httpx.AsyncClient, asked: Asked, things: Things, headers: Headers) -> httpx.Response:
     """Send the request of a route."""
     body = things.body(asked) if asked.method not in ("GET", "DELETE") else None
     request = http.build_request(
-        asked.method, things.path(asked), params=things.query(asked), json=body, headers=dict(headers)
+        asked.method, things.path(asked), params=things.query(asked), json=body, headers=headers
     )
     answer = await http.send(request, stream=True)
     if not answer.headers.get("content-type", "").startswith("text/event-stream"):
@@ -157,11 +207,55 @@ async def send(http: httpx.AsyncClient, asked: Asked, things: Things, headers: M
         return answer
     # It does not end by itself: what it says first, after how soon to come again, is enough.
     first = b""
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(0.5):
-            async for piece in answer.aiter_raw():
-                first += piece
-                if b"data: " in first:
-                    break
+    async for piece in answer.aiter_raw():
+        first += piece
+        if b"data: " in first:
+            break
     await answer.aclose()
     return httpx.Response(answer.status_code, headers=answer.headers, content=first, request=request)
+
+
+# What changes by itself, or by looking: signs of life, counts of what happened, seals, when a token was last used.
+_MOVING = ("worker", "machine", "lease", "tally", "tally_mark", "audit_seal", "token")
+
+
+async def all_rows(conn: asyncpg.Connection[asyncpg.Record], org_id: int | None = None) -> dict[str, str]:
+    """Return what all tables hold that somebody could have changed, by their names; or what they hold of one org."""
+    tables = await conn.fetch(
+        "select relname from pg_class c where relnamespace = 'weft'::regnamespace and relkind in ('r', 'p')"
+        " and not relispartition and ($1 or exists (select 1 from pg_attribute a where a.attrelid = c.oid"
+        " and a.attname = 'org_id')) order by 1",
+        org_id is None,
+    )
+    of_org = "" if org_id is None else f" where t.org_id = {org_id}"
+    return {
+        name: await conn.fetchval(
+            f"select coalesce(string_agg(t::text, E'\\n' order by t::text), '') from weft.{name} t{of_org}"
+        )
+        for (name,) in tables
+        if name not in _MOVING
+    }
+
+
+def nobodys(things: Things, slug: str, unlike: str) -> Things:
+    """Return names of what nobody has, so like those of an org that they would be guessed."""
+    return Things({name: _other(value, slug, unlike) for name, value in things.names.items()})
+
+
+def _other(value: str, slug: str, unlike: str) -> str:
+    head, dot, tail = value.partition(".")
+    if head.isdigit():
+        return f"{int(head) + 5}{dot}{tail}"
+    return value.translate(_SHIFTED) if _HASH.fullmatch(value) else value.replace(slug, unlike)
+
+
+_HASH = re.compile("[0-9a-f]{12,64}")
+_SHIFTED = str.maketrans("0123456789abcdef", "123456789abcdef0")
+
+
+def unnamed(answer: httpx.Response, things: Things) -> str:
+    """Return what is told, without the names by which it was asked for."""
+    text = answer.text
+    for name in sorted(things.names.values(), key=len, reverse=True):
+        text = text.replace(name, "…").replace(name.partition(".")[0], "…")
+    return text

@@ -12,6 +12,7 @@ from server_scene import FLOW
 
 import weft
 from weft.remote import transport
+from weft.sdk import operating
 from weft.server import progress
 from weft.server.serving import Server
 
@@ -131,7 +132,7 @@ async def test_a_long_call_tells_how_far_it_is_and_goes_on_when_it_was_cut_off(
             await client.jobs.wait(each, 30)
     told: list[int] = []
     gate[0].faults += [_AMID]
-    with pytest.raises(weft.ServerUnavailable, match=f"{gate[1]}.*the same again goes on with the rest"):
+    with pytest.raises(weft.ServerUnavailable, match=f"{gate[1]}.*the same again does the rest"):
         await behind.jobs.rerun_all(state="cancelled", on_progress=told.append)
     rest = await behind.jobs.rerun_all(state="cancelled", on_progress=told.append)
     again = await client.jobs.list(state="pending")
@@ -145,3 +146,21 @@ async def test_a_long_call_tells_how_far_it_is_and_goes_on_when_it_was_cut_off(
     assert (await behind.workflows.gc(dry_run=True)).blobs == 0
     with pytest.raises(weft.InvalidInput, match="state"):
         await behind.jobs.rerun_all(state="nonsense")
+
+
+async def test_a_call_in_pages_that_is_cut_off_says_how_much_of_the_whole_is_done(
+    gate: tuple[Gate, str], behind: weft.RemoteClient, client: weft.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(operating, "PAGE", 2)
+    await client.enqueue_many([weft.NewTask("h") for _ in range(5)])
+
+    def cut(count: int) -> None:
+        if count == 4:
+            gate[0].faults += [_RESET, *[_PROXY] * 100]
+
+    monkeypatch.setattr(transport, "_AGAIN", 0.0)
+    with pytest.raises(weft.ServerUnavailable, match="4 were done by then") as caught:
+        await behind.cancel_all(on_progress=cut)
+    assert caught.value.done == 4
+    gate[0].faults.clear()
+    assert await behind.cancel_all() == 1

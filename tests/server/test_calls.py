@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -13,13 +15,34 @@ from server_scene import FLOW
 
 import weft
 from weft.contract.operations import Operation
-from weft.contract.table import BY_CALL, COMPOSED, LOCAL, OPERATIONS
+from weft.contract.table import BY_CALL, COMPOSED, OPERATIONS
 from weft.sdk.client import Client
 from weft.worker.registry import Registry
 
 _GROUPS = ("jobs", "workflows", "orgs", "users", "roles", "tokens")
 # What is about the process itself.
-_OWN = {"blobs", "database", "org_id", "actor", "of_org", "in_one_transaction", *_GROUPS}
+_OWN = {"blobs", "database", "org_id", "actor", "of_org", "in_one_transaction", "because", *_GROUPS}
+
+
+async def _open(client: weft.RemoteClient) -> None:
+    async with client.in_one_transaction():
+        pass
+
+
+async def _get(client: weft.RemoteClient, name: str) -> None:
+    getattr(client, name)
+
+
+# All that a client of a server refuses, because it is about the database itself.
+REFUSED: dict[str, Callable[[weft.RemoteClient], Awaitable[Any]]] = {
+    "database": lambda client: _get(client, "database"),
+    "blobs": lambda client: _get(client, "blobs"),
+    "of_org": lambda client: asyncio.to_thread(client.of_org, 1, "acme"),
+    "in_one_transaction": _open,
+    "enqueue connection": lambda client: client.enqueue("h", connection=object()),
+    "add_effect connection": lambda client: client.add_effect("enqueue_task", {"handler": "h"}, connection=object()),
+    "Orchestrator": lambda client: asyncio.to_thread(lambda: weft.Orchestrator(client=client)),
+}
 
 
 def _calls() -> set[str]:
@@ -38,7 +61,16 @@ def _calls() -> set[str]:
 
 
 def test_every_call_of_the_client_has_a_route_or_is_told_to_have_none() -> None:
-    assert _calls() == {*BY_CALL, *COMPOSED, *LOCAL}
+    assert _calls() == {*BY_CALL, *COMPOSED}
+
+
+async def test_what_a_client_of_a_server_refuses_is_this_and_says_what_to_do(remote: weft.RemoteClient) -> None:
+    for name, use in REFUSED.items():
+        with pytest.raises(weft.InvalidInput, match="needs the database") as refused:
+            await use(remote)
+        assert refused.value.code == "needs_database", name
+    assert await remote.org_id() == 1
+    assert (await remote.list_tasks()).tasks == ()
 
 
 def test_no_two_operations_share_a_route_and_each_parameter_is_told() -> None:

@@ -48,6 +48,7 @@ async def test_no_secret_is_told_to_anybody(
                 await ask("POST", "/api/v1/jobs", secret, content=b"{")
             for path in ("tokens", "audit", "health", "metrics", "workers", "users"):
                 await ask("GET", f"/api/v1/{path}", token)
+            await ask("GET", "/metrics", token)
             await ask("GET", "/openapi.json")
             await ask("GET", "/docs")
             await ask("GET", f"/sign-in?code={code}x")

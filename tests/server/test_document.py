@@ -27,7 +27,7 @@ from weft.remote.client import RemoteClient
 from weft.server.app import make_app
 from weft.server.notes import operations
 
-_ONCE = frozenset({"if-match", "if-none-match", "idempotency-key"})
+_ONCE = frozenset({"if-match", "if-none-match", "idempotency-key", "weft-reason"})
 
 
 @cache
@@ -104,11 +104,35 @@ def test_every_example_is_what_it_is_an_example_of() -> None:
     assert seen > 10 * len(OPERATIONS) // 2
 
 
+# They go through many things bit by bit, and what is done stays: the same again goes on with the rest.
+_KEYLESS = {
+    "POST /tasks/cancel": "what is cancelled is not found again",
+    "POST /tasks/replay": "what is replayed is not found again until it has failed anew",
+    "POST /dead-letters/replay": "what is replayed is no dead letter",
+    "POST /dead-letters/purge": "what is gone is not found again",
+    "POST /outbox/replay": "what is replayed is not failed",
+    "POST /history/fsck": "what is mended is not found again",
+    "POST /history/gc": "what is gone is not found again",
+    "POST /jobs/{job_id}/rerun/plan": "changes nothing",
+    "POST /workflows/validate": "changes nothing",
+}
+
+
+def test_whatever_is_posted_takes_a_key_but_for_these() -> None:
+    keyless = set()
+    for name, operation in operations(_document()):
+        taken = {each["name"] for each in operation.get("parameters", ())}
+        if name.startswith("POST /api/v1/") and "idempotency-key" not in taken:
+            keyless.add(name.replace("/api/v1", ""))
+    assert keyless == _KEYLESS.keys()
+
+
 def test_what_changes_something_says_which_headers_it_takes_and_gives() -> None:
     for operation in OPERATIONS:
         told = _told(operation)
         headers = {each["name"] for each in told.get("parameters", ()) if each["in"] == "header"}
         assert ("idempotency-key" in headers) == operation.takes_key, operation.call
+        assert ("weft-reason" in headers) == operation.changes, operation.call
         assert ("if-match" in headers) == any(each.name == "expect" for each in operation.parameters), operation.call
         answer = told["responses"][str(operation.status)]
         assert ("Idempotency-Replayed" in answer["headers"]) == operation.takes_key

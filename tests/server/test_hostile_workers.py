@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import asyncpg
 import httpx
 import pytest
+from acts import ENDS, bodies, hold, places, put
 from server_scene import MakeHttp
 
 import weft
 from weft.server.app import make_app
-from weft.server.samples import sample
 
 _FAR, _NUL, _HALF = 10**30, "a\x00b", "\ud800"
 # What breaks most, in every field and at every time; the long campaign sends the others too.
@@ -58,43 +57,9 @@ async def scene(make_http: MakeHttp, client: weft.Client, settings: weft.Setting
     http = await make_http(role="worker", queues=["default", "mail"])
     flow = {"START": {"type": "start", "next": "a"}, "a": {"type": "task", "handler": "h", "next": "END"}}
     await client.jobs.submit({"workflow_id": "w", "nodes": {**flow, "END": {"type": "end"}}})
-    entered = await http.post("/v1/worker/register", json={"queues": ["default"], "handlers": ["h"]})
-    worker = entered.json()["worker_id"]
-    claimed = await http.post("/v1/task/claim", json={"worker_id": worker, "wait": 20})
-    (task,) = claimed.json()["tasks"]
-    held = {"task_id": task["task_id"], "lease_token": task["lease_token"]}
-
-    def real(value: Any) -> Any:
-        if isinstance(value, dict):
-            # With a blob nobody looks at the values that stand for it.
-            inner = {name: real(each) for name, each in value.items() if name != "blob"}
-            inner |= {"worker_id": worker} if "worker_id" in value else {}
-            inner |= held if "lease_token" in value else {}
-            return inner | ({"wait": 0} if "wait" in value else {})
-        return [real(each) for each in value] if isinstance(value, list) else value
-
-    document, bodies = make_app(settings).openapi(), {}
-    schemas = document["components"]["schemas"]
-    for path, methods in document["paths"].items():
-        if path.startswith(("/v1/", "/internal/")) and "post" in methods:
-            told = methods["post"]["requestBody"]["content"]["application/json"]
-            fields = sample(told["schema"], schemas)
-            bodies[path] = real({**fields, **told["example"]})
-    return Scene(http, bodies)
-
-
-def _places(body: Any, at: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
-    """Yield every place in a body."""
-    parts = body.items() if isinstance(body, dict) else enumerate(body) if isinstance(body, list) else ()
-    for part, inner in parts:
-        yield (*at, part)
-        yield from _places(inner, (*at, part))
-
-
-def _with(body: Any, place: tuple[str | int, ...], value: Any) -> Any:
-    copy = dict(body) if isinstance(body, dict) else list(body)
-    copy[place[0]] = value if len(place) == 1 else _with(copy[place[0]], place[1:], value)
-    return copy
+    holding = await hold(http, "default", "h")
+    taken = {path: holding.fill(body) for path, body in bodies(make_app(settings).openapi()).items()}
+    return Scene(http, taken)
 
 
 async def test_a_body_that_is_wrong_as_a_whole_is_refused_and_changes_nothing(
@@ -117,15 +82,14 @@ async def test_a_body_that_is_wrong_as_a_whole_is_refused_and_changes_nothing(
 
 async def test_no_value_of_any_field_is_a_surprise_to_the_server(scene: Scene, campaign: str) -> None:
     # What ends the attempt, or the worker, comes last.
-    ends = ("/complete", "/fail", "/release", "/decline", "/deregister")
     seen: set[str | int] = set()
-    for path in sorted(scene.bodies, key=lambda path: path.endswith(ends)):
+    for path in sorted(scene.bodies, key=lambda path: path.endswith(ENDS)):
         body = scene.bodies[path]
-        for place in _places(body):
+        for place in places(body):
             values = _WORST if place[-1] not in seen else _WORST[:1]
             seen.add(place[-1])
             for value in (*_WORST, *_OTHERS) if campaign == "long" else values:
-                answer = await scene.send(path, json.dumps(_with(body, place, value)).encode())
+                answer = await scene.send(path, json.dumps(put(body, place, value)).encode())
                 assert answer.status_code in (200, 404, 409, 422), (path, place, value, answer.text)
                 assert answer.status_code != 422 or answer.json()["field"], (path, place, value, answer.text)
     assert {"worker_id", "task_id", "output", "outputs", "key", "text", "call", "concurrency_key", "data"} <= seen

@@ -12,7 +12,7 @@ import httpx
 import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
-from server_scene import MakeHttp
+from server_scene import FLOW, MakeHttp
 
 import weft
 from weft.server.app import make_app
@@ -29,7 +29,7 @@ def test_the_routes_that_need_no_credential_are_these() -> None:
         path for path, methods in document["paths"].items() for method in methods.values() if not method.get("security")
     }
     assert without == {"/healthz", "/readyz"}
-    assert ANONYMOUS - without == {"/openapi.json", "/docs", "/sign-in"}
+    assert ANONYMOUS - without == {"/", "/openapi.json", "/docs", "/sign-in"}
 
 
 async def test_whoever_has_no_token_learns_that_it_is_alive_and_ready_and_no_more(make_http: MakeHttp) -> None:
@@ -42,6 +42,30 @@ async def test_whoever_has_no_token_learns_that_it_is_alive_and_ready_and_no_mor
         {"name": "stale_tasks", "ok": True}, {"name": "orchestrators", "ok": True}, {"name": "server", "ok": True},
     ]  # fmt: skip
     assert (await nobody.get("/metrics")).status_code == 401
+
+
+async def test_what_is_late_in_any_org_is_told_of_the_installation(
+    make_http: MakeHttp, client: weft.Client, conn: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    await client.orgs.create("acme")
+    acme = client.of_org((await client.orgs.show("acme")).id, "acme")
+    task = await acme.enqueue("a", delay=3600)
+    await conn.execute("update weft.task set due_at = weft.now() - interval '5 minutes' where id = $1", task.id)
+    await acme.jobs.submit(yaml.safe_load(FLOW))
+    told = (await (await make_http(role=None)).get("/readyz")).json()["checks"]
+    assert {each["name"] for each in told if not each["ok"]} == {"workers", "stale_tasks", "orchestrators"}
+    own = (await (await make_http()).get("/api/v1/health")).json()["checks"]
+    assert {each["name"] for each in own if not each["ok"]} == {"workers"}, "an org is told of its own"
+    async with weft.Worker(client=acme), weft.Orchestrator(client=client):
+        told = (await (await make_http(role=None)).get("/readyz")).json()["checks"]
+    assert {each["name"] for each in told if not each["ok"]} <= {"stale_tasks"}
+
+
+async def test_a_browser_is_led_from_the_address_alone_to_a_page(make_http: MakeHttp) -> None:
+    nobody = await make_http(role=None)
+    answer = await nobody.get("/", headers={"accept": "text/html,application/xhtml+xml,*/*;q=0.8"})
+    assert (answer.status_code, answer.headers["location"]) == (303, "/docs")
+    assert (await nobody.get("/")).json() == {"docs": "/docs", "openapi": "/openapi.json"}
 
 
 @pytest.mark.own_database

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 
+import asyncpg
 import httpx
 from server_scene import FLOW, MakeHttp
 
 import weft
 from weft.core.settings import Settings
 from weft.queue.services import Pruner
+from weft.server.serving import Server
 
 KEY = {"idempotency-key": "a-key-of-the-caller"}
 
@@ -46,6 +48,7 @@ async def test_each_act_may_be_sent_again_with_its_key(http: httpx.AsyncClient, 
         ]
         assert (first.is_success, again.status_code, again.content) == (True, first.status_code, first.content), path
         assert again.headers["idempotency-replayed"] == "true"
+        assert again.headers.get("etag") == first.headers.get("etag"), path
     assert (await client.workflows.tag("etl")).version == 4, "it was undone once"
 
 
@@ -126,6 +129,68 @@ async def test_a_tag_is_changed_only_when_it_is_where_the_caller_saw_it(http: ht
     assert (late.status_code, late.json()["code"]) == (412, "tag_conflict")
     wrong = await http.post("/api/v1/tags/etl/main/undo", headers={"if-match": "x"})
     assert (wrong.status_code, wrong.json()["field"]) == (422, "if-match")
+
+
+async def test_those_who_wait_for_the_same_key_keep_nobody_else_waiting(
+    server: Server,
+    http: httpx.AsyncClient,
+    client: weft.Client,
+    conn: asyncpg.Connection[asyncpg.Record],
+    settings: Settings,
+) -> None:
+    async with Server(settings, port=0) as other:
+        held = conn.transaction()
+        await held.start()
+        await conn.execute("lock table weft.user in exclusive mode")
+        sent = [
+            asyncio.create_task(http.post(f"{each.url}/api/v1/users", json={"external_id": "ada"}, headers=KEY))
+            for each in (server, other)
+            for _ in range(45)
+        ]
+        async with client.database.acquire() as look, asyncio.timeout(30):
+            while not await look.fetchval("select count(*) > 0 from pg_locks where not granted"):
+                pass
+        for each in (server, other):
+            async with asyncio.timeout(10):
+                assert (await http.get(f"{each.url}/api/v1/queues")).status_code == 200
+        assert not any(task.done() for task in sent)
+        await held.commit()
+        answers = await asyncio.gather(*sent)
+    assert {(answer.status_code, answer.content) for answer in answers} == {(201, answers[0].content)}
+    assert [answer.headers.get("idempotency-replayed") for answer in answers].count(None) == 1
+
+
+async def test_several_versions_or_any_may_be_expected_and_one_that_is_not_exact_never_is(
+    http: httpx.AsyncClient,
+) -> None:
+    await http.post("/api/v1/workflows", json={"definition": FLOW})
+    path = "/api/v1/tags/etl/main"
+    for known in ("*", '"1"', 'W/"1"', '"7","1"', '"x" , W/"1"'):
+        assert (await http.get(path, headers={"if-none-match": known})).status_code == 304, known
+    for other in ('"2"', '"11"', '"a,1"'):
+        assert (await http.get(path, headers={"if-none-match": other})).status_code == 200, other
+    for wrong in ("1", "", '"1', '*, "1"', '"1" "2"'):
+        assert (await http.get(path, headers={"if-none-match": wrong})).status_code == 422, wrong
+    for n, (match, status) in enumerate(
+        [('W/"1"', 412), ('"7", W/"1"', 412), ('"x"', 412), ('"7", "1"', 200), ('"1"', 412), ("*", 200), ('"3"', 200)]
+    ):
+        change = {"set": {"nodes.fetch.params.size": n + 10}}
+        answer = await http.post(f"{path}/patch", json=change, headers={"if-match": match})
+        assert answer.status_code == status, (match, answer.text)
+    flow = {"definition": FLOW.replace("workflow_id: etl", "workflow_id: new")}
+    for match in ("*", '"1", "2"'):
+        nothing = await http.post("/api/v1/workflows", json=flow, headers={"if-match": match})
+        assert (nothing.status_code, nothing.json()["code"]) == (412, "tag_conflict")
+    both = await http.post(f"{path}/undo", json={"expect": 4}, headers={"if-match": '"4"'})
+    assert both.status_code == 422
+
+
+async def test_what_was_carried_out_by_its_key_is_answered_wherever_the_tag_is_by_now(http: httpx.AsyncClient) -> None:
+    await http.post("/api/v1/workflows", json={"definition": FLOW})
+    sent = {"json": {"set": {"nodes.fetch.params.size": 2}}, "headers": KEY | {"if-match": '"1", "9"'}}
+    first, again = [await http.post("/api/v1/tags/etl/main/patch", **sent) for _ in range(2)]
+    assert (first.status_code, again.status_code, again.content) == (200, 200, first.content)
+    assert first.headers["etag"] == again.headers["etag"] == '"2"'
 
 
 async def test_a_reader_learns_nothing_by_a_key(make_http: MakeHttp, http: httpx.AsyncClient) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
-from datetime import timedelta
+import itertools
+from collections.abc import AsyncIterator
 
 import asyncpg
 import httpx
 import pytest
-from matrix import ROLES, Asked, Things, make_things, routes, send
+from acts import ENDS
+from matrix import ROLES, WORKERS, Asked, Headers, Things, all_rows, make_things, nobodys, routes, send, unnamed
 
 import weft
 from weft.server.credentials import ANONYMOUS
@@ -39,81 +40,104 @@ async def _bearer(client: weft.Client, role: str) -> dict[str, str]:
 
 
 async def _answers(
-    http: httpx.AsyncClient, found: list[Asked], things: Things, headers: Mapping[str, str]
+    http: httpx.AsyncClient, found: list[Asked], things: Things, *headers: Headers
 ) -> dict[tuple[str, str], httpx.Response]:
+    """Ask for each route, by the headers in turn."""
     gate = asyncio.Semaphore(8)
 
-    async def one(asked: Asked) -> httpx.Response:
+    async def one(asked: Asked, own: Headers) -> httpx.Response:
         async with gate:
-            return await send(http, asked, things, headers)
+            return await send(http, asked, things, own)
 
-    answers = await asyncio.gather(*(one(asked) for asked in found))
+    answers = await asyncio.gather(*map(one, found, itertools.cycle(headers)))
     return {(asked.method, asked.path): answer for asked, answer in zip(found, answers, strict=True)}
 
 
-def _walled(settings: weft.Settings) -> list[Asked]:
-    return [asked for asked in routes(settings) if asked.roles]
+def _walled() -> list[Asked]:
+    return [asked for asked in routes() if asked.roles]
 
 
-async def _counts(conn: asyncpg.Connection[asyncpg.Record]) -> list[int]:
-    tables = (
-        "task",
-        "task_done",
-        "job",
-        "job_done",
-        "audit",
-        "artifact",
-        "tag_move",
-        "outbox",
-        "token",
-        "queue",
-        "org",
-    )
-    return [await conn.fetchval(f"select count(*) from weft.{table}") for table in tables]
+def test_what_is_answered_to_everybody_is_a_short_list() -> None:
+    assert {asked.path for asked in routes() if not asked.roles} <= ANONYMOUS
+    assert {"/", "/healthz", "/readyz", "/openapi.json", "/docs", "/sign-in"} == ANONYMOUS
 
 
-def test_what_is_answered_to_everybody_is_a_short_list(settings: weft.Settings) -> None:
-    assert {asked.path for asked in routes(settings) if not asked.roles} <= ANONYMOUS
-    assert {"/healthz", "/readyz", "/openapi.json", "/docs", "/sign-in"} == ANONYMOUS
-
-
+@pytest.mark.parametrize("role", ROLES)
 async def test_nobody_comes_in_without_a_credential_that_is_good_now(
-    http: httpx.AsyncClient, acme: weft.Client, settings: weft.Settings, conn: asyncpg.Connection[asyncpg.Record]
-) -> None:
-    things = await make_things(acme, "acme")
-    revoked = await acme.tokens.create("revoked", role="admin")
-    await acme.tokens.revoke(revoked.token.id)
-    expired = await acme.tokens.create("expired", role="admin", expires_in=timedelta(microseconds=1))
-    await acme.users.add("gone@example.com", role="admin")
-    deactivated = await acme.tokens.create("his", role="admin", user="gone@example.com")
-    good = await acme.tokens.create("good", role="admin")
-    await acme.users.deactivate("gone@example.com")
-    before = await _counts(conn)
-    for said, credential in {
-        "anonymous": "",
-        "revoked": f"Bearer {revoked.secret}",
-        "expired": f"Bearer {expired.secret}",
-        "deactivated": f"Bearer {deactivated.secret}",
-    }.items():
-        headers = {"authorization": credential} if credential else {}
-        answers = await _answers(http, _walled(settings), things, headers)
+    role: str, http: httpx.AsyncClient, client: weft.Client, acme: weft.Client,
+    conn: asyncpg.Connection[asyncpg.Record],
+) -> None:  # fmt: skip
+    things = await make_things(acme, "acme", str(http.base_url))
+    org = client if role == "operator" else acme
+    # By the worker's token its worker has registered: all that it asks for would be done for it.
+    token_id, secret = int(things.names["worker_token_id"]), things.secret
+    if role != "worker":
+        wanted = "admin" if role == "operator" else role
+        await org.users.add("ada@example.com", role=wanted)
+        made = await org.tokens.create("hers", role=wanted, user="ada@example.com")
+        token_id, secret = made.token.id, made.secret
+    good = {"authorization": f"Bearer {secret}"}
+    assert (await http.get("/api/v1/me", headers=good)).status_code == 200
+    found = [asked for asked in _walled() if role in asked.roles or role == "admin"]
+    before = await all_rows(conn)
+
+    async def is_shut(*headers: Headers) -> None:
+        answers = await _answers(http, found, things, *headers)
         let_in = {route: answer.status_code for route, answer in answers.items() if answer.status_code != 401}
-        assert not let_in, said
-        told = {answer.json()["code"] for answer in answers.values()}
-        assert told == {"unauthenticated"}
-        assert all(answer.headers["www-authenticate"] == "Bearer" for answer in answers.values())
-    for credential in (f"Basic {good.secret}", f"Bearer {good.secret[:-1]}", "Bearer", good.secret):
-        answer = await http.get("/api/v1/tasks", headers={"authorization": credential})
-        assert answer.status_code == 401
-        assert good.secret[:-1] not in answer.text
-    assert await _counts(conn) == before
+        assert not let_in
+        assert {answer.json()["code"] for answer in answers.values()} == {"unauthenticated"}
+        assert {answer.headers["www-authenticate"] for answer in answers.values()} == {"Bearer"}
+        assert not any(secret[:-1] in answer.text for answer in answers.values())
+
+    if role == "worker":
+        await is_shut({})
+    await is_shut(
+        {"authorization": f"Basic {secret}"}, {"authorization": good["authorization"][:-1]},
+        {"authorization": secret}, {"authorization": "Bearer"}, [*good.items(), *good.items()],
+    )  # fmt: skip
+    await conn.execute("update weft.token set expires_at = weft.now() where id = $1", token_id)
+    await is_shut(good)
+    await conn.execute("update weft.token set expires_at = null where id = $1", token_id)
+    if role != "worker":
+        await conn.execute("update weft.user set deactivated_at = weft.now() where external_id = 'ada@example.com'")
+        await is_shut(good)
+        await conn.execute("update weft.user set deactivated_at = null where external_id = 'ada@example.com'")
+    await conn.execute("update weft.token set revoked_at = weft.now() where id = $1", token_id)
+    await is_shut(good)
+    await conn.execute("update weft.token set revoked_at = null where id = $1", token_id)
+    assert await all_rows(conn) == before
+    # It was for that alone that nobody came in.
+    assert (await http.get("/api/v1/me", headers=good)).status_code == 200
+
+
+@pytest.mark.parametrize("role", [role for role in ROLES if role != "worker"])
+async def test_nothing_is_changed_by_a_cookie_that_another_page_may_have_sent(
+    role: str, http: httpx.AsyncClient, client: weft.Client, acme: weft.Client,
+    conn: asyncpg.Connection[asyncpg.Record],
+) -> None:  # fmt: skip
+    things = await make_things(acme, "acme", str(http.base_url))
+    org = client if role == "operator" else acme
+    made = await org.tokens.create_sign_in(role="admin" if role == "operator" else role)
+    entered = await http.get("/sign-in", params={"code": made.code})
+    cookie = {"cookie": entered.headers["set-cookie"].partition(";")[0]}
+    http.cookies.clear()
+    found = [asked for asked in _walled() if role in asked.roles]
+    before = await all_rows(conn)
+    acts = [asked for asked in found if not asked.is_safe]
+    for other in ({}, {"sec-fetch-site": "cross-site"}):
+        answers = await _answers(http, acts, things, {**cookie, **other})
+        told = {route: (answer.status_code, answer.json().get("code")) for route, answer in answers.items()}
+        assert {route: said for route, said in told.items() if said != (403, "cross_site")} == {}
+    assert await all_rows(conn) == before
+    assert (await http.get("/api/v1/tasks", headers=cookie)).status_code == 200
 
 
 async def test_no_path_is_let_in_because_of_how_it_looks(http: httpx.AsyncClient) -> None:
     for path in (
         "/api/v1/jobs/healthz", "/api/v1/tags/a/healthz", "/api/v1/tasks?path=/healthz",
-        "/api/v1/queues%2F..%2F..%2Fhealthz", "//healthz/../api/v1/tasks", "/healthz/../api/v1/tasks", "/HEALTHZ/..",
-        "/openapi.json/api/v1/tasks", "/docs/..%2fapi%2fv1%2ftasks", "/api/v1/tasks;/healthz", "/api/v1/tasks/.json",
+        "/api/v1/queues%2F..%2F..%2Fhealthz", "//healthz/../api/v1/tasks", "/healthz/../api/v1/tasks", "/HEALTHZ",
+        "/..%2f", "/openapi.json/api/v1/tasks", "/docs/..%2fapi%2fv1%2ftasks", "/api/v1/tasks;/healthz",
+        "/api/v1/tasks/.json",
     ):  # fmt: skip
         for headers in ({}, {"x-original-url": "/healthz"}, {"x-forwarded-prefix": "/healthz"}):
             answer = await http.get(httpx.URL(str(http.base_url)).copy_with(raw_path=path.encode()), headers=headers)
@@ -124,26 +148,35 @@ async def test_no_path_is_let_in_because_of_how_it_looks(http: httpx.AsyncClient
 
 @pytest.mark.parametrize("role", ROLES)
 async def test_every_route_lets_in_those_it_is_for(
-    role: str, http: httpx.AsyncClient, client: weft.Client, settings: weft.Settings,
+    role: str, http: httpx.AsyncClient, client: weft.Client,
     conn: asyncpg.Connection[asyncpg.Record],
 ) -> None:  # fmt: skip
     org = client if role == "operator" else await _org(client, "acme")
     if role == "operator":
         await client.orgs.create("acme")
-    things = await make_things(org, "acme")
+    things = await make_things(org, "acme", str(http.base_url))
     bearer = await _bearer(org, "admin" if role == "operator" else role)
-    found = _walled(settings)
+    if role == "worker":
+        bearer = {"authorization": f"Bearer {things.secret}"}
+    found = _walled()
     closed = [asked for asked in found if role not in asked.roles]
-    before = await _counts(conn)
+    before = await all_rows(conn)
     refused = await _answers(http, closed, things, bearer)
     assert {route: answer.status_code for route, answer in refused.items() if answer.status_code != 403} == {}
-    assert await _counts(conn) == before
-    # The writes last, so that what is looked at is still there.
-    allowed = sorted((asked for asked in found if asked not in closed), key=lambda each: each.method != "GET")
+    assert await all_rows(conn) == before
+    # The writes last, so that what is looked at is still there; and what ends the attempt after all else.
+    allowed = sorted(
+        (asked for asked in found if asked not in closed), key=lambda each: (not each.is_safe, each.path.endswith(ENDS))
+    )
     for asked in allowed:
         answer = await send(http, asked, things, bearer)
         if asked.call and asked.method == "GET":
             wanted = {504} if asked.path.endswith("/wait") else {200, 204}
+        elif asked.roles == WORKERS and not asked.path.endswith(ENDS):
+            wanted = {200}
+        elif asked.path.endswith("/stream"):
+            wanted = {200}
+            assert b"data: " in answer.content, asked
         else:
             wanted = {200, 201, 204, 404, 409, 422}
         assert answer.status_code in wanted, (asked, answer.text)
@@ -157,27 +190,24 @@ async def test_who_may_not_make_a_call_does_not_learn_how_it_would_be_taken(
         assert (await http.post("/api/v1/users", json=body, headers=bearer)).status_code == 403
 
 
+@pytest.mark.parametrize("role", ["reader", "writer", "admin", "worker"])
 async def test_what_another_org_has_is_not_there(
-    http: httpx.AsyncClient, client: weft.Client, acme: weft.Client, settings: weft.Settings,
+    role: str, http: httpx.AsyncClient, client: weft.Client, acme: weft.Client,
     conn: asyncpg.Connection[asyncpg.Record],
 ) -> None:  # fmt: skip
     rival = await _org(client, "rival")
-    await make_things(acme, "acme")
-    theirs = await make_things(rival, "rival")
-    bearer = await _bearer(acme, "admin")
-    rows = "select (select json_agg(t order by t.id) from weft.{0} t where t.org_id = $1)::text"
-    of_rival = [rows.format(table) for table in ("task", "job", "user", "org_role", "token", "queue", "artifact")]
-    before = [await conn.fetchval(row, await rival.org_id()) for row in of_rival]
-    found = [asked for asked in _walled(settings) if asked.is_of_org]
+    ours = await make_things(acme, "acme", str(http.base_url))
+    theirs = await make_things(rival, "rival", str(http.base_url))
+    bearer = {"authorization": f"Bearer {ours.secret}"} if role == "worker" else await _bearer(acme, role)
+    found = [asked for asked in _walled() if role in asked.roles and (asked.is_of_org or role == "worker")]
+    # Whoever registers names nobody.
+    found = [asked for asked in found if asked.path not in ("/v1/worker/register", "/sign-out", "/api/v1/me")]
+    before = await all_rows(conn)
     answers = await _answers(http, found, theirs, bearer)
     assert {route: answer.status_code for route, answer in answers.items() if answer.status_code != 404} == {}
     # What there is of it in other orgs is not told either: it is answered as what nobody has.
-    nobody = Things({name: _other(value) for name, value in theirs.names.items()})
+    nobody = nobodys(theirs, "rival", "rivel")
     for route, answer in (await _answers(http, found, nobody, bearer)).items():
         assert answer.status_code == 404, route
-        assert set(answer.json()) == set(answers[route].json()), route
-    assert [await conn.fetchval(row, await rival.org_id()) for row in of_rival] == before
-
-
-def _other(value: str) -> str:
-    return str(int(value) + 1) if value.isdigit() else value.replace("rival", "nobody")
+        assert unnamed(answer, nobody) == unnamed(answers[route], theirs), route
+    assert await all_rows(conn) == before

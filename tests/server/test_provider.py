@@ -166,6 +166,9 @@ async def test_the_org_and_the_name_come_from_the_claims_that_the_settings_name(
         assert await _status(http, provider.token(email="ada@example.com", tenant="nowhere")) == 401
         assert await _status(http, provider.token(email="ada@example.com", tenant="acme")) == 200
         assert [(user.external_id, user.role) for user in await acme.users.list()] == [("ada@example.com", "reader")]
+        (act,) = await acme.audit(limit=1)
+        assert (act.verb, act.subject_name, act.actor) == ("create", "ada@example.com", "identity provider")
+        assert str(act.origin).startswith("127.0.0.1")
         # Whoever was shut out is not let in again by being unknown.
         await acme.users.deactivate("ada@example.com")
         assert await _status(http, provider.token(email="ada@example.com", tenant="acme")) == 401

@@ -7,6 +7,7 @@ import gzip
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import asyncpg
 import httpx
 import pytest
 
@@ -207,6 +208,16 @@ async def test_heartbeats_tell_what_is_lost_and_whoever_left_must_register_anew(
         await hands.ask("/v1/worker/deregister", worker_id=hands.id)
     assert (await hands.ask("/v1/worker/heartbeat", 409, worker_id=hands.id))["code"] == "worker_lost"
     assert (await client.get_task(made[1].id)).state == "ready", "what it held is with others"
+
+
+async def test_whoever_was_given_up_for_lost_is_told_by_its_claim_and_does_not_wait(
+    hands: Hands, conn: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    assert await hands.claim() == []
+    await conn.execute("update weft.worker set state = 'lost' where id = $1", int(hands.id))
+    for wait in (0, 30):
+        told = await hands.ask("/v1/task/claim", 409, worker_id=hands.id, wait=wait)
+        assert told["code"] == "worker_lost"
 
 
 async def test_a_claim_whose_answer_was_lost_is_found_among_the_holdings(hands: Hands, client: weft.Client) -> None:

@@ -120,7 +120,7 @@ class Store:
     async def decline(self, worker: int, claim: Claim, *, patience: float = 600) -> set[int]:
         return await self.run(work.decline, worker, claim, timedelta(seconds=2), timedelta(seconds=patience))
 
-    async def hand_back(self, worker: int, claim: Claim) -> set[int]:
+    async def hand_back(self, worker: int, claim: Claim) -> dict[int, int]:
         return await self.run(work.hand_back, worker, [(claim.id, claim.attempt)])
 
     # --- upkeep ---

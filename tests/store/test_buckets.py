@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import io
 import os
 import signal
 import socket
@@ -185,6 +186,34 @@ def test_without_the_package_its_name_is_told(s3_bucket: S3Bucket, monkeypatch: 
     monkeypatch.setitem(sys.modules, "obstore", None)
     with pytest.raises(InvalidSetting, match=r'WEFT_BLOB_URL: .*pip install "weft\[s3\]"'):
         open_blobs(Settings.load(environ={}, blob_url=s3_bucket.url))
+
+
+class Read(io.BytesIO):
+    """A file that notes how much of it is read at once."""
+
+    most = 0
+
+    def read(self, size: int | None = -1) -> bytes:
+        found = super().read(size)
+        self.most = max(self.most, len(found))
+        return found
+
+
+async def test_a_large_file_is_put_in_parts_and_is_there_whole_or_not_at_all(
+    blobs: BucketBlobs, s3_bucket: S3Bucket
+) -> None:
+    data = os.urandom(1 << 20) * 12
+    file, digest = Read(data), hashlib.sha256(data).hexdigest()
+    await blobs.put_file(file, digest)
+    assert file.most <= 1 << 20
+    parts = [place for place, _ in s3_bucket.server.requests if place.startswith("PUT") and "partNumber=" in place]
+    assert len(parts) == 3
+    assert await blobs.get(digest) == data
+    (name,) = s3_bucket.objects()
+    s3_bucket.write(name, data[1:])
+    await blobs.put_file(file, digest)
+    assert await blobs.get(digest) == data
+    assert sorted(len(each) for each in s3_bucket.objects().values()) == [len(data) - 1, len(data)], "kept aside"
 
 
 async def test_of_several_copies_one_that_is_whole_is_enough(blobs: BucketBlobs, s3_bucket: S3Bucket) -> None:

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
-import asyncpg
 import pytest
 from store_scene import Store
 
@@ -34,7 +33,7 @@ async def _decline(store: Store, worker: int, claim: Claim) -> bool:
 
 
 async def _hand_back(store: Store, worker: int, claim: Claim) -> bool:
-    return await store.hand_back(worker, claim) != set()
+    return await store.hand_back(worker, claim) != {}
 
 
 async def _save_step(store: Store, worker: int, claim: Claim) -> bool:
@@ -52,13 +51,15 @@ async def _drop_step(store: Store, worker: int, claim: Claim) -> bool:
 
 
 async def _extend(store: Store, worker: int, claim: Claim) -> bool:
-    return await work.extend_expiry(store.conn, worker, claim)
+    return bool(await work.extend_expiry(store.conn, worker, [(claim.id, claim.attempt)]))
 
 
 VERBS: dict[str, Verb] = {
     "complete": _complete, "postpone": _postpone, "end": _end, "decline": _decline, "hand back": _hand_back,
     "extend": _extend, "save step": _save_step, "drop step": _drop_step,
 }  # fmt: skip
+# A heartbeat waits for nobody.
+WAITING = [name for name in VERBS if name != "extend"]
 AFTER = {
     "complete": "completed", "postpone": "scheduled", "end": "dead", "decline": "scheduled", "hand back": "ready",
     "extend": "running", "save step": "running", "drop step": "running",
@@ -161,6 +162,7 @@ async def test_a_replayed_task_takes_no_outcome_of_its_former_generation(store: 
     assert await VERBS[name](store, worker, late)
 
 
+@pytest.mark.parametrize("name", WAITING)
 async def test_an_outcome_that_waits_for_a_cancel_writes_nothing(store: Store, other: Store, name: str) -> None:
     """Both at once: whoever has the row first decides, the other sees what it left."""
     worker, id = await store.worker(), await store.enqueue()
@@ -175,6 +177,7 @@ async def test_an_outcome_that_waits_for_a_cancel_writes_nothing(store: Store, o
     assert await store.state(id) == "cancelled"
 
 
+@pytest.mark.parametrize("name", WAITING)
 async def test_a_cancel_that_waits_for_an_outcome_finds_what_it_left(store: Store, other: Store, name: str) -> None:
     worker, id = await store.worker(), await store.enqueue()
     claim = await store.claim_one(worker)
@@ -272,13 +275,18 @@ async def test_who_hands_everything_back_waits_for_no_outcome_that_is_on_its_way
     assert [await store.state(id) for id in ids] == ["completed", "ready"]
 
 
-async def test_a_heartbeat_waits_for_no_transaction_that_has_its_task_locked(store: Store, other: Store) -> None:
-    worker, _ = await store.worker(), await store.enqueue(heartbeat_timeout=timedelta(minutes=1))
-    claim = await store.claim_one(worker)
+async def test_heartbeats_wait_for_no_transaction_that_has_a_task_locked(store: Store, other: Store) -> None:
+    worker = await store.worker()
+    ids = [await store.enqueue(heartbeat_timeout=timedelta(minutes=1)) for _ in range(2)]
+    claims = await store.claim(worker, 2)
+    leases = [(claim.id, claim.attempt) for claim in claims]
+    expiry = "select id, expires_at from weft.task order by id"
     transaction = other.conn.transaction()
     await transaction.start()
-    assert await other.complete(worker, claim) == []
-    with pytest.raises(asyncpg.LockNotAvailableError):
-        await asyncio.wait_for(store.run(work.extend_expiry, worker, claim), 20)
+    assert await other.complete(worker, claims[0]) == []
+    before = await store.conn.fetch(expiry)
+    await store.advance(seconds=5)
+    assert await asyncio.wait_for(store.run(work.extend_expiry, worker, leases), 20) == set(ids), "both go on"
+    after = await store.conn.fetch(expiry)
     await transaction.rollback()
-    assert await store.run(work.extend_expiry, worker, claim)
+    assert [one != other for one, other in zip(before, after, strict=True)] == [False, True]

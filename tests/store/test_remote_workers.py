@@ -9,7 +9,7 @@ from weft.queue import remote_workers
 from weft.queue.steps import Fence
 from weft.queue.work import Claim
 
-DIGEST = "a" * 64
+DIGEST, CHILDS = "a" * 64, "b" * 64
 
 
 class Bound:
@@ -106,8 +106,9 @@ async def test_blobs_and_tasks_of_another_org_are_nobodys(bound: Bound) -> None:
     await conn.execute("insert into weft.task_blob (task_id, digest, org_id) values ($1, $2, 1)", claim.id, DIGEST)
     assert await remote_workers.refers_to(conn, 1, DIGEST)
     assert not await remote_workers.refers_to(conn, 2, DIGEST)
-    assert await remote_workers.task_refers_to(conn, [(claim.id, DIGEST), (claim.id + 1, DIGEST)]) == {claim.id}
-    assert await remote_workers.task_refers_to(conn, [(claim.id, "b" * 64)]) == set()
+    assert await remote_workers.task_refers_to(conn, 1, [(claim.id, DIGEST), (claim.id + 1, DIGEST)]) == {claim.id}
+    assert await remote_workers.task_refers_to(conn, 1, [(claim.id, CHILDS)]) == set()
+    assert await remote_workers.task_refers_to(conn, 2, [(claim.id, DIGEST)]) == set()
     assert await remote_workers.of_org(conn, 1, [claim.id], None, 0) == {claim.id}
     assert await remote_workers.of_org(conn, 2, [claim.id], None, 0) == set()
     assert await remote_workers.of_org(conn, 1, [claim.id], [99], 0) == set()
@@ -116,3 +117,31 @@ async def test_blobs_and_tasks_of_another_org_are_nobodys(bound: Bound) -> None:
     assert await remote_workers.of_org(conn, 1, [claim.id], [99], 0) == set()
     assert await remote_workers.of_org(conn, 1, [claim.id], None, 0) == {claim.id}
     assert await remote_workers.of_org(conn, 2, [claim.id], None, 0) == set()
+
+
+async def test_a_token_of_some_queues_gets_blobs_of_their_tasks_and_of_what_its_own_need(bound: Bound) -> None:
+    store, conn, claim = bound.store, bound.store.conn, bound.claim
+    other, child = await store.enqueue(), await store.enqueue()
+    await conn.execute("insert into weft.blob (digest, bytes) values ($1, 1), ($2, 1)", DIGEST, CHILDS)
+    await conn.execute("insert into weft.task_blob (task_id, digest, org_id) values ($1, $2, 1)", other, DIGEST)
+    await conn.execute("insert into weft.task_blob (task_id, digest, org_id) values ($1, $2, 1)", child, CHILDS)
+
+    async def gets(digest: str = DIGEST, queues: tuple[str, ...] = ("mail",), token_id: int = 7) -> bool:
+        return await remote_workers.refers_to(conn, 1, digest, queues, token_id)
+
+    assert await gets(queues=("mail", "default"))
+    assert not await gets()
+    await conn.execute("update weft.task set needs = array[$2::bigint] where id = $1", claim.id, other)
+    assert await gets()
+    assert not await gets(token_id=8), "the worker is another's"
+    await conn.execute("update weft.task set state = 'claimed' where id = $1", claim.id)
+    assert not await gets(), "it is not held"
+    await conn.execute("update weft.task set state = 'running', needs = null where id = $1", claim.id)
+    await conn.execute("update weft.task set parent_id = $2 where id = $1", child, claim.id)
+    assert not await gets(CHILDS), "it has no output yet"
+    for made in await store.claim(another := await store.worker(), 2):
+        assert await store.complete(another, made) == []
+    assert await gets(CHILDS)
+    assert await gets(CHILDS, queues=("default",), token_id=8)
+    assert not await gets(CHILDS, token_id=8)
+    assert not await gets()

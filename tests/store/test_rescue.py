@@ -267,11 +267,11 @@ async def test_a_heartbeat_of_a_task_extends_its_expiry_and_only_then(store: Sto
     claim = await store.claim_one(worker)
     for _ in range(3):
         await store.advance(seconds=8)
-        assert await work.extend_expiry(store.conn, worker, claim)
+        assert await work.extend_expiry(store.conn, worker, [(claim.id, claim.attempt)])
         assert await store.run(upkeep.expire) == 0
     await store.advance(seconds=11)
     assert await store.run(upkeep.expire) == 1
-    assert not await work.extend_expiry(store.conn, worker, claim)
+    assert not await work.extend_expiry(store.conn, worker, [(claim.id, claim.attempt)])
     assert await store.state(id) == "scheduled"
     assert await store.conn.fetchval("select expires_at from weft.task") is None
 
@@ -283,7 +283,7 @@ async def test_a_heartbeat_of_a_task_that_is_on_its_way_is_in_time(store: Store,
     await store.advance(seconds=11)
     transaction = store.conn.transaction()
     await transaction.start()
-    assert await work.extend_expiry(store.conn, worker, claim)
+    assert await work.extend_expiry(store.conn, worker, [(claim.id, claim.attempt)])
     expiring = asyncio.create_task(other.run(upkeep.expire))
     await other.settled(expiring, ahead=store)
     await transaction.commit()

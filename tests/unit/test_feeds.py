@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import AsyncGenerator
+import math
+import time
+from collections import Counter
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from typing import Self
 
 import hypothesis
 import orjson
@@ -18,18 +22,30 @@ from weft.jobs.events import JobEvents
 from weft.server.live import feed as feeds
 from weft.server.live.feed import LAGGING, MOST_BYTES, Feed, Page
 from weft.server.live.guest import Guest
+from weft.server.live.round import Round
 from weft.worker.log_parts import pieces
 
 
-class Numbers(Feed):
-    """A feed of what a test puts."""
+class Numbers(Feed[int]):
+    """A feed of what a test puts, of which a look finds its number when it has one."""
+
+    name = "numbers"
+    number: int | None = None
+
+    def __init__(self, round: Round | None = None) -> None:
+        super().__init__(round or Round(Numbers, asyncio.Semaphore(), Counter()))
 
     @property
     def id(self) -> str:
         return str(self.next)
 
-    async def look(self) -> int:
-        return 0
+    @classmethod
+    async def glance(cls, feeds: Sequence[Self]) -> Mapping[Self, int]:
+        return {feed: feed.number for feed in feeds if feed.number is not None}
+
+    async def tell(self, found: int) -> None:
+        self.number = None
+        self.put(Page(b"%d" % found, None))
 
     async def welcome(self, guest: Guest, after: str | None) -> AsyncGenerator[bytes]:
         guest.place = self.places.get(after, self.next)
@@ -41,7 +57,7 @@ def _guest() -> Guest:
 
 
 async def test_whoever_is_too_slow_is_sent_away_and_what_is_kept_is_limited() -> None:
-    feed, slow, quick = Numbers(asyncio.Semaphore()), _guest(), _guest()
+    feed, slow, quick = Numbers(), _guest(), _guest()
     page = Page(b"x" * (MOST_BYTES // 4), None)
     for _ in range(4):
         feed.put(page)
@@ -55,7 +71,7 @@ async def test_whoever_is_too_slow_is_sent_away_and_what_is_kept_is_limited() ->
 
 
 async def test_whoever_has_all_of_what_is_over_leaves() -> None:
-    feed, guest = Numbers(asyncio.Semaphore()), _guest()
+    feed, guest = Numbers(), _guest()
     feed.end(Page(b"last", None))
     assert (feed.take(guest), guest.is_gone) == (b"last", False)
     assert (feed.take(guest), guest.is_gone) == (b"", True)
@@ -63,9 +79,26 @@ async def test_whoever_has_all_of_what_is_over_leaves() -> None:
 
 async def test_where_nothing_happens_a_heartbeat_tells_where_to_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(feeds, "HEARTBEAT", 0.0)
-    feed, guest = Numbers(asyncio.Semaphore()), _guest()
-    await feed.run_once()
+    feed, guest = Numbers(), _guest()
+    feed.rest(time.monotonic(), 0.0, has_news=False)
     assert feed.take(guest) == b": still here\nid: 0\n\n"
+
+
+async def test_a_round_looks_once_for_all_that_are_due_and_for_no_others() -> None:
+    asked: Counter[str] = Counter()
+    round = Round(Numbers, asyncio.Semaphore(), asked)
+    busy, quiet, resting = (Numbers(round) for _ in range(3))
+    for feed in (busy, quiet, resting):
+        round.feeds.add(feed)
+    busy.number = resting.number = 7
+    resting.due_at = math.inf
+    assert (await round.run_once(), asked) == (2, Counter(numbers=1))
+    assert [feed.next for feed in (busy, quiet, resting)] == [1, 0, 0]
+    # Where something happens is looked again sooner; who is kicked is due at once, and only then.
+    assert busy.due_at < quiet.due_at
+    resting.kick()
+    busy.due_at = quiet.due_at = math.inf
+    assert (await round.run_once(), resting.next) == (1, 1)
 
 
 @hypothesis.given(st.text(max_size=50), st.integers(0, 200))

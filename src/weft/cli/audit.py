@@ -1,4 +1,4 @@
-"""``weft audit``: looks at what operators did, who they were, and whether that is still what it was."""
+"""``weft audit``: looks at what was done, by whom, and whether that is still what it was."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ from weft.cli.lists import Listing
 if TYPE_CHECKING:
     from weft.queue.audit import AuditEntry
 
-app = new_app("Look at what operators did: who cancelled, replayed, purged, paused, limited, protected what, and when.")
+app = new_app("Look at what was done: who submitted, pushed, cancelled, replayed, paused, limited what, when, and why.")
 
-_COLUMNS = ("ID", "WHEN", "ACTOR~", "VERB", "SUBJECT~", "DETAIL~", "FROM~")
+_COLUMNS = ("ID", "WHEN", "ACTOR~", "VERB", "SUBJECT~", "DETAIL~", "WHY~", "FROM~")
 
 
 @app.command("list")
 def list_entries(
     verb: Annotated[
-        str | None, typer.Option(help="cancel, replay, purge, create, pause, resume, limit, approve, grant, ….")
+        str | None,
+        typer.Option(help="submit, push, move, cancel, replay, purge, create, pause, resume, grant, …."),
     ] = None,
     task: Annotated[str | None, typer.Option(metavar="ID", help="What was done to this task.")] = None,
     queue: Annotated[
@@ -35,7 +36,7 @@ def list_entries(
     after: Annotated[str | None, typer.Option(metavar="ID", help="Go on above this id: with --oldest.")] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """List what operators did, newest first."""
+    """List what was done, newest first."""
     asked: dict[str, Any] = {
         "verb": verb, "task": read_id("task", task), "queue": queue, "sort": "oldest" if oldest else "newest",
         "before": read_id("before", before), "after": read_id("after", after), "limit": limit,
@@ -76,7 +77,8 @@ def verify(
 def _row(entry: AuditEntry) -> tuple[Any, ...]:
     from weft.cli.output import when
 
-    return entry.id, when(entry.at), entry.actor, entry.verb, _subject(entry), detail_text(entry), entry.origin or ""
+    said = detail_text(entry), entry.reason or "", entry.origin or ""
+    return entry.id, when(entry.at), entry.actor, entry.verb, _subject(entry), *said
 
 
 def _subject(entry: AuditEntry) -> str:

@@ -9,6 +9,7 @@ import typer
 from weft.cli.apps import JsonFlag, new_app
 from weft.cli.calls import call
 from weft.cli.lists import AfterName, Limit, Listing
+from weft.cli.reasons import says_why
 from weft.core.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ def _row(each: CachedOutputs) -> tuple[Any, ...]:
 
 
 @app.command()
+@says_why
 def clear(
     handler: Annotated[str | None, typer.Argument(metavar="HANDLER", help="The outputs of this handler.")] = None,
     every: Annotated[bool, typer.Option("--all", help="The outputs of all handlers.")] = False,

@@ -10,6 +10,7 @@ import typer
 from weft.cli.apps import JsonFlag, YesFlag, new_app
 from weft.cli.calls import call, call_all, call_each
 from weft.cli.inputs import read_duration, read_id, require_yes, wants_all
+from weft.cli.reasons import says_why
 from weft.cli.tasks import After, Before, DryRun, Limit, OfHandler, Oldest, Queue
 
 app = new_app("Look at the dead letters, tasks that ended failed or dead; replay or purge them.")
@@ -32,11 +33,12 @@ def list_dead(
         "queue": queue, "handler": handler, "limit": limit, "oldest": oldest, "before": read_id("before", before),
         "after": read_id("after", after),
     }  # fmt: skip
-    page = call(lambda client: full_page(lambda **page: client.dead_letters(**page), **asked))
+    page = call(lambda client: full_page(client.dead_letters, **asked))
     print_page(page, oldest=oldest, as_json=as_json, empty="no dead letters", with_errors=True)
 
 
 @app.command()
+@says_why
 def replay(
     task_ids: Annotated[list[str] | None, typer.Argument(metavar="ID", help="Ids of dead letters.")] = None,
     every: Annotated[bool, typer.Option("--all", help="All of them, or all of one queue or handler.")] = False,
@@ -59,6 +61,7 @@ def replay(
 
 
 @app.command()
+@says_why
 def purge(
     older_than: Annotated[
         str, typer.Option(metavar="DURATION", help="Only those that ended longer ago than this: 12h, 7d.")

@@ -9,6 +9,7 @@ import typer
 from weft.cli.apps import JsonFlag, new_app
 from weft.cli.calls import call
 from weft.cli.inputs import read_params
+from weft.cli.reasons import says_why
 
 app = new_app("Tell jobs of events.")
 
@@ -19,6 +20,7 @@ def group() -> None:
 
 
 @app.command()
+@says_why
 def send(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The name of the event, such as file.arrived.")],
     payload: Annotated[

@@ -11,6 +11,7 @@ from weft.cli.calls import call, call_each
 from weft.cli.inputs import read_id, read_job_id, read_since
 from weft.cli.job_looking import JobId, looking
 from weft.cli.lists import Listing
+from weft.cli.reasons import says_why
 from weft.cli.rerun import rerun
 
 if TYPE_CHECKING:
@@ -84,18 +85,21 @@ def show(job_id: JobId, as_json: JsonFlag = False) -> None:
 
 
 @app.command()
+@says_why
 def pause(job_ids: JobIds, as_json: JsonFlag = False) -> None:
     """Let nothing of jobs begin until they are resumed; what runs goes on."""
     call_each("paused", job_ids, lambda client, key: client.jobs.pause(read_job_id(key)), as_json=as_json)
 
 
 @app.command()
+@says_why
 def resume(job_ids: JobIds, as_json: JsonFlag = False) -> None:
     """Let paused jobs go on."""
     call_each("resumed", job_ids, lambda client, key: client.jobs.resume(read_job_id(key)), as_json=as_json)
 
 
 @app.command()
+@says_why
 def cancel(job_ids: JobIds, as_json: JsonFlag = False) -> None:
     """Cancel jobs: nothing of them begins any more, and what runs is told to stop."""
     call_each(
@@ -123,6 +127,7 @@ def _approval_row(each: Approval) -> tuple[Any, ...]:
 
 
 @app.command()
+@says_why
 def approve(
     job_id: JobId,
     node: Annotated[str | None, typer.Argument(metavar="NODE", help="Which node, when several wait.")] = None,

@@ -9,6 +9,7 @@ import typer
 from weft.cli.apps import JsonFlag, new_app
 from weft.cli.calls import call
 from weft.cli.lists import Listing
+from weft.cli.reasons import says_why
 
 app = new_app("Look at orgs and make them.")
 
@@ -41,6 +42,7 @@ def show(org: Slug, as_json: JsonFlag = False) -> None:
 
 
 @app.command()
+@says_why
 def create(
     org: Slug,
     name: Annotated[str | None, typer.Option(help="What people call it; without this, as it is called here.")] = None,
@@ -55,6 +57,7 @@ def create(
 
 
 @app.command()
+@says_why
 def rename(
     org: Slug, name: Annotated[str, typer.Argument(help="What people call it from now on.")], as_json: JsonFlag = False
 ) -> None:

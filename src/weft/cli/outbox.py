@@ -10,6 +10,7 @@ from weft.cli.apps import JsonFlag, new_app
 from weft.cli.calls import call, call_each
 from weft.cli.inputs import read_id, read_params, read_word, wants_all
 from weft.cli.lists import Listing
+from weft.cli.reasons import says_why
 from weft.cli.tasks import After, Before, Oldest
 
 if TYPE_CHECKING:
@@ -81,6 +82,7 @@ def _row(row: OutboxRow) -> tuple[Any, ...]:
 
 
 @app.command()
+@says_why
 def replay(
     ids: Annotated[list[str] | None, typer.Argument(metavar="ID", help="Ids of effects that failed.")] = None,
     every: Annotated[bool, typer.Option("--all", help="All that failed.")] = False,

@@ -10,6 +10,7 @@ from weft.cli.apps import JsonFlag, new_app
 from weft.cli.calls import call
 from weft.cli.completion import complete_queue
 from weft.cli.lists import AfterName, Limit, Listing
+from weft.cli.reasons import says_why
 from weft.core.checks import MAX_RUNNING
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ def _limits(info: QueueInfo) -> str:
 
 
 @app.command()
+@says_why
 def create(name: Name, as_json: JsonFlag = False) -> None:
     """Make a queue. One that is there is left as it is."""
     from weft.cli.output import tell
@@ -72,6 +74,7 @@ def create(name: Name, as_json: JsonFlag = False) -> None:
 
 
 @app.command()
+@says_why
 def pause(name: Name, as_json: JsonFlag = False) -> None:
     """Stop claims from a queue; what runs goes on."""
     from weft.cli.output import tell
@@ -81,6 +84,7 @@ def pause(name: Name, as_json: JsonFlag = False) -> None:
 
 
 @app.command()
+@says_why
 def resume(name: Name, as_json: JsonFlag = False) -> None:
     """Let claims from a queue go on."""
     from weft.cli.output import tell
@@ -90,6 +94,7 @@ def resume(name: Name, as_json: JsonFlag = False) -> None:
 
 
 @app.command()
+@says_why
 def limit(
     name: Name,
     most: Annotated[

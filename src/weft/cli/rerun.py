@@ -12,6 +12,7 @@ from weft.cli.apps import JsonFlag
 from weft.cli.calls import call
 from weft.cli.completion import complete_tag
 from weft.cli.inputs import read_duration, read_job_id
+from weft.cli.reasons import says_why
 
 if TYPE_CHECKING:
     from weft.jobs.model import Job
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 FIELDS = ("state", "status", "workflow")
 
 
+@says_why
 def rerun(
     job_id: Annotated[str | None, typer.Argument(metavar="[ID]", help="The id of a job that has ended.")] = None,
     from_node: Annotated[

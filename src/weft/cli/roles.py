@@ -9,6 +9,7 @@ import typer
 from weft.cli.apps import JsonFlag, YesFlag, new_app
 from weft.cli.calls import call
 from weft.cli.lists import Listing
+from weft.cli.reasons import says_why
 
 app = new_app("Look at the roles that the org defines, give and take them.")
 
@@ -32,6 +33,7 @@ def list_roles(
 
 
 @app.command()
+@says_why
 def create(
     role: Slug,
     name: Annotated[str | None, typer.Option(help="What people call it.")] = None,
@@ -49,6 +51,7 @@ def create(
 
 
 @app.command()
+@says_why
 def delete(role: Slug, yes: YesFlag = False, as_json: JsonFlag = False) -> None:
     """Take a role away from all who have it, and the role itself."""
     from weft.cli.output import tell
@@ -66,6 +69,7 @@ def delete(role: Slug, yes: YesFlag = False, as_json: JsonFlag = False) -> None:
 
 
 @app.command()
+@says_why
 def grant(role: Slug, user: User, as_json: JsonFlag = False) -> None:
     """Give a user a role."""
     from weft.cli.output import tell
@@ -76,6 +80,7 @@ def grant(role: Slug, user: User, as_json: JsonFlag = False) -> None:
 
 
 @app.command()
+@says_why
 def revoke(role: Slug, user: User, as_json: JsonFlag = False) -> None:
     """Take a role from a user."""
     from weft.cli.output import tell

@@ -13,6 +13,7 @@ import typer
 
 from weft.cli.apps import HandlersOption, InputsOption, JsonFlag, new_app
 from weft.cli.completion import complete_tag
+from weft.cli.reasons import says_why
 
 if TYPE_CHECKING:
     from weft.cli.leaving import Leaving
@@ -25,6 +26,7 @@ CANCELLED = 6
 
 
 @app.command()
+@says_why
 def run(
     workflow: Annotated[
         str,

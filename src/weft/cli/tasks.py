@@ -10,6 +10,7 @@ from weft.cli.apps import JsonFlag, new_app
 from weft.cli.calls import call, call_all, call_each
 from weft.cli.completion import complete_queue, complete_state
 from weft.cli.inputs import read_duration, read_id, read_moment, read_params, read_retry, wants_all
+from weft.cli.reasons import says_why
 
 if TYPE_CHECKING:
     from weft.queue.model import Task
@@ -54,7 +55,7 @@ def list_tasks(
         "state": state or None, "queue": queue, "handler": handler, "limit": limit, "oldest": oldest,
         "before": read_id("before", before), "after": read_id("after", after),
     }  # fmt: skip
-    page = call(lambda client: full_page(lambda **page: client.list_tasks(**page), **asked))
+    page = call(lambda client: full_page(client.list_tasks, **asked))
     print_page(page, oldest=oldest, as_json=as_json, empty="no tasks")
 
 
@@ -226,6 +227,7 @@ def cancel(
 
 
 @app.command()
+@says_why
 def replay(
     task_ids: TaskIds = None,
     every: Annotated[

@@ -9,6 +9,7 @@ import typer
 from weft.cli.apps import JsonFlag, new_app
 from weft.cli.calls import call
 from weft.cli.lists import Listing
+from weft.cli.reasons import says_why
 
 if TYPE_CHECKING:
     from weft.catalog.model import Token
@@ -64,6 +65,7 @@ def _row(token: Token) -> tuple[Any, ...]:
 
 
 @app.command()
+@says_why
 def create(
     name: Annotated[str, typer.Argument(help="What it is for: it stands in the audit trail.")],
     role: Annotated[str, typer.Option("--role", metavar="ROLE", help="reader, writer, admin or worker.")] = "reader",
@@ -92,6 +94,7 @@ def create(
 
 
 @app.command("sign-in")
+@says_why
 def sign_in(
     role: Annotated[str, typer.Option("--role", metavar="ROLE", help="reader, writer or admin.")] = "reader",
     user: Annotated[str | None, typer.Option(metavar="USER", help="Let this user in.")] = None,
@@ -117,6 +120,7 @@ def sign_in(
 
 
 @app.command()
+@says_why
 def revoke(token: TokenId, as_json: JsonFlag = False) -> None:
     """Let nobody act by a token any more. There is no way back: make another."""
     from weft.cli.output import tell

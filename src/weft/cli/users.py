@@ -9,6 +9,7 @@ import typer
 from weft.cli.apps import JsonFlag, new_app
 from weft.cli.calls import call
 from weft.cli.lists import Listing
+from weft.cli.reasons import says_why
 
 if TYPE_CHECKING:
     from weft.catalog.model import User
@@ -56,6 +57,7 @@ def _row(user: User) -> tuple[Any, ...]:
 
 
 @app.command()
+@says_why
 def add(
     user: Annotated[str, typer.Argument(metavar="USER", help="What the identity provider calls the user.")],
     role: Annotated[str, typer.Option("--role", metavar="ROLE", help="reader, writer or admin.")] = "reader",
@@ -70,6 +72,7 @@ def add(
 
 
 @app.command()
+@says_why
 def change(user: Name, role: RoleName = None, email: Email = None, as_json: JsonFlag = False) -> None:
     """Give a user another role or address."""
     from weft.cli.output import as_record, tell
@@ -79,6 +82,7 @@ def change(user: Name, role: RoleName = None, email: Email = None, as_json: Json
 
 
 @app.command()
+@says_why
 def deactivate(user: Name, as_json: JsonFlag = False) -> None:
     """Let nobody act as a user any more, by whatever token. `weft users activate` undoes it."""
     from weft.cli.output import tell
@@ -88,6 +92,7 @@ def deactivate(user: Name, as_json: JsonFlag = False) -> None:
 
 
 @app.command()
+@says_why
 def activate(user: Name, as_json: JsonFlag = False) -> None:
     """Let a user act again who was deactivated."""
     from weft.cli.output import tell

@@ -11,6 +11,7 @@ import typer
 from weft.cli.apps import JsonFlag
 from weft.cli.calls import call_workflows
 from weft.cli.completion import complete_tag
+from weft.cli.reasons import says_why
 
 Which = Annotated[
     str,
@@ -49,6 +50,7 @@ def snapshot(
     tell(as_record(kept), f"{kept.snapshot_id} has it whole: {kept.version_hash[:12]}", as_json=as_json)
 
 
+@says_why
 def fsck(
     repair: Annotated[bool, typer.Option("--repair", help="Mend what follows from the rest of the history.")] = False,
     quick: Annotated[bool, typer.Option("--quick", help="Do not work out anew what each document means.")] = False,
@@ -74,6 +76,7 @@ def fsck(
     raise typer.Exit(1 if any(each.mended is None and each.code != "unreachable_blob" for each in found) else 0)
 
 
+@says_why
 def gc(
     grace: Annotated[str, typer.Option(metavar="SPAN", help="Keep what is younger than this: 1d, 6h.")] = "1d",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be removed.")] = False,

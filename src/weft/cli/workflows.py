@@ -13,6 +13,7 @@ from weft.cli.apps import JsonFlag, new_app
 from weft.cli.calls import call_workflows
 from weft.cli.completion import complete_deleted_tag, complete_tag
 from weft.cli.diff import diff, print_diff
+from weft.cli.reasons import says_why
 from weft.cli.workflow_upkeep import At, Message, Which, fsck, gc, snapshot
 
 if TYPE_CHECKING:
@@ -379,6 +380,7 @@ def undelete(tag: DeletedTag, message: Message = None, as_json: JsonFlag = False
 
 
 @app.command()
+@says_why
 def protect(
     tag: TagName,
     off: Annotated[bool, typer.Option("--off", help="Take the protection away.")] = False,
@@ -392,6 +394,7 @@ def protect(
 
 
 @app.command()
+@says_why
 def compact(tag: TagName, as_json: JsonFlag = False) -> None:
     """Make one version of a tag's patches; it means the same."""
     _tell_pushed(call_workflows(lambda w: w.compact(tag)), "compacted", as_json=as_json)

@@ -1,9 +1,9 @@
-"""How tasks and groups that a running task adds to its job travel: by their places, with what comes before what."""
+"""How tasks and groups that are put together in Python travel: by their places, with what comes before what."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import orjson
 from pydantic import BaseModel, ConfigDict, Field
@@ -38,25 +38,56 @@ class NewItem(BaseModel):
     allow_failure: bool = False
 
 
-class Add(Held):
-    """What a running task adds to its job.
+class Graph(BaseModel):
+    """Tasks and groups, and what comes before what: ``pairs`` are places of the one before and the one after."""
 
-    The places of ``known``, which are ids of what is part of the job already, come after those of the ``items``.
-    ``pairs`` are places of what comes before and after. ``number`` counts the calls of the attempt: a later one that
-    makes the same is told the same.
-    """
+    model_config = ConfigDict(extra="forbid", strict=True)
 
-    number: int = Field(ge=1, le=2**31 - 1)
     items: list[NewItem] = Field(max_length=_MOST)
-    known: list[Id] = Field(default_factory=list, max_length=_MOST)
     pairs: list[Annotated[list[Place], Field(min_length=2, max_length=2)]] = Field(
         default_factory=list, max_length=10 * _MOST
     )
 
 
+class Growth(Graph):
+    """What is added to a job.
+
+    The places of ``known``, which are ids of what is part of the job already, come after those of the ``items``.
+    """
+
+    known: list[Id] = Field(default_factory=list, max_length=_MOST)
+
+
+class Add(Held, Growth):
+    """What a running task adds to its job.
+
+    ``number`` counts the calls of the attempt: a later one that makes the same is told the same.
+    """
+
+    number: int = Field(ge=1, le=2**31 - 1)
+
+
+class NewGraph(Graph):
+    """A job to be made of tasks and groups; ``name`` is what its workflow is called."""
+
+    name: Name
+    priority: int = Field(0, ge=-32767, le=32767)
+    idempotency_key: str | None = Field(None, min_length=1, max_length=500)
+    labels: dict[str, str] | None = None
+    on_failure: Literal["fail_fast", "finish_independent"] = "fail_fast"
+
+
 class Added(BaseModel):
     """The ids of the items, in their order."""
 
+    ids: list[str]
+
+
+class Begun(BaseModel):
+    """The job, and the ids of its items in their order; none of one that was there by its key."""
+
+    id: str
+    created: bool
     ids: list[str]
 
 
@@ -96,14 +127,13 @@ def _packed(item: Item, group: int | None) -> dict[str, Any]:
     }
 
 
-def items_in(asked: Add) -> tuple[list[Item], Sequence[Item]]:
+def items_in(asked: Graph) -> tuple[list[Item], Sequence[Item]]:
     """Return the new items that were told of, and those that are part of the job; raises `InvalidInput`."""
     new: list[Item] = [_item(each, f"items[{place}]") for place, each in enumerate(asked.items)]
     grouping = {each.group for each in asked.items}
     # Whatever something is to be in is a group; of the others nothing need be known.
-    known: list[Item] = [
-        Group(id=id) if len(new) + place in grouping else Known(id) for place, id in enumerate(asked.known)
-    ]
+    ids = asked.known if isinstance(asked, Growth) else ()
+    known: list[Item] = [Group(id=id) if len(new) + place in grouping else Known(id) for place, id in enumerate(ids)]
     every = [*new, *known]
     for place, each in enumerate(asked.items):
         if each.group is not None:

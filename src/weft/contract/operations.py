@@ -24,8 +24,7 @@ _ERROR = re.compile(r"`([A-Z]\w+)`")
 NDJSON = "application/x-ndjson"
 # What is done bit by bit: when it breaks off, some of it is done, and it is asked for again.
 _IN_PARTS = frozenset(
-    {"cancel_all", "replay_all", "replay_dead", "replay_outbox", "purge", "jobs.rerun_all", "workflows.fsck",
-     "workflows.gc"}
+    {"cancel_all", "replay_all", "replay_dead", "replay_outbox", "purge", "workflows.fsck", "workflows.gc"}
 )  # fmt: skip
 _IN_PATH = re.compile(r"{(\w+)(?::\w+)?}")
 
@@ -123,9 +122,14 @@ class Operation:
         return "on_progress" in inspect.signature(self.function).parameters
 
     @property
+    def changes(self) -> bool:
+        """Whether it changes something, which is kept as somebody's act."""
+        return self.method != "GET" and self.access is not Access.READER
+
+    @property
     def takes_key(self) -> bool:
         """Whether it changes something, all of it or nothing, and so may be sent again with a key."""
-        return self.method != "GET" and self.access is not Access.READER and self.call not in _IN_PARTS
+        return self.changes and self.call not in _IN_PARTS
 
     @property
     def summary(self) -> str:

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from weft.contract.protocol import CodeHash
 from weft.contract.wire import Id, Moment, moment_text, wire
 from weft.core.checks import LONGEST_PAGE
 from weft.core.errors import InvalidInput
@@ -20,7 +21,7 @@ from weft.worker.registry import Handler
 
 Place = Literal["path", "query", "body"]
 # What only makes sense inside the caller's process.
-LEFT_OUT = frozenset({"connection", "on_progress", "on_step", "registry", "knows"})
+LEFT_OUT = frozenset({"connection", "on_progress", "on_step", "knows"})
 _ABSENT = inspect.Parameter.empty
 
 SAID = {
@@ -52,7 +53,10 @@ SAID = {
     "handler": "The name of the handler.",
     "head": "A head of the audit's seals that was noted before: it must still be there.",
     "heartbeat_timeout": "An attempt that gives no sign of life for so many seconds has failed.",
-    "idempotency_key": "A known key makes nothing: the answer names what is there.",
+    "idempotency_key": (
+        "A known key makes nothing: the answer names what is there. Keys of tasks are those of their handler: "
+        "the same key with another handler makes another task."
+    ),
     "ids": "These only.",
     "inputs": "The inputs of the workflow.",
     "into": "The tag that takes over the changes.",
@@ -86,6 +90,7 @@ SAID = {
     "queues": "For workers of these queues alone.",
     "quick": "Look at what is cheap to look at only.",
     "reason": "Why.",
+    "registry": "By handler, the hash of its code, of those by which it is to run and that no worker has registered.",
     "reject": "Let the node fail instead.",
     "repair": "Mend what can be mended.",
     "replaces": "The other workflow that the tag is of, and will not be any more.",
@@ -214,6 +219,14 @@ def _same(value: Any) -> Any:
     return value
 
 
+class _Codes(dict[str, str]):
+    """The handlers of another process, as far as a rerun asks for them."""
+
+    def code_versions(self) -> dict[str, str]:
+        """Return the hash of each handler's code."""
+        return dict(self)
+
+
 @dataclass(frozen=True, slots=True)
 class _Form:
     """How an argument travels whose type says too little: its type in JSON, and the ways there and back."""
@@ -236,6 +249,7 @@ _FORMS = {
     "before": _Form(Id | None, str),
     "task": _Form(Id | None, str),
     "ids": _Form(list[Id] | None, lambda ids: [str(each) for each in ids]),
+    "registry": _Form(dict[str, CodeHash] | None, lambda registry: registry.code_versions(), _Codes),
     "since": _Form(float | Moment | None, _told_since, _since),
     "until": _Form(Moment | None),
 }

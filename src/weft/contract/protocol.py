@@ -49,6 +49,7 @@ Seconds = Annotated[float, Field(ge=0, le=10 * 365 * 86400)]
 Digest = Annotated[str, Field(pattern=_DIGEST)]
 Text = Annotated[str, AfterValidator(_storable)]
 Name = Annotated[Text, Field(min_length=1, max_length=500)]
+CodeHash = Annotated[str, Field(pattern=r"^([0-9a-f]{2}){1,64}$")]
 # As far as the numbers of JSON go without losing digits.
 _LARGEST = 2**53
 
@@ -79,9 +80,7 @@ class Register(_Request):
     hostname: Text = Field("", max_length=255)
     pid: int = Field(0, ge=0, le=2**31 - 1)
     version: Text = Field("", max_length=100)
-    codes: dict[str, Annotated[str, Field(pattern=r"^([0-9a-f]{2}){1,64}$")]] = Field(
-        default_factory=dict, description="By handler, the hash of its code, as hex."
-    )
+    codes: dict[str, CodeHash] = Field(default_factory=dict, description="By handler, the hash of its code, as hex.")
 
 
 class Beat(ByWorker):

@@ -151,6 +151,5 @@ _PEOPLE = (
 
 OPERATIONS: tuple[Operation, ...] = (*_JOBS, *_WORKFLOWS, *_TASKS, *_PEOPLE)
 BY_CALL: Mapping[str, Operation] = {operation.call: operation for operation in OPERATIONS}
-# Calls that are made of others, or of streams, and those that have a meaning only inside the caller's process.
-COMPOSED = frozenset({"jobs.list", "jobs.follow", "jobs.bisect", "follow_log"})
-LOCAL = frozenset({"jobs.add", "jobs.submit_graph"})
+# Calls that are made of others, of streams, or of routes that take graphs as they are put together.
+COMPOSED = frozenset({"jobs.list", "jobs.follow", "jobs.bisect", "jobs.add", "jobs.submit_graph", "follow_log"})

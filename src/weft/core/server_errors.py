@@ -135,12 +135,22 @@ class ProviderUnavailable(OperatorError):
 
 
 class ServerUnavailable(OperatorError):
-    """A server cannot be reached, or does not speak as Weft does."""
+    """A server cannot be reached, or does not speak as Weft does; ``done`` says how far a long call was by then."""
 
     code = "server_unavailable"
 
-    def __init__(self, where: str, problem: str) -> None:
-        super().__init__(f"cannot reach the server at {where}: {problem}: check WEFT_SERVER, and that it runs")
+    def __init__(self, where: str, problem: str, *, done: int | None = None) -> None:
+        self.where = where
+        self.problem = problem
+        self.done = done
+        far = (
+            "" if done is None else f"; {done} were done by then, and what is done stays: the same again does the rest"
+        )
+        super().__init__(f"cannot reach the server at {where}: {problem}{far}: check WEFT_SERVER, and that it runs")
+
+    def after(self, done: int) -> ServerUnavailable:
+        """Return the same of a call of which ``done`` were done before the part that went wrong."""
+        return ServerUnavailable(self.where, self.problem, done=done + (self.done or 0))
 
 
 class ServerStopping(OperatorError):

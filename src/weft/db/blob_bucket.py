@@ -51,6 +51,9 @@ _LOOKS = 3
 # databases are looked up there too.
 _THREADS = 16
 _PIECE = 1 << 20
+# The least that S3 takes as a part of something larger, and how many of one value are in memory.
+_PART = 5 << 20
+_PARTS_AT_ONCE = 2
 # A value may have 64 MiB, and the way may be slow.
 _TIMEOUT = timedelta(minutes=2)
 
@@ -92,13 +95,25 @@ class BucketBlobs:
         return await self._in_thread(self._open, digest)
 
     async def put_file(self, file: BinaryIO, digest: str) -> None:
-        """Keep what a file has durably: in one request, for which it is read into memory."""
-        file.seek(0)
-        await self.put(await self._in_thread(lambda each: each.read(), file))
+        """Keep what a file has durably: in parts, of which few are in memory at once."""
+        await self._in_thread(lambda each: self._put(digest, lambda path: self._send(path, each)), file)
 
     def put_now(self, data: bytes) -> str:
         """Like `put`, where nothing can be awaited."""
-        digest = digest_of(data)
+        # In one request, so that it is there whole or not at all.
+        return self._put(digest_of(data), lambda path: obstore.put(self._bucket, path, data, use_multipart=False))
+
+    def _send(self, path: str, file: BinaryIO) -> None:
+        """Send what a file has: it is there when all of its parts are, and then whole."""
+        size = file.seek(0, os.SEEK_END)
+        file.seek(0)
+        if size <= _PART:
+            obstore.put(self._bucket, path, file.read(), use_multipart=False)
+            return
+        pieces = iter(lambda: file.read(_PIECE), b"")
+        obstore.put(self._bucket, path, pieces, chunk_size=_PART, max_concurrency=_PARTS_AT_ONCE)
+
+    def _put(self, digest: str, send: Callable[[str], object]) -> str:
         while True:
             known = self._known(digest)
             began = self._clock()
@@ -112,8 +127,7 @@ class BucketBlobs:
             except BlobUnavailable:
                 closed = []  # whoever puts need not be allowed to read, and what cannot be read is not taken away
             with self._asking(digest, "put"):
-                # In one request, so that it is there whole or not at all.
-                obstore.put(self._bucket, path, data, use_multipart=False)
+                send(path)
             if self._clock() < _end_of(day) + LAST_CALL:
                 break
         # A copy too many costs space alone, and whoever puts need not be allowed to delete.
@@ -133,12 +147,16 @@ class BucketBlobs:
 
     def _keep_damaged(self, digest: str, path: str) -> None:
         """Keep aside what an object holds that is about to go, when it is not what its name says."""
-        found = self._read(digest, path)
-        if found is not None and digest_of(found) != digest:
+        file = self._fetch(digest, path)
+        if file is None:
+            return
+        with file:
+            if (found := digest_of_file(file)) == digest:
+                return
             aside = place_aside(digest, found)
             with self._asking(digest, "kept aside"):
-                obstore.put(self._bucket, aside, found, use_multipart=False)
-            tell_kept(digest, f"{self._address}/{aside}")
+                self._send(aside, file)
+        tell_kept(digest, f"{self._address}/{aside}")
 
     def _get(self, digest: str) -> bytes:
         def good(path: str) -> bytes | bool | None:
@@ -149,21 +167,29 @@ class BucketBlobs:
 
     def _open(self, digest: str) -> BinaryIO:
         def good(path: str) -> BinaryIO | bool | None:
-            with contextlib.ExitStack() as stack:
-                file = stack.enter_context(tempfile.TemporaryFile())
-                with self._asking(digest, "read"):
-                    try:
-                        for piece in obstore.get(self._bucket, path).stream(min_chunk_size=_PIECE):
-                            file.write(piece)
-                    except FileNotFoundError:
-                        return None
-                if digest_of_file(file) != digest:
-                    return False
-                file.seek(0)
-                stack.pop_all()
-                return file
+            file = self._fetch(digest, path)
+            if file is None:
+                return None
+            if digest_of_file(file) != digest:
+                file.close()
+                return False
+            file.seek(0)
+            return file
 
         return self._first(digest, good)
+
+    def _fetch(self, digest: str, path: str) -> BinaryIO | None:
+        """Return a file of our own with what an object holds, or None if it went since it was listed."""
+        with contextlib.ExitStack() as stack:
+            file = stack.enter_context(tempfile.TemporaryFile())
+            with self._asking(digest, "read"):
+                try:
+                    for piece in obstore.get(self._bucket, path).stream(min_chunk_size=_PIECE):
+                        file.write(piece)
+                except FileNotFoundError:
+                    return None
+            stack.pop_all()
+            return file
 
     def _first(self, digest: str, good: Callable[[str], Found | bool | None]) -> Found:
         """Return the first copy that is ``good``: that has the bytes of its name, and has not gone meanwhile."""

@@ -64,13 +64,11 @@ class FolderBlobs:
             found = path.open("rb")
         if found is not None:
             with found:
-                if digest_of_file(found) == digest:
+                if (held := digest_of_file(found)) == digest:
                     return
                 # Before it is replaced: whoever wants to know what has happened needs it.
-                found.seek(0)
-                held = found.read()
-            aside = self._folder / place_aside(digest, held)
-            _write(aside, BytesIO(held))
+                aside = self._folder / place_aside(digest, held)
+                _write(aside, found)
             tell_kept(digest, aside)
         _write(path, file)
 

@@ -81,9 +81,9 @@ def place_of(digest: str) -> str:
     return f"{digest[:2]}/{digest}"
 
 
-def place_aside(digest: str, damaged: bytes) -> str:
-    """Return where a storage keeps what was found in the place of a blob: damage that comes again is other damage."""
-    return f"{DAMAGED}/{digest}-{digest_of(damaged)[:12]}"
+def place_aside(digest: str, found: str) -> str:
+    """Return where a storage keeps what it ``found`` for a blob, by its digest: damage that comes again is other."""
+    return f"{DAMAGED}/{digest}-{found[:12]}"
 
 
 def tell_kept(digest: str, place: object) -> None:

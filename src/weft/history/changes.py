@@ -24,6 +24,7 @@ from weft.history.contents import Content, packing
 from weft.history.model import Pushed, Wish
 from weft.history.proposals import Merge, New, Patch, Proposal, Push, Revert
 from weft.history.reading import SQL, Materials, Reader
+from weft.queue.audit import where_from, why
 
 if TYPE_CHECKING:
     from asyncpg import Record
@@ -212,7 +213,7 @@ class Changes:
         kind, workflow_id = "version" if new.ops is None else "patch", new.checked.document.data["workflow_id"]
         what = kind, workflow_id, onto.parent_id, new.merged_id
         kept = content.digest, content.bytes, content.stored, bytes.fromhex(new.checked.version_hash)
-        how = wish.actor, wish.message, onto.version, wish.force, wish.replaces
+        how = wish.actor, wish.message, onto.version, wish.force, wish.replaces, where_from(), why()
         moved = await conn.fetchrow(SQL.put_on_tag, self._org_id, onto.tag, new.verb, *what, *kept, *how)
         assert moved is not None
         return moved
@@ -220,7 +221,9 @@ class Changes:
     async def _compact(self, conn: type_Connection, row: Record, whole: Content, actor: str) -> Record:
         what = row["tag"], row["workflow_id"], row["id"]
         kept = whole.digest, whole.bytes, whole.stored, row["version_hash"]
-        moved = await conn.fetchrow(SQL.compact, self._org_id, *what, *kept, actor, row["tag_version"])
+        moved = await conn.fetchrow(
+            SQL.compact, self._org_id, *what, *kept, actor, row["tag_version"], where_from(), why()
+        )
         assert moved is not None
         return moved
 

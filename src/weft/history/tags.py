@@ -14,7 +14,7 @@ import orjson
 from weft.core.errors import NotFound, StateConflict, TagConflict
 from weft.db.statements import Statements
 from weft.history.model import Tag, TagMove, Wish
-from weft.queue.audit import where_from
+from weft.queue.audit import where_from, why
 
 if TYPE_CHECKING:
     from asyncpg import Record
@@ -108,7 +108,7 @@ async def moves(
 
 async def move(conn: type_Connection, org_id: int, wish: Wish, target: int) -> Tag:
     """Move a tag to an artifact, and make it when it is not there."""
-    how = wish.expected_version, _hash(wish), wish.force, wish.actor, wish.message, wish.replaces
+    how = wish.expected_version, _hash(wish), wish.force, wish.actor, wish.message, wish.replaces, where_from(), why()
     async with explained(wish.tag, target):
         row = await conn.fetchrow(SQL.move, org_id, wish.tag, "move", target, *how)
     return _landed(row, wish.tag)
@@ -127,8 +127,9 @@ async def redo(conn: type_Connection, org_id: int, wish: Wish, steps: int = 1) -
 async def _step(conn: type_Connection, sql: str, org_id: int, wish: Wish, steps: int) -> Tag:
     async with explained(wish.tag):
         row = await conn.fetchrow(
-            sql, org_id, wish.tag, steps, wish.expected_version, _hash(wish), wish.force, wish.actor, wish.message
-        )
+            sql, org_id, wish.tag, steps, wish.expected_version, _hash(wish), wish.force, wish.actor, wish.message,
+            where_from(), why(),
+        )  # fmt: skip
     return _landed(row, wish.tag)
 
 
@@ -136,22 +137,23 @@ async def delete(conn: type_Connection, org_id: int, wish: Wish) -> Tag:
     """Take a tag away; its moves stay, and `undelete` brings it back."""
     async with explained(wish.tag):
         row = await conn.fetchrow(
-            SQL.delete, org_id, wish.tag, wish.expected_version, _hash(wish), wish.force, wish.actor, wish.message
-        )
+            SQL.delete, org_id, wish.tag, wish.expected_version, _hash(wish), wish.force, wish.actor, wish.message,
+            where_from(), why(),
+        )  # fmt: skip
     return _landed(row, wish.tag)
 
 
 async def undelete(conn: type_Connection, org_id: int, wish: Wish) -> Tag:
     """Bring back a tag that was deleted, to where it was."""
     async with explained(wish.tag):
-        row = await conn.fetchrow(SQL.undelete, org_id, wish.tag, wish.actor, wish.message)
+        row = await conn.fetchrow(SQL.undelete, org_id, wish.tag, wish.actor, wish.message, where_from(), why())
     return _landed(row, wish.tag)
 
 
 async def protect(conn: type_Connection, org_id: int, name: str, is_protected: bool, actor: str) -> str:
     """Let a tag be moved only by force, or freely again; return its whole name. Who did it is kept."""
     async with explained(name):
-        found = await conn.fetchval(SQL.protect, org_id, name, is_protected, actor, where_from())
+        found = await conn.fetchval(SQL.protect, org_id, name, is_protected, actor, where_from(), why())
     if found is None:
         raise NotFound("tag", name)
     return str(found)

@@ -17,7 +17,7 @@ from weft.jobs.adding import Addition, Place, Rows, write
 from weft.jobs.items import Group, Item, Task
 from weft.jobs.layout import Layout, names_of, path_of
 from weft.jobs.rendering import END, packed
-from weft.jobs.submit import SQL, NewJob, job_row
+from weft.jobs.submit import SQL, NewJob, act_of, job_row
 
 if TYPE_CHECKING:
     from weft.db.database import type_Connection
@@ -56,7 +56,7 @@ async def begin(
     found: int = await conn.fetchval(
         SQL.put, row, patience, new.idempotency_key, [end_id], [None], [END], [CONTROL_QUEUE], [-new.priority], [spec],
         [0 if end is None else rows.waits[end]], [needs], [None], [None], [None], [None], [None], [None], [False],
-        [], [], [],
+        [], [], [], *act_of(org_id, new, job_id),
     )  # fmt: skip
     if found != job_id:
         return found

@@ -46,7 +46,8 @@ class Callbacks:
         payload: Any = effect.payload
         if not isinstance(payload, dict) or not isinstance(payload.get("url"), str):
             raise InvalidInput("payload", "must be a mapping with the url of the receiver")
-        told = {name: value for name, value in payload.items() if name != "url"}
+        # One secret signs for all orgs: whose job it is must be part of what is signed.
+        told = {"org": effect.org} | {name: value for name, value in payload.items() if name not in ("url", "org")}
         if "job_id" in told:
             told["result_url"] = self.result_url(told["job_id"])
         body = orjson.dumps(told)

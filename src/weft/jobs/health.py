@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from weft.jobs.metrics import SQL
 
@@ -31,12 +31,21 @@ class Health:
 
 
 async def check_health(conn: type_Connection, org_id: int) -> Health:
-    """Look at each part; a database that answers is well."""
+    """Look at each part of what serves an org; a database that answers is well."""
+    return await _checked(conn, (SQL.health, org_id), (SQL.live_workers, org_id))
+
+
+async def check_installation(conn: type_Connection) -> Health:
+    """Look at each part, whichever org it serves."""
+    return await _checked(conn, (SQL.health_of_all,), (SQL.live_workers_of_all,))
+
+
+async def _checked(conn: type_Connection, health: tuple[Any, ...], live_workers: tuple[Any, ...]) -> Health:
     begin = time.perf_counter()
-    row = await conn.fetchrow(SQL.health, org_id)
+    row = await conn.fetchrow(*health)
     took = time.perf_counter() - begin
     assert row is not None
-    live = await conn.fetch(SQL.live_workers, org_id)
+    live = await conn.fetch(*live_workers)
     orchestrators = sum(each["orchestrates"] for each in live)
     return _health(
         HealthCheck("database", True, f"answers in {1000 * took:.1f} ms"),

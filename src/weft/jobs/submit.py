@@ -20,6 +20,7 @@ from weft.jobs.cached_params import with_cache
 from weft.jobs.layout import OPEN
 from weft.jobs.plan import Plan, Step
 from weft.jobs.rendering import key_of, packed, values_of
+from weft.queue.audit import AuditVerb, where_from, why
 
 if TYPE_CHECKING:
     from weft.db.database import type_Connection
@@ -49,6 +50,8 @@ class NewJob:
     patch: Sequence[Op] | None = None
     rerun_of: int | None = None
     callback_url: str | None = None
+    # Whether somebody asks for it, which is kept as his act; else a job of somebody does.
+    is_act: bool = False
     # Whether no output is taken from the cache, or only for some nodes none is.
     ignores_cache: bool = False
     fresh: Collection[str] = ()
@@ -101,6 +104,7 @@ async def submit(
         new.idempotency_key,
         *columns,
         *_edges(plan, task_ids, kept),
+        *act_of(org_id, new, job_id),
     )
     if found == job_id and kept.froms:
         await _keep(conn, org_id, new, job_id, task_ids, rows, kept)
@@ -130,6 +134,15 @@ def job_row(org_id: int, new: NewJob, job_id: int, end_id: int, *, is_patient: b
     }  # fmt: skip
     # What is not said is null anyway.
     return encode({name: value for name, value in job.items() if value is not None}, "job")
+
+
+def act_of(org_id: int, new: NewJob, job_id: int) -> tuple[Any, ...]:
+    """Return what the audit keeps of a new job, as `SQL.put` takes it; a verb of None keeps nothing."""
+    if not new.is_act:
+        return org_id, job_id, None, None, None, None, None
+    told = {"workflow": new.workflow_id} | ({} if new.rerun_of is None else {"rerun_of": str(new.rerun_of)})
+    verb = AuditVerb.SUBMIT if new.rerun_of is None else AuditVerb.RERUN
+    return org_id, job_id, new.actor, verb, orjson.dumps(told).decode(), where_from(), why()
 
 
 async def _keep(

@@ -1,4 +1,4 @@
-"""The audit: who did what as an operator, a row a verb, written in the verb's own transaction."""
+"""The audit: who did what, from where and why, a row an act, written in the act's own transaction."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from weft.core.checks import WHOLE, Stretch
+from weft.core.checks import WHOLE, Stretch, check_text
 from weft.core.json import readable
 from weft.db.statements import Statements
 
@@ -23,6 +23,9 @@ SQL = Statements("weft.queue", "sql/audit.sql")
 MAX_IDS = 1000
 # From where somebody acts for whom a process acts, such as a server.
 _origin: ContextVar[str | None] = ContextVar("origin", default=None)
+# Why somebody does what he does now.
+_reason: ContextVar[str | None] = ContextVar("reason", default=None)
+LONGEST_REASON = 500
 
 
 def where_from() -> str | None:
@@ -40,8 +43,28 @@ def acting_from(origin: str | None) -> Iterator[None]:
         _origin.reset(before)
 
 
+def why() -> str | None:
+    """Return why what is done now is done, if anybody has said so."""
+    return _reason.get()
+
+
+@contextmanager
+def acting_because(reason: str | None) -> Iterator[None]:
+    """Let all acts that are recorded inside be kept with why they are done."""
+    before = _reason.set(None if reason is None else check_text(reason, "reason", LONGEST_REASON))
+    try:
+        yield
+    finally:
+        _reason.reset(before)
+
+
+def say_why(reason: str) -> None:
+    """Let all acts of this process from now on be kept with why they are done."""
+    _reason.set(check_text(reason, "reason", LONGEST_REASON))
+
+
 class AuditVerb(StrEnum):
-    """What an operator can do."""
+    """What is kept of those who act."""
 
     CANCEL = "cancel"
     REPLAY = "replay"
@@ -61,13 +84,27 @@ class AuditVerb(StrEnum):
     FREE = "free"
     APPROVE = "approve"
     REJECT = "reject"
+    SUBMIT = "submit"
+    RERUN = "rerun"
+    SEND = "send"
+    PUSH = "push"
+    PATCH = "patch"
+    MOVE = "move"
+    MERGE = "merge"
+    REVERT = "revert"
+    UNDO = "undo"
+    REDO = "redo"
+    COMPACT = "compact"
+    UNDELETE = "undelete"
+    SNAPSHOT = "snapshot"
 
 
 @dataclass(frozen=True, slots=True)
 class AuditEntry:
-    """One act of an operator: on tasks, jobs or effects by their ids, the first 1,000, or on what has a name.
+    """One act: on tasks, jobs or effects by their ids, the first 1,000, or on what has a name.
 
-    ``origin`` is from where it came to a server: the address, and the id of the request.
+    ``origin`` is from where it came to a server: the address, and the id of the request. ``reason`` is why it was done,
+    where whoever did it has said so.
     """
 
     id: int
@@ -79,16 +116,18 @@ class AuditEntry:
     subject_name: str | None
     detail: Mapping[str, Any]
     origin: str | None = None
+    reason: str | None = None
 
 
 async def record_many(
     conn: type_Connection, org_id: int, actor: str | None, verb: AuditVerb, kind: str, ids: Sequence[int],
-    detail: Mapping[str, Any] | None = None,
+    detail: Mapping[str, Any] | None = None, reason: str | None = None,
 ) -> None:  # fmt: skip
     """Record an act on tasks or effects in the caller's transaction; one on none of them is no act."""
     if ids:
         text = orjson.dumps({**(detail or {}), "count": len(ids)}).decode()
-        await conn.execute(SQL.record, org_id, actor, verb, kind, sorted(ids)[:MAX_IDS], None, text, _origin.get())
+        whence = _origin.get(), _reason.get() or reason
+        await conn.execute(SQL.record, org_id, actor, verb, kind, sorted(ids)[:MAX_IDS], None, text, *whence)
 
 
 async def record_queue(
@@ -105,7 +144,7 @@ async def record_named(
 ) -> None:  # fmt: skip
     """Record an act on what has a name, or on all of its kind, in the caller's transaction."""
     text = orjson.dumps(detail or {}).decode()
-    await conn.execute(SQL.record, org_id, actor, verb, kind, [], name, text, _origin.get())
+    await conn.execute(SQL.record, org_id, actor, verb, kind, [], name, text, _origin.get(), _reason.get())
 
 
 async def list_entries(

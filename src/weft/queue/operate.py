@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 SQL = Statements("weft.queue", "sql/task.sql")
 REPLAYABLE = frozenset(sources_of("replay"))
+# What tasks say of themselves that were cancelled without a reason.
+CANCELLED = "cancelled"
 
 
 async def cancel(
@@ -34,7 +36,8 @@ async def cancel(
             await conn.execute(SQL.tell_cancelled, row["worker_id"], row["id"], row["attempt"])
     await work.note_failed(conn, rows)
     landed = {row["id"] for row in rows}
-    await audit.record_many(conn, org_id, actor, AuditVerb.CANCEL, "task", list(landed), {"reason": reason})
+    told = None if reason == CANCELLED else reason
+    await audit.record_many(conn, org_id, actor, AuditVerb.CANCEL, "task", list(landed), {"reason": reason}, told)
     return landed
 
 

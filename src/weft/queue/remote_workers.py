@@ -43,6 +43,11 @@ async def registered(conn: type_Connection, worker_id: int, org_id: int, token_i
     return Registered(worker_id, org_id, token_id, is_live, row["concurrency"], queues)
 
 
+async def is_live(conn: type_Connection, worker_id: int) -> bool:
+    """Whether a worker has not left, and was not given up for lost."""
+    return bool(await conn.fetchval(SQL.is_live, worker_id))
+
+
 async def in_use(conn: type_Connection, worker_id: int, resting: Collection[int]) -> dict[int, int]:
     """Return how many tasks of each queue a worker holds that do not rest."""
     return {row[0]: row[1] for row in await conn.fetch(SQL.in_use, worker_id, list(resting))}
@@ -65,15 +70,18 @@ async def had(conn: type_Connection, fence: Fence) -> bool:
     return bool(await conn.fetchval(SQL.had, *fence))
 
 
-async def refers_to(conn: type_Connection, org_id: int, digest: str) -> bool:
-    """Whether something of an org refers to a blob."""
-    return bool(await conn.fetchval(SQL.refers_to, org_id, digest))
+async def refers_to(
+    conn: type_Connection, org_id: int, digest: str, queues: Sequence[str] | None = None, token_id: int | None = None
+) -> bool:
+    """Whether something of an org refers to a blob, that a token of some ``queues`` has to do with, if not of all."""
+    named = None if queues is None else list(queues)
+    return bool(await conn.fetchval(SQL.refers_to, org_id, digest, named, token_id))
 
 
-async def task_refers_to(conn: type_Connection, references: Sequence[tuple[int, str]]) -> set[int]:
-    """Return those of the tasks that refer to the blob beside them."""
-    rows = await conn.fetch(SQL.task_refers_to, [id for id, _ in references], [digest for _, digest in references])
-    return {row[0] for row in rows}
+async def task_refers_to(conn: type_Connection, org_id: int, references: Sequence[tuple[int, str]]) -> set[int]:
+    """Return those of the tasks of an org that refer to the blob beside them."""
+    ids, digests = [id for id, _ in references], [digest for _, digest in references]
+    return {row[0] for row in await conn.fetch(SQL.task_refers_to, org_id, ids, digests)}
 
 
 async def of_org(

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from weft.db.database import type_Connection
 
 SQL = Statements("weft.queue", "sql/seal.sql")
-BATCH = 1000
-_PAGE = 100
+BATCH = 10_000
+_PAGE = 10
 
 
 @dataclass(frozen=True, slots=True)

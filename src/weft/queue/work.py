@@ -224,12 +224,12 @@ async def wait_for_locks(conn: type_Connection, patience: str) -> None:
     await conn.execute(SQL.wait_for_locks, patience)
 
 
-async def hand_back(conn: type_Connection, worker_id: int, claims: Iterable[tuple[int, int]]) -> set[int]:
-    """Move attempts that have not begun back to ``ready``, uncounted; return the queues that have work again."""
+async def hand_back(conn: type_Connection, worker_id: int, claims: Iterable[tuple[int, int]]) -> dict[int, int]:
+    """Move attempts that have not begun back to ``ready``, uncounted; return those that landed, with their queues."""
     pairs = sorted(claims)
     rows = await conn.fetch(SQL.hand_back, worker_id, [pair[0] for pair in pairs], [pair[1] for pair in pairs])
     await loans.end(conn, rows)
-    return {row["queue_id"] for row in rows}
+    return {row["id"]: row["queue_id"] for row in rows}
 
 
 async def hand_back_all(conn: type_Connection, worker_id: int) -> set[int]:
@@ -239,13 +239,13 @@ async def hand_back_all(conn: type_Connection, worker_id: int) -> set[int]:
     return {row["queue_id"] for row in rows}
 
 
-async def extend_expiry(conn: type_Connection, worker_id: int, lease: Claim | tuple[int, int]) -> bool:
-    """Extend the expiry of an attempt that has a heartbeat timeout; False when the lease is lost.
+async def extend_expiry(conn: type_Connection, worker_id: int, leases: Sequence[tuple[int, int]]) -> set[int]:
+    """Extend the expiry of attempts that have a heartbeat timeout; return the tasks that the worker holds.
 
     One that its own handler has locked does not expire: nobody waits for it here.
     """
-    await wait_for_locks(conn, "20ms")
-    return await conn.fetchval(SQL.extend_expiry, worker_id, lease[0], lease[1]) is not None
+    ids, attempts = [lease[0] for lease in leases], [lease[1] for lease in leases]
+    return {row[0] for row in await conn.fetch(SQL.extend_expiry, worker_id, ids, attempts)}
 
 
 async def _free(conn: type_Connection, rows: Sequence[Record]) -> set[int]:

@@ -7,6 +7,7 @@ import functools
 import inspect
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from functools import cached_property
 from types import TracebackType
@@ -20,8 +21,9 @@ from weft.contract.table import BY_CALL, OPERATIONS
 from weft.contract.wire import wire
 from weft.core.checks import MAX_ID, check_id, check_number, check_span
 from weft.core.errors import InvalidInput, WaitTimeout
-from weft.core.server_errors import NeedsDatabase
+from weft.core.server_errors import NeedsDatabase, ServerUnavailable
 from weft.core.settings import Settings
+from weft.db.blobs import Blobs
 from weft.db.database import Database
 from weft.history.model import Artifact
 from weft.jobs.adding import Addition
@@ -35,7 +37,7 @@ from weft.remote.transport import Transport
 from weft.remote.worker_store import RemoteStore
 from weft.sdk.bisecting import Line
 from weft.sdk.client import Client
-from weft.sdk.graph_calls import own_call
+from weft.sdk.graph_calls import own_call, require_job, require_new
 from weft.sdk.jobs import Jobs, Workflow, used_by
 from weft.sdk.operating import Progress, cancellable, replayable
 from weft.sdk.orgs import Orgs
@@ -53,6 +55,7 @@ T = TypeVar("T")
 _ONE_WAIT = 30.0
 _EVENT = wire(JobEvent)
 _PAGE = 1000
+_WHERE = "do it where WEFT_DATABASE_URL is set"
 
 
 def _by_http(operation: Operation) -> Callable[..., Any]:
@@ -133,20 +136,35 @@ class RemoteJobs(Jobs):
         found: JobHandle = await _transport(self).call(BY_CALL["jobs.submit"], _known("jobs.submit", given))
         return found
 
-    async def submit_graph(self, *_: Any, **__: Any) -> JobHandle:
-        """Refuse: what is put together of objects does not travel."""
-        raise NeedsDatabase("submit_graph", "write it as a @weft.workflow or a definition, and submit that")
+    async def submit_graph(
+        self, name: str, items: Item | Sequence[Item], *, priority: int = 0, idempotency_key: str | None = None,
+        labels: Mapping[str, str] | None = None, on_failure: str = "fail_fast",
+    ) -> JobHandle:  # fmt: skip
+        """Execute tasks and groups, as `Jobs.submit_graph` does."""
+        addition = Addition.of(items_of(items, "items"))
+        require_new(items, addition)
+        said = {
+            "name": name, "priority": priority, "idempotency_key": idempotency_key, "labels": labels,
+            "on_failure": on_failure, "items": (graph := packed(addition))["items"], "pairs": graph["pairs"],
+        }  # fmt: skip
+        told = await _transport(self).post("/jobs/graph", said)
+        job = JobHandle(int(told["id"]), told["created"])
+        if job.created:
+            addition.landed(Layout(addition.items, [int(id) for id in told["ids"]]), job.id)
+        return job
 
     async def add(self, job_id: int, items: Item | Sequence[Item]) -> None:
-        """Add to the job of the task that runs here, once in all of its attempts, as `Jobs.add` does."""
+        """Add to a job, as `Jobs.add` does: by a task that runs here to its own once in all of its attempts."""
         call, running = own_call(job_id), RUNNING.get()
-        if call is None or running is None or running.context.ask is None:
-            raise NeedsDatabase("jobs.add", "only a task that runs adds through a server, and to its own job")
+        job_id = check_id(job_id, "job_id", shown_by="weft jobs list")
         addition = Addition.of(items_of(items, "items"))
-        said = {"number": call.number, **packed(addition)}
-        asked = running.context.ask(ADD, {"text": orjson.dumps(said).decode()})
-        ids = [int(id) for id in await asyncio.wrap_future(asked)]
-        addition.landed(Layout(addition.items, ids), check_id(job_id, "job_id", shown_by="weft jobs list"))
+        require_job(addition, job_id)
+        if call is None or running is None or running.context.ask is None:
+            told = (await _transport(self).post(f"/jobs/{job_id}/add", packed(addition)))["ids"]
+        else:
+            said = {"number": call.number, **packed(addition)}
+            told = await asyncio.wrap_future(running.context.ask(ADD, {"text": orjson.dumps(said).decode()}))
+        addition.landed(Layout(addition.items, [int(id) for id in told]), job_id)
 
     async def plan_rerun(self, job_id: int, *, on: Any = None, uses: Sequence[Any] = (), **options: Any) -> RerunPlan:
         """Return what `rerun` would do, as `Jobs.plan_rerun` does."""
@@ -267,13 +285,30 @@ class RemoteClient(Client):
         return RemoteStore(self._address, self._token, self.settings)
 
     async def org_id(self) -> int:
-        """Refuse: which org calls belong to is the server's business."""
-        raise NeedsDatabase("client", "do it where WEFT_DATABASE_URL is set")
+        """Return the id of the org that the token is of."""
+        if self._org_id is None:
+            self._org_id = int((await self.transport.get("/me"))["org_id"])
+        return self._org_id
 
     @property
     def database(self) -> Database:
         """Refuse: the server has it."""
-        raise NeedsDatabase("client.database", "do it where WEFT_DATABASE_URL is set")
+        raise NeedsDatabase("client.database", _WHERE)
+
+    @property
+    def blobs(self) -> Blobs:
+        """Refuse: the server has them."""
+        raise NeedsDatabase("client.blobs", f"large values go and come with the calls themselves; else {_WHERE}")
+
+    def of_org(self, org_id: int, slug: str) -> Self:
+        """Refuse: the org comes from the credential alone."""
+        raise NeedsDatabase("client.of_org", "open another client with a token of that org")
+
+    @asynccontextmanager
+    async def in_one_transaction(self) -> AsyncIterator[Self]:
+        """Refuse: a transaction does not last from one request to the next."""
+        raise NeedsDatabase("client.in_one_transaction", f"give each call a key; else {_WHERE}")
+        yield
 
     @cached_property
     def workflows(self) -> Workflows:
@@ -345,7 +380,10 @@ class RemoteClient(Client):
             return await self._count("purge", chosen | {"limit": limit})
         count, gone = 0, _PAGE
         while gone == _PAGE:
-            gone = await self._count("purge", chosen | {"limit": _PAGE})
+            try:
+                gone = await self._count("purge", chosen | {"limit": _PAGE})
+            except ServerUnavailable as problem:
+                raise problem.after(count) from problem
             count += gone
             if on_progress is not None:
                 on_progress(count)
@@ -355,10 +393,13 @@ class RemoteClient(Client):
         self, call: str, pages: AsyncIterator[list[int]], options: dict[str, Any], on_progress: Progress | None
     ) -> int:
         count = 0
-        async for ids in pages:
-            count += await self._count(call, options | {"ids": ids})
-            if on_progress is not None:
-                on_progress(count)
+        try:
+            async for ids in pages:
+                count += await self._count(call, options | {"ids": ids})
+                if on_progress is not None:
+                    on_progress(count)
+        except ServerUnavailable as problem:
+            raise problem.after(count) from problem
         return count
 
     async def _count(self, call: str, given: dict[str, Any]) -> int:

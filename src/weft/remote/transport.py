@@ -20,8 +20,12 @@ from weft.core.errors import InvalidInput, WaitTimeout, WeftError
 from weft.core.server_errors import NeedsDatabase, ServerStopping, ServerUnavailable
 from weft.core.tracing import HEADER as TRACEPARENT
 from weft.core.tracing import current_traceparent
+from weft.queue.audit import why
 
 PREFIX = "/api/v1"
+REASON = "weft-reason"
+# What stands in a header as it is.
+_PLAIN = "".join(sign for sign in map(chr, range(33, 127)) if sign != "%")
 _PATIENCE = httpx.Timeout(90.0, connect=10.0)
 # So long a call is made again that may be: a server that has answered before is perhaps started anew.
 _FIRST, _AGAIN = 2.0, 60.0
@@ -57,6 +61,11 @@ class Transport:
         """Return what a route answers that is no call of the client; raises what it tells."""
         return body_of(await self._send("GET", path, {}, None, {}, is_repeatable=True))
 
+    async def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what a route answers that changes something and is no call of the client; it is done once."""
+        key = {"idempotency-key": uuid.uuid4().hex}
+        return body_of(await self._send("POST", path, {}, orjson.dumps(body), key, is_repeatable=True))
+
     async def call(self, operation: Operation, given: Mapping[str, Any]) -> Any:
         """Make a call and return what it returns; raises what it raises."""
         if given.get("connection") is not None:
@@ -74,11 +83,13 @@ class Transport:
             else:
                 body[each.name] = value
         headers = {}
+        if operation.changes and (reason := why()) is not None:
+            headers[REASON] = quote(reason, safe=_PLAIN)
         if operation.takes_key and body.get("idempotency_key") is None:
             # A call whose answer is lost is made again, and must not be carried out twice.
             headers["idempotency-key"] = uuid.uuid4().hex
         if operation.tells_progress:
-            told = await self._follow(operation.method, path, orjson.dumps(body), given.get("on_progress"))
+            told = await self._follow(operation.method, path, orjson.dumps(body), given.get("on_progress"), headers)
             return answer_of(operation).decode(told)
         is_repeatable = operation.method == "GET" or operation.access is Access.READER or operation.takes_key
         content = None if operation.method == "GET" else orjson.dumps(body)
@@ -115,9 +126,11 @@ class Transport:
             await asyncio.sleep(pause * random.uniform(0.5, 1.0))
             pause = min(_LONGEST, 2 * pause)
 
-    async def _follow(self, method: str, path: str, content: bytes, on_progress: Callable[[int], Any] | None) -> Any:
+    async def _follow(
+        self, method: str, path: str, content: bytes, on_progress: Callable[[int], Any] | None, headers: dict[str, str]
+    ) -> Any:
         """Make a call that may take long, and return what it answers; meanwhile it says how far it is."""
-        headers = {"content-type": "application/json", "accept": NDJSON}
+        headers = headers | {"content-type": "application/json", "accept": NDJSON}
         began, pause, done = time.monotonic(), _SHORTEST, 0
         patience = _AGAIN if self._was_reached else _FIRST
         while True:
@@ -141,8 +154,7 @@ class Transport:
                     raise httpx.RemoteProtocolError("it ended amid the answer")
             except httpx.HTTPError as problem:
                 if not isinstance(problem, _UNSENT) or time.monotonic() - began > patience:
-                    far = f"{done} were done by then, and what is done stays: the same again goes on with the rest"
-                    raise ServerUnavailable(self.server, f"{said_of(problem)}; {far}") from problem
+                    raise ServerUnavailable(self.server, said_of(problem), done=done) from problem
             await asyncio.sleep(pause * random.uniform(0.5, 1.0))
             pause = min(_LONGEST, 2 * pause)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import asyncpg
@@ -43,6 +44,20 @@ def own_call(job_id: int) -> Call | None:
     return Call(Fence(ctx.worker_id, ctx.task_id, ctx.attempt), ctx._own_children.next_addition())
 
 
+def require_job(addition: Addition, job_id: int) -> None:
+    """Raise `InvalidInput` when something is to come before or after what is part of another job."""
+    if any(item.job_id not in (None, job_id) for pair in addition.pairs for item in pair):
+        raise InvalidInput("items", f"some of them are part of another job than {job_id}")
+
+
+def require_new(items: Item | Sequence[Item], addition: Addition) -> None:
+    """Raise `InvalidInput` when one of the ``items``, or what comes along with them, is part of a job already."""
+    groups = (item.group for item in addition.items if item.group is not None)
+    for item in chain(items_of(items, "items"), chain.from_iterable(addition.pairs), groups):
+        if item.id is not None:
+            raise InvalidInput("items", f"{item.called} is part of job {item.job_id} already: make another for this")
+
+
 class GraphCalls(WorkflowCalls):
     """What is done with graphs of tasks and groups."""
 
@@ -80,18 +95,14 @@ class GraphCalls(WorkflowCalls):
         self, name: str, items: Item | Sequence[Item], priority: int, idempotency_key: str | None,
         labels: Mapping[str, str] | None, on_failure: str,
     ) -> JobHandle:  # fmt: skip
-        for item in items_of(items, "items"):
-            if item.id is not None:
-                raise InvalidInput(
-                    "items", f"{item.called} is part of job {item.job_id} already: make another for this"
-                )
         addition = await self._addition(items, 2)
+        require_new(items, addition)
         job_id, end_id = addition.ids.pop(), addition.ids.pop()
         layout = adhoc.laid_out(addition, end_id)
         kept = await self._kept(check_name(name, "name"), addition, on_failure)
         new = NewJob(
             name, {}, priority, idempotency_key, kept.base_kind, kept.base_ref, kept.snapshot_id, kept.version_hash,
-            check_labels(labels), self._session.actor,
+            check_labels(labels), self._session.actor, is_act=True,
         )  # fmt: skip
         org_id, patience = await self._session.org_id(), self._session.settings.job_default_timeout
         found = await self._session.database.run(
@@ -120,8 +131,7 @@ class GraphCalls(WorkflowCalls):
         """Add to a job; by a ``call`` of a task of it only once, whichever attempt makes it."""
         job_id = check_id(job_id, "job_id", shown_by="weft jobs list")
         addition = await self._addition(items, 0)
-        if any(item.job_id not in (None, job_id) for pair in addition.pairs for item in pair):
-            raise InvalidInput("items", f"some of them are part of another job than {job_id}")
+        require_job(addition, job_id)
         org_id = await self._session.org_id()
 
         async def add(conn: type_Connection) -> Layout:

@@ -99,7 +99,7 @@ class Jobs(Reruns, JobLists, JobLooking, Pausing):
         wish = NewJob(
             "", given, priority, idempotency_key, labels=check_labels(labels), actor=self._session.actor,
             patch=None if patch is None else check_ops(list(patch)), callback_url=callback_url,
-            ignores_cache=not cache,
+            ignores_cache=not cache, is_act=True,
         )  # fmt: skip
         library = await self._plans()
         try:
@@ -363,7 +363,7 @@ class Jobs(Reruns, JobLists, JobLooking, Pausing):
             await events.note(conn, org_id, job_id, f"task.{verb}", ending[0], told, chosen.task_id, chosen.node)
             act = AuditVerb.REJECT if reject else AuditVerb.APPROVE
             why = {"node": chosen.node, "message": message}
-            await audit.record_many(conn, org_id, actor, act, "job", [job_id], why)
+            await audit.record_many(conn, org_id, actor, act, "job", [job_id], why, message)
             return True
 
         if not await self._session.database.run(answer):
@@ -388,7 +388,7 @@ class Jobs(Reruns, JobLists, JobLooking, Pausing):
         text, org_id, actor = encode(dict(payload or {}), "payload"), await self._session.org_id(), self._session.actor
         # Each node that waits for it has it as its output.
         check_size("payload", text, self._session.settings.inline_limit)
-        said = org_id, name, text, actor, idempotency_key, AT_ONCE
+        said = org_id, name, text, actor, idempotency_key, AT_ONCE, audit.where_from(), audit.why()
         row = await self._session.database.run(lambda conn: conn.fetchrow(SQL.send_event, *said))
         assert row is not None
         return int(row["answered"])

@@ -238,7 +238,7 @@ class Reruns(GraphCalls):
             # A graph may be called what no workflow can be.
             row["workflow_id"], values, row["priority"], key, base_kind, base_ref, known.snapshot_id,
             known.version_hash, old.labels, self._session.actor, pins, patch=patch, rerun_of=row["id"],
-            callback_url=row["callback_url"], fresh=wish.nodes,
+            callback_url=row["callback_url"], fresh=wish.nodes, is_act=True,
         )  # fmt: skip
         return new, known
 
@@ -255,12 +255,14 @@ class Reruns(GraphCalls):
         since: datetime | timedelta | None = None,
         labels: Mapping[str, str] | None = None, from_node: str | Sequence[str] | None = None, failed: bool = False,
         on: Any = None, uses: Sequence[Any] = (), inputs: Mapping[str, Any] | None = None, limit: int | None = None,
-        dry_run: bool = False, on_progress: Callable[[int], None] | None = None,
+        dry_run: bool = False, idempotency_key: str | None = None, on_progress: Callable[[int], None] | None = None,
     ) -> int:  # fmt: skip
         """Run again all jobs in a state that nobody has run again yet, oldest first; return how many there were.
 
         ``since`` is when they ended, or how long ago at most. Each is a job of its own, or not at all: after an
-        interruption the same call goes on with the rest. With ``dry_run`` they are only counted. Example::
+        interruption the same call goes on with the rest; with the same ``idempotency_key`` it takes none that was
+        submitted after the first such call, such as those that this has made. With ``dry_run`` they are only counted.
+        Example::
 
             print(await client.jobs.rerun_all(workflow_id="etl", failed=True, dry_run=True))
         """
@@ -272,6 +274,9 @@ class Reruns(GraphCalls):
         wish, org_id = _wish(from_node, failed, on, uses, inputs, None), await self._session.org_id()
         # What this call makes may fail while it goes on, and is not its own affair.
         count, after, last = 0, 0, (await self._session.ids.take(1))[0]
+        if idempotency_key is not None and not dry_run:
+            key, now = check_key(idempotency_key, "idempotency_key"), last
+            last = await self._session.database.run(lambda conn: conn.fetchval(reading.SQL.up_to, org_id, key, now))
         while most is None or count < most:
             room = _PAGE if most is None else min(_PAGE, most - count)
             rows = await self._read(

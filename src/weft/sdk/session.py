@@ -18,6 +18,7 @@ from weft.db.machine import IdSource
 from weft.db.one_transaction import OneTransaction
 from weft.jobs.messages import QUEUE as MESSAGES
 from weft.queue import queues
+from weft.queue.audit import acting_because
 from weft.queue.blobs import KeptBlobs
 from weft.sdk.actor import default_actor
 from weft.sdk.hints import HeldHints, Hints
@@ -104,6 +105,18 @@ class Session:
             other._database, other._hints = OneTransaction(self.database, conn), held
             yield other
         held.release(self._hints)
+
+    @contextmanager
+    def because(self, reason: str) -> Iterator[None]:
+        """Let all that is done inside be kept in the audit with why it is done, whatever it is; at most 500 characters.
+
+        Example::
+
+            with client.because("the receiver is down, ticket 4711"):
+                await client.pause_queue("mail")
+        """
+        with acting_because(reason):
+            yield
 
     @property
     def actor(self) -> str:

@@ -59,7 +59,7 @@ class WorkflowUpkeep(WorkflowCalls):
         if set is not None:
             data = await reader.document(head)
             ops = ops_setting(data, wanted)
-        return await snapshots.take(reader, head, self._session.actor, ops, check_message(message))
+        return await snapshots.take(reader, head, self._session.actor, ops, check_message(message), is_act=True)
 
     async def fsck(
         self, *, repair: bool = False, quick: bool = False, on_progress: Callable[[int], None] | None = None

@@ -25,6 +25,7 @@ from weft.server.routes import (
     attempt,
     blob,
     definitions,
+    graphs,
     installation,
     me,
     results,
@@ -46,7 +47,7 @@ def _routes() -> list[BaseRoute]:
     """Return the routes of all operations, which are the same for every app of a process."""
     router = APIRouter(prefix=PREFIX)
     # Before what may stand for any name.
-    for routes in (streams, definitions, results):
+    for routes in (streams, definitions, results, graphs):
         router.include_router(routes.router)
     for operation in OPERATIONS:
         add_operation(router, operation)

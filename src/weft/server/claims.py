@@ -47,6 +47,7 @@ async def told(state: State, seat: Seat, claims: Sequence[Claim], *, stored: boo
     if stored:
         return [as_stored(seat, claim) for claim in claims]
     found: list[dict[str, Any]] = []
+    outcomes: list[Postponed | Ended] = []
     for claim in claims:
         if claim.params is None or not claim.params.startswith((RENDER_MARK, CACHED_MARK, BLOB_MARK, MISSING_PARAMS)):
             found.append(_told(seat, claim, claim.params or "{}"))
@@ -54,7 +55,9 @@ async def told(state: State, seat: Seat, claims: Sequence[Claim], *, stored: boo
         try:
             found.append(_told(seat, claim, await params_of(state, claim)))
         except (WeftError, ExpressionError) as problem:
-            await seat.settle([_outcome(state.client.settings, claim, problem)])
+            outcomes.append(_outcome(state.client.settings, claim, problem))
+    if outcomes:
+        await seat.settle(outcomes)
     return found
 
 

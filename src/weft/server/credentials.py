@@ -18,6 +18,7 @@ from weft.contract.operations import Access
 from weft.core.errors import WeftError
 from weft.core.log_lines import add_to_lines
 from weft.core.server_errors import Forbidden, Unauthenticated
+from weft.queue.audit import acting_from
 from weft.server.cookies import session_of
 from weft.server.problems import of_error
 from weft.server.vouching import vouched
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 # The org of an installation's operator: its admins manage orgs.
 OPERATORS = "default"
 # All that is answered to whoever asks. Whole paths, by which the routes are found: nothing is let in by how it ends.
-ANONYMOUS = frozenset({"/healthz", "/readyz", "/openapi.json", "/docs", "/sign-in"})
+ANONYMOUS = frozenset({"/", "/healthz", "/readyz", "/openapi.json", "/docs", "/sign-in"})
 # Kept as it is only when it can be nothing else.
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:/+=-]{1,100}")
 _documented = HTTPBearer(auto_error=False, description="A token made by `weft tokens create`.", scheme_name="token")
@@ -60,7 +61,8 @@ async def identify(connection: HTTPConnection) -> Principal:
     state: State = connection.app.state.weft
     secret = _bearer(connection)
     if secret is not None and state.provider is not None and not secret.startswith(tokens.PREFIX):
-        return await vouched(state.client.database, state.provider, secret)
+        with acting_from(origin_of(connection)):  # whom it vouches for may be added
+            return await vouched(state.client.database, state.provider, secret)
     secret = secret or session_of(connection)
     if secret is None:
         raise Unauthenticated("there is no credential")

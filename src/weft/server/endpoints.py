@@ -13,24 +13,26 @@ from pydantic import Field
 from weft.catalog.model import Principal
 from weft.contract.answers import answer_of
 from weft.contract.operations import NDJSON, Access, Operation
-from weft.contract.parameters import Parameter
+from weft.contract.parameters import SAID, Parameter
 from weft.contract.wire import new_model
 from weft.core.checks import LONGEST_PAGE
 from weft.core.errors import InvalidInput
-from weft.queue.audit import acting_from
+from weft.core.log_lines import add_to_lines
+from weft.queue.audit import acting_because, acting_from
 from weft.sdk.client import Client
 from weft.sdk.session import acting_as
 from weft.server import progress
 from weft.server.bodies import BESIDE, YAML, DefinitionRoute, JsonRoute
 from weft.server.credentials import admitted, identify, origin_of, require
-from weft.server.idempotency import once
+from weft.server.idempotency import Answered, Kept, once
 from weft.server.problems import refusals
+from weft.server.reasons import Reason, reason_in
 from weft.server.spans import made_job
 from weft.server.state import State
-from weft.server.versions import etag_of, expected, is_known
+from weft.server.versions import etag_of, expectation, is_known
 
-IfMatch = Annotated[str | None, Header(description="The ETag at which the tag is expected; else nothing is done.")]
-IfNoneMatch = Annotated[str | None, Header(description="The ETag of what the caller has; if it is that, 304.")]
+IfMatch = Annotated[str | None, Header(description="ETags at which the tag is expected, or *; else nothing is done.")]
+IfNoneMatch = Annotated[str | None, Header(description="ETags of what the caller has, or *; if it is that, 304.")]
 _TAGGED = frozenset({"workflows.tag", "workflows.show"})
 _JSON = "application/json"
 # Calls that answer when something has ended, or say after a while that it has not.
@@ -39,7 +41,7 @@ _LONGEST_WAIT = 60.0
 _MAKES_JOBS = frozenset({"jobs.submit", "jobs.rerun"})
 # What they answer is shown once, and kept nowhere.
 _SECRET = frozenset({"tokens.create", "tokens.create_sign_in"})
-_REPEATED = "idempotency-replayed"
+REPEATED = "idempotency-replayed"
 _FILE = """workflow_id: etl
 nodes:
   START: {type: start, next: fetch}
@@ -50,6 +52,10 @@ _LINES = '{"progress": 120}\n{"answer": {"count": 240}}\n'
 _KEY = "A key of the caller's choice: the same request with the same key is carried out once."
 # Headers are read as Latin-1, and not by all alike: another text stands in the body, where the call takes one.
 IdempotencyKey = Annotated[str | None, Header(description=_KEY, max_length=500, pattern=r"^[!-~]([ -~]*[!-~])?$")]
+OwnKey = Annotated[
+    str | None,
+    Header(description=SAID["idempotency_key"], max_length=500, pattern=r"^[!-~]([ -~]*[!-~])?$"),
+]
 
 
 def add_operation(router: APIRouter, operation: Operation) -> None:
@@ -107,39 +113,47 @@ def _endpoint(operation: Operation) -> Callable[..., Any]:
         if operation.call in _WAITS:
             asked["timeout"] = min(asked.get("timeout", _LONGEST_WAIT), _LONGEST_WAIT)
 
-        headers: dict[str, str] = {}
+        reason, if_match = reason_in(given.get("weft_reason")), given.get("if_match")
+        if if_match is not None and "expect" in asked:
+            raise InvalidInput("if-match", "give either it or expect, not both")
 
-        async def act(client: Client, **more: Any) -> tuple[int, bytes]:
+        async def act(client: Client, **more: Any) -> Answered:
+            if if_match is not None:
+                # Not before: what has been carried out by its key is answered, wherever the tag stands by now.
+                more |= await expectation(client, if_match, asked)
             try:
                 found = await operation.of(client)(**asked, **more)
             finally:
                 if operation.call in _WAITS:
                     # Whoever has lost his credential meanwhile is told nothing, not even how it ended.
                     require(await identify(request), operation.access)
-            headers.update(etag_of(found))
             if operation.call in _MAKES_JOBS:
                 made_job(request.scope, found)
-            return _encoded(operation, found, asked)
+            elif operation.call == "enqueue":
+                add_to_lines(task_id=str(found.id))
+            return Answered(*_encoded(operation, found, asked), etag_of(found))
 
         # What an operator does is about orgs, not in one.
         client = state.client if operation.access is Access.OPERATOR else state.client_of(who)
         if operation.tells_progress and progress.is_wanted(request):
 
             async def work(note: Callable[[int], None]) -> bytes:
-                with acting_as(who.actor), acting_from(origin_of(request)):
-                    return (await act(client, on_progress=note))[1]
+                with acting_as(who.actor), acting_from(origin_of(request)), acting_because(reason):
+                    return (await act(client, on_progress=note)).body
 
             return progress.answer(work)
-        with acting_as(who.actor), acting_from(origin_of(request)):
+        with acting_as(who.actor), acting_from(origin_of(request)), acting_because(reason):
             key = given.get("idempotency_key")
             if key is None or operation.makes_by_key:
-                status, body = await act(client)
-                if is_known(given.get("if_none_match"), headers):
-                    return Response(status_code=304, headers=headers)
-                return Response(body, status, headers, media_type)
-            request_bytes = b"%s\n%s" % (_address(request), await request.body())
-            kept = await once(client, key, request_bytes, act, is_secret=operation.call in _SECRET)
-        return Response(kept.body, kept.status, headers | ({_REPEATED: "true"} if kept.is_repeated else {}), media_type)
+                kept = Kept(await act(client), False)
+            else:
+                request_bytes = b"%s\n%s" % (_address(request), await request.body())
+                kept = await once(client, key, request_bytes, act, is_secret=operation.call in _SECRET)
+        status, body, etag = kept.answered
+        headers = {} if etag is None else {"etag": etag}
+        if is_known(given.get("if_none_match"), etag):
+            return Response(status_code=304, headers=headers)
+        return Response(body, status, headers | ({REPEATED: "true"} if kept.is_repeated else {}), media_type)
 
     endpoint.__signature__ = _signature(operation)  # type: ignore[attr-defined]
     endpoint.__name__ = operation.call.replace(".", "_")
@@ -175,10 +189,6 @@ def _arguments(operation: Operation, parameters: dict[str, Parameter], given: di
     for part in ("query", "body"):
         if (model := given.get(part)) is not None:
             sent |= {name: getattr(model, name) for name in model.model_fields_set}
-    if given.get("if_match") is not None:
-        if "expect" in sent:
-            raise InvalidInput("if-match", "give either it or expect, not both")
-        sent["expect"] = expected(given["if_match"])
     if operation.makes_by_key and (key := given.get("idempotency_key")) is not None:
         if sent.get("idempotency_key") not in (None, key):
             raise InvalidInput("idempotency-key", "is another than idempotency_key of the body: give one")
@@ -209,8 +219,10 @@ def _signature(operation: Operation) -> inspect.Signature:
         found.append(_keyword("if_match", IfMatch, None))
     if operation.call in _TAGGED:
         found.append(_keyword("if_none_match", IfNoneMatch, None))
+    if operation.changes:
+        found.append(_keyword("weft_reason", Reason, None))
     if operation.takes_key:
-        found.append(_keyword("idempotency_key", IdempotencyKey, None))
+        found.append(_keyword("idempotency_key", OwnKey if operation.makes_by_key else IdempotencyKey, None))
     return inspect.Signature(found)
 
 

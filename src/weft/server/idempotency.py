@@ -1,14 +1,17 @@
 """Requests with a key: carried out once, and answered the same however often they are sent.
 
 The answer is written in the transaction that does what was asked, so a server that dies between the two leaves either
-both or neither. Of two that come at once the second waits for the first.
+both or neither. Of those that come at once all but the first wait for it, and none of them holds a connection.
 """
 
 from __future__ import annotations
 
+import asyncio
+import random
 from collections.abc import Awaitable, Callable
 from hashlib import sha256
 from typing import TYPE_CHECKING, NamedTuple
+from weakref import WeakValueDictionary
 
 from weft.core.server_errors import AnswerGone, KeyReused
 from weft.db.statements import Statements
@@ -17,36 +20,69 @@ if TYPE_CHECKING:
     from weft.sdk.client import Client
 
 SQL = Statements("weft.server", "sql/answer.sql")
+# So long somebody waits who has found that another process is at it, before he looks again; in seconds.
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 0.5
+# Of those who come to this process with one key at once one goes on at a time.
+_turns: WeakValueDictionary[tuple[int, bytes], asyncio.Lock] = WeakValueDictionary()
+
+
+class Answered(NamedTuple):
+    """An answer: what is kept of it."""
+
+    status: int
+    body: bytes
+    etag: str | None
 
 
 class Kept(NamedTuple):
     """An answer, and whether it had been given before."""
 
-    status: int
-    body: bytes
+    answered: Answered
     is_repeated: bool
 
 
+class _Taken(Exception):
+    """Another process has the turn."""
+
+
 async def once(
-    client: Client, key: str, request: bytes, act: Callable[[Client], Awaitable[tuple[int, bytes]]], *, is_secret: bool
+    client: Client, key: str, request: bytes, act: Callable[[Client], Awaitable[Answered]], *, is_secret: bool
 ) -> Kept:
     """Carry out what a request asks for, unless one with the same key has been; return the answer to the first."""
     org_id, name, digest = await client.org_id(), sha256(key.encode()).digest(), sha256(request).digest()
+    pause = _FIRST_PAUSE
+    async with _turns.setdefault((org_id, name), asyncio.Lock()):
+        while True:
+            try:
+                return await _once(client, org_id, name, digest, key, act, is_secret=is_secret)
+            except _Taken:
+                await asyncio.sleep(pause * random.uniform(0.5, 1.0))
+                pause = min(_LONGEST_PAUSE, 2 * pause)
+
+
+async def _once(
+    client: Client, org_id: int, name: bytes, digest: bytes, key: str, act: Callable[[Client], Awaitable[Answered]], *,
+    is_secret: bool,
+) -> Kept:  # fmt: skip
+    turn = int.from_bytes(sha256(b"%d %s" % (org_id, name)).digest()[:8], signed=True)
     async with client.in_one_transaction() as inside:
-        database = inside.database
-        async with database.acquire() as conn:
-            found = None
-            while not await conn.fetchval(SQL.claim, org_id, name, digest):
-                # Between the two it may have been forgotten: then this is the first.
-                if (found := await conn.fetchrow(SQL.find, org_id, name)) is not None:
-                    break
-        if found is None:
-            status, body = await act(inside)
-            async with database.acquire() as conn:
-                await conn.execute(SQL.keep, org_id, name, status, None if is_secret else body)
-            return Kept(status, body, False)
+        async with inside.database.acquire() as conn:
+            claim = await conn.fetchrow(SQL.claim, org_id, name, digest, turn)
+            assert claim is not None
+            if not claim["is_mine"]:
+                raise _Taken
+            found = None if claim["is_first"] else await conn.fetchrow(SQL.find, org_id, name)
+        if claim["is_first"]:
+            answered = await act(inside)
+            async with inside.database.acquire() as conn:
+                body = None if is_secret else answered.body
+                await conn.execute(SQL.keep, org_id, name, answered.status, body, answered.etag)
+            return Kept(answered, False)
+    if found is None:
+        # It was forgotten between the two: then this is the first.
+        raise _Taken
     if found["request"] != digest:
         raise KeyReused(key)
     if found["body"] is None:
         raise AnswerGone(key)
-    return Kept(found["status"], found["body"], True)
+    return Kept(Answered(found["status"], found["body"], found["etag"]), True)

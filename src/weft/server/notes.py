@@ -23,6 +23,7 @@ TAGS = {
     "cache": "Outputs that are kept to serve again.",
     "dead-letters": "Tasks that were given up: to look at, run again, or remove.",
     "events": "What jobs are told of by others.",
+    "graphs": "Graphs of tasks and groups, as they are put together in a program.",
     "health": "Whether all parts of the installation do their work.",
     "history": "The upkeep of all definitions that are kept.",
     "installation": "This server itself: alive, ready, and in numbers.",

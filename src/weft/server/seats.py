@@ -160,6 +160,11 @@ class Seat:
             # There was more than enough: one more worker may wake.
             self.spawn(self.relay.send_soon({claim.queue_id for claim in claims}))
 
+    async def require_live(self) -> None:
+        """Raise `WorkerLost` when nothing comes any more: without a word of that it would wait for ever."""
+        if not await self._database.read(lambda conn: remote_workers.is_live(conn, self.id)):
+            raise WorkerLost(self.id)
+
     async def _used(self) -> dict[int, int]:
         async with self._database.acquire() as conn:
             return await remote_workers.in_use(conn, self.id, self.resting)
@@ -228,10 +233,15 @@ class Seat:
             self.spawn(self._slots.refresh(self._lanes))
         return pulse
 
-    async def hand_back(self, leases: Sequence[tuple[int, int]]) -> None:
-        """Give tasks back as if they had not begun."""
-        woken = await self._database.run(lambda conn: work.hand_back(conn, self.id, leases))
-        self.spawn(self.relay.send(woken))
+    async def hand_back(self, leases: Sequence[tuple[int, int]]) -> set[int]:
+        """Give tasks back as if they had not begun; return those for which that landed."""
+        landed = await self._database.run(lambda conn: work.hand_back(conn, self.id, leases))
+        self.spawn(self.relay.send(set(landed.values())))
+        return set(landed)
+
+    async def extend_expiry(self, leases: Sequence[tuple[int, int]]) -> set[int]:
+        """Say that attempts go on; return the tasks that the worker holds."""
+        return await self._database.run(lambda conn: work.extend_expiry(conn, self.id, leases))
 
     async def close(self) -> None:
         """End the upkeep, and hear nothing more; what waits is let go."""

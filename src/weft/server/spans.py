@@ -15,8 +15,9 @@ _HEADER = HEADER.encode()
 
 
 def made_job(scope: Scope, job: Any) -> None:
-    """Note which job a request has made."""
+    """Note which job a request has made, for its span and for the lines of the log."""
     scope[_JOB] = job.id
+    add_to_lines(job_id=str(job.id))
 
 
 class Traced:

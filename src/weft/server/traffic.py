@@ -110,6 +110,7 @@ class Noted:
             self._traffic.note(scope["method"], route, status, took)
             who = getattr(scope.get("state", {}).get("who"), "actor", None)
             more = about | {"actor": who, "status": status, "ms": round(1000 * took, 1)}
-            asked = scope.get("path_params", {})
+            # What was asked about goes before what was made of it.
+            asked = about | scope.get("path_params", {})
             more |= {"method": scope["method"], "route": route, **{name: asked.get(name) for name in _NAMED}}
             logger.info("%s %s %s in %.1f ms", scope["method"], route, status, 1000 * took, extra=more)

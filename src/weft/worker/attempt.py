@@ -26,7 +26,7 @@ from weft.queue.steps import Fence
 from weft.queue.work import MISSING_PARAMS, NO_HEARTBEAT, Claim, Completed, Ended, Postponed
 from weft.worker.answers import AWAIT_TASKS, LEAVE, SPAWN
 from weft.worker.caching import Caching, caching_said, key_of
-from weft.worker.context import RUNNING, Context, beat_interval, describe_error
+from weft.worker.context import RETURN_IT, RUNNING, Context, beat_interval, describe_error
 from weft.worker.environment import Environment
 from weft.worker.logs import TaskLog
 from weft.worker.processes import ChildDied
@@ -39,7 +39,6 @@ logger = logging.getLogger("weft.worker")
 Outcome = Completed | Postponed | Ended
 CANCEL_GRACE = 1.0
 _SHORTEST_BEAT = 0.1
-_RETURN_IT = "return the output, and write so that it may be done again, by ctx.idempotency_key"
 
 
 class TimedOut(Exception):
@@ -344,7 +343,7 @@ class Attempt:
     def _write_now(self, output: Any) -> str:
         """The same for `Context.complete_in`, which may be called where nothing can be awaited."""
         if not self.env.has_database:
-            raise NeedsDatabase("ctx.complete_in", _RETURN_IT)
+            raise NeedsDatabase("ctx.complete_in", RETURN_IT)
         text = self.handler.arguments.write(output)
         check_size("output", text, self.env.settings.value_limit)
         if size_of(text) <= self.env.settings.inline_limit:
@@ -416,6 +415,7 @@ class Attempt:
                 answer=self.answer,
                 on_start=self._start_clock,
                 settings=self.env.settings,
+                has_database=self.env.has_database,
                 alone=bool(claim.crashes),
             )
         except ChildDied as problem:

@@ -25,9 +25,10 @@ import orjson
 
 from weft.core.errors import InvalidInput, LeaseLost
 from weft.core.json import check_size, size_of
+from weft.core.server_errors import NeedsDatabase
 from weft.core.signals import NonRetryable, Snooze
 from weft.core.tracing import place_of_attempt, tracer
-from weft.worker.context import RUNNING, Context, describe_error
+from weft.worker.context import RETURN_IT, RUNNING, Context, describe_error
 from weft.worker.registry import REGISTRY, AnyHandler
 from weft.worker.shutdown import Shutdown
 from weft.worker.surroundings import Surroundings, loading
@@ -186,8 +187,10 @@ class _InChild:
         return True
 
 
-def _write(handler: AnyHandler, output: Any, limit: int) -> str:
-    """An output for `Context.complete_in`; there is no blob storage here."""
+def _write(handler: AnyHandler, output: Any, limit: int | None) -> str:
+    """An output for `Context.complete_in`; there is no blob storage here, and without a ``limit`` no database."""
+    if limit is None:
+        raise NeedsDatabase("ctx.complete_in", RETURN_IT)
     text = handler.arguments.write(output)
     if (size := size_of(text)) > limit:
         raise InvalidInput("output", f"has {size} bytes, and complete_in in a process takes {limit}: return it")

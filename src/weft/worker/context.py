@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 # How often a heartbeat is sent on, as a part of its timeout; the expiry it sets is later by as much.
 _BEATS_IN_TIMEOUT = 10
+# What to do where a task cannot be completed in a transaction of the handler.
+RETURN_IT = "return the output, and write so that it may be done again, by ctx.idempotency_key"
 _OURS = (os.path.dirname(__file__), os.path.dirname(asyncio.__file__))
 
 

@@ -88,11 +88,12 @@ class DatabaseStore:
 
     async def hand_back(self, leases: Sequence[tuple[int, int]]) -> set[int]:
         """Give back what has not begun; return the queues that have work again."""
-        return await self._database.run(lambda conn: work.hand_back(conn, self.worker_id, leases))
+        return set((await self._database.run(lambda conn: work.hand_back(conn, self.worker_id, leases))).values())
 
     async def extend_expiry(self, claim: Claim) -> bool:
         """Say that an attempt goes on; False when the lease is lost."""
-        return await self._database.run(lambda conn: work.extend_expiry(conn, self.worker_id, claim))
+        lease = (claim.id, claim.attempt)
+        return bool(await self._database.run(lambda conn: work.extend_expiry(conn, self.worker_id, [lease])))
 
     async def decline(self, claim: Claim, advice: str) -> bool:
         """Leave a task to workers that know its handler; False when it has failed instead."""

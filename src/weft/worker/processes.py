@@ -154,12 +154,13 @@ class Child:
 
     async def run(
         self, claim: Claim, params: str, worker_id: int, log: TaskLog, beat: Callable[[], None], answer: Answer,
-        settings: Settings,
+        settings: Settings, *, has_database: bool,
     ) -> dict[str, Any]:  # fmt: skip
         """Run one attempt and return its answer; raises `ChildDied` when the process ends instead."""
         self._send(
             {"id": claim.id, "attempt": claim.attempt, "handler": claim.handler, "params": params,
-             "worker_id": worker_id, "job_id": claim.job_id, "node": claim.node, "inline_limit": settings.inline_limit,
+             "worker_id": worker_id, "job_id": claim.job_id, "node": claim.node,
+             "inline_limit": settings.inline_limit if has_database else None,
              "value_limit": settings.value_limit, "beat_interval": beat_interval(claim.heartbeat_timeout)}
         )  # fmt: skip
         copying = asyncio.create_task(self._copy_output(log))
@@ -259,6 +260,7 @@ class Processes:
         answer: Answer,
         on_start: Callable[[], None],
         settings: Settings,
+        has_database: bool,
         alone: bool,
     ) -> dict[str, Any]:
         """Run one attempt in a child; with ``alone`` in one that has run nothing before and runs nothing after.
@@ -274,7 +276,7 @@ class Processes:
             child.request_shutdown()
         reusable = False
         try:
-            told = await child.run(claim, params, worker_id, log, beat, answer, settings)
+            told = await child.run(claim, params, worker_id, log, beat, answer, settings, has_database=has_database)
             reusable = not (alone or told.get("is_last"))
             return told
         finally:

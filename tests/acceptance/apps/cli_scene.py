@@ -88,6 +88,8 @@ class Cli:
         self.folder = APPS
         # What has the database, also when the commands go through a server.
         self._direct = self.environment
+        # What workers have.
+        self._of_workers = self.environment
 
     def __call__(self, *arguments: str, code: int = 0, text: str | None = None) -> str:
         """Run a command to its end; return what it printed, or the one line of its complaint when it must fail."""
@@ -122,6 +124,14 @@ class Cli:
             yield other
 
     @contextlib.contextmanager
+    def with_far_workers(self) -> Iterator[Cli]:
+        """Lend the same command line, whose workers have no database: a server of it, and a token."""
+        with self.through_server("worker") as far:
+            other = copy.copy(self)
+            other._of_workers = far.environment
+            yield other
+
+    @contextlib.contextmanager
     def start(self, *arguments: str) -> Iterator[Command]:
         """Start a command that goes on; it is killed when the test leaves it."""
         pipes = [os.pipe() for _ in range(2)]
@@ -139,7 +149,9 @@ class Cli:
     @contextlib.contextmanager
     def worker(self, *arguments: str) -> Iterator[Command]:
         """Start a worker with the handlers of `cli_app`, and wait until it is ready."""
-        with self.direct.start("worker", "--app", "cli_app", "--fast", *arguments) as command:
+        own = copy.copy(self)
+        own.environment = self._of_workers
+        with own.start("worker", "--app", "cli_app", "--fast", *arguments) as command:
             command.line("ready")
             yield command
             if command.process.poll() is None:

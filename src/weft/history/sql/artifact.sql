@@ -46,9 +46,17 @@ where h.org_id = $1 and h.id = $2;
 select b.content from weft.blob b where b.digest = $1 and b.content <> $2;
 
 -- name: put_on_tag
--- A new version or patch, and the tag's move to it, or neither. A tag of another workflow is moved only by whoever names that.
-select * from weft.move_tag($1, $2, $3, weft.put_artifact($1, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13), $14, null,
-  case when $15 or $16::text is not null then weft.is_forced($1, $2, $5, $15, $16) else false end, $12, $13);
+-- A new version or patch, the tag's move to it, and who did so, or nothing of it. A tag of another workflow is moved only by
+-- whoever names that.
+with t as materialized (
+  select t.* from weft.move_tag($1, $2, $3, weft.put_artifact($1, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13), $14, null,
+    case when $15 or $16::text is not null then weft.is_forced($1, $2, $5, $15, $16) else false end, $12, $13) t
+), noted as (
+  insert into weft.audit (org_id, actor, verb, subject_kind, subject_name, detail, origin, reason)
+  select $1, $12, $3::weft.tag_verb::text, 'tag', t.name, json_build_object('version', t.version, 'target', t.target_id::text), $17, coalesce($18, $13)
+  from t
+)
+select * from t;
 
 -- name: keep
 -- A version that no tag is at: the one that is there already, or a new one.
@@ -58,11 +66,23 @@ select coalesce(
   weft.put_artifact($1, 'version', $2, null, null, $3, $4, $5, $6, $7, null));
 
 -- name: compact
--- A version that means what the patch does, and the tag's move to it, or neither.
-select * from weft.compact_tag($1, $2, weft.put_artifact($1, 'version', $3, $4, null, $5, $6, $7, $8, $9, null), $10, $9);
+-- A version that means what the patch does, the tag's move to it, and who did so, or nothing of it.
+with t as materialized (
+  select t.* from weft.compact_tag($1, $2, weft.put_artifact($1, 'version', $3, $4, null, $5, $6, $7, $8, $9, null), $10, $9) t
+), noted as (
+  insert into weft.audit (org_id, actor, verb, subject_kind, subject_name, detail, origin, reason)
+  select $1, $9, 'compact', 'tag', t.name, json_build_object('version', t.version, 'target', t.target_id::text), $11, $12
+  from t
+)
+select * from t;
 
 -- name: put_snapshot
-select weft.put_snapshot($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12);
+-- Who has it taken is kept, unless it is for a job, which has its own act.
+with s as materialized (select weft.put_snapshot($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) as id), noted as (
+  insert into weft.audit (org_id, actor, verb, subject_kind, subject_name, detail, origin, reason)
+  select $1, $11, 'snapshot', 'workflow', $3, json_build_object('id', s.id::text), $14, coalesce($15, $12) from s where $13 and s.id is not null
+)
+select s.id from s;
 
 -- name: snapshot_of_plan
 -- The snapshot of what an artifact and one more patch are made of, whoever had it taken.

@@ -50,37 +50,72 @@ order by m.version desc limit $4;
 select set_config('lock_timeout', $3, true), pg_advisory_xact_lock(hashtextextended(weft.tag_named($1, $2), $1));
 
 -- name: move
--- A tag of another workflow is moved only by whoever names that.
+-- A tag of another workflow is moved only by whoever names that. Who moves a tag is kept, here and in what follows.
+with t as materialized (
+  select t.* from weft.move_tag($1, weft.tag_named($1, $2), $3, $4, $5, $6, case when $7 or $10::text is not null
+    then weft.is_forced($1, weft.tag_named($1, $2), (select v.workflow_id from weft.artifact v where v.id = $4 and v.org_id = $1), $7, $10)
+    else false end, $8, $9) t
+), noted as (
+  insert into weft.audit (org_id, actor, verb, subject_kind, subject_name, detail, origin, reason)
+  select $1, $8, $3::weft.tag_verb::text, 'tag', t.name, json_build_object('version', t.version, 'target', t.target_id::text), $11, coalesce($12, $9)
+  from t where t.name is not null
+)
 select t.name, t.workflow_id, t.target_id, t.version, t.moved_at, t.moved_by, t.is_protected, a.kind::text as target_kind,
   encode(a.version_hash, 'hex') as target_hash, t.deleted_at
-from weft.move_tag($1, weft.tag_named($1, $2), $3, $4, $5, $6, case when $7 or $10::text is not null
-  then weft.is_forced($1, weft.tag_named($1, $2), (select v.workflow_id from weft.artifact v where v.id = $4 and v.org_id = $1), $7, $10)
-  else false end, $8, $9) t left join weft.artifact a on a.id = t.target_id;
+from t left join weft.artifact a on a.id = t.target_id;
 
 -- name: undo
+with t as materialized (
+  select t.* from weft.undo_tag($1, weft.tag_named($1, $2), $3, $4, $5, $6, $7, $8) t
+), noted as (
+  insert into weft.audit (org_id, actor, verb, subject_kind, subject_name, detail, origin, reason)
+  select $1, $7, 'undo', 'tag', t.name, json_build_object('version', t.version, 'target', t.target_id::text), $9, coalesce($10, $8)
+  from t where t.name is not null
+)
 select t.name, t.workflow_id, t.target_id, t.version, t.moved_at, t.moved_by, t.is_protected, a.kind::text as target_kind,
   encode(a.version_hash, 'hex') as target_hash, t.deleted_at
-from weft.undo_tag($1, weft.tag_named($1, $2), $3, $4, $5, $6, $7, $8) t left join weft.artifact a on a.id = t.target_id;
+from t left join weft.artifact a on a.id = t.target_id;
 
 -- name: redo
+with t as materialized (
+  select t.* from weft.redo_tag($1, weft.tag_named($1, $2), $3, $4, $5, $6, $7, $8) t
+), noted as (
+  insert into weft.audit (org_id, actor, verb, subject_kind, subject_name, detail, origin, reason)
+  select $1, $7, 'redo', 'tag', t.name, json_build_object('version', t.version, 'target', t.target_id::text), $9, coalesce($10, $8)
+  from t where t.name is not null
+)
 select t.name, t.workflow_id, t.target_id, t.version, t.moved_at, t.moved_by, t.is_protected, a.kind::text as target_kind,
   encode(a.version_hash, 'hex') as target_hash, t.deleted_at
-from weft.redo_tag($1, weft.tag_named($1, $2), $3, $4, $5, $6, $7, $8) t left join weft.artifact a on a.id = t.target_id;
+from t left join weft.artifact a on a.id = t.target_id;
 
 -- name: delete
+with t as materialized (
+  select t.* from weft.delete_tag($1, weft.tag_named($1, $2), $3, $4, $5, $6, $7) t
+), noted as (
+  insert into weft.audit (org_id, actor, verb, subject_kind, subject_name, detail, origin, reason)
+  select $1, $6, 'delete', 'tag', t.name, json_build_object('version', t.version, 'target', t.target_id::text), $8, coalesce($9, $7)
+  from t where t.name is not null
+)
 select t.name, t.workflow_id, t.target_id, t.version, t.moved_at, t.moved_by, t.is_protected, a.kind::text as target_kind,
   encode(a.version_hash, 'hex') as target_hash, t.deleted_at
-from weft.delete_tag($1, weft.tag_named($1, $2), $3, $4, $5, $6, $7) t left join weft.artifact a on a.id = t.target_id;
+from t left join weft.artifact a on a.id = t.target_id;
 
 -- name: undelete
+with t as materialized (
+  select t.* from weft.undelete_tag($1, weft.tag_named($1, $2, true), $3, $4) t
+), noted as (
+  insert into weft.audit (org_id, actor, verb, subject_kind, subject_name, detail, origin, reason)
+  select $1, $3, 'undelete', 'tag', t.name, json_build_object('version', t.version, 'target', t.target_id::text), $5, coalesce($6, $4)
+  from t where t.name is not null
+)
 select t.name, t.workflow_id, t.target_id, t.version, t.moved_at, t.moved_by, t.is_protected, a.kind::text as target_kind,
   encode(a.version_hash, 'hex') as target_hash, t.deleted_at
-from weft.undelete_tag($1, weft.tag_named($1, $2, true), $3, $4) t left join weft.artifact a on a.id = t.target_id;
+from t left join weft.artifact a on a.id = t.target_id;
 
 -- name: protect
 -- Who protects a tag or frees it is kept with what other operators did.
 with done as materialized (select weft.protect_tag($1, weft.tag_named($1, $2), $3) as name), noted as (
-  insert into weft.audit (org_id, actor, verb, subject_kind, subject_name, origin)
-  select $1, $4, case when $3 then 'protect' else 'free' end, 'tag', d.name, $5 from done d where d.name is not null
+  insert into weft.audit (org_id, actor, verb, subject_kind, subject_name, origin, reason)
+  select $1, $4, case when $3 then 'protect' else 'free' end, 'tag', d.name, $5, $6 from done d where d.name is not null
 )
 select d.name from done d;

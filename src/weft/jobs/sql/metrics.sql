@@ -37,6 +37,11 @@ select w.id, 2 = any (w.queues) as orchestrates, extract(epoch from weft.now() -
 from weft.worker w where (w.org_id = $1 or 2 = any (w.queues)) and w.state in ('active', 'idle') and w.until >= (select weft.now())
 order by w.id;
 
+-- name: live_workers_of_all
+-- Those of every org.
+select w.id, 2 = any (w.queues) as orchestrates from weft.worker w
+where w.state in ('active', 'idle') and w.until >= (select weft.now()) order by w.id;
+
 -- name: leases
 -- Since when the first of the tasks is held that are, and what time it is.
 select weft.now() as now, min(t.claimed_at) as since from weft.task t
@@ -61,3 +66,15 @@ select
     select from weft.task t where t.state = 'scheduled' and t.due_at < (select weft.now() - interval '1 minute') and t.org_id = $1
     limit 1000) o)::int as late,
   exists (select 1 from weft.job j where j.org_id = $1) as has_jobs;
+
+-- name: health_of_all
+-- Tasks that somebody holds whose lease has lapsed, or that should have been ready a minute ago; up to a thousand each; of all orgs.
+select
+  (select count(*) from (
+    select from weft.task t left join weft.worker w on w.id = t.worker_id
+    where t.worker_id is not null
+      and (w.id is null or w.state not in ('active', 'idle') or w.until < (select weft.now())) limit 1000) o)::int as held,
+  (select count(*) from (
+    select from weft.task t where t.state = 'scheduled' and t.due_at < (select weft.now() - interval '1 minute')
+    limit 1000) o)::int as late,
+  exists (select 1 from weft.job j) as has_jobs;

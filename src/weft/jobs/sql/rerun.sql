@@ -9,7 +9,9 @@ from weft.job_done d where d.org_id = $1 and d.id = $2;
 -- What became of the nodes of a job; of a fan_out also those whose items it kept.
 select d.id, d.node, d.handler, d.state::text as state, d.reason, d.worker_id, d.allow_failure,
   coalesce(d.kept_id, d.id) as root_id,
-  case when d.kept_id is null then d.job_id else (select r.job_id from weft.task_done r where r.id = d.kept_id) end as root_job_id,
+  case when d.kept_id is null then d.job_id else (
+    select r.job_id from weft.task_done r where r.id = d.kept_id and r.org_id = d.org_id
+  ) end as root_job_id,
   case when d.handler = '@conditional' then (d.output ->> 'branch')::int end as branch,
   case when d.handler = '@fan_out' then (d.output ->> 'count')::int end as count,
   case when d.handler = '@fan_out' then (
@@ -98,6 +100,14 @@ select min(r.id) from (
   select j.id from weft.job j where j.org_id = $1 and j.rerun_of = $2
   union all select d.id from weft.job_done d where d.org_id = $1 and d.rerun_of = $2
 ) r;
+
+-- name: up_to
+-- Up to which job those were looked for that were to be run again by a key the first time; kept as long as other keys.
+with mine as (
+  insert into weft.idempotency_key as k (org_id, handler, key, task_id, ended_at) values ($1, '@rerun', $2, $3, weft.now())
+  on conflict (org_id, handler, key) do update set task_id = k.task_id returning k.task_id
+)
+select task_id from mine;
 
 -- name: candidates
 -- Jobs that ended, oldest first after a key, that are no part of another, have a definition, and that nobody has run

@@ -1,15 +1,15 @@
 -- name: record
 -- Whoever does not say who he is, is the user of the database session.
-insert into weft.audit (org_id, actor, verb, subject_kind, subject_ids, subject_name, detail, origin)
-values ($1, coalesce($2, session_user), $3, $4, $5, $6, $7, $8);
+insert into weft.audit (org_id, actor, verb, subject_kind, subject_ids, subject_name, detail, origin, reason)
+values ($1, coalesce($2, session_user), $3, $4, $5, $6, $7, $8, $9);
 
 -- name: list_newest
 -- Of one verb, on one task or queue, or all, between two ids, both left out.
-select a.id, a.at, a.actor, a.verb, a.subject_kind, a.subject_ids, a.subject_name, a.detail, a.origin
+select a.id, a.at, a.actor, a.verb, a.subject_kind, a.subject_ids, a.subject_name, a.detail, a.origin, a.reason
 from weft.list_newest_acts($1, $2, $3, $4, $5, $6, $7) a;
 
 -- name: list_oldest
-select a.id, a.at, a.actor, a.verb, a.subject_kind, a.subject_ids, a.subject_name, a.detail, a.origin
+select a.id, a.at, a.actor, a.verb, a.subject_kind, a.subject_ids, a.subject_name, a.detail, a.origin, a.reason
 from weft.list_oldest_acts($1, $2, $3, $4, $5, $6, $7) a;
 
 -- name: prune

@@ -9,6 +9,10 @@ select w.state::text as state, w.concurrency,
   array(select q.name from weft.queue q where q.id = any (w.queues) order by array_position(w.queues, q.id)) as names
 from weft.worker w where w.id = $1 and w.org_id = $2 and w.token_id = $3;
 
+-- name: is_live
+-- active or idle: whoever was given up for lost gets nothing any more.
+select exists (select 1 from weft.worker w where w.id = $1 and w.state in ('active', 'idle'));
+
 -- name: in_use
 -- Those that rest take no slot of their queues.
 select t.queue_id, count(*)::int as tasks from weft.task t
@@ -38,13 +42,24 @@ select exists (
 );
 
 -- name: refers_to
--- Whether something of the org refers to a blob.
-select exists (select 1 from weft.task_blob b where b.digest = $2 and b.org_id = $1);
+-- Whether a task of the org refers to a blob; for a token of some queues one of these, or one that a task needs or has
+-- made which a worker of the token holds.
+select exists (
+  select 1 from weft.task_blob b where b.digest = $2 and b.org_id = $1 and ($3::text[] is null or exists (
+    select 1 from weft.task t join weft.queue q on q.id = t.queue_id where t.id = b.task_id and q.name = any ($3)
+    union all
+    select 1 from weft.task_done d join weft.queue q on q.id = d.queue_id where d.id = b.task_id and q.name = any ($3)
+    union all
+    select 1 from weft.worker w join weft.task h on h.worker_id = w.id and h.state = 'running'
+    where w.token_id = $4 and (b.task_id = any (h.needs)
+      or exists (select 1 from weft.task_done c where c.id = b.task_id and c.parent_id = h.id))
+  ))
+);
 
 -- name: task_refers_to
--- Which of these tasks refer to the blobs that they are said to have put.
-select r.id from unnest($1::bigint[], $2::text[]) as r (id, digest)
-join weft.task_blob b on b.task_id = r.id and b.digest = r.digest;
+-- Which of these tasks of the org refer to the blobs that they are said to have put.
+select r.id from unnest($2::bigint[], $3::text[]) as r (id, digest)
+join weft.task_blob b on b.task_id = r.id and b.digest = r.digest and b.org_id = $1;
 
 -- name: of_org
 -- Which of these are tasks of the org, live or ended: of some queues only, unless a task has made them.

@@ -20,8 +20,10 @@ select a.id, weft.audit_hash(a) as hash from weft.audit a where a.org_id = $1 an
 
 -- name: unsealed
 -- Acts that no seal holds.
-select count(*)::int as count, min(a.at) as oldest_at from weft.audit a where a.org_id = $1 and not exists (
-  select 1 from weft.audit_seal s where s.org_id = $1 and a.id between s.ids[1] and s.ids[cardinality(s.ids)] and a.id = any (s.ids));
+select count(*)::int as count, min(a.at) as oldest_at from (
+  select a.id from weft.audit a where a.org_id = $1
+  except select sealed.id from weft.audit_seal s cross join lateral unnest(s.ids) as sealed (id) where s.org_id = $1
+) e join weft.audit a on a.id = e.id;
 
 -- name: oldest_kept
 -- What began before may be gone by the retention; some minutes are for what is just being removed.

@@ -144,10 +144,20 @@ returning t.id, t.queue_id, t.concurrency_key, t.job_id;
 select set_config('lock_timeout', $1, true);
 
 -- name: extend_expiry
--- running, by its worker and attempt. A tenth longer: heartbeats that follow one another quickly are not all sent.
-update weft.task t set expires_at = weft.now() + t.heartbeat_timeout * 1.1
-where t.id = $2 and coalesce(t.worker_id, 0) = $1 and t.attempt = $3 and t.state = 'running'
-returning t.id;
+-- running, by its worker and attempt. A tenth longer: heartbeats that follow one another quickly are not all sent. What
+-- somebody has locked does not expire: it is not waited for, and is told as held.
+with held as (
+  select t.id, t.attempt from unnest($2::bigint[], $3::int[]) as r (id, attempt)
+  join weft.task t on t.id = r.id and coalesce(t.worker_id, 0) = $1 and t.attempt = r.attempt and t.state = 'running'
+), free as (
+  select t.id from weft.task t
+  where t.id = any ($2) and t.heartbeat_timeout is not null
+    and exists (select 1 from held where held.id = t.id and held.attempt = t.attempt) and t.state = 'running'
+  order by t.id for update skip locked
+), extended as (
+  update weft.task t set expires_at = weft.now() + t.heartbeat_timeout * 1.1 from free where t.id = any ($2) and t.id = free.id
+)
+select held.id from held;
 
 -- name: held_by
 -- What a worker holds by the database's account.

@@ -102,9 +102,8 @@ class Feed(ABC, Generic[Found]):
         """Whether to look for it now, or soon enough to do so together with others."""
         return self.is_kicked or now >= self.due_at - _EARLIER * self._pause
 
-    def rest(self, took: float, *, has_news: bool) -> None:
+    def rest(self, now: float, took: float, *, has_news: bool) -> None:
         """Rest for as long as the guests need, longer the longer nothing happens."""
-        now = time.monotonic()
         if self.is_over:
             self.due_at = now + 3600.0
             return

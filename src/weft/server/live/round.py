@@ -37,28 +37,28 @@ class Round(Service):
         self._kind = kind
         self._turns = turns
         self._asked = asked
-        self._feeds: set[Feed[Any]] = set()
+        self.feeds: set[Feed[Any]] = set()
 
     async def take_up(self, feed: Feed[Any]) -> None:
         """Look for a feed too."""
-        self._feeds.add(feed)
+        self.feeds.add(feed)
         await self.start()
         self.kick()
 
     async def leave_out(self, feed: Feed[Any]) -> None:
         """Look for a feed no more, and rest when there is no other."""
-        self._feeds.discard(feed)
-        if not self._feeds:
+        self.feeds.discard(feed)
+        if not self.feeds:
             await self.stop()
 
     def has(self, feed: Feed[Any]) -> bool:
         """Whether a feed is looked for."""
-        return feed in self._feeds
+        return feed in self.feeds
 
     async def run_once(self) -> int:
         """Look once for all that are due, and let each of them tell what it has found."""
         now = time.monotonic()
-        due = [feed for feed in self._feeds if feed.is_due(now)][:_MOST]
+        due = [feed for feed in self.feeds if feed.is_due(now)][:_MOST]
         if not due:
             return 0
         before = [feed.next for feed in due]
@@ -68,9 +68,10 @@ class Round(Service):
             for feed in due:
                 if feed in found:
                     await self._tell(feed, found[feed])
-            took = time.monotonic() - began if found is not _NOTHING else _OUTAGE
+            now = time.monotonic()
+            took = now - began if found is not _NOTHING else _OUTAGE
         for feed, place in zip(due, before, strict=True):
-            feed.rest(took, has_news=feed.next > place)
+            feed.rest(now, took, has_news=feed.next > place)
         return len(due)
 
     async def _glance(self, due: list[Feed[Any]]) -> Mapping[Feed[Any], Any]:
@@ -94,7 +95,7 @@ class Round(Service):
     def pause_before_next(self, done: int) -> float:
         """Rest until the first of them is due."""
         now = time.monotonic()
-        return max(_SHORTEST, min((feed.due_at - now for feed in self._feeds), default=self.interval))
+        return max(_SHORTEST, min((feed.due_at - now for feed in self.feeds), default=self.interval))
 
 
 _NOTHING: dict[Feed[Any], Any] = {}

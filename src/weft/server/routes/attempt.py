@@ -34,7 +34,7 @@ from weft.contract.protocol import (
 from weft.core.checks import RESERVED, check_handler, check_name, check_queue
 from weft.core.errors import InvalidInput, LeaseLost, NotFound, UnknownQueue
 from weft.core.json import encode_plain
-from weft.queue import loans, look, remote_workers
+from weft.queue import blobs, loans, look, remote_workers
 from weft.queue.retry import Retry
 from weft.queue.steps import Fence
 from weft.queue.work import Claim
@@ -64,8 +64,8 @@ async def _data(caller: Caller, asked: Step | Checkpoint) -> str:
     """Return what is to be kept as JSON, wherever it was sent."""
     if asked.blob is None:
         return encode_plain(asked.data, "data")
-    named = [(asked.task_id, asked.blob.digest)]
-    if not await caller.database.read(lambda conn: remote_workers.task_refers_to(conn, named)):
+    named, org_id = [(asked.task_id, asked.blob.digest)], caller.who.org_id
+    if not await caller.database.read(lambda conn: remote_workers.task_refers_to(conn, org_id, named)):
         raise NotFound("blob", asked.blob.digest)
     try:
         return encode_plain(orjson.loads(await caller.state.blobs.get(asked.blob.digest)), "blob")
@@ -231,4 +231,8 @@ async def find_output(caller: Caller, asked: FindOutput) -> dict[str, Any]:
     within = None if asked.within is None else timedelta(seconds=asked.within)
     kept = OutputCache(caller.database, caller.state.blobs)
     found = await kept.find(claim, bytes.fromhex(asked.key), Caching(within))
-    return {"output": None, "root": None} if found is None else {"output": found[0], "root": str(found[1].root)}
+    if found is None:
+        return {"output": None, "root": None}
+    # From now on the task refers to it, and so may be completed with it.
+    await caller.database.run(lambda conn: blobs.keep(conn, [(claim.id, found[0])]))
+    return {"output": found[0], "root": str(found[1].root)}

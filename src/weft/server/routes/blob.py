@@ -18,7 +18,7 @@ from weft.server.problems import refusals
 router = APIRouter()
 PATH = "/v1/task/blob"
 _PUT = "Keep a large value of a task that the worker holds: an output, or what a handler puts aside."
-_GET = "Return a large value that something of the org refers to, such as params."
+_GET = "Return a large value, such as params; a token of some queues gets those of their tasks, and what these need."
 _BYTES = {"content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}}
 _PUT_TOLD: dict[int | str, dict[str, Any]] = {200: {"description": _PUT, "model": BlobTold}, **refusals()}
 _GET_TOLD: dict[int | str, dict[str, Any]] = {200: {"description": _GET, **_BYTES}, **refusals()}
@@ -44,9 +44,11 @@ async def put_blob(
 
 @router.get(PATH + "/{digest}", summary=_GET, responses=_GET_TOLD, tags=["workers"], response_class=Response)
 async def get_blob(request: Request, who: AWorker, digest: Annotated[str, Path(pattern="^[0-9a-f]{64}$")]) -> Response:
-    """Return a large value that something of the org refers to."""
+    """Return a large value that a task refers to which the caller has to do with."""
     caller = Caller(request, who)
-    if not await caller.database.read(lambda conn: remote_workers.refers_to(conn, who.org_id, digest)):
+    if not await caller.database.read(
+        lambda conn: remote_workers.refers_to(conn, who.org_id, digest, who.queues, who.token_id)
+    ):
         raise NotFound("blob", digest)
     return FileAnswer(await caller.state.blobs.open(digest), "application/octet-stream")
 

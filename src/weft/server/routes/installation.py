@@ -9,7 +9,8 @@ from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel
 
 from weft.contract.operations import Access
-from weft.jobs.health import HealthCheck
+from weft.core.errors import DatabaseUnavailable
+from weft.jobs.health import HealthCheck, check_installation, without_database
 from weft.jobs.metrics import exposition
 from weft.server.credentials import OPERATORS, Who, require
 from weft.server.state import State
@@ -57,11 +58,14 @@ async def healthz() -> Response:
 async def readyz(request: Request) -> Response:
     """Say whether this server can answer: its database does, and it is not about to stop.
 
-    Workers, orchestrators and tasks that are late are told as well, and are no reason to send requests elsewhere. More
-    of what is wrong is told by `/api/v1/health`, to those with a token.
+    Workers, orchestrators and tasks that are late, of whatever org, are told as well, and are no reason to send
+    requests elsewhere. More of what is wrong is told by `/api/v1/health`, to those with a token, of their own org.
     """
     state: State = request.app.state.weft
-    health = await state.client.health()
+    try:
+        health = await state.client.database.read(check_installation)
+    except (DatabaseUnavailable, TimeoutError) as problem:
+        health = without_database(problem)
     checks = [*health.checks, HealthCheck("server", not state.is_stopping, "")]
     can_answer = all(check.ok for check in checks if check.name in ("database", "server"))
     told = {"ok": can_answer, "checks": [_part(check) for check in checks]}

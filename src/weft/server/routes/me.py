@@ -29,6 +29,7 @@ class Me(BaseModel):
     """Whom a credential stands for."""
 
     org: str = Field(examples=["default"])
+    org_id: str = Field(examples=["1"])
     actor: str = Field(description="The name under which acts are kept.", examples=["token:nightly"])
     role: str = Field(examples=["writer"])
     queues: list[str] | None = Field(description="The queues that a worker's token is limited to.")
@@ -48,4 +49,12 @@ async def me(request: Request, who: Annotated[Principal, Depends(principal)]) ->
             await state.client_of(who).database.read(lambda conn: tokens.show(conn, who.org_id, token_id))
         ).expires_at
     queues = None if who.queues is None else list(who.queues)
-    return Me(org=who.org, actor=who.actor, role=who.role, queues=queues, expires_at=end, version=__version__)
+    return Me(
+        org=who.org,
+        org_id=str(who.org_id),
+        actor=who.actor,
+        role=who.role,
+        queues=queues,
+        expires_at=end,
+        version=__version__,
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated
 
 from fastapi import APIRouter, Query, Request
-from fastapi.responses import RedirectResponse, Response
+from fastapi.responses import JSONResponse, RedirectResponse, Response
 
 from weft.catalog import sign_ins, tokens
 from weft.queue.audit import acting_from
@@ -44,6 +44,14 @@ async def sign_out(request: Request, who: Who) -> Response:
     answer = Response(status_code=204)
     cookies.forget(answer, request)
     return answer
+
+
+@router.get("/", include_in_schema=False)
+async def home(request: Request) -> Response:
+    """Lead a browser to the page that there is, and tell others where to look."""
+    if "text/html" in request.headers.get("accept", ""):
+        return RedirectResponse(_HOME, 303)
+    return JSONResponse({"docs": _HOME, "openapi": "/openapi.json"})
 
 
 @router.get("/docs", include_in_schema=False)

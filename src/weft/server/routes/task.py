@@ -52,6 +52,8 @@ async def claim(caller: Caller, asked: ClaimTasks) -> dict[str, Any]:
         moment = seat.moment
         claims, lost = await seat.finish_and_claim(completed, asked.limit)
         tasks = await told(caller.state, seat, claims, stored=asked.stored)
+        if asked.limit and not claims and not completed:
+            await seat.require_live()
         left = deadline - loop.time()
         # What was completed is told at once: whoever waits for the answer has it to do again otherwise.
         if tasks or completed or asked.limit == 0 or left <= 0 or seat.is_closed:
@@ -85,7 +87,8 @@ async def _completed(caller: Caller, seat: Seat, tasks: Sequence[Done], field: s
     """Return outcomes as they are kept; large ones go to the blob storage. Raises for what cannot be one."""
     settings, found = caller.state.client.settings, []
     named = [(done.task_id, done.blob.digest) for done in tasks if done.blob is not None]
-    known = await caller.database.read(lambda conn: remote_workers.task_refers_to(conn, named)) if named else set()
+    org_id, read = caller.who.org_id, caller.database.read
+    known = await read(lambda conn: remote_workers.task_refers_to(conn, org_id, named)) if named else set()
     for place, done in enumerate(tasks):
         where = f"{field}[{place}]"
         if done.lease_token.worker_id != seat.id:
@@ -180,22 +183,17 @@ async def release(caller: Caller, asked: Release) -> dict[str, Any]:
     """Give tasks back as if they had not begun: others may claim them, and no attempt is counted."""
     seat = await _seat_of(caller, asked.tasks)
     leases = [(each.task_id, each.lease_token.attempt) for each in asked.tasks]
-    held = await caller.database.read(lambda conn: remote_workers.held_among(conn, seat.id, leases))
-    await seat.hand_back(leases)
-    return _settled(asked.tasks, [task_id for task_id, _ in leases if task_id not in held])
+    landed = await seat.hand_back(leases)
+    return _settled(asked.tasks, [task_id for task_id, _ in leases if task_id not in landed])
 
 
 @act(router, "/v1/task/heartbeat", Release, Settled, {"tasks": [_HELD]})
 async def heartbeat(caller: Caller, asked: Release) -> dict[str, Any]:
     """Say that attempts go on whose tasks have a heartbeat timeout; that the worker lives, its own heartbeat says."""
     seat = await _seat_of(caller, asked.tasks)
-    lost = []
-    for each in asked.tasks:
-        extended = await caller.database.run(
-            lambda conn, each=each: work.extend_expiry(conn, seat.id, (each.task_id, each.lease_token.attempt))  # type: ignore[misc]
-        )
-        if not extended:
-            lost.append(each.task_id)
+    leases = [(each.task_id, each.lease_token.attempt) for each in asked.tasks]
+    held = await seat.extend_expiry(leases)
+    lost = [task_id for task_id, _ in leases if task_id not in held]
     if lost and len(asked.tasks) == 1:
         raise LeaseLost(lost[0])
     return _settled(asked.tasks, lost)

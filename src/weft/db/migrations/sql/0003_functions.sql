@@ -421,9 +421,9 @@ end $$;
 
 -- name: send_event
 -- Accepts an event, once for each key, and answers those who wait for one like it; so many of them at once, the rest by the
--- outbox. Returns its id and how many waited.
+-- outbox. Returns its id, how many waited, and whether it is new.
 create function weft.send_event(org bigint, event text, payload jsonb, actor text, key text, room int)
-returns table (id bigint, answered int) language plpgsql as $$
+returns table (id bigint, answered int, is_new boolean) language plpgsql as $$
 #variable_conflict use_variable
 declare last bigint; rest int;
 begin
@@ -431,7 +431,7 @@ begin
   insert into weft.event as e (org_id, name, payload, actor, idempotency_key) values (org, event, payload, actor, key)
   on conflict (org_id, idempotency_key) where idempotency_key is not null do nothing returning e.id into id;
   if id is null then
-    return query select e.id, e.answered from weft.event e where e.org_id = org and e.idempotency_key = key;
+    return query select e.id, e.answered, false from weft.event e where e.org_id = org and e.idempotency_key = key;
     return;
   end if;
   select r.answered, r.last into answered, last from weft.route_event(id, 0, room) r;
@@ -446,6 +446,7 @@ begin
   insert into weft.outbox (org_id, kind, payload, state, processed_at, actor)
   values (org, 'route_event', json_build_object('event_id', id::text, 'after', last::text),
     (case when last is null then 'done' else 'pending' end)::weft.outbox_state, case when last is null then weft.now() end, actor);
+  is_new := true;
   return next;
 end $$;
 

@@ -7,6 +7,7 @@ create table weft.answer (
   request bytea not null,
   status smallint,
   body bytea,
+  etag text,
   created_at timestamptz not null default weft.now(),
   primary key (org_id, key)
 );

@@ -1,14 +1,19 @@
 -- name: audit_origin
--- From where an act came to a server: the address, and the id of the request.
-alter table weft.audit add column origin text;
+-- From where an act came to a server: the address, and the id of the request; and why it was done, in words.
+alter table weft.audit add column origin text, add column reason text;
 
 -- name: view_audits_with_origin
 create or replace view weft.audits as
-  select a.id, a.org_id, a.at, a.actor, a.verb, a.subject_kind, a.subject_ids, a.subject_name, a.detail, a.origin from weft.audit a;
+  select a.id, a.org_id, a.at, a.actor, a.verb, a.subject_kind, a.subject_ids, a.subject_name, a.detail, a.origin, a.reason
+  from weft.audit a;
+
+-- name: comment_audits_of_all
+comment on view weft.audits is 'What was done by whom: a row for each act that changes something, but for tasks and effects, which have it themselves.';
 
 -- name: audit_seal
 -- Acts are held together by a chain: each seal has the hashes of the acts that were seen to be committed since the one before,
 -- and follows on that by its digest. Written by whoever leads, a batch at a time: no act waits for another. Never changed.
+-- All acts below `covered_to` that were seen when it was made are sealed; whatever was under way then is below `next_xid`.
 create table weft.audit_seal (
   org_id bigint not null references weft.org,
   number bigint not null check (number > 0),
@@ -17,6 +22,8 @@ create table weft.audit_seal (
   hashes bytea[] not null check (cardinality(hashes) = cardinality(ids)),
   before bytea not null,
   digest bytea not null check (octet_length(digest) = 32),
+  covered_to bigint not null,
+  next_xid xid8 not null,
   primary key (org_id, number)
 );
 
@@ -27,7 +34,7 @@ create trigger seals_are_kept before update on weft.audit_seal for each statemen
 -- What an act says, in 32 bytes. As JSON, in which no field can pass for a part of another.
 create function weft.audit_hash(a weft.audit) returns bytea language sql stable as $$
   select sha256(convert_to(json_build_array(a.id::text, a.org_id::text, to_char(a.at at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS.US'),
-    a.actor, a.verb, a.subject_kind, a.subject_ids::text, a.subject_name, a.detail::text, a.origin)::text, 'UTF8'))
+    a.actor, a.verb, a.subject_kind, a.subject_ids::text, a.subject_name, a.detail::text, a.origin, a.reason)::text, 'UTF8'))
 $$;
 
 -- name: seal_digest
@@ -37,31 +44,45 @@ create function weft.seal_digest(org bigint, number bigint, before bytea, ids bi
     from unnest(ids, hashes) with ordinality as u (id, hash, place)), ''::bytea))
 $$;
 
+-- name: audit_seal_last
+create index audit_seal_last on weft.audit_seal (org_id, (ids[cardinality(ids)]));
+
 -- name: seal_audit
 -- Seals the acts of each org that are not sealed yet, at most `room` of each; returns how many. Acts have ids of when they began,
--- and one may be committed after another that is sealed: an hour back is looked at again. Two at once do not make two chains:
--- the second finds its number taken, and has sealed nothing.
+-- and one may be committed after another that is sealed: all is looked at again from where the last seal ends at whose time
+-- nothing was under way that is not over by now; without such a seal, as after a restore, an hour back. Two at once do not make
+-- two chains: the second finds its number taken, and has sealed nothing.
 create function weft.seal_audit(room int) returns int language plpgsql as $$
-declare of record; count int := 0;
+declare of record; oldest xid8 := pg_snapshot_xmin(pg_current_snapshot()); count int := 0;
 begin
   for of in
     select o.id as org_id, coalesce(l.number, 0) + 1 as number, coalesce(l.digest, sha256(int8send(o.id))) as before, n.ids, n.hashes
     from weft.org o
     left join lateral (
-      select s.number, s.digest, s.sealed_at from weft.audit_seal s where s.org_id = o.id order by s.number desc limit 1
+      select s.number, s.digest, least(s.covered_to, weft.first_id_at(s.sealed_at - interval '1 hour')) as an_hour_back
+      from weft.audit_seal s where s.org_id = o.id order by s.number desc limit 1
     ) l on true
+    left join lateral (
+      select s.covered_to from weft.audit_seal s where s.org_id = o.id and s.next_xid <= oldest order by s.number desc limit 1
+    ) f on true
+    cross join lateral (select coalesce(f.covered_to, l.an_hour_back, 0) as id) low
     cross join lateral (
-      select array_agg(e.id order by e.id) as ids, array_agg(e.hash order by e.id) as hashes from (
-        select a.id, weft.audit_hash(a) as hash from weft.audit a
-        where a.org_id = o.id and a.id >= coalesce(weft.first_id_at(l.sealed_at - interval '1 hour'), 0) and not exists (
-          select 1 from weft.audit_seal s where s.org_id = o.id and a.id between s.ids[1] and s.ids[cardinality(s.ids)] and a.id = any (s.ids))
-        order by a.id limit room
-      ) e
+      select array_agg(a.id order by a.id) as ids, array_agg(weft.audit_hash(a) order by a.id) as hashes
+      from (
+        select a.id from weft.audit a where a.org_id = o.id and a.id >= low.id
+        except select sealed.id from weft.audit_seal s cross join lateral unnest(s.ids) as sealed (id)
+          where s.org_id = o.id and s.ids[cardinality(s.ids)] >= low.id
+        order by id limit room
+      ) e join weft.audit a on a.id = e.id
     ) n
     where n.ids is not null
   loop
-    insert into weft.audit_seal (org_id, number, ids, hashes, before, digest)
-    values (of.org_id, of.number, of.ids, of.hashes, of.before, weft.seal_digest(of.org_id, of.number, of.before, of.ids, of.hashes))
+    -- What is under way has begun before the next transaction will. A minute is for clocks that are set back.
+    insert into weft.audit_seal (org_id, number, ids, hashes, before, digest, covered_to, next_xid)
+    values (of.org_id, of.number, of.ids, of.hashes, of.before,
+      weft.seal_digest(of.org_id, of.number, of.before, of.ids, of.hashes),
+      least(weft.first_id_at(weft.now() - interval '1 minute'), case when cardinality(of.ids) = room then of.ids[room] end),
+      pg_snapshot_xmax(pg_current_snapshot()))
     on conflict do nothing;
     if found then
       count := count + cardinality(of.ids);
@@ -74,6 +95,11 @@ end $$;
 -- Acts are listed by org, newest first, all or those of one verb: each list reads one of these, and no further than its page.
 create index audit_org on weft.audit (org_id, id);
 create index audit_verb on weft.audit (org_id, verb, id);
+
+-- name: audit_subject_task
+-- Only what was done to a task is looked for by its subject: whoever submits a job has nothing to sort in.
+drop index weft.audit_subject;
+create index audit_subject on weft.audit using gin (subject_ids) with (gin_pending_list_limit = 64) where subject_kind = 'task';
 
 -- name: acts_on_task
 -- The acts of an org on a task, with the rights of the schema's owner: behind a wall the index of subjects is not read, for

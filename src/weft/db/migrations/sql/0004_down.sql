@@ -17,8 +17,9 @@ end $$;
 drop function weft.seal_audit, weft.seal_digest, weft.audit_hash, weft.acts_on_task;
 drop table weft.audit_seal;
 drop view weft.audits;
-alter table weft.audit drop column origin;
-drop index weft.audit_org, weft.audit_verb;
+alter table weft.audit drop column origin, drop column reason;
+drop index weft.audit_org, weft.audit_verb, weft.audit_subject;
+create index audit_subject on weft.audit using gin (subject_ids) with (gin_pending_list_limit = 64);
 
 -- name: audits_without_origin
 -- A view loses no column otherwise; that it cannot be written to, and what is said of it, goes with it.

@@ -1,0 +1,188 @@
+"""Whoever changes something is kept in the audit, whatever it is: with who it was, from where, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from typing import Any
+
+import asyncpg
+import httpx
+import pytest
+from matrix import FLOW
+from server_scene import MakeRemote
+
+import weft
+from engine.job_scene import Handlers, at_work, flow
+from weft.contract.table import OPERATIONS
+
+# Made in masses, by machines: who did it is kept with the task or the effect itself, which is never changed.
+WITH_THE_THING = {"enqueue", "enqueue_many", "add_effect"}
+REVIEW = flow(review={"type": "wait", "for": "approval"}) | {"workflow_id": "review"}
+Acts = dict[str, Callable[[weft.RemoteClient], Awaitable[Any]]]
+
+
+@pytest.fixture
+async def acts(client: weft.Client, conn: asyncpg.Connection[asyncpg.Record]) -> Acts:
+    """A call of each kind that changes something, on things that let it: one that is missing fails the test."""
+    handlers = Handlers()
+
+    @handlers.registry.task(name="kept", cache=timedelta(hours=1))
+    async def kept() -> int:
+        return 1
+
+    fails = flow(a={"type": "task", "handler": "fail", "retry": {"max_attempts": 1}})
+    async with at_work(client, handlers):
+        failed = [await client.jobs.submit(fails) for _ in range(2)]
+        dead = [await client.enqueue("fail", max_attempts=1) for _ in range(3)]
+        waits = await client.jobs.submit(REVIEW)
+        for job in failed:
+            await client.jobs.wait(job.id)
+        for task in dead:
+            with pytest.raises(weft.TaskFailed):
+                await client.wait(task.id)
+        await client.wait((await client.enqueue("kept")).id)
+        async for event in client.jobs.follow(waits.id):
+            if event.node == "review":
+                break
+    await client.workflows.push(FLOW)
+    for tag in ("etl/other", "etl/old", "etl/gone"):
+        await client.workflows.branch(tag, "etl")
+    change = await client.workflows.patch("etl/other", set={"nodes.fetch.params.size": 7})
+    await client.workflows.patch("etl/other", set={"nodes.fetch.params.more": 1})
+    await client.workflows.delete("etl/gone")
+    await client.workflows.snapshot("etl", set={"nodes.fetch.params.size": 8})
+    await client.create_queue("mail")
+    open_ = await client.jobs.submit("etl")
+    tasks = [await client.enqueue("nobody:knows") for _ in range(2)]
+    effect = await client.add_effect("enqueue_task", {"handler": "a"})
+    await conn.execute("update weft.outbox set state = 'failed' where id = $1", effect)
+    await client.orgs.create("acme")
+    for user in ("ada", "eve"):
+        await client.users.add(user)
+    await client.users.deactivate("eve")
+    for role in ("finance", "old"):
+        await client.roles.create(role)
+    await client.roles.grant("finance", "eve")
+    token = (await client.tokens.create("nightly")).token.id
+    return {
+        "jobs.submit": lambda by: by.jobs.submit("etl"),
+        "jobs.pause": lambda by: by.jobs.pause(open_.id),
+        "jobs.resume": lambda by: by.jobs.resume(open_.id),
+        "jobs.cancel": lambda by: by.jobs.cancel(open_.id),
+        "jobs.rerun": lambda by: by.jobs.rerun(failed[0].id),
+        "jobs.rerun_all": lambda by: by.jobs.rerun_all(),
+        "jobs.approve": lambda by: by.jobs.approve(waits.id),
+        "jobs.send_event": lambda by: by.jobs.send_event("file.arrived"),
+        "workflows.push": lambda by: by.workflows.push({**FLOW, "workflow_id": "new"}),
+        "workflows.snapshot": lambda by: by.workflows.snapshot("etl", set={"nodes.fetch.params.size": 9}),
+        "workflows.patch": lambda by: by.workflows.patch("etl", set={"nodes.fetch.params.size": 3}),
+        "workflows.move": lambda by: by.workflows.move("etl/old", "etl/main"),
+        "workflows.undo": lambda by: by.workflows.undo("etl"),
+        "workflows.redo": lambda by: by.workflows.redo("etl"),
+        "workflows.branch": lambda by: by.workflows.branch("etl/branch", "etl/main"),
+        "workflows.merge": lambda by: by.workflows.merge("etl/other", "etl/main", prefer="ours"),
+        "workflows.revert": lambda by: by.workflows.revert("etl/other", change.artifact_id, prefer="theirs"),
+        "workflows.delete": lambda by: by.workflows.delete("etl/old"),
+        "workflows.undelete": lambda by: by.workflows.undelete("etl/gone"),
+        "workflows.protect": lambda by: by.workflows.protect("etl"),
+        "workflows.compact": lambda by: by.workflows.compact("etl"),
+        "workflows.fsck": lambda by: _mend(by, conn),
+        "enqueue": lambda by: by.enqueue("nobody:knows"),
+        "enqueue_many": lambda by: by.enqueue_many([weft.NewTask("nobody:knows")]),
+        "add_effect": lambda by: by.add_effect("enqueue_task", {"handler": "a"}),
+        "cancel": lambda by: by.cancel(tasks[0].id),
+        "cancel_all": lambda by: by.cancel_all(ids=[tasks[1].id]),
+        "replay": lambda by: by.replay(dead[0].id),
+        "replay_all": lambda by: by.replay_all(ids=[tasks[1].id]),
+        "purge": lambda by: by.purge(ids=[dead[1].id]),
+        "replay_dead": lambda by: by.replay_dead(),
+        "create_queue": lambda by: by.create_queue("letters"),
+        "pause_queue": lambda by: by.pause_queue("mail"),
+        "resume_queue": lambda by: by.resume_queue("mail"),
+        "limit_queue": lambda by: by.limit_queue("mail", 3),
+        "replay_outbox": lambda by: by.replay_outbox(),
+        "clear_cache": lambda by: by.clear_cache(),
+        "orgs.create": lambda by: by.orgs.create("globex"),
+        "orgs.rename": lambda by: by.orgs.rename("acme", "Acme Ltd"),
+        "users.add": lambda by: by.users.add("bob"),
+        "users.change": lambda by: by.users.change("ada", role="writer"),
+        "users.deactivate": lambda by: by.users.deactivate("ada"),
+        "users.activate": lambda by: by.users.activate("eve"),
+        "roles.create": lambda by: by.roles.create("new"),
+        "roles.grant": lambda by: by.roles.grant("old", "eve"),
+        "roles.revoke": lambda by: by.roles.revoke("finance", "eve"),
+        "roles.delete": lambda by: by.roles.delete("old"),
+        "tokens.create": lambda by: by.tokens.create("weekly"),
+        "tokens.create_sign_in": lambda by: by.tokens.create_sign_in("eve"),
+        "tokens.revoke": lambda by: by.tokens.revoke(token),
+        "workflows.gc": lambda by: _collect(by, conn),
+    }
+
+
+async def _mend(by: weft.RemoteClient, conn: asyncpg.Connection[asyncpg.Record]) -> None:
+    await conn.execute(
+        "set session_replication_role = replica; update weft.artifact set version_hash = sha256('x') "
+        "where id = (select max(id) from weft.artifact where kind = 'patch'); reset session_replication_role"
+    )
+    assert [each.mended for each in await by.workflows.fsck(repair=True) if each.mended]
+
+
+async def _collect(by: weft.RemoteClient, conn: asyncpg.Connection[asyncpg.Record]) -> None:
+    await conn.execute(
+        "create or replace function weft.now() returns timestamptz language sql volatile parallel safe "
+        "return clock_timestamp() + interval '2 hours'"
+    )
+    assert (await by.workflows.gc(3600)).snapshots
+
+
+async def test_every_act_is_kept_with_who_did_it_from_where_and_why(
+    acts: Acts, make_remote: MakeRemote, conn: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    assert acts.keys() == {each.call for each in OPERATIONS if each.changes}
+    by = await make_remote()
+    for call, act in acts.items():
+        before, reason = await conn.fetchval("select max(id) from weft.audit"), f"100 % nötig: {call}"
+        with by.because(reason):
+            await act(by)
+        rows = await conn.fetch("select actor, origin, reason from weft.audit where id > $1", before)
+        kept = {(row["actor"], str(row["origin"]).partition(" ")[0], row["reason"]) for row in rows}
+        assert kept == (set() if call in WITH_THE_THING else {("token:tester", "127.0.0.1", reason)}), call
+
+
+async def test_a_known_key_keeps_no_second_act(client: weft.Client) -> None:
+    for _ in range(2):
+        await client.jobs.submit(FLOW, idempotency_key="k")
+        await client.jobs.send_event("file.arrived", idempotency_key="k")
+        await client.workflows.push(FLOW)
+        await client.workflows.push({**FLOW, "workflow_id": "other"}, dry_run=True)
+        await client.workflows.snapshot("etl")
+    assert sorted(each.verb for each in await client.audit()) == ["push", "send", "submit"]
+
+
+async def test_what_a_job_asks_for_is_no_act_of_anybody(client: weft.Client) -> None:
+    handlers = Handlers()
+    await client.workflows.push(flow(a={"type": "task", "handler": "say"}) | {"workflow_id": "one"})
+    async with at_work(client, handlers):
+        outer = await client.jobs.submit(flow(call={"type": "workflow", "workflow": "one"}))
+        await client.jobs.wait(outer.id)
+    assert [each.subject_ids for each in await client.audit(verb="submit")] == [(outer.id,)]
+
+
+async def test_the_message_of_a_change_is_its_reason_unless_another_is_given(client: weft.Client) -> None:
+    await client.workflows.push(FLOW, message="first")
+    with client.because("ticket 4711"):
+        await client.workflows.patch("etl", set={"nodes.fetch.params.size": 2}, message="larger")
+    await client.cancel((await client.enqueue("a")).id, reason="ordered twice")
+    assert [each.reason for each in await client.audit()] == ["ordered twice", "ticket 4711", "first"]
+
+
+async def test_a_reason_that_cannot_be_kept_is_refused_and_nothing_is_done(
+    http: httpx.AsyncClient, client: weft.Client
+) -> None:
+    for reason, field in (("%FF", "weft-reason"), ("%00", "reason"), ("x" * 501, "reason")):
+        answer = await http.post("/api/v1/queues", json={"name": "mail"}, headers={"weft-reason": reason})
+        assert (answer.status_code, answer.json()["field"]) == (422, field)
+    with pytest.raises(weft.InvalidInput, match="reason"), client.because(""):
+        pass
+    assert [each.name for each in await client.queues()] == ["default"]
