@@ -24,7 +24,8 @@ def says_why(command: Command) -> Command:
             say_why(reason)
         command(*given, **named)
 
-    signature = inspect.signature(command)
+    # As Typer reads it: it takes a signature that is set for one whose annotations are no texts any more.
+    signature = inspect.signature(command, eval_str=True)
     why = inspect.Parameter("reason", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Reason)
     told.__signature__ = signature.replace(parameters=[*signature.parameters.values(), why])  # type: ignore[attr-defined]
     told.__annotations__ = {**command.__annotations__, "reason": Reason}
