@@ -268,7 +268,6 @@ GUARDS: list[Guard] = [
     *_of("lists.scan_newest_jobs", "test_job_lists", "d.org_id = org and", "l.org_id = org and", "and j.org_id = org",
          ("(j.org_id, j.id) > (org, low)", "j.id > low")),
     *_of("drawing.choices", "test_graphs", "d.job_id = $2 and"),
-    *_of("drawing.gates", "test_graphs", "t.job_id = $2 and", "d.job_id = $2 and"),
     *_of("drawing.items", "test_graphs", "and t.item > $4", "and d.item > $4", "and t.parent_id = $3", "and d.parent_id = $3"),
     *_of("lists.find_jobs", "test_job_lists", ("k.state = any (states)", "true")),
     *_of("sealing.acts_on_task", "test_walls", ("org is distinct from coalesce", "false and org is distinct from coalesce")),
@@ -769,6 +768,10 @@ REDUNDANT: list[tuple[Guard, str]] = [
         Guard("task.attempts", "a.org_id = $1 and"),
         "the task itself was looked up in the org before",
     ),
+    *[
+        (Guard("drawing.gates", text), "the gates of other jobs lead to no task of this one; it is for the index")
+        for text in ("t.job_id = $2 and", "d.job_id = $2 and")
+    ],
     *[
         (Guard(statement, text, nth=place), "the job itself was looked up in the org before")
         for statement, text, place in (
