@@ -760,6 +760,10 @@ REDUNDANT: list[tuple[Guard, str]] = [
         Guard("task.logs", "l.org_id = $1 and"),
         "the task itself was looked up in the org before",
     ),
+    *[
+        (Guard("watching.mark_of_jobs", text), "what happens in another org would only let a stream look once more")
+        for text in ("t.org_id = $1 and", "where j.org_id = $1")
+    ],
     (
         Guard("task.log_marks", "t.org_id = $1 and"),
         "the task itself was looked up in the org before",

@@ -98,7 +98,7 @@ class Place:
             Guard("count children", JOB.count_children, (step,), 120),
             Guard("answer", JOB.answer, (self.waiting, "completed", "null", None, None), 250),
             Guard("begin to wait", JOB.begin_wait, (1, step, 1, *asked), 40),
-            Guard("send an event", JOB.send_event, (1, "e7", "{}", None, "key", 500), 100),
+            Guard("send an event", JOB.send_event, (1, "e7", "{}", "ann", "key", 500, None, None), 100),
             Guard("approvals", JOB.approvals, (1, 0, 100), 700, {"awaited_approval": 110}, 100),
             Guard("approvals of an org of none", JOB.approvals, (2, 0, 100), 20, {"awaited_approval": 2}, 0),
             Guard("approvals of a job", JOB.approvals_of, (1, self.live, 0, 100), 20, {"awaited_job": 2}),

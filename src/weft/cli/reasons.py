@@ -24,9 +24,9 @@ def says_why(command: Command) -> Command:
             say_why(reason)
         command(*given, **named)
 
-    # As Typer reads it: it takes a signature that is set for one whose annotations are no texts any more.
+    # Typer reads what the options are from the types themselves, and not from their names.
     signature = inspect.signature(command, eval_str=True)
     why = inspect.Parameter("reason", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Reason)
     told.__signature__ = signature.replace(parameters=[*signature.parameters.values(), why])  # type: ignore[attr-defined]
-    told.__annotations__ = {**command.__annotations__, "reason": Reason}
+    told.__annotations__ = {name: each.annotation for name, each in signature.parameters.items()} | {"reason": Reason}
     return told  # type: ignore[return-value]
