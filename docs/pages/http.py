@@ -33,7 +33,7 @@ interface, with the types of all fields, is the OpenAPI document at `/openapi.js
 - A request has a token: `Authorization: Bearer weft_…`. What it may do is what its role may do, in its org.
 - Ids are texts. Moments are ISO 8601, spans are seconds.
 - A list is a page: `items`, and `next`, which is sent as `before` or `after` for the page that follows; it is null on
-  the last.
+  the last, and on no other, however few items a page has.
 - What goes wrong is told as `application/problem+json` with the stable `code` of [the error](errors.md), the `field`
   where it is one, and `about`, what programs may want to know.
 - A tag with a slash stands in a path as it is, or with `%2F`; the latter is never taken for two parts. A path that is

@@ -103,6 +103,7 @@ LOCAL = {
 _KINDS = {"jobs": ("jobs", "_jobs"), "workflows": ("workflows", "w", "_workflows")}
 # Calls that no command makes by their names, and how they are made.
 IN_OTHER_WORDS = {
+    "dead_letters": "`dead list`, which goes through the pages",
     "jobs.page": "`jobs list`, which goes through the pages",
     "workflows.artifact": "a line of `workflows artifacts`",
     "workflows.diff": "`diff`, which compares files too",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import asyncpg
 import pytest
@@ -136,6 +137,27 @@ async def test_effects_are_listed_by_state_and_kind_newest_or_oldest_first(
         assert [
             effect.id for effect in await client.outbox(**filters, limit=2, sort="oldest", after=chosen[0])
         ] == chosen[1:3]
+
+
+async def test_acts_are_listed_newest_or_oldest_first(client: weft.Client) -> None:
+    await client.create_queue("side")
+    task_id = (await client.enqueue("h", queue="side")).id
+    for _ in range(3):
+        await client.pause_queue("side")
+        await client.cancel(task_id)
+        await client.replay(task_id)
+    counts: list[tuple[dict[str, Any], int]] = [
+        ({}, 10), ({"verb": "pause"}, 3), ({"queue": "side"}, 4), ({"queue": "side", "verb": "pause"}, 3),
+        ({"task": task_id}, 6), ({"task": task_id, "verb": "replay"}, 3),
+    ]  # fmt: skip
+    for filters, count in counts:
+        found = [act.id for act in await client.audit(**filters)]
+        assert found == sorted(found, reverse=True)
+        assert len(found) == count, filters
+        oldest = [act.id for act in await client.audit(sort="oldest", **filters)]
+        assert oldest == found[::-1]
+        assert [act.id for act in await client.audit(**filters, before=found[0], limit=1)] == found[1:2]
+        assert [act.id for act in await client.audit(**filters, sort="oldest", after=oldest[0], limit=1)] == oldest[1:2]
 
 
 async def test_a_line_tells_what_the_task_itself_tells(client: weft.Client, zoo: dict[str, list[int]]) -> None:

@@ -974,7 +974,13 @@ begin
         and (who is null or k.actor = who) and (wanted is null or k.labels::jsonb @> wanted)),
       count(*), case when is_newest then min(k.id) else max(k.id) end
     into passed, seen, rest
-    from weft.scan_jobs(org, filters[1 + turn], worths[1 + turn], names[1 + turn], states, low, high, is_newest, step) k;
+    from (
+      select s.* from weft.scan_newest_jobs(org, filters[1 + turn], worths[1 + turn], names[1 + turn], states, low, high, step) s
+      where is_newest
+      union all
+      select s.* from weft.scan_oldest_jobs(org, filters[1 + turn], worths[1 + turn], names[1 + turn], states, low, high, step) s
+      where not is_newest
+    ) k;
     ids := ids || passed;
     room := room - seen;
     if seen < step then
@@ -1567,6 +1573,31 @@ begin
   ) f on true order by case when is_newest then -f.id else f.id end;
 end $$;
 
+CREATE FUNCTION weft.list_newest_acts(org bigint, what text, task bigint, queue text, low bigint, high bigint, n integer) RETURNS SETOF weft.audit
+    LANGUAGE plpgsql STABLE
+    SET plan_cache_mode TO 'force_generic_plan'
+    AS $$
+begin
+  if task is not null then
+    return query select a.* from weft.audit a
+      where a.org_id = org and a.id = any (weft.acts_on_task(org, task)) and a.id < high and a.id > low and (what is null or a.verb = what)
+      order by a.id desc limit n;
+  elsif queue is not null then
+    return query select a.* from weft.audit a
+      where a.org_id = org and a.id < high and a.id > low and (what is null or a.verb = what)
+        and a.subject_name = queue and a.subject_kind = 'queue'
+      order by a.id desc limit n;
+  elsif what is not null then
+    return query select a.* from weft.audit a
+      where a.org_id = org and (a.verb, a.id) < (what, high) and (a.verb, a.id) > (what, low)
+      order by a.verb desc, a.id desc limit n;
+  else
+    return query select a.* from weft.audit a
+      where (a.org_id, a.id) < (org, high) and (a.org_id, a.id) > (org, low)
+      order by a.org_id desc, a.id desc limit n;
+  end if;
+end $$;
+
 CREATE TABLE weft.outbox (
     id bigint DEFAULT weft.next_id() NOT NULL,
     org_id bigint NOT NULL,
@@ -1605,6 +1636,31 @@ begin
       where o.org_id = org and (o.kind, o.state, o.id) < (k.kind, s.state, high) and (o.kind, o.state, o.id) > (k.kind, s.state, low)
       order by o.kind desc, o.state desc, o.id desc limit n
     ) f order by f.id desc limit n;
+end $$;
+
+CREATE FUNCTION weft.list_oldest_acts(org bigint, what text, task bigint, queue text, low bigint, high bigint, n integer) RETURNS SETOF weft.audit
+    LANGUAGE plpgsql STABLE
+    SET plan_cache_mode TO 'force_generic_plan'
+    AS $$
+begin
+  if task is not null then
+    return query select a.* from weft.audit a
+      where a.org_id = org and a.id = any (weft.acts_on_task(org, task)) and a.id < high and a.id > low and (what is null or a.verb = what)
+      order by a.id limit n;
+  elsif queue is not null then
+    return query select a.* from weft.audit a
+      where a.org_id = org and a.id < high and a.id > low and (what is null or a.verb = what)
+        and a.subject_name = queue and a.subject_kind = 'queue'
+      order by a.id limit n;
+  elsif what is not null then
+    return query select a.* from weft.audit a
+      where a.org_id = org and (a.verb, a.id) < (what, high) and (a.verb, a.id) > (what, low)
+      order by a.verb, a.id limit n;
+  else
+    return query select a.* from weft.audit a
+      where (a.org_id, a.id) < (org, high) and (a.org_id, a.id) > (org, low)
+      order by a.org_id, a.id limit n;
+  end if;
 end $$;
 
 CREATE FUNCTION weft.list_oldest_effects(org bigint, states weft.outbox_state[], wanted text, low bigint, high bigint, n integer) RETURNS SETOF weft.outbox
@@ -2428,85 +2484,47 @@ begin
   last := case when looked = room then last end;
 end $$;
 
-CREATE FUNCTION weft.scan_jobs(org bigint, filter text, value text, label text, states weft.job_state[], low bigint, high bigint, is_newest boolean, n integer) RETURNS SETOF weft.found_job
+CREATE FUNCTION weft.scan_newest_jobs(org bigint, filter text, value text, label text, states weft.job_state[], low bigint, high bigint, n integer) RETURNS SETOF weft.found_job
     LANGUAGE plpgsql STABLE
     SET enable_sort TO 'off'
     AS $$
 begin
   case filter
   when 'live' then
-    if is_newest then
-      return query select j.id, j.workflow_id, j.state, j.actor, j.labels from weft.job j
-        where (j.org_id, j.id) < (org, high) and (j.org_id, j.id) > (org, low) order by j.org_id desc, j.id desc limit n;
-    else
-      return query select j.id, j.workflow_id, j.state, j.actor, j.labels from weft.job j
-        where (j.org_id, j.id) < (org, high) and (j.org_id, j.id) > (org, low) order by j.org_id, j.id limit n;
-    end if;
+    return query select j.id, j.workflow_id, j.state, j.actor, j.labels from weft.job j
+      where (j.org_id, j.id) < (org, high) and (j.org_id, j.id) > (org, low) order by j.org_id desc, j.id desc limit n;
   when 'state' then
-    if is_newest then
-      return query select f.* from unnest(states) as s (state) cross join lateral (
-        select d.id, d.workflow_id, d.state, d.actor, d.labels from weft.job_done d
-        where d.org_id = org and (d.state, d.id) < (s.state, high) and (d.state, d.id) > (s.state, low) and d.id < high and d.id > low
-        order by d.state desc, d.id desc limit n) f order by f.id desc limit n;
-    else
-      return query select f.* from unnest(states) as s (state) cross join lateral (
-        select d.id, d.workflow_id, d.state, d.actor, d.labels from weft.job_done d
-        where d.org_id = org and (d.state, d.id) < (s.state, high) and (d.state, d.id) > (s.state, low) and d.id < high and d.id > low
-        order by d.state, d.id limit n) f order by f.id limit n;
-    end if;
+    return query select f.* from unnest(states) as s (state) cross join lateral (
+      select d.id, d.workflow_id, d.state, d.actor, d.labels from weft.job_done d
+      where d.org_id = org and (d.state, d.id) < (s.state, high) and (d.state, d.id) > (s.state, low) and d.id < high and d.id > low
+      order by d.state desc, d.id desc limit n) f order by f.id desc limit n;
   when 'workflow' then
-    if is_newest then
-      return query select f.* from unnest(states) as s (state) cross join lateral (
-        select d.id, d.workflow_id, d.state, d.actor, d.labels from weft.job_done d
-        where d.org_id = org and (d.workflow_id, d.state, d.id) < (value, s.state, high)
-          and (d.workflow_id, d.state, d.id) > (value, s.state, low) and d.id < high and d.id > low
-        order by d.workflow_id desc, d.state desc, d.id desc limit n) f order by f.id desc limit n;
-    else
-      return query select f.* from unnest(states) as s (state) cross join lateral (
-        select d.id, d.workflow_id, d.state, d.actor, d.labels from weft.job_done d
-        where d.org_id = org and (d.workflow_id, d.state, d.id) < (value, s.state, high)
-          and (d.workflow_id, d.state, d.id) > (value, s.state, low) and d.id < high and d.id > low
-        order by d.workflow_id, d.state, d.id limit n) f order by f.id limit n;
-    end if;
+    return query select f.* from unnest(states) as s (state) cross join lateral (
+      select d.id, d.workflow_id, d.state, d.actor, d.labels from weft.job_done d
+      where d.org_id = org and (d.workflow_id, d.state, d.id) < (value, s.state, high)
+        and (d.workflow_id, d.state, d.id) > (value, s.state, low) and d.id < high and d.id > low
+      order by d.workflow_id desc, d.state desc, d.id desc limit n) f order by f.id desc limit n;
   when 'actor' then
-    if is_newest then
-      return query select f.* from unnest(states) as s (state) cross join lateral (
-        select d.id, d.workflow_id, d.state, d.actor, d.labels from weft.job_done d
-        where d.org_id = org and (d.actor, d.state, d.id) < (value, s.state, high)
-          and (d.actor, d.state, d.id) > (value, s.state, low) and d.id < high and d.id > low
-        order by d.actor desc, d.state desc, d.id desc limit n) f order by f.id desc limit n;
-    else
-      return query select f.* from unnest(states) as s (state) cross join lateral (
-        select d.id, d.workflow_id, d.state, d.actor, d.labels from weft.job_done d
-        where d.org_id = org and (d.actor, d.state, d.id) < (value, s.state, high)
-          and (d.actor, d.state, d.id) > (value, s.state, low) and d.id < high and d.id > low
-        order by d.actor, d.state, d.id limit n) f order by f.id limit n;
-    end if;
+    return query select f.* from unnest(states) as s (state) cross join lateral (
+      select d.id, d.workflow_id, d.state, d.actor, d.labels from weft.job_done d
+      where d.org_id = org and (d.actor, d.state, d.id) < (value, s.state, high)
+        and (d.actor, d.state, d.id) > (value, s.state, low) and d.id < high and d.id > low
+      order by d.actor desc, d.state desc, d.id desc limit n) f order by f.id desc limit n;
   when 'label' then
-    if is_newest then
-      return query select f.job_id, d.workflow_id, d.state, d.actor, d.labels from (
-        select f.job_id from unnest(states) as s (state) cross join lateral (
-          select l.job_id from weft.job_label l
-          where l.org_id = org and l.name = scan_jobs.label and l.value = scan_jobs.value and l.ending = s.state
-            and l.job_id < high and l.job_id > low
-          order by l.job_id desc limit n) f order by f.job_id desc limit n
-      ) f left join lateral (select d.* from weft.job_done d where d.id = f.job_id) d on true order by f.job_id desc;
-    else
-      return query select f.job_id, d.workflow_id, d.state, d.actor, d.labels from (
-        select f.job_id from unnest(states) as s (state) cross join lateral (
-          select l.job_id from weft.job_label l
-          where l.org_id = org and l.name = scan_jobs.label and l.value = scan_jobs.value and l.ending = s.state
-            and l.job_id < high and l.job_id > low
-          order by l.job_id limit n) f order by f.job_id limit n
-      ) f left join lateral (select d.* from weft.job_done d where d.id = f.job_id) d on true order by f.job_id;
-    end if;
+    return query select f.job_id, d.workflow_id, d.state, d.actor, d.labels from (
+      select f.job_id from unnest(states) as s (state) cross join lateral (
+        select l.job_id from weft.job_label l
+        where l.org_id = org and l.name = scan_newest_jobs.label and l.value = scan_newest_jobs.value and l.ending = s.state
+          and l.job_id < high and l.job_id > low
+        order by l.job_id desc limit n) f order by f.job_id desc limit n
+    ) f left join lateral (select d.* from weft.job_done d where d.id = f.job_id) d on true order by f.job_id desc;
   when 'rerun_of' then
     -- They are few: found first, then put in order.
     return query with f as materialized (
       select j.id, j.workflow_id, j.state, j.actor, j.labels from weft.job j where j.rerun_of = value::bigint and j.org_id = org
       union all
       select d.id, d.workflow_id, d.state, d.actor, d.labels from weft.job_done d where d.rerun_of = value::bigint and d.org_id = org)
-    select f.* from f where f.id < high and f.id > low order by case when is_newest then -f.id else f.id end limit n;
+    select f.* from f where f.id < high and f.id > low order by f.id desc limit n;
   end case;
 end $$;
 
@@ -2546,6 +2564,50 @@ begin
       where d.state <> 'completed' and d.org_id = org
         and (d.state, d.id) < (s.state, high) and (d.state, d.id) > (s.state, low) and d.id < high and d.id > low
       order by d.state desc, d.id desc limit n) f order by f.id desc limit n;
+  end case;
+end $$;
+
+CREATE FUNCTION weft.scan_oldest_jobs(org bigint, filter text, value text, label text, states weft.job_state[], low bigint, high bigint, n integer) RETURNS SETOF weft.found_job
+    LANGUAGE plpgsql STABLE
+    SET enable_sort TO 'off'
+    AS $$
+begin
+  case filter
+  when 'live' then
+    return query select j.id, j.workflow_id, j.state, j.actor, j.labels from weft.job j
+      where (j.org_id, j.id) < (org, high) and (j.org_id, j.id) > (org, low) order by j.org_id, j.id limit n;
+  when 'state' then
+    return query select f.* from unnest(states) as s (state) cross join lateral (
+      select d.id, d.workflow_id, d.state, d.actor, d.labels from weft.job_done d
+      where d.org_id = org and (d.state, d.id) < (s.state, high) and (d.state, d.id) > (s.state, low) and d.id < high and d.id > low
+      order by d.state, d.id limit n) f order by f.id limit n;
+  when 'workflow' then
+    return query select f.* from unnest(states) as s (state) cross join lateral (
+      select d.id, d.workflow_id, d.state, d.actor, d.labels from weft.job_done d
+      where d.org_id = org and (d.workflow_id, d.state, d.id) < (value, s.state, high)
+        and (d.workflow_id, d.state, d.id) > (value, s.state, low) and d.id < high and d.id > low
+      order by d.workflow_id, d.state, d.id limit n) f order by f.id limit n;
+  when 'actor' then
+    return query select f.* from unnest(states) as s (state) cross join lateral (
+      select d.id, d.workflow_id, d.state, d.actor, d.labels from weft.job_done d
+      where d.org_id = org and (d.actor, d.state, d.id) < (value, s.state, high)
+        and (d.actor, d.state, d.id) > (value, s.state, low) and d.id < high and d.id > low
+      order by d.actor, d.state, d.id limit n) f order by f.id limit n;
+  when 'label' then
+    return query select f.job_id, d.workflow_id, d.state, d.actor, d.labels from (
+      select f.job_id from unnest(states) as s (state) cross join lateral (
+        select l.job_id from weft.job_label l
+        where l.org_id = org and l.name = scan_oldest_jobs.label and l.value = scan_oldest_jobs.value and l.ending = s.state
+          and l.job_id < high and l.job_id > low
+        order by l.job_id limit n) f order by f.job_id limit n
+    ) f left join lateral (select d.* from weft.job_done d where d.id = f.job_id) d on true order by f.job_id;
+  when 'rerun_of' then
+    -- They are few: found first, then put in order.
+    return query with f as materialized (
+      select j.id, j.workflow_id, j.state, j.actor, j.labels from weft.job j where j.rerun_of = value::bigint and j.org_id = org
+      union all
+      select d.id, d.workflow_id, d.state, d.actor, d.labels from weft.job_done d where d.rerun_of = value::bigint and d.org_id = org)
+    select f.* from f where f.id < high and f.id > low order by f.id limit n;
   end case;
 end $$;
 

@@ -30,6 +30,7 @@ FILES = {
     "answer": "server/sql/answer.sql",
     "seal": "queue/sql/seal.sql",
     "sealing": "db/migrations/sql/0004_audit.sql",
+    "acts": "db/migrations/sql/0004_lists.sql",
     "walls": "db/migrations/sql/0004_walls.sql",
     "function": "db/migrations/sql/0001_functions.sql",
     "artifact": "history/sql/artifact.sql",
@@ -47,6 +48,7 @@ FILES = {
     "skipping": "db/migrations/sql/0003_skipping.sql",
     "definition": "db/migrations/sql/0003_definitions.sql",
     "loan": "db/migrations/sql/0003_loans.sql",
+    "drawing": "jobs/sql/drawing.sql",
     "lists": "db/migrations/sql/0003_lists.sql",
     "task_lists": "db/migrations/sql/0003_task_lists.sql",
     "lending": "queue/sql/loan.sql",
@@ -263,8 +265,10 @@ GUARDS: list[Guard] = [
     *_of("job.cancel", "test_jobs", "j.org_id = $1 and"),
     *_of("job.cancel", "test_job_guards", "and j.state in ('pending', 'running', 'paused')"),
     *_of("job.pause", "test_jobs", "j.org_id = $1 and", "and j.state in ('pending', 'running')"),
-    *_of("lists.scan_jobs", "test_job_lists", "d.org_id = org and", "l.org_id = org and", "and j.org_id = org",
+    *_of("lists.scan_newest_jobs", "test_job_lists", "d.org_id = org and", "l.org_id = org and", "and j.org_id = org",
          ("(j.org_id, j.id) > (org, low)", "j.id > low")),
+    *_of("drawing.choices", "test_graphs", "d.job_id = $2 and"),
+    *_of("drawing.items", "test_graphs", "and t.item > $4", "and d.item > $4", "and t.parent_id = $3", "and d.parent_id = $3"),
     *_of("lists.find_jobs", "test_job_lists", ("k.state = any (states)", "true")),
     *_of("sealing.acts_on_task", "test_walls", ("org is distinct from coalesce", "false and org is distinct from coalesce")),
     *_of("lists.list_jobs", "test_walls", ("org is distinct from coalesce", "false and org is distinct from coalesce")),
@@ -650,10 +654,8 @@ GUARDS: list[Guard] = [
     *_of("task_lists.list_newest_effects", "test_orgs", ("o.org_id = org and", "")),
     *_of("task_lists.list_newest_effects", "test_walls",
          ("org is distinct from coalesce", "false and org is distinct from coalesce")),
-    *_of("audit.list", "test_orgs", ("(a.org_id, a.id) > ($1, 0)", "true")),
-    *_of("audit.list_of_verb", "test_orgs", ("a.org_id = $1 and", "")),
-    *_of("audit.list_of_task", "test_orgs", ("a.org_id = $1 and", "")),
-    *_of("audit.list_of_queue", "test_orgs", ("a.org_id = $1 and", "")),
+    *_of("acts.list_newest_acts", "test_orgs", ("(a.org_id, a.id) > (org, low)", "true"),
+         *[("a.org_id = org and", "", place) for place in range(3)]),
     *_of("worker.list", "test_orgs", ("w.org_id = $1 and", "")),
     *_of("queue.ids", "test_orgs", ("q.org_id = $1 or q.id = 2", "true")),
     *_of("queue.pause", "test_orgs", ("q.org_id = $1 and", "")),
@@ -763,10 +765,36 @@ REDUNDANT: list[tuple[Guard, str]] = [
         Guard("task.logs", "l.org_id = $1 and"),
         "the task itself was looked up in the org before",
     ),
+    *[
+        (Guard("watching.mark_of_jobs", text), "what happens in another org would only let a stream look once more")
+        for text in ("t.org_id = $1 and", "where j.org_id = $1")
+    ],
+    (
+        Guard("task.log_marks", "t.org_id = $1 and"),
+        "the task itself was looked up in the org before",
+    ),
     (
         Guard("task.attempts", "a.org_id = $1 and"),
         "the task itself was looked up in the org before",
     ),
+    *[
+        (Guard("drawing.gates", text), "the gates of other jobs lead to no task of this one; it is for the index")
+        for text in ("t.job_id = $2 and", "d.job_id = $2 and")
+    ],
+    *[
+        (Guard(statement, text, nth=place), "the job itself was looked up in the org before")
+        for statement, text, place in (
+            ("drawing.choices", "d.org_id = $1 and", 0),
+            ("drawing.gates", "t.org_id = $1 and", 0),
+            ("drawing.gates", "d.org_id = $1 and", 0),
+            ("drawing.items", "t.org_id = $1 and", 0),
+            ("drawing.items", "d.org_id = $1 and", 0),
+            ("drawing.begun", "j.org_id = $1 and", 0),
+            ("drawing.begun", "d.org_id = $1 and", 0),
+            ("drawing.ways", "e.org_id = $1 and", 0),
+            ("drawing.ways", "e.org_id = $1 and", 1),
+        )
+    ],
     (
         Guard("task_lists.scan_newest_tasks", "and d.org_id = org"),
         "find_tasks asks for the org again; it is for the index",

@@ -17,6 +17,7 @@ from weft.db.statements import Statements
 from weft.queue import workers
 
 JOB, GRAPH = Statements("weft.jobs", "sql/job.sql"), Statements("weft.jobs", "sql/graph.sql")
+DRAWING = Statements("weft.jobs", "sql/drawing.sql")
 TASK, UPKEEP = Statements("weft.queue", "sql/task.sql"), Statements("weft.queue", "sql/upkeep.sql")
 OWNER, RERUN = Statements("weft.queue", "sql/worker.sql"), Statements("weft.jobs", "sql/rerun.sql")
 JOBS, TASKS = 10_000, 10
@@ -112,6 +113,21 @@ class Place:
             Guard("group of", GRAPH.group_of, (first,), 60),
             *self.guards_of_lists(),
             *self.guards_of_reruns(),
+            *self.guards_of_drawings(),
+        ]
+
+    def guards_of_drawings(self) -> list[Guard]:
+        """What is read to draw a job."""
+        job, first = self.done, self.done + 1
+        return [
+            Guard("choices", DRAWING.choices, (1, job), 60, {}, 0),
+            Guard("begun jobs", DRAWING.begun, (1, [first, first + 1]), 200, {}, 1),
+            Guard("gates of a group", DRAWING.gates, (1, self.live), 60, {}, 0),
+            Guard("gates of what ended", DRAWING.gates, (1, job), 60, {}, 0),
+            Guard("ways of tasks", DRAWING.ways, (1, [first + 1, first + 2]), 40, {}, 3),
+            Guard("items of a node", DRAWING.items, (1, job, first, -1, 50), 60, {}, 2),
+            Guard("later items of a node", DRAWING.items, (1, job, first, 9, 50), 60, {}, 1),
+            Guard("items of a node that lives", DRAWING.items, (1, self.live, self.live + 1, -1, 50), 100, {}, 0),
         ]
 
     def guards_of_lists(self) -> list[Guard]:

@@ -119,12 +119,20 @@ def _others(held: list[int], dead: list[int]) -> list[Guard]:
         Guard("idle keys", QUEUE.forget_idle_keys, (), 100),
         Guard("outbox, claim", OUTBOX.claim, (1, ["callback"], 100), 4000, {"outbox_due": 300}),
         Guard("outbox, rescue", OUTBOX.rescue, (), 50),
-        Guard("audit", AUDIT.list, (1, NEWEST, 50), 60, {"audit_org": 60}, 50),
-        Guard("audit of an org of no acts", AUDIT.list, (2, NEWEST, 50), 20, {"audit_org": 5}, 0),
-        Guard("audit of a verb that nobody did", AUDIT.list_of_verb, (1, NEWEST, "x", 50), 20, {"audit_verb": 5}, 0),
-        Guard("audit of a queue", AUDIT.list_of_queue, (1, NEWEST, None, "queue 7", 50), 20, {"audit_name": 5}, 1),
-        Guard("audit of a task", AUDIT.list_of_task, (1, NEWEST, None, 7, 50), 60, {"audit_subject": 5}, 1),
+        *_acts(AUDIT.list_newest),
+        *_acts(AUDIT.list_oldest),
     ]  # fmt: skip
+
+
+def _acts(statement: str) -> list[Guard]:
+    whole = 0, NEWEST, 50
+    return [
+        Guard("audit", statement, (1, None, None, None, *whole), 60, {"audit_org": 60}, 50),
+        Guard("audit of an org of no acts", statement, (2, None, None, None, *whole), 20, {"audit_org": 5}, 0),
+        Guard("audit of a verb that nobody did", statement, (1, "x", None, None, *whole), 20, {"audit_verb": 5}, 0),
+        Guard("audit of a queue", statement, (1, None, None, "queue 7", *whole), 20, {"audit_name": 5}, 1),
+        Guard("audit of a task", statement, (1, None, 7, None, *whole), 60, {"audit_subject": 5}, 1),
+    ]
 
 
 def _lists() -> list[Guard]:

@@ -75,7 +75,7 @@ async def test_what_is_told_of_one_job_or_of_all_does_not_cost_more_beside_many_
             ),
             Guard("events of three jobs", WATCHING.events, (1, jobs, [first] * 3, [1000] * 3), 10_000, {}, 1304),
             Guard("what the jobs are like", WATCHING.mark_of_jobs, (1,), 300, {}, 1),
-            Guard("open tasks of a job", WATCHING.open_tasks, (1, job_id, None), 60, {"task_job": 20}),
+            Guard("open tasks of a job", WATCHING.open_tasks, (1, job_id, None, 0, 100), 60, {"task_job": 20}),
             Guard("attempts of a job", WATCHING.attempts, (1, done_id, None, "-infinity", 0, 0, None), 1500),
             Guard("why a task does not run", WHY.why, (1, task_id), 300),
             Guard("totals", METRICS.totals, (1,), 300, {}, 1),

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import httpx
 import pytest
 
 import weft
+from engine.engine_scene import until
 from engine.job_scene import Handlers, at_work, flow
 from weft.jobs.items import Group, Task
 
@@ -81,17 +81,31 @@ async def test_a_job_is_drawn_with_branches_groups_items_and_sub_workflows(
     assert all(edge.path is not None for edge in graph.edges)
     told = (await http.get(f"/api/v1/jobs/{job_id}/graph")).json()
     assert [each["id"] for each in told["nodes"] if each["node"] == "each"] == [str(nodes["each"].id)]
+    # Another job goes the other way, and both are drawn as they went.
+    choose = {**CHOICE["nodes"]["choose"], "condition_field": "{{ 2 }}"}
+    other_id = await _ended(client, handlers, {**CHOICE, "nodes": {**CHOICE["nodes"], "choose": choose}})
+    assert _ways(await client.jobs.graph(other_id))["choose", "two"] == ("branch", "taken")
+    assert _ways(await client.jobs.graph(job_id)) == ways
 
 
 async def test_the_items_of_a_node_come_in_pages(
     client: weft.Client, remote: weft.RemoteClient, handlers: Handlers
 ) -> None:
-    each = {"type": "fan_out", "items": list(range(7)), "task": {"handler": "hold"}, "next": "END"}
+    each = {"type": "fan_out", "items": list(range(7)), "task": {"handler": "hold"}, "next": "both"}
+    more = {**each, "items": list(range(20))}
+    definition = flow(each=each, more=more, both={"type": "fan_in", "next": "END"}, END={"type": "end"})
+    definition["nodes"]["START"]["next"] = ["each", "more"]
     async with at_work(client, handlers):
-        job = await client.jobs.submit(flow(each=each, END={"type": "end"}))
-        await asyncio.wait_for(handlers.begun.wait(), 60)
+        job = await client.jobs.submit(definition)
+        for node, count in (("each", 7), ("more", 20)):
+            await until(
+                lambda node=node: client.jobs.graph(job.id, expand=node),  # type: ignore[misc]
+                lambda found, count=count: len(found.items) == count,  # type: ignore[misc]
+            )
         first = await remote.jobs.graph(job.id, expand="each", limit=5)
         assert [item.item for item in first.items] == [0, 1, 2, 3, 4]
+        open_ = await remote.jobs.graph(job.id, expand="each", after=first.next_item, limit=5)
+        assert [(item.item, item.state.is_final) for item in open_.items] == [(5, False), (6, False)]
         handlers.leave.set()
         await client.jobs.wait(job.id, timeout=60)
     rest = await remote.jobs.graph(job.id, expand="each", after=first.next_item, limit=5)

@@ -22,7 +22,6 @@ BOUNDED = {
     "/api/v1/jobs/{job_id}": "a record: a patch is no larger than a request",
     "/api/v1/jobs/{job_id}/queues": "the queues that a definition names",
     "/api/v1/jobs/{job_id}/wait": "a record, as the job itself",
-    "/api/v1/jobs/{job_id}/why": "a line for each node of a definition",
     "/api/v1/me": "a record: queues that a token was made for, in one request",
     "/api/v1/metrics": "one entry for each metric that there is",
     "/api/v1/tasks/{task_id}": "a record: attempts, which max_attempts holds, and the last 1,000 acts",
@@ -82,6 +81,7 @@ LISTS = {
         lambda client, job, **page: client.jobs.approvals(job, **page), "/approvals?job_id={job}", "task_id", "after"
     ),
     "nodes": Listed(lambda client, job, **page: client.jobs.nodes(job, **page), "/jobs/{job}/nodes", "id", "after"),
+    "why": Listed(lambda client, job, **page: client.jobs.why(job, **page), "/jobs/{job}/why", "task_id", "after"),
     "attempts": Listed(
         lambda client, job, **page: client.jobs.attempts(job, **page), "/jobs/{job}/attempts", "cursor", "after"
     ),

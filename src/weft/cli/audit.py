@@ -10,6 +10,7 @@ from weft.cli.apps import JsonFlag, new_app
 from weft.cli.calls import call
 from weft.cli.completion import complete_queue
 from weft.cli.inputs import read_id
+from weft.cli.lists import Listing
 
 if TYPE_CHECKING:
     from weft.queue.audit import AuditEntry
@@ -31,18 +32,18 @@ def list_entries(
     ] = None,
     limit: Annotated[int, typer.Option(min=1, max=1000, help="How many at most.")] = 50,
     before: Annotated[str | None, typer.Option(metavar="ID", help="Go on below this id: the next page.")] = None,
+    oldest: Annotated[bool, typer.Option("--oldest", help="Oldest first.")] = False,
+    after: Annotated[str | None, typer.Option(metavar="ID", help="Go on above this id: with --oldest.")] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """List what was done, newest first."""
-    from weft.cli.output import as_record, print_json, print_table
-
-    task_id, key = read_id("task", task), read_id("before", before)
-    entries = call(lambda client: client.audit(verb=verb, task=task_id, queue=queue, before=key, limit=limit))
-    if as_json:
-        following = str(entries[-1].id) if len(entries) == limit else None
-        print_json({"entries": [as_record(entry) for entry in entries], "next_before": following})
-    else:
-        print_table(_COLUMNS, map(_row, entries), empty="nobody did anything")
+    asked: dict[str, Any] = {
+        "verb": verb, "task": read_id("task", task), "queue": queue, "sort": "oldest" if oldest else "newest",
+        "before": read_id("before", before), "after": read_id("after", after), "limit": limit,
+    }  # fmt: skip
+    entries = call(lambda client: client.audit(**asked))
+    shown = Listing("entries", _COLUMNS, "nobody did anything", key="id", by="after" if oldest else "before")
+    shown.show(entries, _row, limit, as_json=as_json)
 
 
 @app.command()

@@ -10,7 +10,7 @@ import typer
 from weft.cli.apps import JsonFlag
 from weft.cli.calls import call
 from weft.cli.graph import Mermaid, Svg
-from weft.cli.inputs import read_job_id
+from weft.cli.inputs import read_id, read_job_id
 
 if TYPE_CHECKING:
     from weft.jobs.model import Job
@@ -43,14 +43,22 @@ def watch(job_id: JobId, as_json: JsonFlag = False) -> None:
     print_result(call(main), as_json=as_json)
 
 
-def why(job_id: JobId, node: NodeName = None, as_json: JsonFlag = False) -> None:
+def why(
+    job_id: JobId,
+    node: NodeName = None,
+    after: Annotated[str | None, typer.Option(metavar="ID", help="Go on after this task's id: the next page.")] = None,
+    limit: Annotated[int, typer.Option(help="How many at most.")] = 100,
+    as_json: JsonFlag = False,
+) -> None:
     """Tell what a job waits for, node by node, and what to do about it."""
-    from weft.cli.output import as_record, print_json, print_line, state, styled
+    from weft.cli.output import as_record, print_json, print_line, print_more, state, styled
 
-    key = read_job_id(job_id)
-    found = call(lambda client: client.jobs.why(key, node))
+    key, above = read_job_id(job_id), read_id("after", after)
+    found = call(lambda client: client.jobs.why(key, node, after=above, limit=limit))
+    following = found[-1].task_id if len(found) == limit else None
     if as_json:
-        print_json({"nodes": [as_record(each) for each in found]})
+        told = None if following is None else str(following)
+        print_json({"nodes": [as_record(each) for each in found], "next_after": told})
         return
     for each in found:
         from rich.text import Text
@@ -60,6 +68,8 @@ def why(job_id: JobId, node: NodeName = None, as_json: JsonFlag = False) -> None
         print_line(
             Text.assemble(name, styled(each.text, ""), styled(f"; {each.advice}" if each.advice else "", "yellow"))
         )
+    if following is not None:
+        print_more("--after", following)
 
 
 def events(

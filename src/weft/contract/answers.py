@@ -63,11 +63,9 @@ def _page(operation: Operation) -> Answer:
 
     def encode(found: Any, asked: Mapping[str, Any]) -> dict[str, Any]:
         rows = sorted(found) if isinstance(found, set) else found
-        has_more = key is not None and len(rows) >= asked.get("limit", usual)
-        return {
-            "items": [inner.encode(row) for row in rows],
-            "next": str(getattr(rows[-1], key)) if rows and has_more and key is not None else None,
-        }
+        # What has no key is a list by itself.
+        last = getattr(rows[-1], key) if rows and key is not None and len(rows) >= asked.get("limit", usual) else None
+        return {"items": [inner.encode(row) for row in rows], "next": None if last is None else str(last)}
 
     kind = set if get_origin(returns) is set else list
     return Answer(model, encode, lambda body: kind(inner.decode(row) for row in body["items"]))

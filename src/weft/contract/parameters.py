@@ -264,6 +264,7 @@ _OF_CALL = {
     "jobs.page.after": _Form(Id | None, str),
     "jobs.nodes.after": _Form(Id | None, str),
     "jobs.approvals.after": _Form(Id | None, str),
+    "jobs.why.after": _Form(Id | None, str),
     "jobs.page.since": _Form(Moment | None),
 }
 

@@ -44,7 +44,7 @@ _JOBS = (
     _get("/jobs/{job_id}/nodes", "jobs.nodes", key="id"),
     _get("/jobs/{job_id}/graph", "jobs.graph"),
     _get("/jobs/{job_id}/attempts", "jobs.attempts", key="cursor"),
-    _get("/jobs/{job_id}/why", "jobs.why"),
+    _get("/jobs/{job_id}/why", "jobs.why", key="task_id"),
     _get("/jobs/{job_id}/events", "jobs.events", said="Return what happened in a job, oldest first; `cursor` goes on."),
     _get("/jobs/{job_id}/queues", "jobs.queues"),
     _get("/jobs/{job_id}/wait", "jobs.wait"),

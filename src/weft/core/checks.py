@@ -138,6 +138,9 @@ class Stretch(NamedTuple):
     is_newest: bool
 
 
+WHOLE = Stretch(0, MAX_ID, True)
+
+
 def check_stretch(before: object, after: object, sort: object) -> Stretch:
     """Where the page of a list begins that goes on below ``before``, or above ``after`` with the oldest first."""
     return Stretch(

@@ -11,6 +11,10 @@ from weft.jobs.events import SQL
 from weft.queue.why import Cause, Why, why
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from asyncpg import Record
+
     from weft.db.database import type_Connection
     from weft.jobs.model import Job
 
@@ -32,16 +36,27 @@ class NodeWhy:
     task_ids: tuple[int, ...] = ()
 
 
-async def why_job(conn: type_Connection, org_id: int, job: Job, node: str | None) -> list[NodeWhy]:
-    """Return what a job, or one node of it, waits for; raises `NotFound` when there is no such node.
+async def why_job(
+    conn: type_Connection, org_id: int, job: Job, node: str | None, after: int = 0, limit: int = 1
+) -> list[NodeWhy]:
+    """Return what a job, or one node of it, waits for, after a task; raises `NotFound` when there is no such node.
 
     Of a job those nodes that do not merely wait for others that are told of.
     """
     if job.state.is_final and node is None:
-        return [_ended("the job", job.state, job.reason)]
-    rows = await conn.fetch(SQL.open_tasks, org_id, job.id, node)
-    if node is None:
-        rows = [row for row in rows if not row["has_to_wait"]] or rows
+        return [] if after else [_ended("the job", job.state, job.reason)]
+    found: list[NodeWhy] = []
+    place = after
+    while rows := await conn.fetch(SQL.open_tasks, org_id, job.id, node, place, limit - len(found)):
+        found += await _lines(conn, org_id, rows)
+        place = rows[-1]["id"]
+        if len(found) == limit:
+            return found
+    return found or ([] if after else [await _over(conn, org_id, job, node)])
+
+
+async def _lines(conn: type_Connection, org_id: int, rows: Sequence[Record]) -> list[NodeWhy]:
+    """Return a line for each of them that has not ended since."""
     found = []
     for row in rows:
         told = await _told(conn, org_id, row["id"])
@@ -58,7 +73,7 @@ async def why_job(conn: type_Connection, org_id: int, job: Job, node: str | None
                     told.task_ids,
                 )
             )
-    return found or [await _over(conn, org_id, job, node)]
+    return found
 
 
 async def _told(conn: type_Connection, org_id: int, task_id: int) -> Why | None:

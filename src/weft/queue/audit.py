@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from weft.core.checks import check_text
+from weft.core.checks import WHOLE, Stretch, check_text
 from weft.core.json import readable
 from weft.db.statements import Statements
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from weft.db.database import type_Connection
 
 SQL = Statements("weft.queue", "sql/audit.sql")
-FROM_NEWEST = 2**63 - 1
 MAX_IDS = 1000
 # From where somebody acts for whom a process acts, such as a server.
 _origin: ContextVar[str | None] = ContextVar("origin", default=None)
@@ -149,19 +148,12 @@ async def record_named(
 
 
 async def list_entries(
-    conn: type_Connection, org_id: int, *, verb: str | None = None, task_id: int | None = None,
-    queue: str | None = None, before: int | None = None, limit: int = MAX_IDS,
+    conn: type_Connection, org_id: int, part: Stretch = WHOLE, *, verb: str | None = None, task_id: int | None = None,
+    queue: str | None = None, limit: int = MAX_IDS,
 ) -> list[AuditEntry]:  # fmt: skip
-    """Return acts, newest first."""
-    below = FROM_NEWEST if before is None else before
-    if task_id is not None:
-        rows = await conn.fetch(SQL.list_of_task, org_id, below, verb, task_id, limit)
-    elif queue is not None:
-        rows = await conn.fetch(SQL.list_of_queue, org_id, below, verb, queue, limit)
-    elif verb is not None:
-        rows = await conn.fetch(SQL.list_of_verb, org_id, below, verb, limit)
-    else:
-        rows = await conn.fetch(SQL.list, org_id, below, limit)
+    """Return acts, the newest first or the oldest."""
+    statement = SQL.list_newest if part.is_newest else SQL.list_oldest
+    rows = await conn.fetch(statement, org_id, verb, task_id, queue, part.above, part.below, limit)
     return [
         AuditEntry(**{**dict(row), "subject_ids": tuple(row["subject_ids"]), "detail": readable(row["detail"])})
         for row in rows

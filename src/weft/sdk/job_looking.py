@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import asyncpg
 
-from weft.core.checks import check_id, check_number, check_page, check_text
+from weft.core.checks import LONGEST_PAGE, MAX_ID, check_id, check_number, check_page, check_text
 from weft.core.errors import DatabaseUnavailable, NotFound
 from weft.db.database import CONNECTION_ERRORS
 from weft.jobs import events
@@ -66,16 +66,21 @@ class JobLooking(WorkflowCalls):
         org_id = await self._session.org_id()
         return await self._read(lambda conn: events.page(conn, org_id, job_id, after, limit))
 
-    async def why(self, job_id: int, node: str | None = None) -> list[NodeWhy]:
+    async def why(
+        self, job_id: int, node: str | None = None, *, after: int | None = None, limit: int = 100
+    ) -> list[NodeWhy]:
         """Return what a job waits for, node by node, or one node of it, and what to do about it.
 
-        Of a job those nodes are told that do not merely wait for another. Example::
+        Of a job those nodes are told that do not merely wait for another. ``after`` is the last ``task_id`` of the
+        page before. Example::
 
             for each in await client.jobs.why(job.id):
                 print(each.node, each.text, each.advice)
         """
+        check_number(limit, "limit", 1, LONGEST_PAGE)
+        above = 0 if after is None else check_number(after, "after", 0, MAX_ID)
         job, org_id = await self._of_node(job_id, node), await self._session.org_id()
-        return await self._read(lambda conn: why_job(conn, org_id, job, node))
+        return await self._read(lambda conn: why_job(conn, org_id, job, node, above, limit))
 
     async def attempts(
         self, job_id: int, node: str | None = None, *, after: str | None = None, limit: int | None = None

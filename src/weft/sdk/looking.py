@@ -146,27 +146,24 @@ class Looking(LogReading):
         return await self.database.read(lambda conn: workers.list_workers(conn, org_id, states, below, limit))
 
     async def audit(
-        self, *, verb: str | None = None, task: int | None = None, queue: str | None = None, before: int | None = None,
-        limit: int = 50,
+        self, *, verb: str | None = None, task: int | None = None, queue: str | None = None, sort: str = "newest",
+        before: int | None = None, after: int | None = None, limit: int = 50,
     ) -> list[AuditEntry]:  # fmt: skip
         """Return what operators did, newest first; pass the last entry's id as ``before`` for the next page.
 
-        Example::
+        With ``sort="oldest"`` the last id is passed as ``after``. Example::
 
             entries = await client.audit(queue="mail")
         """
-        check_number(limit, "limit", 1, 1000)
+        check_number(limit, "limit", 1, LONGEST_PAGE)
         word = None if verb is None else str(check_word(verb, "verb", AuditVerb))
         task_id = None if task is None else check_id(task, "task")
         name = None if queue is None else check_name(queue, "queue")
         if task_id is not None and name is not None:
             raise InvalidInput("queue", "give either task or queue, not both")
-        below = None if before is None else check_number(before, "before", 0, MAX_ID)
-        org_id = await self.org_id()
+        part, org_id = check_stretch(before, after, sort), await self.org_id()
         return await self.database.read(
-            lambda conn: audit.list_entries(
-                conn, org_id, verb=word, task_id=task_id, queue=name, before=below, limit=limit
-            )
+            lambda conn: audit.list_entries(conn, org_id, part, verb=word, task_id=task_id, queue=name, limit=limit)
         )
 
     async def verify_audit(self, *, head: str | None = None) -> AuditSeals:

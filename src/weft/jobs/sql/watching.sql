@@ -34,10 +34,16 @@ select (
 ) as mark;
 
 -- name: open_tasks
--- What has not ended of a job, or of one node of it: the first task of each node, state and reason, and how many are like it.
-select min(t.id) as id, t.node, t.handler, t.state::text as state, t.waiting_on > 0 as has_to_wait, count(*)::int as count
-from weft.task t where t.org_id = $1 and t.job_id = $2 and ($3::text is null or t.node = $3)
-group by t.node, t.handler, t.state, t.reason, t.waiting_on > 0, t.parent_id is null order by 1;
+-- What has not ended of a job, or of one node of it, after a key: the first task of each node, state and reason, and how many
+-- are like it. Of a job those that do not merely wait for others, while there is one.
+with alike as (
+  select min(t.id) as id, t.node, t.handler, t.state::text as state, t.waiting_on > 0 as has_to_wait, count(*)::int as count
+  from weft.task t where t.org_id = $1 and t.job_id = $2 and ($3::text is null or t.node = $3)
+  group by t.node, t.handler, t.state, t.reason, t.waiting_on > 0, t.parent_id is null
+)
+select a.id, a.node, a.handler, a.state, a.count from alike a
+where a.id > $4 and (not a.has_to_wait or $3::text is not null or not exists (select 1 from alike o where not o.has_to_wait))
+order by a.id limit $5;
 
 -- name: ended_node
 -- How a node has ended.

@@ -8,7 +8,7 @@ drop type weft.found_task;
 drop index weft.task_done_unsuccessful, weft.task_done_control, weft.outbox_org;
 
 -- name: drop_lists
-drop function weft.list_jobs, weft.find_jobs, weft.scan_jobs;
+drop function weft.list_jobs, weft.find_jobs, weft.scan_newest_jobs, weft.scan_oldest_jobs;
 drop type weft.found_job;
 drop index weft.task_done_dead;
 drop table weft.job_label;

@@ -38,90 +38,59 @@ create index awaited_approval on weft.awaited (org_id, task_id) where kind = 'ap
 -- What of a job says whether it passes.
 create type weft.found_job as (id bigint, workflow_id text, state weft.job_state, actor text, labels json);
 
--- name: scan_jobs
--- At most `n` jobs between two ids, both left out, by one of the filters alone: the newest of them, or the oldest, in order.
--- Rows are compared as a whole and put in order by all that the index has, so that no other index fits: which one is read
--- is never left to what statistics say, and a rare value costs no more than a frequent one. What is found is little to sort.
--- A part of list_jobs, under its settings.
-create function weft.scan_jobs(
-  org bigint, filter text, value text, label text, states weft.job_state[], low bigint, high bigint, is_newest boolean, n int
+-- name: scan_newest_jobs
+-- At most `n` jobs between two ids, both left out, by one of the filters alone: the newest of them, in order. Rows are
+-- compared as a whole and put in order by all that the index has, so that no other index fits: which one is read is never
+-- left to what statistics say, and a rare value costs no more than a frequent one. What is found is little to sort. A part of
+-- list_jobs, under its settings.
+create function weft.scan_newest_jobs(
+  org bigint, filter text, value text, label text, states weft.job_state[], low bigint, high bigint, n int
 ) returns setof weft.found_job language plpgsql stable set enable_sort = off as $$
 begin
   case filter
   when 'live' then
-    if is_newest then
-      return query select j.id, j.workflow_id, j.state, j.actor, j.labels from weft.job j
-        where (j.org_id, j.id) < (org, high) and (j.org_id, j.id) > (org, low) order by j.org_id desc, j.id desc limit n;
-    else
-      return query select j.id, j.workflow_id, j.state, j.actor, j.labels from weft.job j
-        where (j.org_id, j.id) < (org, high) and (j.org_id, j.id) > (org, low) order by j.org_id, j.id limit n;
-    end if;
+    return query select j.id, j.workflow_id, j.state, j.actor, j.labels from weft.job j
+      where (j.org_id, j.id) < (org, high) and (j.org_id, j.id) > (org, low) order by j.org_id desc, j.id desc limit n;
   when 'state' then
-    if is_newest then
-      return query select f.* from unnest(states) as s (state) cross join lateral (
-        select d.id, d.workflow_id, d.state, d.actor, d.labels from weft.job_done d
-        where d.org_id = org and (d.state, d.id) < (s.state, high) and (d.state, d.id) > (s.state, low) and d.id < high and d.id > low
-        order by d.state desc, d.id desc limit n) f order by f.id desc limit n;
-    else
-      return query select f.* from unnest(states) as s (state) cross join lateral (
-        select d.id, d.workflow_id, d.state, d.actor, d.labels from weft.job_done d
-        where d.org_id = org and (d.state, d.id) < (s.state, high) and (d.state, d.id) > (s.state, low) and d.id < high and d.id > low
-        order by d.state, d.id limit n) f order by f.id limit n;
-    end if;
+    return query select f.* from unnest(states) as s (state) cross join lateral (
+      select d.id, d.workflow_id, d.state, d.actor, d.labels from weft.job_done d
+      where d.org_id = org and (d.state, d.id) < (s.state, high) and (d.state, d.id) > (s.state, low) and d.id < high and d.id > low
+      order by d.state desc, d.id desc limit n) f order by f.id desc limit n;
   when 'workflow' then
-    if is_newest then
-      return query select f.* from unnest(states) as s (state) cross join lateral (
-        select d.id, d.workflow_id, d.state, d.actor, d.labels from weft.job_done d
-        where d.org_id = org and (d.workflow_id, d.state, d.id) < (value, s.state, high)
-          and (d.workflow_id, d.state, d.id) > (value, s.state, low) and d.id < high and d.id > low
-        order by d.workflow_id desc, d.state desc, d.id desc limit n) f order by f.id desc limit n;
-    else
-      return query select f.* from unnest(states) as s (state) cross join lateral (
-        select d.id, d.workflow_id, d.state, d.actor, d.labels from weft.job_done d
-        where d.org_id = org and (d.workflow_id, d.state, d.id) < (value, s.state, high)
-          and (d.workflow_id, d.state, d.id) > (value, s.state, low) and d.id < high and d.id > low
-        order by d.workflow_id, d.state, d.id limit n) f order by f.id limit n;
-    end if;
+    return query select f.* from unnest(states) as s (state) cross join lateral (
+      select d.id, d.workflow_id, d.state, d.actor, d.labels from weft.job_done d
+      where d.org_id = org and (d.workflow_id, d.state, d.id) < (value, s.state, high)
+        and (d.workflow_id, d.state, d.id) > (value, s.state, low) and d.id < high and d.id > low
+      order by d.workflow_id desc, d.state desc, d.id desc limit n) f order by f.id desc limit n;
   when 'actor' then
-    if is_newest then
-      return query select f.* from unnest(states) as s (state) cross join lateral (
-        select d.id, d.workflow_id, d.state, d.actor, d.labels from weft.job_done d
-        where d.org_id = org and (d.actor, d.state, d.id) < (value, s.state, high)
-          and (d.actor, d.state, d.id) > (value, s.state, low) and d.id < high and d.id > low
-        order by d.actor desc, d.state desc, d.id desc limit n) f order by f.id desc limit n;
-    else
-      return query select f.* from unnest(states) as s (state) cross join lateral (
-        select d.id, d.workflow_id, d.state, d.actor, d.labels from weft.job_done d
-        where d.org_id = org and (d.actor, d.state, d.id) < (value, s.state, high)
-          and (d.actor, d.state, d.id) > (value, s.state, low) and d.id < high and d.id > low
-        order by d.actor, d.state, d.id limit n) f order by f.id limit n;
-    end if;
+    return query select f.* from unnest(states) as s (state) cross join lateral (
+      select d.id, d.workflow_id, d.state, d.actor, d.labels from weft.job_done d
+      where d.org_id = org and (d.actor, d.state, d.id) < (value, s.state, high)
+        and (d.actor, d.state, d.id) > (value, s.state, low) and d.id < high and d.id > low
+      order by d.actor desc, d.state desc, d.id desc limit n) f order by f.id desc limit n;
   when 'label' then
-    if is_newest then
-      return query select f.job_id, d.workflow_id, d.state, d.actor, d.labels from (
-        select f.job_id from unnest(states) as s (state) cross join lateral (
-          select l.job_id from weft.job_label l
-          where l.org_id = org and l.name = scan_jobs.label and l.value = scan_jobs.value and l.ending = s.state
-            and l.job_id < high and l.job_id > low
-          order by l.job_id desc limit n) f order by f.job_id desc limit n
-      ) f left join lateral (select d.* from weft.job_done d where d.id = f.job_id) d on true order by f.job_id desc;
-    else
-      return query select f.job_id, d.workflow_id, d.state, d.actor, d.labels from (
-        select f.job_id from unnest(states) as s (state) cross join lateral (
-          select l.job_id from weft.job_label l
-          where l.org_id = org and l.name = scan_jobs.label and l.value = scan_jobs.value and l.ending = s.state
-            and l.job_id < high and l.job_id > low
-          order by l.job_id limit n) f order by f.job_id limit n
-      ) f left join lateral (select d.* from weft.job_done d where d.id = f.job_id) d on true order by f.job_id;
-    end if;
+    return query select f.job_id, d.workflow_id, d.state, d.actor, d.labels from (
+      select f.job_id from unnest(states) as s (state) cross join lateral (
+        select l.job_id from weft.job_label l
+        where l.org_id = org and l.name = scan_newest_jobs.label and l.value = scan_newest_jobs.value and l.ending = s.state
+          and l.job_id < high and l.job_id > low
+        order by l.job_id desc limit n) f order by f.job_id desc limit n
+    ) f left join lateral (select d.* from weft.job_done d where d.id = f.job_id) d on true order by f.job_id desc;
   when 'rerun_of' then
     -- They are few: found first, then put in order.
     return query with f as materialized (
       select j.id, j.workflow_id, j.state, j.actor, j.labels from weft.job j where j.rerun_of = value::bigint and j.org_id = org
       union all
       select d.id, d.workflow_id, d.state, d.actor, d.labels from weft.job_done d where d.rerun_of = value::bigint and d.org_id = org)
-    select f.* from f where f.id < high and f.id > low order by case when is_newest then -f.id else f.id end limit n;
+    select f.* from f where f.id < high and f.id > low order by f.id desc limit n;
   end case;
+end $$;
+
+-- name: scan_oldest_jobs
+-- The same from the other end.
+do $$
+begin
+  execute replace(replace(pg_get_functiondef('weft.scan_newest_jobs'::regproc), 'newest', 'oldest'), ' desc', '');
 end $$;
 
 -- name: find_jobs
@@ -141,7 +110,13 @@ begin
         and (who is null or k.actor = who) and (wanted is null or k.labels::jsonb @> wanted)),
       count(*), case when is_newest then min(k.id) else max(k.id) end
     into passed, seen, rest
-    from weft.scan_jobs(org, filters[1 + turn], worths[1 + turn], names[1 + turn], states, low, high, is_newest, step) k;
+    from (
+      select s.* from weft.scan_newest_jobs(org, filters[1 + turn], worths[1 + turn], names[1 + turn], states, low, high, step) s
+      where is_newest
+      union all
+      select s.* from weft.scan_oldest_jobs(org, filters[1 + turn], worths[1 + turn], names[1 + turn], states, low, high, step) s
+      where not is_newest
+    ) k;
     ids := ids || passed;
     room := room - seen;
     if seen < step then

@@ -1,3 +1,6 @@
+-- name: drop_lists_of_acts
+drop function weft.list_newest_acts, weft.list_oldest_acts;
+
 -- name: drop_walls
 do $$
 declare found record;

@@ -16,6 +16,7 @@ def upgrade() -> None:
     apply_sql("0004_answers.sql")
     apply_sql("0004_sessions.sql")
     apply_sql("0004_audit.sql")
+    apply_sql("0004_lists.sql")
     apply_sql("0004_walls.sql")
     note_digest(revision)
 
