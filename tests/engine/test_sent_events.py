@@ -46,7 +46,7 @@ async def test_of_a_great_many_who_wait_the_last_are_answered_by_the_outbox(
     handlers = Handlers()
     async with weft.Orchestrator(client=client):
         jobs = await _listening(client, conn, 5)
-    row = await conn.fetchrow(SQL.send_event, 1, "go", "{}", "ada", None, 2)
+    row = await conn.fetchrow(SQL.send_event, 1, "go", "{}", "ada", None, 2, None, None)
     assert row is not None
     assert row["answered"] == 5
     assert await conn.fetchval("select count(*) from weft.awaited") == 3, "so many at once"
