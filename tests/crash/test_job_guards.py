@@ -280,7 +280,7 @@ async def _listen(by: JobSession, claim: Claim, match: dict[str, Any]) -> bool:
 
 async def _send(by: JobSession, name: str = "go", payload: str = "{}", org: int = 1) -> int:
     """Send an event, and return how many it has answered."""
-    row = await by.conn.fetchrow(SQL.send_event, org, name, payload, None, None, 500, None, None)
+    row = await by.conn.fetchrow(SQL.send_event, org, name, payload, "ada", None, 500, None, None)
     assert row is not None
     return int(row["answered"])
 

@@ -1,4 +1,4 @@
-"""Whoever waits for a task while PostgreSQL is restarted hears of its end all the same."""
+"""While PostgreSQL is away whoever waits for a task goes on waiting, and jobs go on when it is there again."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ import logging
 import shutil
 import tempfile
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import weft
 from crash.harness import LIVENESS, until
+from crash.proxy import Fault, proxy_to
+from engine.job_scene import Handlers, flow
 from weft.core.settings import Settings
 from weft.db import embedded
 from weft.worker.registry import Registry
@@ -56,3 +59,20 @@ async def test_a_wait_outlives_a_restart_of_postgresql(
 
 async def noticed(caplog: pytest.LogCaptureFixture, count: int) -> bool:
     return sum("waits on" in message for message in caplog.messages) >= count
+
+
+async def test_a_step_of_a_job_outlasts_every_outage(url: str, settings: weft.Settings, client: weft.Client) -> None:
+    """However often PostgreSQL is away just then: no attempt is counted for that."""
+    handlers = Handlers()
+    each = {"type": "fan_out", "items": [1], "task": {"handler": "say"}}
+    async with proxy_to(url) as proxy:
+        cut = proxy.rule("weft.add_children(", Fault.CUT)
+        away = replace(settings, database_url=proxy.url, worker_max_attempts=1)
+        async with (
+            weft.Client(settings=away) as far,
+            weft.Orchestrator(client=far),
+            weft.Worker(client=client, registry=handlers.registry),
+        ):
+            job = await client.jobs.submit(flow(each=each))
+            await cut.fired.wait()
+            assert (await client.jobs.wait(job.id, timeout=60)).state == "completed"

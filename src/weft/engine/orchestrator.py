@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
+from functools import wraps
 from typing import TYPE_CHECKING, Any
+
+import asyncpg
 
 from weft.core.errors import LeaseLost
 from weft.core.json import encode
-from weft.core.signals import Parked
+from weft.core.signals import Parked, Snooze
+from weft.db.database import OUTAGE
 from weft.flow.templates import read_value
 from weft.jobs import control
 from weft.jobs.fan_out import FanOut
@@ -26,9 +31,15 @@ if TYPE_CHECKING:
     from weft.db.database import Database
     from weft.db.machine import IdSource
 
+logger = logging.getLogger("weft.engine")
 Values = dict[str, Any]
 # So many tasks are skipped or swept away in one transaction.
 _AT_ONCE = 1000
+# What keeps a step from being carried out and passes: it is no fault of the job, and no attempt is counted for it.
+_PASSING = (
+    *OUTAGE, asyncpg.DeadlockDetectedError, asyncpg.LockNotAvailableError, asyncpg.InsufficientResourcesError,
+)  # fmt: skip
+_SOON = 1.0
 
 
 class Steps:
@@ -51,8 +62,9 @@ class Steps:
         )  # fmt: skip
         registry = Registry()
         for step in steps:
-            registry.add(Handler(name=f"@{step.__name__}", function=step, queue="@control"))
-        registry.add(Handler(name=HANDLER, function=self.submit, queue=QUEUE, retry=Retry(max_attempts=10)))
+            registry.add(Handler(name=f"@{step.__name__}", function=_whatever_passes(step), queue="@control"))
+        submit = _whatever_passes(self.submit)
+        registry.add(Handler(name=HANDLER, function=submit, queue=QUEUE, retry=Retry(max_attempts=10)))
         return registry
 
     async def submit(
@@ -128,6 +140,20 @@ class Steps:
         """Sweep away what is left of a job that failed or was cancelled."""
         while await self._database.run(lambda conn: conn.fetchval(SQL.sweep, ctx.job_id, _AT_ONCE)):
             pass
+
+
+def _whatever_passes(step: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+    """Return a step that is carried out again soon, as often as need be, when PostgreSQL is away."""
+
+    @wraps(step)
+    async def carried_out(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return await step(*args, **kwargs)
+        except _PASSING as problem:
+            logger.info("@%s is carried out again: %s: %s", step.__name__, type(problem).__name__, problem)
+            raise Snooze(_SOON) from problem
+
+    return carried_out
 
 
 def _fence(ctx: Context) -> tuple[int, int, int]:
