@@ -42,7 +42,7 @@ def _asked(cli: Cli, line: str) -> list[str]:
         ("weft queues ", ["list", "create", "pause", "resume", "limit"]),
         ("weft tasks re", ["replay"]),
         ("weft tasks list --st", ["--state"]),
-        ("weft queues limit q --", ["--max", "--none", "--per-key", "--key", "--json", "--help"]),
+        ("weft queues limit q --", ["--max", "--none", "--per-key", "--key", "--reason", "--json", "--help"]),
         ("weft tasks list --state ", list(TaskState)),
         ("weft tasks list --state c", ["claimed", "completed", "cancelled"]),
         ("weft tasks list --state dead --state fa", ["failed"]),

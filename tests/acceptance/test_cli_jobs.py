@@ -95,7 +95,7 @@ def test_a_job_is_detached_paused_resumed_and_cancelled(cli: Cli, flow: str) -> 
     assert cli("events", "send", "x", "--payload", "{", code=2).startswith("weft: payload: is not JSON")
     assert [job["id"] for job in cli.json("jobs", "list", "--state", "CANCELLING")["jobs"]] == [job_id]
     assert "is not one of pending, running" in cli("jobs", "list", "--state", "bogus", code=2)
-    assert cli.json("jobs", "approvals") == {"approvals": []}
+    assert cli.json("jobs", "approvals") == {"approvals": [], "next_after": None}
 
 
 def test_every_queue_of_a_workflow_is_worked_where_it_is_run(cli: Cli, flow: str) -> None:

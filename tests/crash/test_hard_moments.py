@@ -326,6 +326,7 @@ async def test_an_outcome_that_is_noted_while_others_are_settled_is_not_lost_wit
                 await _cancel_and_be_heard(scene, client, ids["high"], witness)
                 in_time = True
             except weft.StateConflict:  # the worker's wait for the lock had ended before, and this one was settled
+                await client.cancel(witness)
                 in_time = False
         await until(lambda: _is(client, ids["third"], "scheduled"), "the third is settled")
         await until(lambda: _is(client, ids["low"], "scheduled"), "the first is settled")
@@ -410,18 +411,6 @@ async def test_calls_at_once_lease_one_machine_number(client: weft.Client, conn:
     before = await conn.fetchval(leased)
     await asyncio.gather(*(client.enqueue_many([weft.NewTask("step")]) for _ in range(50)))
     assert await conn.fetchval(leased) == before + 1
-
-
-async def test_a_task_that_ends_between_two_looks_is_listed_once(scene: Scene, client: weft.Client) -> None:
-    async with proxy_to(scene.url) as proxy, weft.Client(settings=scene.settings(proxy.url)) as own:
-        task_id = (await client.enqueue("step")).id
-        held = proxy.hold("from weft.task t join weft.queue q")
-        listing = asyncio.create_task(own.list_tasks())
-        await held.fired.wait()
-        await client.cancel(task_id)
-        assert held.gate is not None
-        held.gate.set()
-        assert [(task.id, task.state) for task in (await listing).tasks] == [(task_id, "cancelled")]
 
 
 async def test_a_task_that_is_replayed_when_it_has_just_ended_is_waited_for(scene: Scene, client: weft.Client) -> None:

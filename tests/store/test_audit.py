@@ -9,6 +9,7 @@ import asyncpg
 import pytest
 from store_scene import Store
 
+from weft.core.checks import WHOLE
 from weft.queue import audit, look, operate, outbox, queues
 
 ACTS = "select verb, actor, subject_kind, subject_ids, subject_name, detail::text from weft.audits order by id"
@@ -121,7 +122,7 @@ async def test_pages_go_from_the_newest_on_and_are_filtered(store: Store) -> Non
     whole = await audit.list_entries(store.conn, 1)
     assert [entry.verb for entry in whole] == ["cancel", "pause", "pause", "pause", "create"]
     assert await listed(limit=2) == [f"cancel {id}", "pause mail"]
-    assert await listed(limit=2, before=whole[1].id) == ["pause default", "pause mail"]
+    assert await listed(limit=2, part=WHOLE._replace(below=whole[1].id)) == ["pause default", "pause mail"]
     assert await listed(verb="create") == ["create mail"]
     assert await listed(queue="default") == ["pause default"]
     assert await listed(task_id=id) == [f"cancel {id}"]

@@ -292,8 +292,8 @@ class Queue(RuleBasedStateMachine):
     @rule(pick=picks)
     def beat_for_task(self, pick: int) -> None:
         fence = self._fence(pick)
-        landed = self.do(work.extend_expiry(self.conn, fence[0], self._claim(fence)))
-        assert landed == self.model.holds(fence)
+        landed = self.do(work.extend_expiry(self.conn, fence[0], [fence[1:]]))
+        assert bool(landed) == self.model.holds(fence)
         task = self.model.tasks[fence[1]]
         if landed and task.beats:
             task.expires = self.model.now + BEAT

@@ -8,6 +8,7 @@ from datetime import timedelta
 import pytest
 from store_scene import Store
 
+from weft.core.checks import WHOLE
 from weft.core.errors import NotFound, StateConflict
 from weft.core.states import LIVE, TaskState, sources_of
 from weft.queue import look, operate
@@ -50,7 +51,7 @@ async def test_what_belongs_to_another_org_is_not_touched_and_not_told(store: St
             await look.show(store.conn, 2, id)
         assert isinstance(await operate.explain_refusal(store.conn, 2, "cancel", id), NotFound)
     assert isinstance(await operate.explain_refusal(store.conn, 1, "cancel", dead), StateConflict)
-    page = await look.list_tasks(store.conn, 2, before=None, queue_id=None, handler=None, states=frozenset(), limit=10)
+    page = await look.list_tasks(store.conn, 2, WHOLE, queue_id=None, handler=None, states=frozenset(), limit=10)
     assert page.tasks == ()
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from store_scene import Store
 
+from weft.core.checks import WHOLE
 from weft.queue import outbox
 from weft.queue.outbox import SQL
 
@@ -163,14 +164,14 @@ async def test_a_list_of_effects_is_filtered_and_paged(store: Store) -> None:
     await store.conn.execute("update weft.outbox set state = 'failed' where id = $1", ids[0])
 
     async def listed(**filters: Any) -> list[int]:
-        options = {"state": None, "kind": None, "before": None, "limit": 10, **filters}
+        options = {"state": None, "kind": None, "part": WHOLE, "limit": 10, **filters}
         return [row.id for row in await outbox.list_rows(store.conn, 1, **options)]
 
     assert await listed() == ids[::-1]
     assert await listed(kind="callback") == [ids[2], ids[0]]
     assert await listed(state="failed") == [ids[0]]
-    assert await listed(before=ids[2], limit=1) == [ids[1]]
-    assert await outbox.list_rows(store.conn, 2, state=None, kind=None, before=None, limit=10) == []
+    assert await listed(part=WHOLE._replace(below=ids[2]), limit=1) == [ids[1]]
+    assert await outbox.list_rows(store.conn, 2, WHOLE, state=None, kind=None, limit=10) == []
 
 
 async def test_a_worker_gives_back_only_what_is_in_its_own_hands(store: Store) -> None:
