@@ -69,6 +69,8 @@ async def until_waiting(conn: type_Connection, pid: int) -> None:
     """Return when the session of ``pid`` waits for a lock."""
 
     async def is_waiting() -> Any:
+        # In a transaction, what was seen first would be seen again and again.
+        await conn.execute("select pg_stat_clear_snapshot()")
         return await conn.fetchval(
             "select wait_event_type = 'Lock' and state = 'active' from pg_stat_activity where pid = $1", pid
         )
@@ -80,6 +82,8 @@ async def until_call_waits(conn: type_Connection, call: str = "finish_and_claim"
     """Return when a worker's call waits for a lock."""
 
     async def is_waiting() -> Any:
+        # In a transaction, what was seen first would be seen again and again.
+        await conn.execute("select pg_stat_clear_snapshot()")
         return await conn.fetchval(
             "select exists (select 1 from pg_stat_activity where datname = current_database()"
             " and wait_event_type = 'Lock' and state = 'active' and query like $1)", f"%{call}%",

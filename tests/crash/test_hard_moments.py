@@ -210,6 +210,8 @@ async def _is_true(value: bool) -> bool:
 
 
 async def _waits_for_a_lock(conn: Conn) -> bool:
+    # In a transaction, what was seen first would be seen again and again.
+    await conn.execute("select pg_stat_clear_snapshot()")
     return bool(
         await conn.fetchval(
             "select exists (select 1 from pg_stat_activity where wait_event_type = 'Lock'"

@@ -43,6 +43,8 @@ class Store:
         """Wait until what runs on this store has ended or waits for a lock of ``ahead``; return whether it waits."""
         pid = self.conn.get_server_pid()
         while not running.done():  # type: ignore[attr-defined]
+            # In a transaction, what was seen first would be seen again and again.
+            await ahead.conn.execute("select pg_stat_clear_snapshot()")
             if await ahead.conn.fetchval("select wait_event_type = 'Lock' from pg_stat_activity where pid = $1", pid):
                 return True
             await asyncio.sleep(0.005)
