@@ -11,6 +11,7 @@ from engine_scene import WAITING, until
 from job_scene import Handlers, at_work, flow
 
 import weft
+from weft.jobs import events
 from weft.sdk.submitted import SubmittedJob
 
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
@@ -340,3 +341,20 @@ async def test_a_job_that_is_taken_over_says_by_whom_and_from_whom(client: weft.
     await conn.fetchval("select weft.hand_over(7, 8, 100)")
     (adopted,) = [event for event in (await client.jobs.events(handle.id)).events if event.type == "job.adopted"]
     assert adopted.data == {"owner_id": "8", "former_id": "7"}
+
+
+async def test_the_mark_of_an_orgs_jobs_is_another_whenever_one_was_made_changed_or_ended(
+    client: weft.Client, handlers: Handlers, conn: Connection
+) -> None:
+    await conn.execute("insert into weft.org (id, slug, name) values (2, 'acme', 'Acme')")
+    others, marks = await events.mark_of_jobs(conn, 2), [await events.mark_of_jobs(conn, 1)]
+    async with at_work(client, handlers):
+        # It comes and goes between two looks: of those that go on there are as many as before.
+        await client.jobs.wait((await client.jobs.submit(flow(one={"handler": "say"}))).id, timeout=60)
+        marks.append(await events.mark_of_jobs(conn, 1))
+    held = await client.jobs.submit(flow(one={"handler": "say"}))
+    marks.append(await events.mark_of_jobs(conn, 1))
+    await client.jobs.pause(held.id)
+    marks.append(await events.mark_of_jobs(conn, 1))
+    assert len(set(marks)) == 4
+    assert await events.mark_of_jobs(conn, 2) == others
