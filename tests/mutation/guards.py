@@ -666,6 +666,8 @@ GUARDS: list[Guard] = [
     *_of("queue.depths", "test_orgs", ("q.org_id = $1 and", "")),
     *_of("queue.key_limits", "test_orgs", ("q.org_id = $1 and", "")),
     *_of("queue.rates", "test_orgs", ("where q.org_id = $1", "")),
+    *_of("watching.mark_of_jobs", "test_job_events", ("t.org_id = $1 and", "$1::bigint > 0 and"),
+         ("where j.org_id = $1", "where $1 > 0")),
     # --- ids ---
     *_of("machine.lease", "test_machine_numbers", ("for update skip locked", ""), ("where f.until < weft.now()", "")),
     *_of("machine.release", "test_machine_numbers", "and m.holder = $2"),
@@ -765,10 +767,6 @@ REDUNDANT: list[tuple[Guard, str]] = [
         Guard("task.logs", "l.org_id = $1 and"),
         "the task itself was looked up in the org before",
     ),
-    *[
-        (Guard("watching.mark_of_jobs", text), "what happens in another org would only let a stream look once more")
-        for text in ("t.org_id = $1 and", "where j.org_id = $1")
-    ],
     (
         Guard("task.log_marks", "t.org_id = $1 and"),
         "the task itself was looked up in the org before",
