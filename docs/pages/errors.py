@@ -61,6 +61,7 @@ _ADVICE = {
     "needs_database": "Do what the message says instead, or do it where `WEFT_DATABASE_URL` is set.",
     "worker_lost": "Nothing, if a worker says so: it registers anew. If it happens often, its machine was overloaded.",
     "key_reused": "Take a new key for each request, and the same one only to send the same request again.",
+    "key_busy": "Send the same request again with the same key; its answer comes when the first has ended.",
     "answer_gone": "Revoke what the first request made, and make another with a new key.",
     "operator_error": "Read the message: the installation needs attention.",
     "invalid_setting": "Mend the setting that the message names; `weft config` shows all that are in force.",

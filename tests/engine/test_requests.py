@@ -187,6 +187,6 @@ async def test_messages_may_come_before_the_first_orchestrator(client: weft.Clie
 async def test_the_queues_of_a_job_are_told_for_whoever_works_on_it(asked: weft.Client) -> None:
     job = await asked.jobs.submit("asked", {"name": "ann"})
     assert await asked.jobs.queues(job.id) == {"functionapp-tasks", "container-tasks"}
-    assert await asked.jobs.queues(job.id, knows=lambda name: name != "say") == set()
+    assert await asked.jobs._queues_of_job(job.id, lambda name: name != "say") == set()
     with pytest.raises(weft.NotFound):
         await asked.jobs.queues(1)

@@ -484,6 +484,8 @@ async def test_what_is_asked_for_must_make_sense(client: weft.Client, ledger: Le
         job = await ended(client, (await client.jobs.submit(chain())).id)
     with pytest.raises(weft.InvalidInput, match="on: is tree, and the job is one of chain"):
         await client.jobs.rerun(job.id, on=TREE)
+    with pytest.raises(weft.InvalidInput, match="uses: are workflows that another version calls"):
+        await client.jobs.rerun(job.id, uses=[TREE])
     for labels in ({"a b": "c"}, {"a": ""}, {"a": 1}, {str(n): "x" for n in range(51)}, "a=b"):
         with pytest.raises(weft.InvalidInput, match="labels"):
             await client.jobs.submit(chain(), labels=labels)  # type: ignore[arg-type]

@@ -56,6 +56,18 @@ CREATE TYPE weft.found_task AS (
 CREATE DOMAIN weft.handler_name AS text
 	CONSTRAINT handler_name_check CHECK ((octet_length(VALUE) <= 800));
 
+CREATE TYPE weft.job_search AS (
+	org bigint,
+	ways text[],
+	worths text[],
+	names text[],
+	states weft.job_state[],
+	workflow text,
+	who text,
+	wanted jsonb,
+	step integer
+);
+
 CREATE TYPE weft.outbox_state AS ENUM (
     'pending',
     'processing',
@@ -88,6 +100,17 @@ CREATE TYPE weft.tag_verb AS ENUM (
     'undelete'
 );
 
+CREATE TYPE weft.task_search AS (
+	org bigint,
+	ways text[],
+	queues bigint[],
+	with_control boolean,
+	states weft.task_state[],
+	queue bigint,
+	what text,
+	step integer
+);
+
 CREATE TYPE weft.token_role AS ENUM (
     'reader',
     'writer',
@@ -97,6 +120,11 @@ CREATE TYPE weft.token_role AS ENUM (
 
 CREATE DOMAIN weft.waiting_count AS integer
 	CONSTRAINT waiting_count_check CHECK ((VALUE >= 0));
+
+CREATE TYPE weft.walked AS (
+	ids bigint[],
+	rest bigint
+);
 
 CREATE TYPE weft.worker_state AS ENUM (
     'active',
@@ -962,74 +990,58 @@ begin
   return array(select t.id from weft.task t where t.id = any (next_ids) and t.handler <> '@end' and t.waiting_on = 0);
 end $$;
 
-CREATE FUNCTION weft.find_jobs(org bigint, filters text[], names text[], worths text[], states weft.job_state[], workflow text, who text, wanted jsonb, low bigint, high bigint, is_newest boolean, n integer, room integer, OUT ids bigint[], OUT rest bigint) RETURNS record
+CREATE FUNCTION weft.find_jobs(asked weft.job_search, low bigint, high bigint, is_newest boolean, n integer, room integer) RETURNS weft.walked
     LANGUAGE plpgsql STABLE
     AS $$
-declare step int := case when cardinality(filters) > 1 or filters[1] = 'live' then greatest(n, 400) else n end;
-  passed bigint[]; seen int; turn int := 0;
+declare step int := asked.step; turn int := 0; ids bigint[] := '{}'; rest bigint; passed bigint[]; seen int;
 begin
-  ids := '{}';
   loop
-    select array_agg(k.id) filter (where k.state = any (states) and (workflow is null or k.workflow_id = workflow)
-        and (who is null or k.actor = who) and (wanted is null or k.labels::jsonb @> wanted)),
-      count(*), case when is_newest then min(k.id) else max(k.id) end
+    select array_agg(k.id) filter (where k.passes), count(*), case when is_newest then min(k.id) else max(k.id) end
     into passed, seen, rest
-    from (
-      select s.* from weft.scan_newest_jobs(org, filters[1 + turn], worths[1 + turn], names[1 + turn], states, low, high, step) s
-      where is_newest
-      union all
-      select s.* from weft.scan_oldest_jobs(org, filters[1 + turn], worths[1 + turn], names[1 + turn], states, low, high, step) s
-      where not is_newest
-    ) k;
+    from weft.look_at_jobs(asked, 1 + turn, low, high, is_newest, step) k;
     ids := ids || passed;
     room := room - seen;
     if seen < step then
-      rest := null;
-      return;
+      return (ids, null::bigint);
     end if;
-    exit when cardinality(ids) >= n or room <= 0;
+    if cardinality(ids) >= n or room <= 0 then
+      return (ids, rest);
+    end if;
     if is_newest then
       high := rest;
     else
       low := rest;
     end if;
-    turn := (turn + 1) % cardinality(filters);
+    turn := (turn + 1) % cardinality(asked.ways);
     if turn = 0 then
       step := least(4 * step, greatest(room, 400));
     end if;
   end loop;
 end $$;
 
-CREATE FUNCTION weft.find_tasks(org bigint, ways text[], queues bigint[], with_control boolean, states weft.task_state[], queue bigint, what text, low bigint, high bigint, is_newest boolean, n integer, room integer, OUT ids bigint[], OUT rest bigint) RETURNS record
+CREATE FUNCTION weft.find_tasks(asked weft.task_search, low bigint, high bigint, is_newest boolean, n integer, room integer) RETURNS weft.walked
     LANGUAGE plpgsql STABLE
     AS $$
-declare step int := case when what is not null or ways[1] = 'live' then greatest(n, 400) else n end;
-  passed bigint[]; seen int; turn int := 0;
+declare step int := asked.step; turn int := 0; ids bigint[] := '{}'; rest bigint; passed bigint[]; seen int;
 begin
-  ids := '{}';
   loop
-    select array_agg(k.id) filter (where k.org_id = org and k.state = any (states) and (queue is null or k.queue_id = queue)
-        and (what is null or k.handler = what)),
-      count(*), case when is_newest then min(k.id) else max(k.id) end
+    select array_agg(k.id) filter (where k.passes), count(*), case when is_newest then min(k.id) else max(k.id) end
     into passed, seen, rest
-    from (
-      select s.* from weft.scan_newest_tasks(org, ways[1 + turn], queues, with_control, states, low, high, step) s where is_newest
-      union all
-      select s.* from weft.scan_oldest_tasks(org, ways[1 + turn], queues, with_control, states, low, high, step) s where not is_newest
-    ) k;
+    from weft.look_at_tasks(asked, 1 + turn, low, high, is_newest, step) k;
     ids := ids || passed;
     room := room - seen;
     if seen < step then
-      rest := null;
-      return;
+      return (ids, null::bigint);
     end if;
-    exit when cardinality(ids) >= n or room <= 0;
+    if cardinality(ids) >= n or room <= 0 then
+      return (ids, rest);
+    end if;
     if is_newest then
       high := rest;
     else
       low := rest;
     end if;
-    turn := (turn + 1) % cardinality(ways);
+    turn := (turn + 1) % cardinality(asked.ways);
     if turn = 0 then
       step := least(4 * step, greatest(room, 400));
     end if;
@@ -1526,42 +1538,32 @@ CREATE FUNCTION weft.list_jobs(org bigint, states weft.job_state[], workflow tex
     SET jit TO 'off'
     AS $$
 declare
-  filters text[]; names text[]; worths text[]; endings weft.job_state[]; live record; done record; ids bigint[];
+  ways text[]; names text[]; worths text[]; endings weft.job_state[]; live weft.walked; done weft.walked; page weft.walked;
 begin
   if org is distinct from coalesce(nullif(current_setting('weft.org', true), '')::bigint, org) then
     return;
   end if;
   states := coalesce(states, enum_range(null::weft.job_state));
   endings := array(select s from unnest(states) s where s in ('completed', 'failed', 'cancelled'));
-  select array[]::bigint[] as ids, null::bigint as rest into live;
-  done := live;
   if cardinality(endings) < cardinality(states) and original is null then
-    select f.* into live from weft.find_jobs(org, array['live'], array[null], array[null], states, workflow, who, wanted::jsonb,
-      low, high, is_newest, n, 12 * room) f;
+    live := weft.find_jobs((org, array['live'], null, null, states, workflow, who, wanted::jsonb, greatest(n, 400)), low, high, is_newest,
+      n, 12 * room);
   end if;
   if cardinality(endings) > 0 or original is not null then
-    select array_agg(f.filter), array_agg(f.name), array_agg(f.worth) into filters, names, worths from (
+    select array_agg(f.way), array_agg(f.name), array_agg(f.worth) into ways, names, worths from (
       select 'rerun_of', null, original::text where original is not null
       union all select 'workflow', null, workflow where workflow is not null and original is null
       union all select 'actor', null, who where who is not null and original is null
       union all select 'label', l.key, l.value from json_each_text(wanted) l where original is null
       -- The others have the state in their index.
       union all select 'state', null, null where coalesce(workflow, who, wanted::text, original::text) is null
-    ) f (filter, name, worth);
-    select f.* into done from weft.find_jobs(org, filters, names, worths,
-      case when original is null then endings else states end, workflow, who, wanted::jsonb, low, high, is_newest, n, room) f;
+    ) f (way, name, worth);
+    done := weft.find_jobs((org, ways, worths, names, case when original is null then endings else states end, workflow, who,
+      wanted::jsonb, case when cardinality(ways) > 1 then greatest(n, 400) else n end), low, high, is_newest, n, room);
   end if;
-  rest := case when is_newest then greatest(live.rest, done.rest) else least(live.rest, done.rest) end;
-  -- What one of them has found beyond where the other has come to is found again.
-  ids := array(
-    select u.id from unnest(live.ids || done.ids) as u (id) where case when is_newest then u.id >= rest else u.id <= rest end is not false
-    order by case when is_newest then -u.id else u.id end limit n + 1);
-  if cardinality(ids) > n then
-    ids := ids[1:n];
-    rest := ids[n];
-  end if;
-  return query select list_jobs.rest, f.* from (select) as one left join lateral (
-    select j.* from unnest(ids) as u (id) cross join lateral (
+  page := weft.page_of_walks(live, done, is_newest, n);
+  return query select page.rest, f.* from (select) as one left join lateral (
+    select j.* from unnest(page.ids) as u (id) cross join lateral (
       select j.id, j.workflow_id, j.state::text, j.reason, -j.rank as priority, j.created_at, j.started_at, null::timestamptz as ended_at,
         j.failed_id, j.owner_id, j.base_ref, j.actor
       from weft.job j where j.id = u.id
@@ -1695,18 +1697,18 @@ CREATE FUNCTION weft.list_tasks(org bigint, states weft.task_state[], queue bigi
     SET enable_mergejoin TO 'off'
     SET jit TO 'off'
     AS $$
-declare endings weft.task_state[]; queues bigint[]; ways text[]; live record; done record; ids bigint[];
+declare
+  ways text[]; queues bigint[]; endings weft.task_state[]; live weft.walked; done weft.walked; page weft.walked;
 begin
   if org is distinct from coalesce(nullif(current_setting('weft.org', true), '')::bigint, org) then
     return;
   end if;
   states := coalesce(states, enum_range(null::weft.task_state));
   endings := array(select s from unnest(states) s where s in ('completed', 'failed', 'dead', 'cancelled', 'skipped'));
-  select array[]::bigint[] as ids, null::bigint as rest into live;
-  done := live;
   if cardinality(endings) < cardinality(states) then
     ways := case when states <@ (endings || array['claimed', 'running']::weft.task_state[]) then array['held'] else array['live'] end;
-    select f.* into live from weft.find_tasks(org, ways, null, false, states, queue, what, low, high, is_newest, n, 12 * room) f;
+    live := weft.find_tasks((org, ways, null, false, states, queue, what,
+      case when what is not null or ways[1] = 'live' then greatest(n, 400) else n end), low, high, is_newest, n, 12 * room);
   end if;
   if cardinality(endings) > 0 then
     -- A queue that an org has is its own. Those of one that has more than a few are no shorter a way than all that has ended.
@@ -1714,22 +1716,14 @@ begin
       when queue <> 2 then array[queue] else '{}' end;
     ways := case when 'completed' <> all (endings) then array['states'] when queue is null then array['ended'] else array[]::text[] end
       || case when cardinality(queues) <= 100 then array['queues'] else array[]::text[] end;
-    select f.* into done from weft.find_tasks(org, ways, queues, coalesce(queue, 2) = 2, endings, queue, what, low, high, is_newest, n,
-      room) f;
+    done := weft.find_tasks((org, ways, queues, coalesce(queue, 2) = 2, endings, queue, what,
+      case when what is not null then greatest(n, 400) else n end), low, high, is_newest, n, room);
   end if;
-  rest := case when is_newest then greatest(live.rest, done.rest) else least(live.rest, done.rest) end;
-  -- What one of them has found beyond where the other has come to is found again.
-  ids := array(
-    select u.id from unnest(live.ids || done.ids) as u (id) where case when is_newest then u.id >= rest else u.id <= rest end is not false
-    order by case when is_newest then -u.id else u.id end limit n + 1);
-  if cardinality(ids) > n then
-    ids := ids[1:n];
-    rest := ids[n];
-  end if;
-  return query select list_tasks.rest, f.* from (select) as one left join lateral (
+  page := weft.page_of_walks(live, done, is_newest, n);
+  return query select page.rest, f.* from (select) as one left join lateral (
     select t.id, t.state, t.reason, q.name, t.handler, t.priority, t.attempt, t.failures, t.max_attempts, t.worker_id, t.created_at,
       t.due_at, t.claimed_at, t.ended_at, t.error
-    from unnest(ids) as u (id) cross join lateral (
+    from unnest(page.ids) as u (id) cross join lateral (
       select t.id, t.state::text, t.reason, t.handler::text, -t.rank::int as priority, t.attempt::int, t.failures::int, t.max_attempts::int,
         t.worker_id, t.created_at, t.due_at, t.claimed_at, null::timestamptz as ended_at, null::json as error, t.queue_id
       from weft.task t where t.id = u.id
@@ -1766,6 +1760,30 @@ begin
   end if;
   return t;
 end $$;
+
+CREATE FUNCTION weft.look_at_jobs(asked weft.job_search, turn integer, low bigint, high bigint, is_newest boolean, n integer) RETURNS TABLE(id bigint, passes boolean)
+    LANGUAGE sql STABLE
+    AS $$
+  select k.id, k.state = any (asked.states) and (asked.workflow is null or k.workflow_id = asked.workflow)
+    and (asked.who is null or k.actor = asked.who) and (asked.wanted is null or k.labels::jsonb @> asked.wanted)
+  from (
+    select s.* from weft.scan_newest_jobs(asked, turn, low, high, n) s where is_newest
+    union all
+    select s.* from weft.scan_oldest_jobs(asked, turn, low, high, n) s where not is_newest
+  ) k
+$$;
+
+CREATE FUNCTION weft.look_at_tasks(asked weft.task_search, turn integer, low bigint, high bigint, is_newest boolean, n integer) RETURNS TABLE(id bigint, passes boolean)
+    LANGUAGE sql STABLE
+    AS $$
+  select k.id, k.org_id = asked.org and k.state = any (asked.states) and (asked.queue is null or k.queue_id = asked.queue)
+    and (asked.what is null or k.handler = asked.what)
+  from (
+    select s.* from weft.scan_newest_tasks(asked, turn, low, high, n) s where is_newest
+    union all
+    select s.* from weft.scan_oldest_tasks(asked, turn, low, high, n) s where not is_newest
+  ) k
+$$;
 
 CREATE TABLE weft.tag_move (
     org_id bigint NOT NULL,
@@ -1950,6 +1968,17 @@ CREATE FUNCTION weft.outputs_of(ids bigint[]) RETURNS json[]
     AS $$
   select array(select weft.output_of(u.id) from unnest(ids) with ordinality as u (id, place) order by u.place)
 $$;
+
+CREATE FUNCTION weft.page_of_walks(live weft.walked, done weft.walked, is_newest boolean, n integer) RETURNS weft.walked
+    LANGUAGE plpgsql IMMUTABLE
+    AS $$
+declare ids bigint[]; rest bigint := case when is_newest then greatest(live.rest, done.rest) else least(live.rest, done.rest) end;
+begin
+  ids := array(
+    select u.id from unnest(live.ids || done.ids) as u (id) where case when is_newest then u.id >= rest else u.id <= rest end is not false
+    order by case when is_newest then -u.id else u.id end limit n + 1);
+  return case when cardinality(ids) > n then (ids[1:n], ids[n]) else (ids, rest) end;
+end $$;
 
 CREATE FUNCTION weft.params_of(ids bigint[]) RETURNS TABLE(id bigint, params json)
     LANGUAGE plpgsql STABLE
@@ -2484,56 +2513,58 @@ begin
   last := case when looked = room then last end;
 end $$;
 
-CREATE FUNCTION weft.scan_newest_jobs(org bigint, filter text, value text, label text, states weft.job_state[], low bigint, high bigint, n integer) RETURNS SETOF weft.found_job
+CREATE FUNCTION weft.scan_newest_jobs(asked weft.job_search, turn integer, low bigint, high bigint, n integer) RETURNS SETOF weft.found_job
     LANGUAGE plpgsql STABLE
     SET enable_sort TO 'off'
     AS $$
+declare org bigint := asked.org; worth text := asked.worths[turn]; label text := asked.names[turn];
 begin
-  case filter
+  case asked.ways[turn]
   when 'live' then
     return query select j.id, j.workflow_id, j.state, j.actor, j.labels from weft.job j
       where (j.org_id, j.id) < (org, high) and (j.org_id, j.id) > (org, low) order by j.org_id desc, j.id desc limit n;
   when 'state' then
-    return query select f.* from unnest(states) as s (state) cross join lateral (
+    return query select f.* from unnest(asked.states) as s (state) cross join lateral (
       select d.id, d.workflow_id, d.state, d.actor, d.labels from weft.job_done d
       where d.org_id = org and (d.state, d.id) < (s.state, high) and (d.state, d.id) > (s.state, low) and d.id < high and d.id > low
       order by d.state desc, d.id desc limit n) f order by f.id desc limit n;
   when 'workflow' then
-    return query select f.* from unnest(states) as s (state) cross join lateral (
+    return query select f.* from unnest(asked.states) as s (state) cross join lateral (
       select d.id, d.workflow_id, d.state, d.actor, d.labels from weft.job_done d
-      where d.org_id = org and (d.workflow_id, d.state, d.id) < (value, s.state, high)
-        and (d.workflow_id, d.state, d.id) > (value, s.state, low) and d.id < high and d.id > low
+      where d.org_id = org and (d.workflow_id, d.state, d.id) < (worth, s.state, high)
+        and (d.workflow_id, d.state, d.id) > (worth, s.state, low) and d.id < high and d.id > low
       order by d.workflow_id desc, d.state desc, d.id desc limit n) f order by f.id desc limit n;
   when 'actor' then
-    return query select f.* from unnest(states) as s (state) cross join lateral (
+    return query select f.* from unnest(asked.states) as s (state) cross join lateral (
       select d.id, d.workflow_id, d.state, d.actor, d.labels from weft.job_done d
-      where d.org_id = org and (d.actor, d.state, d.id) < (value, s.state, high)
-        and (d.actor, d.state, d.id) > (value, s.state, low) and d.id < high and d.id > low
+      where d.org_id = org and (d.actor, d.state, d.id) < (worth, s.state, high)
+        and (d.actor, d.state, d.id) > (worth, s.state, low) and d.id < high and d.id > low
       order by d.actor desc, d.state desc, d.id desc limit n) f order by f.id desc limit n;
   when 'label' then
     return query select f.job_id, d.workflow_id, d.state, d.actor, d.labels from (
-      select f.job_id from unnest(states) as s (state) cross join lateral (
+      select f.job_id from unnest(asked.states) as s (state) cross join lateral (
         select l.job_id from weft.job_label l
-        where l.org_id = org and l.name = scan_newest_jobs.label and l.value = scan_newest_jobs.value and l.ending = s.state
+        where l.org_id = org and l.name = label and l.value = worth and l.ending = s.state
           and l.job_id < high and l.job_id > low
         order by l.job_id desc limit n) f order by f.job_id desc limit n
     ) f left join lateral (select d.* from weft.job_done d where d.id = f.job_id) d on true order by f.job_id desc;
   when 'rerun_of' then
     -- They are few: found first, then put in order.
     return query with f as materialized (
-      select j.id, j.workflow_id, j.state, j.actor, j.labels from weft.job j where j.rerun_of = value::bigint and j.org_id = org
+      select j.id, j.workflow_id, j.state, j.actor, j.labels from weft.job j where j.rerun_of = worth::bigint and j.org_id = org
       union all
-      select d.id, d.workflow_id, d.state, d.actor, d.labels from weft.job_done d where d.rerun_of = value::bigint and d.org_id = org)
+      select d.id, d.workflow_id, d.state, d.actor, d.labels from weft.job_done d where d.rerun_of = worth::bigint and d.org_id = org)
     select f.* from f where f.id < high and f.id > low order by f.id desc limit n;
   end case;
 end $$;
 
-CREATE FUNCTION weft.scan_newest_tasks(org bigint, way text, queues bigint[], with_control boolean, states weft.task_state[], low bigint, high bigint, n integer) RETURNS SETOF weft.found_task
+CREATE FUNCTION weft.scan_newest_tasks(asked weft.task_search, turn integer, low bigint, high bigint, n integer) RETURNS SETOF weft.found_task
     LANGUAGE plpgsql STABLE
     SET enable_sort TO 'off'
     AS $$
+declare org bigint := asked.org;
 begin
-  case way
+  case asked.ways[turn]
   when 'live' then
     return query select t.id, t.org_id, t.queue_id, t.state, t.handler::text from weft.task t
       where t.id < high and t.id > low order by t.id desc limit n;
@@ -2547,19 +2578,19 @@ begin
       where d.id < high and d.id > low order by d.id desc limit n;
   when 'queues' then
     return query select f.* from (
-      select f.* from unnest(queues) as q (id) cross join lateral (
+      select f.* from unnest(asked.queues) as q (id) cross join lateral (
         select d.id, d.org_id, d.queue_id, d.state, d.handler from weft.task_done d
         where (d.queue_id, d.id) < (q.id, high) and (d.queue_id, d.id) > (q.id, low) and d.id < high and d.id > low
         order by d.queue_id desc, d.id desc limit n) f
       union all
       select f.* from (
         select d.id, d.org_id, d.queue_id, d.state, d.handler from weft.task_done d
-        where (d.queue_id = 2 or d.queue_id < 0) and with_control
+        where (d.queue_id = 2 or d.queue_id < 0) and asked.with_control
           and (d.org_id, d.id) < (org, high) and (d.org_id, d.id) > (org, low) and d.id < high and d.id > low
         order by d.org_id desc, d.id desc limit n) f
     ) f order by f.id desc limit n;
   when 'states' then
-    return query select f.* from unnest(states) as s (state) cross join lateral (
+    return query select f.* from unnest(asked.states) as s (state) cross join lateral (
       select d.id, d.org_id, d.queue_id, d.state, d.handler from weft.task_done d
       where d.state <> 'completed' and d.org_id = org
         and (d.state, d.id) < (s.state, high) and (d.state, d.id) > (s.state, low) and d.id < high and d.id > low
@@ -2567,56 +2598,58 @@ begin
   end case;
 end $$;
 
-CREATE FUNCTION weft.scan_oldest_jobs(org bigint, filter text, value text, label text, states weft.job_state[], low bigint, high bigint, n integer) RETURNS SETOF weft.found_job
+CREATE FUNCTION weft.scan_oldest_jobs(asked weft.job_search, turn integer, low bigint, high bigint, n integer) RETURNS SETOF weft.found_job
     LANGUAGE plpgsql STABLE
     SET enable_sort TO 'off'
     AS $$
+declare org bigint := asked.org; worth text := asked.worths[turn]; label text := asked.names[turn];
 begin
-  case filter
+  case asked.ways[turn]
   when 'live' then
     return query select j.id, j.workflow_id, j.state, j.actor, j.labels from weft.job j
       where (j.org_id, j.id) < (org, high) and (j.org_id, j.id) > (org, low) order by j.org_id, j.id limit n;
   when 'state' then
-    return query select f.* from unnest(states) as s (state) cross join lateral (
+    return query select f.* from unnest(asked.states) as s (state) cross join lateral (
       select d.id, d.workflow_id, d.state, d.actor, d.labels from weft.job_done d
       where d.org_id = org and (d.state, d.id) < (s.state, high) and (d.state, d.id) > (s.state, low) and d.id < high and d.id > low
       order by d.state, d.id limit n) f order by f.id limit n;
   when 'workflow' then
-    return query select f.* from unnest(states) as s (state) cross join lateral (
+    return query select f.* from unnest(asked.states) as s (state) cross join lateral (
       select d.id, d.workflow_id, d.state, d.actor, d.labels from weft.job_done d
-      where d.org_id = org and (d.workflow_id, d.state, d.id) < (value, s.state, high)
-        and (d.workflow_id, d.state, d.id) > (value, s.state, low) and d.id < high and d.id > low
+      where d.org_id = org and (d.workflow_id, d.state, d.id) < (worth, s.state, high)
+        and (d.workflow_id, d.state, d.id) > (worth, s.state, low) and d.id < high and d.id > low
       order by d.workflow_id, d.state, d.id limit n) f order by f.id limit n;
   when 'actor' then
-    return query select f.* from unnest(states) as s (state) cross join lateral (
+    return query select f.* from unnest(asked.states) as s (state) cross join lateral (
       select d.id, d.workflow_id, d.state, d.actor, d.labels from weft.job_done d
-      where d.org_id = org and (d.actor, d.state, d.id) < (value, s.state, high)
-        and (d.actor, d.state, d.id) > (value, s.state, low) and d.id < high and d.id > low
+      where d.org_id = org and (d.actor, d.state, d.id) < (worth, s.state, high)
+        and (d.actor, d.state, d.id) > (worth, s.state, low) and d.id < high and d.id > low
       order by d.actor, d.state, d.id limit n) f order by f.id limit n;
   when 'label' then
     return query select f.job_id, d.workflow_id, d.state, d.actor, d.labels from (
-      select f.job_id from unnest(states) as s (state) cross join lateral (
+      select f.job_id from unnest(asked.states) as s (state) cross join lateral (
         select l.job_id from weft.job_label l
-        where l.org_id = org and l.name = scan_oldest_jobs.label and l.value = scan_oldest_jobs.value and l.ending = s.state
+        where l.org_id = org and l.name = label and l.value = worth and l.ending = s.state
           and l.job_id < high and l.job_id > low
         order by l.job_id limit n) f order by f.job_id limit n
     ) f left join lateral (select d.* from weft.job_done d where d.id = f.job_id) d on true order by f.job_id;
   when 'rerun_of' then
     -- They are few: found first, then put in order.
     return query with f as materialized (
-      select j.id, j.workflow_id, j.state, j.actor, j.labels from weft.job j where j.rerun_of = value::bigint and j.org_id = org
+      select j.id, j.workflow_id, j.state, j.actor, j.labels from weft.job j where j.rerun_of = worth::bigint and j.org_id = org
       union all
-      select d.id, d.workflow_id, d.state, d.actor, d.labels from weft.job_done d where d.rerun_of = value::bigint and d.org_id = org)
+      select d.id, d.workflow_id, d.state, d.actor, d.labels from weft.job_done d where d.rerun_of = worth::bigint and d.org_id = org)
     select f.* from f where f.id < high and f.id > low order by f.id limit n;
   end case;
 end $$;
 
-CREATE FUNCTION weft.scan_oldest_tasks(org bigint, way text, queues bigint[], with_control boolean, states weft.task_state[], low bigint, high bigint, n integer) RETURNS SETOF weft.found_task
+CREATE FUNCTION weft.scan_oldest_tasks(asked weft.task_search, turn integer, low bigint, high bigint, n integer) RETURNS SETOF weft.found_task
     LANGUAGE plpgsql STABLE
     SET enable_sort TO 'off'
     AS $$
+declare org bigint := asked.org;
 begin
-  case way
+  case asked.ways[turn]
   when 'live' then
     return query select t.id, t.org_id, t.queue_id, t.state, t.handler::text from weft.task t
       where t.id < high and t.id > low order by t.id limit n;
@@ -2630,19 +2663,19 @@ begin
       where d.id < high and d.id > low order by d.id limit n;
   when 'queues' then
     return query select f.* from (
-      select f.* from unnest(queues) as q (id) cross join lateral (
+      select f.* from unnest(asked.queues) as q (id) cross join lateral (
         select d.id, d.org_id, d.queue_id, d.state, d.handler from weft.task_done d
         where (d.queue_id, d.id) < (q.id, high) and (d.queue_id, d.id) > (q.id, low) and d.id < high and d.id > low
         order by d.queue_id, d.id limit n) f
       union all
       select f.* from (
         select d.id, d.org_id, d.queue_id, d.state, d.handler from weft.task_done d
-        where (d.queue_id = 2 or d.queue_id < 0) and with_control
+        where (d.queue_id = 2 or d.queue_id < 0) and asked.with_control
           and (d.org_id, d.id) < (org, high) and (d.org_id, d.id) > (org, low) and d.id < high and d.id > low
         order by d.org_id, d.id limit n) f
     ) f order by f.id limit n;
   when 'states' then
-    return query select f.* from unnest(states) as s (state) cross join lateral (
+    return query select f.* from unnest(asked.states) as s (state) cross join lateral (
       select d.id, d.org_id, d.queue_id, d.state, d.handler from weft.task_done d
       where d.state <> 'completed' and d.org_id = org
         and (d.state, d.id) < (s.state, high) and (d.state, d.id) > (s.state, low) and d.id < high and d.id > low

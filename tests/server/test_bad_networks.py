@@ -11,12 +11,14 @@ import pytest
 from server_scene import FLOW
 
 import weft
+from weft.core.server_errors import KeyBusy
 from weft.remote import transport
 from weft.sdk import operating
 from weft.server import progress
+from weft.server.problems import of_error
 from weft.server.serving import Server
 
-_RESET, _PROXY, _AMID = "reset", "proxy", "amid"
+_RESET, _PROXY, _AMID, _BUSY = "reset", "proxy", "amid", "busy"
 
 
 class Gate:
@@ -39,6 +41,9 @@ class Gate:
             fault = self.faults.pop(0) if self.faults else None
             if fault == _PROXY:
                 writer.write(b"HTTP/1.1 502 Bad Gateway\r\ncontent-length: 4\r\n\r\noops")
+            elif fault == _BUSY:
+                told = of_error(KeyBusy("k"))
+                writer.write(b"HTTP/1.1 409 Conflict\r\ncontent-length: %d\r\n\r\n%s" % (len(told.body), told.body))
             else:
                 there, back = await asyncio.open_connection(self._host, int(self._port))
                 back.write(head.replace(b"\r\n", b"\r\nconnection: close\r\n", 1) + body)
@@ -79,7 +84,7 @@ async def test_what_only_looks_or_has_a_key_is_asked_again_and_done_once(
     await client.workflows.push(FLOW)
     gate[0].faults += [_PROXY, _RESET]
     assert len(await behind.workflows.list()) == 1
-    gate[0].faults += [_RESET, _PROXY, _RESET]
+    gate[0].faults += [_RESET, _BUSY, _RESET]
     job = await behind.jobs.submit("etl")
     assert [each.id for each in await client.jobs.list()] == [job.id]
     assert gate[0].requests == ["GET /api/v1/workflows"] * 3 + ["POST /api/v1/jobs"] * 4

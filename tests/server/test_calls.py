@@ -122,6 +122,9 @@ async def test_a_job_is_submitted_looked_at_and_cancelled(remote: weft.RemoteCli
 async def test_errors_are_raised_as_they_are_where_the_database_is(
     remote: weft.RemoteClient, client: weft.Client
 ) -> None:
+    await client.workflows.push(FLOW.replace("workflow_id: etl", "workflow_id: other"))
+    job = await client.jobs.submit("other")
+    await client.jobs.pause(job.id)
     calls: list[Any] = [
         lambda each: each.get_task(12),
         lambda each: each.jobs.show(12),
@@ -131,6 +134,8 @@ async def test_errors_are_raised_as_they_are_where_the_database_is(
         lambda each: each.enqueue("h", priority=10**6),
         lambda each: each.list_tasks(state="redy"),
         lambda each: each.users.show("nobody"),
+        lambda each: each.workflows.show("123"),
+        lambda each: each.jobs.pause(job.id),
     ]
     for call in calls:
         with pytest.raises(weft.WeftError) as there:

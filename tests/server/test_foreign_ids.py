@@ -11,7 +11,7 @@ from typing import Any
 import asyncpg
 import httpx
 import pytest
-from acts import ENDS, places, put
+from acts import ENDS, hold, places, put
 from matrix import FLOW, WORKERS, Asked, Things, all_rows, make_things, nobodys, routes, unnamed
 
 import weft
@@ -267,3 +267,23 @@ async def test_an_output_that_is_said_to_be_another_orgs_leads_nowhere(scene: Sc
     org_id = await scene.conn.fetchval("select org_id from weft.task_done where id = $1", int(ours["held_id"]))
     rows = await scene.conn.fetch(RERUN.tasks, org_id, int(ours["held_job_id"]))
     assert [(row["node"], row["root_job_id"]) for row in rows if row["node"] == "fetch"] == [("fetch", None)]
+
+
+async def test_what_is_ones_own_is_done_beside_ids_of_another_org_and_they_are_refused(scene: Scene) -> None:
+    theirs, queue = scene.theirs.names["held_id"], scene.ours.names["queues.name"]
+    before = await scene.of_theirs()
+    verbs: dict[str, dict[str, Any]] = {"heartbeat": {}, "fail": {"state": "dead"}, "complete": {}, "release": {}}
+    for verb, more in verbs.items():
+        made = await scene.http.post("/api/v1/tasks", json={"handler": "beside", "queue": queue})
+        assert made.status_code == 201, made.text
+        own = await hold(scene.worker, queue, "beside")
+        # With the lease of one's own worker: that of another is refused before anybody looks at the task.
+        tasks = [{"task_id": id, "lease_token": own.lease_token, **more} for id in (theirs, own.task_id)]
+        told = (await scene.worker.post(f"/v1/task/{verb}", json={"tasks": tasks})).json()
+        assert told == {"tasks": [own.task_id], "refused": [theirs]}, verb
+    assert await scene.of_theirs() == before
+    effects = [things.names["outbox_id"] for things in (scene.ours, scene.theirs)]
+    await scene.conn.execute("update weft.outbox set state = 'failed' where id = any ($1)", list(map(int, effects)))
+    before = await scene.of_theirs()
+    assert (await scene.http.post("/api/v1/outbox/replay", json={"ids": effects})).json() == {"count": 1}
+    assert await scene.of_theirs() == before

@@ -6,11 +6,14 @@ import asyncio
 
 import asyncpg
 import httpx
+import pytest
 from server_scene import FLOW, MakeHttp
 
 import weft
+from weft.core.server_errors import KeyBusy
 from weft.core.settings import Settings
 from weft.queue.services import Pruner
+from weft.server.idempotency import Answered, once
 from weft.server.serving import Server
 
 KEY = {"idempotency-key": "a-key-of-the-caller"}
@@ -158,6 +161,17 @@ async def test_those_who_wait_for_the_same_key_keep_nobody_else_waiting(
         answers = await asyncio.gather(*sent)
     assert {(answer.status_code, answer.content) for answer in answers} == {(201, answers[0].content)}
     assert [answer.headers.get("idempotency-replayed") for answer in answers].count(None) == 1
+
+
+async def test_whoever_waits_long_for_a_key_is_told_that_it_is_busy_and_asks_again(client: weft.Client) -> None:
+    async def act(_: weft.Client) -> Answered:
+        # By another connection, so in another turn: it cannot come to an end before this one.
+        with pytest.raises(KeyBusy, match="send the same again"):
+            await once(client, "k", b"", act, is_secret=False, patience=0.01)
+        return Answered(200, b"done", None)
+
+    assert not (await once(client, "k", b"", act, is_secret=False, patience=0.01)).is_repeated
+    assert await once(client, "k", b"", act, is_secret=False) == (Answered(200, b"done", None), True)
 
 
 async def test_several_versions_or_any_may_be_expected_and_one_that_is_not_exact_never_is(

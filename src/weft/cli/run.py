@@ -115,7 +115,7 @@ async def see_through(client: Client, job_id: int, modules: Sequence[str], *, as
 
     is_elsewhere = goes_to_server([])
     # What others know is left to them.
-    queues = [] if is_elsewhere else await client.jobs.queues(job_id, knows=REGISTRY.knows)
+    queues = [] if is_elsewhere else await client.jobs._queues_of_job(job_id, REGISTRY.knows)
     if as_json:
         import asyncio
 

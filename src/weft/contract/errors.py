@@ -11,6 +11,8 @@ from weft.core.errors import InvalidDefinition, MergeConflict, WeftError
 from weft.flow.merging import Conflict
 from weft.flow.problems import Problem
 
+# What is found by an id, not by a name.
+_WITH_IDS = frozenset({"job", "task", "worker", "token", "effect", "version"})
 _PLAIN = (str, int, float, bool, type(None))
 
 
@@ -29,7 +31,7 @@ def error_in(body: Mapping[str, Any], status: int) -> WeftError:
     error = kind.__new__(kind)
     Exception.__init__(error, str(body.get("detail") or f"the server answered with {status}"))
     for name, value in dict(body.get("about") or {}).items():
-        setattr(error, name, _read(name, value))
+        setattr(error, name, _read(name, value, body["about"].get("kind")))
     if isinstance(error, InvalidDefinition):
         error.problems = [Problem.from_json(each) for each in body.get("problems", ())]
     if isinstance(error, MergeConflict):
@@ -37,10 +39,11 @@ def error_in(body: Mapping[str, Any], status: int) -> WeftError:
     return error
 
 
-def _read(name: str, value: Any) -> Any:
+def _read(name: str, value: Any, kind: Any) -> Any:
     if isinstance(value, list):
         return tuple(value)
-    return int(value) if is_id(name) and isinstance(value, str) and value.isdigit() else value
+    holds_id = is_id(name) or (name == "key" and kind in _WITH_IDS)
+    return int(value) if holds_id and isinstance(value, str) and value.isdecimal() else value
 
 
 def _travels(value: Any) -> bool:
@@ -52,7 +55,7 @@ def _travels(value: Any) -> bool:
 
 
 def _told(name: str, value: Any) -> Any:
-    return str(value) if is_id(name) and isinstance(value, int) else value
+    return str(value) if (is_id(name) or name == "key") and isinstance(value, int) else value
 
 
 @cache

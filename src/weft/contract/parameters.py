@@ -21,7 +21,7 @@ from weft.worker.registry import Handler
 
 Place = Literal["path", "query", "body"]
 # What only makes sense inside the caller's process.
-LEFT_OUT = frozenset({"connection", "on_progress", "on_step", "knows"})
+LEFT_OUT = frozenset({"connection", "on_progress", "on_step"})
 _ABSENT = inspect.Parameter.empty
 
 SAID = {

@@ -15,6 +15,7 @@
     │   ├── TooLarge                a request is larger than the server takes
     │   ├── TooManyStreams          an org has as many streams open as a server lets one have
     │   ├── KeyReused               an idempotency key was sent before with another request
+    │   ├── KeyBusy                 what was sent with an idempotency key is still being carried out
     │   ├── NeedsDatabase           a server cannot do that: it needs the database itself
     │   ├── AnswerGone              it has been done, and its answer had a secret that is shown once
     │   └── DevRuns                 a `weft dev` of the same home runs already
@@ -187,6 +188,7 @@ class StateConflict(CallerError):
 
     def __init__(self, verb: str, key: object, state: str, allowed: Iterable[str], kind: str = "task") -> None:
         self.verb = verb
+        self.kind = kind
         self.key = key
         self.state = state
         message = f"cannot {verb} {kind} {key}: it is {state}, and must be {' or '.join(sorted(allowed))}"

@@ -110,6 +110,21 @@ class KeyReused(CallerError):
         super().__init__(f"idempotency-key: {key[:80]!r} was sent with another request: take a new key for each")
 
 
+class KeyBusy(CallerError):
+    """What was asked for with an idempotency key is still being carried out."""
+
+    code = "key_busy"
+    http_status = 409
+    exit_code = 5
+
+    def __init__(self, key: str) -> None:
+        self.field = "idempotency-key"
+        super().__init__(
+            f"idempotency-key: what was sent with {key[:80]!r} is still being carried out: "
+            "send the same again, and you get its answer once it is there"
+        )
+
+
 class AnswerGone(CallerError):
     """What was asked for has been done, and its answer had a secret in it that is shown once."""
 

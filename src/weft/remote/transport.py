@@ -17,7 +17,7 @@ from weft.contract.answers import answer_of
 from weft.contract.errors import error_in
 from weft.contract.operations import NDJSON, Access, Operation
 from weft.core.errors import WaitTimeout, WeftError
-from weft.core.server_errors import NeedsDatabase, ServerStopping, ServerUnavailable
+from weft.core.server_errors import KeyBusy, NeedsDatabase, ServerStopping, ServerUnavailable
 from weft.core.tracing import HEADER as TRACEPARENT
 from weft.core.tracing import current_traceparent
 from weft.queue.audit import why
@@ -163,9 +163,10 @@ class Transport:
 
     def _raise(self, answer: httpx.Response, began: float, patience: float, *, is_repeatable: bool) -> None:
         """Raise what an answer tells, unless the same may be asked again."""
-        error, is_transient = self.error_of(answer), answer.status_code in TRANSIENT
+        error = self.error_of(answer)
+        is_transient = answer.status_code in TRANSIENT or isinstance(error, KeyBusy)
         # Of what is wrong with the installation itself the server tells, and it may take longer than anybody waits.
-        longest = patience if isinstance(error, (ServerUnavailable, ServerStopping)) else min(patience, _FIRST)
+        longest = patience if isinstance(error, (ServerUnavailable, ServerStopping, KeyBusy)) else min(patience, _FIRST)
         if not is_transient or isinstance(error, WaitTimeout):
             raise error
         if not is_repeatable and isinstance(error, ServerUnavailable):

@@ -216,15 +216,18 @@ class Jobs(Reruns, JobLists, JobLooking, Pausing):
         more = {"labels": told["labels"] or {}, "tag_positions": told["tag_positions"] or {}}
         return Job(**{**told, "state": JobState(told["state"]), **more})
 
-    async def queues(self, job_id: int, *, knows: Callable[[str], bool] = lambda _: True) -> set[str]:
+    async def queues(self, job_id: int) -> set[str]:
         """Return the queues in which tasks of a job, and of the jobs that its nodes wait for, may wait; by name.
 
-        Only of those tasks whose handlers ``knows`` says yes to. What is added to a job while it runs may wait in
-        others. Example::
+        What is added to a job while it runs may wait in others. Example::
 
             async with weft.Worker(client=client, queues=sorted(await client.jobs.queues(job.id))):
                 await client.jobs.wait(job.id)
         """
+        return await self._queues_of_job(job_id, lambda _: True)
+
+    async def _queues_of_job(self, job_id: int, knows: Callable[[str], bool]) -> set[str]:
+        """Return the queues in which tasks of a job may wait, of handlers that somebody knows."""
         job, library = await self.show(job_id), await self._plans()
         snapshots = {int(str(position["snapshot_id"])) for position in job.tag_positions.values()}
         snapshots |= set() if job.snapshot_id is None else {job.snapshot_id}

@@ -299,6 +299,8 @@ def _wish(
     from_node: str | Sequence[str] | None, failed: bool, on: Any, uses: Sequence[Any],
     inputs: Mapping[str, Any] | None, registry: Registry | None,
 ) -> _Wish:  # fmt: skip
+    if uses and on is None:
+        raise InvalidInput("uses", "are workflows that another version calls: name that by `on`, or leave them out")
     nodes = [from_node] if isinstance(from_node, str) else [] if from_node is None else list(from_node)
     codes = {} if registry is None else registry.code_versions()
     given = plain(dict(inputs or {}), "inputs")

@@ -1,7 +1,8 @@
 """Requests with a key: carried out once, and answered the same however often they are sent.
 
 The answer is written in the transaction that does what was asked, so a server that dies between the two leaves either
-both or neither. Of those that come at once all but the first wait for it, and none of them holds a connection.
+both or neither. Of those that come at once all but the first wait for it, though not for ever, and none of them holds a
+connection.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakValueDictionary
 
-from weft.core.server_errors import AnswerGone, KeyReused
+from weft.core.server_errors import AnswerGone, KeyBusy, KeyReused
 from weft.db.statements import Statements
 
 if TYPE_CHECKING:
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 SQL = Statements("weft.server", "sql/answer.sql")
 # So long somebody waits who has found that another process is at it, before he looks again; in seconds.
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 0.5
+# So long he waits in all: less than those in between, and the callers themselves, mostly wait for an answer.
+_PATIENCE = 30.0
 # Of those who come to this process with one key at once one goes on at a time.
 _turns: WeakValueDictionary[tuple[int, bytes], asyncio.Lock] = WeakValueDictionary()
 
@@ -46,18 +49,32 @@ class _Taken(Exception):
 
 
 async def once(
-    client: Client, key: str, request: bytes, act: Callable[[Client], Awaitable[Answered]], *, is_secret: bool
-) -> Kept:
-    """Carry out what a request asks for, unless one with the same key has been; return the answer to the first."""
+    client: Client, key: str, request: bytes, act: Callable[[Client], Awaitable[Answered]], *, is_secret: bool,
+    patience: float = _PATIENCE,
+) -> Kept:  # fmt: skip
+    """Carry out what a request asks for, unless one with the same key has been; return the answer to the first.
+
+    Raises `KeyBusy` when that is still being carried out after ``patience`` seconds.
+    """
     org_id, name, digest = await client.org_id(), sha256(key.encode()).digest(), sha256(request).digest()
     pause = _FIRST_PAUSE
-    async with _turns.setdefault((org_id, name), asyncio.Lock()):
-        while True:
-            try:
-                return await _once(client, org_id, name, digest, key, act, is_secret=is_secret)
-            except _Taken:
-                await asyncio.sleep(pause * random.uniform(0.5, 1.0))
-                pause = min(_LONGEST_PAUSE, 2 * pause)
+    try:
+        async with asyncio.timeout(patience) as limit, _turns.setdefault((org_id, name), asyncio.Lock()):
+
+            async def act_in_time(inside: Client) -> Answered:
+                limit.reschedule(None)
+                return await act(inside)
+
+            while True:
+                try:
+                    return await _once(client, org_id, name, digest, key, act_in_time, is_secret=is_secret)
+                except _Taken:
+                    await asyncio.sleep(pause * random.uniform(0.5, 1.0))
+                    pause = min(_LONGEST_PAUSE, 2 * pause)
+    except TimeoutError:
+        if limit.expired():
+            raise KeyBusy(key) from None
+        raise
 
 
 async def _once(

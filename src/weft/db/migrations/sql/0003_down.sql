@@ -2,14 +2,14 @@
 drop index weft.artifact_list, weft.artifact_list_of_workflow;
 
 -- name: drop_lists_of_tasks
-drop function weft.list_tasks, weft.find_tasks, weft.scan_newest_tasks, weft.scan_oldest_tasks, weft.list_newest_effects,
-  weft.list_oldest_effects;
-drop type weft.found_task;
+drop function weft.list_tasks, weft.find_tasks, weft.look_at_tasks, weft.scan_newest_tasks, weft.scan_oldest_tasks,
+  weft.list_newest_effects, weft.list_oldest_effects;
+drop type weft.found_task, weft.task_search;
 drop index weft.task_done_unsuccessful, weft.task_done_control, weft.outbox_org;
 
 -- name: drop_lists
-drop function weft.list_jobs, weft.find_jobs, weft.scan_newest_jobs, weft.scan_oldest_jobs;
-drop type weft.found_job;
+drop function weft.list_jobs, weft.page_of_walks, weft.find_jobs, weft.look_at_jobs, weft.scan_newest_jobs, weft.scan_oldest_jobs;
+drop type weft.found_job, weft.job_search, weft.walked;
 drop index weft.task_done_dead;
 drop table weft.job_label;
 

@@ -12,16 +12,23 @@ create index task_done_control on weft.task_done (org_id, id) where queue_id = 2
 -- What of a task says whether it passes.
 create type weft.found_task as (id bigint, org_id bigint, queue_id bigint, state weft.task_state, handler text);
 
+-- name: task_search
+-- What a list of tasks asks for, the ways by which those are looked for in turn, the queues that one of them goes through, and
+-- how many are looked at first.
+create type weft.task_search as (
+  org bigint, ways text[], queues bigint[], with_control boolean, states weft.task_state[], queue bigint, what text, step int
+);
+
 -- name: scan_newest_tasks
 -- At most `n` tasks between two ids, both left out, by one way of looking alone: the newest of them, in order. Rows are
 -- compared as a whole and put in order by all that the index has, so that no other index fits. Of those that live all are
 -- looked through, whosoever they are, as nothing that costs their workers a write leads to them; what is held by workers is
 -- little. A part of list_tasks, under its settings.
-create function weft.scan_newest_tasks(
-  org bigint, way text, queues bigint[], with_control boolean, states weft.task_state[], low bigint, high bigint, n int
-) returns setof weft.found_task language plpgsql stable set enable_sort = off as $$
+create function weft.scan_newest_tasks(asked weft.task_search, turn int, low bigint, high bigint, n int)
+returns setof weft.found_task language plpgsql stable set enable_sort = off as $$
+declare org bigint := asked.org;
 begin
-  case way
+  case asked.ways[turn]
   when 'live' then
     return query select t.id, t.org_id, t.queue_id, t.state, t.handler::text from weft.task t
       where t.id < high and t.id > low order by t.id desc limit n;
@@ -35,19 +42,19 @@ begin
       where d.id < high and d.id > low order by d.id desc limit n;
   when 'queues' then
     return query select f.* from (
-      select f.* from unnest(queues) as q (id) cross join lateral (
+      select f.* from unnest(asked.queues) as q (id) cross join lateral (
         select d.id, d.org_id, d.queue_id, d.state, d.handler from weft.task_done d
         where (d.queue_id, d.id) < (q.id, high) and (d.queue_id, d.id) > (q.id, low) and d.id < high and d.id > low
         order by d.queue_id desc, d.id desc limit n) f
       union all
       select f.* from (
         select d.id, d.org_id, d.queue_id, d.state, d.handler from weft.task_done d
-        where (d.queue_id = 2 or d.queue_id < 0) and with_control
+        where (d.queue_id = 2 or d.queue_id < 0) and asked.with_control
           and (d.org_id, d.id) < (org, high) and (d.org_id, d.id) > (org, low) and d.id < high and d.id > low
         order by d.org_id desc, d.id desc limit n) f
     ) f order by f.id desc limit n;
   when 'states' then
-    return query select f.* from unnest(states) as s (state) cross join lateral (
+    return query select f.* from unnest(asked.states) as s (state) cross join lateral (
       select d.id, d.org_id, d.queue_id, d.state, d.handler from weft.task_done d
       where d.state <> 'completed' and d.org_id = org
         and (d.state, d.id) < (s.state, high) and (d.state, d.id) > (s.state, low) and d.id < high and d.id > low
@@ -62,45 +69,24 @@ begin
   execute replace(replace(pg_get_functiondef('weft.scan_newest_tasks'::regproc), 'newest', 'oldest'), ' desc', '');
 end $$;
 
+-- name: look_at_tasks
+-- At most `n` tasks by one of the ways, and whether each passes all that is asked.
+create function weft.look_at_tasks(asked weft.task_search, turn int, low bigint, high bigint, is_newest boolean, n int)
+returns table (id bigint, passes boolean) language sql stable as $$
+  select k.id, k.org_id = asked.org and k.state = any (asked.states) and (asked.queue is null or k.queue_id = asked.queue)
+    and (asked.what is null or k.handler = asked.what)
+  from (
+    select s.* from weft.scan_newest_tasks(asked, turn, low, high, n) s where is_newest
+    union all
+    select s.* from weft.scan_oldest_tasks(asked, turn, low, high, n) s where not is_newest
+  ) k
+$$;
+
 -- name: find_tasks
--- Up to `n` tasks of an org that pass all filters, or a few more, and where the next are to be looked for: null after the
--- last, earlier than at the n-th when `room` rows were looked at. Several ways are gone in turn, each from where the one
--- before has come to, as find_jobs does: it costs what the shortest of them costs, whichever that is.
-create function weft.find_tasks(
-  org bigint, ways text[], queues bigint[], with_control boolean, states weft.task_state[], queue bigint, what text, low bigint,
-  high bigint, is_newest boolean, n int, room int, out ids bigint[], out rest bigint
-) language plpgsql stable as $$
-declare step int := case when what is not null or ways[1] = 'live' then greatest(n, 400) else n end;
-  passed bigint[]; seen int; turn int := 0;
+-- The same walk as that for jobs.
+do $$
 begin
-  ids := '{}';
-  loop
-    select array_agg(k.id) filter (where k.org_id = org and k.state = any (states) and (queue is null or k.queue_id = queue)
-        and (what is null or k.handler = what)),
-      count(*), case when is_newest then min(k.id) else max(k.id) end
-    into passed, seen, rest
-    from (
-      select s.* from weft.scan_newest_tasks(org, ways[1 + turn], queues, with_control, states, low, high, step) s where is_newest
-      union all
-      select s.* from weft.scan_oldest_tasks(org, ways[1 + turn], queues, with_control, states, low, high, step) s where not is_newest
-    ) k;
-    ids := ids || passed;
-    room := room - seen;
-    if seen < step then
-      rest := null;
-      return;
-    end if;
-    exit when cardinality(ids) >= n or room <= 0;
-    if is_newest then
-      high := rest;
-    else
-      low := rest;
-    end if;
-    turn := (turn + 1) % cardinality(ways);
-    if turn = 0 then
-      step := least(4 * step, greatest(room, 400));
-    end if;
-  end loop;
+  execute replace(pg_get_functiondef('weft.find_jobs'::regproc), 'job', 'task');
 end $$;
 
 -- name: list_tasks
@@ -117,18 +103,18 @@ create function weft.list_tasks(
 ) language plpgsql stable security definer set search_path = pg_catalog, pg_temp
   set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off
   set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$
-declare endings weft.task_state[]; queues bigint[]; ways text[]; live record; done record; ids bigint[];
+declare
+  ways text[]; queues bigint[]; endings weft.task_state[]; live weft.walked; done weft.walked; page weft.walked;
 begin
   if org is distinct from coalesce(nullif(current_setting('weft.org', true), '')::bigint, org) then
     return;
   end if;
   states := coalesce(states, enum_range(null::weft.task_state));
   endings := array(select s from unnest(states) s where s in ('completed', 'failed', 'dead', 'cancelled', 'skipped'));
-  select array[]::bigint[] as ids, null::bigint as rest into live;
-  done := live;
   if cardinality(endings) < cardinality(states) then
     ways := case when states <@ (endings || array['claimed', 'running']::weft.task_state[]) then array['held'] else array['live'] end;
-    select f.* into live from weft.find_tasks(org, ways, null, false, states, queue, what, low, high, is_newest, n, 12 * room) f;
+    live := weft.find_tasks((org, ways, null, false, states, queue, what,
+      case when what is not null or ways[1] = 'live' then greatest(n, 400) else n end), low, high, is_newest, n, 12 * room);
   end if;
   if cardinality(endings) > 0 then
     -- A queue that an org has is its own. Those of one that has more than a few are no shorter a way than all that has ended.
@@ -136,22 +122,14 @@ begin
       when queue <> 2 then array[queue] else '{}' end;
     ways := case when 'completed' <> all (endings) then array['states'] when queue is null then array['ended'] else array[]::text[] end
       || case when cardinality(queues) <= 100 then array['queues'] else array[]::text[] end;
-    select f.* into done from weft.find_tasks(org, ways, queues, coalesce(queue, 2) = 2, endings, queue, what, low, high, is_newest, n,
-      room) f;
+    done := weft.find_tasks((org, ways, queues, coalesce(queue, 2) = 2, endings, queue, what,
+      case when what is not null then greatest(n, 400) else n end), low, high, is_newest, n, room);
   end if;
-  rest := case when is_newest then greatest(live.rest, done.rest) else least(live.rest, done.rest) end;
-  -- What one of them has found beyond where the other has come to is found again.
-  ids := array(
-    select u.id from unnest(live.ids || done.ids) as u (id) where case when is_newest then u.id >= rest else u.id <= rest end is not false
-    order by case when is_newest then -u.id else u.id end limit n + 1);
-  if cardinality(ids) > n then
-    ids := ids[1:n];
-    rest := ids[n];
-  end if;
-  return query select list_tasks.rest, f.* from (select) as one left join lateral (
+  page := weft.page_of_walks(live, done, is_newest, n);
+  return query select page.rest, f.* from (select) as one left join lateral (
     select t.id, t.state, t.reason, q.name, t.handler, t.priority, t.attempt, t.failures, t.max_attempts, t.worker_id, t.created_at,
       t.due_at, t.claimed_at, t.ended_at, t.error
-    from unnest(ids) as u (id) cross join lateral (
+    from unnest(page.ids) as u (id) cross join lateral (
       select t.id, t.state::text, t.reason, t.handler::text, -t.rank::int as priority, t.attempt::int, t.failures::int, t.max_attempts::int,
         t.worker_id, t.created_at, t.due_at, t.claimed_at, null::timestamptz as ended_at, null::json as error, t.queue_id
       from weft.task t where t.id = u.id
