@@ -53,3 +53,16 @@ class DevLock:
     def _write(self, facts: dict[str, Any]) -> None:
         os.ftruncate(self._descriptor, 0)
         os.pwrite(self._descriptor, json.dumps(facts).encode(), 0)
+
+
+def running_at(home: Path) -> str | None:
+    """Return the address of the ``weft dev`` of a home; None when none runs.
+
+    By its process, and not by the lock: to try that could keep one that is about to start from having it.
+    """
+    try:
+        found = json.loads((home / FILE).read_bytes())
+        os.kill(found["pid"], 0)
+        return str(found["url"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
