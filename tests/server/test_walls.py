@@ -196,17 +196,20 @@ async def test_an_upgrade_builds_the_walls_of_new_tables_and_a_server_says_which
     caplog: pytest.LogCaptureFixture,
 ) -> None:  # fmt: skip
     told = "there is no second wall between orgs: its role"
-    async with Server(walled_settings, port=0):
+    async with Server(walled_settings, port=0) as server:
+        await server.look_at_walls()
         assert told not in caplog.text
     await conn.execute("create table weft.novel (org_id bigint); create table weft.of_nobody (id bigint)")
-    async with Server(walled_settings, port=0):
+    async with Server(walled_settings, port=0) as server:
+        await server.look_at_walls()
         assert f"{told} shop_server is not held back in novel;" in caplog.text
     async with asyncio.timeout(20), conn.transaction():
         # What has its wall is not locked: somebody may be at work there.
         await conn.execute("lock table weft.task in access share mode")
         await migrate.upgrade(url)
     caplog.clear()
-    async with Server(walled_settings, port=0):
+    async with Server(walled_settings, port=0) as server:
+        await server.look_at_walls()
         assert told not in caplog.text
     await conn.execute("drop table weft.novel, weft.of_nobody")
 
@@ -223,8 +226,8 @@ async def test_a_server_that_no_wall_holds_says_so(
         address = settings.database_url
         if role == "owner":
             address = address.replace(f"//{owner}@", "//told_owner@")
-        async with Server(replace(settings, database_url=address), port=0):
-            pass
+        async with Server(replace(settings, database_url=address), port=0) as server:
+            await server.look_at_walls()
         [record] = [each for each in caplog.records if "no second wall" in each.message]
         assert (record.levelno, why in record.message) == (logging.WARNING, True)
         assert "weft migrate upgrade --server-role ROLE" in record.message

@@ -42,6 +42,14 @@ def test_a_bar_is_shown_where_it_is_known_how_many_there_are_and_its_end_is_neve
     assert f"applied {'█' * 30} 4/4" in terminal.getvalue()
 
 
+def test_a_count_becomes_a_bar_when_it_is_known_how_many_there_are(terminal: Terminal) -> None:
+    with redirect_stderr(terminal), counted("removed") as show:
+        assert show is not None
+        show.total = 2
+        show(2)
+    assert terminal.getvalue() == f"\rremoved {'█' * 30} 2/2\x1b[K\r\x1b[K"
+
+
 @pytest.mark.parametrize("wish", ["quiet", "dumb", "no terminal"])
 def test_nothing_is_shown_to_whoever_does_not_look(
     terminal: Terminal, monkeypatch: pytest.MonkeyPatch, wish: str

@@ -98,6 +98,7 @@ def _upgrade(revision: str, server_role: str | None, *, sql: bool, as_json: bool
 
 def _downgrade(revision: str, *, yes: bool, as_json: bool) -> None:
     from weft.cli.output import tell
+    from weft.cli.progress import counted
     from weft.db import migrate
 
     require_yes(yes, f"going back to {revision} drops what later revisions have added, with its data")
@@ -105,7 +106,10 @@ def _downgrade(revision: str, *, yes: bool, as_json: bool) -> None:
     async def main() -> tuple[str | None, str | None]:
         database = await _reached()
         before = await _current(database)
-        await migrate.downgrade(database.listen_url or database.url, revision)
+        steps = [each for each, _ in migrate.history() if revision == "base" or each > revision]
+        with counted("taken back", len(steps)) as show:
+            tell_step = None if show is None else lambda step: show(1 + steps.index(step))
+            await migrate.downgrade(database.listen_url or database.url, revision, tell_step)
         return before, await _current(database)
 
     before, after = asyncio.run(main())

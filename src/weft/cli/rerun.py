@@ -136,10 +136,14 @@ def _rerun_many(
 
     if inputs:
         options["inputs"] = read_inputs(inputs, {}, "--set")
+
+    async def main(client: Client) -> int:
+        if show is not None and not dry_run:
+            show.total = await client.jobs.rerun_all(**filters, **options, dry_run=True)
+        return await client.jobs.rerun_all(**filters, **options, dry_run=dry_run, on_progress=show)
+
     with counted("found" if dry_run else "run again") as show:
-        count = call(
-            lambda client: client.jobs.rerun_all(**filters, **options, dry_run=dry_run, on_progress=show)
-        )  # fmt: skip
+        count = call(main)
     text = f"would run again {count}: give --yes to do it" if dry_run else f"run again {count}"
     tell({"rerun": 0 if dry_run else count, "found": count}, text, as_json=as_json)
 

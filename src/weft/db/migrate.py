@@ -94,9 +94,14 @@ async def upgrade(
     await _run(url, step, is_upgrade=True)
 
 
-async def downgrade(url: str, revision: str) -> None:
-    """Bring the database back to ``revision``; ``base`` drops everything."""
-    await _run(url, lambda config: command.downgrade(config, _known(revision)))
+async def downgrade(url: str, revision: str, on_step: Callable[[str], None] | None = None) -> None:
+    """Bring the database back to ``revision``; ``base`` drops everything; ``on_step`` is told each that is left."""
+
+    def step(config: Config) -> None:
+        config.attributes["on_step"] = on_step
+        command.downgrade(config, _known(revision))
+
+    await _run(url, step)
 
 
 def sql_of_upgrade(revision: str = "head", found: str | None = None, *, server_role: str | None = None) -> str:
@@ -104,7 +109,8 @@ def sql_of_upgrade(revision: str = "head", found: str | None = None, *, server_r
     _require_walls(revision, server_role)
     wanted = all_revisions()[-1] if _known(revision) == "head" else revision
     if wanted == "base" or (found is not None and found >= wanted):
-        return f"-- at revision {found or 'nothing'} already: nothing to do for {wanted}\n"
+        told = f"-- at revision {found or 'nothing'} already: nothing to do for {wanted}\n"
+        return told if server_role is None else f"{told}{build_walls(server_role)};\n"
     buffer = io.StringIO()
     config = _config()
     config.attributes |= {"output": buffer, "has_schema": found is not None, "server_role": server_role}

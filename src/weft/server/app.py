@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import cache
@@ -13,7 +12,6 @@ from starlette.routing import BaseRoute
 from weft.contract.table import OPERATIONS
 from weft.core.settings import Settings
 from weft.core.tracing import tracer
-from weft.db.walls import missing_wall
 from weft.sdk.client import Client
 from weft.server import problems
 from weft.server.credentials import AskForCredentials
@@ -42,7 +40,6 @@ from weft.server.traffic import Noted, Traffic
 from weft.version import __version__
 
 PREFIX = "/api/v1"
-logger = logging.getLogger("weft.server")
 
 
 @cache
@@ -61,16 +58,6 @@ def _routes() -> list[BaseRoute]:
     return router.routes
 
 
-async def _tell_walls(client: Client) -> None:
-    """Say so when nothing but the statements themselves keeps orgs apart; a database of one's own may be like that."""
-    async with client.database.acquire() as conn:
-        problem = await missing_wall(conn)
-    if problem is not None:
-        level = logging.DEBUG if client.settings.database_url is None else logging.WARNING
-        advice = "give it one of its own, by `weft migrate upgrade --server-role ROLE`"
-        logger.log(level, "there is no second wall between orgs: %s; %s: see docs/how-to/deploy.md", problem, advice)
-
-
 def make_app(settings: Settings) -> FastAPI:
     """Return the app of a server; it reaches the database when it starts and leaves it when it stops."""
     traffic = Traffic()
@@ -79,7 +66,6 @@ def make_app(settings: Settings) -> FastAPI:
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         async with Client(settings=settings) as client:
             app.state.weft = state = State(client, traffic)
-            await _tell_walls(client)
             try:
                 yield
             finally:
