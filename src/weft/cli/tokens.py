@@ -122,10 +122,9 @@ def _address() -> str | None:
     """Return where a browser reaches the server, if anything says so: WEFT_PUBLIC_URL, or a `weft dev` that runs."""
     from weft.cli.dev_lock import running_at
     from weft.cli.target import find_target
-    from weft.db.embedded_layout import layout_of
 
     settings = find_target().settings
-    return settings.server or settings.public_url or running_at(layout_of(settings).home)
+    return settings.server or settings.public_url or running_at(settings)
 
 
 @app.command()
