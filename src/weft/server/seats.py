@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 from collections import deque
 from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Any
@@ -64,6 +65,7 @@ class Seat:
         self.is_new = True
         self.is_closed = False
         self.last_used = asyncio.get_running_loop().time()
+        self._beaten_at = -math.inf
 
     async def open(self) -> None:
         """Hear what the worker is told, and know the limits of its queues."""
@@ -228,10 +230,16 @@ class Seat:
             )
         if pulse is None:
             raise WorkerLost(self.id)
+        self._beaten_at = asyncio.get_running_loop().time()
         self.spawn(self._upkeep.follow(pulse))
         if pulse.limited or self._slots.is_limited:
             self.spawn(self._slots.refresh(self._lanes))
         return pulse
+
+    @property
+    def is_beat_due(self) -> bool:
+        """Whether no heartbeat of the worker came here for as long as there may be between two of them."""
+        return asyncio.get_running_loop().time() - self._beaten_at >= self._settings.heartbeat_interval.total_seconds()
 
     async def hand_back(self, leases: Sequence[tuple[int, int]]) -> set[int]:
         """Give tasks back as if they had not begun; return those for which that landed."""
@@ -289,6 +297,19 @@ class Seats:
         if self._lapsing is None:
             self._lapsing = asyncio.get_running_loop().call_later(self._patience, self._look)
         return seat
+
+    async def beat(self, seat: Seat, *, busy: bool, completed: int, failed: int, is_blocked: bool) -> Pulse:
+        """Extend a worker's lease; one that is lost is let go, and `WorkerLost` raised."""
+        try:
+            return await seat.beat(busy=busy, completed=completed, failed=failed, is_blocked=is_blocked)
+        except WorkerLost:
+            self.forget(seat.id)
+            raise
+
+    async def hear_from(self, seat: Seat) -> None:
+        """Extend the lease of a worker of which something else came than its heartbeat, as often as those are due."""
+        if seat.is_beat_due:
+            await self.beat(seat, busy=True, completed=0, failed=0, is_blocked=False)
 
     @property
     def _patience(self) -> float:
