@@ -86,8 +86,8 @@ async def test_server_orchestrator_and_worker_tell_of_one_trace_of_a_job(
         address = (await asyncio.to_thread(server.line, "answers at")).split()[-1]
         await client.create_queue("far")
         token = (await client.tokens.create("w", role="worker")).secret
-        far = _traced(None, home / "far", receiver, WEFT_SERVER=address, WEFT_TOKEN=token)
-        started.enter_context(await asyncio.to_thread(far.start, "worker", "--app", "traced_app", "--queues", "far"))
+        far = _traced(None, home / "far", receiver, WEFT_TOKEN=token)
+        started.enter_context(far.start("worker", "--app", "traced_app", "--queues", "far", "--server", address))
         async with httpx.AsyncClient(base_url=address, headers={"authorization": f"Bearer {secret}"}) as http:
             asked = {"workflow": FLOW}
             answer = await http.post("/api/v1/jobs", json=asked, headers={"traceparent": CALLER})

@@ -83,6 +83,9 @@ class Seat:
         elif message == "due":
             self._upkeep.stager.kick()
             return
+        elif message.startswith("log "):
+            # What it prints is sent here by itself.
+            return
         elif message.startswith(("cancel ", "key ")):
             self._news.append(message)
         elif self._waiting:
