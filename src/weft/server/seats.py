@@ -14,7 +14,7 @@ import asyncpg
 
 from weft.core.errors import NotFound, WeftError
 from weft.core.server_errors import WorkerLost
-from weft.db.database import CONNECTION_ERRORS
+from weft.db.database import CONNECTION_ERRORS, lacks_partition
 from weft.queue import remote_workers, work, workers
 from weft.queue.remote_workers import Registered
 from weft.queue.services import Upkeep, staging_times
@@ -208,12 +208,25 @@ class Seat:
 
     async def settle(self, outcomes: Sequence[Postponed | Ended]) -> set[int]:
         """Write outcomes that are no successes; return the tasks for which they landed, now or before."""
-        landed = await self._database.run(lambda conn: unsuccessful.settle(conn, self.id, outcomes))
+        try:
+            landed = await self._database.run(lambda conn: unsuccessful.settle(conn, self.id, outcomes))
+        except unsuccessful.REFUSALS as refusal:
+            if lacks_partition(refusal):
+                raise
+            landed = await self._settle_each(outcomes, refusal)
         if len(landed) < len(outcomes):
             rest = [(outcome.id, outcome.attempt) for outcome in outcomes if outcome.id not in landed]
             landed |= await self._database.read(lambda conn: remote_workers.settled_among(conn, self.id, rest))
         self.stage(outcome.delay for outcome in outcomes if isinstance(outcome, Postponed))
         return landed
+
+    async def _settle_each(self, outcomes: Sequence[Postponed | Ended], refusal: Exception) -> set[int]:
+        """Write outcomes one by one; an attempt of which PostgreSQL takes none is set aside, and holds up no other."""
+        if len(outcomes) > 1:
+            return set[int]().union(*[await self.settle([each]) for each in outcomes])
+        (one,) = outcomes
+        logger.error("no outcome of task %s can be written, so it is set aside: %s", one.id, refusal)
+        return await self._database.run(lambda conn: work.set_aside(conn, self.id, one.id, one.attempt))
 
     def stage(self, delays: Any) -> None:
         """See to it that what was postponed comes back when it is due."""
