@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import math
+import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from weft.core.errors import InvalidInput
 from weft.core.states import TaskState
 from weft.queue import look
+from weft.sdk.log_reading import ASK_EVERY
 from weft.server.live.feed import Feed, NothingMoreError, Page
 from weft.server.live.frames import frame
 from weft.worker.log_parts import pieces
@@ -45,6 +48,7 @@ class LogFeed(Feed["_Mark"]):
         # What the log was like when all of it was told.
         self._mark: _Mark | None = None
         self._door = asyncio.Lock()
+        self._asked_at = -math.inf
 
     @property
     def id(self) -> str:
@@ -58,13 +62,28 @@ class LogFeed(Feed["_Mark"]):
         org_id = await client.org_id()
         # First the states: what is printed before a task has ended is in its log then.
         states = await client.database.read(lambda conn: look.log_marks(conn, org_id, ids))
-        found = {}
+        found, away = {}, list[Self]()
         for feed in feeds:
             state, copied = states.get(feed._task_id, (None, 0))
             mark = _Mark(state, copied, await local_size(client.settings, feed._task_id))
             if mark != feed._mark:
                 found[feed] = mark
+            if mark.here is None and not (mark.state is None or mark.state.is_final):
+                away.append(feed)
+        await cls._ask_for(away)
         return found
+
+    @classmethod
+    async def _ask_for(cls, feeds: Sequence[Self]) -> None:
+        """Let workers copy what is followed here and written elsewhere, now and then."""
+        now = time.monotonic()
+        due = [feed for feed in feeds if now - feed._asked_at >= ASK_EVERY]
+        if not due or not (client := due[0]._client).settings.log_upload:
+            return
+        org_id, ids = await client.org_id(), [feed._task_id for feed in due]
+        await client.database.run(lambda conn: look.ask_for_logs(conn, org_id, ids))
+        for feed in due:
+            feed._asked_at = now
 
     async def tell(self, found: _Mark) -> None:
         """Put what was printed, and the end when the task has ended."""
