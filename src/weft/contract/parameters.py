@@ -54,8 +54,8 @@ SAID = {
     "head": "A head of the audit's seals that was noted before: it must still be there.",
     "heartbeat_timeout": "An attempt that gives no sign of life for so many seconds has failed.",
     "idempotency_key": (
-        "What there may be one of, whoever asks: a known key makes nothing, and the answer names what is there. Keys of "
-        "tasks are those of their handler: the same key with another handler makes another task."
+        "What there may be one of, whoever asks: a known key makes nothing, and the answer names what is there. "
+        "Keys of tasks are those of their handler: the same key with another handler makes another task."
     ),
     "ids": "These only.",
     "inputs": "The inputs of the workflow.",

@@ -15,6 +15,7 @@ from starlette.exceptions import HTTPException
 from weft.contract.errors import told_of
 from weft.core.errors import BlobUnavailable, InvalidInput, OperatorError, TagConflict, WeftError
 from weft.core.server_errors import ServerStopping, TooManyStreams, Unauthenticated
+from weft.server.heads import method_of
 from weft.server.paths import methods_at
 
 logger = logging.getLogger("weft.server")
@@ -121,7 +122,10 @@ def install(app: FastAPI) -> None:
     async def on_http_error(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
         code = _CODES.get(error.status_code, "http_error")
-        said = {404: f"there is no route {request.url.path}", 405: f"{request.method} is not for {request.url.path}"}
+        said = {
+            404: f"there is no route {request.url.path}",
+            405: f"{method_of(request)} is not for {request.url.path}",
+        }
         answer = problem(error.status_code, code, title_of(code), said.get(error.status_code, str(error.detail)))
         answer.headers.update(error.headers or {})
         if error.status_code == _NOT_ALLOWED:

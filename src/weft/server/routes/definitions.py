@@ -16,6 +16,7 @@ from weft.flow.drawing import draw_mermaid, draw_svg, draw_tree, picture_of
 from weft.flow.validation import check_document
 from weft.sdk.workflows import document_of
 from weft.server import paths
+from weft.server.bodies import KnownRoute
 from weft.server.credentials import Who, require
 from weft.server.problems import refusals
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 # Names in paths may have slashes.
 assert paths is not None
-router = APIRouter(tags=["workflows"])
+router = APIRouter(tags=["workflows"], route_class=KnownRoute)
 _JSON = "application/json"
 
 

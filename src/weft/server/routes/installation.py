@@ -12,10 +12,11 @@ from weft.contract.operations import Access
 from weft.core.errors import DatabaseUnavailable
 from weft.jobs.health import HealthCheck, check_installation, without_database
 from weft.jobs.metrics import exposition
+from weft.server.bodies import KnownRoute
 from weft.server.credentials import OPERATORS, Who, require
 from weft.server.state import State
 
-router = APIRouter(tags=["installation"])
+router = APIRouter(tags=["installation"], route_class=KnownRoute)
 # Said to anybody who asks, so without numbers, names and addresses.
 _WRONG = {
     "database": "does not answer",

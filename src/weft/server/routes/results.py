@@ -12,6 +12,7 @@ from weft.core.errors import NotFound, StateConflict
 from weft.core.job_states import JobState
 from weft.core.json import referenced_blob
 from weft.jobs.submit import SQL
+from weft.server.bodies import KnownRoute
 from weft.server.credentials import Who, require
 from weft.server.files import FileAnswer
 from weft.server.problems import refusals
@@ -19,7 +20,7 @@ from weft.server.problems import refusals
 if TYPE_CHECKING:
     from weft.server.state import State
 
-router = APIRouter(tags=["jobs"])
+router = APIRouter(tags=["jobs"], route_class=KnownRoute)
 _JSON = "application/json"
 
 

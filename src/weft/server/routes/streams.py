@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 from fastapi import APIRouter, Header, Path, Query, Request, Response
 
 from weft.contract.operations import Access
-from weft.contract.parameters import labels_in
-from weft.contract.wire import Id
+from weft.contract.parameters import SAID, labels_in
+from weft.contract.wire import Id, Moment
+from weft.server.bodies import KnownRoute
 from weft.server.credentials import Who, require
+from weft.server.heads import refuse_head
 from weft.server.live.feed import NothingMoreError
 from weft.server.live.frames import MEDIA_TYPE
 from weft.server.live.guest import Guest
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
 
     _Kind = type[JobFeed] | type[JobListFeed] | type[LogFeed]
 
-router = APIRouter()
+router = APIRouter(route_class=KnownRoute)
 # More does not pass through what stands before a server; the ids that are given are a fraction of it.
 _LONGEST = 8000
 _AFTER = "The id of the last event that was had: what came after it is told. The header goes before the query."
@@ -66,16 +68,24 @@ async def stream_jobs(
     workflow_id: Annotated[str | None, Query(description="Of this workflow only.")] = None,
     state: Annotated[list[str] | None, Query(description="In one of these states.")] = None,
     labels: Annotated[list[str] | None, Query(description="With all of these labels, as NAME=VALUE.")] = None,
+    actor: Annotated[str | None, Query(description=SAID["actor"])] = None,
+    rerun_of: Annotated[Id | None, Query(description=SAID["rerun_of"])] = None,
+    since: Annotated[Moment | None, Query(description="Those submitted from this moment on.")] = None,
+    until: Annotated[Moment | None, Query(description=SAID["until"])] = None,
     after: After = None,
 ) -> Response:  # fmt: skip
     """Answer with what changes in a list of jobs."""
     words = tuple(sorted(set(labels or ())))
-    wish = {
+    wish: dict[str, Any] = {
         "workflow_id": workflow_id,
         "state": sorted(set(state)) if state else None,
         "labels": labels_in(list(words)) or None,
+        "actor": actor,
+        "rerun_of": rerun_of,
+        "since": since,
+        "until": until,
     }
-    key = ("jobs", workflow_id, tuple(wish["state"] or ()), words)
+    key = ("jobs", workflow_id, tuple(sorted(set(state or ()))), words, actor, rerun_of, since, until)
     return await _stream(request, who, key, JobListFeed, wish, last_id or after)
 
 
@@ -97,6 +107,7 @@ async def _stream(
     request: Request, who: Principal, key: tuple[Hashable, ...], kind: _Kind, what: Any, after: str | None
 ) -> Response:
     require(who, Access.READER)
+    refuse_head(request)
     state: State = request.app.state.weft
     client: Client = state.client_of(who)
     guest = Guest(who, request)
