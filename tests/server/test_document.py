@@ -11,6 +11,7 @@ from dataclasses import fields, is_dataclass
 from datetime import datetime, timedelta
 from enum import Enum
 from functools import cache
+from pathlib import Path
 from typing import Any, Union, get_args, get_origin
 
 import openapi_spec_validator
@@ -66,6 +67,12 @@ def test_the_document_is_sound_and_all_that_it_refers_to_is_there() -> None:
 def test_no_two_paths_are_alike_but_for_the_names_of_their_parameters() -> None:
     shapes = [re.sub(r"{\w+}", "{}", path) for path in _document()["paths"]]
     assert len(set(shapes)) == len(shapes)
+
+
+def test_the_page_of_the_interface_tells_of_every_route() -> None:
+    page = Path(__file__).parents[2].joinpath("docs/reference/http.md").read_text(encoding="utf-8")
+    told = set(re.findall(r"^\| `([A-Z]+ /[^`]*)`", page, re.MULTILINE))
+    assert {name.replace(" /api/v1/", " /") for name, _ in operations(_document())} == told
 
 
 def test_every_operation_says_what_it_does_who_may_ask_and_how_it_answers() -> None:

@@ -75,7 +75,10 @@ async def readyz(request: Request) -> Response:
 
 @router.get("/metrics", operation_id="prometheus", responses={200: {"content": {"text/plain": {}}}})
 async def metrics(request: Request, who: Who) -> Response:
-    """Return the numbers of the org in the text that Prometheus reads; operators get those of this process as well."""
+    """Return the numbers of the org in the text that Prometheus reads; operators get those of this process as well.
+
+    Takes the role `reader`.
+    """
     require(who, Access.READER)
     state: State = request.app.state.weft
     found = await state.client_of(who).metrics()
