@@ -118,7 +118,7 @@ def page() -> str:
 
 
 def _others() -> list[tuple[bool, tuple[str, str, str]]]:
-    """Return a row for each route that is no call of the client and no act of a worker, and whether it is of the API."""
+    """Return a row for each route that is neither a call nor an act of a worker, and whether it is of the API."""
     known = {f"{each.method} {PREFIX}{_path(each)}" for each in OPERATIONS} | {f"{a.method} {a.path}" for a in ACTS}
     found = []
     for route, told in operations(_document()):

@@ -12,6 +12,7 @@ import weft
 from weft.server.app import make_app
 from weft.server.bodies import KnownRoute
 from weft.server.credentials import ANONYMOUS
+from weft.server.notes import operations
 
 _TAG = "/api/v1/tags/etl/main"
 
@@ -135,3 +136,25 @@ async def test_a_stream_of_jobs_has_the_filters_of_the_list(http: httpx.AsyncCli
                 if "data: " in text:
                     break
         assert text.count(f'"id":"{made.id}"') == expected, query
+
+
+async def test_words_and_bounds_are_those_that_the_document_tells(http: httpx.AsyncClient, client: weft.Client) -> None:
+    await client.workflows.push(FLOW)
+    things = {"which": "etl", "tag": "etl", "job_id": str((await client.jobs.submit("etl")).id), "task_id": "1"}
+    tried = set()
+    for name, operation in operations(make_app(weft.Settings.load(environ={})).openapi()):
+        method, path = name.split()
+        for each in operation.get("parameters", ()) if method == "GET" and not path.endswith("stream") else ():
+            schema = each["schema"]
+            words = schema.get("enum") or schema.get("items", {}).get("enum")
+            if each["in"] != "query" or not (words or "maximum" in schema):
+                continue
+            good = words or [schema["minimum"], schema["maximum"]]
+            bad = ["nonsense"] if words else [schema["minimum"] - 1, schema["maximum"] + 1]
+            for value, is_good in [*((word, True) for word in good), *((word, False) for word in bad)]:
+                answer = await http.get(path.format(**things), params={each["name"]: value})
+                assert (answer.status_code == 422) != is_good or each["name"] == "offset", (name, each["name"], value)
+            tried.add(each["name"])
+    assert tried >= {"sort", "state", "role", "verb", "kind", "limit"}
+    for body in ({"priority": 32768}, {"priority": -32768}, {"max_attempts": 0}, {"retry": {"backoff": "no"}}):
+        assert (await http.post("/api/v1/tasks", json={"handler": "a", **body})).status_code == 422

@@ -77,7 +77,7 @@ def add_operation(router: APIRouter, operation: Operation) -> None:
         if operation.tells_progress:
             told[status]["content"] = {NDJSON: {"schema": {"type": "string"}, "example": _LINES}}
     elif status != 204:
-        told[status]["content"] = {"text/plain": {"schema": {"type": "string"}}}
+        told[status]["content"] = {"text/plain": {"schema": {"type": "string"}, "example": "240 rows\n"}}
         told[204] = {"description": "There is none."}
     router.add_api_route(
         operation.path,

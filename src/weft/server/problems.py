@@ -36,6 +36,17 @@ class Problem(BaseModel):
     detail: str = Field(examples=["priority: must be a whole number between -32767 and 32767"])
     field: str | None = Field(None, description="What is wrong, where it is one thing.")
     about: dict[str, Any] | None = Field(None, description="What it is about, by name, for programs.")
+    problems: list[dict[str, Any]] | None = Field(
+        None,
+        description="All that is wrong: with a request each `field` and its `problem`, with a definition each problem "
+        "as `/workflows/validate` tells it.",
+    )
+    conflict: dict[str, Any] | None = Field(
+        None, description="Of `tag_conflict`: the `tag`, `why`, and what it is now, with who moved it, when, to what."
+    )
+    conflicts: list[dict[str, Any]] | None = Field(
+        None, description="Of `merge_conflict`: each `path` that both sides changed, with `base`, `ours` and `theirs`."
+    )
 
 
 def problem(status: int, code: str, title: str, detail: str, more: Mapping[str, Any] | None = None) -> Response:

@@ -67,7 +67,18 @@ class Validated(BaseModel):
 
 
 _TYPES = {Form.JSON: _JSON, Form.SVG: "image/svg+xml", Form.TEXT: "text/plain", Form.MERMAID: "text/plain"}
-_DRAWN = {"description": "The drawing.", "content": {kind: {"schema": {}} for kind in dict.fromkeys(_TYPES.values())}}
+_LIKE: dict[str, Any] = {
+    _JSON: {
+        "nodes": [{"name": "fetch", "type": "task", "caption": "etl:fetch", "group": None}],
+        "edges": [{"from": "START", "to": "fetch", "label": None}],
+    },
+    "image/svg+xml": '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 480 200">…</svg>',
+    "text/plain": "● START\n○ fetch  etl:fetch\n■ END\n",
+}
+_DRAWN = {
+    "description": "The drawing.",
+    "content": {kind: {"schema": {}, "example": _LIKE[kind]} for kind in dict.fromkeys(_TYPES.values())},
+}
 
 
 @router.get(

@@ -25,6 +25,11 @@ _WRONG = {
     "orchestrators": "none is alive, and jobs are open",
     "server": "is about to stop",
 }
+_NUMBERS = """\
+# HELP weft_queue_depth Tasks that are ready, by queue.
+# TYPE weft_queue_depth gauge
+weft_queue_depth{queue="default"} 3
+"""
 _PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -73,7 +78,10 @@ async def readyz(request: Request) -> Response:
     return _told(told, 200 if can_answer else 503)
 
 
-@router.get("/metrics", operation_id="prometheus", responses={200: {"content": {"text/plain": {}}}})
+@router.get(
+    "/metrics", operation_id="prometheus", response_class=Response,
+    responses={200: {"content": {"text/plain": {"schema": {"type": "string"}, "example": _NUMBERS}}}},
+)  # fmt: skip
 async def metrics(request: Request, who: Who) -> Response:
     """Return the numbers of the org in the text that Prometheus reads; operators get those of this process as well.
 

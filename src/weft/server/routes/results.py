@@ -22,12 +22,13 @@ if TYPE_CHECKING:
 
 router = APIRouter(tags=["jobs"], route_class=KnownRoute)
 _JSON = "application/json"
+_LIKE = {"schema": {}, "example": {"rows": 240}}
 
 
 @router.get(
     "/jobs/{job_id}/result", name="jobs.result", operation_id="jobs_result", response_class=Response,
     summary="Return the result of a job, and nothing else of it.", description="Takes the role `reader`.",
-    responses={200: {"description": "The result.", "content": {_JSON: {"schema": {}}}}, **refusals()},
+    responses={200: {"description": "The result.", "content": {_JSON: _LIKE}}, **refusals()},
 )  # fmt: skip
 async def result(request: Request, who: Who, job_id: Annotated[Id, Path(description="The job's id.")]) -> Response:
     """Answer with a result: a conflict while there is none."""
