@@ -27,7 +27,7 @@ _TASK = {
     "created_at": EARLY, "due_at": None, "claimed_at": MOMENT, "ended_at": LATE, "error": None,
 }  # fmt: skip
 _ATTEMPT = {"attempt": 1, "started_at": MOMENT, "ended_at": LATE}
-_NODE = {
+_NODE: Mapping[str, Any] = {
     "state": "completed", "reason": None, "attempt": 1, "claimed_at": MOMENT, "ended_at": LATE, "error": None,
     "items": {}, "due_at": None, "kept_id": None,
 }  # fmt: skip
