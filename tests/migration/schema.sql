@@ -2121,14 +2121,14 @@ begin
   return new_id;
 end $$;
 
-CREATE FUNCTION weft.put_job(job weft.job, patience interval, key text, ids bigint[], nodes text[], handlers text[], queues bigint[], ranks smallint[], params json[], waits integer[], needs text[], attempts smallint[], retries json[], timeouts interval[], heartbeats interval[], dispatches interval[], keys text[], lenient boolean[], prevs bigint[], nexts bigint[], branches text[]) RETURNS bigint
+CREATE FUNCTION weft.put_job(job weft.job, patience interval, key text, ids bigint[], nodes text[], handlers text[], queues bigint[], ranks smallint[], params json[], waits integer[], needs text[], attempts smallint[], retries json[], timeouts interval[], heartbeats interval[], dispatches interval[], keys text[], lenient boolean[], prevs bigint[], nexts bigint[], branches text[], request bytea) RETURNS bigint
     LANGUAGE plpgsql
     AS $$
 declare keyed bigint[]; known bigint;
 begin
   while key is not null loop
-    insert into weft.idempotency_key (org_id, handler, key, task_id, job_id)
-    values (job.org_id, '@job', put_job.key, job.end_id, job.id) on conflict do nothing;
+    insert into weft.idempotency_key (org_id, handler, key, task_id, job_id, request)
+    values (job.org_id, '@job', put_job.key, job.end_id, job.id, put_job.request) on conflict do nothing;
     exit when found;
     -- The lock keeps it from expiring between this look and the answer.
     select k.job_id into known from weft.idempotency_key k
@@ -2277,6 +2277,23 @@ begin
   created := true;
   return next;
 end $_$;
+
+CREATE FUNCTION weft.put_task_by_request(request bytea, handler text, params json, queue text, priority integer, idempotency_key text, run_at timestamp with time zone, delay interval, max_attempts integer, retry json, timeout interval, heartbeat_timeout interval, concurrency_key text, org text, actor text, tell boolean) RETURNS TABLE(id bigint, created boolean, known bytea)
+    LANGUAGE plpgsql
+    AS $$
+#variable_conflict use_variable
+begin
+  select t.id, t.created into id, created from weft.put_task(handler, params, queue, priority, idempotency_key, run_at, delay,
+    max_attempts, retry, timeout, heartbeat_timeout, concurrency_key, org, actor, tell) t;
+  if created then
+    update weft.idempotency_key k set request = request
+    where k.org_id = (select o.id from weft.org o where o.slug = org) and k.handler = handler and k.key = idempotency_key;
+  else
+    select k.request into known from weft.idempotency_key k
+    where k.org_id = (select o.id from weft.org o where o.slug = org) and k.handler = handler and k.key = idempotency_key;
+  end if;
+  return next;
+end $$;
 
 CREATE FUNCTION weft.reach_next(ended bigint[], taken integer[], reaching boolean, own bigint[]) RETURNS bigint[]
     LANGUAGE plpgsql
@@ -2732,7 +2749,7 @@ CREATE FUNCTION weft.seal_digest(org bigint, number bigint, before bytea, ids bi
     from unnest(ids, hashes) with ordinality as u (id, hash, place)), ''::bytea))
 $$;
 
-CREATE FUNCTION weft.send_event(org bigint, event text, payload jsonb, actor text, key text, room integer) RETURNS TABLE(id bigint, answered integer, is_new boolean)
+CREATE FUNCTION weft.send_event(org bigint, event text, payload jsonb, actor text, key text, room integer) RETURNS TABLE(id bigint, answered integer, is_new boolean, is_same boolean)
     LANGUAGE plpgsql
     AS $$
 #variable_conflict use_variable
@@ -2742,7 +2759,8 @@ begin
   insert into weft.event as e (org_id, name, payload, actor, idempotency_key) values (org, event, payload, actor, key)
   on conflict (org_id, idempotency_key) where idempotency_key is not null do nothing returning e.id into id;
   if id is null then
-    return query select e.id, e.answered, false from weft.event e where e.org_id = org and e.idempotency_key = key;
+    return query select e.id, e.answered, false, e.name = event and e.payload = payload from weft.event e
+      where e.org_id = org and e.idempotency_key = key;
     return;
   end if;
   select r.answered, r.last into answered, last from weft.route_event(id, 0, room) r;
@@ -3546,7 +3564,8 @@ CREATE TABLE weft.idempotency_key (
     key text NOT NULL,
     task_id bigint NOT NULL,
     ended_at timestamp with time zone,
-    job_id bigint
+    job_id bigint,
+    request bytea
 );
 
 CREATE TABLE weft.job_event (

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from hashlib import sha256
 from typing import Annotated, Any
 
 import orjson
@@ -13,11 +14,12 @@ from pydantic import Field
 from weft.catalog.model import Principal
 from weft.contract.answers import answer_of
 from weft.contract.operations import NDJSON, Access, Operation
-from weft.contract.parameters import SAID, Parameter
+from weft.contract.parameters import Parameter
 from weft.contract.wire import new_model
 from weft.core.checks import LONGEST_PAGE
 from weft.core.errors import InvalidInput
 from weft.core.log_lines import add_to_lines
+from weft.queue.asking import Asking, asking
 from weft.queue.audit import acting_because, acting_from
 from weft.sdk.client import Client
 from weft.sdk.session import acting_as
@@ -49,13 +51,20 @@ nodes:
   END: {type: end}
 """
 _LINES = '{"progress": 120}\n{"answer": {"count": 240}}\n'
-_KEY = "A key of the caller's choice: the same request with the same key is carried out once."
+_KEY = (
+    "A key of the caller's choice: the same request with the same key is carried out once, and answered as the first "
+    "was; another request with it is refused."
+)
+_OF_TASK = " Keys of tasks are those of their handler: the same key with another handler makes another task."
+_GOES_ON = (
+    "With the same key the call goes on where it was broken off, and takes no job that was submitted after the first "
+    "such call; the answer counts those of this request."
+)
+_FORM: Mapping[str, Any] = {"max_length": 500, "pattern": r"^[!-~]([ -~]*[!-~])?$"}
 # Headers are read as Latin-1, and not by all alike: another text stands in the body, where the call takes one.
-IdempotencyKey = Annotated[str | None, Header(description=_KEY, max_length=500, pattern=r"^[!-~]([ -~]*[!-~])?$")]
-OwnKey = Annotated[
-    str | None,
-    Header(description=SAID["idempotency_key"], max_length=500, pattern=r"^[!-~]([ -~]*[!-~])?$"),
-]
+IdempotencyKey = Annotated[str | None, Header(description=_KEY, **_FORM)]
+_TaskKey = Annotated[str | None, Header(description=_KEY + _OF_TASK, **_FORM)]
+_KeyToGoOn = Annotated[str | None, Header(description=_GOES_ON, **_FORM)]
 
 
 def add_operation(router: APIRouter, operation: Operation) -> None:
@@ -68,7 +77,7 @@ def add_operation(router: APIRouter, operation: Operation) -> None:
         if operation.tells_progress:
             told[status]["content"] = {NDJSON: {"schema": {"type": "string"}, "example": _LINES}}
     elif status != 204:
-        told[status]["content"] = {"text/plain": {"schema": {"type": "string"}}}
+        told[status]["content"] = {"text/plain": {"schema": {"type": "string"}, "example": "240 rows\n"}}
         told[204] = {"description": "There is none."}
     router.add_api_route(
         operation.path,
@@ -144,11 +153,14 @@ def _endpoint(operation: Operation) -> Callable[..., Any]:
             return progress.answer(work)
         with acting_as(who.actor), acting_from(origin_of(request)), acting_because(reason):
             key = given.get("idempotency_key")
-            if key is None or operation.makes_by_key:
+            if key is None or operation.goes_on_by_key:
                 kept = Kept(await act(client), False)
             else:
                 request_bytes = b"%s\n%s" % (_address(request), await request.body())
-                kept = await once(client, key, request_bytes, act, is_secret=operation.call in _SECRET)
+                if operation.makes_by_key:
+                    kept = await _made_once(key, request_bytes, asked, lambda: act(client))
+                else:
+                    kept = await once(client, key, request_bytes, act, is_secret=operation.call in _SECRET)
         status, body, etag = kept.answered
         headers = {} if etag is None else {"etag": etag}
         if is_known(given.get("if_none_match"), etag):
@@ -158,6 +170,20 @@ def _endpoint(operation: Operation) -> Callable[..., Any]:
     endpoint.__signature__ = _signature(operation)  # type: ignore[attr-defined]
     endpoint.__name__ = operation.call.replace(".", "_")
     return endpoint
+
+
+async def _made_once(key: str, request: bytes, asked: dict[str, Any], act: Callable[[], Awaitable[Answered]]) -> Kept:
+    """Carry out what makes one thing by a key, which is kept with it: then no answer needs to be.
+
+    A key that the call itself is given says what there may be one of, by whatever request it was made; then that of the
+    request only tells whether it was this one.
+    """
+    own = asked.setdefault("idempotency_key", key)
+    is_own = own is not key
+    by = Asking(sha256(key.encode() + b"\n" + request if is_own else request).digest(), is_strict=not is_own)
+    with asking(by):
+        answered = await act()
+    return Kept(answered, by.is_repeated)
 
 
 def _check_once(request: Request, query: Any) -> None:
@@ -189,7 +215,7 @@ def _arguments(operation: Operation, parameters: dict[str, Parameter], given: di
     for part in ("query", "body"):
         if (model := given.get(part)) is not None:
             sent |= {name: getattr(model, name) for name in model.model_fields_set}
-    if operation.makes_by_key and (key := given.get("idempotency_key")) is not None:
+    if operation.goes_on_by_key and (key := given.get("idempotency_key")) is not None:
         if sent.get("idempotency_key") not in (None, key):
             raise InvalidInput("idempotency-key", "is another than idempotency_key of the body: give one")
         sent["idempotency_key"] = key
@@ -222,7 +248,8 @@ def _signature(operation: Operation) -> inspect.Signature:
     if operation.changes:
         found.append(_keyword("weft_reason", Reason, None))
     if operation.takes_key:
-        found.append(_keyword("idempotency_key", OwnKey if operation.makes_by_key else IdempotencyKey, None))
+        kinds = {"enqueue": _TaskKey, "jobs.rerun_all": _KeyToGoOn}
+        found.append(_keyword("idempotency_key", kinds.get(operation.call, IdempotencyKey), None))
     return inspect.Signature(found)
 
 

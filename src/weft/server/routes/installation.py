@@ -12,10 +12,11 @@ from weft.contract.operations import Access
 from weft.core.errors import DatabaseUnavailable
 from weft.jobs.health import HealthCheck, check_installation, without_database
 from weft.jobs.metrics import exposition
+from weft.server.bodies import KnownRoute
 from weft.server.credentials import OPERATORS, Who, require
 from weft.server.state import State
 
-router = APIRouter(tags=["installation"])
+router = APIRouter(tags=["installation"], route_class=KnownRoute)
 # Said to anybody who asks, so without numbers, names and addresses.
 _WRONG = {
     "database": "does not answer",
@@ -24,6 +25,11 @@ _WRONG = {
     "orchestrators": "none is alive, and jobs are open",
     "server": "is about to stop",
 }
+_NUMBERS = """\
+# HELP weft_queue_depth Tasks that are ready, by queue.
+# TYPE weft_queue_depth gauge
+weft_queue_depth{queue="default"} 3
+"""
 _PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -72,9 +78,15 @@ async def readyz(request: Request) -> Response:
     return _told(told, 200 if can_answer else 503)
 
 
-@router.get("/metrics", operation_id="prometheus", responses={200: {"content": {"text/plain": {}}}})
+@router.get(
+    "/metrics", operation_id="prometheus", response_class=Response,
+    responses={200: {"content": {"text/plain": {"schema": {"type": "string"}, "example": _NUMBERS}}}},
+)  # fmt: skip
 async def metrics(request: Request, who: Who) -> Response:
-    """Return the numbers of the org in the text that Prometheus reads; operators get those of this process as well."""
+    """Return the numbers of the org in the text that Prometheus reads; operators get those of this process as well.
+
+    Takes the role `reader`.
+    """
     require(who, Access.READER)
     state: State = request.app.state.weft
     found = await state.client_of(who).metrics()

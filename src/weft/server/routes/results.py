@@ -12,6 +12,7 @@ from weft.core.errors import NotFound, StateConflict
 from weft.core.job_states import JobState
 from weft.core.json import referenced_blob
 from weft.jobs.submit import SQL
+from weft.server.bodies import KnownRoute
 from weft.server.credentials import Who, require
 from weft.server.files import FileAnswer
 from weft.server.problems import refusals
@@ -19,14 +20,15 @@ from weft.server.problems import refusals
 if TYPE_CHECKING:
     from weft.server.state import State
 
-router = APIRouter(tags=["jobs"])
+router = APIRouter(tags=["jobs"], route_class=KnownRoute)
 _JSON = "application/json"
+_LIKE = {"schema": {}, "example": {"rows": 240}}
 
 
 @router.get(
     "/jobs/{job_id}/result", name="jobs.result", operation_id="jobs_result", response_class=Response,
     summary="Return the result of a job, and nothing else of it.", description="Takes the role `reader`.",
-    responses={200: {"description": "The result.", "content": {_JSON: {"schema": {}}}}, **refusals()},
+    responses={200: {"description": "The result.", "content": {_JSON: _LIKE}}, **refusals()},
 )  # fmt: skip
 async def result(request: Request, who: Who, job_id: Annotated[Id, Path(description="The job's id.")]) -> Response:
     """Answer with a result: a conflict while there is none."""

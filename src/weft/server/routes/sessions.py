@@ -10,18 +10,22 @@ from fastapi.responses import JSONResponse, RedirectResponse, Response
 from weft.catalog import sign_ins, tokens
 from weft.queue.audit import acting_from
 from weft.server import cookies, pages
+from weft.server.bodies import KnownRoute
 from weft.server.credentials import Who, origin_of
+from weft.server.heads import refuse_head
 
 if TYPE_CHECKING:
     from weft.server.state import State
 
-router = APIRouter()
+router = APIRouter(route_class=KnownRoute)
 _HOME = "/docs"
 
 
 @router.get("/sign-in", include_in_schema=False)
 async def sign_in(request: Request, code: Annotated[str, Query(max_length=200)] = "") -> Response:
     """Let a browser in by a code that was not used yet."""
+    # Whoever only looks what is behind a link, as programs that show mails do, does not use it up.
+    refuse_head(request)
     state: State = request.app.state.weft
     with acting_from(origin_of(request)):
         made = await state.client.database.run(lambda conn: sign_ins.take(conn, code))
