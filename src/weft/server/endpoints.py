@@ -21,6 +21,7 @@ from weft.core.log_lines import add_to_lines
 from weft.queue.audit import acting_because, acting_from
 from weft.sdk.client import Client
 from weft.sdk.session import acting_as
+from weft.sdk.values import as_kept
 from weft.server import progress
 from weft.server.bodies import BESIDE, YAML, DefinitionRoute, JsonRoute
 from weft.server.credentials import admitted, identify, origin_of, require
@@ -122,7 +123,8 @@ def _endpoint(operation: Operation) -> Callable[..., Any]:
                 # Not before: what has been carried out by its key is answered, wherever the tag stands by now.
                 more |= await expectation(client, if_match, asked)
             try:
-                found = await operation.of(client)(**asked, **more)
+                with as_kept():
+                    found = await operation.of(client)(**asked, **more)
             finally:
                 if operation.call in _WAITS:
                     # Whoever has lost his credential meanwhile is told nothing, not even how it ended.

@@ -41,6 +41,7 @@ class JobListFeed(Feed[str]):
         # What the jobs of the org were like when all of the list was told.
         self._mark_of_jobs = ""
         self._looked_at = 0.0
+        self._told: tuple[str, bytes] | None = None
         self._door = asyncio.Lock()
 
     @property
@@ -101,5 +102,11 @@ class JobListFeed(Feed[str]):
             yield b""
             return
         guest.place = self.next
-        jobs = [_JOB.encode(self._jobs[id]) for id in sorted(self._jobs, reverse=True)]
-        yield frame({"items": jobs}, name="list", id=self.id)
+        yield self._whole()
+
+    def _whole(self) -> bytes:
+        """Return the whole list as it is sent, the same for all who come before it changes."""
+        if self._told is None or self._told[0] != self.id:
+            jobs = [_JOB.encode(self._jobs[id]) for id in sorted(self._jobs, reverse=True)]
+            self._told = self.id, frame({"items": jobs}, name="list", id=self.id)
+        return self._told[1]

@@ -14,6 +14,7 @@ from weft.queue.service import Service
 
 if TYPE_CHECKING:
     from weft.server.live.feed import Feed
+    from weft.server.live.shelf import Shelf
 
 logger = logging.getLogger("weft.server")
 # So many are looked for by one statement.
@@ -26,13 +27,14 @@ _SHORTEST = 0.02
 class Round(Service):
     """Asks one statement what is new of all feeds that are due, however many they are.
 
-    ``asked`` counts, under its name, how often the database was asked so.
+    ``asked`` counts, under its name, how often the database was asked; ``shelf`` what the feeds keep.
     """
 
     interval = 1.0
 
-    def __init__(self, kind: type[Feed[Any]], turns: asyncio.Semaphore, asked: Counter[str]) -> None:
+    def __init__(self, kind: type[Feed[Any]], turns: asyncio.Semaphore, asked: Counter[str], shelf: Shelf) -> None:
         super().__init__()
+        self.shelf = shelf
         self.name = kind.name
         self._kind = kind
         self._turns = turns
