@@ -37,8 +37,8 @@ class Round(Service):
         self.shelf = shelf
         self.name = kind.name
         self._kind = kind
-        self._turns = turns
-        self._asked = asked
+        self.turns = turns
+        self.asked = asked
         self.feeds: set[Feed[Any]] = set()
 
     async def take_up(self, feed: Feed[Any]) -> None:
@@ -64,7 +64,7 @@ class Round(Service):
         if not due:
             return 0
         before = [feed.next for feed in due]
-        async with self._turns:
+        async with self.turns:
             began = time.monotonic()
             found = await self._glance(due)
             for feed in due:
@@ -77,7 +77,7 @@ class Round(Service):
         return len(due)
 
     async def _glance(self, due: list[Feed[Any]]) -> Mapping[Feed[Any], Any]:
-        self._asked[self.name] += 1
+        self.asked[self.name] += 1
         for feed in due:
             feed.is_kicked = False
         try:
