@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 MOST = 100
 # So many pages are read at a look for jobs that the first does not reach; it goes on there at the next look.
-_PAGES = 10
+PAGES = 10
 _OLDER_EVERY, _OLDER_SHARE = 30.0, 20.0
 _PAGE_OF_LIST = "job list page"
 _JOB = wire(JobSummary)
@@ -103,7 +103,7 @@ class JobListFeed(Feed[str]):
             if began < self._older_again_at:
                 return known
             self._walked, self._from, self._below, self._spent = {}, below, below, 0.0
-        for _ in range(_PAGES):
+        for _ in range(PAGES):
             page = await self._read(self._below)
             self._walked |= {job.id: job for job in page.jobs}
             self._below = page.next if len(self._walked) < MOST else None
