@@ -1,10 +1,11 @@
-"""Sessions of browsers: signing in by a link, signing out, and the page that one comes to."""
+"""Sessions of browsers: signing in by a link, signing out, and the pages that anybody may see."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-from fastapi import APIRouter, Query, Request
+import orjson
+from fastapi import APIRouter, FastAPI, Query, Request
 from fastapi.responses import JSONResponse, RedirectResponse, Response
 
 from weft.catalog import sign_ins, tokens
@@ -61,4 +62,17 @@ async def home(request: Request) -> Response:
 @router.get("/docs", include_in_schema=False)
 async def docs(request: Request) -> Response:
     """Show the HTTP interface."""
-    return pages.interface(request.app.openapi())
+    app: FastAPI = request.app
+    # Anybody may ask, so it is made once.
+    if not hasattr(app.state, "interface"):
+        app.state.interface = pages.interface(app.openapi())
+    return pages.page(*app.state.interface)
+
+
+@router.get("/openapi.json", include_in_schema=False)
+async def openapi(request: Request) -> Response:
+    """Return the OpenAPI document."""
+    app: FastAPI = request.app
+    if not hasattr(app.state, "document"):
+        app.state.document = orjson.dumps(app.openapi())
+    return Response(app.state.document, media_type="application/json")
