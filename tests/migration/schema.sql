@@ -2689,11 +2689,13 @@ CREATE FUNCTION weft.seal_audit(room integer) RETURNS integer
 declare of record; oldest xid8 := pg_snapshot_xmin(pg_current_snapshot()); count int := 0;
 begin
   for of in
-    select o.id as org_id, coalesce(l.number, 0) + 1 as number, coalesce(l.digest, sha256(int8send(o.id))) as before, n.ids, n.hashes,
+    select o.id as org_id, coalesce(l.number, 0) + 1 as number, coalesce(l.digest, sha256(int8send(o.id))) as before,
+      coalesce(l.before_id, 0) as before_id, n.ids, n.hashes,
       greatest(low.id, least(coalesce(s.seen_to, 0), case when cardinality(n.ids) = room then n.ids[room] end)) as done_to
     from weft.org o
     left join lateral (
-      select e.number, e.digest, e.done_to from weft.audit_seal e where e.org_id = o.id order by e.number desc limit 1
+      select e.number, e.digest, e.done_to, greatest(e.before_id, e.ids[cardinality(e.ids)]) as before_id
+      from weft.audit_seal e where e.org_id = o.id order by e.number desc limit 1
     ) l on true
     left join lateral (
       select e.seen_to from weft.audit_seal e where e.org_id = o.id and e.next_xid <= oldest order by e.number desc limit 1
@@ -2711,9 +2713,9 @@ begin
     where n.ids is not null
   loop
     -- An act has its id before its transaction has a number, and clocks may be set back: by no more than a minute.
-    insert into weft.audit_seal (org_id, number, ids, hashes, before, digest, next_xid, seen_to, done_to)
-    values (of.org_id, of.number, of.ids, of.hashes, of.before,
-      weft.seal_digest(of.org_id, of.number, of.before, of.ids, of.hashes),
+    insert into weft.audit_seal (org_id, number, ids, hashes, before, before_id, digest, next_xid, seen_to, done_to)
+    values (of.org_id, of.number, of.ids, of.hashes, of.before, of.before_id,
+      weft.seal_digest(of.org_id, of.number, of.before, of.before_id, of.ids, of.hashes),
       pg_snapshot_xmax(pg_current_snapshot()), weft.first_id_at(weft.now() - interval '1 minute'), of.done_to)
     on conflict do nothing;
     if found then
@@ -2723,10 +2725,10 @@ begin
   return count;
 end $$;
 
-CREATE FUNCTION weft.seal_digest(org bigint, number bigint, before bytea, ids bigint[], hashes bytea[]) RETURNS bytea
+CREATE FUNCTION weft.seal_digest(org bigint, number bigint, before bytea, before_id bigint, ids bigint[], hashes bytea[]) RETURNS bytea
     LANGUAGE sql IMMUTABLE
     AS $$
-  select sha256(before || int8send(org) || int8send(number) || coalesce((
+  select sha256(before || int8send(org) || int8send(number) || int8send(before_id) || coalesce((
     select string_agg(int8send(u.id) || u.hash, ''::bytea order by u.place)
     from unnest(ids, hashes) with ordinality as u (id, hash, place)), ''::bytea))
 $$;
@@ -3412,6 +3414,7 @@ CREATE TABLE weft.audit_seal (
     ids bigint[] NOT NULL,
     hashes bytea[] NOT NULL,
     before bytea NOT NULL,
+    before_id bigint NOT NULL,
     digest bytea NOT NULL,
     next_xid xid8 NOT NULL,
     seen_to bigint NOT NULL,

@@ -53,9 +53,10 @@ def verify(
     ] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Say whether what operators did is still as it was sealed; exit code 1 when it is not.
+    """Say whether what was done is still as it was sealed; exit code 1 when it is not.
 
-    Note the head that is printed somewhere else: with --head it is later evident that nothing before it was touched.
+    Note the head that is printed where nobody who may write the database can reach it: with --head it is evident when
+    anything before it was changed or taken away since. Without it whoever may write the database can make a new chain.
     """
     from weft.cli.output import as_record, complain, print_json, when
 

@@ -149,7 +149,7 @@ class Looking(LogReading):
         self, *, verb: str | None = None, task: int | None = None, queue: str | None = None, sort: str = "newest",
         before: int | None = None, after: int | None = None, limit: int = 50,
     ) -> list[AuditEntry]:  # fmt: skip
-        """Return what operators did, newest first; pass the last entry's id as ``before`` for the next page.
+        """Return what was done by whom, newest first; pass the last entry's id as ``before`` for the next page.
 
         With ``sort="oldest"`` the last id is passed as ``after``. Example::
 
@@ -167,7 +167,7 @@ class Looking(LogReading):
         )
 
     async def verify_audit(self, *, head: str | None = None) -> AuditSeals:
-        """Compare what operators did with how it was sealed; ``head`` is one that was noted before.
+        """Compare what was done with how it was sealed; ``head`` is one that was noted before.
 
         Example::
 
@@ -177,7 +177,7 @@ class Looking(LogReading):
         if head is not None and not _HEAD.fullmatch(head):
             raise InvalidInput("head", "is not a head: write a number, a colon and 64 hex digits, as it was printed")
         org_id = await self.org_id()
-        return await self.database.read(lambda conn: seals.verify(conn, org_id, self.settings.retention, head))
+        return await self.database.read(lambda conn: seals.verify(conn, org_id, self.settings.acts_kept, head))
 
     async def cached_outputs(self, *, after: str = "", limit: int | None = None) -> list[CachedOutputs]:
         """Return how many outputs would serve again, by handler.
