@@ -1575,7 +1575,7 @@ begin
   ) f on true order by case when is_newest then -f.id else f.id end;
 end $$;
 
-CREATE FUNCTION weft.list_newest_acts(org bigint, what text, task bigint, queue text, low bigint, high bigint, n integer) RETURNS SETOF weft.audit
+CREATE FUNCTION weft.list_newest_acts(org bigint, what text, task bigint, job bigint, queue text, who text, low bigint, high bigint, n integer) RETURNS SETOF weft.audit
     LANGUAGE plpgsql STABLE
     SET plan_cache_mode TO 'force_generic_plan'
     AS $$
@@ -1583,12 +1583,22 @@ begin
   if task is not null then
     return query select a.* from weft.audit a
       where a.org_id = org and a.id = any (weft.acts_on_task(org, task)) and a.id < high and a.id > low and (what is null or a.verb = what)
+        and (who is null or a.actor = who)
       order by a.id desc limit n;
+  elsif job is not null then
+    return query select a.* from weft.audit a
+      where a.org_id = org and a.subject_kind = 'job' and (a.subject_ids[1], a.id) < (job, high) and (a.subject_ids[1], a.id) > (job, low)
+        and (what is null or a.verb = what) and (who is null or a.actor = who)
+      order by a.subject_ids[1] desc, a.id desc limit n;
   elsif queue is not null then
     return query select a.* from weft.audit a
       where a.org_id = org and a.id < high and a.id > low and (what is null or a.verb = what)
-        and a.subject_name = queue and a.subject_kind = 'queue'
+        and a.subject_name = queue and a.subject_kind = 'queue' and (who is null or a.actor = who)
       order by a.id desc limit n;
+  elsif who is not null then
+    return query select a.* from weft.audit a
+      where a.org_id = org and (a.actor, a.id) < (who, high) and (a.actor, a.id) > (who, low) and (what is null or a.verb = what)
+      order by a.actor desc, a.id desc limit n;
   elsif what is not null then
     return query select a.* from weft.audit a
       where a.org_id = org and (a.verb, a.id) < (what, high) and (a.verb, a.id) > (what, low)
@@ -1640,7 +1650,7 @@ begin
     ) f order by f.id desc limit n;
 end $$;
 
-CREATE FUNCTION weft.list_oldest_acts(org bigint, what text, task bigint, queue text, low bigint, high bigint, n integer) RETURNS SETOF weft.audit
+CREATE FUNCTION weft.list_oldest_acts(org bigint, what text, task bigint, job bigint, queue text, who text, low bigint, high bigint, n integer) RETURNS SETOF weft.audit
     LANGUAGE plpgsql STABLE
     SET plan_cache_mode TO 'force_generic_plan'
     AS $$
@@ -1648,12 +1658,22 @@ begin
   if task is not null then
     return query select a.* from weft.audit a
       where a.org_id = org and a.id = any (weft.acts_on_task(org, task)) and a.id < high and a.id > low and (what is null or a.verb = what)
+        and (who is null or a.actor = who)
       order by a.id limit n;
+  elsif job is not null then
+    return query select a.* from weft.audit a
+      where a.org_id = org and a.subject_kind = 'job' and (a.subject_ids[1], a.id) < (job, high) and (a.subject_ids[1], a.id) > (job, low)
+        and (what is null or a.verb = what) and (who is null or a.actor = who)
+      order by a.subject_ids[1], a.id limit n;
   elsif queue is not null then
     return query select a.* from weft.audit a
       where a.org_id = org and a.id < high and a.id > low and (what is null or a.verb = what)
-        and a.subject_name = queue and a.subject_kind = 'queue'
+        and a.subject_name = queue and a.subject_kind = 'queue' and (who is null or a.actor = who)
       order by a.id limit n;
+  elsif who is not null then
+    return query select a.* from weft.audit a
+      where a.org_id = org and (a.actor, a.id) < (who, high) and (a.actor, a.id) > (who, low) and (what is null or a.verb = what)
+      order by a.actor, a.id limit n;
   elsif what is not null then
     return query select a.* from weft.audit a
       where a.org_id = org and (a.verb, a.id) < (what, high) and (a.verb, a.id) > (what, low)
@@ -4484,6 +4504,10 @@ CREATE INDEX artifact_parent ON weft.artifact USING btree (parent_id, kind);
 CREATE UNIQUE INDEX artifact_plan ON weft.artifact USING btree (org_id, plan_hash) WHERE (kind = 'snapshot'::weft.artifact_kind);
 
 CREATE INDEX attempt_job ON ONLY weft.attempt USING btree (job_id, ended_at, started_at) WHERE (job_id IS NOT NULL);
+
+CREATE INDEX audit_actor ON weft.audit USING btree (org_id, actor, id);
+
+CREATE INDEX audit_job ON weft.audit USING btree (org_id, (subject_ids[1]), id) WHERE (subject_kind = 'job'::text);
 
 CREATE INDEX audit_name ON weft.audit USING btree (org_id, subject_name, id) WHERE (subject_name IS NOT NULL);
 

@@ -92,7 +92,7 @@ async def verify(conn: type_Connection, org_id: int, retention: timedelta, expec
 
 
 def _beginning(row: Record, oldest: int) -> list[AuditFinding]:
-    """Tell what is wrong with the first seal that there is: those before it may be gone, once they are past their time."""
+    """Tell what is wrong with the first seal that there is: those before it may be gone once their time is over."""
     number = row["number"]
     if number == 1 and not row["follows_on_nothing"]:
         return [AuditFinding("broken", number, "seal 1 follows on another, and is the first")]

@@ -98,9 +98,11 @@ begin
 end $$;
 
 -- name: audit_org
--- Acts are listed by org, newest first, all or those of one verb: each list reads one of these, and no further than its page.
+-- Acts are listed by org, newest first, all or those of one verb, of somebody, or on a job: each list reads one of these, and no further than its page.
 create index audit_org on weft.audit (org_id, id);
 create index audit_verb on weft.audit (org_id, verb, id);
+create index audit_actor on weft.audit (org_id, actor, id);
+create index audit_job on weft.audit (org_id, (subject_ids[1]), id) where subject_kind = 'job';
 
 -- name: audit_subject_task
 -- Only what was done to a task is looked for by its subject: whoever submits a job has nothing to sort in.
