@@ -88,7 +88,8 @@ CHANGES = {
         workflows compact tiles | workflows snapshot tiles | workflows push {flow} -m again
         """,
     "people": """
-        orgs create acme | orgs rename acme Acme | users add bob --role writer | users change bob --role admin
+        orgs create acme --admin ada | orgs token acme --user ada | orgs rename acme Acme
+        users add bob --role writer | users change bob --role admin
         users deactivate bob | users activate bob | roles create finance | roles grant finance bob
         roles revoke finance bob | roles delete finance --yes | tokens create nightly
         tokens sign-in | tokens revoke 1 =4

@@ -49,7 +49,7 @@ async def result(request: Request, who: Who, job_id: Annotated[Id, Path(descript
     "/tasks/{task_id}/output", name="tasks.output", operation_id="tasks_output", tags=["tasks"],
     response_class=Response, summary="Return the output of a task, and nothing else of it.",
     description="Takes the role `reader`.",
-    responses={200: {"description": "The output.", "content": {_JSON: {"schema": {}}}}, **refusals()},
+    responses={200: {"description": "The output.", "content": {_JSON: _LIKE}}, **refusals()},
 )  # fmt: skip
 async def output(request: Request, who: Who, task_id: Annotated[Id, Path(description="The task's id.")]) -> Response:
     """Answer with an output: a conflict while there is none."""

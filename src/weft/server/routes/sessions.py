@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 
 router = APIRouter(route_class=KnownRoute)
 _HOME = "/docs"
+_PLAIN = """<p>The link is still good. It was opened over plain HTTP, by which a browser keeps no session, unless the
+server is on the same machine. Open it at an address that begins with <code>https://</code>, or at
+<code>http://localhost</code> through a tunnel. If it did begin so, let the proxy in between send
+<code>X-Forwarded-Proto</code>, and name it in <code>WEFT_SERVER_PROXIES</code>.</p>"""
 
 
 @router.get("/sign-in", include_in_schema=False)
@@ -28,6 +32,8 @@ async def sign_in(request: Request, code: Annotated[str, Query(max_length=200)] 
     # Whoever only looks what is behind a link, as programs that show mails do, does not use it up.
     refuse_head(request)
     state: State = request.app.state.weft
+    if cookies.is_lost(request):
+        return pages.page("This address is not safe to sign in at", _PLAIN, 400)
     with acting_from(origin_of(request)):
         made = await state.client.database.run(lambda conn: sign_ins.take(conn, code))
     if made is None:
