@@ -468,6 +468,7 @@ GUARDS: list[Guard] = [
     *_of("version.refuse_lost", ORGS, "m.org_id = org and"),
     *_of("history.unused", ORGS, "a.org_id = $1 and"),
     *_of("history.lines", ORGS, ("where a.org_id = $1", "")),
+    *_of("history.count_lines", ORGS, ("where a.org_id = $1", "")),
     *_of("history.lost_tags", ORGS, "m.org_id = $1 and", "t.org_id = m.org_id and"),
     *_of("history.astray_tags", ORGS, "t.org_id = $1 and"),
     *_of("history.broken_moves", "test_history_orgs test_history_upkeep", ("where m.org_id = $1", "")),

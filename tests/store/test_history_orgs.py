@@ -150,7 +150,7 @@ async def test_damage_in_one_org_is_none_in_the_other_and_is_mended_there_only(
     await conn.execute("delete from weft.tag_move where org_id = 2 and tag = 'etl/theirs'")
     seen: list[int] = []
     assert await ours.fsck(repair=True, on_progress=seen.append) == []
-    assert seen == [8]
+    assert seen == [8] == [await ours._count_artifacts()]
     codes = sorted(finding.code for finding in await theirs.fsck(repair=True))
     assert codes == ["astray_tag", "astray_tag", "wrong_hash"]
     assert [finding.code for finding in await theirs.fsck()] == ["astray_tag"]
