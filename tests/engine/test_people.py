@@ -15,6 +15,8 @@ from weft.catalog import sign_ins, tokens, users
 from weft.catalog.model import Principal
 
 Conn: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
+# The token of a worker would be among those that are counted.
+pytestmark = pytest.mark.direct
 
 
 async def _principal(client: weft.Client, secret: str) -> Principal | None:

@@ -302,6 +302,31 @@ CREATE FUNCTION weft.add_up(org bigint, name text, count bigint, seconds double 
   on conflict (org_id, name, process) do update set count = t.count + excluded.count, seconds = t.seconds + excluded.seconds
 $$;
 
+CREATE FUNCTION weft.admit_server(role regrole) RETURNS integer
+    LANGUAGE plpgsql
+    AS $_$
+declare count int := weft.wall_in(role);
+begin
+  execute replace($grants$
+    grant usage on schema weft to SERVER;
+    grant usage on sequence weft.id_sequence to SERVER;
+    grant execute on function weft.add_effect, weft.enqueue, weft.ensure_partitions, weft.list_jobs, weft.list_newest_effects,
+      weft.list_oldest_effects, weft.list_tasks to SERVER;
+    grant select on weft.artifact_use, weft.attempts, weft.blob_use, weft.job_events, weft.jobs, weft.schema_revision,
+      weft.steps, weft.tasks, weft.tokens, weft.users, weft.workers to SERVER;
+    grant select, insert on weft.job_event, weft.job_label, weft.tag_move to SERVER;
+    grant select, update on weft.machine to SERVER;
+    grant select, insert, delete on weft.audit, weft.audit_seal, weft.edge, weft.org_role, weft.org_role_membership,
+      weft.sign_in, weft.task_params to SERVER;
+    grant select, insert, update on weft.handler, weft.lease, weft.org, weft.queue, weft.tag, weft.token, weft.user to SERVER;
+    grant select, insert, update, delete on weft.answer, weft.artifact, weft.attempt, weft.awaited, weft.blob, weft.event,
+      weft.idempotency_key, weft.job, weft.job_done, weft.key_loan, weft.key_slot, weft.outbox, weft.output_cache,
+      weft.queue_slot, weft.step, weft.tally, weft.tally_mark, weft.task, weft.task_blob, weft.task_done, weft.task_log,
+      weft.worker, weft.worker_code to SERVER;
+  $grants$, 'SERVER', role::text);
+  return count;
+end $_$;
+
 CREATE FUNCTION weft.admit_waiting(queues bigint[], keys text[], freed integer) RETURNS bigint[]
     LANGUAGE plpgsql
     SET plan_cache_mode TO 'force_generic_plan'
@@ -460,13 +485,14 @@ CREATE FUNCTION weft.begin_jobs(tasks bigint[], jobs bigint[], orchestrator bigi
     AS $$
 declare fresh bigint[]; paused bigint[]; parked bigint[]; keyed_queues bigint[]; keys text[];
 begin
+  -- Those that are paused are locked too: whoever resumes one that has not begun makes it pending again.
   fresh := array(
     select j.id from weft.job j
-    where j.id = any (jobs) and (j.state = 'pending' or j.owner_id is null and orchestrator is not null and j.state <> 'paused')
+    where j.id = any (jobs) and (j.state in ('pending', 'paused') or j.owner_id is null and orchestrator is not null)
     order by j.id for no key update);
   update weft.job j set state = case when j.state = 'pending' then 'running' else j.state end,
     started_at = coalesce(j.started_at, weft.now()), owner_id = coalesce(j.owner_id, orchestrator)
-  where j.id = any (fresh);
+  where j.id = any (fresh) and j.state <> 'paused';
   select array_agg(l.id) into paused from (
     select j.id from weft.job j where j.id = any (jobs) and j.state = 'paused' order by j.id for share
   ) l;
@@ -2140,14 +2166,14 @@ begin
   return new_id;
 end $$;
 
-CREATE FUNCTION weft.put_job(job weft.job, patience interval, key text, ids bigint[], nodes text[], handlers text[], queues bigint[], ranks smallint[], params json[], waits integer[], needs text[], attempts smallint[], retries json[], timeouts interval[], heartbeats interval[], dispatches interval[], keys text[], lenient boolean[], prevs bigint[], nexts bigint[], branches text[]) RETURNS bigint
+CREATE FUNCTION weft.put_job(job weft.job, patience interval, key text, ids bigint[], nodes text[], handlers text[], queues bigint[], ranks smallint[], params json[], waits integer[], needs text[], attempts smallint[], retries json[], timeouts interval[], heartbeats interval[], dispatches interval[], keys text[], lenient boolean[], prevs bigint[], nexts bigint[], branches text[], request bytea) RETURNS bigint
     LANGUAGE plpgsql
     AS $$
 declare keyed bigint[]; known bigint;
 begin
   while key is not null loop
-    insert into weft.idempotency_key (org_id, handler, key, task_id, job_id)
-    values (job.org_id, '@job', put_job.key, job.end_id, job.id) on conflict do nothing;
+    insert into weft.idempotency_key (org_id, handler, key, task_id, job_id, request)
+    values (job.org_id, '@job', put_job.key, job.end_id, job.id, put_job.request) on conflict do nothing;
     exit when found;
     -- The lock keeps it from expiring between this look and the answer.
     select k.job_id into known from weft.idempotency_key k
@@ -2296,6 +2322,23 @@ begin
   created := true;
   return next;
 end $_$;
+
+CREATE FUNCTION weft.put_task_by_request(request bytea, handler text, params json, queue text, priority integer, idempotency_key text, run_at timestamp with time zone, delay interval, max_attempts integer, retry json, timeout interval, heartbeat_timeout interval, concurrency_key text, org text, actor text, tell boolean) RETURNS TABLE(id bigint, created boolean, known bytea)
+    LANGUAGE plpgsql
+    AS $$
+#variable_conflict use_variable
+begin
+  select t.id, t.created into id, created from weft.put_task(handler, params, queue, priority, idempotency_key, run_at, delay,
+    max_attempts, retry, timeout, heartbeat_timeout, concurrency_key, org, actor, tell) t;
+  if created then
+    update weft.idempotency_key k set request = request
+    where k.org_id = (select o.id from weft.org o where o.slug = org) and k.handler = handler and k.key = idempotency_key;
+  else
+    select k.request into known from weft.idempotency_key k
+    where k.org_id = (select o.id from weft.org o where o.slug = org) and k.handler = handler and k.key = idempotency_key;
+  end if;
+  return next;
+end $$;
 
 CREATE FUNCTION weft.reach_next(ended bigint[], taken integer[], reaching boolean, own bigint[]) RETURNS bigint[]
     LANGUAGE plpgsql
@@ -2753,7 +2796,7 @@ CREATE FUNCTION weft.seal_digest(org bigint, number bigint, before bytea, before
     from unnest(ids, hashes) with ordinality as u (id, hash, place)), ''::bytea))
 $$;
 
-CREATE FUNCTION weft.send_event(org bigint, event text, payload jsonb, actor text, key text, room integer) RETURNS TABLE(id bigint, answered integer, is_new boolean)
+CREATE FUNCTION weft.send_event(org bigint, event text, payload jsonb, actor text, key text, room integer) RETURNS TABLE(id bigint, answered integer, is_new boolean, is_same boolean)
     LANGUAGE plpgsql
     AS $$
 #variable_conflict use_variable
@@ -2763,7 +2806,8 @@ begin
   insert into weft.event as e (org_id, name, payload, actor, idempotency_key) values (org, event, payload, actor, key)
   on conflict (org_id, idempotency_key) where idempotency_key is not null do nothing returning e.id into id;
   if id is null then
-    return query select e.id, e.answered, false from weft.event e where e.org_id = org and e.idempotency_key = key;
+    return query select e.id, e.answered, false, e.name = event and e.payload = payload from weft.event e
+      where e.org_id = org and e.idempotency_key = key;
     return;
   end if;
   select r.answered, r.last into answered, last from weft.route_event(id, 0, room) r;
@@ -3290,19 +3334,22 @@ begin
     select c.relname as name, o.own, case c.relname
       -- Orchestrators and their queues serve all orgs.
       when 'queue' then format('%s or id = 2 or id < 0', o.own) when 'worker' then format('%s or 2 = any (queues)', o.own)
-      else o.own end as seen
+      else o.own end as seen,
+      c.relrowsecurity and exists (select 1 from pg_policy p where p.polrelid = c.oid and p.polroles = array[role::oid]
+        and not p.polpermissive and p.polname like 'wall\_%') as is_walled
     from pg_class c cross join lateral (
       select format('%s = coalesce((select weft.current_org()), %1$s)', case c.relname when 'org' then 'id' else 'org_id' end) as own
     ) o
     where c.relnamespace = 'weft'::regnamespace and c.relkind in ('r', 'p') and not c.relispartition and (
       c.relname = 'org' or exists (select 1 from pg_attribute a where a.attrelid = c.oid and a.attname = 'org_id' and not a.attisdropped))
   loop
+    count := count + 1;
+    continue when found.is_walled;
     execute format('alter table weft.%I enable row level security', found.name);
     execute format('drop policy if exists anyone on weft.%I', found.name);
     execute format('create policy anyone on weft.%I using (true)', found.name);
     execute format('drop policy if exists %I on weft.%I', wall, found.name);
     execute format('create policy %I on weft.%I as restrictive to %s using (%s) with check (%s)', wall, found.name, role, found.seen, found.own);
-    count := count + 1;
   end loop;
   return count;
 end $_$;
@@ -3568,7 +3615,8 @@ CREATE TABLE weft.idempotency_key (
     key text NOT NULL,
     task_id bigint NOT NULL,
     ended_at timestamp with time zone,
-    job_id bigint
+    job_id bigint,
+    request bytea
 );
 
 CREATE TABLE weft.job_event (

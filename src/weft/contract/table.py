@@ -59,7 +59,6 @@ _JOBS = (
         "/events",
         "jobs.send_event",
         status=201,
-        answer="answered",
         body={"name": "file.arrived", "payload": {"path": "a.csv"}},
         said="Accept an event: it is kept, and told to all nodes that wait for one like it, now or later in their job.",
     ),

@@ -51,8 +51,8 @@ class TooLarge(CallerError):
     code = "too_large"
     http_status = 413
 
-    def __init__(self, limit: int) -> None:
-        super().__init__(f"the request is larger than {limit} bytes, which is WEFT_SERVER_BODY_LIMIT of the server")
+    def __init__(self, limit: int, setting: str = "WEFT_SERVER_BODY_LIMIT") -> None:
+        super().__init__(f"the request is larger than {limit} bytes, which is {setting} of the server")
 
 
 class NeedsDatabase(InvalidInput):

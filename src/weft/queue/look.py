@@ -94,6 +94,11 @@ async def log_marks(conn: type_Connection, org_id: int, task_ids: Sequence[int])
     return {id: (TaskState(state), size) for id, state, size in rows}
 
 
+async def ask_for_logs(conn: type_Connection, org_id: int, task_ids: Sequence[int]) -> None:
+    """Tell the workers of running tasks that somebody follows what these print, on another machine."""
+    await conn.execute(SQL.ask_for_logs, org_id, list(task_ids))
+
+
 async def ended_among(conn: type_Connection, task_ids: Sequence[int]) -> set[int]:
     """Return those of the tasks that have ended, or do not exist any more."""
     return {row[0] for row in await conn.fetch(SQL.ended_among, list(task_ids))}

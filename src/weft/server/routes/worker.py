@@ -7,19 +7,8 @@ from typing import Any
 
 from fastapi import APIRouter
 
-from weft.contract.protocol import (
-    Beat,
-    BeatTold,
-    ByWorker,
-    ClaimTold,
-    Holdings,
-    Leave,
-    Listen,
-    News,
-    Register,
-    Told,
-    WorkerTold,
-)
+from weft.contract.protocol import Beat, ByWorker, Holdings, Leave, Listen, Register
+from weft.contract.protocol_answers import BeatTold, ClaimTold, News, Told, WorkerTold
 from weft.core.checks import check_handler, check_queues
 from weft.core.errors import InvalidInput, UnknownQueue
 from weft.core.server_errors import WorkerLost
@@ -75,13 +64,9 @@ async def register(caller: Caller, asked: Register) -> dict[str, Any]:
 async def heartbeat(caller: Caller, asked: Beat) -> dict[str, Any]:
     """Say that a worker lives, by which it keeps all that it holds; told which of its tasks it does not hold."""
     seat = await caller.seat(asked.worker_id)
-    try:
-        pulse = await seat.beat(
-            busy=asked.busy, completed=asked.completed, failed=asked.failed, is_blocked=asked.is_blocked
-        )
-    except WorkerLost:
-        caller.state.seats.forget(asked.worker_id)
-        raise
+    pulse = await caller.state.seats.beat(
+        seat, busy=asked.busy, completed=asked.completed, failed=asked.failed, is_blocked=asked.is_blocked
+    )
     leases = [(held.task_id, held.lease_token.attempt) for held in asked.tasks]
     database = caller.database
     held = await database.read(lambda conn: remote_workers.held_among(conn, asked.worker_id, leases)) if leases else {}
