@@ -138,7 +138,7 @@ COMMANDS = {
     "people.sh": [
         *("created acme", "added ada, admin", "bob is writer", "deactivated bob", "activated bob", "ada@example.com"),
         *("created finance", "ada has the role finance", "weft_", "gpu-workers", "render, train", "revoked "),
-        *("revoke", "create", "/sign-in?code=", "acts are sealed"),
+        *("revoke", "/sign-in?code=", "acts are sealed"),
     ],
     "keep_workflows.sh": [
         *("pushed ", "tile_raster/main", "patched ", "undone: ", "redone: ", "branched: ", "merged ", "its own queue"),

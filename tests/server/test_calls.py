@@ -17,6 +17,7 @@ import weft
 from weft.contract.operations import Operation
 from weft.contract.table import BY_CALL, COMPOSED, OPERATIONS
 from weft.sdk.client import Client
+from weft.server.serving import Server
 from weft.worker.registry import Registry
 
 _GROUPS = ("jobs", "workflows", "orgs", "users", "roles", "tokens")
@@ -282,3 +283,12 @@ async def test_a_job_is_run_again_on_a_python_workflow_with_those_that_it_calls(
     assert await remote.jobs.plan_rerun(first.id, on=other) == direct
     assert (await remote.jobs.rerun(first.id, on=other)).plan == direct
     assert await remote.jobs.rerun_all(state="cancelled", on=other, dry_run=True) == 0
+
+
+async def test_whoever_is_no_operator_is_told_who_that_is(server: Server, client: weft.Client) -> None:
+    await client.orgs.create("acme")
+    secret = (await client.orgs.create_token("acme")).secret
+    async with weft.RemoteClient(server.url, secret) as acme:
+        with pytest.raises(weft.Forbidden, match="ask an admin of its org `default`"):
+            await acme.orgs.create_token("default")
+        assert [each.subject_name for each in await acme.audit(verb="create", limit=1)] == ["first"]

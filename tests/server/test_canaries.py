@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 import asyncpg
 import httpx
 import pytest
+from matrix import FLOW
 from providers import AUDIENCE, TestProvider
 
 import weft
@@ -25,7 +26,9 @@ async def test_no_secret_is_told_to_anybody(
     token = (await client.tokens.create("one", role="admin")).secret
     revoked = await client.tokens.create("other", role="admin")
     await client.tokens.revoke(revoked.token.id)
+    worker = (await client.tokens.create("worker", role="worker")).secret
     code = (await client.tokens.create_sign_in()).code
+    job = await client.jobs.submit(FLOW)
     assert settings.database_url is not None
     user = await conn.fetchval("select session_user")
     address = urlsplit(settings.database_url)._replace(netloc=f"{user}:{PASSWORD}@").geturl()
@@ -48,6 +51,21 @@ async def test_no_secret_is_told_to_anybody(
                 await ask("POST", "/api/v1/jobs", secret, content=b"{")
             for path in ("tokens", "audit", "health", "metrics", "workers", "users"):
                 await ask("GET", f"/api/v1/{path}", token)
+            # Streams, and what workers are told: to those who are let in, and to those who are not.
+            for secret in (token, revoked.secret, worker, None):
+                for path in ("jobs/stream", f"jobs/{job.id}/stream"):
+                    seen.append(await _first(http, f"/api/v1/{path}", secret))
+            entered: dict[str, object] = {"queues": ["default"], "handlers": ["echo"]}
+            for secret in (token, revoked.secret, worker + "x", None):
+                await ask("POST", "/v1/worker/register", secret, json=entered)
+            answer = await http.post("/v1/worker/register", headers={"authorization": f"Bearer {worker}"}, json=entered)
+            seen.append(answer.text)
+            me = {"worker_id": answer.json()["worker_id"]}
+            for path in ("worker/heartbeat", "worker/holdings", "task/claim", "task/complete", "worker/deregister"):
+                await ask("POST", f"/v1/{path}", worker, json={**me, "wait": 0} if path == "task/claim" else me)
+                await ask("POST", f"/v1/{path}", worker, content=b"{")
+            for path in ("workers", "audit"):
+                await ask("GET", f"/api/v1/{path}", token)
             await ask("GET", "/metrics", token)
             await ask("GET", "/openapi.json")
             await ask("GET", "/docs")
@@ -56,14 +74,30 @@ async def test_no_secret_is_told_to_anybody(
             await conn.execute("alter table weft.tag rename to gone")
             await ask("GET", "/api/v1/workflows", token)
             await conn.execute("alter table weft.gone rename to tag")
+            await conn.execute("alter table weft.worker rename to gone")
+            await ask("POST", "/v1/worker/register", worker, json=entered)
+            await conn.execute("alter table weft.gone rename to worker")
             provider.is_away = True
             provider.rotate("next")
             await ask("GET", "/api/v1/tasks", provider.token())
-    assert seen[-2].startswith("50")
+    assert [each[:2] for each in seen[-3:-1]] == ["50"] * 2
+    assert sum("data: " in each for each in seen) == 2
     ours = [each for each in caplog.records if each.name.startswith(("weft", "uvicorn", "asyncio"))]
     logged = [logging.Formatter().format(each) for each in ours]
     assert any("Traceback" in each for each in logged)
     told = "\n".join([*seen, *logged])
-    for secret in (token, revoked.secret, vouched, forged, code, PASSWORD, SIGNING, "canary-of-callbacks"):
+    for secret in (token, revoked.secret, worker, vouched, forged, code, PASSWORD, SIGNING, "canary-of-callbacks"):
         assert secret not in told
     assert settings.database_url not in told
+
+
+async def _first(http: httpx.AsyncClient, path: str, secret: str | None) -> str:
+    """Return the beginning of a stream, with what it tells first, or why there is none."""
+    headers = {} if secret is None else {"authorization": f"Bearer {secret}"}
+    async with http.stream("GET", path, headers=headers) as answer:
+        told = ""
+        async for piece in answer.aiter_text():
+            told += piece
+            if "data: " in told:
+                break
+        return f"{answer.status_code} {answer.headers} {told}"

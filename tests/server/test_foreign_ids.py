@@ -24,6 +24,7 @@ _WHICH = ("tag", "artifact_id", "version_hash", "point")
 _NAMING: Mapping[str, tuple[str, ...]] = {
     "after": ("job_id",), "before": ("task_id",), "change": _WHICH, "expect": ("version_hash",),
     "from_node": ("task_id",), "head": ("digest",), "ids": ("task_id", "held_id", "outbox_id"), "job_id": ("job_id",),
+    "job": ("job_id",),
     "new": _WHICH, "node": ("task_id",), "old": _WHICH, "on": _WHICH, "queue": ("queues.name",),
     "rerun_of": ("job_id",), "source": _WHICH, "task": ("task_id",), "to": _WHICH,
     "user": ("user", "user_id"), "uses": _WHICH, "workflow": _WHICH, "workflow_id": ("orgs.slug",),
@@ -32,11 +33,11 @@ _NAMING: Mapping[str, tuple[str, ...]] = {
 }  # fmt: skip
 # What names nothing that an org has; the keys of requests are tried where two orgs are side by side.
 _NAMELESS = frozenset(
-    """at attempt cache callback_url concurrency_key definition delay dry_run email expand expires_in failed force grace
-    heartbeat_timeout idempotency_key inputs is_protected key kind labels limit materialize max_attempts max_running
-    message offset older_than ops ordering_key params patch payload per_key prefer priority queues quick reason registry
-    reject repair replaces retry role run_at set since sort state steps tasks timeout until values verb with_deactivated
-    with_deleted with_ended""".split()
+    """admin at attempt cache callback_url concurrency_key definition delay dry_run email expand expires_in failed force
+    grace heartbeat_timeout idempotency_key inputs is_protected key kind labels limit materialize max_attempts
+    max_running message offset older_than ops ordering_key params patch payload per_key prefer priority queues quick
+    reason registry reject repair replaces retry role run_at set since sort state steps tasks timeout until values verb
+    with_deactivated with_deleted with_ended""".split()
 )
 # What it makes has a name of the caller's own, though another org may have the like; and moves have numbers.
 _MADE_BY_NAME = {
@@ -46,7 +47,7 @@ _MADE_BY_NAME = {
 }  # fmt: skip
 # These only choose among what the caller's org has.
 _FILTERS = frozenset(
-    "actor after before from_node handler head ids job_id node queue rerun_of task workflow_id expect".split()
+    "actor after before from_node handler head ids job job_id node queue rerun_of task workflow_id expect".split()
 )
 # A change is named by its id alone.
 _BY_ID_ALONE = ("workflows.revert",)

@@ -18,7 +18,7 @@ drop function weft.seal_audit, weft.seal_digest, weft.audit_hash, weft.acts_on_t
 drop table weft.audit_seal;
 drop view weft.audits;
 alter table weft.audit drop column origin, drop column reason;
-drop index weft.audit_org, weft.audit_verb, weft.audit_subject;
+drop index weft.audit_org, weft.audit_verb, weft.audit_actor, weft.audit_job, weft.audit_subject;
 create index audit_subject on weft.audit using gin (subject_ids) with (gin_pending_list_limit = 64);
 
 -- name: audits_without_origin
