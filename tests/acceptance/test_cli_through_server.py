@@ -49,7 +49,7 @@ LOOKS = {
         """,
     "tasks": """
         tasks list | tasks list --state completed --limit 1 | tasks show {task} | tasks show x | tasks why {task}
-        tasks logs {task} --follow
+        tasks logs {task} --follow | tasks output {task} | tasks output 1
         dead list | queues list | workers list | outbox list | cache list | health | metrics
         """,
     "workflows": """
@@ -125,6 +125,7 @@ OTHER_ROUTES = {
     "GET /api/v1/jobs/{job_id}/stream": "weft jobs events",
     "GET /api/v1/me": "weft whoami",
     "GET /api/v1/tasks/{task_id}/log/stream": "weft tasks logs",
+    "GET /api/v1/tasks/{task_id}/output": "weft tasks output",
     "GET /api/v1/workflows/{which}/graph": "weft graph",
     "GET /healthz": "weft health",
     "GET /metrics": "weft metrics",

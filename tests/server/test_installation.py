@@ -17,6 +17,7 @@ from server_scene import FLOW, MakeHttp
 
 import weft
 from weft.jobs.health import Health
+from weft.server import pages
 from weft.server.app import make_app
 from weft.server.credentials import ANONYMOUS
 from weft.server.routes import installation
@@ -86,6 +87,24 @@ async def test_many_who_ask_whether_it_is_ready_cost_the_database_no_more_than_o
         answers = await asyncio.gather(*(nobody.get("/readyz") for _ in range(20)))
         assert {answer.status_code for answer in answers} == {200}
     assert 1 <= looks <= 2 + (loop.time() - began), "one a second"
+
+
+async def test_pages_that_anybody_may_ask_for_are_made_once(
+    make_http: MakeHttp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count, make = 0, pages.interface
+
+    def counted(document: dict[str, Any]) -> tuple[str, str]:
+        nonlocal count
+        count += 1
+        return make(document)
+
+    monkeypatch.setattr(pages, "interface", counted)
+    nobody = await make_http(role=None)
+    answers = [await nobody.get(path) for path in ("/docs", "/docs", "/openapi.json", "/openapi.json")]
+    assert count == 1
+    assert [each.content for each in answers[::2]] == [each.content for each in answers[1::2]]
+    assert answers[2].json()["paths"]["/healthz"]
 
 
 async def test_what_takes_long_to_count_is_kept_for_a_while_for_each_org_apart(

@@ -78,6 +78,22 @@ def show(task_id: TaskId, as_json: JsonFlag = False) -> None:
 
 
 @app.command()
+def output(task_id: TaskId, as_json: JsonFlag = False) -> None:
+    """Print the output of a task that has completed, as JSON, and nothing else of it."""
+    from weft.cli.output import print_json
+    from weft.core.errors import StateConflict
+    from weft.core.states import TaskState
+
+    key = read_id("id", task_id) or 0
+    task = call(lambda client: client.get_task(key))
+    if task.state is not TaskState.COMPLETED:
+        raise StateConflict("read the output of", key, task.state, [TaskState.COMPLETED])
+    if "output" in task.unavailable:
+        raise task.unavailable["output"]
+    print_json(task.output)
+
+
+@app.command()
 def why(task_id: TaskId, as_json: JsonFlag = False) -> None:
     """Tell why a task does not run, and what to do about it."""
     from weft.cli.output import as_record, print_json
