@@ -40,7 +40,7 @@ async def things(client: weft.Client) -> AsyncIterator[dict[str, str]]:
             ("nodes.fetch.timeout_seconds", 60),
         ):
             await client.workflows.patch("etl/main", set={field: value})
-        for call in ("patch", "move", "undo", "redo", "revert", "protect", "merge", "undelete"):
+        for call in ("patch", "move", "undo", "redo", "revert", "protect", "merge", "undelete", "compact"):
             found[f"workflows.{call}"] = name = f"etl/{call}"
             await client.workflows.branch(name, "etl/main")
             await client.workflows.patch(name, set={"nodes.fetch.params.size": 9})

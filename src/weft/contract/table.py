@@ -86,7 +86,7 @@ _WORKFLOWS = (
     _post("/tags/{into:name}/merge", "workflows.merge", body={"source": "etl/next"}),
     _post("/tags/{tag:name}/revert", "workflows.revert", body={"change": "etl~2"}),
     _post("/tags/{tag:name}/protect", "workflows.protect", _ADMIN, answer="name", body={"is_protected": True}),
-    _post("/tags/{tag:name}/compact", "workflows.compact"),
+    _post("/tags/{tag:name}/compact", "workflows.compact", body={"expect": 2}),
     _post("/history/fsck", "workflows.fsck", _ADMIN, body={"quick": True}),
     _post("/history/gc", "workflows.gc", _ADMIN, body={"dry_run": True}),
 )
