@@ -12,7 +12,7 @@ DEMO := $(if $(filter 0,$(shell id -u)),/var/lib/weft-demo,$(CURDIR)/.weft/demo)
 # Without the compiled files every command would compile all of Weft anew; and programs print as they do elsewhere.
 unexport PYTHONDONTWRITEBYTECODE PYTHONUNBUFFERED
 
-.PHONY: install demo test suite check bench bench-peers chaos mutate ranges docs lock clean
+.PHONY: install demo test suite check bench bench-peers chaos far mutate ranges docs lock clean
 
 install: $(STAMP)
 
@@ -46,6 +46,9 @@ bench-peers: install
 
 chaos: install
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal tests/crash tests/server/test_conformance.py --campaign=long --timeout=3600
+
+far: install
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal tests/engine --through-a-server
 
 mutate: install
 	$(BIN)/python -m tests.mutation

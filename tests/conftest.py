@@ -249,7 +249,8 @@ async def conn(url: str) -> AsyncIterator[asyncpg.Connection[asyncpg.Record]]:
 @pytest.fixture
 async def client(request: pytest.FixtureRequest, settings: Settings) -> AsyncIterator[weft.Client]:
     """A client of the test's database; its workers may be without one, by the test's own wish or for the whole run."""
-    is_far = request.config.getoption("--through-a-server") or getattr(request, "param", "") == "through a server"
+    is_far = request.config.getoption("--through-a-server") and request.node.get_closest_marker("direct") is None
+    is_far = is_far or getattr(request, "param", "") == "through a server"
     async with far_client(settings) if is_far else weft.Client(settings=settings) as opened:
         yield opened
 

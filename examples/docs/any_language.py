@@ -88,7 +88,7 @@ def run(server: Server, task: dict[str, Any]) -> None:
         output = HANDLERS[task["handler"]](task["params"])
     except Exception as problem:  # noqa: BLE001  (whatever the handler raises is its failure)
         error = {"type": type(problem).__name__, "message": str(problem), "traceback": traceback.format_exc()}
-        path, said = "/v1/task/fail", {"tasks": [{**lease, "error": error}]}
+        path, said = "/v1/task/fail", {**lease, "error": error}
     else:
         path, said = "/v1/task/complete", {**lease, "output": output}
     try:

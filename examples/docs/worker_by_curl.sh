@@ -50,12 +50,12 @@ ask /v1/task/complete "{$lease, \"output\": {\"words\": 2}}"
 
 # docs: begin fail
 claim
-ask /v1/task/fail "{\"tasks\": [{$lease, \"error\": {\"type\": \"Mute\", \"message\": \"no\"}, \"retryable\": false}]}"
+ask /v1/task/fail "{$lease, \"error\": {\"type\": \"Mute\", \"message\": \"no\"}, \"retryable\": false}"
 # docs: end fail
 
 # docs: begin release
 claim
-ask /v1/task/release "{\"tasks\": [{$lease}]}"
+ask /v1/task/release "{$lease}"
 ask /v1/worker/deregister "{\"worker_id\": \"$worker\"}"
 # docs: end release
 

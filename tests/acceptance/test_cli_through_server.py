@@ -88,7 +88,8 @@ CHANGES = {
         workflows compact tiles | workflows snapshot tiles | workflows push {flow} -m again
         """,
     "people": """
-        orgs create acme | orgs rename acme Acme | users add bob --role writer | users change bob --role admin
+        orgs create acme --admin ada | orgs token acme --user ada | orgs rename acme Acme
+        users add bob --role writer | users change bob --role admin
         users deactivate bob | users activate bob | roles create finance | roles grant finance bob
         roles revoke finance bob | roles delete finance --yes | tokens create nightly
         tokens sign-in | tokens revoke 1 =4
@@ -109,6 +110,7 @@ _KINDS = {"jobs": ("jobs", "_jobs"), "workflows": ("workflows", "w", "_workflows
 IN_OTHER_WORDS = {
     "dead_letters": "`dead list`, which goes through the pages",
     "jobs.page": "`jobs list`, which goes through the pages",
+    "jobs.queues": "`run`, which works in those of them whose handlers it knows",
     "workflows.artifact": "a line of `workflows artifacts`",
     "workflows.diff": "`diff`, which compares files too",
     "workflows.redo": "`workflows redo`, made like `undo`",

@@ -24,7 +24,8 @@ FLOW = {
         "START": {"type": "start", "next": "inner"},
         "inner": {"type": "task", "handler": "traced:inner", "next": "flaky"},
         "flaky": {"type": "task", "handler": "traced:flaky", "params": {"secret": SECRET}, "next": "apart"},
-        "apart": {"type": "task", "handler": "traced:apart", "next": "END"},
+        "apart": {"type": "task", "handler": "traced:apart", "next": "far"},
+        "far": {"type": "task", "handler": "traced:far", "queue": "far", "next": "END"},
         "END": {"type": "end"},
     },
 }
@@ -55,7 +56,7 @@ def _said(span: Any) -> dict[str, Any]:
     return {name: getattr(value, value.WhichOneof("value")) for name, value in values.items()}
 
 
-def _traced(url: str, home: Path, receiver: Receiver, **more: str) -> Cli:
+def _traced(url: str | None, home: Path, receiver: Receiver, **more: str) -> Cli:
     where = f"http://127.0.0.1:{receiver.port}"
     return Cli(
         url, home, OTEL_EXPORTER_OTLP_ENDPOINT=where, OTEL_EXPORTER_OTLP_COMPRESSION="none",
@@ -83,6 +84,10 @@ async def test_server_orchestrator_and_worker_tell_of_one_trace_of_a_job(
 
         server = await asyncio.to_thread(start)
         address = (await asyncio.to_thread(server.line, "answers at")).split()[-1]
+        await client.create_queue("far")
+        token = (await client.tokens.create("w", role="worker")).secret
+        far = _traced(None, home / "far", receiver, WEFT_TOKEN=token)
+        started.enter_context(far.start("worker", "--app", "traced_app", "--queues", "far", "--server", address))
         async with httpx.AsyncClient(base_url=address, headers={"authorization": f"Bearer {secret}"}) as http:
             asked = {"workflow": FLOW}
             answer = await http.post("/api/v1/jobs", json=asked, headers={"traceparent": CALLER})
@@ -94,7 +99,7 @@ async def test_server_orchestrator_and_worker_tell_of_one_trace_of_a_job(
                 await http.get(f"/api/v1/tags/{SECRET}", params={"token": SECRET}, headers=headers)
             await http.get("/sign-in", params={"code": SECRET})
             result = await client.jobs.wait(int(job_id), timeout=60)
-        spans = await _until(receiver, {"traced", "own work", "apart work", "POST /api/v1/jobs"})
+        spans = await _until(receiver, {"traced", "own work", "apart work", "POST /api/v1/jobs", "POST /v1/task/step"})
         assert result.state == "completed"
         bodies = b"".join(request.body for request in receiver.received)
         assert SECRET.encode() not in bodies
@@ -108,6 +113,9 @@ async def test_server_orchestrator_and_worker_tell_of_one_trace_of_a_job(
     (inner,), (apart,), (own,), (own_apart,) = (by_name[name] for name in ("inner", "apart", "own work", "apart work"))
     assert own.parent_span_id == inner.span_id
     assert own_apart.parent_span_id == apart.span_id
+    (step,) = by_name["POST /v1/task/step"]
+    assert step.parent_span_id == by_name["far"][0].span_id
+    assert not {"POST /v1/task/claim", "POST /v1/worker/heartbeat"} & set(by_name), "these are about no attempt"
     for span in (inner, apart):
         assert span.parent_span_id == root.span_id
         assert root.start_time_unix_nano <= span.start_time_unix_nano <= span.end_time_unix_nano

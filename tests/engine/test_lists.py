@@ -139,6 +139,7 @@ async def test_effects_are_listed_by_state_and_kind_newest_or_oldest_first(
         ] == chosen[1:3]
 
 
+@pytest.mark.direct  # the token of a worker would be among them
 async def test_acts_are_listed_newest_or_oldest_first(client: weft.Client) -> None:
     await client.create_queue("side")
     task_id = (await client.enqueue("h", queue="side")).id

@@ -25,6 +25,8 @@ import weft
 from weft.queue import upkeep
 from weft.worker.registry import Registry
 
+# A worker without a database cannot take part in a transaction, and says so.
+pytestmark = pytest.mark.direct
 # A connection of a driver inside a transaction, which commits or rolls back at its end.
 Transaction = Callable[[str, bool], AbstractAsyncContextManager[Any]]
 

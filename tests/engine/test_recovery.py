@@ -10,6 +10,7 @@ import pytest
 from engine_scene import MakeClient, until
 
 import weft
+from far import with_and_without_a_database
 from pooler import pooler_to
 from weft.core.settings import Settings
 from weft.queue.work import Claim, Completed, Ended, Postponed
@@ -102,6 +103,7 @@ async def test_an_absurd_snooze_is_an_error_of_its_own_attempt(
     assert task.error["type"] in ("ValueError", "OverflowError")
 
 
+@with_and_without_a_database
 @pytest.mark.parametrize("fails", [False, True], ids=["completed", "failed"])
 async def test_a_task_of_which_no_outcome_can_be_written_is_set_aside_and_holds_up_no_other(
     client: weft.Client, registry: Registry, conn: asyncpg.Connection[asyncpg.Record], fails: bool

@@ -289,7 +289,8 @@ async def test_a_worker_given_up_for_lost_ends_what_it_runs_and_starts_anew(
     assert [info.state for info in await client.workers()] == ["stopped", "lost"]
 
 
-@pytest.mark.parametrize("how", ["terminate", "all"])
+# Through a server there is no connection of the worker's own for the one statement.
+@pytest.mark.parametrize("how", [pytest.param("terminate", marks=pytest.mark.direct), "all"])
 async def test_a_worker_goes_on_after_its_connections_were_ended(
     client: weft.Client, registry: Registry, conn: asyncpg.Connection[asyncpg.Record], how: str
 ) -> None:

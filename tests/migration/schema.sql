@@ -302,6 +302,31 @@ CREATE FUNCTION weft.add_up(org bigint, name text, count bigint, seconds double 
   on conflict (org_id, name, process) do update set count = t.count + excluded.count, seconds = t.seconds + excluded.seconds
 $$;
 
+CREATE FUNCTION weft.admit_server(role regrole) RETURNS integer
+    LANGUAGE plpgsql
+    AS $_$
+declare count int := weft.wall_in(role);
+begin
+  execute replace($grants$
+    grant usage on schema weft to SERVER;
+    grant usage on sequence weft.id_sequence to SERVER;
+    grant execute on function weft.add_effect, weft.enqueue, weft.ensure_partitions, weft.list_jobs, weft.list_newest_effects,
+      weft.list_oldest_effects, weft.list_tasks to SERVER;
+    grant select on weft.artifact_use, weft.attempts, weft.blob_use, weft.job_events, weft.jobs, weft.schema_revision,
+      weft.steps, weft.tasks, weft.tokens, weft.users, weft.workers to SERVER;
+    grant select, insert on weft.job_event, weft.job_label, weft.tag_move to SERVER;
+    grant select, update on weft.machine to SERVER;
+    grant select, insert, delete on weft.audit, weft.audit_seal, weft.edge, weft.org_role, weft.org_role_membership,
+      weft.sign_in, weft.task_params to SERVER;
+    grant select, insert, update on weft.handler, weft.lease, weft.org, weft.queue, weft.tag, weft.token, weft.user to SERVER;
+    grant select, insert, update, delete on weft.answer, weft.artifact, weft.attempt, weft.awaited, weft.blob, weft.event,
+      weft.idempotency_key, weft.job, weft.job_done, weft.key_loan, weft.key_slot, weft.outbox, weft.output_cache,
+      weft.queue_slot, weft.step, weft.tally, weft.tally_mark, weft.task, weft.task_blob, weft.task_done, weft.task_log,
+      weft.worker, weft.worker_code to SERVER;
+  $grants$, 'SERVER', role::text);
+  return count;
+end $_$;
+
 CREATE FUNCTION weft.admit_waiting(queues bigint[], keys text[], freed integer) RETURNS bigint[]
     LANGUAGE plpgsql
     SET plan_cache_mode TO 'force_generic_plan'
@@ -460,13 +485,14 @@ CREATE FUNCTION weft.begin_jobs(tasks bigint[], jobs bigint[], orchestrator bigi
     AS $$
 declare fresh bigint[]; paused bigint[]; parked bigint[]; keyed_queues bigint[]; keys text[];
 begin
+  -- Those that are paused are locked too: whoever resumes one that has not begun makes it pending again.
   fresh := array(
     select j.id from weft.job j
-    where j.id = any (jobs) and (j.state = 'pending' or j.owner_id is null and orchestrator is not null and j.state <> 'paused')
+    where j.id = any (jobs) and (j.state in ('pending', 'paused') or j.owner_id is null and orchestrator is not null)
     order by j.id for no key update);
   update weft.job j set state = case when j.state = 'pending' then 'running' else j.state end,
     started_at = coalesce(j.started_at, weft.now()), owner_id = coalesce(j.owner_id, orchestrator)
-  where j.id = any (fresh);
+  where j.id = any (fresh) and j.state <> 'paused';
   select array_agg(l.id) into paused from (
     select j.id from weft.job j where j.id = any (jobs) and j.state = 'paused' order by j.id for share
   ) l;
@@ -1575,7 +1601,7 @@ begin
   ) f on true order by case when is_newest then -f.id else f.id end;
 end $$;
 
-CREATE FUNCTION weft.list_newest_acts(org bigint, what text, task bigint, queue text, low bigint, high bigint, n integer) RETURNS SETOF weft.audit
+CREATE FUNCTION weft.list_newest_acts(org bigint, what text, task bigint, job bigint, queue text, who text, low bigint, high bigint, n integer) RETURNS SETOF weft.audit
     LANGUAGE plpgsql STABLE
     SET plan_cache_mode TO 'force_generic_plan'
     AS $$
@@ -1583,12 +1609,22 @@ begin
   if task is not null then
     return query select a.* from weft.audit a
       where a.org_id = org and a.id = any (weft.acts_on_task(org, task)) and a.id < high and a.id > low and (what is null or a.verb = what)
+        and (who is null or a.actor = who)
       order by a.id desc limit n;
+  elsif job is not null then
+    return query select a.* from weft.audit a
+      where a.org_id = org and a.subject_kind = 'job' and (a.subject_ids[1], a.id) < (job, high) and (a.subject_ids[1], a.id) > (job, low)
+        and (what is null or a.verb = what) and (who is null or a.actor = who)
+      order by a.subject_ids[1] desc, a.id desc limit n;
   elsif queue is not null then
     return query select a.* from weft.audit a
       where a.org_id = org and a.id < high and a.id > low and (what is null or a.verb = what)
-        and a.subject_name = queue and a.subject_kind = 'queue'
+        and a.subject_name = queue and a.subject_kind = 'queue' and (who is null or a.actor = who)
       order by a.id desc limit n;
+  elsif who is not null then
+    return query select a.* from weft.audit a
+      where a.org_id = org and (a.actor, a.id) < (who, high) and (a.actor, a.id) > (who, low) and (what is null or a.verb = what)
+      order by a.actor desc, a.id desc limit n;
   elsif what is not null then
     return query select a.* from weft.audit a
       where a.org_id = org and (a.verb, a.id) < (what, high) and (a.verb, a.id) > (what, low)
@@ -1640,7 +1676,7 @@ begin
     ) f order by f.id desc limit n;
 end $$;
 
-CREATE FUNCTION weft.list_oldest_acts(org bigint, what text, task bigint, queue text, low bigint, high bigint, n integer) RETURNS SETOF weft.audit
+CREATE FUNCTION weft.list_oldest_acts(org bigint, what text, task bigint, job bigint, queue text, who text, low bigint, high bigint, n integer) RETURNS SETOF weft.audit
     LANGUAGE plpgsql STABLE
     SET plan_cache_mode TO 'force_generic_plan'
     AS $$
@@ -1648,12 +1684,22 @@ begin
   if task is not null then
     return query select a.* from weft.audit a
       where a.org_id = org and a.id = any (weft.acts_on_task(org, task)) and a.id < high and a.id > low and (what is null or a.verb = what)
+        and (who is null or a.actor = who)
       order by a.id limit n;
+  elsif job is not null then
+    return query select a.* from weft.audit a
+      where a.org_id = org and a.subject_kind = 'job' and (a.subject_ids[1], a.id) < (job, high) and (a.subject_ids[1], a.id) > (job, low)
+        and (what is null or a.verb = what) and (who is null or a.actor = who)
+      order by a.subject_ids[1], a.id limit n;
   elsif queue is not null then
     return query select a.* from weft.audit a
       where a.org_id = org and a.id < high and a.id > low and (what is null or a.verb = what)
-        and a.subject_name = queue and a.subject_kind = 'queue'
+        and a.subject_name = queue and a.subject_kind = 'queue' and (who is null or a.actor = who)
       order by a.id limit n;
+  elsif who is not null then
+    return query select a.* from weft.audit a
+      where a.org_id = org and (a.actor, a.id) < (who, high) and (a.actor, a.id) > (who, low) and (what is null or a.verb = what)
+      order by a.actor, a.id limit n;
   elsif what is not null then
     return query select a.* from weft.audit a
       where a.org_id = org and (a.verb, a.id) < (what, high) and (a.verb, a.id) > (what, low)
@@ -2706,11 +2752,13 @@ CREATE FUNCTION weft.seal_audit(room integer) RETURNS integer
 declare of record; oldest xid8 := pg_snapshot_xmin(pg_current_snapshot()); count int := 0;
 begin
   for of in
-    select o.id as org_id, coalesce(l.number, 0) + 1 as number, coalesce(l.digest, sha256(int8send(o.id))) as before, n.ids, n.hashes,
+    select o.id as org_id, coalesce(l.number, 0) + 1 as number, coalesce(l.digest, sha256(int8send(o.id))) as before,
+      coalesce(l.before_id, 0) as before_id, n.ids, n.hashes,
       greatest(low.id, least(coalesce(s.seen_to, 0), case when cardinality(n.ids) = room then n.ids[room] end)) as done_to
     from weft.org o
     left join lateral (
-      select e.number, e.digest, e.done_to from weft.audit_seal e where e.org_id = o.id order by e.number desc limit 1
+      select e.number, e.digest, e.done_to, greatest(e.before_id, e.ids[cardinality(e.ids)]) as before_id
+      from weft.audit_seal e where e.org_id = o.id order by e.number desc limit 1
     ) l on true
     left join lateral (
       select e.seen_to from weft.audit_seal e where e.org_id = o.id and e.next_xid <= oldest order by e.number desc limit 1
@@ -2728,9 +2776,9 @@ begin
     where n.ids is not null
   loop
     -- An act has its id before its transaction has a number, and clocks may be set back: by no more than a minute.
-    insert into weft.audit_seal (org_id, number, ids, hashes, before, digest, next_xid, seen_to, done_to)
-    values (of.org_id, of.number, of.ids, of.hashes, of.before,
-      weft.seal_digest(of.org_id, of.number, of.before, of.ids, of.hashes),
+    insert into weft.audit_seal (org_id, number, ids, hashes, before, before_id, digest, next_xid, seen_to, done_to)
+    values (of.org_id, of.number, of.ids, of.hashes, of.before, of.before_id,
+      weft.seal_digest(of.org_id, of.number, of.before, of.before_id, of.ids, of.hashes),
       pg_snapshot_xmax(pg_current_snapshot()), weft.first_id_at(weft.now() - interval '1 minute'), of.done_to)
     on conflict do nothing;
     if found then
@@ -2740,10 +2788,10 @@ begin
   return count;
 end $$;
 
-CREATE FUNCTION weft.seal_digest(org bigint, number bigint, before bytea, ids bigint[], hashes bytea[]) RETURNS bytea
+CREATE FUNCTION weft.seal_digest(org bigint, number bigint, before bytea, before_id bigint, ids bigint[], hashes bytea[]) RETURNS bytea
     LANGUAGE sql IMMUTABLE
     AS $$
-  select sha256(before || int8send(org) || int8send(number) || coalesce((
+  select sha256(before || int8send(org) || int8send(number) || int8send(before_id) || coalesce((
     select string_agg(int8send(u.id) || u.hash, ''::bytea order by u.place)
     from unnest(ids, hashes) with ordinality as u (id, hash, place)), ''::bytea))
 $$;
@@ -3286,19 +3334,22 @@ begin
     select c.relname as name, o.own, case c.relname
       -- Orchestrators and their queues serve all orgs.
       when 'queue' then format('%s or id = 2 or id < 0', o.own) when 'worker' then format('%s or 2 = any (queues)', o.own)
-      else o.own end as seen
+      else o.own end as seen,
+      c.relrowsecurity and exists (select 1 from pg_policy p where p.polrelid = c.oid and p.polroles = array[role::oid]
+        and not p.polpermissive and p.polname like 'wall\_%') as is_walled
     from pg_class c cross join lateral (
       select format('%s = coalesce((select weft.current_org()), %1$s)', case c.relname when 'org' then 'id' else 'org_id' end) as own
     ) o
     where c.relnamespace = 'weft'::regnamespace and c.relkind in ('r', 'p') and not c.relispartition and (
       c.relname = 'org' or exists (select 1 from pg_attribute a where a.attrelid = c.oid and a.attname = 'org_id' and not a.attisdropped))
   loop
+    count := count + 1;
+    continue when found.is_walled;
     execute format('alter table weft.%I enable row level security', found.name);
     execute format('drop policy if exists anyone on weft.%I', found.name);
     execute format('create policy anyone on weft.%I using (true)', found.name);
     execute format('drop policy if exists %I on weft.%I', wall, found.name);
     execute format('create policy %I on weft.%I as restrictive to %s using (%s) with check (%s)', wall, found.name, role, found.seen, found.own);
-    count := count + 1;
   end loop;
   return count;
 end $_$;
@@ -3430,6 +3481,7 @@ CREATE TABLE weft.audit_seal (
     ids bigint[] NOT NULL,
     hashes bytea[] NOT NULL,
     before bytea NOT NULL,
+    before_id bigint NOT NULL,
     digest bytea NOT NULL,
     next_xid xid8 NOT NULL,
     seen_to bigint NOT NULL,
@@ -4500,6 +4552,10 @@ CREATE INDEX artifact_parent ON weft.artifact USING btree (parent_id, kind);
 CREATE UNIQUE INDEX artifact_plan ON weft.artifact USING btree (org_id, plan_hash) WHERE (kind = 'snapshot'::weft.artifact_kind);
 
 CREATE INDEX attempt_job ON ONLY weft.attempt USING btree (job_id, ended_at, started_at) WHERE (job_id IS NOT NULL);
+
+CREATE INDEX audit_actor ON weft.audit USING btree (org_id, actor, id);
+
+CREATE INDEX audit_job ON weft.audit USING btree (org_id, (subject_ids[1]), id) WHERE (subject_kind = 'job'::text);
 
 CREATE INDEX audit_name ON weft.audit USING btree (org_id, subject_name, id) WHERE (subject_name IS NOT NULL);
 

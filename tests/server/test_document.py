@@ -270,6 +270,7 @@ def _kinds_of(hint: Any, name: str) -> set[str]:
                 "rerun_of",
                 "rerun_of",
                 "task",
+                "job",
                 "which",
                 "source",
                 "to",

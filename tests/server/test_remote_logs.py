@@ -7,9 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import asyncpg
 import pytest
 
 import weft
+from weft.queue import look
 from weft.server.serving import Server
 from weft.worker.log_parts import LogParts
 from weft.worker.registry import Registry
@@ -43,6 +45,44 @@ async def test_the_log_of_a_task_is_followed_while_a_remote_worker_runs_it(
             go.set()
         # Whoever knows of the end has all that was printed before it.
         assert seen == await client.read_log(made.id) == ("began\ngrüße " + "x" * 300_000 + "\n").encode()
+
+
+@pytest.mark.parametrize("by", ["a client", "a server"])
+async def test_a_log_on_another_machine_is_followed_while_its_task_runs(
+    settings: weft.Settings, client: weft.Client, tmp_path: Path, by: str
+) -> None:
+    """Machines that have the database and a storage in common, and no folder: as pods have."""
+    registry, go = Registry(), asyncio.Event()
+
+    @registry.task(name="talk")
+    async def talk() -> None:
+        print("began")
+        await go.wait()
+        print("ended")
+
+    here, there = (replace(settings, log_upload=True, log_dir=tmp_path / name) for name in ("here", "there"))
+    token = (await client.tokens.create("r", role="reader")).secret
+    made, seen = await client.enqueue("talk"), b""
+    async with (
+        weft.Client(settings=there) as other, weft.Worker(client=other, registry=registry),
+        Server(here, port=0) as server, weft.Client(settings=here) as near,
+        weft.RemoteClient(server.url, token, settings=_settings(tmp_path)) as remote,
+    ):  # fmt: skip
+        async for data in (near if by == "a client" else remote).follow_log(made.id):
+            assert seen or data == b"began\n", "it runs until somebody has seen that it began"
+            seen += data
+            go.set()
+    assert seen == b"began\nended\n"
+
+
+async def test_a_copy_of_a_log_is_never_replaced_by_a_shorter_one(
+    client: weft.Client, conn: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    made = await client.enqueue("talk")
+    short, long = [(await client.blobs.put(text), len(text)) for text in (b"began", b"began, ended")]
+    for digest, size in (short, long, short):
+        await look.add_log(conn, made.id, 1, digest, size)
+    assert await look.logs(conn, 1, made.id, None) == [(1, *long)]
 
 
 async def test_a_log_that_is_printed_while_the_server_is_away_is_there_when_the_task_has_ended(

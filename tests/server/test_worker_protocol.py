@@ -42,7 +42,7 @@ class Hands:
         return await self.ask(f"/v1/task/{verb}", status, **_lease(task), **more)
 
     async def fail(self, task: dict[str, Any], status: int = 200, **more: Any) -> dict[str, Any]:
-        return await self.ask("/v1/task/fail", status, tasks=[{**_lease(task), **more}])
+        return await self.act("fail", task, status, **more)
 
 
 def _lease(task: dict[str, Any]) -> dict[str, str]:

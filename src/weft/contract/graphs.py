@@ -8,7 +8,8 @@ from typing import Annotated, Any, Literal
 import orjson
 from pydantic import BaseModel, ConfigDict, Field
 
-from weft.contract.protocol import Held, Name, Policy, Seconds
+from weft.contract.bounds import Attempts, Key, Limit, Name, Priority
+from weft.contract.protocol import Blob, Held, Policy
 from weft.contract.wire import Id
 from weft.core.errors import InvalidInput
 from weft.jobs.adding import Addition
@@ -26,15 +27,15 @@ class NewItem(BaseModel):
 
     handler: Name | None = None
     params: dict[str, Any] = Field(default_factory=dict)
-    name: str | None = Field(None, min_length=1, max_length=500)
+    name: Name | None = None
     group: Place | None = None
     queue: Name = "default"
-    priority: int = Field(0, ge=-32767, le=32767)
-    max_attempts: int | None = Field(None, ge=1, le=10_000)
+    priority: Priority = 0
+    max_attempts: Attempts | None = None
     retry: Policy | None = None
-    timeout: Seconds | None = None
-    heartbeat_timeout: Seconds | None = None
-    concurrency_key: str | None = Field(None, min_length=1, max_length=500)
+    timeout: Limit | None = None
+    heartbeat_timeout: Limit | None = None
+    concurrency_key: Key | None = None
     allow_failure: bool = False
 
 
@@ -58,12 +59,19 @@ class Growth(Graph):
     known: list[Id] = Field(default_factory=list, max_length=_MOST)
 
 
+class AddedItem(NewItem):
+    """A task, or a group, that a running task adds."""
+
+    blob: Blob | None = Field(None, description="The params, put before, when they are large.")
+
+
 class Add(Held, Growth):
     """What a running task adds to its job.
 
     ``number`` counts the calls of the attempt: a later one that makes the same is told the same.
     """
 
+    items: list[AddedItem] = Field(max_length=_MOST)  # type: ignore[assignment]
     number: int = Field(ge=1, le=2**31 - 1)
 
 
@@ -71,8 +79,8 @@ class NewGraph(Graph):
     """A job to be made of tasks and groups; ``name`` is what its workflow is called."""
 
     name: Name
-    priority: int = Field(0, ge=-32767, le=32767)
-    idempotency_key: str | None = Field(None, min_length=1, max_length=500)
+    priority: Priority = 0
+    idempotency_key: Key | None = None
     labels: dict[str, str] | None = None
     on_failure: Literal["fail_fast", "finish_independent"] = "fail_fast"
 
@@ -156,7 +164,7 @@ def _item(each: NewItem, where: str) -> Item:
     retry = None if each.retry is None else Retry(**each.retry.model_dump())
     return Task(
         each.handler, each.params, name=each.name, queue=each.queue, priority=each.priority,
-        max_attempts=each.max_attempts, retry=retry, timeout=each.timeout or None,
-        heartbeat_timeout=each.heartbeat_timeout or None, concurrency_key=each.concurrency_key,
+        max_attempts=each.max_attempts, retry=retry, timeout=each.timeout,
+        heartbeat_timeout=each.heartbeat_timeout, concurrency_key=each.concurrency_key,
         allow_failure=each.allow_failure,
     )  # fmt: skip

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from weft.contract.protocol import MOST, Log
+from weft.contract.bounds import MOST
+from weft.contract.protocol import Log
 
 
 class Logs(BaseModel):

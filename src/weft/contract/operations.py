@@ -29,6 +29,7 @@ _IN_PARTS = frozenset(
 )  # fmt: skip
 _MADE_BY_KEY = frozenset({"jobs.submit", "enqueue"})
 _RESUMED = frozenset({"jobs.rerun_all"})
+_TAKEN = {"operator": "an operator: an admin of the org `default`"}
 _IN_PATH = re.compile(r"{(\w+)(?::\w+)?}")
 
 
@@ -157,7 +158,8 @@ class Operation:
         own = [kind for name in dict.fromkeys(_ERROR.findall(doc)) if (kind := getattr(errors, name, None)) is not None]
         refused = ", ".join(f"`{kind.code}` ({kind.http_status})" for kind in own)
         lines = f"Who accepts `{NDJSON}` is told how far it is, a line each second." if self.tells_progress else ""
-        parts = [told, f"Takes the role `{self.access}`.", f"It may end with {refused}." if refused else "", lines]
+        taken = f"Takes {_TAKEN.get(self.access) or f'the role `{self.access}`'}."
+        parts = [told, taken, f"It may end with {refused}." if refused else "", lines]
         return " ".join(part for part in parts if part)
 
 

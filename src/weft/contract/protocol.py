@@ -1,16 +1,37 @@
-"""The worker protocol: what each of its requests and answers has in it, and the lease by which a worker acts."""
+"""The worker protocol: what each of its requests has in it, and the lease by which a worker acts."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Generic, Literal, NamedTuple, TypeVar
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    RootModel,
+    Tag,
+    WithJsonSchema,
+)
 
+from weft.contract.bounds import (
+    MOST,
+    Attempts,
+    CallName,
+    Delay,
+    Key,
+    Limit,
+    Name,
+    Priority,
+    Running,
+    Seconds,
+    Text,
+    Wait,
+)
 from weft.contract.wire import Id
-from weft.core.json import text_problem
+from weft.core.checks import MAX_NAME
 
-MOST = 1000
-LONGEST_WAIT = 60.0
 _LEASE = r"^[0-9]{1,19}\.[0-9]{1,9}$"
 _DIGEST = r"^[0-9a-f]{64}$"
 # Why an attempt did not succeed, as it is kept.
@@ -37,18 +58,8 @@ def _read_lease(value: object) -> object:
     raise ValueError("is not a lease_token, as it comes with a claim")
 
 
-def _storable(value: str) -> str:
-    if (problem := text_problem(value)) is not None:
-        raise ValueError(problem)
-    return value
-
-
 LeaseToken = Annotated[Any, BeforeValidator(_read_lease), WithJsonSchema({"type": "string", "pattern": _LEASE})]
-Wait = Annotated[float, Field(ge=0, le=LONGEST_WAIT, description="How many seconds to wait for something to tell.")]
-Seconds = Annotated[float, Field(ge=0, le=10 * 365 * 86400)]
 Digest = Annotated[str, Field(pattern=_DIGEST)]
-Text = Annotated[str, AfterValidator(_storable)]
-Name = Annotated[Text, Field(min_length=1, max_length=500)]
 CodeHash = Annotated[str, Field(pattern=r"^([0-9a-f]{2}){1,64}$")]
 # As far as the numbers of JSON go without losing digits.
 _LARGEST = 2**53
@@ -65,6 +76,36 @@ class Held(_Request):
     lease_token: LeaseToken
 
 
+Each = TypeVar("Each", bound=Held)
+
+
+class Several(_Request, Generic[Each]):
+    """Tasks of one worker; those that it holds no more are told as ``refused``."""
+
+    tasks: list[Each] = Field(min_length=1, max_length=MOST)
+
+
+def _form(found: object) -> str:
+    return "several" if isinstance(found, dict) and "tasks" in found else "one"
+
+
+class OneOrSeveral(
+    RootModel[Annotated[Annotated[Each, Tag("one")] | Annotated[Several[Each], Tag("several")], Discriminator(_form)]],
+    Generic[Each],
+):
+    """A task, or under ``tasks`` several of one worker."""
+
+    @property
+    def tasks(self) -> list[Each]:
+        """Whatever it is about."""
+        return self.root.tasks if isinstance(self.root, Several) else [self.root]
+
+    @property
+    def is_one(self) -> bool:
+        """Whether it is about one by itself, whose lease is known to be lost when it is refused."""
+        return not isinstance(self.root, Several)
+
+
 class ByWorker(_Request):
     """A worker, by the id that it got when it registered."""
 
@@ -74,9 +115,9 @@ class ByWorker(_Request):
 class Register(_Request):
     """A worker that begins: the queues it works, the handlers it knows, how much it runs at once."""
 
-    queues: list[Name] = Field(min_length=1, max_length=MOST)
+    queues: list[Name] = Field(min_length=1, max_length=10 * MOST)
     handlers: list[Name] = Field(max_length=10 * MOST)
-    concurrency: int = Field(1, ge=1, le=1_000_000)
+    concurrency: Running = 1
     hostname: Text = Field("", max_length=255)
     pid: int = Field(0, ge=0, le=2**31 - 1)
     version: Text = Field("", max_length=100)
@@ -149,15 +190,8 @@ class ClaimTasks(ByWorker):
     stored: bool = Field(False, description="Whether params are told as they are kept, to be rendered by the worker.")
 
 
-class Complete(_Request):
-    """Tasks that have completed: one, or several of one worker under ``tasks``."""
-
-    task_id: Id | None = None
-    lease_token: LeaseToken | None = None
-    output: Any = None
-    outputs: dict[str, dict[str, Any]] | None = None
-    blob: Blob | None = None
-    tasks: list[Done] | None = Field(None, max_length=MOST)
+class Complete(OneOrSeveral[Done]):
+    """A task that has completed, or several of one worker under ``tasks``."""
 
 
 class Failure(_Request):
@@ -184,22 +218,19 @@ class Failed(Held):
     reason: Reason = "error"
 
 
-class Fail(_Request):
-    """Attempts of one worker that did not succeed."""
-
-    tasks: list[Failed] = Field(min_length=1, max_length=MOST)
+class Fail(OneOrSeveral[Failed]):
+    """An attempt that did not succeed, or several of one worker under ``tasks``."""
 
 
-class Release(_Request):
-    """Tasks that are given back as if they had not begun."""
-
-    tasks: list[Held] = Field(min_length=1, max_length=MOST)
+class HeldTasks(OneOrSeveral[Held]):
+    """A task that a worker holds, or several under ``tasks``."""
 
 
 class Decline(Held):
     """A task whose handler the worker does not know."""
 
-    advice: Text = Field("", max_length=500)
+    # As Python writes a name, each of its signs may take ten.
+    advice: Text = Field("", max_length=100 + 10 * MAX_NAME)
 
 
 class Step(Held):
@@ -234,31 +265,33 @@ class DropStep(Held):
 class Metrics(Held):
     """What an attempt has measured."""
 
-    data: dict[str, Any]
+    data: dict[str, Any] = Field(default_factory=dict)
+    blob: Blob | None = Field(None, description="The data, put before, when they are large.")
 
 
 class Policy(_Request):
     """How late a failed attempt is tried again."""
 
     backoff: Literal["exponential", "linear", "fixed"] = "exponential"
-    initial_delay: Seconds = 1.0
-    max_delay: Seconds = 3600.0
+    initial_delay: Delay = 1.0
+    max_delay: Delay = 3600.0
     jitter: float = Field(0.2, ge=0, le=1)
 
 
 class Spawn(Held):
     """A further task of the job; ``call`` is the same in each attempt, so that it is made once."""
 
-    call: Name
+    call: CallName
     handler: Name
     params: dict[str, Any] = Field(default_factory=dict)
+    blob: Blob | None = Field(None, description="The params, put before, when they are large.")
     queue: Name = "default"
-    priority: int = Field(0, ge=-32767, le=32767)
-    max_attempts: int | None = Field(None, ge=1, le=10_000)
+    priority: Priority = 0
+    max_attempts: Attempts | None = None
     retry: Policy | None = None
-    timeout: Seconds | None = None
-    heartbeat_timeout: Seconds | None = None
-    concurrency_key: Name | None = None
+    timeout: Limit | None = None
+    heartbeat_timeout: Limit | None = None
+    concurrency_key: Key | None = None
     allow_failure: bool = False
 
 
@@ -291,158 +324,3 @@ class FindOutput(Held):
 
     key: Digest
     within: Seconds | None = None
-
-
-class Told(BaseModel):
-    """What there is to say of a request that was carried out."""
-
-
-class WorkerTold(BaseModel):
-    """A worker's id, its queues, and how often it must say that it lives."""
-
-    worker_id: str = Field(examples=["7340085817581568"])
-    queues: dict[str, str] = Field(description="The ids of its queues, by name.")
-    lease_seconds: float
-    heartbeat_seconds: float
-    inline_limit: int = Field(description="Outputs beyond as many bytes are best put as a blob.")
-    value_limit: int = Field(description="Params and outputs beyond as many bytes are refused.")
-    body_limit: int = Field(description="Requests beyond as many bytes are refused, but those that put a blob.")
-
-
-class BeatTold(BaseModel):
-    """What a heartbeat brings back: how much the worker holds, and which of the tasks it told of it does not."""
-
-    lease_seconds: float
-    held: int | None
-    lost: list[str]
-
-
-class News(BaseModel):
-    """What a worker should know: ``work``, or ``cancel TASK ATTEMPT``; ``is_new`` when earlier news may be missing."""
-
-    messages: list[str]
-    is_new: bool
-
-
-class ClaimedTask(BaseModel):
-    """A task and its lease; its params, or the blob that they are in."""
-
-    task_id: str
-    attempt: int
-    lease_token: str
-    queue: str
-    handler: str
-    params: Any
-    params_blob: Blob | None
-    job_id: str | None
-    node_id: str | None
-    timeout_seconds: float | None
-    heartbeat_timeout_seconds: float | None
-    retry_count: int
-    max_attempts: int | None
-    crashes: int
-
-
-class StoredTask(BaseModel):
-    """A task and its lease as it is kept, for Weft's own workers: other releases may tell it otherwise."""
-
-    task_id: str
-    lease_token: str
-    claim: list[Any]
-
-
-class ClaimTold(BaseModel):
-    """The tasks that the worker holds from now on, and those completed ones that it held no more."""
-
-    tasks: list[ClaimedTask | StoredTask]
-    refused: list[str]
-    again_in: float | None = Field(description="After how many seconds at most a worker with room should ask again.")
-
-
-class Settled(BaseModel):
-    """The tasks for which it landed, and those that the worker holds no more: nothing was written of them."""
-
-    tasks: list[str]
-    refused: list[str]
-
-
-class StepTold(BaseModel):
-    """A step as it was kept; null when there is none."""
-
-    name: str
-    attempt: int
-    saved_at: str
-    data: Any
-
-
-class FoundStep(BaseModel):
-    """A step, if there is one."""
-
-    step: StepTold | None
-
-
-class Spawned(BaseModel):
-    """The task that was made, now or by an earlier attempt; and whether the one that made it has a key to lend."""
-
-    task_id: str
-    has_key: bool
-
-
-class Ended(BaseModel):
-    """How a task ended."""
-
-    id: str
-    state: str
-    reason: str | None
-    error: dict[str, Any] | None
-    output: Any
-
-
-class Awaited(BaseModel):
-    """How all of them ended; null when one has not."""
-
-    ended: list[Ended] | None
-
-
-class Lent(BaseModel):
-    """Whether the slot of the task's concurrency key is others' now; it may have none."""
-
-    lent: bool
-
-
-class Taken(BaseModel):
-    """Whether the task has a slot of its concurrency key again; if not, it is next in line."""
-
-    taken: bool
-
-
-class MayGoOn(BaseModel):
-    """Whether the task may go on, within the limit of its queue."""
-
-    may: bool
-
-
-class LogTold(BaseModel):
-    """How long the attempt's log is now, in bytes; what is sent next begins there."""
-
-    size: int
-
-
-class FoundOutput(BaseModel):
-    """An output that serves, as it is kept, and the task whose it is; null when there is none."""
-
-    output: str | None
-    root: str | None
-
-
-class BlobTold(BaseModel):
-    """The name of a value that was put."""
-
-    digest: str
-    size: int
-
-
-class Declined(BaseModel):
-    """Whether the task waits for a worker that knows its handler; else it has failed."""
-
-    is_left: bool

@@ -22,7 +22,7 @@ MAX_ID = 2**63 - 1
 LONGEST_PAGE = 1000
 _EARLIEST = datetime(2000, 1, 1, tzinfo=UTC)
 _LATEST = datetime(2090, 1, 1, tzinfo=UTC)
-_LONGEST = timedelta(days=20_000)
+LONGEST_SPAN = timedelta(days=20_000)
 
 Word = TypeVar("Word", bound=StrEnum)
 
@@ -183,8 +183,8 @@ def check_span(value: object, field: str, *, zero: bool = False) -> timedelta:
         raise InvalidInput(field, "is not a span of time") from None
     if span < timedelta(0) or (not zero and not span):
         raise InvalidInput(field, "must not be negative" if zero else "must be above zero")
-    if span > _LONGEST:
-        raise InvalidInput(field, f"is longer than {_LONGEST.days:,} days")
+    if span > LONGEST_SPAN:
+        raise InvalidInput(field, f"is longer than {LONGEST_SPAN.days:,} days")
     return span
 
 

@@ -14,8 +14,8 @@ import orjson
 from weft.core.tracing import place_of_job, tracer
 
 FIELDS = (
-    "job_id", "task_id", "attempt", "handler", "node", "queue", "worker_id", "outcome", "reason", "request_id", "actor",
-    "org", "method", "route", "status", "ms", "trace_id",
+    "job_id", "task_id", "task_ids", "attempt", "handler", "node", "queue", "worker_id", "outcome", "reason",
+    "request_id", "actor", "org", "method", "route", "status", "ms", "trace_id",
 )  # fmt: skip
 _around: contextvars.ContextVar[dict[str, Any] | None] = contextvars.ContextVar("weft_log_fields", default=None)
 

@@ -26,7 +26,12 @@ class Forbidden(CallerError):
     exit_code = 8
 
     def __init__(self, actor: str, role: str, needed: str) -> None:
-        super().__init__(f"{actor} is {role}, and this takes {needed}: ask an admin of the org for it")
+        if needed == "operator":
+            # Not a role that anybody can be given.
+            told = "this is for those who operate the installation: ask an admin of its org `default` to do it"
+        else:
+            told = f"this takes {needed}: ask an admin of the org for it"
+        super().__init__(f"{actor} is {role}, and {told}")
 
 
 class CrossSite(CallerError):
@@ -46,8 +51,8 @@ class TooLarge(CallerError):
     code = "too_large"
     http_status = 413
 
-    def __init__(self, limit: int) -> None:
-        super().__init__(f"the request is larger than {limit} bytes, which is WEFT_SERVER_BODY_LIMIT of the server")
+    def __init__(self, limit: int, setting: str = "WEFT_SERVER_BODY_LIMIT") -> None:
+        super().__init__(f"the request is larger than {limit} bytes, which is {setting} of the server")
 
 
 class NeedsDatabase(InvalidInput):

@@ -53,7 +53,7 @@ async def show(conn: type_Connection, org_id: int, task_id: int) -> tuple[Task, 
 
 
 async def _audit(conn: type_Connection, org_id: int, row: Record) -> tuple[AuditEntry, ...]:
-    """Return what operators did to a task, oldest first; its row tells whether there is anything to look for."""
+    """Return what was done to a task, oldest first; its row tells whether there is anything to look for."""
     if not row["generation"] and row["state"] != TaskState.CANCELLED:
         return ()
     return tuple(reversed(await audit.list_entries(conn, org_id, task_id=row["id"])))
@@ -92,6 +92,11 @@ async def log_marks(conn: type_Connection, org_id: int, task_ids: Sequence[int])
     """Return of each task its state, and how many bytes of what it printed were copied."""
     rows = await conn.fetch(SQL.log_marks, org_id, list(task_ids))
     return {id: (TaskState(state), size) for id, state, size in rows}
+
+
+async def ask_for_logs(conn: type_Connection, org_id: int, task_ids: Sequence[int]) -> None:
+    """Tell the workers of running tasks that somebody follows what these print, on another machine."""
+    await conn.execute(SQL.ask_for_logs, org_id, list(task_ids))
 
 
 async def ended_among(conn: type_Connection, task_ids: Sequence[int]) -> set[int]:

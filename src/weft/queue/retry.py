@@ -11,7 +11,7 @@ import orjson
 from weft.core.errors import InvalidInput
 
 MAX_ATTEMPTS = 32767
-_LONGEST = 366 * 86400.0
+LONGEST_DELAY = 366 * 86400.0
 _STORED = ("backoff", "initial_delay", "max_delay", "jitter")
 
 
@@ -37,7 +37,7 @@ class Retry:
             raise InvalidInput("retry.max_attempts", f"must be a whole number between 1 and {MAX_ATTEMPTS}")
         if self.backoff not in ("exponential", "linear", "fixed"):
             raise InvalidInput("retry.backoff", f"{self.backoff!r} is not one of exponential, linear, fixed")
-        for name, most in (("initial_delay", _LONGEST), ("max_delay", _LONGEST), ("jitter", 1.0)):
+        for name, most in (("initial_delay", LONGEST_DELAY), ("max_delay", LONGEST_DELAY), ("jitter", 1.0)):
             value: object = getattr(self, name)
             if isinstance(value, timedelta):
                 value = value.total_seconds()

@@ -9,7 +9,9 @@ import orjson
 
 from weft.contract.errors import error_in
 from weft.core.server_errors import ServerUnavailable
+from weft.core.tracing import HEADER, current_traceparent, tracer
 from weft.remote.addresses import NOT_OURS, check_server, headers_of, said_by, said_of
+from weft.worker.context import RUNNING
 
 _PATIENCE = 30.0
 _JSON = {"content-type": "application/json"}
@@ -40,7 +42,8 @@ class Asking:
         if self._http.is_closed:
             raise ServerUnavailable(self.server, "the worker has stopped")
         try:
-            answer = await self._http.request(method, path, **more)
+            headers = {**more.pop("headers", {}), **_place()}
+            answer = await self._http.request(method, path, headers=headers, **more)
         except httpx.HTTPError as problem:
             raise ServerUnavailable(self.server, said_of(problem)) from problem
         if answer.is_success:
@@ -56,3 +59,11 @@ class Asking:
     async def close(self) -> None:
         """Close the connections."""
         await self._http.aclose()
+
+
+def _place() -> dict[str, str]:
+    """Return the header that says in which attempt something is asked for: what a worker asks for itself is in none."""
+    running = RUNNING.get()
+    if running is None or tracer() is None:
+        return {}
+    return {HEADER: current_traceparent() or running.context.traceparent}

@@ -7,12 +7,14 @@ import base64
 import logging
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
+from operator import itemgetter
 from typing import Any, TypeVar
 
 import orjson
 
-from weft.core.errors import BlobUnavailable, LeaseLost, NotFound, OperatorError, WeftError
-from weft.core.json import size_of
+from weft.contract.bounds import MOST
+from weft.core.errors import BlobUnavailable, InvalidInput, LeaseLost, NotFound, OperatorError, WeftError
+from weft.core.json import check_size, size_of
 from weft.db.blobs import damaged, digest_of
 from weft.queue.cache import Reuse
 from weft.queue.steps import Fence
@@ -28,6 +30,8 @@ T = TypeVar("T")
 logger = logging.getLogger("weft.worker")
 _FIRST_PAUSE = 0.1
 _WAIT = 30.0
+# As many bytes tell of a value that was put before.
+_AROUND = 150
 
 
 class RemoteBlobs:
@@ -60,9 +64,10 @@ class RemoteBlobs:
 class RemoteAnswers:
     """What all attempts of a worker ask for; an outage of the server is waited out."""
 
-    def __init__(self, asking: Asking, room: int) -> None:
+    def __init__(self, asking: Asking, room: int, value_limit: int) -> None:
         self._asking = asking
         self._room = room
+        self._value_limit = value_limit
         self.lending = Lending(self._lend, self._take)
 
     async def close(self) -> None:
@@ -85,43 +90,62 @@ class RemoteAnswers:
             return await persist(fence, is_over, lambda: self._asking.ask(f"/v1/task/{path}", body, wait=wait))
 
         blobs = RemoteBlobs(self._asking, lease)
+
+        async def put(what: str, text: str) -> dict[str, Any]:
+            check_size(what, text, self._value_limit)
+            digest = await persist(fence, is_over, lambda: blobs.put(text.encode()))
+            return {"blob": {"digest": digest, "size": size_of(text)}}
+
+        async def sent(field: str, text: str, what: str) -> dict[str, Any]:
+            """Return a value as it is told: under the name of its field, or put before when it is too large."""
+            return {field: orjson.Fragment(text)} if len(text) <= self._room else await put(what, text)
+
         match verb:
             case "load_step":
-                found = (await ask("step/load", name=arguments["name"]))["step"]
-                return None if found is None else {**found, "data": orjson.dumps(found["data"]).decode()}
+                step = (await ask("step/load", name=arguments["name"]))["step"]
+                return None if step is None else {**step, "data": orjson.dumps(step["data"]).decode()}
             case "save_step":
-                text: str = arguments["data"]
-                if len(text) > self._room:
-                    digest = await persist(fence, is_over, lambda: blobs.put(text.encode()))
-                    kept: dict[str, Any] = {"blob": {"digest": digest, "size": size_of(text)}}
-                else:
-                    kept = {"data": orjson.Fragment(text)}
+                kept = await sent("data", arguments["data"], arguments["name"])
                 if arguments["took"] is None:
                     await ask("checkpoint", phase=arguments["name"], **kept)
                 else:
                     await ask("step", name=arguments["name"], took=arguments["took"], **kept)
             case "save_metrics":
-                await ask("metrics", data=orjson.Fragment(arguments["data"]))
+                await ask("metrics", **await sent("data", arguments["data"], "metrics"))
             case "drop_step":
                 await ask("step/drop", name=arguments["name"])
             case _ if verb == SPAWN:
-                retry = arguments["retry"]
-                said = {**arguments, "params": orjson.Fragment(arguments["params"])}
-                told = await ask("spawn", **{**said, "retry": None if retry is None else orjson.Fragment(retry)})
+                said = {name: value for name, value in arguments.items() if name != "params"}
+                said |= await sent("params", arguments["params"], "params")
+                if (retry := arguments["retry"]) is not None:
+                    said["retry"] = orjson.Fragment(retry)
+                told = await ask("spawn", **said)
                 return {"id": told["task_id"], "has_key": told["has_key"]}
             case _ if verb == AWAIT_TASKS:
-                said = {"ids": arguments["ids"], "wait": _WAIT, "keeps_resting": True}
-                while (ended := (await ask("await", **said))["ended"]) is None:
-                    pass
-                return [{**each, "error": _text(each["error"]), "output": _text(each["output"])} for each in ended]
+                ids, found = arguments["ids"], list[dict[str, Any]]()
+                # As many at once as a request may name: the others may end meanwhile, and are told then.
+                while rest := ids[len(found) : len(found) + MOST]:
+                    told = await ask("await", ids=rest, wait=_WAIT, keeps_resting=True)
+                    found += told["ended"] or []
+                return [{**each, "error": _text(each["error"]), "output": _text(each["output"])} for each in found]
             case _ if verb == ADD:
-                return (await ask("add", **orjson.loads(arguments["text"])))["ids"]
+                said = orjson.loads(arguments["text"])
+                over = len(arguments["text"]) - self._room
+                # The largest first, until the rest fits into a request.
+                by_size = [(len(orjson.dumps(each.get("params"))), each) for each in said["items"]] if over > 0 else []
+                for size, each in sorted(by_size, key=itemgetter(0), reverse=True):
+                    if over > 0 and size > _AROUND:
+                        each.update(await put("params", orjson.dumps(each.pop("params")).decode()))
+                        over -= size - _AROUND
+                return (await ask("add", **said))["ids"]
             case "put_blob":
                 data = base64.b64decode(arguments["data"])
+                if len(data) > self._value_limit:
+                    raise InvalidInput("data", f"has {len(data)} bytes, and may have {self._value_limit}")
                 return await persist(fence, is_over, lambda: blobs.put(data))
             case "get_blob":
-                found = await persist(fence, is_over, lambda: blobs.get(arguments["digest"]))
-                return base64.b64encode(found).decode()
+                data = await persist(fence, is_over, lambda: blobs.get(arguments["digest"]))
+                return base64.b64encode(data).decode()
             case _:
                 raise AssertionError(verb)
         return None

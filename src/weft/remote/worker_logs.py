@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
-from weft.contract.protocol import MOST
+from weft.contract.bounds import MOST
 from weft.core.errors import LeaseLost, WeftError
 from weft.core.server_errors import ServerUnavailable
 from weft.queue.service import Service

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import socket
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -13,6 +12,7 @@ from typing import Any
 
 import orjson
 
+from weft.contract.bounds import MOST
 from weft.core.errors import LeaseLost
 from weft.core.server_errors import NeedsDatabase
 from weft.core.settings import Settings
@@ -23,7 +23,6 @@ from weft.remote.worker_line import RemoteLine, RemotePulses, RemoteRelay, Remot
 from weft.remote.worker_logs import RemoteLogs
 
 _AT_ONCE = 50
-_LONGEST = 10 * 365 * 86400.0
 
 
 class RemoteStore:
@@ -83,14 +82,13 @@ class RemoteStore:
         landed = set[int]()
         for place in range(0, len(outcomes), _AT_ONCE):
             body = {"tasks": [self._failed(each) for each in outcomes[place : place + _AT_ONCE]]}
-            with contextlib.suppress(LeaseLost):  # that is said when there was but one
-                landed |= {int(id) for id in (await self._asking.ask("/v1/task/fail", body))["tasks"]}
+            landed |= {int(id) for id in (await self._asking.ask("/v1/task/fail", body))["tasks"]}
         return landed
 
     def _failed(self, outcome: Postponed | Ended) -> dict[str, Any]:
         told: dict[str, Any] = lease_of(self._id, outcome.id, outcome.attempt)
         if isinstance(outcome, Postponed):
-            delay = min(outcome.delay.total_seconds(), _LONGEST)
+            delay = outcome.delay.total_seconds()
             if not outcome.counted:
                 return {**told, "snooze": delay}
             told["retry_in"] = delay
@@ -115,14 +113,15 @@ class RemoteStore:
 
     async def hand_back(self, leases: Sequence[tuple[int, int]]) -> set[int]:
         """Give back what has not begun; the server tells others."""
-        if leases:
-            await self._asking.ask("/v1/task/release", {"tasks": [lease_of(self._id, *each) for each in leases]})
+        for place in range(0, len(leases), MOST):
+            tasks = [lease_of(self._id, *each) for each in leases[place : place + MOST]]
+            await self._asking.ask("/v1/task/release", {"tasks": tasks})
         return set()
 
     async def extend_expiry(self, claim: Claim) -> bool:
         """Say that an attempt goes on; False when the lease is lost."""
         try:
-            await self._asking.ask("/v1/task/heartbeat", {"tasks": [self._lease(claim)]})
+            await self._asking.ask("/v1/task/heartbeat", self._lease(claim))
         except LeaseLost:
             return False
         return True
@@ -169,7 +168,7 @@ class RemoteStore:
 
     def answers(self) -> RemoteAnswers:
         """Return what does what handlers ask for."""
-        return RemoteAnswers(self._asking, self._room)
+        return RemoteAnswers(self._asking, self._room, self.settings.value_limit)
 
     def cache(self) -> RemoteCache:
         """Return what finds outputs."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 
 from weft.core.checks import MAX_ID, check_id, check_number
@@ -13,6 +14,8 @@ from weft.sdk.session import Session
 from weft.worker.logs import heading_of, local_log, local_size, part_of, parts_of
 
 _LOOK_EVERY = 0.2
+# So often the worker of a task is told that somebody follows its log elsewhere.
+ASK_EVERY = 1.0
 
 
 class LogReading(Session):
@@ -54,11 +57,14 @@ class LogReading(Session):
         await self._task(task_id)
         ending = asyncio.create_task(self._until_ended(task_id))
         try:
-            has_ended = False
+            has_ended, asked_at = False, -ASK_EVERY
             while not has_ended:
                 # Before the log is read: what is printed before a task has ended stands in it then.
                 has_ended = ending.done()
                 try:
+                    if time.monotonic() - asked_at >= ASK_EVERY:
+                        await self._ask_for_log(task_id)
+                        asked_at = time.monotonic()
                     data = await self.read_log(task_id, offset)
                 except DatabaseUnavailable:
                     data, has_ended = None, False
@@ -72,6 +78,12 @@ class LogReading(Session):
         finally:
             ending.cancel()
             await asyncio.gather(ending, return_exceptions=True)
+
+    async def _ask_for_log(self, task_id: int) -> None:
+        """Let a task's worker copy what it prints while it runs, where that cannot be read on this machine."""
+        if self.settings.log_upload and await local_size(self.settings, task_id) is None:
+            org_id = await self.org_id()
+            await self.database.run(lambda conn: look.ask_for_logs(conn, org_id, [task_id]))
 
     async def _until_ended(self, task_id: int) -> None:
         await self.waiter.until_ended(task_id, None, self._task)

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
+from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 
 import orjson
 from fastapi import APIRouter, Depends, Request, Response
 from fastapi.exceptions import RequestValidationError
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, RootModel, ValidationError
 from pydantic.json_schema import models_json_schema
 
 from weft.catalog.model import Principal, TokenRole
 from weft.contract.protocol import Held, Lease
 from weft.core.errors import LeaseLost
+from weft.core.log_lines import add_to_lines
 from weft.core.server_errors import Forbidden
 from weft.queue import remote_workers
 from weft.queue.steps import Fence
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
 Asked = TypeVar("Asked", bound=BaseModel)
 _JSON = "application/json"
 _SCHEMA = "#/components/schemas/Worker{model}"
+# So many tasks of a request are named in the log.
+_NAMED = 10
 # What requests may have in them, for the document.
 _requests: list[type[BaseModel]] = []
 
@@ -74,6 +78,7 @@ class Caller(NamedTuple):
 
     async def seat(self, worker_id: int) -> Seat:
         """Return a worker of the caller's; raises `NotFound` for anybody else's."""
+        add_to_lines(worker_id=str(worker_id))
         return await self.state.seats.of(self.who, worker_id)
 
     async def fence(self, held: Held) -> Fence:
@@ -90,7 +95,10 @@ class Caller(NamedTuple):
         )
         if fence.task_id not in found:
             raise LeaseLost(fence.task_id)
-        return found[fence.task_id]
+        claim = found[fence.task_id]
+        if claim.job_id is not None:
+            add_to_lines(job_id=str(claim.job_id))
+        return claim
 
 
 async def _a_worker(who: Who) -> Principal:
@@ -137,10 +145,25 @@ async def sent(request: Request) -> Any:
 def read(asked: type[Asked], found: Any) -> Asked:
     """Return what a request has in it; raises what tells all that is wrong with it."""
     try:
-        return asked.model_validate(found)
+        told = asked.model_validate(found)
     except ValidationError as problem:
-        errors = [{**each, "loc": ("body", *each["loc"])} for each in problem.errors(include_url=False)]
+        # Of what has several forms the first word is which of them it was read as.
+        first = 1 if issubclass(asked, RootModel) else 0
+        errors = [{**each, "loc": ("body", *each["loc"][first:])} for each in problem.errors(include_url=False)]
         raise RequestValidationError(errors) from None
+    several = told if isinstance(told, Held) else getattr(told, "tasks", None) or getattr(told, "completed", None)
+    tasks = several if isinstance(several, list) else [several]
+    lines_name(each.task_id for each in tasks if isinstance(each, Held))
+    return told
+
+
+def lines_name(tasks: Iterable[int]) -> None:
+    """Put the tasks that a request is about into the lines of the log: the one, or the first of several."""
+    ids = [str(task_id) for task_id in islice(tasks, _NAMED + 1)]
+    if len(ids) == 1:
+        add_to_lines(task_id=ids[0])
+    elif ids:
+        add_to_lines(task_ids=ids[:_NAMED])
 
 
 def schemas() -> dict[str, Any]:

@@ -73,7 +73,7 @@ def make_app(settings: Settings) -> FastAPI:
                 await state.close()
                 await state.live.stop()
 
-    app = FastAPI(title="Weft", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None)
+    app = FastAPI(title="Weft", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
     app.router.routes.extend(_routes())
     problems.install(app)
     app.openapi = lambda: document(app)  # type: ignore[method-assign]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from hashlib import sha256
 from typing import Annotated, Any
 
@@ -23,6 +24,7 @@ from weft.queue.asking import Asking, asking
 from weft.queue.audit import acting_because, acting_from
 from weft.sdk.client import Client
 from weft.sdk.session import acting_as
+from weft.sdk.values import as_kept
 from weft.server import progress
 from weft.server.bodies import BESIDE, YAML, DefinitionRoute, JsonRoute
 from weft.server.credentials import admitted, identify, origin_of, require
@@ -40,9 +42,11 @@ _JSON = "application/json"
 # Calls that answer when something has ended, or say after a while that it has not.
 _WAITS = frozenset({"wait", "jobs.wait"})
 _LONGEST_WAIT = 60.0
+# Calls that count all that waits.
+_COUNTS = frozenset({"queues", "metrics"})
 _MAKES_JOBS = frozenset({"jobs.submit", "jobs.rerun"})
 # What they answer is shown once, and kept nowhere.
-_SECRET = frozenset({"tokens.create", "tokens.create_sign_in"})
+_SECRET = frozenset({"tokens.create", "tokens.create_sign_in", "orgs.create_token"})
 REPEATED = "idempotency-replayed"
 _FILE = """workflow_id: etl
 nodes:
@@ -131,7 +135,12 @@ def _endpoint(operation: Operation) -> Callable[..., Any]:
                 # Not before: what has been carried out by its key is answered, wherever the tag stands by now.
                 more |= await expectation(client, if_match, asked)
             try:
-                found = await operation.of(client)(**asked, **more)
+                with as_kept():
+                    call = partial(operation.of(client), **asked, **more)
+                    if operation.call in _COUNTS:
+                        found = await state.counts.get((who.org_id, operation.call, *sorted(asked.items())), call)
+                    else:
+                        found = await call()
             finally:
                 if operation.call in _WAITS:
                     # Whoever has lost his credential meanwhile is told nothing, not even how it ended.

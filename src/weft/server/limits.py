@@ -23,7 +23,7 @@ class LimitBodies:
 
     It may begin ``patience`` seconds late, and has a second more for each `_SLOWEST` bytes.
 
-    ``larger`` are the paths that take more.
+    ``larger`` are the paths that take more: as much as a value may have.
     """
 
     def __init__(self, app: ASGIApp, limit: int, patience: float, larger: Mapping[str, int]) -> None:
@@ -38,7 +38,8 @@ class LimitBodies:
             await self._app(scope, receive, send)
             return
         limit = self._larger.get(scope["path"], self._limit)
-        refused = _refused(dict(scope["headers"]), limit) or _refused_address(scope["query_string"])
+        too_large = TooLarge(limit, "WEFT_VALUE_LIMIT") if scope["path"] in self._larger else TooLarge(limit)
+        refused = _refused(dict(scope["headers"]), limit, too_large) or _refused_address(scope["query_string"])
         if refused is not None:
             await refused(scope, receive, send)
             return
@@ -59,8 +60,8 @@ class LimitBodies:
                 raise
             seen += len(message.get("body", b""))
             if seen > limit:
-                refused = of_error(TooLarge(limit))
-                raise TooLarge(limit)
+                refused = of_error(too_large)
+                raise too_large
             is_whole = not message.get("more_body", False)
             return message
 
@@ -91,11 +92,11 @@ def _refused_address(query: bytes) -> Response | None:
     return None
 
 
-def _refused(headers: Mapping[bytes, bytes], limit: int) -> Response | None:
+def _refused(headers: Mapping[bytes, bytes], limit: int, too_large: TooLarge) -> Response | None:
     """Return the answer to a request of which the headers say enough."""
     told = headers.get(b"content-length", b"0")
     if told.isdigit() and int(told) > limit:
-        return of_error(TooLarge(limit))
+        return of_error(too_large)
     has_body = told != b"0" or b"transfer-encoding" in headers
     # What is packed may be any size when it is unpacked.
     if has_body and headers.get(b"content-encoding", b"identity").lower() not in (b"identity", b""):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 from collections import deque
 from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ import asyncpg
 
 from weft.core.errors import NotFound, WeftError
 from weft.core.server_errors import WorkerLost
-from weft.db.database import CONNECTION_ERRORS
+from weft.db.database import CONNECTION_ERRORS, lacks_partition
 from weft.queue import remote_workers, work, workers
 from weft.queue.remote_workers import Registered
 from weft.queue.services import Upkeep, staging_times
@@ -64,6 +65,7 @@ class Seat:
         self.is_new = True
         self.is_closed = False
         self.last_used = asyncio.get_running_loop().time()
+        self._beaten_at = -math.inf
 
     async def open(self) -> None:
         """Hear what the worker is told, and know the limits of its queues."""
@@ -80,6 +82,9 @@ class Seat:
             self.is_new = True
         elif message == "due":
             self._upkeep.stager.kick()
+            return
+        elif message.startswith("log "):
+            # What it prints is sent here by itself.
             return
         elif message.startswith(("cancel ", "key ")):
             self._news.append(message)
@@ -203,12 +208,25 @@ class Seat:
 
     async def settle(self, outcomes: Sequence[Postponed | Ended]) -> set[int]:
         """Write outcomes that are no successes; return the tasks for which they landed, now or before."""
-        landed = await self._database.run(lambda conn: unsuccessful.settle(conn, self.id, outcomes))
+        try:
+            landed = await self._database.run(lambda conn: unsuccessful.settle(conn, self.id, outcomes))
+        except unsuccessful.REFUSALS as refusal:
+            if lacks_partition(refusal):
+                raise
+            landed = await self._settle_each(outcomes, refusal)
         if len(landed) < len(outcomes):
             rest = [(outcome.id, outcome.attempt) for outcome in outcomes if outcome.id not in landed]
             landed |= await self._database.read(lambda conn: remote_workers.settled_among(conn, self.id, rest))
         self.stage(outcome.delay for outcome in outcomes if isinstance(outcome, Postponed))
         return landed
+
+    async def _settle_each(self, outcomes: Sequence[Postponed | Ended], refusal: Exception) -> set[int]:
+        """Write outcomes one by one; an attempt of which PostgreSQL takes none is set aside, and holds up no other."""
+        if len(outcomes) > 1:
+            return set[int]().union(*[await self.settle([each]) for each in outcomes])
+        (one,) = outcomes
+        logger.error("no outcome of task %s can be written, so it is set aside: %s", one.id, refusal)
+        return await self._database.run(lambda conn: work.set_aside(conn, self.id, one.id, one.attempt))
 
     def stage(self, delays: Any) -> None:
         """See to it that what was postponed comes back when it is due."""
@@ -228,10 +246,16 @@ class Seat:
             )
         if pulse is None:
             raise WorkerLost(self.id)
+        self._beaten_at = asyncio.get_running_loop().time()
         self.spawn(self._upkeep.follow(pulse))
         if pulse.limited or self._slots.is_limited:
             self.spawn(self._slots.refresh(self._lanes))
         return pulse
+
+    @property
+    def is_beat_due(self) -> bool:
+        """Whether no heartbeat of the worker came here for as long as there may be between two of them."""
+        return asyncio.get_running_loop().time() - self._beaten_at >= self._settings.heartbeat_interval.total_seconds()
 
     async def hand_back(self, leases: Sequence[tuple[int, int]]) -> set[int]:
         """Give tasks back as if they had not begun; return those for which that landed."""
@@ -289,6 +313,19 @@ class Seats:
         if self._lapsing is None:
             self._lapsing = asyncio.get_running_loop().call_later(self._patience, self._look)
         return seat
+
+    async def beat(self, seat: Seat, *, busy: bool, completed: int, failed: int, is_blocked: bool) -> Pulse:
+        """Extend a worker's lease; one that is lost is let go, and `WorkerLost` raised."""
+        try:
+            return await seat.beat(busy=busy, completed=completed, failed=failed, is_blocked=is_blocked)
+        except WorkerLost:
+            self.forget(seat.id)
+            raise
+
+    async def hear_from(self, seat: Seat) -> None:
+        """Extend the lease of a worker of which something else came than its heartbeat, as often as those are due."""
+        if seat.is_beat_due:
+            await self.beat(seat, busy=True, completed=0, failed=0, is_blocked=False)
 
     @property
     def _patience(self) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -10,7 +9,7 @@ import asyncpg
 
 from weft.core.settings import Settings
 from weft.db.database import Database, ensure_partitions
-from weft.queue import look, outbox, work, workers
+from weft.queue import outbox, work, workers
 from weft.queue.blobs import KeptBlobs
 from weft.queue.services import Upkeep
 from weft.queue.work import Claim, Completed, Ended, Postponed
@@ -19,6 +18,7 @@ from weft.worker import registration, unsuccessful
 from weft.worker.answers import Answers
 from weft.worker.connections import ConnectionPool
 from weft.worker.line import Line
+from weft.worker.log_copies import LogCopies
 from weft.worker.log_keeping import LogKeeping
 from weft.worker.output_cache import OutputCache
 from weft.worker.relay import Relay
@@ -26,7 +26,6 @@ from weft.worker.slots import Slots
 
 if TYPE_CHECKING:
     from weft.db.blobs import Blobs
-    from weft.worker.attempt import Attempt
 
 
 class DatabaseStore:
@@ -102,11 +101,6 @@ class DatabaseStore:
             lambda conn: unsuccessful.decline(conn, self.worker_id, self._org_id, claim, patience, advice)
         )
 
-    async def _copy_log(self, attempt: Attempt) -> None:
-        data, claim = await asyncio.to_thread(attempt.log.read), attempt.claim
-        digest = await self._blobs.put(data)
-        await self._database.run(lambda conn: look.add_log(conn, claim.id, claim.attempt, digest, len(data)))
-
     def blobs_of(self, claim: Claim) -> Blobs:
         """Return where large values are kept, of whichever task."""
         return self._blobs
@@ -133,7 +127,7 @@ class DatabaseStore:
 
     def logs(self) -> LogKeeping:
         """Return what copies logs to the blob storage, for machines that do not share a folder, if that is wished."""
-        return LogKeeping(self._copy_log if self.settings.log_upload else None)
+        return LogCopies(self._database, self._blobs) if self.settings.log_upload else LogKeeping(None)
 
     def answers(self) -> Answers:
         """Return what does what handlers ask for."""

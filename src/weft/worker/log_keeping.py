@@ -28,6 +28,9 @@ class LogKeeping:
     async def stop(self) -> None:
         """End what was begun."""
 
+    async def show(self, attempt: Attempt) -> None:
+        """Let others read what a running attempt has printed so far, where they cannot: somebody follows it."""
+
     def before(self, on_end: OnEnd, background: Background) -> OnEnd:
         """Return what tells the end of an attempt when its log is kept, or keeping it takes long."""
         keep = self._keep

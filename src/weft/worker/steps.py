@@ -93,7 +93,10 @@ class Steps:
 
     def save_metrics(self, metrics: dict[str, Any]) -> Any:
         """Keep what the attempt has measured; awaitable where a loop runs."""
-        return given(self._ask("save_metrics", {"data": encode(metrics, "metrics")}))
+        text = encode(metrics, "metrics")
+        if not text.startswith("{"):
+            raise InvalidInput("metrics", f"must be an object of names and values, not {type(metrics).__name__}")
+        return given(self._ask("save_metrics", {"data": text}))
 
     def load(self, phase: str | None, validator: Validator | None) -> Any:
         """Return a checkpoint that passes its validator, or None; awaitable where a loop runs."""

@@ -216,7 +216,7 @@ class Worker:
                 await self._relay.send(woken)
 
     def _hear(self, message: str) -> None:
-        """A notification: a hint that there is work or that something is due, or that a task was cancelled."""
+        """A notification: there is work, something is due, a task was cancelled, or somebody follows what it prints."""
         verb, *rest = message.split(" ")
         match verb:
             case "cancel":
@@ -227,6 +227,9 @@ class Worker:
                 self._env.answers.lending.hear(int(rest[0]))
             case "due":
                 self._upkeep.stager.kick()
+            case "log":
+                if (attempt := self._held.running.get(int(rest[0]))) and attempt.claim.attempt == int(rest[1]):
+                    self._background.spawn(self._logs.show(attempt))
             case _:
                 if self._is_stopping or self._held.busy >= self._concurrency:
                     self._background.spawn(self._relay.pass_on([lane.queue_id for lane in self._lanes]))

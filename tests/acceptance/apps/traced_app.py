@@ -24,3 +24,8 @@ def flaky(ctx: weft.Context, secret: str) -> str:
 def apart(ctx: weft.Context) -> str:
     with trace.get_tracer("app").start_as_current_span("apart work"):
         return ctx.traceparent
+
+
+@weft.task(name="traced:far")
+async def far(ctx: weft.Context) -> None:
+    await ctx.step("look", str)

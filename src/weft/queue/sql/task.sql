@@ -300,13 +300,19 @@ where c.state in ('failed', 'dead') and c.org_id = $1 and c.ended_at <= (select 
   and ($3::bigint is null or c.queue_id = $3) and not exists (select 1 from weft.job j where j.id = c.job_id);
 
 -- name: add_log
--- Of a task that is there, live or ended.
+-- Of a task that is there, live or ended; never in the place of a longer copy.
 insert into weft.task_log (task_id, org_id, attempt, digest, bytes)
 select t.id, t.org_id, $2, $3, $4 from (
   select l.id, l.org_id from weft.task l where l.id = $1
   union all select d.id, d.org_id from weft.task_done d where d.id = $1
 ) t
-on conflict (task_id, attempt) do update set digest = excluded.digest, bytes = excluded.bytes, created_at = excluded.created_at;
+on conflict (task_id, attempt) do update set digest = excluded.digest, bytes = excluded.bytes, created_at = excluded.created_at
+where task_log.bytes <= excluded.bytes;
+
+-- name: ask_for_logs
+-- Tells the workers that run these tasks that somebody follows what they print.
+select pg_notify('weft_worker_' || t.worker_id, format('log %s %s', t.id, t.attempt)) from weft.task t
+where t.org_id = $1 and t.id = any ($2::bigint[]) and t.worker_id is not null;
 
 -- name: logs
 select l.attempt, l.digest, l.bytes from weft.task_log l where l.org_id = $1 and l.task_id = $2 and ($3::int is null or l.attempt = $3)

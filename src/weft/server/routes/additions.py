@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import orjson
 from fastapi import APIRouter
 
 from weft.contract.graphs import Add, Added, items_in
@@ -12,6 +13,7 @@ from weft.jobs.adding import Call
 from weft.jobs.items import Task
 from weft.queue.steps import Fence
 from weft.server.acting import Caller, act
+from weft.server.values import value_of
 
 router = APIRouter()
 _EXAMPLE = {
@@ -26,12 +28,15 @@ async def add(caller: Caller, asked: Add) -> dict[str, Any]:
     claim = await caller.holds(asked)
     if claim.job_id is None:
         raise InvalidInput("task_id", f"task {claim.id} is part of no job, and cannot add to one")
+    for item in asked.items:
+        if item.blob is not None:
+            item.params = orjson.loads(await value_of(caller, claim.id, item.blob, item.params))
     new, known = items_in(asked)
     own = caller.who.queues
-    for item in new:
-        if own is not None and isinstance(item, Task) and item.queue not in own:
-            raise UnknownQueue(item.queue, own)
+    for each in new:
+        if own is not None and isinstance(each, Task) and each.queue not in own:
+            raise UnknownQueue(each.queue, own)
     fence = Fence(asked.lease_token.worker_id, claim.id, claim.attempt)
     jobs = caller.state.client_of(caller.who).jobs
     await jobs._add(claim.job_id, [*new, *known], Call(fence, asked.number))
-    return {"ids": [str(item.id) for item in new]}
+    return {"ids": [str(each.id) for each in new]}

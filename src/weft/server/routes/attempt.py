@@ -13,35 +13,27 @@ from fastapi import APIRouter
 from weft.contract.logs import Logs, LogsTold
 from weft.contract.protocol import (
     Await,
-    Awaited,
     Checkpoint,
     DropStep,
     FindOutput,
     FindStep,
-    FoundOutput,
-    FoundStep,
     GoOn,
     Held,
-    Lent,
     Log,
-    LogTold,
-    MayGoOn,
     Metrics,
     Spawn,
-    Spawned,
     Step,
-    Taken,
-    Told,
 )
+from weft.contract.protocol_answers import Awaited, FoundOutput, FoundStep, Lent, LogTold, MayGoOn, Spawned, Taken, Told
 from weft.core.checks import RESERVED, check_handler, check_name, check_queue
 from weft.core.errors import InvalidInput, LeaseLost, NotFound, UnknownQueue
-from weft.core.json import encode_plain
 from weft.queue import blobs, loans, look, remote_workers
 from weft.queue.retry import Retry
 from weft.queue.steps import Fence
 from weft.queue.work import Claim
 from weft.server.acting import Caller, act
 from weft.server.seats import Seat
+from weft.server.values import value_of
 from weft.worker.answers import AWAIT_TASKS, SPAWN
 from weft.worker.caching import Caching
 from weft.worker.logs import heading_of, local_log, part_of
@@ -62,23 +54,11 @@ def _checked(name: str, field: str) -> str:
     return name
 
 
-async def _data(caller: Caller, asked: Step | Checkpoint) -> str:
-    """Return what is to be kept as JSON, wherever it was sent."""
-    if asked.blob is None:
-        return encode_plain(asked.data, "data")
-    named, org_id = [(asked.task_id, asked.blob.digest)], caller.who.org_id
-    if not await caller.database.read(lambda conn: remote_workers.task_refers_to(conn, org_id, named)):
-        raise NotFound("blob", asked.blob.digest)
-    try:
-        return encode_plain(orjson.loads(await caller.state.blobs.get(asked.blob.digest)), "blob")
-    except orjson.JSONDecodeError:
-        raise InvalidInput("blob", "is not JSON") from None
-
-
 @act(router, "/v1/task/step", Step, Told, {**_HELD, "name": "charge", "data": {"order": 7}, "took": 1.5})
 async def save_step(caller: Caller, asked: Step) -> dict[str, Any]:
     """Keep what a step returned: a later attempt finds it, and need not do it again."""
-    said = {"name": _checked(asked.name, "name"), "data": await _data(caller, asked), "took": asked.took or 0.0}
+    data = await value_of(caller, asked.task_id, asked.blob, asked.data)
+    said = {"name": _checked(asked.name, "name"), "data": data, "took": asked.took or 0.0}
     await _answer(caller, await caller.fence(asked), "save_step", said)
     return {}
 
@@ -86,7 +66,8 @@ async def save_step(caller: Caller, asked: Step) -> dict[str, Any]:
 @act(router, "/v1/task/checkpoint", Checkpoint, Told, {**_HELD, "phase": "copy", "data": {"blocks": 300}})
 async def save_checkpoint(caller: Caller, asked: Checkpoint) -> dict[str, Any]:
     """Keep what is needed to go on after a phase, over what was kept for it before."""
-    said = {"name": _checked(asked.phase, "phase"), "data": await _data(caller, asked), "took": None}
+    data = await value_of(caller, asked.task_id, asked.blob, asked.data)
+    said = {"name": _checked(asked.phase, "phase"), "data": data, "took": None}
     await _answer(caller, await caller.fence(asked), "save_step", said)
     return {}
 
@@ -110,7 +91,8 @@ async def drop_step(caller: Caller, asked: DropStep) -> dict[str, Any]:
 @act(router, "/v1/task/metrics", Metrics, Told, {**_HELD, "data": {"rows": 1200}})
 async def save_metrics(caller: Caller, asked: Metrics) -> dict[str, Any]:
     """Keep what an attempt has measured, over what it has before."""
-    await _answer(caller, await caller.fence(asked), "save_metrics", {"data": encode_plain(asked.data, "data")})
+    data = await value_of(caller, asked.task_id, asked.blob, asked.data)
+    await _answer(caller, await caller.fence(asked), "save_metrics", {"data": data})
     return {}
 
 
@@ -122,11 +104,12 @@ async def spawn(caller: Caller, asked: Spawn) -> dict[str, Any]:
     own = caller.who.queues
     if own is not None and asked.queue not in own:
         raise UnknownQueue(asked.queue, own)
+    params = await value_of(caller, asked.task_id, asked.blob, asked.params, "params")
     said = {
         "call": asked.call,
         "handler": check_handler(asked.handler),
         "queue": check_queue(asked.queue),
-        "params": encode_plain(asked.params, "params"),
+        "params": params,
         "priority": asked.priority,
         "max_attempts": asked.max_attempts,
         "retry": None if asked.retry is None else Retry(**asked.retry.model_dump()).to_json(),

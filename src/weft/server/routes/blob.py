@@ -7,7 +7,8 @@ from typing import Annotated, Any
 import orjson
 from fastapi import APIRouter, Path, Query, Request, Response
 
-from weft.contract.protocol import BlobTold, Held
+from weft.contract.protocol import Held
+from weft.contract.protocol_answers import BlobTold
 from weft.core.errors import NotFound
 from weft.core.json import blob_reference
 from weft.queue import blobs, remote_workers

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from weft.contract.operations import Access
 from weft.core.errors import DatabaseUnavailable
-from weft.jobs.health import HealthCheck, check_installation, without_database
+from weft.jobs.health import Health, HealthCheck, check_installation, without_database
 from weft.jobs.metrics import exposition
 from weft.server.bodies import KnownRoute
 from weft.server.credentials import OPERATORS, Who, require
@@ -65,13 +65,11 @@ async def readyz(request: Request) -> Response:
     """Say whether this server can answer: its database does, and it is not about to stop.
 
     Workers, orchestrators and tasks that are late, of whatever org, are told as well, and are no reason to send
-    requests elsewhere. More of what is wrong is told by `/api/v1/health`, to those with a token, of their own org.
+    requests elsewhere. All of it is looked at once a second at most, however many ask. More of what is wrong is told
+    by `/api/v1/health`, to those with a token, of their own org.
     """
     state: State = request.app.state.weft
-    try:
-        health = await state.client.database.read(check_installation)
-    except (DatabaseUnavailable, TimeoutError) as problem:
-        health = without_database(problem)
+    health = await state.readiness.get(None, lambda: _installation(state))
     checks = [*health.checks, HealthCheck("server", not state.is_stopping, "")]
     can_answer = all(check.ok for check in checks if check.name in ("database", "server"))
     told = {"ok": can_answer, "checks": [_part(check) for check in checks]}
@@ -89,10 +87,18 @@ async def metrics(request: Request, who: Who) -> Response:
     """
     require(who, Access.READER)
     state: State = request.app.state.weft
-    found = await state.client_of(who).metrics()
+    client = state.client_of(who)
+    found = [*await state.counts.get((who.org_id, "metrics"), client.metrics)]
     if who.org == OPERATORS:
         found += state.traffic.metrics() + state.live.metrics()
     return Response(exposition(found), media_type=_PROMETHEUS)
+
+
+async def _installation(state: State) -> Health:
+    try:
+        return await state.client.database.read(check_installation)
+    except (DatabaseUnavailable, TimeoutError) as problem:
+        return without_database(problem)
 
 
 def _part(check: HealthCheck) -> dict[str, Any]:

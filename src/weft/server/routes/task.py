@@ -10,25 +10,14 @@ from typing import Annotated, Any
 import orjson
 from fastapi import APIRouter, Query, Request, Response
 
-from weft.contract.protocol import (
-    ClaimedTask,
-    ClaimTasks,
-    ClaimTold,
-    Complete,
-    Decline,
-    Declined,
-    Done,
-    Fail,
-    Failed,
-    Held,
-    Release,
-    Settled,
-)
+from weft.contract.protocol import ClaimTasks, Complete, Decline, Done, Fail, Failed, Held, HeldTasks, OneOrSeveral
+from weft.contract.protocol_answers import ClaimedTask, ClaimTold, Declined, Settled
 from weft.core.errors import InvalidInput, LeaseLost, NotFound
 from weft.core.json import blob_reference, check_size, encode_plain, size_of
+from weft.core.log_lines import add_to_lines
 from weft.queue import cache, remote_workers, work
 from weft.queue.work import Completed, Ended, Postponed
-from weft.server.acting import ACTS, Act, AWorker, Caller, act, read, sent
+from weft.server.acting import ACTS, Act, AWorker, Caller, act, lines_name, read, sent
 from weft.server.bodies import JsonRoute
 from weft.server.claims import failed, params_of, told, whole
 from weft.server.problems import refusals
@@ -45,6 +34,7 @@ _ERROR = {"type": "ConnectionError", "message": "the mail server does not answer
 async def claim(caller: Caller, asked: ClaimTasks) -> dict[str, Any]:
     """Complete tasks and claim others in one go; without any it waits for some, if it may."""
     seat = await caller.seat(asked.worker_id)
+    await caller.state.seats.hear_from(seat)
     completed = await _completed(caller, seat, asked.completed, "completed")
     loop = asyncio.get_running_loop()
     deadline = loop.time() + asked.wait
@@ -58,6 +48,9 @@ async def claim(caller: Caller, asked: ClaimTasks) -> dict[str, Any]:
         # What was completed is told at once: whoever waits for the answer has it to do again otherwise.
         if tasks or completed or asked.limit == 0 or left <= 0 or seat.is_closed:
             again_in = seat.again_in if len(claims) < asked.limit else None
+            lines_name(each.id for each in claims)
+            if len(claims) == 1 and claims[0].job_id is not None:
+                add_to_lines(job_id=str(claims[0].job_id))
             return {"tasks": tasks, "refused": _texts(lost), "again_in": again_in}
         if not claims:
             await seat.pass_of(moment, min(left, seat.again_in))
@@ -67,20 +60,9 @@ async def claim(caller: Caller, asked: ClaimTasks) -> dict[str, Any]:
 @act(router, "/v1/task/complete", Complete, Settled, {**_HELD, "output": {"sent": True}})
 async def complete(caller: Caller, asked: Complete) -> dict[str, Any]:
     """Complete one task, or several of one worker; told again it is no news, and a lease that is lost is refused."""
-    if asked.tasks is None:
-        if asked.task_id is None or asked.lease_token is None:
-            raise InvalidInput("task_id", "give task_id and lease_token, or several tasks")
-        one = {"output": asked.output, "outputs": asked.outputs, "blob": asked.blob, "reuse": None}
-        tasks = [Done.model_construct(task_id=asked.task_id, lease_token=asked.lease_token, **one)]
-    else:
-        tasks = asked.tasks
-    if not tasks:
-        return {"tasks": [], "refused": []}
-    seat = await _seat_of(caller, tasks)
-    _, lost = await seat.finish_and_claim(await _completed(caller, seat, tasks, "tasks"), 0)
-    if asked.tasks is None and lost:
-        raise LeaseLost(lost[0])
-    return _settled(tasks, lost)
+    seat = await _seat_of(caller, asked.tasks)
+    _, lost = await seat.finish_and_claim(await _completed(caller, seat, asked.tasks, "tasks"), 0)
+    return _settled(asked, lost)
 
 
 async def _completed(caller: Caller, seat: Seat, tasks: Sequence[Done], field: str) -> list[Completed]:
@@ -134,7 +116,7 @@ def _reuse(done: Done) -> cache.Reuse | None:
     )
 
 
-@act(router, "/v1/task/fail", Fail, Settled, {"tasks": [{**_HELD, "error": _ERROR}]})
+@act(router, "/v1/task/fail", Fail, Settled, {**_HELD, "error": _ERROR})
 async def fail(caller: Caller, asked: Fail) -> dict[str, Any]:
     """Tell attempts that did not succeed: each is tried again, put off, or was the last."""
     seat = await _seat_of(caller, asked.tasks)
@@ -154,10 +136,7 @@ async def fail(caller: Caller, asked: Fail) -> dict[str, Any]:
         else:
             outcomes.append(failed(settings, found, _error(each), each.reason, each.outcome))
     landed = await seat.settle(outcomes)
-    lost = [task_id for task_id, _ in leases if task_id not in landed]
-    if lost and len(asked.tasks) == 1:
-        raise LeaseLost(lost[0])
-    return _settled(asked.tasks, lost)
+    return _settled(asked, [task_id for task_id, _ in leases if task_id not in landed])
 
 
 def _outcome(each: Failed) -> Postponed | Ended:
@@ -178,25 +157,24 @@ def _error(each: Failed) -> str:
     return orjson.dumps({name: text.replace("\x00", "\ufffd") for name, text in said.items()}).decode()
 
 
-@act(router, "/v1/task/release", Release, Settled, {"tasks": [_HELD]})
-async def release(caller: Caller, asked: Release) -> dict[str, Any]:
+@act(router, "/v1/task/release", HeldTasks, Settled, {"tasks": [_HELD]})
+async def release(caller: Caller, asked: HeldTasks) -> dict[str, Any]:
     """Give tasks back as if they had not begun: others may claim them, and no attempt is counted."""
     seat = await _seat_of(caller, asked.tasks)
     leases = [(each.task_id, each.lease_token.attempt) for each in asked.tasks]
     landed = await seat.hand_back(leases)
-    return _settled(asked.tasks, [task_id for task_id, _ in leases if task_id not in landed])
+    return _settled(asked, [task_id for task_id, _ in leases if task_id not in landed])
 
 
-@act(router, "/v1/task/heartbeat", Release, Settled, {"tasks": [_HELD]})
-async def heartbeat(caller: Caller, asked: Release) -> dict[str, Any]:
-    """Say that attempts go on whose tasks have a heartbeat timeout; that the worker lives, its own heartbeat says."""
+@act(router, "/v1/task/heartbeat", HeldTasks, Settled, _HELD)
+async def heartbeat(caller: Caller, asked: HeldTasks) -> dict[str, Any]:
+    """Say that attempts go on, and that their worker lives, by which it keeps all that it holds."""
     seat = await _seat_of(caller, asked.tasks)
     leases = [(each.task_id, each.lease_token.attempt) for each in asked.tasks]
     held = await seat.extend_expiry(leases)
-    lost = [task_id for task_id, _ in leases if task_id not in held]
-    if lost and len(asked.tasks) == 1:
-        raise LeaseLost(lost[0])
-    return _settled(asked.tasks, lost)
+    if held:
+        await caller.state.seats.hear_from(seat)
+    return _settled(asked, [task_id for task_id, _ in leases if task_id not in held])
 
 
 @act(router, "/v1/task/decline", Decline, Declined, _HELD)
@@ -259,9 +237,12 @@ async def _seat_of(caller: Caller, tasks: Sequence[Held]) -> Seat:
     return await caller.seat(ids.pop())
 
 
-def _settled(tasks: Sequence[Held], lost: Iterable[int]) -> dict[str, Any]:
+def _settled(asked: OneOrSeveral[Any], lost: Iterable[int]) -> dict[str, Any]:
+    """Return for which tasks it landed; raises `LeaseLost` when it did not for the one that was told by itself."""
     gone = set(lost)
-    return {"tasks": [str(each.task_id) for each in tasks if each.task_id not in gone], "refused": _texts(gone)}
+    if gone and asked.is_one:
+        raise LeaseLost(gone.pop())
+    return {"tasks": [str(each.task_id) for each in asked.tasks if each.task_id not in gone], "refused": _texts(gone)}
 
 
 def _texts(ids: Iterable[int]) -> list[str]:

@@ -7,25 +7,16 @@ from typing import Any
 
 from fastapi import APIRouter
 
-from weft.contract.protocol import (
-    Beat,
-    BeatTold,
-    ByWorker,
-    ClaimTold,
-    Holdings,
-    Leave,
-    Listen,
-    News,
-    Register,
-    Told,
-    WorkerTold,
-)
+from weft.contract.protocol import Beat, ByWorker, Holdings, Leave, Listen, Register
+from weft.contract.protocol_answers import BeatTold, ClaimTold, News, Told, WorkerTold
 from weft.core.checks import check_handler, check_queues
 from weft.core.errors import InvalidInput, UnknownQueue
 from weft.core.server_errors import WorkerLost
 from weft.queue import remote_workers, work, workers
+from weft.queue.audit import acting_from
 from weft.server.acting import Caller, act
 from weft.server.claims import told
+from weft.server.credentials import origin_of
 from weft.worker import registration
 
 router = APIRouter()
@@ -51,12 +42,13 @@ async def register(caller: Caller, asked: Register) -> dict[str, Any]:
     async def enter(conn: Any) -> tuple[int, list[int]]:
         worker_id, queue_ids = await registration.enter(
             conn, caller.who.org_id, names, handlers, lease=settings.lease_time, concurrency=asked.concurrency,
-            version=asked.version, codes=asked.codes, hostname=asked.hostname, pid=asked.pid,
+            version=asked.version, codes=asked.codes, hostname=asked.hostname, pid=asked.pid, actor=caller.who.actor,
         )  # fmt: skip
         await remote_workers.bind(conn, worker_id, token_id)
         return worker_id, queue_ids
 
-    worker_id, queue_ids = await caller.database.run(enter)
+    with acting_from(origin_of(caller.request)):  # queues that are made are an act
+        worker_id, queue_ids = await caller.database.run(enter)
     return {
         "worker_id": str(worker_id),
         "queues": {name: str(queue_id) for name, queue_id in zip(names, queue_ids, strict=True)},
@@ -72,13 +64,9 @@ async def register(caller: Caller, asked: Register) -> dict[str, Any]:
 async def heartbeat(caller: Caller, asked: Beat) -> dict[str, Any]:
     """Say that a worker lives, by which it keeps all that it holds; told which of its tasks it does not hold."""
     seat = await caller.seat(asked.worker_id)
-    try:
-        pulse = await seat.beat(
-            busy=asked.busy, completed=asked.completed, failed=asked.failed, is_blocked=asked.is_blocked
-        )
-    except WorkerLost:
-        caller.state.seats.forget(asked.worker_id)
-        raise
+    pulse = await caller.state.seats.beat(
+        seat, busy=asked.busy, completed=asked.completed, failed=asked.failed, is_blocked=asked.is_blocked
+    )
     leases = [(held.task_id, held.lease_token.attempt) for held in asked.tasks]
     database = caller.database
     held = await database.read(lambda conn: remote_workers.held_among(conn, asked.worker_id, leases)) if leases else {}

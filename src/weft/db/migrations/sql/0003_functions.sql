@@ -492,13 +492,14 @@ end $$;
 create function weft.begin_jobs(tasks bigint[], jobs bigint[], orchestrator bigint) returns bigint[] language plpgsql as $$
 declare fresh bigint[]; paused bigint[]; parked bigint[]; keyed_queues bigint[]; keys text[];
 begin
+  -- Those that are paused are locked too: whoever resumes one that has not begun makes it pending again.
   fresh := array(
     select j.id from weft.job j
-    where j.id = any (jobs) and (j.state = 'pending' or j.owner_id is null and orchestrator is not null and j.state <> 'paused')
+    where j.id = any (jobs) and (j.state in ('pending', 'paused') or j.owner_id is null and orchestrator is not null)
     order by j.id for no key update);
   update weft.job j set state = case when j.state = 'pending' then 'running' else j.state end,
     started_at = coalesce(j.started_at, weft.now()), owner_id = coalesce(j.owner_id, orchestrator)
-  where j.id = any (fresh);
+  where j.id = any (fresh) and j.state <> 'paused';
   select array_agg(l.id) into paused from (
     select j.id from weft.job j where j.id = any (jobs) and j.state = 'paused' order by j.id for share
   ) l;
