@@ -126,6 +126,7 @@ OTHER_ROUTES = {
     "GET /api/v1/jobs/{job_id}/stream": "weft jobs events",
     "GET /api/v1/me": "weft whoami",
     "GET /api/v1/tasks/{task_id}/log/stream": "weft tasks logs",
+    "GET /api/v1/tasks/{task_id}/output": "weft tasks show",
     "GET /api/v1/workflows/{which}/graph": "weft graph",
     "GET /healthz": "weft health",
     "GET /metrics": "weft metrics",
