@@ -66,7 +66,7 @@ Its routes are not under `/api/v1`, and take a token with the role `worker`, whi
 """
 
 _MORE = """
-## streams, drawings, results, graphs
+## streams, drawings, results
 
 These are no calls of the client. A stream is Server-Sent Events (`text/event-stream`), and goes on until what it tells
 of has ended. An event has an `id`: sent as `Last-Event-ID`, or as `after` in the query, the stream goes on behind it;

@@ -110,6 +110,7 @@ _KINDS = {"jobs": ("jobs", "_jobs"), "workflows": ("workflows", "w", "_workflows
 IN_OTHER_WORDS = {
     "dead_letters": "`dead list`, which goes through the pages",
     "jobs.page": "`jobs list`, which goes through the pages",
+    "jobs.queues": "`run`, which works in those of them whose handlers it knows",
     "workflows.artifact": "a line of `workflows artifacts`",
     "workflows.diff": "`diff`, which compares files too",
     "workflows.redo": "`workflows redo`, made like `undo`",

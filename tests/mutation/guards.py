@@ -643,6 +643,8 @@ GUARDS: list[Guard] = [
          ("and e.next_xid <= oldest", ""), ("case when cardinality(n.ids) = room then n.ids[room] end", "null::bigint")),
     *_of("job.put", "test_acts", ("made.id = $23 and", "$23::bigint is not null and")),
     *_of("job.send_event", "test_acts", "where e.is_new"),
+    *_of("job.asked_by", "test_keyed_requests", ("k.org_id = $1 and", "$1::bigint is not null and"),
+         "k.handler = '@job' and"),
     *_of("tag.undelete", "test_acts", "where t.name is not null"),
     *_of("artifact.put_snapshot", "test_acts", ("where $13 and", "where ($13 or true) and")),
     *_of("walls.wall_in", "test_walls", ("as restrictive ", "")),

@@ -141,6 +141,15 @@ def test_a_refusal_says_all_that_is_sent_with_it() -> None:
     assert Problem.model_fields.keys() >= set(telling.values())
 
 
+def test_nothing_is_said_in_python() -> None:
+    told = [f"{each['summary']} {each['description']}" for _, each in operations(_document())]
+    told += [each["description"] for each in _document()["components"]["schemas"].values() if "description" in each]
+    python = re.compile(
+        r"\b(None|True|False)\b|``|\braise|`[A-Z]\w*[a-z]\w*`|`\w+=(False|True|\")|`Client\.|page\.next"
+    )
+    assert [text for text in told if python.search(text)] == []
+
+
 def test_whoever_may_come_by_a_cookie_is_told_so() -> None:
     schemes = _document()["components"]["securitySchemes"]
     assert {name: each["type"] for name, each in schemes.items()} == {"token": "http", "session": "apiKey"}

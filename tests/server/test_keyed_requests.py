@@ -127,6 +127,24 @@ async def test_a_key_means_nothing_in_another_org(http: httpx.AsyncClient, clien
     assert (await _users(client), await _users(acme)) == (["ada"], ["eve"])
 
 
+async def test_one_key_is_good_for_a_job_a_task_of_each_handler_and_another_org(
+    http: httpx.AsyncClient, client: weft.Client
+) -> None:
+    await client.orgs.create("acme")
+    acme = client.of_org((await client.orgs.show("acme")).id, "acme")
+    bearer = {"authorization": f"Bearer {(await acme.tokens.create('t', role='admin')).secret}"}
+    sent: list[tuple[str, dict[str, Any], dict[str, str]]] = []
+    for who, day in (({}, "1"), (bearer, "2")):
+        await http.post("/api/v1/workflows", json={"definition": FLOW}, headers=who)
+        sent += [("/api/v1/tasks", {"handler": handler, "params": {"day": day}}, who) for handler in ("!a", "b")]
+        sent.append(("/api/v1/jobs", {"workflow": "etl", "labels": {"day": day}}, who))
+    first = [await http.post(path, json=body, headers=KEY | who) for path, body, who in sent]
+    assert len({answer.json()["id"] for answer in first}) == len(sent)
+    again = [await http.post(path, json=body, headers=KEY | who) for path, body, who in sent]
+    assert [answer.content for answer in again] == [answer.content for answer in first]
+    assert {answer.headers.get("idempotency-replayed") for answer in again} == {"true"}
+
+
 async def test_a_secret_is_shown_once_also_by_its_key(http: httpx.AsyncClient, client: weft.Client) -> None:
     first = await http.post("/api/v1/tokens", json={"name": "nightly"}, headers=KEY)
     again = await http.post("/api/v1/tokens", json={"name": "nightly"}, headers=KEY)

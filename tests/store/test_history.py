@@ -166,10 +166,10 @@ async def test_a_compaction_is_no_step_to_undo(history: History) -> None:
     await history.push()
     for size in range(2, 12):
         await history.size(size)
-    compacted = await history.changes.compact(history.tag, "ann")
+    compacted = await history.changes.compact(history.wish())
     assert (compacted.compacted, (await history.show()).target_kind) == (True, "version")
     assert await history.now() == 11
-    assert (await history.changes.compact(history.tag, "ann")).created is False
+    assert (await history.changes.compact(history.wish())).created is False
     await history.undo()
     assert await history.now() == 10
     await history.redo()
@@ -194,19 +194,19 @@ async def test_a_move_says_who_moved_the_tag_when_it_is_not_where_it_was_expecte
 async def test_a_protected_tag_moves_by_force_only_and_a_tag_stays_with_its_workflow(history: History) -> None:
     first = await history.push()
     await history.size(2)
-    await history.database.run(lambda conn: tags.protect(conn, ORG, history.tag, True, "ann"))
+    await history.database.run(lambda conn: tags.protect(conn, ORG, history.wish(), True))
     for act in (history.undo(), history.size(3), history.move(first.artifact_id)):
         with pytest.raises(TagConflict, match="is protected"):
             await act
     assert (await history.undo(force=True)).version == 3
-    await history.database.run(lambda conn: tags.protect(conn, ORG, history.tag, False, "ann"))
+    await history.database.run(lambda conn: tags.protect(conn, ORG, history.wish(), False))
     other = await history.on("other/main").push({**FLOW, "workflow_id": "other"})
     with pytest.raises(TagConflict, match="belongs to workflow 'etl'"):
         await history.move(other.artifact_id)
     for wish in ({"force": True}, {"replaces": "elt"}, {"force": True, "replaces": "other"}):
         with pytest.raises(TagConflict, match=r"belongs to workflow 'etl'.*--replaces etl"):
             await history.move(other.artifact_id, **wish)
-    await history.database.run(lambda conn: tags.protect(conn, ORG, history.tag, True, "ann"))
+    await history.database.run(lambda conn: tags.protect(conn, ORG, history.wish(), True))
     with pytest.raises(TagConflict, match="is protected"):
         await history.move(other.artifact_id, replaces="etl")
     assert (await history.move(other.artifact_id, replaces="etl", force=True)).workflow_id == "other"

@@ -12,6 +12,7 @@ from typing import Any, get_type_hints
 
 from weft.catalog.model import TokenRole
 from weft.contract.parameters import LEFT_OUT, Parameter, Place, parameter_of
+from weft.contract.words import for_http
 from weft.core import errors
 from weft.sdk.client import Client
 
@@ -143,7 +144,9 @@ class Operation:
     def summary(self) -> str:
         """What the call does, in one sentence."""
         told = self.said or (inspect.getdoc(self.function) or "").split("\n\n", maxsplit=1)[0]
-        return _FOR_PYTHON.sub("", told.replace("``", "`")).replace("..", ".")
+        if self.answer is not None:
+            told = told.replace("; False when", f"; `{self.answer}` is false when")
+        return for_http(_FOR_PYTHON.sub("", told.replace("``", "`")).replace("..", "."))
 
     @property
     def description(self) -> str:
@@ -151,7 +154,7 @@ class Operation:
         doc = inspect.getdoc(self.function) or ""
         _, _, rest = doc.partition("\n\n")
         sentences = _SENTENCE.split(" ".join(rest.partition("Example::")[0].split()).replace("``", "`"))
-        told = " ".join(each for each in sentences if not _IN_PROCESS.search(each))
+        told = for_http(" ".join(each for each in sentences if not _IN_PROCESS.search(each)))
         own = [kind for name in dict.fromkeys(_ERROR.findall(doc)) if (kind := getattr(errors, name, None)) is not None]
         refused = ", ".join(f"`{kind.code}` ({kind.http_status})" for kind in own)
         lines = f"Who accepts `{NDJSON}` is told how far it is, a line each second." if self.tells_progress else ""

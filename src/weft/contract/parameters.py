@@ -129,6 +129,19 @@ SAID = {
 }
 
 
+# Where a word means something else than with other calls.
+_SAID_OF = {
+    "jobs.events.after": "Go on after this place: `cursor` of the page before.",
+    "jobs.graph.after": "Go on after this item: `next_item` of the page before.",
+    "jobs.rerun_all.idempotency_key": (
+        "With the same key the call goes on where it was broken off, and takes no job that was submitted after the "
+        "first such call."
+    ),
+    "jobs.send_event.idempotency_key": (
+        "An event of a known key is sent no more, and the answer is about the first, which must have been the same."
+    ),
+}
+
 _Attempts = Annotated[int, between(1, MAX_ATTEMPTS)]
 _Priority = Annotated[int, between(*PRIORITY)]
 
@@ -288,16 +301,12 @@ class Parameter:
     default: Any
     encode: Callable[[Any], Any]
     decode: Callable[[Any], Any]
+    said: str
 
     @property
     def is_required(self) -> bool:
         """Whether a call without it is refused."""
         return self.default is _ABSENT
-
-    @property
-    def said(self) -> str:
-        """What it means."""
-        return SAID[self.name]
 
 
 def parameter_of(call: str, wanted: inspect.Parameter, hint: Any, place: Place) -> Parameter:
@@ -317,4 +326,5 @@ def parameter_of(call: str, wanted: inspect.Parameter, hint: Any, place: Place) 
     if form is None:
         travelling = wire(hint, name)
         form = _Form(travelling.type, travelling.encode)
-    return Parameter(name, place, narrowed(call, name, form.type), default, form.encode, form.decode)
+    said = _SAID_OF.get(f"{call}.{name}") or SAID[name]
+    return Parameter(name, place, narrowed(call, name, form.type), default, form.encode, form.decode, said)

@@ -86,7 +86,7 @@ _WORKFLOWS = (
     _post("/tags/{into:name}/merge", "workflows.merge", body={"source": "etl/next"}),
     _post("/tags/{tag:name}/revert", "workflows.revert", body={"change": "etl~2"}),
     _post("/tags/{tag:name}/protect", "workflows.protect", _ADMIN, answer="name", body={"is_protected": True}),
-    _post("/tags/{tag:name}/compact", "workflows.compact"),
+    _post("/tags/{tag:name}/compact", "workflows.compact", body={"expect": 2}),
     _post("/history/fsck", "workflows.fsck", _ADMIN, body={"quick": True}),
     _post("/history/gc", "workflows.gc", _ADMIN, body={"dry_run": True}),
 )
@@ -100,7 +100,11 @@ _TASKS = (
     _get("/tasks/{task_id}", "get_task"),
     _get("/tasks/{task_id}/why", "why"),
     _get("/tasks/{task_id}/wait", "wait", answer="output"),
-    _get("/tasks/{task_id}/log", "read_log"),
+    _get(
+        "/tasks/{task_id}/log",
+        "read_log",
+        said="Return what a task has printed from `offset` on; the answer is 204 when there is no log.",
+    ),
     _post("/tasks/{task_id}/cancel", "cancel", status=204, body={"reason": "ordered twice"}),
     _post("/tasks/{task_id}/replay", "replay", status=204, body={"state": ["failed"]}),
     _get("/dead-letters", "dead_letters"),

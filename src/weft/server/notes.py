@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from weft.contract.table import OPERATIONS
+from weft.contract.words import for_http
 from weft.server.problems import MEDIA_TYPE, title_of
 from weft.server.samples import sample
 
@@ -100,6 +101,9 @@ def complete(made: dict[str, Any]) -> None:
     made["tags"] = [{"name": name, "description": TAGS.get(name, "")} for name in sorted(used)]
     for name in _NO_MORE:
         schemas.pop(name, None)
+    for schema in schemas.values():
+        if "description" in schema:
+            schema["description"] = for_http(schema["description"])
 
 
 def operations(made: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
