@@ -7,8 +7,10 @@ import re
 import socket
 import statistics
 import time
+from bisect import bisect_left
 from datetime import datetime
 from functools import partial
+from itertools import accumulate
 from typing import Any
 
 import asyncpg
@@ -47,6 +49,7 @@ class _Reader(asyncio.Protocol):
 
     def __init__(self, head: bytes) -> None:
         self._head = head
+        self._tail = b""
         self.had: list[tuple[float, bytes]] = []
         self.is_open = asyncio.Event()
         self.is_over = asyncio.Event()
@@ -63,16 +66,25 @@ class _Reader(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self.had.append((time.time(), data))
         self.is_open.set()
-        if b"event: end\n" in data:
+        # It may have come in two pieces.
+        if b"event: end\n" in self._tail + data:
             self.is_over.set()
+        self._tail = data[-len(b"event: end\n") :]
 
-    def delays(self) -> list[float]:
-        """Return for each completion how many milliseconds passed until it was here."""
-        return [
-            1000 * (at - datetime.fromisoformat(moment.decode()).timestamp())
-            for at, data in self.had
-            for moment in _COMPLETED.findall(data)
+    def delays(self, since: float) -> list[float]:
+        """Return for each completion how many milliseconds passed until it was here, all of it.
+
+        Raises when those that came after ``since`` are not as many as there were.
+        """
+        ends = list(accumulate(len(data) for _, data in self.had))
+        came = [
+            (self.had[bisect_left(ends, found.end())][0], datetime.fromisoformat(found[1].decode()).timestamp())
+            for found in _COMPLETED.finditer(b"".join(data for _, data in self.had))
         ]
+        found = [1000 * (at - moment) for at, moment in came if at > since]
+        if len(found) < _NAPS:
+            raise RuntimeError(f"of {_NAPS} completions a stream told {len(found)}")
+        return found
 
 
 async def measure_streams(server: str, scale: int) -> list[Figure]:
@@ -121,9 +133,7 @@ async def _run(
     async with asyncio.timeout(120):
         await asyncio.gather(*(reader.is_over.wait() for reader in readers))
     rate = (await conn.fetchval(_TRANSACTIONS) - before) / (time.time() - all_here)
-    for reader in readers:
-        reader.had = [(at, data) for at, data in reader.had if at > all_here]
-    return [delay for reader in readers for delay in reader.delays()], rate
+    return [delay for reader in readers for delay in reader.delays(all_here)], rate
 
 
 async def _idle(

@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from functools import cache
 from itertools import groupby
 from typing import Any
 from urllib.parse import quote
 
-from fastapi.routing import APIRoute
-
 from docs.pages.markdown import code, from_docstring, table
-from weft.contract.operations import Access, Operation
+from weft.contract.operations import Operation
 from weft.contract.table import OPERATIONS
 from weft.core.settings import Settings
 from weft.server.acting import ACTS
 from weft.server.app import PREFIX, make_app
-from weft.server.routes import attempt, blob, definitions, results, streams, task, worker
+from weft.server.notes import operations
 from weft.server.samples import sample
 
-# Routes that are no calls of the client, and who may ask for them.
-_OTHERS = (streams, definitions, results)
+_ROLE = re.compile(r"Takes the role `(\w+)`\.")
 _HEAD = """\
 # HTTP
 
@@ -68,7 +66,7 @@ Its routes are not under `/api/v1`, and take a token with the role `worker`, whi
 """
 
 _MORE = """
-## streams, drawings, results
+## streams, drawings, results, graphs
 
 These are no calls of the client. A stream is Server-Sent Events (`text/event-stream`), and goes on until what it tells
 of has ended. An event has an `id`: sent as `Last-Event-ID`, or as `after` in the query, the stream goes on behind it;
@@ -79,6 +77,12 @@ deactivated, `lagging` when it was read too slowly, `server_stopping`. [How to u
 
 A server keeps `WEFT_SERVER_STREAMS` open at once, of them `WEFT_SERVER_ORG_STREAMS` of one org; beyond that the answer
 is 503 `server_full`, or 429 `too_many_streams`, with `Retry-After`.
+
+"""
+_INSTALLATION = """
+## the server itself
+
+These are not under `/api/v1`.
 
 """
 
@@ -102,21 +106,32 @@ def page() -> str:
         parts.append(f"\n## {name}\n\n")
         parts.append(table(("route", "role", "what it does"), [_row(each) for each in routes]))
         parts += [_route(each) for each in routes]
+    others = _others()
     parts.append(_MORE)
-    others = [route for each in _OTHERS for route in each.router.routes if isinstance(route, APIRoute)]
-    parts.append(table(("route", "role", "what it does"), [_other(route) for route in others]))
-    assert all((attempt, blob, task, worker))  # what they import is what they add
+    parts.append(table(("route", "role", "what it does"), [row for is_call, row in others if is_call]))
+    parts.append(_INSTALLATION)
+    parts.append(table(("route", "role", "what it does"), [row for is_call, row in others if not is_call]))
     parts.append(_WORKERS)
     acts = sorted(ACTS, key=lambda act: (act.path.split("/")[2], act.path))
     parts.append(table(("route", "what it does"), [(code(f"{act.method} {act.path}"), act.said) for act in acts]))
     return "".join(parts)
 
 
-def _other(route: APIRoute) -> tuple[str, str, str]:
-    (method,) = sorted(route.methods or ())
-    path = route.path.replace(":name}", "}")
-    answer = f" {route.responses[200]['description']}" if route in streams.router.routes else ""
-    return code(f"{method} {path}"), str(Access.READER), f"{route.summary}{answer}"
+def _others() -> list[tuple[bool, tuple[str, str, str]]]:
+    """Return a row for each route that is neither a call nor an act of a worker, and whether it is of the API."""
+    known = {f"{each.method} {PREFIX}{_path(each)}" for each in OPERATIONS} | {f"{a.method} {a.path}" for a in ACTS}
+    found = []
+    for route, told in operations(_document()):
+        if route in known:
+            continue
+        role = _ROLE.search(told.get("description", ""))
+        who = role[1] if role is not None else "any" if told.get("security") else "no token"
+        streamed = told["responses"].get("200", {})
+        more = f" {streamed['description']}" if "text/event-stream" in streamed.get("content", {}) else ""
+        is_of_api = f" {PREFIX}/" in route
+        row = code(route.replace(f" {PREFIX}/", " /")), who, f"{told['summary']}{more}"
+        found.append((is_of_api, row))
+    return found
 
 
 def _path(operation: Operation) -> str:

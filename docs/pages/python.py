@@ -76,6 +76,7 @@ _GROUPS = {
             "SubmittedJob",
             "Jobs",
             "JobHandle",
+            "SentEvent",
             "Job",
             "JobSummary",
             "JobPage",
@@ -116,6 +117,7 @@ _GROUPS = {
     "Settings": ["Settings", "__version__"],
     "Errors": [
         "Forbidden",
+        "KeyReused",
         "ServerUnavailable",
         "TooLarge",
         "Unauthenticated",

@@ -49,7 +49,7 @@ echo
 
 # docs: begin etag
 curl -sS -H "$auth" -D headers.txt -o tag.json "$WEFT_SERVER/api/v1/tags/tile_raster%2Fmain"
-etag=$(sed -n 's/^etag: *\("[0-9]*"\).*/\1/p' headers.txt)
+etag=$(sed -n 's/^etag: *\("[^"]*"\).*/\1/p' headers.txt)
 curl -sS -o changed.json -w '%{http_code}\n' -H "$auth" -H "Content-Type: application/json" -H "If-Match: $etag" \
   -d '{"set": {"nodes.tiles.max_parallel": 4}}' "$WEFT_SERVER/api/v1/tags/tile_raster%2Fmain/patch"
 # docs: end etag

@@ -2,6 +2,11 @@
 # Who there is, and by which tokens programs act.
 set -euo pipefail
 
+# docs: begin first
+weft orgs create globex --admin ada
+weft orgs token globex --user ada --expires-in 1d
+# docs: end first
+
 # docs: begin org
 weft orgs create acme --name "Acme Ltd"
 export WEFT_ORG=acme
@@ -33,7 +38,7 @@ test -n "$secret"
 # docs: begin revoke
 id=$(weft tokens list --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["tokens"][0]["id"])')
 weft tokens revoke "$id"
-weft audit list
+weft audit list --verb revoke --since 1h
 # docs: end revoke
 
 # docs: begin browser

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
         WeftError,
     )
     from weft.core.job_states import JobState
-    from weft.core.server_errors import Forbidden, ServerUnavailable, TooLarge, Unauthenticated
+    from weft.core.server_errors import Forbidden, KeyReused, ServerUnavailable, TooLarge, Unauthenticated
     from weft.core.settings import Settings
     from weft.core.signals import NonRetryable, Snooze
     from weft.core.states import TaskState
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from weft.jobs.graph import GraphEdge, GraphGroup, GraphItem, GraphNode, JobGraph
     from weft.jobs.health import Health, HealthCheck
     from weft.jobs.metrics import Metric, Sample
-    from weft.jobs.model import Approval, Job, JobAttempt, JobHandle, JobNode, JobPage, JobSummary
+    from weft.jobs.model import Approval, Job, JobAttempt, JobHandle, JobNode, JobPage, JobSummary, SentEvent
     from weft.jobs.rerun import RerunAction, RerunPlan, RerunStep
     from weft.jobs.why import NodeWhy
     from weft.queue.audit import AuditEntry
@@ -119,6 +119,7 @@ _HOMES = {
     "JobSummary": "weft.jobs.model",
     "Jobs": "weft.sdk.jobs",
     "KeyLimit": "weft.queue.queues",
+    "KeyReused": "weft.core.server_errors",
     "LeaseLost": "weft.core.errors",
     "Materialized": "weft.history.model",
     "MergeConflict": "weft.core.errors",
@@ -147,6 +148,7 @@ _HOMES = {
     "Roles": "weft.sdk.roles",
     "Sample": "weft.jobs.metrics",
     "SchemaOutdated": "weft.core.errors",
+    "SentEvent": "weft.jobs.model",
     "ServerUnavailable": "weft.core.server_errors",
     "Settings": "weft.core.settings",
     "SignIn": "weft.catalog.model",
@@ -234,6 +236,7 @@ __all__ = [
     "JobSummary",
     "Jobs",
     "KeyLimit",
+    "KeyReused",
     "LeaseLost",
     "Materialized",
     "MergeConflict",
@@ -262,6 +265,7 @@ __all__ = [
     "Roles",
     "Sample",
     "SchemaOutdated",
+    "SentEvent",
     "ServerUnavailable",
     "Settings",
     "SignIn",

@@ -16,6 +16,8 @@ from docs.pages.cli import commands
 import weft.cli
 from warm import run_weft
 from weft.contract.table import BY_CALL
+from weft.server.app import PREFIX, make_app
+from weft.server.notes import operations
 
 FLOW = """\
 workflow_id: tiles
@@ -41,8 +43,9 @@ LOOKS = {
     "jobs": """
         jobs list | jobs list --state failed --workflow tiles | jobs list --state bogus | jobs show {job}
         jobs show 1 | jobs why {job} | jobs events {job} | jobs logs {job} | jobs watch {job} | jobs approvals
-        jobs graph {job} | jobs graph {job} --svg | jobs graph {job} --mermaid | jobs events {job} --follow
-        jobs rerun {job} --plan | jobs rerun --where state=failed --since 1h | diff {job} tiles | jobs why {job} rout
+        jobs result {job} | jobs graph {job} | jobs graph {job} --svg | jobs graph {job} --mermaid
+        jobs events {job} --follow | jobs rerun {job} --plan | jobs rerun --where state=failed --since 1h
+        diff {job} tiles | jobs why {job} rout
         """,
     "tasks": """
         tasks list | tasks list --state completed --limit 1 | tasks show {task} | tasks show x | tasks why {task}
@@ -57,7 +60,7 @@ LOOKS = {
         """,
     "people": """
         orgs list | orgs show default | orgs show nobody | tokens show 12345678901234
-        users list | users show ada | users show bob | roles list | tokens list | audit list
+        users list | users show ada | users show bob | roles list | roles show nothing | tokens list | audit list
         audit list --verb push | audit verify
         """,
 }
@@ -74,7 +77,8 @@ CHANGES = {
         """,
     "jobs": """
         run tiles --detach --label day=1 | jobs pause {job} =5 | jobs resume {job} =5 | jobs cancel {job} =5
-        jobs approve {job} =4 | jobs rerun {job}
+        jobs approve {job} =4 | jobs rerun {job} | jobs submit-graph pair {graph} | jobs submit-graph pair [] =2
+        jobs add {job} {graph} =5 | jobs add {job} {{"items":[{{"handlr":"h"}}]}} =2
         """,
     "workflows": """
         workflows patch tiles --set nodes.tiles.max_parallel=2 | workflows undo tiles | workflows redo tiles
@@ -84,7 +88,8 @@ CHANGES = {
         workflows compact tiles | workflows snapshot tiles | workflows push {flow} -m again
         """,
     "people": """
-        orgs create acme | orgs rename acme Acme | users add bob --role writer | users change bob --role admin
+        orgs create acme --admin ada | orgs token acme --user ada | orgs rename acme Acme
+        users add bob --role writer | users change bob --role admin
         users deactivate bob | users activate bob | roles create finance | roles grant finance bob
         roles revoke finance bob | roles delete finance --yes | tokens create nightly
         tokens sign-in | tokens revoke 1 =4
@@ -113,6 +118,23 @@ IN_OTHER_WORDS = {
 }
 
 
+# The commands by which routes are reached that are no calls of the client.
+OTHER_ROUTES = {
+    "GET /api/v1/jobs/stream": "weft jobs list",
+    "GET /api/v1/jobs/{job_id}/result": "weft jobs result",
+    "GET /api/v1/jobs/{job_id}/stream": "weft jobs events",
+    "GET /api/v1/me": "weft whoami",
+    "GET /api/v1/tasks/{task_id}/log/stream": "weft tasks logs",
+    "GET /api/v1/workflows/{which}/graph": "weft graph",
+    "GET /healthz": "weft health",
+    "GET /metrics": "weft metrics",
+    "GET /readyz": "weft health",
+    "POST /api/v1/jobs/graph": "weft jobs submit-graph",
+    "POST /api/v1/jobs/{job_id}/add": "weft jobs add",
+    "POST /api/v1/workflows/validate": "weft validate",
+}
+
+
 class Scene(NamedTuple):
     """Two ways to one database, and what is in it."""
 
@@ -136,7 +158,11 @@ def scene(url: str, home: Path, tmp_path: Path, kind: str) -> Iterator[Scene]:
     flow.write_text(FLOW, encoding="utf-8")
     tasks = tmp_path / "tasks.jsonl"
     tasks.write_text('{"handler": "h"}\n', encoding="utf-8")
-    names = {"flow": str(flow), "tasks": str(tasks)}
+    names = {
+        "flow": str(flow),
+        "tasks": str(tasks),
+        "graph": '{"items":[{"handler":"h"},{"handler":"h"}],"pairs":[[0,1]]}',
+    }
     if kind == "people":
         direct("users", "add", "ada", "--role", "writer")
     else:
@@ -200,6 +226,7 @@ def test_a_job_runs_where_the_workers_are_and_is_watched_from_here(scene: Scene)
         assert "leave it out" in scene.remote("run", "tiles", *APP, code=2)
         again = scene.remote.json("jobs", "rerun", scene.names["job"], "--on", "tiles~1", "--wait")
         assert again["result"] == {"areas": [0, 1, 4]}
+        assert json.loads(scene.remote("jobs", "result", again["id"])) == again["result"]
         found = scene.remote.json("bisect", "tiles", "--good", "tiles~1")
         assert found["diff"]["patch"] == [{"op": "replace", "path": "/nodes/scheme/params/count", "value": 8}]
         task = scene.remote.json("tasks", "enqueue", "tiles.say", "--params", '{"lines": 2}', "--wait")
@@ -220,6 +247,14 @@ def test_every_call_that_has_a_route_has_a_command() -> None:
         for group, _, name in [call.rpartition(".")]
     }
     assert {call for call, ways in names.items() if not ways & called} == IN_OTHER_WORDS.keys()
+
+
+def test_every_other_route_has_a_command() -> None:
+    calls = {f"{each.method} {PREFIX}{each.path.replace(':name}', '}')}" for each in BY_CALL.values()}
+    told = {name for name, _ in operations(make_app(weft.Settings.load(environ={})).openapi())}
+    others = {name for name in told - calls if not name.split()[1].startswith(("/v1/", "/internal/"))}
+    assert others == OTHER_ROUTES.keys()
+    assert set(OTHER_ROUTES.values()) <= {path for path, _ in commands()}
 
 
 def test_every_command_is_tried_through_a_server_or_told_to_need_none() -> None:

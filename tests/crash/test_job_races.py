@@ -402,3 +402,26 @@ async def test_whoever_skips_what_comes_after_a_failure_and_whoever_finishes_bes
         assert await other.states(job_id) == {
             "first": "completed", "one": "failed", "two": "completed", "both": "skipped", "END": "completed",
         }  # fmt: skip
+
+
+async def test_a_paused_job_that_is_resumed_while_somebody_begins_what_is_left_of_it_has_begun_or_waits(
+    url: str, client: weft.Client
+) -> None:
+    """Whoever begins tasks of two jobs has seen that the first is paused, and waits for the second meanwhile."""
+    first, second = [(await client.jobs.submit(ALONE)).id for _ in range(2)]
+    async with job_sessions(url, 4) as (worker, other, keeper, watcher):
+        tasks = [await watcher.task_of(job_id, "only") for job_id in (first, second)]
+        await client.jobs.pause(first)
+        holding = keeper.conn.transaction()
+        await holding.start()
+        await keeper.conn.execute("select 1 from weft.job where id = $1 for update", second)
+        begun = worker.conn.fetchval("select weft.begin_jobs($1, $2, null)", tasks, [first, second])
+        beginning = await worker.blocked(begun, watcher)
+        resuming = asyncio.ensure_future(other.conn.fetchval("select weft.resume_job(1, $1)", first))
+        await until_done_or_waiting(resuming, other, watcher)
+        await holding.rollback()
+        may_begin = await beginning
+        assert await resuming
+        states = [await watcher.job_state(job_id) for job_id in (first, second)]
+        assert (may_begin, states) == ([tasks[1]], ["pending", "running"])
+        assert (await watcher.states(first))["only"] == "ready"

@@ -138,7 +138,11 @@ async def test_an_event_from_outside_is_told_where_it_was_waited_for(client: wef
         early = await client.jobs.submit(definition)
         following = client.jobs.follow(early.id)
         await _next(following, "task.claimed")
-        await until(lambda: client.jobs.send_event("file.arrived", {"path": "b"}))
+
+        async def answered() -> int:
+            return (await client.jobs.send_event("file.arrived", {"path": "b"})).answered
+
+        await until(answered)
         assert (await client.jobs.wait(early.id, timeout=30)).state == "completed"
         await following.aclose()
     for handle in (late, early):

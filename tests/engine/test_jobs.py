@@ -303,13 +303,13 @@ async def test_an_event_answers_those_that_it_matches_now_and_later(client: weft
     )  # fmt: skip
     early = await client.jobs.submit(definition, {"path": "a"})
     late = await client.jobs.submit(definition, {"path": "b"})
-    assert await client.jobs.send_event("file.arrived", {"path": "a", "size": 1}) == 0
+    assert (await client.jobs.send_event("file.arrived", {"path": "a", "size": 1})).answered == 0
     handlers.leave.set()
     async with at_work(client, handlers):
         assert (await client.jobs.wait(early.id, timeout=30)).result == 1
 
         async def sent() -> int:
-            return await client.jobs.send_event("file.arrived", {"path": "b", "size": 2})
+            return (await client.jobs.send_event("file.arrived", {"path": "b", "size": 2})).answered
 
         assert await until(sent) == 1
         assert (await client.jobs.wait(late.id, timeout=30)).result == 2
@@ -333,8 +333,8 @@ async def test_jobs_of_another_org_are_not_there(
         assert (await other.jobs.list(), await other.jobs.approvals()) == ([], [])
         await client.jobs.approve(handle.id)
         await until(lambda: conn.fetchval("select exists (select 1 from weft.awaited where event = 'file')"))
-        assert await other.jobs.send_event("file") == 0
-        assert await client.jobs.send_event("file") == 1
+        assert (await other.jobs.send_event("file")).answered == 0
+        assert (await client.jobs.send_event("file")).answered == 1
         assert (await client.jobs.wait(handle.id, timeout=30)).state == "completed"
     assert (await other.jobs.list(), len(await client.jobs.list())) == ([], 1)
     await other.create_queue("default")

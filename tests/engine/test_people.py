@@ -11,7 +11,7 @@ import pytest
 from engine_scene import Clock, MakeClient
 
 import weft
-from weft.catalog import tokens, users
+from weft.catalog import sign_ins, tokens, users
 from weft.catalog.model import Principal
 
 Conn: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
@@ -57,6 +57,14 @@ async def test_a_user_is_added_changed_deactivated_and_let_in_again(client: weft
     assert await client.users.show("ada") == await client.users.show(ada.id) == ada
     assert (await client.users.change("ada", role="admin")).email == "ada@example.com"
     assert (await client.users.change("ada", email="ada@acme.example")).role == "admin"
+    await client.users.change("ada", role="writer", email="ada@example.com")
+    await client.users.change("ada", role="admin")
+    assert [dict(each.detail) for each in await client.audit(verb="change", sort="oldest")] == [
+        {"role": "admin", "was": "writer"},
+        {"email": "ada@acme.example"},
+        {"role": "writer", "was": "admin", "email": "ada@example.com"},
+        {"role": "admin", "was": "writer"},
+    ]
     await client.users.deactivate("ada")
     assert await client.users.list() == []
     [gone] = await client.users.list(with_deactivated=True)
@@ -69,7 +77,8 @@ async def test_a_user_is_added_changed_deactivated_and_let_in_again(client: weft
     assert [user.external_id for user in await client.users.list(role="admin")] == ["ada"]
     assert await client.users.list(role="reader") == []
     assert await _acts(client) == [
-        *(("create", "user", "ada"), ("change", "user", "ada"), ("change", "user", "ada")),
+        ("create", "user", "ada"),
+        *[("change", "user", "ada")] * 4,
         *(("deactivate", "user", "ada"), ("activate", "user", "ada")),
     ]
 
@@ -185,11 +194,46 @@ async def test_a_users_token_does_no_more_than_the_user_may_now(client: weft.Cli
     assert weaker.role == "reader"
     await client.users.deactivate("ada")
     assert await _principal(client, made.secret) is None
-    await client.users.activate("ada")
-    assert await _principal(client, made.secret) is not None
     await client.tokens.create("of a program")
-    assert [token.user for token in await client.tokens.list(user="ada")] == ["ada"]
-    assert [token.user for token in await client.tokens.list()] == [None, "ada"]
+    assert [token.user for token in await client.tokens.list(user="ada", with_ended=True)] == ["ada"]
+    assert [token.user for token in await client.tokens.list(with_ended=True)] == [None, "ada"]
+
+
+async def test_what_a_user_was_let_in_by_stays_revoked_when_he_is_activated_again(client: weft.Client) -> None:
+    for user in ("ada", "bob"):
+        await client.users.add(user)
+    mine = await client.tokens.create("laptop", user="ada")
+    others = [await client.tokens.create("laptop", user="bob"), await client.tokens.create("of a program")]
+    await client.tokens.revoke((await client.tokens.create("lost", user="ada")).token.id)
+    code = await client.tokens.create_sign_in(user="ada")
+    await client.users.deactivate("ada")
+    assert (await client.audit(limit=1))[0].detail == {"tokens": 1}
+    with pytest.raises(weft.InvalidInput, match="user: ada is deactivated: activate him first"):
+        await client.tokens.create("again", user="ada")
+    await client.users.activate("ada")
+    assert await _principal(client, mine.secret) is None
+    assert await client.database.run(lambda conn: sign_ins.take(conn, code.code)) is None
+    assert all([await _principal(client, made.secret) for made in others])
+    again = await client.tokens.create("again", user="ada")
+    assert await _principal(client, again.secret) is not None
+
+
+async def test_an_org_is_entered_by_its_first_user_and_a_token_that_stands_in_its_audit(client: weft.Client) -> None:
+    assert await client.orgs.create("acme", admin="ada")
+    assert not await client.orgs.create("acme", admin="eve")
+    made = await client.orgs.create_token("acme", user="ada", expires_in=60)
+    who = await _principal(client, made.secret)
+    assert who is not None
+    assert (who.org, who.actor, who.role) == ("acme", "ada", "admin")
+    acme = client.of_org(who.org_id, "acme")
+    assert [(user.external_id, user.role) for user in await acme.users.list()] == [("ada", "admin")]
+    assert [each.subject_kind for each in await acme.audit()] == ["token", "user", "org"]
+    assert await client.audit() == []
+    with pytest.raises(weft.NotFound, match="org"):
+        await client.orgs.create_token("nobody")
+    with pytest.raises(weft.InvalidInput):
+        await client.orgs.create("globex", admin="")
+    assert [org.slug for org in await client.orgs.list()] == ["acme", "default"]
 
 
 async def test_a_token_tells_when_it_was_last_used_and_is_not_written_at_each_use(

@@ -29,10 +29,13 @@ async def _listening(client: weft.Client, conn: Connection, count: int) -> list[
 async def test_an_event_with_a_key_is_sent_once_and_answered_the_same(client: weft.Client, conn: Connection) -> None:
     async with at_work(client, Handlers()):
         (job_id,) = await _listening(client, conn, 1)
-        sent = await asyncio.gather(*(client.jobs.send_event("go", {"n": n}, idempotency_key="once") for n in range(5)))
-        assert sent == [1] * 5
+        sent = await asyncio.gather(*(client.jobs.send_event("go", {"n": 1}, idempotency_key="once") for _ in range(5)))
+        assert {(each.id, each.answered) for each in sent} == {(sent[0].id, 1)}
+        assert sorted(each.created for each in sent) == [False] * 4 + [True]
         assert (await client.jobs.wait(job_id, timeout=30)).state == "completed"
-    assert await client.jobs.send_event("other", idempotency_key="once") == 1, "whatever else it says"
+    for name, payload in (("other", {"n": 1}), ("go", {"n": 2})):
+        with pytest.raises(weft.KeyReused, match="once"):
+            await client.jobs.send_event(name, payload, idempotency_key="once")
     assert await conn.fetchval("select count(*) from weft.event") == 1
     (row,) = await client.outbox(kind="route_event")
     assert (row.state, row.payload["after"]) == ("done", None)

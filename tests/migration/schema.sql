@@ -460,13 +460,14 @@ CREATE FUNCTION weft.begin_jobs(tasks bigint[], jobs bigint[], orchestrator bigi
     AS $$
 declare fresh bigint[]; paused bigint[]; parked bigint[]; keyed_queues bigint[]; keys text[];
 begin
+  -- Those that are paused are locked too: whoever resumes one that has not begun makes it pending again.
   fresh := array(
     select j.id from weft.job j
-    where j.id = any (jobs) and (j.state = 'pending' or j.owner_id is null and orchestrator is not null and j.state <> 'paused')
+    where j.id = any (jobs) and (j.state in ('pending', 'paused') or j.owner_id is null and orchestrator is not null)
     order by j.id for no key update);
   update weft.job j set state = case when j.state = 'pending' then 'running' else j.state end,
     started_at = coalesce(j.started_at, weft.now()), owner_id = coalesce(j.owner_id, orchestrator)
-  where j.id = any (fresh);
+  where j.id = any (fresh) and j.state <> 'paused';
   select array_agg(l.id) into paused from (
     select j.id from weft.job j where j.id = any (jobs) and j.state = 'paused' order by j.id for share
   ) l;
@@ -1575,7 +1576,7 @@ begin
   ) f on true order by case when is_newest then -f.id else f.id end;
 end $$;
 
-CREATE FUNCTION weft.list_newest_acts(org bigint, what text, task bigint, queue text, low bigint, high bigint, n integer) RETURNS SETOF weft.audit
+CREATE FUNCTION weft.list_newest_acts(org bigint, what text, task bigint, job bigint, queue text, who text, low bigint, high bigint, n integer) RETURNS SETOF weft.audit
     LANGUAGE plpgsql STABLE
     SET plan_cache_mode TO 'force_generic_plan'
     AS $$
@@ -1583,12 +1584,22 @@ begin
   if task is not null then
     return query select a.* from weft.audit a
       where a.org_id = org and a.id = any (weft.acts_on_task(org, task)) and a.id < high and a.id > low and (what is null or a.verb = what)
+        and (who is null or a.actor = who)
       order by a.id desc limit n;
+  elsif job is not null then
+    return query select a.* from weft.audit a
+      where a.org_id = org and a.subject_kind = 'job' and (a.subject_ids[1], a.id) < (job, high) and (a.subject_ids[1], a.id) > (job, low)
+        and (what is null or a.verb = what) and (who is null or a.actor = who)
+      order by a.subject_ids[1] desc, a.id desc limit n;
   elsif queue is not null then
     return query select a.* from weft.audit a
       where a.org_id = org and a.id < high and a.id > low and (what is null or a.verb = what)
-        and a.subject_name = queue and a.subject_kind = 'queue'
+        and a.subject_name = queue and a.subject_kind = 'queue' and (who is null or a.actor = who)
       order by a.id desc limit n;
+  elsif who is not null then
+    return query select a.* from weft.audit a
+      where a.org_id = org and (a.actor, a.id) < (who, high) and (a.actor, a.id) > (who, low) and (what is null or a.verb = what)
+      order by a.actor desc, a.id desc limit n;
   elsif what is not null then
     return query select a.* from weft.audit a
       where a.org_id = org and (a.verb, a.id) < (what, high) and (a.verb, a.id) > (what, low)
@@ -1640,7 +1651,7 @@ begin
     ) f order by f.id desc limit n;
 end $$;
 
-CREATE FUNCTION weft.list_oldest_acts(org bigint, what text, task bigint, queue text, low bigint, high bigint, n integer) RETURNS SETOF weft.audit
+CREATE FUNCTION weft.list_oldest_acts(org bigint, what text, task bigint, job bigint, queue text, who text, low bigint, high bigint, n integer) RETURNS SETOF weft.audit
     LANGUAGE plpgsql STABLE
     SET plan_cache_mode TO 'force_generic_plan'
     AS $$
@@ -1648,12 +1659,22 @@ begin
   if task is not null then
     return query select a.* from weft.audit a
       where a.org_id = org and a.id = any (weft.acts_on_task(org, task)) and a.id < high and a.id > low and (what is null or a.verb = what)
+        and (who is null or a.actor = who)
       order by a.id limit n;
+  elsif job is not null then
+    return query select a.* from weft.audit a
+      where a.org_id = org and a.subject_kind = 'job' and (a.subject_ids[1], a.id) < (job, high) and (a.subject_ids[1], a.id) > (job, low)
+        and (what is null or a.verb = what) and (who is null or a.actor = who)
+      order by a.subject_ids[1], a.id limit n;
   elsif queue is not null then
     return query select a.* from weft.audit a
       where a.org_id = org and a.id < high and a.id > low and (what is null or a.verb = what)
-        and a.subject_name = queue and a.subject_kind = 'queue'
+        and a.subject_name = queue and a.subject_kind = 'queue' and (who is null or a.actor = who)
       order by a.id limit n;
+  elsif who is not null then
+    return query select a.* from weft.audit a
+      where a.org_id = org and (a.actor, a.id) < (who, high) and (a.actor, a.id) > (who, low) and (what is null or a.verb = what)
+      order by a.actor, a.id limit n;
   elsif what is not null then
     return query select a.* from weft.audit a
       where a.org_id = org and (a.verb, a.id) < (what, high) and (a.verb, a.id) > (what, low)
@@ -2120,14 +2141,14 @@ begin
   return new_id;
 end $$;
 
-CREATE FUNCTION weft.put_job(job weft.job, patience interval, key text, ids bigint[], nodes text[], handlers text[], queues bigint[], ranks smallint[], params json[], waits integer[], needs text[], attempts smallint[], retries json[], timeouts interval[], heartbeats interval[], dispatches interval[], keys text[], lenient boolean[], prevs bigint[], nexts bigint[], branches text[]) RETURNS bigint
+CREATE FUNCTION weft.put_job(job weft.job, patience interval, key text, ids bigint[], nodes text[], handlers text[], queues bigint[], ranks smallint[], params json[], waits integer[], needs text[], attempts smallint[], retries json[], timeouts interval[], heartbeats interval[], dispatches interval[], keys text[], lenient boolean[], prevs bigint[], nexts bigint[], branches text[], request bytea) RETURNS bigint
     LANGUAGE plpgsql
     AS $$
 declare keyed bigint[]; known bigint;
 begin
   while key is not null loop
-    insert into weft.idempotency_key (org_id, handler, key, task_id, job_id)
-    values (job.org_id, '@job', put_job.key, job.end_id, job.id) on conflict do nothing;
+    insert into weft.idempotency_key (org_id, handler, key, task_id, job_id, request)
+    values (job.org_id, '@job', put_job.key, job.end_id, job.id, put_job.request) on conflict do nothing;
     exit when found;
     -- The lock keeps it from expiring between this look and the answer.
     select k.job_id into known from weft.idempotency_key k
@@ -2276,6 +2297,23 @@ begin
   created := true;
   return next;
 end $_$;
+
+CREATE FUNCTION weft.put_task_by_request(request bytea, handler text, params json, queue text, priority integer, idempotency_key text, run_at timestamp with time zone, delay interval, max_attempts integer, retry json, timeout interval, heartbeat_timeout interval, concurrency_key text, org text, actor text, tell boolean) RETURNS TABLE(id bigint, created boolean, known bytea)
+    LANGUAGE plpgsql
+    AS $$
+#variable_conflict use_variable
+begin
+  select t.id, t.created into id, created from weft.put_task(handler, params, queue, priority, idempotency_key, run_at, delay,
+    max_attempts, retry, timeout, heartbeat_timeout, concurrency_key, org, actor, tell) t;
+  if created then
+    update weft.idempotency_key k set request = request
+    where k.org_id = (select o.id from weft.org o where o.slug = org) and k.handler = handler and k.key = idempotency_key;
+  else
+    select k.request into known from weft.idempotency_key k
+    where k.org_id = (select o.id from weft.org o where o.slug = org) and k.handler = handler and k.key = idempotency_key;
+  end if;
+  return next;
+end $$;
 
 CREATE FUNCTION weft.reach_next(ended bigint[], taken integer[], reaching boolean, own bigint[]) RETURNS bigint[]
     LANGUAGE plpgsql
@@ -2689,11 +2727,13 @@ CREATE FUNCTION weft.seal_audit(room integer) RETURNS integer
 declare of record; oldest xid8 := pg_snapshot_xmin(pg_current_snapshot()); count int := 0;
 begin
   for of in
-    select o.id as org_id, coalesce(l.number, 0) + 1 as number, coalesce(l.digest, sha256(int8send(o.id))) as before, n.ids, n.hashes,
+    select o.id as org_id, coalesce(l.number, 0) + 1 as number, coalesce(l.digest, sha256(int8send(o.id))) as before,
+      coalesce(l.before_id, 0) as before_id, n.ids, n.hashes,
       greatest(low.id, least(coalesce(s.seen_to, 0), case when cardinality(n.ids) = room then n.ids[room] end)) as done_to
     from weft.org o
     left join lateral (
-      select e.number, e.digest, e.done_to from weft.audit_seal e where e.org_id = o.id order by e.number desc limit 1
+      select e.number, e.digest, e.done_to, greatest(e.before_id, e.ids[cardinality(e.ids)]) as before_id
+      from weft.audit_seal e where e.org_id = o.id order by e.number desc limit 1
     ) l on true
     left join lateral (
       select e.seen_to from weft.audit_seal e where e.org_id = o.id and e.next_xid <= oldest order by e.number desc limit 1
@@ -2711,9 +2751,9 @@ begin
     where n.ids is not null
   loop
     -- An act has its id before its transaction has a number, and clocks may be set back: by no more than a minute.
-    insert into weft.audit_seal (org_id, number, ids, hashes, before, digest, next_xid, seen_to, done_to)
-    values (of.org_id, of.number, of.ids, of.hashes, of.before,
-      weft.seal_digest(of.org_id, of.number, of.before, of.ids, of.hashes),
+    insert into weft.audit_seal (org_id, number, ids, hashes, before, before_id, digest, next_xid, seen_to, done_to)
+    values (of.org_id, of.number, of.ids, of.hashes, of.before, of.before_id,
+      weft.seal_digest(of.org_id, of.number, of.before, of.before_id, of.ids, of.hashes),
       pg_snapshot_xmax(pg_current_snapshot()), weft.first_id_at(weft.now() - interval '1 minute'), of.done_to)
     on conflict do nothing;
     if found then
@@ -2723,15 +2763,15 @@ begin
   return count;
 end $$;
 
-CREATE FUNCTION weft.seal_digest(org bigint, number bigint, before bytea, ids bigint[], hashes bytea[]) RETURNS bytea
+CREATE FUNCTION weft.seal_digest(org bigint, number bigint, before bytea, before_id bigint, ids bigint[], hashes bytea[]) RETURNS bytea
     LANGUAGE sql IMMUTABLE
     AS $$
-  select sha256(before || int8send(org) || int8send(number) || coalesce((
+  select sha256(before || int8send(org) || int8send(number) || int8send(before_id) || coalesce((
     select string_agg(int8send(u.id) || u.hash, ''::bytea order by u.place)
     from unnest(ids, hashes) with ordinality as u (id, hash, place)), ''::bytea))
 $$;
 
-CREATE FUNCTION weft.send_event(org bigint, event text, payload jsonb, actor text, key text, room integer) RETURNS TABLE(id bigint, answered integer, is_new boolean)
+CREATE FUNCTION weft.send_event(org bigint, event text, payload jsonb, actor text, key text, room integer) RETURNS TABLE(id bigint, answered integer, is_new boolean, is_same boolean)
     LANGUAGE plpgsql
     AS $$
 #variable_conflict use_variable
@@ -2741,7 +2781,8 @@ begin
   insert into weft.event as e (org_id, name, payload, actor, idempotency_key) values (org, event, payload, actor, key)
   on conflict (org_id, idempotency_key) where idempotency_key is not null do nothing returning e.id into id;
   if id is null then
-    return query select e.id, e.answered, false from weft.event e where e.org_id = org and e.idempotency_key = key;
+    return query select e.id, e.answered, false, e.name = event and e.payload = payload from weft.event e
+      where e.org_id = org and e.idempotency_key = key;
     return;
   end if;
   select r.answered, r.last into answered, last from weft.route_event(id, 0, room) r;
@@ -3412,6 +3453,7 @@ CREATE TABLE weft.audit_seal (
     ids bigint[] NOT NULL,
     hashes bytea[] NOT NULL,
     before bytea NOT NULL,
+    before_id bigint NOT NULL,
     digest bytea NOT NULL,
     next_xid xid8 NOT NULL,
     seen_to bigint NOT NULL,
@@ -3545,7 +3587,8 @@ CREATE TABLE weft.idempotency_key (
     key text NOT NULL,
     task_id bigint NOT NULL,
     ended_at timestamp with time zone,
-    job_id bigint
+    job_id bigint,
+    request bytea
 );
 
 CREATE TABLE weft.job_event (
@@ -4481,6 +4524,10 @@ CREATE INDEX artifact_parent ON weft.artifact USING btree (parent_id, kind);
 CREATE UNIQUE INDEX artifact_plan ON weft.artifact USING btree (org_id, plan_hash) WHERE (kind = 'snapshot'::weft.artifact_kind);
 
 CREATE INDEX attempt_job ON ONLY weft.attempt USING btree (job_id, ended_at, started_at) WHERE (job_id IS NOT NULL);
+
+CREATE INDEX audit_actor ON weft.audit USING btree (org_id, actor, id);
+
+CREATE INDEX audit_job ON weft.audit USING btree (org_id, (subject_ids[1]), id) WHERE (subject_kind = 'job'::text);
 
 CREATE INDEX audit_name ON weft.audit USING btree (org_id, subject_name, id) WHERE (subject_name IS NOT NULL);
 

@@ -229,7 +229,8 @@ GUARDS: list[Guard] = [
     *_of("step.sweep_job", "test_jobs", "and t.id <> job.end_id"),
     *_of("step.sweep_job", "test_job_guards", ("or job.state <> 'cancelling'", "")),
     *_of("step.begin_jobs", "test_jobs", ("and j.state = 'paused'", "and false"), ("and t.job_id = any (paused)", "and false")),
-    *_of("step.begin_jobs", "test_job_guards", ("j.state = 'pending'", "false"), "for share"),
+    *_of("step.begin_jobs", "test_job_guards", ("j.state in ('pending', 'paused') or", ""), "for share"),
+    *_of("step.begin_jobs", "test_job_races", ("j.state in ('pending', 'paused')", "j.state = 'pending'")),
     *_of("step.resume_job", "test_job_guards", "and j.state = 'paused'", ("j.org_id = org and", "", 1)),
     *_of("step.resume_job", "test_jobs", ("and t.reason = 'job_paused'", "and false", 1)),
     *_of("step.end_late_jobs", "test_jobs", ("j.timeout_at < (select weft.now())", "false")),
@@ -617,6 +618,8 @@ GUARDS: list[Guard] = [
     *_of("remote.task_refers_to", "test_remote_workers", "and b.digest = r.digest", "and b.org_id = $1"),
     *_of("rerun.tasks", "test_foreign_ids", "and r.org_id = d.org_id"),
     *_of("remote.of_org", "test_remote_workers", "and t.org_id = $1", "and d.org_id = $1"),
+    *_of("token.create", "test_people", "and u.deactivated_at is null"),
+    *_of("user.end_tokens", "test_people", ("t.user_id = $2 and", ""), "and t.revoked_at is null", ("s.user_id = $2", "false")),
     *_of("token.show", "test_people", ("t.org_id = $1 and", "")),
     *_of("token.list", "test_people", ("t.org_id = $1 and", ""), "and ($3::bigint is null or t.user_id = $3)"),
     *_of("token.revoke", "test_people", ("t.org_id = $1 and", ""), "and t.revoked_at is null"),
@@ -628,8 +631,11 @@ GUARDS: list[Guard] = [
     *_of(
         "sign_in.take", "test_sessions", "and s.expires_at > weft.now()",
         "and not exists (select 1 from weft.user u where u.id = s.user_id and u.deactivated_at is not null)",
+        ("least(s.role, (select u.role from weft.user u where u.id = s.user_id))", "s.role"),
     ),
     *_of("answer.find", "test_keyed_requests", ("a.org_id = $1 and", "$1::bigint is not null and")),
+    *_of("seal.prune", "test_seals", ("greatest(o.before_id, o.ids[cardinality(o.ids)])", "o.ids[cardinality(o.ids)]"),
+         "and exists (select 1 from weft.audit_seal n where n.org_id = o.org_id and n.number > o.number)"),
     *_of("seal.page", "test_seals", ("s.org_id = $1 and", "")),
     *_of("seal.unsealed", "test_orgs", ("where a.org_id = $1", "where $1::bigint is not null")),
     *_of("sealing.seal_audit", "test_seals", ("a.org_id = o.id and", ""), "on conflict do nothing",
@@ -943,6 +949,14 @@ REDUNDANT: list[tuple[Guard, str]] = [
     ),
     (
         Guard("user.change", "u.org_id = $1 and"),
+        "the id is that of a user who was found by org",
+    ),
+    (
+        Guard("token.create", "u.org_id = $1 and"),
+        "the id is that of a user who was found by org",
+    ),
+    (
+        Guard("user.end_tokens", "t.org_id = $1 and"),
         "the id is that of a user who was found by org",
     ),
     (

@@ -125,13 +125,17 @@ def _others(held: list[int], dead: list[int]) -> list[Guard]:
 
 
 def _acts(statement: str) -> list[Guard]:
-    whole = 0, NEWEST, 50
+    whole, none = (0, NEWEST, None, None, 50), (None,) * 5
+    now = datetime.now(UTC) + timedelta(days=1)
     return [
-        Guard("audit", statement, (1, None, None, None, *whole), 60, {"audit_org": 60}, 50),
-        Guard("audit of an org of no acts", statement, (2, None, None, None, *whole), 20, {"audit_org": 5}, 0),
-        Guard("audit of a verb that nobody did", statement, (1, "x", None, None, *whole), 20, {"audit_verb": 5}, 0),
-        Guard("audit of a queue", statement, (1, None, None, "queue 7", *whole), 20, {"audit_name": 5}, 1),
-        Guard("audit of a task", statement, (1, None, 7, None, *whole), 60, {"audit_subject": 5}, 1),
+        Guard("audit", statement, (1, *none, *whole), 60, {"audit_org": 60}, 50),
+        Guard("audit of an org of no acts", statement, (2, *none, *whole), 20, {"audit_org": 5}, 0),
+        Guard("audit of a verb that nobody did", statement, (1, "x", *none[1:], *whole), 20, {"audit_verb": 5}, 0),
+        Guard("audit of a queue", statement, (1, *none[2:], "queue 7", None, *whole), 20, {"audit_name": 5}, 1),
+        Guard("audit of a task", statement, (1, None, 7, *none[2:], *whole), 60, {"audit_subject": 5}, 1),
+        Guard("audit of a job of no acts", statement, (1, None, None, 7, None, None, *whole), 20, {"audit_job": 5}, 0),
+        Guard("audit of somebody who did nothing", statement, (1, *none[1:], "x", *whole), 20, {"audit_actor": 5}, 0),
+        Guard("audit of no time", statement, (1, *none, 0, NEWEST, now, None, 50), 20, {"audit_org": 5}, 0),
     ]
 
 

@@ -29,7 +29,7 @@ def _accepted(path: str, method: str, operation: Mapping[str, Any]) -> list[str]
 # Queries that name something that may not be there.
 _NAMING = frozenset({"old", "new", "user", "queue"})
 # What cannot be told before something has ended, or as it ended.
-_UNREADY = frozenset({"jobs_result", "jobs_wait", "wait"})
+_UNREADY = frozenset({"jobs_result", "jobs_wait", "tasks_output", "wait"})
 _MORE: Mapping[str, list[str]] = {}
 
 

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import re
+import sys
+from asyncio.subprocess import PIPE, STDOUT
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -85,3 +91,23 @@ async def make_http(server: Server, client: weft.Client) -> AsyncIterator[MakeHt
 async def http(make_http: MakeHttp) -> httpx.AsyncClient:
     """A plain HTTP client whose token may do everything in its org."""
     return await make_http()
+
+
+@pytest.fixture
+async def apart(url: str, home: Path) -> AsyncIterator[tuple[str, int]]:
+    """A server in a process of its own, and which that is."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("WEFT_", "PG"))}
+    environment = {**kept, "WEFT_DATABASE_URL": url, "WEFT_HOME": str(home)}
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "weft", "server", "--port", "0", env=environment, stdout=PIPE, stderr=STDOUT
+    )
+    assert process.stdout is not None
+    try:
+        line = b""
+        while (found := re.search(rb"http://[0-9.:]+", line)) is None:
+            line = await process.stdout.readline()
+            assert line, "it has ended"
+        yield found[0].decode(), process.pid
+    finally:
+        process.kill()
+        await process.communicate()

@@ -71,6 +71,7 @@ OTHERS: Mapping[tuple[str, str], frozenset[str]] = {
     ("GET", "/api/v1/jobs/{job_id}/stream"): including(Access.READER),
     ("GET", "/api/v1/jobs/{job_id}/result"): including(Access.READER),
     ("GET", "/api/v1/tasks/{task_id}/log/stream"): including(Access.READER),
+    ("GET", "/api/v1/tasks/{task_id}/output"): including(Access.READER),
     ("GET", "/api/v1/workflows/{which:name}/graph"): including(Access.READER),
     ("POST", "/api/v1/workflows/validate"): including(Access.READER),
     ("POST", "/api/v1/jobs/graph"): including(Access.WRITER),

@@ -9,12 +9,14 @@ from typing import Any
 import asyncpg
 import httpx
 import pytest
-from matrix import FLOW
-from server_scene import MakeRemote
+from acts import ENDS
+from matrix import FLOW, OTHERS, WORKERS, make_things, routes, send
+from server_scene import MakeHttp, MakeRemote
 
 import weft
 from engine.job_scene import Handlers, at_work, flow
 from weft.contract.table import OPERATIONS
+from weft.server.serving import Server
 
 # Made in masses, by machines: who did it is kept with the task or the effect itself, which is never changed.
 WITH_THE_THING = {"enqueue", "enqueue_many", "add_effect"}
@@ -104,6 +106,7 @@ async def acts(client: weft.Client, conn: asyncpg.Connection[asyncpg.Record]) ->
         "replay_outbox": lambda by: by.replay_outbox(),
         "clear_cache": lambda by: by.clear_cache(),
         "orgs.create": lambda by: by.orgs.create("globex"),
+        "orgs.create_token": lambda by: by.orgs.create_token("acme"),
         "orgs.rename": lambda by: by.orgs.rename("acme", "Acme Ltd"),
         "users.add": lambda by: by.users.add("bob"),
         "users.change": lambda by: by.users.change("ada", role="writer"),
@@ -148,6 +151,43 @@ async def test_every_act_is_kept_with_who_did_it_from_where_and_why(
         rows = await conn.fetch("select actor, origin, reason from weft.audit where id > $1", before)
         kept = {(row["actor"], str(row["origin"]).partition(" ")[0], row["reason"]) for row in rows}
         assert kept == (set() if call in WITH_THE_THING else {("token:tester", "127.0.0.1", reason)}), call
+
+
+async def test_what_is_no_call_is_kept_as_well(
+    make_http: MakeHttp, client: weft.Client, server: Server, conn: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    kept = {"/api/v1/jobs/graph": ("submit", "job"), "/api/v1/jobs/{job_id}/add": ("add", "job")}
+    things, http = await make_things(client, "mine", server.url), await make_http("admin")
+    others = [each for each in routes() if (each.method, each.path) in OTHERS and not each.is_safe]
+    assert {each.path for each in others} == kept.keys() | {"/sign-out", "/api/v1/workflows/validate"}
+    before = await conn.fetchval("select max(id) from weft.audit")
+    for asked in others:
+        answer = await send(http, asked, things, {"weft-reason": "why"})
+        assert answer.is_success, answer.text
+        rows = await conn.fetch("select * from weft.audit where id > $1", before)
+        found = {(row["verb"], row["subject_kind"], row["actor"], row["reason"]) for row in rows}
+        assert found == ({(*kept[asked.path], "token:tester", "why")} if asked.path in kept else set()), asked.path
+        before = max((row["id"] for row in rows), default=before)
+    [added] = (await client.list_tasks(handler="echo")).tasks[:1]
+    assert (await client.get_task(added.id)).actor == "token:tester"
+    assert [each.detail["added"] for each in await client.audit(job=int(things.names["job_id"]), verb="add")] == [1]
+
+
+async def test_what_workers_do_is_kept_under_the_name_of_their_token(
+    make_http: MakeHttp, client: weft.Client, server: Server, conn: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    things, http = await make_things(client, "mine", server.url), await make_http("worker")
+    before = await conn.fetchval("select max(id) from weft.audit")
+    answer = await http.post("/v1/worker/register", json={"queues": ["letters"], "handlers": ["a"]})
+    assert answer.status_code == 200
+    headers = {"authorization": f"Bearer {things.secret}"}
+    async with httpx.AsyncClient(base_url=server.url, headers=headers, timeout=60) as worker:
+        for asked in sorted(routes(), key=lambda each: each.path.endswith(ENDS)):
+            if asked.roles == WORKERS and asked.method == "POST" and asked.path != "/v1/worker/listen":
+                await send(worker, asked, things, {})
+    rows = await conn.fetch("select verb, subject_name, actor, origin from weft.audit where id > $1", before)
+    assert [(*row,)[:3] for row in rows] == [("create", "letters", "token:tester")]
+    assert str(rows[0]["origin"]).startswith("127.0.0.1")
 
 
 async def test_a_known_key_keeps_no_second_act(client: weft.Client) -> None:

@@ -90,6 +90,24 @@ async def test_what_only_looks_or_has_a_key_is_asked_again_and_done_once(
     assert gate[0].requests == ["GET /api/v1/workflows"] * 3 + ["POST /api/v1/jobs"] * 4
 
 
+@pytest.mark.parametrize("key", [None, "of-the-call"])
+async def test_what_a_call_has_made_whose_answer_was_lost_is_told_to_be_new(
+    key: str | None, gate: tuple[Gate, str], behind: weft.RemoteClient, client: weft.Client
+) -> None:
+    await client.workflows.push(FLOW)
+    made = []
+    for make in (
+        lambda: behind.jobs.submit("etl", idempotency_key=key),
+        lambda: behind.enqueue("email:send", idempotency_key=key),
+        lambda: behind.jobs.send_event("go", idempotency_key=key),
+    ):
+        gate[0].faults += [_RESET]
+        made.append((await make(), await make()))
+    assert [first.created for first, _ in made] == [True] * 3
+    assert [again.created for _, again in made] == [key is None] * 3, "another call with the key finds what is there"
+    assert [first.id == again.id for first, again in made] == [key is not None] * 3
+
+
 @pytest.mark.parametrize("fault", [_RESET, _PROXY])
 async def test_what_may_not_be_done_twice_is_asked_once_and_the_error_says_so(
     fault: str, gate: tuple[Gate, str], behind: weft.RemoteClient

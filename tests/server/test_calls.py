@@ -206,8 +206,9 @@ async def test_a_path_is_only_that_of_what_is_most_special(http: httpx.AsyncClie
     for method, path, allowed in (
         ("DELETE", "/api/v1/tags/etl/undo", "POST"),
         ("GET", "/api/v1/jobs/rerun", "POST"),
-        ("PUT", "/api/v1/jobs", "GET, POST"),
-        ("OPTIONS", "/api/v1/tags/etl%2Fundo", "DELETE, GET"),
+        ("PUT", "/api/v1/jobs", "GET, HEAD, POST"),
+        ("OPTIONS", "/api/v1/tags/etl%2Fundo", "DELETE, GET, HEAD"),
+        ("PUT", "/api/v1/jobs/stream", "GET"),
     ):
         refused = await http.request(method, path)
         assert (refused.status_code, refused.headers["allow"]) == (405, allowed)

@@ -11,6 +11,7 @@ from dataclasses import fields, is_dataclass
 from datetime import datetime, timedelta
 from enum import Enum
 from functools import cache
+from pathlib import Path
 from typing import Any, Union, get_args, get_origin
 
 import openapi_spec_validator
@@ -20,12 +21,14 @@ import weft
 from weft.contract.operations import Operation
 from weft.contract.parameters import LEFT_OUT
 from weft.contract.table import OPERATIONS
+from weft.core.errors import InvalidDefinition, MergeConflict, TagConflict, WeftError
 from weft.flow.diff import Diff
 from weft.jobs.model import JobPage
 from weft.queue.model import Page
 from weft.remote.client import RemoteClient
 from weft.server.app import make_app
 from weft.server.notes import operations
+from weft.server.problems import Problem
 
 _ONCE = frozenset({"if-match", "if-none-match", "idempotency-key", "weft-reason"})
 
@@ -68,6 +71,12 @@ def test_no_two_paths_are_alike_but_for_the_names_of_their_parameters() -> None:
     assert len(set(shapes)) == len(shapes)
 
 
+def test_the_page_of_the_interface_tells_of_every_route() -> None:
+    page = Path(__file__).parents[2].joinpath("docs/reference/http.md").read_text(encoding="utf-8")
+    told = set(re.findall(r"^\| `([A-Z]+ /[^`]*)`", page, re.MULTILINE))
+    assert {name.replace(" /api/v1/", " /") for name, _ in operations(_document())} == told
+
+
 def test_every_operation_says_what_it_does_who_may_ask_and_how_it_answers() -> None:
     told = {tag["name"]: tag["description"] for tag in _document()["tags"]}
     seen = set()
@@ -96,12 +105,49 @@ def test_every_example_is_what_it_is_an_example_of() -> None:
             media_type, told = content
             examples = [each["value"] for each in told.get("examples", {}).values()]
             examples += [told["example"]] if "example" in told else []
-            assert examples or not media_type.endswith("json"), f"{name} has no example of {media_type}"
+            assert examples, f"{name} has no example of {media_type}"
             for example in examples:
                 checked = Draft202012Validator({**told["schema"], "components": _document()["components"]})
                 assert not [error.message for error in checked.iter_errors(example)], f"{name}: {example}"
                 seen += 1
     assert seen > 10 * len(OPERATIONS) // 2
+
+
+def _parts(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    yield name, value
+    for part, inner in value.items() if isinstance(value, Mapping) else ():
+        yield from _parts(inner, part)
+    for inner in value if isinstance(value, list) else ():
+        yield from _parts(inner, name.rstrip("s"))
+
+
+def test_no_example_of_an_answer_is_made_up_of_the_names_of_its_fields_or_could_never_be() -> None:
+    for name, operation in operations(_document()):
+        for answer in map(_of, operation["responses"].values()):
+            example = answer.get("content", {}).get("application/json", {}).get("example")
+            for part, value in _parts(example):
+                told = f"{name}: say in server/likenesses.py what {part} is like"
+                assert not (isinstance(value, str) and value in (part, part.replace("_", "-"))), told
+                if isinstance(value, Mapping) and value.get("ended_at"):
+                    assert value.get("state", "completed") in ("completed", "failed", "dead", "cancelled"), told
+
+
+def test_a_refusal_says_all_that_is_sent_with_it() -> None:
+    telling = {InvalidDefinition: "problems", MergeConflict: "conflicts", TagConflict: "conflict"}
+    every: list[type[WeftError]] = [WeftError]
+    for kind in every:
+        every += kind.__subclasses__()
+    assert {kind for kind in every[1:] if "details" in vars(kind)} == telling.keys()
+    assert Problem.model_fields.keys() >= set(telling.values())
+
+
+def test_whoever_may_come_by_a_cookie_is_told_so() -> None:
+    schemes = _document()["components"]["securitySchemes"]
+    assert {name: each["type"] for name, each in schemes.items()} == {"token": "http", "session": "apiKey"}
+    for name, operation in operations(_document()):
+        ways = {way for each in operation.get("security", ()) for way in each}
+        is_of_workers = name.split()[1].startswith(("/v1/", "/internal/"))
+        assert ways in (set(), {"token"} if is_of_workers else {"token", "session"}), name
 
 
 # They go through many things bit by bit, and what is done stays: the same again goes on with the rest.
@@ -135,7 +181,8 @@ def test_what_changes_something_says_which_headers_it_takes_and_gives() -> None:
         assert ("weft-reason" in headers) == operation.changes, operation.call
         assert ("if-match" in headers) == any(each.name == "expect" for each in operation.parameters), operation.call
         answer = told["responses"][str(operation.status)]
-        assert ("Idempotency-Replayed" in answer["headers"]) == operation.takes_key
+        may_be_repeated = operation.takes_key and not operation.goes_on_by_key
+        assert ("Idempotency-Replayed" in answer["headers"]) == may_be_repeated
         if "if-match" in headers:
             assert "412" in told["responses"]
     assert "ETag" in _document()["paths"]["/api/v1/tags/{tag}"]["get"]["responses"]["200"]["headers"]
@@ -214,6 +261,7 @@ def _kinds_of(hint: Any, name: str) -> set[str]:
                 "rerun_of",
                 "rerun_of",
                 "task",
+                "job",
                 "which",
                 "source",
                 "to",

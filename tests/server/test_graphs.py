@@ -196,7 +196,13 @@ async def test_a_result_is_returned_as_it_is_kept_and_nothing_while_there_is_non
         job_id = await _ended_with(client, handlers, flow({"value": {"type": "any"}}, first=first, END=end), value)
         answer = await http.get(f"/api/v1/jobs/{job_id}/result")
         assert answer.json() == value == (await client.jobs.show(job_id)).result
-    assert (await http.get("/api/v1/jobs/12/result")).status_code == 404
+        (first_task,) = [node for node in await client.jobs.nodes(job_id) if node.node == "first"]
+        assert (await http.get(f"/api/v1/tasks/{first_task.id}/output")).json() == value
+    for path in ("jobs/12/result", "tasks/12/output"):
+        assert (await http.get(f"/api/v1/{path}")).status_code == 404
+    waiting = await client.enqueue("nobody")
+    refused = await http.get(f"/api/v1/tasks/{waiting.id}/output")
+    assert (refused.status_code, refused.json()["code"]) == (409, "state_conflict")
 
 
 async def _ended_with(client: weft.Client, handlers: Handlers, definition: dict[str, Any], value: Any) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections import defaultdict
 from pathlib import Path
@@ -15,8 +16,12 @@ from prometheus_client.parser import text_string_to_metric_families
 from server_scene import FLOW, MakeHttp
 
 import weft
+from weft.jobs.health import Health
 from weft.server.app import make_app
 from weft.server.credentials import ANONYMOUS
+from weft.server.routes import installation
+from weft.server.serving import Server
+from weft.server.shared import Shared
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "docs"
 # Of those there is none to tell of where nothing has been done.
@@ -57,8 +62,53 @@ async def test_what_is_late_in_any_org_is_told_of_the_installation(
     own = (await (await make_http()).get("/api/v1/health")).json()["checks"]
     assert {each["name"] for each in own if not each["ok"]} == {"workers"}, "an org is told of its own"
     async with weft.Worker(client=acme), weft.Orchestrator(client=client):
-        told = (await (await make_http(role=None)).get("/readyz")).json()["checks"]
-    assert {each["name"] for each in told if not each["ok"]} <= {"stale_tasks"}
+        nobody = await make_http(role=None)
+        async with asyncio.timeout(30):
+            # It is looked at once a second at most.
+            while not {each["name"] for each in told if not each["ok"]} <= {"stale_tasks"}:
+                told = (await nobody.get("/readyz")).json()["checks"]
+
+
+async def test_many_who_ask_whether_it_is_ready_cost_the_database_no_more_than_one(
+    make_http: MakeHttp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks, look = 0, installation.check_installation
+
+    async def counted(conn: asyncpg.Connection[asyncpg.Record]) -> Health:
+        nonlocal looks
+        looks += 1
+        return await look(conn)
+
+    monkeypatch.setattr(installation, "check_installation", counted)
+    nobody, loop = await make_http(role=None), asyncio.get_running_loop()
+    began = loop.time()
+    for _ in range(5):
+        answers = await asyncio.gather(*(nobody.get("/readyz") for _ in range(20)))
+        assert {answer.status_code for answer in answers} == {200}
+    assert 1 <= looks <= 2 + (loop.time() - began), "one a second"
+
+
+async def test_what_takes_long_to_count_is_kept_for_a_while_for_each_org_apart(
+    make_http: MakeHttp, client: weft.Client, server: Server
+) -> None:
+    http = await make_http()
+    await client.enqueue("a")
+    assert [each["depth"] for each in (await http.get("/api/v1/queues")).json()["items"]] == [1]
+    await client.enqueue("a")
+    assert [each["depth"] for each in (await http.get("/api/v1/queues")).json()["items"]] == [2], "few are counted anew"
+    # As if there were millions.
+    server.state.counts = Shared(lasts=lambda _: 3600.0)
+    for path in ("/metrics", "/api/v1/queues", "/api/v1/metrics"):
+        before = (await http.get(path)).content
+        await client.enqueue("a")
+        after = (await http.get(path)).content
+        kept = [each for each in before.splitlines() if b"depth" in each]
+        assert kept
+        assert kept == [each for each in after.splitlines() if b"depth" in each]
+    await client.orgs.create("acme")
+    acme = client.of_org((await client.orgs.show("acme")).id, "acme")
+    headers = {"authorization": f"Bearer {(await acme.tokens.create('theirs', role='reader')).secret}"}
+    assert (await http.get("/api/v1/queues", headers=headers)).json()["items"][0]["depth"] == 0
 
 
 async def test_a_browser_is_led_from_the_address_alone_to_a_page(make_http: MakeHttp) -> None:

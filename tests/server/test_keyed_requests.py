@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import asyncpg
 import httpx
@@ -64,6 +65,44 @@ async def test_a_key_that_was_sent_with_another_request_is_refused(
         assert (refused.status_code, refused.json()["code"]) == (422, "key_reused")
     assert await _users(client) == ["ada"]
     assert await client.workflows.list() == []
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "other"),
+    [
+        ("/api/v1/jobs", {"workflow": "etl"}, {"workflow": "etl", "labels": {"day": "1"}}),
+        ("/api/v1/tasks", {"handler": "a", "params": {"n": 1}}, {"handler": "a", "params": {"n": 2}}),
+        ("/api/v1/events", {"name": "go", "payload": {"n": 1}}, {"name": "go", "payload": {"n": 2}}),
+    ],
+    ids=["submit", "enqueue", "send"],
+)
+async def test_what_is_made_by_the_key_of_a_request_is_for_that_request_alone(
+    path: str, body: dict[str, Any], other: dict[str, Any], http: httpx.AsyncClient, client: weft.Client
+) -> None:
+    await client.workflows.push(FLOW)
+    first, again = [await http.post(path, json=body, headers=KEY) for _ in range(2)]
+    assert (first.status_code, first.json()["created"]) == (201, True)
+    assert (again.status_code, again.content) == (201, first.content)
+    assert [answer.headers.get("idempotency-replayed") for answer in (first, again)] == [None, "true"]
+    refused = await http.post(path, json=other, headers=KEY)
+    assert (refused.status_code, refused.json()["code"], refused.json()["field"]) == (
+        422, "key_reused", "idempotency-key",
+    )  # fmt: skip
+
+
+async def test_a_key_of_the_call_names_what_there_is_whatever_else_is_asked_for(
+    http: httpx.AsyncClient, client: weft.Client
+) -> None:
+    await client.workflows.push(FLOW)
+    made = await client.jobs.submit("etl", idempotency_key="nightly")
+    for n, more in enumerate(({}, {"labels": {"day": "1"}})):
+        body = {"workflow": "etl", "idempotency_key": "nightly", **more}
+        for headers in ({}, {"idempotency-key": f"request-{n}"}):
+            found = await http.post("/api/v1/jobs", json=body, headers=headers)
+            assert (found.status_code, found.json()) == (201, {"id": str(made.id), "created": False})
+    by_header = await http.post("/api/v1/jobs", json={"workflow": "etl"}, headers={"idempotency-key": "nightly"})
+    assert by_header.json() == {"id": str(made.id), "created": False}, "no request has made it"
+    assert await client.jobs.submit("etl", {}, labels={"day": "2"}, idempotency_key="nightly") == (made.id, False)
 
 
 async def test_what_was_refused_may_be_sent_again_with_the_same_key(
@@ -170,7 +209,7 @@ async def test_whoever_waits_long_for_a_key_is_told_that_it_is_busy_and_asks_aga
             await once(client, "k", b"", act, is_secret=False, patience=0.01)
         return Answered(200, b"done", None)
 
-    assert not (await once(client, "k", b"", act, is_secret=False, patience=0.01)).is_repeated
+    assert not (await once(client, "k", b"", act, is_secret=False)).is_repeated
     assert await once(client, "k", b"", act, is_secret=False) == (Answered(200, b"done", None), True)
 
 

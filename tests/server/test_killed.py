@@ -42,6 +42,10 @@ async def _versions(client: weft.Client) -> list[int]:
     return [move.to_id or 0 for move in await client.workflows.moves("other/main")]
 
 
+async def _tasks(client: weft.Client) -> list[int]:
+    return [task.id for task in (await client.list_tasks(queue="default")).tasks if task.handler == "email:send"]
+
+
 async def _users(client: weft.Client) -> list[int]:
     return [user.id for user in await client.users.list()]
 
@@ -52,8 +56,9 @@ async def _users(client: weft.Client) -> list[int]:
         ("/api/v1/jobs", {"workflow": "etl"}, "id", _jobs),
         ("/api/v1/workflows", {"definition": _OTHER}, "artifact_id", _versions),
         ("/api/v1/users", {"external_id": "ada"}, "id", _users),
+        ("/api/v1/tasks", {"handler": "email:send"}, "id", _tasks),
     ],
-    ids=["submit", "push", "add"],
+    ids=["submit", "push", "add", "enqueue"],
 )
 async def test_a_request_whose_answer_was_lost_with_the_server_is_answered_by_the_next(
     path: str, body: dict[str, Any], name: str, made: Callable[[weft.Client], Awaitable[list[int]]], url: str,
@@ -69,6 +74,8 @@ async def test_a_request_whose_answer_was_lost_with_the_server_is_answered_by_th
     answers = [await http.post(path, json=body, headers=headers) for _ in range(2)]
     assert [(answer.status_code, int(answer.json()[name])) for answer in answers] == 2 * [(201, first[0])]
     assert answers[0].content == answers[1].content
+    assert [answer.headers["idempotency-replayed"] for answer in answers] == ["true", "true"]
+    assert answers[0].json().get("created", True), "as the first would have been told"
     assert await made(client) == first
 
 

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import os
-import re
-import sys
-from asyncio.subprocess import PIPE, STDOUT
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import httpx
 import orjson
 import pytest
+from server_scene import peak
 
 import weft
+from engine.job_scene import Handlers, at_work, flow
 from weft.db.blobs import digest_of
 from weft.remote.asking import Asking
 from weft.remote.worker_answers import RemoteBlobs
@@ -24,33 +20,7 @@ from weft.remote.worker_answers import RemoteBlobs
 _SIZE = 60 * 1024**2
 # What a server may grow by that has such a value pass through: several pieces, of everybody who is in between.
 _ROOM = 24 * 1024**2
-
-
-@pytest.fixture
-async def apart(url: str, home: Path) -> AsyncIterator[tuple[str, int]]:
-    """A server in a process of its own, and which that is."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("WEFT_", "PG"))}
-    environment = {**kept, "WEFT_DATABASE_URL": url, "WEFT_HOME": str(home)}
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "weft", "server", "--port", "0", env=environment, stdout=PIPE, stderr=STDOUT
-    )
-    assert process.stdout is not None
-    try:
-        line = b""
-        while (found := re.search(rb"http://[0-9.:]+", line)) is None:
-            line = await process.stdout.readline()
-            assert line, "it has ended"
-        yield found[0].decode(), process.pid
-    finally:
-        process.kill()
-        await process.communicate()
-
-
-def _peak(pid: int) -> int:
-    """Return the most memory that a process has had at once."""
-    told = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text(encoding="ascii"))
-    assert told is not None
-    return 1024 * int(told[1])
+_MANY = 1_000_000
 
 
 async def test_a_large_value_passes_through_a_server_without_being_held_there(
@@ -65,16 +35,46 @@ async def test_a_large_value_passes_through_a_server_without_being_held_there(
         told = (await http.post("/v1/worker/register", json={"queues": ["default"], "handlers": ["h"]})).json()
         claimed = await http.post("/v1/task/claim", json={"worker_id": told["worker_id"]})
         held: dict[str, Any] = {name: claimed.json()["tasks"][0][name] for name in ("task_id", "lease_token")}
-        before = _peak(pid)
+        before = peak(pid)
         put = (await http.put("/v1/task/blob", params=held, content=data)).json()
         assert put == {"digest": digest_of(data), "size": len(data)}
         found = await http.get(f"/v1/task/blob/{put['digest']}")
         assert found.content == data
         assert int(found.headers["content-length"]) == len(data)
-        assert _peak(pid) - before < _ROOM
+        assert peak(pid) - before < _ROOM
         done = await http.post("/v1/task/complete", json={**held, "blob": put})
         assert done.status_code == 200
     assert orjson.dumps(await client.wait(made.id)) == data
+
+
+async def test_a_large_value_is_passed_on_by_a_server_without_being_taken_apart(
+    client: weft.Client, apart: tuple[str, int]
+) -> None:
+    address, pid = apart
+    # Taken apart it would need many times as much, and all others would wait meanwhile.
+    value = [[n % 10] for n in range(_MANY)]
+    handlers = Handlers()
+    handlers.registry.task(name="make")(lambda: value)
+    end = {"type": "end", "output": "{{ nodes.first.output }}"}
+    async with at_work(client, handlers):
+        job = await client.jobs.submit(flow(first={"handler": "make", "next": "END"}, END=end))
+        await client.jobs.wait(job.id, timeout=60)
+        (task,) = [each for each in await client.jobs.nodes(job.id) if each.node == "first"]
+    headers = {"authorization": f"Bearer {(await client.tokens.create('r', role='reader')).secret}"}
+    async with httpx.AsyncClient(base_url=f"{address}/api/v1", headers=headers, timeout=60) as http:
+        assert (await http.get("/jobs")).status_code == 200
+        before, kept = peak(pid), orjson.dumps(value)
+        found = await http.get(f"/tasks/{task.id}/output")
+        assert (found.content, found.headers["content-length"]) == (kept, str(len(kept)))
+        for path, name in (
+            (f"/tasks/{task.id}", "output"),
+            (f"/tasks/{task.id}/wait", "output"),
+            (f"/jobs/{job.id}", "result"),
+            (f"/jobs/{job.id}/wait", "result"),
+        ):
+            found = await http.get(path)
+            assert found.json()[name] == value
+        assert peak(pid) - before < 8 * len(kept)
 
 
 @pytest.mark.parametrize(

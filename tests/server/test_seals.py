@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from datetime import timedelta
 
 import asyncpg
 import httpx
@@ -12,7 +13,7 @@ from matrix import make_things
 
 import weft
 from weft.db.database import Database
-from weft.queue import seals
+from weft.queue import audit, seals
 from weft.queue.services import Sealer
 from weft.server.serving import Server
 
@@ -129,6 +130,12 @@ async def test_acts_of_long_ago_are_sealed_a_batch_at_a_time_until_none_is_left(
     assert [await conn.fetchval("select weft.seal_audit(2)") for _ in range(4)] == [2, 2, 1, 0]
 
 
+OLDEST = (
+    "delete from weft.audit where id in (select unnest(ids) from weft.audit_seal where number = 1); "
+    "delete from weft.audit_seal where number = 1"
+)
+
+
 @pytest.mark.parametrize(
     ("code", "tampering"),
     [
@@ -147,7 +154,26 @@ async def test_acts_of_long_ago_are_sealed_a_batch_at_a_time_until_none_is_left(
         (
             "broken",
             "update weft.audit_seal s set ids = s.ids[2:], hashes = s.hashes[2:], "
-            "digest = weft.seal_digest(s.org_id, s.number, s.before, s.ids[2:], s.hashes[2:]) where number = 1",
+            "digest = weft.seal_digest(s.org_id, s.number, s.before, s.before_id, s.ids[2:], s.hashes[2:]) "
+            "where number = 1",
+        ),
+        ("lost", OLDEST),
+        (
+            "broken",
+            f"{OLDEST}; update weft.audit_seal s set before_id = 0, digest = "
+            "weft.seal_digest(s.org_id, s.number, s.before, 0, s.ids, s.hashes) where number = 2",
+        ),
+        (
+            "broken",
+            f"{OLDEST}; update weft.audit_seal s set number = 1, before_id = 0, "
+            "digest = weft.seal_digest(s.org_id, 1, s.before, 0, s.ids, s.hashes) where number = 2",
+        ),
+        (
+            "added",
+            "insert into weft.audit (id, org_id, actor, verb, subject_kind) select min(id) + 1, 1, 'ann', 'purge', "
+            "'task' from weft.audit; "
+            # As if a minute had passed.
+            "update weft.audit_seal set done_to = (select max(id) from weft.audit) where number = 3",
         ),
     ],
 )
@@ -163,6 +189,38 @@ async def test_tampering_is_evident(
     found = await client.verify_audit(head=noted.head)
     assert not found.is_sound
     assert code in {each.code for each in found.findings}
+
+
+async def test_what_is_past_its_retention_may_be_gone_and_the_chain_goes_on(
+    client: weft.Client, database: Database, conn: asyncpg.Connection[asyncpg.Record], settings: weft.Settings
+) -> None:
+    await _acts(client, "a", "b")
+    assert await database.run(seals.seal) == 2
+    # One that was committed late is older than those of the seal before it: that seal does not go before the first.
+    await conn.execute(
+        "insert into weft.audit (id, org_id, actor, verb, subject_kind) "
+        "values (weft.id_at(weft.now() - interval '2 hours'), 1, 'slow', 'purge', 'task')"
+    )
+    assert await database.run(seals.seal) == 1
+    await _acts(client, "c")
+    assert await database.run(seals.seal) == 1
+    noted = (await client.verify_audit()).head
+    assert await database.run(lambda conn: seals.prune(conn, timedelta(hours=1))) == 0
+    await conn.execute(LATER)
+    short = replace(settings, audit_retention=timedelta(hours=12))
+    assert await database.run(lambda conn: audit.prune(conn, short.acts_kept)) == 4
+    # The last stays, so that the next follows on it.
+    assert await database.run(lambda conn: seals.prune(conn, short.acts_kept)) == 2
+    await _acts(client, "d")
+    await database.run(seals.seal)
+    async with weft.Client(settings=short) as other:
+        found = await other.verify_audit(head=noted)
+        assert (found.findings, found.sealed, found.unsealed) == ((), 1, 0)
+        assert str(found.head).startswith("4:")
+        (lost,) = (await other.verify_audit(head=f"1:{'0' * 64}")).findings
+        assert "past the retention" in lost.what
+    # Whoever keeps acts for longer is told that some are gone.
+    assert {each.code for each in (await client.verify_audit()).findings} == {"lost", "missing"}
 
 
 async def test_neither_acts_nor_seals_are_changed_by_a_statement(

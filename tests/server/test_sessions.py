@@ -75,6 +75,36 @@ async def test_a_code_is_good_for_its_time_and_for_those_who_are_there(
             await client.tokens.create_sign_in(**wrong)  # type: ignore[arg-type]
 
 
+async def test_a_code_lets_a_user_in_as_no_more_than_he_is_by_now(
+    browser: httpx.AsyncClient, client: weft.Client
+) -> None:
+    await client.users.add("ada@example.com", role="admin")
+    made = await client.tokens.create_sign_in(user="ada@example.com", role="admin")
+    await client.users.change("ada@example.com", role="reader")
+    assert (await browser.get("/sign-in", params={"code": made.code})).status_code == 303
+    assert [token.role for token in await client.tokens.list()] == ["reader"]
+    await client.users.change("ada@example.com", role="admin")
+    lesser = await client.tokens.create_sign_in(user="ada@example.com", role="writer")
+    assert (await browser.get("/sign-in", params={"code": lesser.code})).status_code == 303
+    assert [token.role for token in await client.tokens.list()] == ["writer", "reader"]
+
+
+async def test_a_browser_that_would_keep_no_session_is_told_so_and_its_link_stays_good(
+    browser: httpx.AsyncClient, client: weft.Client
+) -> None:
+    away = {"host": "weft.example.com"}
+    made = await client.tokens.create_sign_in()
+    told = await browser.get("/sign-in", params={"code": made.code}, headers=away)
+    assert (told.status_code, "set-cookie" in told.headers) == (400, False)
+    assert "https://" in told.text
+    # A proxy has taken the TLS off: a browser would not tell from where it comes, or the proxy says so.
+    for more in ({"sec-fetch-site": "none"}, {"x-forwarded-proto": "https"}):
+        entered = await browser.get("/sign-in", params={"code": made.code}, headers=away | more)
+        assert entered.status_code == 303
+        assert SECURE in entered.headers["set-cookie"]
+        made = await client.tokens.create_sign_in()
+
+
 async def test_a_session_ends_with_its_user_and_by_signing_out(browser: httpx.AsyncClient, client: weft.Client) -> None:
     await client.users.add("ada@example.com", role="reader")
 
@@ -128,7 +158,7 @@ async def test_no_other_page_acts_by_a_browsers_cookie(browser: httpx.AsyncClien
 async def test_over_tls_the_cookie_is_bound_to_the_host(browser: httpx.AsyncClient, client: weft.Client) -> None:
     made = await client.tokens.create_sign_in(role="admin")
     public = {"host": "weft.example.com"}
-    entered = await browser.get("/sign-in", params={"code": made.code}, headers=public)
+    entered = await browser.get("/sign-in", params={"code": made.code}, headers=public | {"sec-fetch-site": "none"})
     cookie = entered.headers["set-cookie"]
     assert cookie.startswith(f"{SECURE}=")
     assert {"Secure", "HttpOnly", "Path=/"} <= {part.strip() for part in cookie.split(";")}

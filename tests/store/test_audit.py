@@ -11,6 +11,7 @@ from store_scene import Store
 
 from weft.core.checks import WHOLE
 from weft.queue import audit, look, operate, outbox, queues
+from weft.queue.audit import AuditVerb
 
 ACTS = "select verb, actor, subject_kind, subject_ids, subject_name, detail::text from weft.audits order by id"
 
@@ -125,9 +126,39 @@ async def test_pages_go_from_the_newest_on_and_are_filtered(store: Store) -> Non
     assert await listed(limit=2, part=WHOLE._replace(below=whole[1].id)) == ["pause default", "pause mail"]
     assert await listed(verb="create") == ["create mail"]
     assert await listed(queue="default") == ["pause default"]
+    assert await listed(actor="bob") == await listed(actor="bob", verb="cancel") == [f"cancel {id}"]
+    assert await listed(actor="ann", queue="default") == ["pause default"]
+    for nothing in (
+        {"verb": "create", "actor": "bob"},
+        {"queue": "mail", "actor": "bob"},
+        {"task_id": id, "actor": "ann"},
+    ):
+        assert await listed(**nothing) == []
     assert await listed(task_id=id) == [f"cancel {id}"]
     assert await listed(task_id=id, verb="replay") == []
     assert await audit.list_entries(store.conn, 2) == []
+
+
+async def test_acts_are_found_by_their_job_and_their_time(store: Store) -> None:
+    await store.conn.execute("insert into weft.org (id, slug, name) values (2, 'acme', 'Acme')")
+    for actor, verb, job in (("ann", "cancel", 7), ("bob", "pause", 7), ("ann", "pause", 8)):
+        await store.run(audit.record_many, 1, actor, AuditVerb(verb), "job", [job])
+        await store.run(audit.record_many, 2, actor, AuditVerb(verb), "job", [job])
+        await store.run(audit.record_many, 1, actor, AuditVerb(verb), "task", [job])
+        await store.advance(hours=1)
+
+    async def listed(**filters: object) -> list[str]:
+        found = await audit.list_entries(store.conn, 1, **filters)  # type: ignore[arg-type]
+        return [f"{each.verb} {each.subject_kind} {each.subject_ids[0]}" for each in found]
+
+    assert await listed(job_id=7) == ["pause job 7", "cancel job 7"]
+    assert await listed(job_id=7, part=WHOLE._replace(is_newest=False)) == ["cancel job 7", "pause job 7"]
+    assert await listed(job_id=7, actor="bob") == await listed(job_id=7, verb="pause") == ["pause job 7"]
+    now = await store.conn.fetchval("select weft.now()")
+    between = {"since": now - timedelta(minutes=150), "until": now - timedelta(minutes=90)}
+    assert await listed(**between) == ["pause task 7", "pause job 7"]
+    assert await listed(job_id=7, since=between["since"]) == ["pause job 7"]
+    assert await listed(actor="ann", until=between["until"]) == ["cancel task 7", "cancel job 7"]
 
 
 async def test_acts_are_never_changed_and_go_with_the_retention(store: Store) -> None:

@@ -50,6 +50,8 @@ async def create(
         None if queues is None else check_queues(queues), secret[:_HINT], _digest(secret),
         None if expires_in is None else check_span(expires_in, "expires_in"), actor,
     )  # fmt: skip
+    if token_id is None:
+        raise InvalidInput("user", f"{owner and owner.external_id} is deactivated: activate him first")
     detail = {"id": str(token_id), "role": wanted, "user": owner and owner.external_id}
     await audit.record_named(conn, org_id, actor, AuditVerb.CREATE, "token", name, detail)
     return NewToken(await show(conn, org_id, token_id), secret)

@@ -61,18 +61,19 @@ async def change(
     wanted = None if role is None else check_word(role, "role", Role)
     found = await show(conn, org_id, user)
     await conn.fetchval(SQL.change, org_id, found.id, wanted, _email(email))
-    detail = {"role": wanted, "was": found.role} if wanted is not None else {"email": email}
-    await audit.record_named(conn, org_id, actor, AuditVerb.CHANGE, "user", found.external_id, detail)
+    detail = {"role": wanted, "was": None if wanted is None else found.role, "email": email}
+    given = {name: value for name, value in detail.items() if value is not None}
+    await audit.record_named(conn, org_id, actor, AuditVerb.CHANGE, "user", found.external_id, given)
     return await show(conn, org_id, found.id)
 
 
 async def deactivate(conn: type_Connection, org_id: int, user: str | int, actor: str) -> None:
-    """Let nobody act as a user any more: neither he nor a token of his."""
+    """Let nobody act as a user any more: his tokens and sessions are revoked, and stay so."""
     await _turn(conn, org_id, user, actor, AuditVerb.DEACTIVATE)
 
 
 async def activate(conn: type_Connection, org_id: int, user: str | int, actor: str) -> None:
-    """Let a user act again who was deactivated."""
+    """Let a user act again who was deactivated; he needs new tokens."""
     await _turn(conn, org_id, user, actor, AuditVerb.ACTIVATE)
 
 
@@ -83,9 +84,11 @@ async def _turn(conn: type_Connection, org_id: int, user: str | int, actor: str,
         is_active = found.deactivated_at is None
         states = ("active", "deactivated") if is_active else ("deactivated", "active")
         raise StateConflict(verb, found.external_id, states[0], [states[1]], kind="user")
+    detail = {}
     if verb is AuditVerb.DEACTIVATE:
+        detail["tokens"] = await conn.fetchval(SQL.end_tokens, org_id, found.id)
         await tell_refused(conn, "user", found.id)
-    await audit.record_named(conn, org_id, actor, verb, "user", found.external_id)
+    await audit.record_named(conn, org_id, actor, verb, "user", found.external_id, detail)
 
 
 async def principal(conn: type_Connection, external_id: str, org: str | None = None) -> Principal | None:

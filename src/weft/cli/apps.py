@@ -40,7 +40,7 @@ COMMANDS = {
     "users": ("users", "Look at the users of the org, add, change and deactivate them."),
     "roles": ("roles", "Look at the roles that the org defines, give and take them."),
     "tokens": ("tokens", "Look at tokens, make and revoke them."),
-    "audit": ("audit", "Look at what operators did."),
+    "audit": ("audit", "Look at what was done, and by whom."),
     "db": ("db", "Start, stop, look into, back up the embedded PostgreSQL."),
     "migrate": ("migrate", "Bring the database's schema to a revision."),
     "config": ("config", "Print the settings in force."),

@@ -9,7 +9,7 @@ import typer
 from weft.cli.apps import JsonFlag, new_app
 from weft.cli.calls import call
 from weft.cli.completion import complete_queue
-from weft.cli.inputs import read_id
+from weft.cli.inputs import read_id, read_since
 from weft.cli.lists import Listing
 
 if TYPE_CHECKING:
@@ -26,10 +26,16 @@ def list_entries(
         str | None,
         typer.Option(help="submit, push, move, cancel, replay, purge, create, pause, resume, grant, …."),
     ] = None,
+    actor: Annotated[str | None, typer.Option(help="What this one did: a user, token:NAME or user@host.")] = None,
     task: Annotated[str | None, typer.Option(metavar="ID", help="What was done to this task.")] = None,
+    job: Annotated[str | None, typer.Option(metavar="ID", help="What was done to this job.")] = None,
     queue: Annotated[
         str | None, typer.Option(help="What was done to this queue.", autocompletion=complete_queue)
     ] = None,
+    since: Annotated[
+        str | None, typer.Option(metavar="WHEN", help="Done then or later: 2h, 'yesterday 10:00', a moment.")
+    ] = None,
+    until: Annotated[str | None, typer.Option(metavar="WHEN", help="Done before.")] = None,
     limit: Annotated[int, typer.Option(min=1, max=1000, help="How many at most.")] = 50,
     before: Annotated[str | None, typer.Option(metavar="ID", help="Go on below this id: the next page.")] = None,
     oldest: Annotated[bool, typer.Option("--oldest", help="Oldest first.")] = False,
@@ -38,8 +44,10 @@ def list_entries(
 ) -> None:
     """List what was done, newest first."""
     asked: dict[str, Any] = {
-        "verb": verb, "task": read_id("task", task), "queue": queue, "sort": "oldest" if oldest else "newest",
-        "before": read_id("before", before), "after": read_id("after", after), "limit": limit,
+        "verb": verb, "actor": actor, "queue": queue, "limit": limit, "sort": "oldest" if oldest else "newest",
+        "task": read_id("task", task), "job": read_id("job", job, shown_by="weft jobs list"),
+        "since": read_since("since", since), "until": read_since("until", until),
+        "before": read_id("before", before), "after": read_id("after", after),
     }  # fmt: skip
     entries = call(lambda client: client.audit(**asked))
     shown = Listing("entries", _COLUMNS, "nobody did anything", key="id", by="after" if oldest else "before")
@@ -53,9 +61,10 @@ def verify(
     ] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Say whether what operators did is still as it was sealed; exit code 1 when it is not.
+    """Say whether what was done is still as it was sealed; exit code 1 when it is not.
 
-    Note the head that is printed somewhere else: with --head it is later evident that nothing before it was touched.
+    Note the head that is printed where nobody who may write the database can reach it: with --head it is evident when
+    anything before it was changed or taken away since. Without it whoever may write the database can make a new chain.
     """
     from weft.cli.output import as_record, complain, print_json, when
 

@@ -35,5 +35,7 @@ def send(
     from weft.cli.output import tell
 
     value = read_params(payload, "payload")
-    answered = call(lambda client: client.jobs.send_event(name, value, idempotency_key=key))
-    tell({"name": name, "answered": answered}, f"sent {name}, {answered} waited for it", as_json=as_json)
+    sent = call(lambda client: client.jobs.send_event(name, value, idempotency_key=key))
+    told = {"id": str(sent.id), "name": name, "answered": sent.answered, "created": sent.created}
+    what = f"sent {name}" if sent.created else f"{name} was sent before with that key"
+    tell(told, f"{what}, {sent.answered} waited for it", as_json=as_json)

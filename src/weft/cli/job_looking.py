@@ -110,4 +110,19 @@ def graph(job_id: JobId, svg: Svg = False, mermaid: Mermaid = False, as_json: Js
     print_graph(call(lambda client: client.jobs.graph(key)), svg=svg, mermaid=mermaid, as_json=as_json)
 
 
-looking: tuple[Callable[..., None], ...] = (watch, why, events, logs, graph)
+def result(job_id: JobId, as_json: JsonFlag = False) -> None:
+    """Print the result of a job that has completed, as JSON, and nothing else of it."""
+    from weft.cli.output import print_json
+    from weft.core.errors import StateConflict
+    from weft.core.job_states import JobState
+
+    key = read_job_id(job_id)
+    job = call(lambda client: client.jobs.show(key))
+    if job.state is not JobState.COMPLETED:
+        raise StateConflict("read the result of", key, job.state, [JobState.COMPLETED], "job")
+    if job.unavailable:
+        raise job.unavailable["result"]
+    print_json(job.result)
+
+
+looking: tuple[Callable[..., None], ...] = (watch, why, events, logs, graph, result)

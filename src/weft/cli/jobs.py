@@ -9,6 +9,7 @@ import typer
 from weft.cli.apps import JsonFlag, new_app
 from weft.cli.calls import call, call_each
 from weft.cli.inputs import read_id, read_job_id, read_since
+from weft.cli.job_graphs import add, submit_graph
 from weft.cli.job_looking import JobId, looking
 from weft.cli.lists import Listing
 from weft.cli.reasons import says_why
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 app = new_app("Look at jobs, pause, resume, cancel, approve and rerun them.")
 for command in (*looking, rerun):
     app.command()(command)
+app.command()(add)
+app.command("submit-graph")(submit_graph)
 
 _APPROVALS = Listing(
     "approvals", ("JOB", "NODE~", "SINCE", "FORM~", "ENDS"), "nothing waits for a person", key="task_id", by="after"

@@ -46,14 +46,46 @@ def show(org: Slug, as_json: JsonFlag = False) -> None:
 def create(
     org: Slug,
     name: Annotated[str | None, typer.Option(help="What people call it; without this, as it is called here.")] = None,
+    admin: Annotated[
+        str | None, typer.Option(metavar="USER", help="Its first user, an admin, as the identity provider calls him.")
+    ] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Make an org, with a queue of the name default. One that is there is left as it is."""
     from weft.cli.output import tell
+    from weft.cli.target import find_target
 
-    created = call(lambda client: client.orgs.create(org, name))
-    text = f"created {org}: use it with WEFT_ORG={org}" if created else f"{org} is there already"
+    created = call(lambda client: client.orgs.create(org, name, admin=admin))
+    has_server = find_target().kind == "server"
+    how = f"`weft orgs token {org}` makes a token to get in" if has_server else f"use it with WEFT_ORG={org}"
+    text = f"created {org}: {how}" if created else f"{org} is there already"
     tell({"org": org, "created": created}, text, as_json=as_json)
+
+
+@app.command()
+@says_why
+def token(
+    org: Slug,
+    name: Annotated[str, typer.Option(help="What it is for: it stands in the audit trail of the org.")] = "first",
+    role: Annotated[str, typer.Option("--role", metavar="ROLE", help="reader, writer, admin or worker.")] = "admin",
+    user: Annotated[str | None, typer.Option(metavar="USER", help="Make it a token of this user of the org.")] = None,
+    expires_in: Annotated[
+        str | None,
+        typer.Option(metavar="DURATION", help="How long it is good for, such as 1d; without this, for ever."),
+    ] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Make a token of an org, by which its first people get in, and print it. It is shown this once."""
+    from weft.cli.inputs import read_duration
+    from weft.cli.output import as_record, print_json, remark
+
+    span = read_duration("expires_in", expires_in)
+    made = call(lambda client: client.orgs.create_token(org, name, role=role, user=user, expires_in=span))
+    if as_json:
+        print_json({**as_record(made.token), "secret": made.secret})
+    else:
+        print(made.secret)
+        remark("keep it: it is not shown again")
 
 
 @app.command()

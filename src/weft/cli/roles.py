@@ -16,7 +16,8 @@ app = new_app("Look at the roles that the org defines, give and take them.")
 Slug = Annotated[str, typer.Argument(metavar="ROLE", help="The role's short name.")]
 User = Annotated[str, typer.Argument(metavar="USER", help="What the identity provider calls the user, or an id.")]
 
-_LISTING = Listing("roles", ("ROLE~", "NAME~", "USERS>", "CREATED"), "no roles", key="slug", by="after")
+_COLUMNS = ("ROLE~", "NAME~", "USERS>", "CREATED")
+_LISTING = Listing("roles", _COLUMNS, "no roles", key="slug", by="after")
 
 
 @app.command("list")
@@ -30,6 +31,18 @@ def list_roles(
 
     found = call(lambda client: client.roles.list(after=after, limit=limit))
     _LISTING.show(found, lambda role: (role.slug, role.name, role.users, when(role.created_at)), limit, as_json=as_json)
+
+
+@app.command()
+def show(role: Slug, as_json: JsonFlag = False) -> None:
+    """Show a role of the org: what it is called, and how many have it."""
+    from weft.cli.output import as_record, print_json, print_table, when
+
+    found = call(lambda client: client.roles.show(role))
+    if as_json:
+        print_json(as_record(found))
+    else:
+        print_table(_COLUMNS, [(found.slug, found.name, found.users, when(found.created_at))], empty="no role")
 
 
 @app.command()

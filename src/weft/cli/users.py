@@ -84,7 +84,7 @@ def change(user: Name, role: RoleName = None, email: Email = None, as_json: Json
 @app.command()
 @says_why
 def deactivate(user: Name, as_json: JsonFlag = False) -> None:
-    """Let nobody act as a user any more, by whatever token. `weft users activate` undoes it."""
+    """Let nobody act as a user any more. The user's tokens and sessions are revoked for good."""
     from weft.cli.output import tell
 
     call(lambda client: client.users.deactivate(user))
@@ -94,7 +94,7 @@ def deactivate(user: Name, as_json: JsonFlag = False) -> None:
 @app.command()
 @says_why
 def activate(user: Name, as_json: JsonFlag = False) -> None:
-    """Let a user act again who was deactivated."""
+    """Let a user act again who was deactivated, by the identity provider or by new tokens."""
     from weft.cli.output import tell
 
     call(lambda client: client.users.activate(user))

@@ -374,9 +374,10 @@ def delete(
 
 
 @app.command()
-def undelete(tag: DeletedTag, message: Message = None, as_json: JsonFlag = False) -> None:
+def undelete(tag: DeletedTag, message: Message = None, expect: Expect = None, as_json: JsonFlag = False) -> None:
     """Bring back a tag that was deleted."""
-    _tell_tag(call_workflows(lambda w: w.undelete(tag, message=message)), "undeleted", as_json=as_json)
+    done = call_workflows(lambda w: w.undelete(tag, message=message, expect=expect))
+    _tell_tag(done, "undeleted", as_json=as_json)
 
 
 @app.command()
@@ -384,20 +385,21 @@ def undelete(tag: DeletedTag, message: Message = None, as_json: JsonFlag = False
 def protect(
     tag: TagName,
     off: Annotated[bool, typer.Option("--off", help="Take the protection away.")] = False,
+    expect: Expect = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Let a tag be moved only by --force."""
     from weft.cli.output import tell
 
-    name = call_workflows(lambda w: w.protect(tag, not off))
+    name = call_workflows(lambda w: w.protect(tag, not off, expect=expect))
     tell({"tag": name, "protected": not off}, f"{name} is {'free' if off else 'protected'}", as_json=as_json)
 
 
 @app.command()
 @says_why
-def compact(tag: TagName, as_json: JsonFlag = False) -> None:
+def compact(tag: TagName, expect: Expect = None, as_json: JsonFlag = False) -> None:
     """Make one version of a tag's patches; it means the same."""
-    _tell_pushed(call_workflows(lambda w: w.compact(tag)), "compacted", as_json=as_json)
+    _tell_pushed(call_workflows(lambda w: w.compact(tag, expect=expect)), "compacted", as_json=as_json)
 
 
 for command in (snapshot, fsck, gc, diff):

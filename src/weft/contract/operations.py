@@ -26,6 +26,9 @@ NDJSON = "application/x-ndjson"
 _IN_PARTS = frozenset(
     {"cancel_all", "replay_all", "replay_dead", "replay_outbox", "purge", "workflows.fsck", "workflows.gc"}
 )  # fmt: skip
+_MADE_BY_KEY = frozenset({"jobs.submit", "enqueue"})
+_RESUMED = frozenset({"jobs.rerun_all"})
+_TAKEN = {"operator": "an operator: an admin of the org `default`"}
 _IN_PATH = re.compile(r"{(\w+)(?::\w+)?}")
 
 
@@ -113,8 +116,13 @@ class Operation:
 
     @property
     def makes_by_key(self) -> bool:
-        """Whether the call itself knows an idempotency key, and keeps it with what it makes."""
-        return any(each.name == "idempotency_key" for each in self.parameters)
+        """Whether what the call makes is kept with the key of the request: there is no cheaper way to make it once."""
+        return self.call in _MADE_BY_KEY
+
+    @property
+    def goes_on_by_key(self) -> bool:
+        """Whether the call is made of many, and the same key again goes on with the rest of them."""
+        return self.call in _RESUMED
 
     @property
     def tells_progress(self) -> bool:
@@ -147,7 +155,8 @@ class Operation:
         own = [kind for name in dict.fromkeys(_ERROR.findall(doc)) if (kind := getattr(errors, name, None)) is not None]
         refused = ", ".join(f"`{kind.code}` ({kind.http_status})" for kind in own)
         lines = f"Who accepts `{NDJSON}` is told how far it is, a line each second." if self.tells_progress else ""
-        parts = [told, f"Takes the role `{self.access}`.", f"It may end with {refused}." if refused else "", lines]
+        taken = f"Takes {_TAKEN.get(self.access) or f'the role `{self.access}`'}."
+        parts = [told, taken, f"It may end with {refused}." if refused else "", lines]
         return " ".join(part for part in parts if part)
 
 

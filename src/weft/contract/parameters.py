@@ -6,16 +6,17 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
 from weft.contract.protocol import CodeHash
+from weft.contract.vocabulary import BACKOFFS, PRIORITY, between, narrowed, one_of
 from weft.contract.wire import Id, Moment, moment_text, wire
 from weft.core.checks import LONGEST_PAGE
 from weft.core.errors import InvalidInput
 from weft.queue.model import NewTask
-from weft.queue.retry import Retry
+from weft.queue.retry import MAX_ATTEMPTS, Retry
 from weft.sdk.workflows import document_of
 from weft.worker.registry import Handler
 
@@ -27,6 +28,7 @@ _ABSENT = inspect.Parameter.empty
 SAID = {
     "actor": "By this actor only.",
     "add": "What is added.",
+    "admin": "The first user, who is an admin: what the identity provider calls him.",
     "after": "Go on after this one: `next` of the page before.",
     "artifact_id": "The id of a version, a patch or a snapshot.",
     "at": "What it was at this moment.",
@@ -54,14 +56,15 @@ SAID = {
     "head": "A head of the audit's seals that was noted before: it must still be there.",
     "heartbeat_timeout": "An attempt that gives no sign of life for so many seconds has failed.",
     "idempotency_key": (
-        "A known key makes nothing: the answer names what is there. Keys of tasks are those of their handler: "
-        "the same key with another handler makes another task."
+        "What there may be one of, whoever asks: a known key makes nothing, and the answer names what is there. "
+        "Keys of tasks are those of their handler: the same key with another handler makes another task."
     ),
     "ids": "These only.",
     "inputs": "The inputs of the workflow.",
     "into": "The tag that takes over the changes.",
     "is_protected": "Whether the tag can be moved only by force.",
     "items": "What is added.",
+    "job": "About this job only.",
     "job_id": "The job's id.",
     "key": "The limit is for this concurrency key.",
     "kind": "Of this kind only.",
@@ -99,7 +102,7 @@ SAID = {
     "role": "`reader`, `writer`, `admin`; of a token also `worker`.",
     "run_at": "Not before this moment.",
     "set": "Fields and their new values.",
-    "since": "From this moment on: of a list when they were submitted, of jobs to be rerun when they ended.",
+    "since": "From this moment on: of a list when they were submitted or done, of jobs to be rerun when they ended.",
     "slug": "The short name.",
     "sort": "Which come first: `newest` or `oldest`.",
     "source": "What it is made of: a tag, an id or a hash.",
@@ -126,13 +129,17 @@ SAID = {
 }
 
 
+_Attempts = Annotated[int, between(1, MAX_ATTEMPTS)]
+_Priority = Annotated[int, between(*PRIORITY)]
+
+
 class RetryPolicy(BaseModel):
     """How often and how late a failed attempt is tried again."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    max_attempts: int = 3
-    backoff: str = "exponential"
+    max_attempts: _Attempts = 3
+    backoff: Annotated[str, one_of(BACKOFFS)] = "exponential"
     initial_delay: float = 1.0
     max_delay: float = 3600.0
     jitter: float = 0.2
@@ -146,11 +153,11 @@ class TaskToEnqueue(BaseModel):
     handler: str
     params: Any = None
     queue: str | None = None
-    priority: int = 0
+    priority: _Priority = 0
     idempotency_key: str | None = None
     run_at: Moment | None = None
     delay: float | None = None
-    max_attempts: int | None = None
+    max_attempts: _Attempts | None = None
     retry: int | RetryPolicy | None = None
     timeout: float | None = None
     heartbeat_timeout: float | None = None
@@ -261,6 +268,8 @@ _OF_CALL = {
     "dead_letters.after": _Form(Id | None, str),
     "outbox.after": _Form(Id | None, str),
     "audit.after": _Form(Id | None, str),
+    "audit.job": _Form(Id | None, str),
+    "audit.since": _Form(Moment | None),
     "jobs.page.after": _Form(Id | None, str),
     "jobs.nodes.after": _Form(Id | None, str),
     "jobs.approvals.after": _Form(Id | None, str),
@@ -308,4 +317,4 @@ def parameter_of(call: str, wanted: inspect.Parameter, hint: Any, place: Place) 
     if form is None:
         travelling = wire(hint, name)
         form = _Form(travelling.type, travelling.encode)
-    return Parameter(name, place, form.type, default, form.encode, form.decode)
+    return Parameter(name, place, narrowed(call, name, form.type), default, form.encode, form.decode)

@@ -59,7 +59,6 @@ _JOBS = (
         "/events",
         "jobs.send_event",
         status=201,
-        answer="answered",
         body={"name": "file.arrived", "payload": {"path": "a.csv"}},
         said="Accept an event: it is kept, and told to all nodes that wait for one like it, now or later in their job.",
     ),
@@ -123,8 +122,9 @@ _TASKS = (
 
 _PEOPLE = (
     _get("/orgs", "orgs.list", _OPERATE, key="slug"),
-    _post("/orgs", "orgs.create", _OPERATE, answer="created", body={"slug": "acme", "name": "Acme Ltd"}),
+    _post("/orgs", "orgs.create", _OPERATE, answer="created", body={"slug": "acme", "admin": "ada@example.com"}),
     _get("/orgs/{slug:name}", "orgs.show", _OPERATE),
+    _post("/orgs/{slug:name}/tokens", "orgs.create_token", _OPERATE, status=201, body={"name": "first"}),
     _post("/orgs/{slug:name}/rename", "orgs.rename", _OPERATE, status=204, body={"name": "Acme Ltd"}),
     _get("/users", "users.list", _ADMIN, key="external_id"),
     _post("/users", "users.add", _ADMIN, status=201, body={"external_id": "ada@example.com", "role": "writer"}),

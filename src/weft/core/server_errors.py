@@ -26,7 +26,12 @@ class Forbidden(CallerError):
     exit_code = 8
 
     def __init__(self, actor: str, role: str, needed: str) -> None:
-        super().__init__(f"{actor} is {role}, and this takes {needed}: ask an admin of the org for it")
+        if needed == "operator":
+            # Not a role that anybody can be given.
+            told = "this is for those who operate the installation: ask an admin of its org `default` to do it"
+        else:
+            told = f"this takes {needed}: ask an admin of the org for it"
+        super().__init__(f"{actor} is {role}, and {told}")
 
 
 class CrossSite(CallerError):

@@ -182,6 +182,11 @@ class Settings:
     retention: timedelta = _setting(
         timedelta(days=30), parse_interval, "how long tasks are kept after they ended, and logs"
     )
+    audit_retention: timedelta | None = _setting(
+        None,
+        parse_interval,
+        "how long acts are kept in the audit, and their seals; by default as long as the retention",
+    )
     idempotency_ttl: timedelta = _setting(
         timedelta(days=7), parse_duration, "how long an idempotency key is kept after its task ended"
     )
@@ -337,6 +342,11 @@ class Settings:
     def lease_time(self) -> timedelta:
         """How long a heartbeat vouches for a worker, after the profile."""
         return self.worker_timeout or self._by_profile(10, 2)
+
+    @property
+    def acts_kept(self) -> timedelta:
+        """How long acts are kept in the audit."""
+        return self.audit_retention or self.retention
 
     @property
     def scan_interval(self) -> timedelta:

@@ -74,21 +74,23 @@ class Changes:
         """Take back what one patch has changed, and keep what came after it."""
         return await self._change(wish, Revert(self._reader, wish.tag, artifact_id, parent_id, prefer))
 
-    async def compact(self, tag: str, actor: str) -> Pushed:
+    async def compact(self, wish: Wish) -> Pushed:
         """Make a version of a tag's patches that means the same; no step that undo would take back."""
-        return await self._repeated(tag, lambda: self._compacted(tag, actor))
+        return await self._repeated(wish.tag, lambda: self._compacted(wish))
 
-    async def _compacted(self, tag: str, actor: str) -> Pushed | None:
+    async def _compacted(self, wish: Wish) -> Pushed | None:
         """Compact a tag once; None when somebody else has moved it meanwhile."""
-        head = await self._reader.find(tag=tag)
+        head = await self._reader.find(tag=wish.tag)
         if head is None:
-            raise NotFound("tag", tag)
+            raise NotFound("tag", wish.tag)
+        if not _is_expected(wish, head):
+            raise await self._conflict(wish.tag)
         if head.row["kind"] == "version":
             return _unchanged(head)
         row, whole = head.row, await self._whole(head)
         try:
-            async with tags.explained(tag):
-                moved = await self._database.run_alone(lambda conn: self._compact(conn, row, whole, actor))
+            async with tags.explained(wish.tag):
+                moved = await self._database.run_alone(lambda conn: self._compact(conn, row, whole, wish.actor))
         except TagConflict as conflict:
             if conflict.why != "moved":
                 raise

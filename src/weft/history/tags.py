@@ -146,16 +146,18 @@ async def delete(conn: type_Connection, org_id: int, wish: Wish) -> Tag:
 async def undelete(conn: type_Connection, org_id: int, wish: Wish) -> Tag:
     """Bring back a tag that was deleted, to where it was."""
     async with explained(wish.tag):
+        await conn.execute(SQL.hold, org_id, wish.tag, True, wish.expected_version, _hash(wish))
         row = await conn.fetchrow(SQL.undelete, org_id, wish.tag, wish.actor, wish.message, where_from(), why())
     return _landed(row, wish.tag)
 
 
-async def protect(conn: type_Connection, org_id: int, name: str, is_protected: bool, actor: str) -> str:
+async def protect(conn: type_Connection, org_id: int, wish: Wish, is_protected: bool) -> str:
     """Let a tag be moved only by force, or freely again; return its whole name. Who did it is kept."""
-    async with explained(name):
-        found = await conn.fetchval(SQL.protect, org_id, name, is_protected, actor, where_from(), why())
+    async with explained(wish.tag):
+        await conn.execute(SQL.hold, org_id, wish.tag, False, wish.expected_version, _hash(wish))
+        found = await conn.fetchval(SQL.protect, org_id, wish.tag, is_protected, wish.actor, where_from(), why())
     if found is None:
-        raise NotFound("tag", name)
+        raise NotFound("tag", wish.tag)
     return str(found)
 
 

@@ -16,7 +16,8 @@ from weft.db.copying import copy_rows
 from weft.db.statements import Statements
 from weft.jobs.items import Group, Item, Task
 from weft.jobs.layout import CLOSE, OPEN, Layout, Pair, gather, names_of
-from weft.queue import blobs, steps
+from weft.queue import audit, blobs, steps
+from weft.queue.audit import AuditVerb
 from weft.queue.enqueue import INLINE_PARAMS
 
 if TYPE_CHECKING:
@@ -107,11 +108,14 @@ class Call(NamedTuple):
     number: int
 
 
-async def add(conn: type_Connection, org_id: int, job_id: int, new: Addition, call: Call | None = None) -> Layout:
+async def add(
+    conn: type_Connection, org_id: int, job_id: int, new: Addition, call: Call | None = None, actor: str | None = None
+) -> Layout:
     """Add to a job that goes on, and return where everything is. Raises `StateConflict`, and writes nothing then.
 
-    What a ``call`` has added in an earlier attempt is not added again. What comes before is locked first, then what
-    waits: as whoever finishes a task does it.
+    With an ``actor`` it is an act of his, and what is added is his; else it is part of what was submitted. What a
+    ``call`` has added in an earlier attempt is not added again. What comes before is locked first, then what waits: as
+    whoever finishes a task does it.
     """
     job = await conn.fetchrow(SQL.job_of, org_id, job_id)
     if job is None:
@@ -127,10 +131,12 @@ async def add(conn: type_Connection, org_id: int, job_id: int, new: Addition, ca
         raise _ended_job(job_id, job["state"])
     layout.require_order(await _stored(conn, layout), known.names)
     layout.forget_edges(await _known_edges(conn, layout))
-    at = Place(org_id, job_id, job["end_id"], row["rank"], row["actor"])
+    at = Place(org_id, job_id, job["end_id"], row["rank"], actor or row["actor"])
     rows = Rows.of(layout, old.completed)
     await _wait_longer(conn, layout, rows, old)
     await write(conn, at, new, layout, rows, names_of(new.items, layout.ids))
+    if actor is not None:
+        await audit.record_many(conn, org_id, actor, AuditVerb.ADD, "job", [job_id], {"added": len(new.items)})
     # Whoever looked for work may have passed over what is locked here.
     new.woken |= old.queues
     return layout

@@ -56,7 +56,7 @@ async def begin(
     found: int = await conn.fetchval(
         SQL.put, row, patience, new.idempotency_key, [end_id], [None], [END], [CONTROL_QUEUE], [-new.priority], [spec],
         [0 if end is None else rows.waits[end]], [needs], [None], [None], [None], [None], [None], [None], [False],
-        [], [], [], *act_of(org_id, new, job_id),
+        [], [], [], *act_of(org_id, new, job_id), new.request,
     )  # fmt: skip
     if found != job_id:
         return found

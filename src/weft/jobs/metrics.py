@@ -97,7 +97,7 @@ async def _tasks(conn: type_Connection, org_id: int, live: Set[str]) -> list[Met
             "task_duration_seconds", "summary", "Time that the last thousand tasks took that completed.",
             _quantiles(times["quantiles"]),
         ),
-        Metric("task_queue_depth", "gauge", "Tasks that have not ended, by queue and state.", depths),
+        Metric("task_queue_depth", "gauge", "Tasks that have not ended, by queue and state, all counted.", depths),
         _gauges("task_queue_age_seconds", "For how long the oldest ready task has been waiting.", "queue", waits),
         _gauge(
             "task_lease_age_seconds", "For how long the one of the tasks that run has run that began first.",

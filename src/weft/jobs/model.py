@@ -25,6 +25,14 @@ class JobHandle(NamedTuple):
     created: bool
 
 
+class SentEvent(NamedTuple):
+    """What `send_event` returns: the event's id, how many nodes waited for one like it, and whether it is new."""
+
+    id: int
+    answered: int
+    created: bool
+
+
 @dataclass(frozen=True, slots=True)
 class JobSummary:
     """A line of a list of jobs."""

@@ -50,6 +50,8 @@ class NewJob:
     patch: Sequence[Op] | None = None
     rerun_of: int | None = None
     callback_url: str | None = None
+    # The digest of the request that its idempotency key is of.
+    request: bytes | None = None
     # Whether somebody asks for it, which is kept as his act; else a job of somebody does.
     is_act: bool = False
     # Whether no output is taken from the cache, or only for some nodes none is.
@@ -105,6 +107,7 @@ async def submit(
         *columns,
         *_edges(plan, task_ids, kept),
         *act_of(org_id, new, job_id),
+        new.request,
     )
     if found == job_id and kept.froms:
         await _keep(conn, org_id, new, job_id, task_ids, rows, kept)

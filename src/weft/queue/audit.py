@@ -85,6 +85,7 @@ class AuditVerb(StrEnum):
     APPROVE = "approve"
     REJECT = "reject"
     SUBMIT = "submit"
+    ADD = "add"
     RERUN = "rerun"
     SEND = "send"
     PUSH = "push"
@@ -149,11 +150,14 @@ async def record_named(
 
 async def list_entries(
     conn: type_Connection, org_id: int, part: Stretch = WHOLE, *, verb: str | None = None, task_id: int | None = None,
-    queue: str | None = None, limit: int = MAX_IDS,
+    job_id: int | None = None, queue: str | None = None, actor: str | None = None, since: datetime | None = None,
+    until: datetime | None = None, limit: int = MAX_IDS,
 ) -> list[AuditEntry]:  # fmt: skip
     """Return acts, the newest first or the oldest."""
     statement = SQL.list_newest if part.is_newest else SQL.list_oldest
-    rows = await conn.fetch(statement, org_id, verb, task_id, queue, part.above, part.below, limit)
+    rows = await conn.fetch(
+        statement, org_id, verb, task_id, job_id, queue, actor, part.above, part.below, since, until, limit
+    )
     return [
         AuditEntry(**{**dict(row), "subject_ids": tuple(row["subject_ids"]), "detail": readable(row["detail"])})
         for row in rows

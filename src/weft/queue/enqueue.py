@@ -15,6 +15,7 @@ from weft.db.copying import copy_rows
 from weft.db.database import in_transaction
 from weft.db.statements import Statements
 from weft.queue import blobs
+from weft.queue.asking import asked_by
 from weft.queue.model import TaskHandle
 
 if TYPE_CHECKING:
@@ -64,13 +65,24 @@ class Draft:
 async def enqueue(
     conn: type_Connection, draft: Draft, org: str, actor: str | None, *, hint: bool = False
 ) -> TaskHandle:
-    """Create the task, or return the one that its key names; with ``hint`` a worker is told by the commit."""
+    """Create the task, or return the one that its key names; with ``hint`` a worker is told by the commit.
+
+    Raises `KeyReused` when the key is that of a request, and was sent with another one.
+    """
+    key = draft.idempotency_key
+    request = None if key is None else asked_by()
+    said = (*draft.arguments(org, actor), hint)
     try:
-        row = await conn.fetchrow(SQL.enqueue, *draft.arguments(org, actor), hint)
+        if request is None:
+            row = await conn.fetchrow(SQL.enqueue, *said)
+        else:
+            row = await conn.fetchrow(SQL.enqueue_by_request, request.digest, *said)
     except asyncpg.PostgresError as error:
         raise translated(error, draft.form.queue) from error
     assert row is not None
-    return TaskHandle(row[0], row[1])
+    if request is None or key is None or row["created"]:
+        return TaskHandle(row["id"], row["created"])
+    return TaskHandle(row["id"], request.made(key, row["known"]))
 
 
 def translated(error: Exception, queue: str) -> Exception:

@@ -53,7 +53,7 @@ async def show(conn: type_Connection, org_id: int, task_id: int) -> tuple[Task, 
 
 
 async def _audit(conn: type_Connection, org_id: int, row: Record) -> tuple[AuditEntry, ...]:
-    """Return what operators did to a task, oldest first; its row tells whether there is anything to look for."""
+    """Return what was done to a task, oldest first; its row tells whether there is anything to look for."""
     if not row["generation"] and row["state"] != TaskState.CANCELLED:
         return ()
     return tuple(reversed(await audit.list_entries(conn, org_id, task_id=row["id"])))

@@ -21,7 +21,11 @@ _PAGE = 10
 
 @dataclass(frozen=True, slots=True)
 class AuditFinding:
-    """One thing that is not as it was sealed: ``changed``, ``missing``, ``broken`` or ``lost``; of an act or a seal."""
+    """One thing that is not as it was sealed; ``subject_id`` is the id of an act or the number of a seal.
+
+    An act was ``changed``, is ``missing``, or was ``added`` to what was sealed; a seal is ``broken``; the head that was
+    noted, or what came before the first seal, is ``lost``.
+    """
 
     code: str
     subject_id: int
@@ -61,21 +65,47 @@ async def verify(conn: type_Connection, org_id: int, retention: timedelta, expec
     """
     findings: list[AuditFinding] = []
     heads: set[str] = set()
+    first: Record | None = None
     last: Record | None = None
     sealed, oldest = 0, await conn.fetchval(SQL.oldest_kept, retention)
     while rows := await conn.fetch(SQL.page, org_id, 0 if last is None else last["number"], _PAGE):
         for row in rows:
+            if first is None:
+                first = row
+                findings += _beginning(row, oldest)
             findings += _links(row, last)
             now = {found["id"]: found["hash"] for found in await conn.fetch(SQL.hashes_now, org_id, row["ids"])}
             findings += _acts(row, now, oldest)
             sealed, last = sealed + len(now), row
             heads.add(_head(row))
     if expected is not None and expected not in heads:
-        findings.append(AuditFinding("lost", 0, f"there is no seal {expected} any more"))
-    open_ = await conn.fetchrow(SQL.unsealed, org_id)
+        findings.append(AuditFinding("lost", int(expected.partition(":")[0]), _lost(expected, first)))
+    open_ = await conn.fetchrow(SQL.unsealed, org_id, oldest, 0 if last is None else last["done_to"])
     assert open_ is not None
+    findings += [
+        AuditFinding("added", id, f"act {id} is of a time whose acts were sealed, and no seal has it: it came later")
+        for id in open_["late"]
+        if id >= oldest
+    ]
     head = None if last is None else _head(last)
     return AuditSeals(not findings, sealed, open_["count"], open_["oldest_at"], head, tuple(findings))
+
+
+def _beginning(row: Record, oldest: int) -> list[AuditFinding]:
+    """Tell what is wrong with the first seal that there is: those before it may be gone once their time is over."""
+    number = row["number"]
+    if number == 1 and not row["follows_on_nothing"]:
+        return [AuditFinding("broken", number, "seal 1 follows on another, and is the first")]
+    if number > 1 and row["before_id"] >= oldest:
+        what = "were taken away before the retention was over, unless that was shorter until lately"
+        return [AuditFinding("lost", number, f"the seals before {number} {what}")]
+    return []
+
+
+def _lost(expected: str, first: Record | None) -> str:
+    if first is not None and int(expected.partition(":")[0]) < first["number"]:
+        return f"there is no seal {expected} any more: it is past the retention or was taken away; note a newer head"
+    return f"there is no seal {expected} any more"
 
 
 def _links(row: Record, before: Record | None) -> list[AuditFinding]:

@@ -191,8 +191,8 @@ class Pruner(Service):
                 upkeep.forget_slots,
                 loans.forget,
                 lambda conn: outbox.prune(conn, settings.retention),
-                lambda conn: audit.prune(conn, settings.retention),
-                lambda conn: seals.prune(conn, settings.retention),
+                lambda conn: audit.prune(conn, settings.acts_kept),
+                lambda conn: seals.prune(conn, settings.acts_kept),
                 lambda conn: upkeep.prune_logs(conn, settings.retention),
                 lambda conn: upkeep.prune_events(conn, settings.retention),
                 lambda conn: cache.prune(conn, settings.retention),
@@ -231,7 +231,7 @@ def staging_times(delays: Iterable[timedelta]) -> list[timedelta]:
 
 
 class Sealer(Service):
-    """Seals what operators did, a batch at a time, behind those who do it."""
+    """Seals what was done, a batch at a time, behind those who do it."""
 
     name = "sealer"
     interval = 20.0

@@ -88,8 +88,9 @@ class Transport:
             else:
                 body[each.name] = value
         headers = _reasons() if operation.changes else {}
-        if operation.takes_key and body.get("idempotency_key") is None:
-            # A call whose answer is lost is made again, and must not be carried out twice.
+        if operation.takes_key and not (operation.goes_on_by_key and "idempotency_key" in body):
+            # A call whose answer is lost is made again, and must not be carried out twice; nor is what it has made
+            # taken for that of somebody else who has had the same key.
             headers["idempotency-key"] = uuid.uuid4().hex
         if operation.tells_progress:
             told = await self._follow(operation.method, path, orjson.dumps(body), given.get("on_progress"), headers)

@@ -132,10 +132,10 @@ class GraphCalls(WorkflowCalls):
         job_id = check_id(job_id, "job_id", shown_by="weft jobs list")
         addition = await self._addition(items, 0)
         require_job(addition, job_id)
-        org_id = await self._session.org_id()
+        org_id, actor = await self._session.org_id(), self._session.actor if call is None else None
 
         async def add(conn: type_Connection) -> Layout:
-            return await adding.add(conn, org_id, job_id, addition, call)
+            return await adding.add(conn, org_id, job_id, addition, call, actor)
 
         addition.landed(await self._session.database.run(add), job_id)
         self._session._hints.send_ids(addition.woken)

@@ -25,6 +25,7 @@ from weft.core.checks import (
 from weft.core.errors import BlobUnavailable, InvalidInput, NotFound, StateConflict
 from weft.core.job_states import JobState
 from weft.core.json import Json, check_size, encode, plain
+from weft.core.server_errors import KeyReused
 from weft.core.states import TaskState
 from weft.flow.inputs import check_inputs, told_of
 from weft.flow.model import Input, WorkflowDefinition
@@ -35,12 +36,13 @@ from weft.jobs import events
 from weft.jobs.adding import SQL as GRAPH
 from weft.jobs.labels import check_labels
 from weft.jobs.library import Library, Planned
-from weft.jobs.model import Approval, Job, JobHandle, JobNode
+from weft.jobs.model import Approval, Job, JobHandle, JobNode, SentEvent
 from weft.jobs.plan import Plan
 from weft.jobs.posting import check_url
 from weft.jobs.routing import AT_ONCE
 from weft.jobs.submit import SQL, NewJob, submit
 from weft.queue import audit
+from weft.queue.asking import asked_by
 from weft.queue.audit import AuditVerb
 from weft.sdk.authoring.workflow import Workflow as PythonWorkflow
 from weft.sdk.job_lists import JobLists
@@ -99,7 +101,7 @@ class Jobs(Reruns, JobLists, JobLooking, Pausing):
         wish = NewJob(
             "", given, priority, idempotency_key, labels=check_labels(labels), actor=self._session.actor,
             patch=None if patch is None else check_ops(list(patch)), callback_url=callback_url,
-            ignores_cache=not cache, is_act=True,
+            ignores_cache=not cache, is_act=True, request=None if (by := asked_by()) is None else by.digest,
         )  # fmt: skip
         library = await self._plans()
         try:
@@ -141,9 +143,16 @@ class Jobs(Reruns, JobLists, JobLooking, Pausing):
         ids = await session.ids.take(1 + len(plan.steps))
         found = await session.database.run_alone(lambda conn: submit(conn, org_id, new, plan, ids, lanes, patience))
         if found != ids[0]:
-            return JobHandle(found, False)
+            return JobHandle(found, await self._is_mine(org_id, new.idempotency_key))
         session._hints.send_ids(plan.first_queues(lanes))
         return JobHandle(ids[0], True)
+
+    async def _is_mine(self, org_id: int, key: str | None) -> bool:
+        """Say whether the job of a key was made by the request in hand, which was sent before."""
+        request = asked_by()
+        if request is None or key is None:
+            return False
+        return request.made(key, await self._read(lambda conn: conn.fetchval(SQL.asked_by, org_id, key)))
 
     async def _materials(self, library: Library, workflow: Workflow) -> Materials:
         if isinstance(workflow, (str, int)):
@@ -374,12 +383,12 @@ class Jobs(Reruns, JobLists, JobLooking, Pausing):
 
     async def send_event(
         self, name: str, payload: Mapping[str, Any] | None = None, *, idempotency_key: str | None = None
-    ) -> int:
-        """Tell jobs of an event; return how many nodes were waiting for one like it.
+    ) -> SentEvent:
+        """Tell jobs of an event; return it with how many nodes were waiting for one like it.
 
         Those that begin to wait later, in jobs that were submitted before, find it too. A known ``idempotency_key``
-        sends nothing, and returns what the first has. When it returns the event is kept: where a great many wait,
-        the last of them are answered soon after. Example::
+        sends nothing, and returns what the first has; raises `KeyReused` when that was another event. When it returns
+        the event is kept: where a great many wait, the last of them are answered soon after. Example::
 
             await client.jobs.send_event("file.arrived", {"path": "in/orders.csv"}, idempotency_key="etag-3f2a")
         """
@@ -394,4 +403,6 @@ class Jobs(Reruns, JobLists, JobLooking, Pausing):
         said = org_id, name, text, actor, idempotency_key, AT_ONCE, audit.where_from(), audit.why()
         row = await self._session.database.run(lambda conn: conn.fetchrow(SQL.send_event, *said))
         assert row is not None
-        return int(row["answered"])
+        if not row["is_new"] and not row["is_same"]:
+            raise KeyReused(idempotency_key or "")
+        return SentEvent(row["id"], row["answered"], row["is_new"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from weft.core.checks import (
@@ -12,11 +12,13 @@ from weft.core.checks import (
     MAX_ID,
     check_after,
     check_id,
+    check_moment,
     check_name,
     check_number,
     check_page,
     check_span,
     check_stretch,
+    check_text,
     check_word,
     check_words,
 )
@@ -146,28 +148,36 @@ class Looking(LogReading):
         return await self.database.read(lambda conn: workers.list_workers(conn, org_id, states, below, limit))
 
     async def audit(
-        self, *, verb: str | None = None, task: int | None = None, queue: str | None = None, sort: str = "newest",
+        self, *, verb: str | None = None, actor: str | None = None, task: int | None = None, job: int | None = None,
+        queue: str | None = None, since: datetime | None = None, until: datetime | None = None, sort: str = "newest",
         before: int | None = None, after: int | None = None, limit: int = 50,
     ) -> list[AuditEntry]:  # fmt: skip
-        """Return what operators did, newest first; pass the last entry's id as ``before`` for the next page.
+        """Return what was done by whom, newest first; pass the last entry's id as ``before`` for the next page.
 
-        With ``sort="oldest"`` the last id is passed as ``after``. Example::
+        They are those from ``since`` on and before ``until``, by an ``actor``, and on a task, a job or a queue. With
+        ``sort="oldest"`` the last id is passed as ``after``. Example::
 
-            entries = await client.audit(queue="mail")
+            entries = await client.audit(actor="ada@example.com", queue="mail")
         """
         check_number(limit, "limit", 1, LONGEST_PAGE)
         word = None if verb is None else str(check_word(verb, "verb", AuditVerb))
         task_id = None if task is None else check_id(task, "task")
         name = None if queue is None else check_name(queue, "queue")
-        if task_id is not None and name is not None:
-            raise InvalidInput("queue", "give either task or queue, not both")
+        job_id = None if job is None else check_id(job, "job", shown_by="weft jobs list")
+        if sum(each is not None for each in (task_id, job_id, name)) > 1:
+            raise InvalidInput("task" if name is None else "queue", "give one of task, job and queue, not several")
+        who = None if actor is None else check_text(actor, "actor", 500)
+        span = [None if at is None else check_moment(at, name) for name, at in (("since", since), ("until", until))]
         part, org_id = check_stretch(before, after, sort), await self.org_id()
         return await self.database.read(
-            lambda conn: audit.list_entries(conn, org_id, part, verb=word, task_id=task_id, queue=name, limit=limit)
-        )
+            lambda conn: audit.list_entries(
+                conn, org_id, part, verb=word, task_id=task_id, job_id=job_id, queue=name, actor=who, since=span[0],
+                until=span[1], limit=limit,
+            )
+        )  # fmt: skip
 
     async def verify_audit(self, *, head: str | None = None) -> AuditSeals:
-        """Compare what operators did with how it was sealed; ``head`` is one that was noted before.
+        """Compare what was done with how it was sealed; ``head`` is one that was noted before.
 
         Example::
 
@@ -177,7 +187,7 @@ class Looking(LogReading):
         if head is not None and not _HEAD.fullmatch(head):
             raise InvalidInput("head", "is not a head: write a number, a colon and 64 hex digits, as it was printed")
         org_id = await self.org_id()
-        return await self.database.read(lambda conn: seals.verify(conn, org_id, self.settings.retention, head))
+        return await self.database.read(lambda conn: seals.verify(conn, org_id, self.settings.acts_kept, head))
 
     async def cached_outputs(self, *, after: str = "", limit: int | None = None) -> list[CachedOutputs]:
         """Return how many outputs would serve again, by handler.

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import builtins
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from weft.catalog import orgs
-from weft.catalog.model import Org
-from weft.core.checks import check_number
+from weft.catalog.model import NewToken, Org
+from weft.core.checks import check_number, check_span
 
 if TYPE_CHECKING:
     from weft.sdk.session import Session
@@ -19,16 +20,33 @@ class Orgs:
     def __init__(self, session: Session) -> None:
         self._session = session
 
-    async def create(self, slug: str, name: str | None = None) -> bool:
-        """Make an org, with the queue ``default``; False when there is one of that name.
+    async def create(self, slug: str, name: str | None = None, *, admin: str | None = None) -> bool:
+        """Make an org, with the queue ``default``; False when there is one of that name, which stays as it is.
 
-        Example::
+        ``admin`` is the first user, as the identity provider knows the person. Example::
 
-            await client.orgs.create("acme", "Acme Ltd")
+            await client.orgs.create("acme", "Acme Ltd", admin="ada@example.com")
         """
         actor = self._session.actor
         return await self._session.database.run(
-            lambda conn: orgs.create(conn, slug, slug if name is None else name, actor)
+            lambda conn: orgs.create(conn, slug, slug if name is None else name, actor, admin)
+        )
+
+    async def create_token(
+        self, slug: str, name: str = "first", *, role: str = "admin", user: str | int | None = None,
+        expires_in: float | timedelta | None = None,
+    ) -> NewToken:  # fmt: skip
+        """Make a token of an org, or of a ``user`` of it, by which its people get in and make others.
+
+        Its secret is returned this once and kept nowhere. The org finds in its audit who made it. Example::
+
+            made = await client.orgs.create_token("acme", user="ada@example.com")
+            print(made.secret)
+        """
+        span = None if expires_in is None else check_span(expires_in, "expires_in")
+        actor = self._session.actor
+        return await self._session.database.run(
+            lambda conn: orgs.create_token(conn, slug, name, role=role, user=user, span=span, actor=actor)
         )
 
     async def show(self, slug: str) -> Org:

@@ -69,7 +69,7 @@ class Users:
         )
 
     async def deactivate(self, user: str | int) -> None:
-        """Let nobody act as a user any more; `activate` undoes it.
+        """Let nobody act as a user any more; the tokens and sessions of the user are revoked for good.
 
         Example::
 
@@ -79,7 +79,7 @@ class Users:
         await self._session.database.run(lambda conn: users.deactivate(conn, org_id, user, self._session.actor))
 
     async def activate(self, user: str | int) -> None:
-        """Let a user act again.
+        """Let a user act again, by the identity provider or by new tokens: those from before stay revoked.
 
         Example::
 

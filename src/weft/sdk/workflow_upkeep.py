@@ -12,7 +12,7 @@ from weft.core.json import Json, plain
 from weft.history.model import Collected, Finding, Materialized, Pushed
 from weft.queue import audit
 from weft.queue.audit import AuditVerb
-from weft.sdk.workflow_calls import WorkflowCalls, check_message, check_tag
+from weft.sdk.workflow_calls import WorkflowCalls, check_message
 
 if TYPE_CHECKING:
     from weft.flow.patches import Op
@@ -21,15 +21,16 @@ if TYPE_CHECKING:
 class WorkflowUpkeep(WorkflowCalls):
     """What keeps the history small and whole."""
 
-    async def compact(self, tag: str) -> Pushed:
+    async def compact(self, tag: str, *, expect: int | str | None = None) -> Pushed:
         """Make one version of a tag's patches; it means the same, and is no step to undo.
 
         Example::
 
             await client.workflows.compact("etl")
         """
-        async with self._hints(check_tag(tag)):
-            return await (await self._changes()).compact(tag, self._session.actor)
+        wish = await self._wish(tag, None, expect)
+        async with self._hints(tag):
+            return await (await self._changes()).compact(wish)
 
     async def snapshot(
         self,

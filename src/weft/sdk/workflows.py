@@ -380,33 +380,33 @@ class Workflows(WorkflowUpkeep):
         async with self._hints(tag):
             return await self._run(lambda conn: tags.delete(conn, org_id, wish))
 
-    async def undelete(self, tag: str, *, message: str | None = None) -> Tag:
+    async def undelete(self, tag: str, *, message: str | None = None, expect: int | str | None = None) -> Tag:
         """Bring back a tag that was deleted.
 
         Example::
 
             await client.workflows.undelete("etl/faster")
         """
-        wish, org_id = await self._wish(tag, message), await self._session.org_id()
+        wish, org_id = await self._wish(tag, message, expect), await self._session.org_id()
         try:
-            return await self._run(lambda conn: tags.undelete(conn, org_id, wish))
+            return await self._session.database.run(lambda conn: tags.undelete(conn, org_id, wish))
         except NotFound:
             if (live := await self._live(tag)) is not None:
                 raise StateConflict("undelete", live.name, "live", ["deleted"], kind="tag") from None
             raise await self._no_tag(tag, with_deleted=True) from None
 
-    async def protect(self, tag: str, is_protected: bool = True) -> str:
+    async def protect(self, tag: str, is_protected: bool = True, *, expect: int | str | None = None) -> str:
         """Let a tag be moved only by ``force``, or freely again; return its whole name. `Client.audit` tells who did.
 
         Example::
 
             await client.workflows.protect("etl/prod")
         """
-        name, org_id = check_tag(tag), await self._session.org_id()
+        wish, org_id = await self._wish(tag, None, expect), await self._session.org_id()
         if not isinstance(is_protected, bool):
             raise InvalidInput("is_protected", "must be True or False")
-        async with self._hints(name):
-            return await self._run(lambda conn: tags.protect(conn, org_id, name, is_protected, self._session.actor))
+        async with self._hints(tag):
+            return await self._session.database.run(lambda conn: tags.protect(conn, org_id, wish, is_protected))
 
 
 def _preference(prefer: str | None) -> str | None:

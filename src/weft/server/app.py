@@ -18,6 +18,7 @@ from weft.server.credentials import AskForCredentials
 from weft.server.document import document
 from weft.server.endpoints import add_operation
 from weft.server.headers import AddHeaders
+from weft.server.heads import AnswerHeads
 from weft.server.limits import LimitBodies
 from weft.server.paths import KeepSlashes, keep_apart
 from weft.server.routes import (
@@ -72,10 +73,11 @@ def make_app(settings: Settings) -> FastAPI:
                 await state.close()
                 await state.live.stop()
 
-    app = FastAPI(title="Weft", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None)
+    app = FastAPI(title="Weft", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
     app.router.routes.extend(_routes())
     problems.install(app)
     app.openapi = lambda: document(app)  # type: ignore[method-assign]
+    app.add_middleware(AnswerHeads)
     app.add_middleware(AskForCredentials)  # the paths that it sees are those by which routes are found
     app.add_middleware(KeepSlashes)
     app.add_middleware(

@@ -1,4 +1,4 @@
-"""Reads the bodies of requests: JSON that means one thing, or a definition as its file has it."""
+"""Reads requests: bodies of JSON that mean one thing, or a definition as its file has it, and nothing unknown."""
 
 from __future__ import annotations
 
@@ -8,10 +8,15 @@ from email.message import Message
 from typing import Any
 
 from fastapi import HTTPException, Request, Response
+from fastapi.dependencies.utils import get_flat_params
 from fastapi.routing import APIRoute
+
+from weft.core.errors import InvalidInput
+from weft.server.credentials import ANONYMOUS
 
 JSON = "application/json"
 YAML = "application/yaml"
+IF_MATCH = "if-match"
 # What else a file is sent as, which says the same.
 _YAML = frozenset({YAML, "application/x-yaml", "text/yaml", "text/x-yaml"})
 # What may stand in the address beside a definition that is sent as it is.
@@ -95,7 +100,44 @@ class _DefinitionRead(_Read):
         return beside | told if isinstance(told, dict) else told
 
 
-class JsonRoute(APIRoute):
+class KnownRoute(APIRoute):
+    """A route that takes what it knows, and passes over nothing that was sent to be heeded."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Return what answers a request."""
+        answer, known = super().get_route_handler(), self._known()
+        if self.path in ANONYMOUS:
+            # Whoever asks from time to time whether a server is there may add what he likes.
+            return answer
+        takes_match = IF_MATCH in known["header"] or set(self.methods or ()) <= {"GET"}
+
+        async def handler(request: Request) -> Response:
+            if request.scope["query_string"]:
+                for name in request.query_params:
+                    if name not in known["query"]:
+                        names = ", ".join(sorted(known["query"])) or "none"
+                        raise InvalidInput(
+                            name[:80], f"there is no such parameter here: those of the address are {names}"
+                        )
+            if not takes_match and IF_MATCH in request.headers:
+                raise InvalidInput(IF_MATCH, "is not heeded here, so nothing was done: leave it out")
+            return await answer(request)
+
+        return handler
+
+    def _known(self) -> dict[str, set[str]]:
+        """Return the names of what the route takes, by the part of the request that they stand in."""
+        found: dict[str, set[str]] = {"query": set(), "header": set()}
+        for field in get_flat_params(self.dependant):
+            # The parts of a model do not say where they stand: only queries are read by one.
+            place = getattr(field.field_info, "in_", None)
+            found.setdefault("query" if place is None else place.value, set()).add(field.alias)
+        for each in (self.openapi_extra or {}).get("parameters", ()):
+            found[each["in"]].add(each["name"])
+        return found
+
+
+class JsonRoute(KnownRoute):
     """A route that takes JSON in UTF-8 and answers 415 to all else."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
@@ -108,7 +150,7 @@ class JsonRoute(APIRoute):
         return handler
 
 
-class DefinitionRoute(APIRoute):
+class DefinitionRoute(KnownRoute):
     """A route that takes a definition: in JSON with what is said of it, or as its file has it."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:

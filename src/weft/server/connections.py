@@ -10,6 +10,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 # More than any client sends that means well; an address is part of it.
 LONGEST_HEAD = 64 * 1024
 _LAST_MOMENT = 0.5
+# Of what a client does not read so much is held, and what was written last.
+_UNREAD = 1 << 15
 _REFUSED = b"HTTP/1.1 %s\r\nconnection: close\r\ncontent-type: application/problem+json\r\ncontent-length: %d\r\n\r\n%s"
 
 
@@ -30,6 +32,7 @@ class Connection(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Wait for the first headers."""
         super().connection_made(transport)
+        transport.set_write_buffer_limits(high=_UNREAD)
         self._wait()
         if self.is_stopping():
             # Let in when nobody looks any more who is there; whoever asks now is still answered.

@@ -28,6 +28,16 @@ def keep(response: Response, connection: HTTPConnection, secret: str) -> None:
     _set(response, connection, secret, int(SESSION.total_seconds()))
 
 
+def is_lost(connection: HTTPConnection) -> bool:
+    """Whether a browser would not keep a session, as far as can be told: it has come by plain HTTP to another machine.
+
+    A proxy may have taken the TLS off. Over plain HTTP browsers do not say which page a request comes from.
+    """
+    headers = connection.headers
+    is_plain = connection.url.scheme == "http" and not _is_loopback(connection)
+    return is_plain and headers.get("x-forwarded-proto") != "https" and "sec-fetch-site" not in headers
+
+
 def forget(response: Response, connection: HTTPConnection) -> None:
     """Let a browser forget its session."""
     _set(response, connection, "", 0)

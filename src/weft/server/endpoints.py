@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from hashlib import sha256
 from typing import Annotated, Any
 
 import orjson
@@ -13,14 +15,16 @@ from pydantic import Field
 from weft.catalog.model import Principal
 from weft.contract.answers import answer_of
 from weft.contract.operations import NDJSON, Access, Operation
-from weft.contract.parameters import SAID, Parameter
+from weft.contract.parameters import Parameter
 from weft.contract.wire import new_model
 from weft.core.checks import LONGEST_PAGE
 from weft.core.errors import InvalidInput
 from weft.core.log_lines import add_to_lines
+from weft.queue.asking import Asking, asking
 from weft.queue.audit import acting_because, acting_from
 from weft.sdk.client import Client
 from weft.sdk.session import acting_as
+from weft.sdk.values import as_kept
 from weft.server import progress
 from weft.server.bodies import BESIDE, YAML, DefinitionRoute, JsonRoute
 from weft.server.credentials import admitted, identify, origin_of, require
@@ -38,9 +42,11 @@ _JSON = "application/json"
 # Calls that answer when something has ended, or say after a while that it has not.
 _WAITS = frozenset({"wait", "jobs.wait"})
 _LONGEST_WAIT = 60.0
+# Calls that count all that waits.
+_COUNTS = frozenset({"queues", "metrics"})
 _MAKES_JOBS = frozenset({"jobs.submit", "jobs.rerun"})
 # What they answer is shown once, and kept nowhere.
-_SECRET = frozenset({"tokens.create", "tokens.create_sign_in"})
+_SECRET = frozenset({"tokens.create", "tokens.create_sign_in", "orgs.create_token"})
 REPEATED = "idempotency-replayed"
 _FILE = """workflow_id: etl
 nodes:
@@ -49,13 +55,20 @@ nodes:
   END: {type: end}
 """
 _LINES = '{"progress": 120}\n{"answer": {"count": 240}}\n'
-_KEY = "A key of the caller's choice: the same request with the same key is carried out once."
+_KEY = (
+    "A key of the caller's choice: the same request with the same key is carried out once, and answered as the first "
+    "was; another request with it is refused."
+)
+_OF_TASK = " Keys of tasks are those of their handler: the same key with another handler makes another task."
+_GOES_ON = (
+    "With the same key the call goes on where it was broken off, and takes no job that was submitted after the first "
+    "such call; the answer counts those of this request."
+)
+_FORM: Mapping[str, Any] = {"max_length": 500, "pattern": r"^[!-~]([ -~]*[!-~])?$"}
 # Headers are read as Latin-1, and not by all alike: another text stands in the body, where the call takes one.
-IdempotencyKey = Annotated[str | None, Header(description=_KEY, max_length=500, pattern=r"^[!-~]([ -~]*[!-~])?$")]
-OwnKey = Annotated[
-    str | None,
-    Header(description=SAID["idempotency_key"], max_length=500, pattern=r"^[!-~]([ -~]*[!-~])?$"),
-]
+IdempotencyKey = Annotated[str | None, Header(description=_KEY, **_FORM)]
+_TaskKey = Annotated[str | None, Header(description=_KEY + _OF_TASK, **_FORM)]
+_KeyToGoOn = Annotated[str | None, Header(description=_GOES_ON, **_FORM)]
 
 
 def add_operation(router: APIRouter, operation: Operation) -> None:
@@ -68,7 +81,7 @@ def add_operation(router: APIRouter, operation: Operation) -> None:
         if operation.tells_progress:
             told[status]["content"] = {NDJSON: {"schema": {"type": "string"}, "example": _LINES}}
     elif status != 204:
-        told[status]["content"] = {"text/plain": {"schema": {"type": "string"}}}
+        told[status]["content"] = {"text/plain": {"schema": {"type": "string"}, "example": "240 rows\n"}}
         told[204] = {"description": "There is none."}
     router.add_api_route(
         operation.path,
@@ -122,7 +135,12 @@ def _endpoint(operation: Operation) -> Callable[..., Any]:
                 # Not before: what has been carried out by its key is answered, wherever the tag stands by now.
                 more |= await expectation(client, if_match, asked)
             try:
-                found = await operation.of(client)(**asked, **more)
+                with as_kept():
+                    call = partial(operation.of(client), **asked, **more)
+                    if operation.call in _COUNTS:
+                        found = await state.counts.get((who.org_id, operation.call, *sorted(asked.items())), call)
+                    else:
+                        found = await call()
             finally:
                 if operation.call in _WAITS:
                     # Whoever has lost his credential meanwhile is told nothing, not even how it ended.
@@ -144,11 +162,14 @@ def _endpoint(operation: Operation) -> Callable[..., Any]:
             return progress.answer(work)
         with acting_as(who.actor), acting_from(origin_of(request)), acting_because(reason):
             key = given.get("idempotency_key")
-            if key is None or operation.makes_by_key:
+            if key is None or operation.goes_on_by_key:
                 kept = Kept(await act(client), False)
             else:
                 request_bytes = b"%s\n%s" % (_address(request), await request.body())
-                kept = await once(client, key, request_bytes, act, is_secret=operation.call in _SECRET)
+                if operation.makes_by_key:
+                    kept = await _made_once(key, request_bytes, asked, lambda: act(client))
+                else:
+                    kept = await once(client, key, request_bytes, act, is_secret=operation.call in _SECRET)
         status, body, etag = kept.answered
         headers = {} if etag is None else {"etag": etag}
         if is_known(given.get("if_none_match"), etag):
@@ -158,6 +179,20 @@ def _endpoint(operation: Operation) -> Callable[..., Any]:
     endpoint.__signature__ = _signature(operation)  # type: ignore[attr-defined]
     endpoint.__name__ = operation.call.replace(".", "_")
     return endpoint
+
+
+async def _made_once(key: str, request: bytes, asked: dict[str, Any], act: Callable[[], Awaitable[Answered]]) -> Kept:
+    """Carry out what makes one thing by a key, which is kept with it: then no answer needs to be.
+
+    A key that the call itself is given says what there may be one of, by whatever request it was made; then that of the
+    request only tells whether it was this one.
+    """
+    own = asked.setdefault("idempotency_key", key)
+    is_own = own is not key
+    by = Asking(sha256(key.encode() + b"\n" + request if is_own else request).digest(), is_strict=not is_own)
+    with asking(by):
+        answered = await act()
+    return Kept(answered, by.is_repeated)
 
 
 def _check_once(request: Request, query: Any) -> None:
@@ -189,7 +224,7 @@ def _arguments(operation: Operation, parameters: dict[str, Parameter], given: di
     for part in ("query", "body"):
         if (model := given.get(part)) is not None:
             sent |= {name: getattr(model, name) for name in model.model_fields_set}
-    if operation.makes_by_key and (key := given.get("idempotency_key")) is not None:
+    if operation.goes_on_by_key and (key := given.get("idempotency_key")) is not None:
         if sent.get("idempotency_key") not in (None, key):
             raise InvalidInput("idempotency-key", "is another than idempotency_key of the body: give one")
         sent["idempotency_key"] = key
@@ -222,7 +257,8 @@ def _signature(operation: Operation) -> inspect.Signature:
     if operation.changes:
         found.append(_keyword("weft_reason", Reason, None))
     if operation.takes_key:
-        found.append(_keyword("idempotency_key", OwnKey if operation.makes_by_key else IdempotencyKey, None))
+        kinds = {"enqueue": _TaskKey, "jobs.rerun_all": _KeyToGoOn}
+        found.append(_keyword("idempotency_key", kinds.get(operation.call, IdempotencyKey), None))
     return inspect.Signature(found)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from weft.contract.table import OPERATIONS
 from weft.server.problems import MEDIA_TYPE, title_of
 from weft.server.samples import sample
 
@@ -71,6 +72,8 @@ _SAID = {
     "lease_token": "What came with the claim: it proves that the task is still the worker's.",
     "task_id": "The task's id.",
 }
+# What they answer is of this request, and of none before it.
+_GO_ON = frozenset(each.call.replace(".", "_") for each in OPERATIONS if each.goes_on_by_key)
 _NO_MORE = ("HTTPValidationError", "ValidationError")
 
 
@@ -84,8 +87,11 @@ def complete(made: dict[str, Any]) -> None:
     }
     made["components"]["responses"] = {f"Refused{status}": _refusal(status) for status in _REFUSALS}
     used = set()
-    for _, operation in operations(made):
+    for name, operation in operations(made):
         used |= set(operation.get("tags", ()))
+        if operation.get("security") and not name.split()[1].startswith(("/v1/", "/internal/")):
+            # A worker has a token, and no browser is one.
+            operation["security"] = [*operation["security"], {"session": []}]
         _complete_words(operation)
         for parameter in operation.get("parameters", ()):
             parameter["schema"] = _never_null(parameter["schema"])
@@ -163,14 +169,14 @@ def _complete_answers(operation: dict[str, Any], schemas: dict[str, Any]) -> Non
         if not content.keys() & {"example", "examples"}:
             content["example"] = sample(content["schema"], schemas)
     for status in [status for status in answers if status[0] == "2" or "$ref" not in answers[status]]:
-        _complete_answer(answers[status], named, schemas)
+        _complete_answer(answers[status], named, schemas, goes_on=operation["operationId"] in _GO_ON)
     operation["responses"] = dict(sorted(answers.items()))
 
 
-def _complete_answer(answer: dict[str, Any], named: set[str], schemas: dict[str, Any]) -> None:
+def _complete_answer(answer: dict[str, Any], named: set[str], schemas: dict[str, Any], *, goes_on: bool) -> None:
     headers = answer.setdefault("headers", {})
     headers |= _headers("RequestId")
-    if "idempotency-key" in named:
+    if "idempotency-key" in named and not goes_on:
         headers |= _headers("Replayed", "Idempotency-Replayed")
     for media_type, content in answer.get("content", {}).items():
         schema = content.get("schema", {})

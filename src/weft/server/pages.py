@@ -32,8 +32,8 @@ def page(title: str, body: str, status: int = 200) -> Response:
     return Response(text, status, {"content-security-policy": _POLICY}, "text/html; charset=utf-8")
 
 
-def interface(document: dict[str, Any]) -> Response:
-    """Return the page of the HTTP interface: each route with what it takes, as the OpenAPI document says."""
+def interface(document: dict[str, Any]) -> tuple[str, str]:
+    """Return title and body of the page of the HTTP interface: each route with what it takes, as the document says."""
     parts: dict[str, list[str]] = {}
     for path, methods in document["paths"].items():
         for method, told in methods.items():
@@ -45,7 +45,7 @@ def interface(document: dict[str, Any]) -> Response:
         'For programs there is <a href="/openapi.json">the OpenAPI document</a>.</p>'
     )
     places = " · ".join(f'<a href="#{escape(name)}">{escape(name)}</a>' for name in parts)
-    return page(f"{document['info']['title']} {document['info']['version']}", f"{lead}<p>{places}</p>{body}")
+    return f"{document['info']['title']} {document['info']['version']}", f"{lead}<p>{places}</p>{body}"
 
 
 def _route(method: str, path: str, told: dict[str, Any], document: dict[str, Any]) -> str:

@@ -16,6 +16,8 @@ from starlette.requests import Request
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from weft.server.heads import ONLY_GET
+
 # What no path can hold otherwise: such requests are turned away.
 _SLASH = "\x00"
 _SAMPLE = re.compile(r"{\w+}")
@@ -60,6 +62,8 @@ def methods_at(request: Request) -> list[str]:
         pattern = getattr(context, "path_regex", None)
         if pattern is not None and pattern.match(request.scope["path"]):
             found |= context.methods or set()
+            if "GET" in found and context.name not in ONLY_GET:
+                found.add("HEAD")
     return sorted(found)
 
 

@@ -15,6 +15,7 @@ from starlette.exceptions import HTTPException
 from weft.contract.errors import told_of
 from weft.core.errors import BlobUnavailable, InvalidInput, OperatorError, TagConflict, WeftError
 from weft.core.server_errors import ServerStopping, TooManyStreams, Unauthenticated
+from weft.server.heads import method_of
 from weft.server.paths import methods_at
 
 logger = logging.getLogger("weft.server")
@@ -35,6 +36,17 @@ class Problem(BaseModel):
     detail: str = Field(examples=["priority: must be a whole number between -32767 and 32767"])
     field: str | None = Field(None, description="What is wrong, where it is one thing.")
     about: dict[str, Any] | None = Field(None, description="What it is about, by name, for programs.")
+    problems: list[dict[str, Any]] | None = Field(
+        None,
+        description="All that is wrong: with a request each `field` and its `problem`, with a definition each problem "
+        "as `/workflows/validate` tells it.",
+    )
+    conflict: dict[str, Any] | None = Field(
+        None, description="Of `tag_conflict`: the `tag`, `why`, and what it is now, with who moved it, when, to what."
+    )
+    conflicts: list[dict[str, Any]] | None = Field(
+        None, description="Of `merge_conflict`: each `path` that both sides changed, with `base`, `ours` and `theirs`."
+    )
 
 
 def problem(status: int, code: str, title: str, detail: str, more: Mapping[str, Any] | None = None) -> Response:
@@ -121,7 +133,10 @@ def install(app: FastAPI) -> None:
     async def on_http_error(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
         code = _CODES.get(error.status_code, "http_error")
-        said = {404: f"there is no route {request.url.path}", 405: f"{request.method} is not for {request.url.path}"}
+        said = {
+            404: f"there is no route {request.url.path}",
+            405: f"{method_of(request)} is not for {request.url.path}",
+        }
         answer = problem(error.status_code, code, title_of(code), said.get(error.status_code, str(error.detail)))
         answer.headers.update(error.headers or {})
         if error.status_code == _NOT_ALLOWED:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from weft.server.likenesses import DIGEST, EARLY, ID, LIKE
+
 _DEEPEST = 8
 # What the fields of a name are like; else an example is made of the type alone.
 _BY_NAME: Mapping[str, Any] = {
@@ -17,11 +19,11 @@ _BY_NAME: Mapping[str, Any] = {
     "old": "etl~1", "new": "etl", "org": "acme", "queue": "default", "reason": "ordered twice", "role": "writer",
     "secret": "weft_Zk3pXn0v…", "slug": "acme", "state": "completed", "tag": "etl/main", "type": "task",
     "user": "ada@example.com", "version": 12, "version_hash": "7f4c1d9a5be0", "which": "etl/main", "workflow": "etl",
-    "workflow_id": "etl",
+    "workflow_id": "etl", "id": ID, "job_id": ID, "task_id": ID, "base_kind": "tag", "base_ref": "etl/main",
+    "code_version": "9c1e5f0a7b23", "digest": DIGEST, "item": "default", "key": "customer-7",
+    "lease_token": "7340085817581568.1", "node_id": "fetch", "path": "nodes.fetch.params.size",
+    "problem": "it cannot be read", "refused": ID, "lost": ID, "task": ID, "verb": "push", "saved_at": EARLY,
 }  # fmt: skip
-_ID = "381002207845156620"
-_DIGEST = "7f" * 32
-_MOMENT = "2026-11-14T06:30:00Z"
 
 
 def sample(schema: Mapping[str, Any], schemas: Mapping[str, Any], name: str = "", depth: int = 0) -> Any:
@@ -55,17 +57,19 @@ def _of_choices(choices: list[dict[str, Any]], schemas: Mapping[str, Any], name:
 
 
 def _of_object(schema: Mapping[str, Any], schemas: Mapping[str, Any], depth: int) -> dict[str, Any]:
-    parts = schema.get("properties", {})
-    return {part: sample(inner, schemas, part, depth + 1) for part, inner in parts.items()}
+    parts, like = schema.get("properties", {}), LIKE.get(schema.get("title", ""), {})
+    return {
+        part: like[part] if part in like else sample(inner, schemas, part, depth + 1) for part, inner in parts.items()
+    }
 
 
 def _of_value(kind: str | None, schema: Mapping[str, Any], name: str) -> Any:
     known = _BY_NAME.get(name)
     if kind == "string":
         if schema.get("format") == "date-time":
-            return _MOMENT
+            return EARLY
         if "pattern" in schema:
-            return _DIGEST if "a-f" in schema["pattern"] else _ID
+            return DIGEST if "a-f" in schema["pattern"] else ID
         return known if isinstance(known, str) else "…" if not name else name.replace("_", "-")
     if kind == "integer":
         return known if isinstance(known, int) else max(1, schema.get("minimum", 1))

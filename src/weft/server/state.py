@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from weft.contract.operations import Access
+from weft.jobs.metrics import Metric
 from weft.queue.blobs import KeptBlobs
+from weft.queue.queues import QueueInfo
 from weft.sdk.client import Client
 from weft.server.credentials import identify, require
 from weft.server.live.hub import Hub
 from weft.server.seats import Seats
+from weft.server.shared import Shared
 from weft.server.traffic import Traffic
 from weft.server.vouching import provider_of
 from weft.worker.answers import Answers
@@ -23,6 +27,10 @@ if TYPE_CHECKING:
     from weft.server.live.guest import Guest
 
 _ORGS = 1000
+_READY = 1.0
+# Fewer tasks are counted anew each time: some 600 take a millisecond.
+_MANY = 50_000
+_A_SECOND, _LONGEST = 30_000, 60.0
 
 
 class State:
@@ -36,6 +44,9 @@ class State:
         self.traffic = traffic
         # Told by /readyz, so that whoever spreads requests sends no more of them here.
         self.is_stopping = False
+        # What anybody may ask for, and what counts all that waits.
+        self.readiness = Shared(_READY)
+        self.counts = Shared(lasts=lasts_counted)
         self._by_org: OrderedDict[int, Client] = OrderedDict()
         self._answers: OrderedDict[int, Answers] = OrderedDict()
 
@@ -80,6 +91,17 @@ class State:
                 self._by_org.popitem(last=False)
         self._by_org.move_to_end(who.org_id)
         return found
+
+
+def lasts_counted(found: Sequence[QueueInfo] | Sequence[Metric]) -> float:
+    """Return for how many seconds a count is kept: so that the database is busy counting for a fraction of the time."""
+    count = 0.0
+    for each in found:
+        if isinstance(each, QueueInfo):
+            count += sum(each.tasks.values())
+        elif each.name == "task_queue_depth":
+            count += sum(sample.value for sample in each.samples)
+    return 0.0 if count < _MANY else min(_LONGEST, count / _A_SECOND)
 
 
 async def _admit(guest: Guest) -> None:

@@ -16,14 +16,16 @@ if TYPE_CHECKING:
 # RFC 9110, 8.8.3: a text in quotes, without quotes in it; W/ before it says that it is not exact.
 _TAG = r'(?:W/)?"[\x21\x23-\x7e\x80-\xff]*"'
 _TAGS = re.compile(rf"(?:[ \t]*,)*[ \t]*{_TAG}[ \t]*(?:,[ \t]*(?:{_TAG}[ \t]*)?)*")
-_NUMBER = re.compile(r'"([1-9]\d{0,17}|0)"')
+# One that is protected shows it: what is told of it is another then, though it has not moved.
+_PROTECTED = "p"
+_NUMBER = re.compile(rf'"([1-9]\d{{0,17}}|0){_PROTECTED}?"')
 _ANY = "*"
 
 
 def etag_of(found: Any) -> str | None:
     """Return the ETag that tells where a tag stands, for answers about one."""
     if isinstance(found, Tag):
-        return f'"{found.version}"'
+        return f'"{found.version}{_PROTECTED if found.is_protected else ""}"'
     if isinstance(found, (Materialized, Pushed)) and found.tag_version:
         return f'"{found.tag_version}"'
     return None

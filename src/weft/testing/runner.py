@@ -194,7 +194,7 @@ class Runner:
 
         async def send() -> int:
             await self._settle(_STILL)
-            count = await self._client.jobs.send_event(name, payload)
+            count = (await self._client.jobs.send_event(name, payload)).answered
             await self._settle(_STILL)
             return count
 

@@ -93,14 +93,14 @@ async def local_size(settings: Settings, task_id: int) -> int | None:
     return await asyncio.to_thread(size)
 
 
-async def local_log(settings: Settings, task_id: int, offset: int = 0) -> bytes | None:
-    """Return a task's log from ``offset`` on, when there is one on this machine."""
+async def local_log(settings: Settings, task_id: int, offset: int = 0, most: int = -1) -> bytes | None:
+    """Return a task's log from ``offset`` on, ``most`` bytes of it or all, when there is one on this machine."""
 
     def read() -> bytes | None:
         path = log_path(log_dir(settings), task_id)
         with contextlib.suppress(FileNotFoundError), open(path, "rb", opener=open_own) as file:
             file.seek(offset)
-            return file.read()
+            return file.read(most)
         return None
 
     return await asyncio.to_thread(read)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 async def enter(
     conn: type_Connection, org_id: int, queue_names: Sequence[str], handlers: list[str], *, lease: timedelta,
     concurrency: int, version: str, codes: Mapping[str, str], hostname: str | None = None, pid: int | None = None,
+    actor: str = "worker",
 ) -> tuple[int, list[int]]:  # fmt: skip
     """Register a worker; queues that do not exist are made. Return its id and the ids of its queues.
 
@@ -27,7 +28,7 @@ async def enter(
     known = await queues.ids(conn, org_id)
     for name in queue_names:
         if name not in known:
-            await queues.create(conn, org_id, name, "worker")
+            await queues.create(conn, org_id, name, actor)
     known = await queues.ids(conn, org_id)
     queue_ids = [known[name] for name in queue_names]
     worker_id = await workers.register(

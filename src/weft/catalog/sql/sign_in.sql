@@ -5,7 +5,8 @@ insert into weft.sign_in (org_id, user_id, name, role, digest, expires_at, actor
 values ($1, $2, $3, $4, $5, weft.now() + $6::interval, $7) returning expires_at;
 
 -- name: take
--- Whoever comes first has it, and nobody after him; nor anybody when its user is gone.
+-- Whoever comes first has it, and nobody after him; nor anybody when its user is gone. He is let in as no more than he is now.
 delete from weft.sign_in s where s.digest = $1 and s.expires_at > weft.now()
   and not exists (select 1 from weft.user u where u.id = s.user_id and u.deactivated_at is not null)
-returning s.org_id, s.user_id, s.name, s.role::text as role, s.actor;
+returning s.org_id, s.user_id, s.name,
+  least(s.role, (select u.role from weft.user u where u.id = s.user_id))::text as role, s.actor;

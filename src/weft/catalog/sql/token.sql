@@ -1,6 +1,9 @@
 -- name: create
+-- Null when its user is deactivated; nobody deactivates him meanwhile.
+with owner as (select u.id from weft.user u where u.org_id = $1 and u.id = $2 and u.deactivated_at is null for share)
 insert into weft.token (org_id, user_id, name, role, queues, hint, digest, expires_at, actor)
-values ($1, $2, $3, $4, $5, $6, $7, weft.now() + $8::interval, $9) returning id;
+select $1, $2, $3, $4, $5, $6, $7, weft.now() + $8::interval, $9
+where $2::bigint is null or exists (select 1 from owner) returning id;
 
 -- name: show
 select t.* from weft.tokens t where t.org_id = $1 and t.id = $2;

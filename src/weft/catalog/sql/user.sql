@@ -21,6 +21,15 @@ where u.org_id = $1 and u.id = $2 returning u.id;
 update weft.user u set deactivated_at = weft.now() where u.org_id = $1 and u.id = $2 and u.deactivated_at is null
 returning u.id;
 
+-- name: end_tokens
+-- Whatever he could be let in by is good no more, also when he is activated again; returns how many tokens that were.
+with codes as (delete from weft.sign_in s where s.org_id = $1 and s.user_id = $2),
+ended as (
+  update weft.token t set revoked_at = weft.now() where t.org_id = $1 and t.user_id = $2 and t.revoked_at is null
+    and (t.expires_at is null or t.expires_at > weft.now()) returning t.id
+)
+select count(*)::int from ended;
+
 -- name: activate
 update weft.user u set deactivated_at = null where u.org_id = $1 and u.id = $2 and u.deactivated_at is not null
 returning u.id;

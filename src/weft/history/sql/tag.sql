@@ -100,6 +100,10 @@ select t.name, t.workflow_id, t.target_id, t.version, t.moved_at, t.moved_by, t.
   encode(a.version_hash, 'hex') as target_hash, t.deleted_at
 from t left join weft.artifact a on a.id = t.target_id;
 
+-- name: hold
+-- A tag until the transaction ends, when it is as the caller expects it; else it is refused.
+select weft.lock_tag($1, weft.tag_named($1, $2, $3), $4, $5, true);
+
 -- name: undelete
 with t as materialized (
   select t.* from weft.undelete_tag($1, weft.tag_named($1, $2, true), $3, $4) t

@@ -2,12 +2,16 @@
 -- Returns the id of the job that there was of that idempotency key, else its own; then somebody's act is kept with it.
 with made as materialized (
   select weft.put_job(json_populate_record(null::weft.job, $1), $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16,
-    $17, $18, $19, $20, $21) as id
+    $17, $18, $19, $20, $21, $29) as id
 ), noted as (
   insert into weft.audit (org_id, actor, verb, subject_kind, subject_ids, detail, origin, reason)
   select $22, $24, $25, 'job', array[made.id], $26, $27, $28 from made where made.id = $23 and $25::text is not null
 )
 select made.id from made;
+
+-- name: asked_by
+-- By which request the job of an idempotency key was made; null when it was none.
+select k.request from weft.idempotency_key k where k.org_id = $1 and k.handler = '@job' and k.key = $2;
 
 -- name: keep_tasks
 -- False when an output that is to be kept is gone.
@@ -126,11 +130,11 @@ select weft.begin_wait($1, $2, $3, $4, $5, $6, $7, $8, $9);
 
 -- name: send_event
 -- Who sends an event is kept with it, and as an act when it is new.
-with e as materialized (select id, answered, is_new from weft.send_event($1, $2, $3, $4, $5, $6)), noted as (
+with e as materialized (select id, answered, is_new, is_same from weft.send_event($1, $2, $3, $4, $5, $6)), noted as (
   insert into weft.audit (org_id, actor, verb, subject_kind, subject_name, detail, origin, reason)
   select $1, $4, 'send', 'event', $2, json_build_object('id', e.id::text, 'answered', e.answered), $7, $8 from e where e.is_new
 )
-select e.id, e.answered from e;
+select e.id, e.answered, e.is_new, e.is_same from e;
 
 -- name: route_event
 select last from weft.route_event($1, $2, $3);

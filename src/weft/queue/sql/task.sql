@@ -2,6 +2,10 @@
 -- Creates unless the idempotency key is known; the last argument says whether a worker hears of it with the commit.
 select id, created from weft.put_task($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15);
 
+-- name: enqueue_by_request
+-- The same for a request with a key: also by which request a known key came.
+select id, created, known from weft.put_task_by_request($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16);
+
 -- name: claim_keys
 -- Whoever inserts a key makes its task; waits for others who are about to insert the same.
 insert into weft.idempotency_key as k (org_id, handler, key, task_id)

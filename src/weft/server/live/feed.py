@@ -1,7 +1,7 @@
 """What one reader has found, kept for a while as it is sent, for all who look at the same thing.
 
 Nobody has a queue of his own: a guest is a number, the page that he gets next. Who is slower than the pages that are
-kept is told so and comes back; he never holds memory, and nobody waits for him.
+kept is told so and comes back; he holds no more memory than he is given at once, and nobody waits for him.
 """
 
 from __future__ import annotations
@@ -21,8 +21,10 @@ if TYPE_CHECKING:
 
 Found = TypeVar("Found")
 
-# Of each feed so many bytes are kept at most.
+# Of each feed so many bytes are kept at most; all of them together have less room, which `Shelf` shares out.
 MOST_BYTES = 4 << 20
+# So many bytes somebody is given at once, unless a page has more: whoever does not take them holds no more than that.
+AT_ONCE = 1 << 15
 HEARTBEAT = 15.0
 # What writing a page to one guest takes: a reader leaves time for it.
 _ONE_GUEST = 0.0001
@@ -39,11 +41,20 @@ class NothingMoreError(Exception):
 
 
 class Page(NamedTuple):
-    """What was found at once, as it is sent; ``id`` is the place after it, ``parts`` are its frames by name."""
+    """What was found at once, as it is sent; ``id`` is the place after it, ``parts`` are its frames by name.
+
+    ``look`` is the number of the look by which it was found.
+    """
 
     data: bytes
     id: str | None
     parts: tuple[tuple[Any, bytes], ...] = ()
+    look: int = 0
+
+    @property
+    def size(self) -> int:
+        """How many bytes it takes to keep it."""
+        return len(self.data) + sum(len(data) for _, data in self.parts)
 
 
 class Feed(ABC, Generic[Found]):
@@ -64,7 +75,7 @@ class Feed(ABC, Generic[Found]):
         self.is_kicked = False
         self.due_at = 0.0
         self._pages: deque[Page] = deque()
-        self._bytes = 0
+        self.bytes = 0
         # The number of the oldest page that is kept, and where guests go on who have come so far before.
         self.first = 0
         self.places: dict[str | None, int] = {}
@@ -85,7 +96,8 @@ class Feed(ABC, Generic[Found]):
         await self.round.take_up(self)
 
     async def stop(self) -> None:
-        """Be looked for no more."""
+        """Be looked for no more, and keep nothing."""
+        self.round.shelf.clear(self)
         await self.round.leave_out(self)
 
     @property
@@ -131,17 +143,31 @@ class Feed(ABC, Generic[Found]):
 
     def put(self, page: Page) -> None:
         """Let all who look have a page."""
+        if not self.guests:
+            return
         self._pages.append(page)
-        self._bytes += len(page.data)
+        self.bytes += page.size
         if page.id is not None:
             self.places.setdefault(page.id, self.next)
-        while self._bytes > MOST_BYTES and len(self._pages) > 1:
-            self._bytes -= len(self._pages.popleft().data)
-            self.first += 1
-            self.places = {id: place for id, place in self.places.items() if place >= self.first}
+        self.round.shelf.put(self, page.size)
+        while self.bytes > MOST_BYTES and self.can_drop:
+            self.drop()
         self._told_at = time.monotonic()
         for guest in self.guests:
             guest.wake()
+
+    @property
+    def can_drop(self) -> bool:
+        """Whether a page is kept beside the newest, which nobody may have had yet."""
+        return len(self._pages) > 1
+
+    def drop(self) -> None:
+        """Keep the oldest page no longer."""
+        size = self._pages.popleft().size
+        self.bytes -= size
+        self.first += 1
+        self.places = {id: place for id, place in self.places.items() if place >= self.first}
+        self.round.shelf.drop(size)
 
     def end(self, page: Page) -> None:
         """Let all who look have the last page."""
@@ -149,7 +175,7 @@ class Feed(ABC, Generic[Found]):
         self.put(page)
 
     def take(self, guest: Guest) -> bytes:
-        """Return what is new for a guest, and let it be the last that he gets when there will be no more."""
+        """Return a piece of what is new for a guest; when there will be no more, let him leave."""
         if guest.place < self.first:
             guest.dismiss(LAGGING)
             return b""
@@ -157,6 +183,12 @@ class Feed(ABC, Generic[Found]):
             if self.is_over:
                 guest.leave()
             return b""
-        fresh = islice(self._pages, guest.place - self.first, None)
-        guest.place = self.next
-        return b"".join(page.data if guest.fit is None else guest.fit(page) for page in fresh)
+        fresh, size = [], 0
+        for page in islice(self._pages, guest.place - self.first, None):
+            data = page.data if guest.fit is None else guest.fit(page)
+            if size and size + len(data) > AT_ONCE:
+                break
+            fresh.append(data)
+            size += len(data)
+            guest.place += 1
+        return b"".join(fresh)

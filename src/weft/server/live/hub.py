@@ -18,6 +18,7 @@ from weft.queue.service import Service
 from weft.server.live.frames import farewell
 from weft.server.live.listener import Listener
 from weft.server.live.round import Round
+from weft.server.live.shelf import MOST_OF_ALL, Shelf
 from weft.server.live.visit import Visit
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ class Hub(Service):
         self._by_topic: defaultdict[str, set[Feed[Any]]] = defaultdict(set)
         self._rounds: dict[tuple[int, type[Feed[Any]]], Round] = {}
         self._asked: Counter[str] = Counter()
+        self._shelf = Shelf(MOST_OF_ALL)
         self._guests: set[Guest] = set()
         self._limit, self._org_limit = database.settings.server_streams, database.settings.server_org_streams
         self._of_org: Counter[int] = Counter()
@@ -67,7 +69,7 @@ class Hub(Service):
     def round_of(self, org_id: int, kind: type[Feed[Any]]) -> Round:
         """Return what looks for the feeds of an org of this kind."""
         if (org_id, kind) not in self._rounds:
-            self._rounds[org_id, kind] = Round(kind, self._turns, self._asked)
+            self._rounds[org_id, kind] = Round(kind, self._turns, self._asked, self._shelf)
         return self._rounds[org_id, kind]
 
     async def open(self, key: Hashable, make: Callable[[], Feed[Any]], guest: Guest, after: str | None) -> Visit:
@@ -125,11 +127,14 @@ class Hub(Service):
         return len(self._guests)
 
     def metrics(self) -> list[Metric]:
-        """Return how many streams are open, how often the database was asked for them, and how many were refused."""
+        """Return what streams there are, what is kept for them, how often was asked for them and how many refused."""
         looks = tuple(Sample(self._asked[kind], {"kind": kind}) for kind in sorted(self._asked))
         refused = tuple(Sample(self._refused[limit], {"limit": limit}) for limit in ("org", "server"))
         return [
             Metric("streams_open", "gauge", "Streams that are open.", (Sample(self.count),)),
+            Metric(
+                "streams_kept_bytes", "gauge", "What is kept for those who are slower.", (Sample(self._shelf.bytes),)
+            ),
             Metric("streams_looks_total", "counter", "How often the database was asked what is new.", looks),
             Metric("streams_refused_total", "counter", "Streams that were refused, as there were too many.", refused),
         ]

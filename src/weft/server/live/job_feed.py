@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Self
 
 from weft.contract.wire import wire
 from weft.jobs import events
 from weft.jobs.events import JobEvent, JobEvents
-from weft.server.live.feed import Feed, NothingMoreError, Page
+from weft.server.live.feed import AT_ONCE, Feed, NothingMoreError, Page
 from weft.server.live.frames import frame
 
 if TYPE_CHECKING:
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from weft.server.live.round import Round
 
 _PAGE = 1000
+# Whoever catches up by himself holds so many: there may be many of them, and some do not read.
+_FEW = 200
 _EVENT = wire(JobEvent)
 
 
@@ -60,44 +62,53 @@ class JobFeed(Feed[JobEvents]):
                 found = await self._found(after)
                 if found.is_last and not found.events and after is not None:
                     raise NothingMoreError
-                if not self.is_running and len(found.events) < _PAGE:
+                if not self.is_running and len(found.events) < _FEW:
                     await self._begin(after, found)
         if after in self.places:
             guest.place = self.places[after]
             yield b""
             return
-        async for data in self._caught_up(guest, after, found):
+        catching_up = self._caught_up(guest, after, found)
+        del found
+        async for data in catching_up:
             yield data
 
     async def _caught_up(self, guest: Guest, after: str | None, found: JobEvents) -> AsyncGenerator[bytes]:
         """Yield what there was before the pages that are kept, and then nothing of them twice."""
         while True:
-            yield self._page(after, found).data
-            after = found.cursor
-            if found.is_last:
-                guest.dismiss(await self._last_words(found.cursor))
+            told, after = [page.data for page in self._pages_of(after, found)], found.cursor
+            is_full, is_last = _is_full(found), found.is_last
+            # He may take long: only what is sent to him is held.
+            del found
+            for data in told:
+                yield data
+            if is_last:
+                guest.dismiss(await self._last_words(after))
                 return
-            if len(found.events) >= _PAGE:
+            if is_full:
                 found = await self._read(after)
                 continue
             if not self.is_running:
-                await self._begin(found.cursor, JobEvents((), found.cursor, False))
+                await self._begin(after, JobEvents((), after, False))
                 guest.place = self.next
                 return
             await self._all_told(guest)
             guest.place = self.next
             found = await self._read(after)
-            if not found.is_last and len(found.events) < _PAGE:
-                yield self._page(after, found).data
-                self._leave_out(guest, found)
+            if not found.is_last and not _is_full(found):
+                self._leave_out(guest, {event.id for event in found.events})
+                told = [page.data for page in self._pages_of(after, found)]
+                del found
+                for data in told:
+                    yield data
                 return
 
-    def _leave_out(self, guest: Guest, found: JobEvents) -> None:
+    def _leave_out(self, guest: Guest, had: set[str]) -> None:
         """Let a guest not have those again that he has had by himself: each comes within two looks."""
-        had, until = {event.id for event in found.events}, self._looks + 2
+        until = self._looks + 2
 
         def fit(page: Page) -> bytes:
-            if self._looks > until:
+            if page.look > until:
                 guest.fit = None
             return b"".join(data for name, data in page.parts if name not in had) if page.parts else page.data
 
@@ -118,8 +129,8 @@ class JobFeed(Feed[JobEvents]):
 
     async def _add(self, found: JobEvents) -> None:
         before, self._cursor = self._cursor, found.cursor
-        if found.events:
-            self.put(self._page(before, found))
+        for page in self._pages_of(before, found):
+            self.put(page)
         if len(found.events) < _PAGE:
             self._looks += 1
         if found.is_last:
@@ -139,12 +150,27 @@ class JobFeed(Feed[JobEvents]):
 
     async def _read(self, after: str | None) -> JobEvents:
         org_id = await self._client.org_id()
-        return await self._client.database.read(lambda conn: events.page(conn, org_id, self._job_id, after, _PAGE))
+        return await self._client.database.read(lambda conn: events.page(conn, org_id, self._job_id, after, _FEW))
 
-    def _page(self, after: str | None, found: JobEvents) -> Page:
-        """Return a page as it is sent."""
-        places = events.places(after, found, self._job_id)
-        parts = tuple(
-            (event.id, frame(_EVENT.encode(event), id=id)) for event, id in zip(found.events, places, strict=True)
-        )
-        return Page(b"".join(data for _, data in parts), events.brief(found.cursor), parts)
+    def _pages_of(self, after: str | None, found: JobEvents) -> Iterator[Page]:
+        """Yield the events that were found as they are sent, in pages none of which is much to hold."""
+        before: str | None = None
+        parts: list[tuple[str, bytes]] = []
+        size = 0
+        for event, id in zip(found.events, events.places(after, found, self._job_id), strict=True):
+            data = frame(_EVENT.encode(event), id=id)
+            if parts and size + len(data) > AT_ONCE:
+                yield self._page(parts, before)
+                parts, size = [], 0
+            parts.append((event.id, data))
+            size, before = size + len(data), id
+        if parts:
+            yield self._page(parts, events.brief(found.cursor))
+
+    def _page(self, parts: list[tuple[str, bytes]], id: str | None) -> Page:
+        return Page(b"".join(data for _, data in parts), id, tuple(parts), self._looks)
+
+
+def _is_full(found: JobEvents) -> bool:
+    """Whether there may be more than was asked for by somebody who catches up."""
+    return len(found.events) >= _FEW

@@ -12,8 +12,9 @@ from weft.core.errors import InvalidInput
 from weft.core.states import TaskState
 from weft.queue import look
 from weft.sdk.log_reading import ASK_EVERY
-from weft.server.live.feed import Feed, NothingMoreError, Page
+from weft.server.live.feed import AT_ONCE, Feed, NothingMoreError, Page
 from weft.server.live.frames import frame
+from weft.server.live.log_text import LogText
 from weft.worker.log_parts import pieces
 from weft.worker.logs import local_size
 
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
     from weft.server.live.guest import Guest
     from weft.server.live.round import Round
 
-_MOST = 1 << 16
+# So much is put at a look: those who read are to keep up.
+_MOST_AT_ONCE = 1 << 20
 _LONGEST_OFFSET = 18
 
 
@@ -47,6 +49,7 @@ class LogFeed(Feed["_Mark"]):
         self._offset = 0
         # What the log was like when all of it was told.
         self._mark: _Mark | None = None
+        self._text = LogText(client, task_id)
         self._door = asyncio.Lock()
         self._asked_at = -math.inf
 
@@ -86,13 +89,17 @@ class LogFeed(Feed["_Mark"]):
             feed._asked_at = now
 
     async def tell(self, found: _Mark) -> None:
-        """Put what was printed, and the end when the task has ended."""
+        """Put what was printed, and the end when the task has ended; of very much a part, and the rest next time."""
         # One that is there no more is told so by whoever reads it.
         state = found.state or await self._state()
-        data = await self._client.read_log(self._task_id, self._offset) or b""
-        for chunk in pieces(data, _MOST, is_all=state.is_final):
+        self._text.copied = found.copied
+        data = await self._text.read(self._offset, _MOST_AT_ONCE)
+        is_all = len(data) < _MOST_AT_ONCE
+        for chunk in pieces(data, AT_ONCE, is_all=state.is_final and is_all):
             start, self._offset = self._offset, self._offset + len(chunk)
             self.put(Page(_frame(start, chunk), self.id, ((start, chunk),)))
+        if not is_all:
+            return
         if state.is_final:
             self.end(Page(frame({"state": state}, name="end", id=self.id), None))
         self._mark = found
@@ -102,21 +109,25 @@ class LogFeed(Feed["_Mark"]):
         offset = _offset(after)
         async with self._door:
             if not self.is_running:
-                state = await self._state()
-                if after is not None and state.is_final and not await self._client.read_log(self._task_id, offset):
-                    raise NothingMoreError
-                self._offset, self.places[str(offset)] = offset, self.next
-                await self.start()
+                await self._begin(offset, is_first=after is None)
         if str(offset) in self.places:
             guest.place = self.places[str(offset)]
             yield b""
             return
-        guest.place, end = self.next, self._offset
-        had = max(offset, end)
-        missed = (await self._client.read_log(self._task_id, offset) or b"")[: had - offset]
-        for chunk in pieces(missed, _MOST, is_all=True):
-            yield _frame(offset, chunk)
-            offset += len(chunk)
+        while True:
+            guest.place, end = self.next, self._offset
+            # In pieces: whoever reads slowly, or not at all, does not hold the rest.
+            while offset < end:
+                data = await self._text.read(offset, min(AT_ONCE, end - offset))
+                if not data:
+                    # It is there no more.
+                    offset = end
+                for chunk in pieces(data, AT_ONCE, is_all=offset + len(data) >= end):
+                    yield _frame(offset, chunk)
+                    offset += len(chunk)
+            if guest.place >= self.first:
+                break
+        had = offset
 
         def fit(page: Page) -> bytes:
             if not page.parts:
@@ -125,6 +136,24 @@ class LogFeed(Feed["_Mark"]):
             return page.data if start >= had else _frame(had, rest) if (rest := chunk[had - start :]) else b""
 
         guest.fit = fit if had > end else None
+
+    async def stop(self) -> None:
+        """Be looked for no more."""
+        await super().stop()
+        self._text.close()
+
+    async def _begin(self, offset: int, *, is_first: bool) -> None:
+        """Tell what is printed from an offset on, or from the end where much was: that each reads for himself."""
+        org_id = await self._client.org_id()
+        state = await self._state()
+        marks = await self._client.database.read(lambda conn: look.log_marks(conn, org_id, [self._task_id]))
+        self._text.copied = marks[self._task_id][1] if self._task_id in marks else 0
+        some = await self._text.read(offset, AT_ONCE)
+        if not is_first and state.is_final and not some:
+            raise NothingMoreError
+        self._offset = offset if len(some) < AT_ONCE else await self._text.end()
+        self.places[self.id] = self.next
+        await self.start()
 
     async def _state(self) -> TaskState:
         org_id = await self._client.org_id()

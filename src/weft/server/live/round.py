@@ -14,6 +14,7 @@ from weft.queue.service import Service
 
 if TYPE_CHECKING:
     from weft.server.live.feed import Feed
+    from weft.server.live.shelf import Shelf
 
 logger = logging.getLogger("weft.server")
 # So many are looked for by one statement.
@@ -26,17 +27,18 @@ _SHORTEST = 0.02
 class Round(Service):
     """Asks one statement what is new of all feeds that are due, however many they are.
 
-    ``asked`` counts, under its name, how often the database was asked so.
+    ``asked`` counts, under its name, how often the database was asked; ``shelf`` what the feeds keep.
     """
 
     interval = 1.0
 
-    def __init__(self, kind: type[Feed[Any]], turns: asyncio.Semaphore, asked: Counter[str]) -> None:
+    def __init__(self, kind: type[Feed[Any]], turns: asyncio.Semaphore, asked: Counter[str], shelf: Shelf) -> None:
         super().__init__()
+        self.shelf = shelf
         self.name = kind.name
         self._kind = kind
-        self._turns = turns
-        self._asked = asked
+        self.turns = turns
+        self.asked = asked
         self.feeds: set[Feed[Any]] = set()
 
     async def take_up(self, feed: Feed[Any]) -> None:
@@ -62,7 +64,7 @@ class Round(Service):
         if not due:
             return 0
         before = [feed.next for feed in due]
-        async with self._turns:
+        async with self.turns:
             began = time.monotonic()
             found = await self._glance(due)
             for feed in due:
@@ -75,7 +77,7 @@ class Round(Service):
         return len(due)
 
     async def _glance(self, due: list[Feed[Any]]) -> Mapping[Feed[Any], Any]:
-        self._asked[self.name] += 1
+        self.asked[self.name] += 1
         for feed in due:
             feed.is_kicked = False
         try:

@@ -28,6 +28,8 @@ class Visit:
     async def tell(self, send: Callable[[bytes], Awaitable[None]]) -> None:
         """Tell him all, until it is over or he is not welcome any more, or has gone."""
         feed, guest, data = self._feed, self.guest, COME_AGAIN + self.first
+        # Not held for as long as he stays.
+        self.first = b""
         while True:
             if data:
                 # No timer for each: a look now and then finds those who take nothing.

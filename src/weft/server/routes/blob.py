@@ -13,14 +13,19 @@ from weft.core.errors import NotFound
 from weft.core.json import blob_reference
 from weft.queue import blobs, remote_workers
 from weft.server.acting import ACTS, Act, AWorker, Caller, read
+from weft.server.bodies import KnownRoute
 from weft.server.files import FileAnswer, received
 from weft.server.problems import refusals
 
-router = APIRouter()
+router = APIRouter(route_class=KnownRoute)
 PATH = "/v1/task/blob"
 _PUT = "Keep a large value of a task that the worker holds: an output, or what a handler puts aside."
 _GET = "Return a large value, such as params; a token of some queues gets those of their tasks, and what these need."
-_BYTES = {"content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}}
+_BYTES = {
+    "content": {
+        "application/octet-stream": {"schema": {"type": "string", "format": "binary"}, "example": '{"rows": 240}'}
+    }
+}
 _PUT_TOLD: dict[int | str, dict[str, Any]] = {200: {"description": _PUT, "model": BlobTold}, **refusals()}
 _GET_TOLD: dict[int | str, dict[str, Any]] = {200: {"description": _GET, **_BYTES}, **refusals()}
 

@@ -16,6 +16,7 @@ from weft.flow.drawing import draw_mermaid, draw_svg, draw_tree, picture_of
 from weft.flow.validation import check_document
 from weft.sdk.workflows import document_of
 from weft.server import paths
+from weft.server.bodies import KnownRoute
 from weft.server.credentials import Who, require
 from weft.server.problems import refusals
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 # Names in paths may have slashes.
 assert paths is not None
-router = APIRouter(tags=["workflows"])
+router = APIRouter(tags=["workflows"], route_class=KnownRoute)
 _JSON = "application/json"
 
 
@@ -66,7 +67,18 @@ class Validated(BaseModel):
 
 
 _TYPES = {Form.JSON: _JSON, Form.SVG: "image/svg+xml", Form.TEXT: "text/plain", Form.MERMAID: "text/plain"}
-_DRAWN = {"description": "The drawing.", "content": {kind: {"schema": {}} for kind in dict.fromkeys(_TYPES.values())}}
+_LIKE: dict[str, Any] = {
+    _JSON: {
+        "nodes": [{"name": "fetch", "type": "task", "caption": "etl:fetch", "group": None}],
+        "edges": [{"from": "START", "to": "fetch", "label": None}],
+    },
+    "image/svg+xml": '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 480 200">…</svg>',
+    "text/plain": "● START\n○ fetch  etl:fetch\n■ END\n",
+}
+_DRAWN = {
+    "description": "The drawing.",
+    "content": {kind: {"schema": {}, "example": _LIKE[kind]} for kind in dict.fromkeys(_TYPES.values())},
+}
 
 
 @router.get(

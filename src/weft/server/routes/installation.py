@@ -10,12 +10,13 @@ from pydantic import BaseModel
 
 from weft.contract.operations import Access
 from weft.core.errors import DatabaseUnavailable
-from weft.jobs.health import HealthCheck, check_installation, without_database
+from weft.jobs.health import Health, HealthCheck, check_installation, without_database
 from weft.jobs.metrics import exposition
+from weft.server.bodies import KnownRoute
 from weft.server.credentials import OPERATORS, Who, require
 from weft.server.state import State
 
-router = APIRouter(tags=["installation"])
+router = APIRouter(tags=["installation"], route_class=KnownRoute)
 # Said to anybody who asks, so without numbers, names and addresses.
 _WRONG = {
     "database": "does not answer",
@@ -24,6 +25,11 @@ _WRONG = {
     "orchestrators": "none is alive, and jobs are open",
     "server": "is about to stop",
 }
+_NUMBERS = """\
+# HELP weft_queue_depth Tasks that are ready, by queue.
+# TYPE weft_queue_depth gauge
+weft_queue_depth{queue="default"} 3
+"""
 _PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -59,28 +65,40 @@ async def readyz(request: Request) -> Response:
     """Say whether this server can answer: its database does, and it is not about to stop.
 
     Workers, orchestrators and tasks that are late, of whatever org, are told as well, and are no reason to send
-    requests elsewhere. More of what is wrong is told by `/api/v1/health`, to those with a token, of their own org.
+    requests elsewhere. All of it is looked at once a second at most, however many ask. More of what is wrong is told
+    by `/api/v1/health`, to those with a token, of their own org.
     """
     state: State = request.app.state.weft
-    try:
-        health = await state.client.database.read(check_installation)
-    except (DatabaseUnavailable, TimeoutError) as problem:
-        health = without_database(problem)
+    health = await state.readiness.get(None, lambda: _installation(state))
     checks = [*health.checks, HealthCheck("server", not state.is_stopping, "")]
     can_answer = all(check.ok for check in checks if check.name in ("database", "server"))
     told = {"ok": can_answer, "checks": [_part(check) for check in checks]}
     return _told(told, 200 if can_answer else 503)
 
 
-@router.get("/metrics", operation_id="prometheus", responses={200: {"content": {"text/plain": {}}}})
+@router.get(
+    "/metrics", operation_id="prometheus", response_class=Response,
+    responses={200: {"content": {"text/plain": {"schema": {"type": "string"}, "example": _NUMBERS}}}},
+)  # fmt: skip
 async def metrics(request: Request, who: Who) -> Response:
-    """Return the numbers of the org in the text that Prometheus reads; operators get those of this process as well."""
+    """Return the numbers of the org in the text that Prometheus reads; operators get those of this process as well.
+
+    Takes the role `reader`.
+    """
     require(who, Access.READER)
     state: State = request.app.state.weft
-    found = await state.client_of(who).metrics()
+    client = state.client_of(who)
+    found = [*await state.counts.get((who.org_id, "metrics"), client.metrics)]
     if who.org == OPERATORS:
         found += state.traffic.metrics() + state.live.metrics()
     return Response(exposition(found), media_type=_PROMETHEUS)
+
+
+async def _installation(state: State) -> Health:
+    try:
+        return await state.client.database.read(check_installation)
+    except (DatabaseUnavailable, TimeoutError) as problem:
+        return without_database(problem)
 
 
 def _part(check: HealthCheck) -> dict[str, Any]:

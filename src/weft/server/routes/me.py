@@ -10,6 +10,7 @@ from pydantic import BaseModel, Field
 
 from weft.catalog import tokens
 from weft.catalog.model import Principal
+from weft.server.bodies import KnownRoute
 from weft.server.credentials import principal
 from weft.server.problems import MEDIA_TYPE
 from weft.version import __version__
@@ -17,7 +18,7 @@ from weft.version import __version__
 if TYPE_CHECKING:
     from weft.server.state import State
 
-router = APIRouter()
+router = APIRouter(route_class=KnownRoute)
 _PROBLEM = {"content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}}
 _REFUSALS: dict[int | str, dict[str, Any]] = {
     401: {"description": "Nobody is known by the credential.", **_PROBLEM},

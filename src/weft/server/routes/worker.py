@@ -13,8 +13,10 @@ from weft.core.checks import check_handler, check_queues
 from weft.core.errors import InvalidInput, UnknownQueue
 from weft.core.server_errors import WorkerLost
 from weft.queue import remote_workers, work, workers
+from weft.queue.audit import acting_from
 from weft.server.acting import Caller, act
 from weft.server.claims import told
+from weft.server.credentials import origin_of
 from weft.worker import registration
 
 router = APIRouter()
@@ -40,12 +42,13 @@ async def register(caller: Caller, asked: Register) -> dict[str, Any]:
     async def enter(conn: Any) -> tuple[int, list[int]]:
         worker_id, queue_ids = await registration.enter(
             conn, caller.who.org_id, names, handlers, lease=settings.lease_time, concurrency=asked.concurrency,
-            version=asked.version, codes=asked.codes, hostname=asked.hostname, pid=asked.pid,
+            version=asked.version, codes=asked.codes, hostname=asked.hostname, pid=asked.pid, actor=caller.who.actor,
         )  # fmt: skip
         await remote_workers.bind(conn, worker_id, token_id)
         return worker_id, queue_ids
 
-    worker_id, queue_ids = await caller.database.run(enter)
+    with acting_from(origin_of(caller.request)):  # queues that are made are an act
+        worker_id, queue_ids = await caller.database.run(enter)
     return {
         "worker_id": str(worker_id),
         "queues": {name: str(queue_id) for name, queue_id in zip(names, queue_ids, strict=True)},

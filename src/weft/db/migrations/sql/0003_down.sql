@@ -48,7 +48,7 @@ delete from weft.task where job_id is not null;
 delete from weft.queue where id = 2 or id < 0;
 alter table weft.edge drop column branches;
 delete from weft.idempotency_key where job_id is not null;
-alter table weft.idempotency_key drop column job_id;
+alter table weft.idempotency_key drop column job_id, drop column request;
 alter table weft.task_done drop column node, drop column parent_id, drop column item, drop column counts_for, drop column needs,
   drop column allow_failure, drop column kept_id;
 alter table weft.task drop column node, drop column parent_id, drop column item, drop column counts_for, drop column reached,

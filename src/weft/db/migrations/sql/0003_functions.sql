@@ -421,9 +421,9 @@ end $$;
 
 -- name: send_event
 -- Accepts an event, once for each key, and answers those who wait for one like it; so many of them at once, the rest by the
--- outbox. Returns its id, how many waited, and whether it is new.
+-- outbox. Returns its id, how many waited, whether it is new, and if not, whether it says the same as the first of its key.
 create function weft.send_event(org bigint, event text, payload jsonb, actor text, key text, room int)
-returns table (id bigint, answered int, is_new boolean) language plpgsql as $$
+returns table (id bigint, answered int, is_new boolean, is_same boolean) language plpgsql as $$
 #variable_conflict use_variable
 declare last bigint; rest int;
 begin
@@ -431,7 +431,8 @@ begin
   insert into weft.event as e (org_id, name, payload, actor, idempotency_key) values (org, event, payload, actor, key)
   on conflict (org_id, idempotency_key) where idempotency_key is not null do nothing returning e.id into id;
   if id is null then
-    return query select e.id, e.answered, false from weft.event e where e.org_id = org and e.idempotency_key = key;
+    return query select e.id, e.answered, false, e.name = event and e.payload = payload from weft.event e
+      where e.org_id = org and e.idempotency_key = key;
     return;
   end if;
   select r.answered, r.last into answered, last from weft.route_event(id, 0, room) r;
@@ -491,13 +492,14 @@ end $$;
 create function weft.begin_jobs(tasks bigint[], jobs bigint[], orchestrator bigint) returns bigint[] language plpgsql as $$
 declare fresh bigint[]; paused bigint[]; parked bigint[]; keyed_queues bigint[]; keys text[];
 begin
+  -- Those that are paused are locked too: whoever resumes one that has not begun makes it pending again.
   fresh := array(
     select j.id from weft.job j
-    where j.id = any (jobs) and (j.state = 'pending' or j.owner_id is null and orchestrator is not null and j.state <> 'paused')
+    where j.id = any (jobs) and (j.state in ('pending', 'paused') or j.owner_id is null and orchestrator is not null)
     order by j.id for no key update);
   update weft.job j set state = case when j.state = 'pending' then 'running' else j.state end,
     started_at = coalesce(j.started_at, weft.now()), owner_id = coalesce(j.owner_id, orchestrator)
-  where j.id = any (fresh);
+  where j.id = any (fresh) and j.state <> 'paused';
   select array_agg(l.id) into paused from (
     select j.id from weft.job j where j.id = any (jobs) and j.state = 'paused' order by j.id for share
   ) l;
@@ -890,13 +892,13 @@ end $$;
 create function weft.put_job(
   job weft.job, patience interval, key text, ids bigint[], nodes text[], handlers text[], queues bigint[], ranks smallint[], params json[],
   waits int[], needs text[], attempts smallint[], retries json[], timeouts interval[], heartbeats interval[],
-  dispatches interval[], keys text[], lenient boolean[], prevs bigint[], nexts bigint[], branches text[]
+  dispatches interval[], keys text[], lenient boolean[], prevs bigint[], nexts bigint[], branches text[], request bytea
 ) returns bigint language plpgsql as $$
 declare keyed bigint[]; known bigint;
 begin
   while key is not null loop
-    insert into weft.idempotency_key (org_id, handler, key, task_id, job_id)
-    values (job.org_id, '@job', put_job.key, job.end_id, job.id) on conflict do nothing;
+    insert into weft.idempotency_key (org_id, handler, key, task_id, job_id, request)
+    values (job.org_id, '@job', put_job.key, job.end_id, job.id, put_job.request) on conflict do nothing;
     exit when found;
     -- The lock keeps it from expiring between this look and the answer.
     select k.job_id into known from weft.idempotency_key k

@@ -39,7 +39,7 @@ alter table weft.attempt add column job_id bigint;
 
 -- name: key_of_job
 -- Of a key that names a job, or something that a task of a job has made: it outlives the tasks by which the job could be found.
-alter table weft.idempotency_key add column job_id bigint;
+alter table weft.idempotency_key add column job_id bigint, add column request bytea;
 
 -- name: edge_branches
 -- Of a conditional: the branches by which `next` is reached; null is reached by whatever completes.

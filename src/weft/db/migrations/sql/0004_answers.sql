@@ -14,3 +14,25 @@ create table weft.answer (
 
 -- name: answer_age
 create index answer_age on weft.answer (created_at);
+
+-- name: put_task_by_request
+-- Enqueues for a request with a key: what it says is kept with the key, as a digest. Returns also, of a key that is known, by
+-- which request it came.
+create function weft.put_task_by_request(
+  request bytea, handler text, params json, queue text, priority int, idempotency_key text, run_at timestamptz, delay interval,
+  max_attempts int, retry json, timeout interval, heartbeat_timeout interval, concurrency_key text, org text, actor text,
+  tell boolean
+) returns table (id bigint, created boolean, known bytea) language plpgsql as $$
+#variable_conflict use_variable
+begin
+  select t.id, t.created into id, created from weft.put_task(handler, params, queue, priority, idempotency_key, run_at, delay,
+    max_attempts, retry, timeout, heartbeat_timeout, concurrency_key, org, actor, tell) t;
+  if created then
+    update weft.idempotency_key k set request = request
+    where k.org_id = (select o.id from weft.org o where o.slug = org) and k.handler = handler and k.key = idempotency_key;
+  else
+    select k.request into known from weft.idempotency_key k
+    where k.org_id = (select o.id from weft.org o where o.slug = org) and k.handler = handler and k.key = idempotency_key;
+  end if;
+  return next;
+end $$;

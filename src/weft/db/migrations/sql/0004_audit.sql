@@ -14,7 +14,8 @@ comment on view weft.audits is 'What was done by whom: a row for each act that c
 -- Acts are held together by a chain: each seal has the hashes of the acts that were seen to be committed since the one before,
 -- and follows on that by its digest. Written by whoever leads, a batch at a time: no act waits for another. Never changed.
 -- What was under way when it was made is below `next_xid`, if its id is below `seen_to`. All acts below `done_to` are sealed by
--- it and those before it, whatever comes.
+-- it and those before it, whatever comes. `before_id` is the highest id that any seal before it holds: when those are gone it
+-- tells whether they were past the retention.
 create table weft.audit_seal (
   org_id bigint not null references weft.org,
   number bigint not null check (number > 0),
@@ -22,6 +23,7 @@ create table weft.audit_seal (
   ids bigint[] not null check (cardinality(ids) > 0),
   hashes bytea[] not null check (cardinality(hashes) = cardinality(ids)),
   before bytea not null,
+  before_id bigint not null,
   digest bytea not null check (octet_length(digest) = 32),
   next_xid xid8 not null,
   seen_to bigint not null,
@@ -40,8 +42,9 @@ create function weft.audit_hash(a weft.audit) returns bytea language sql stable 
 $$;
 
 -- name: seal_digest
-create function weft.seal_digest(org bigint, number bigint, before bytea, ids bigint[], hashes bytea[]) returns bytea language sql immutable as $$
-  select sha256(before || int8send(org) || int8send(number) || coalesce((
+create function weft.seal_digest(org bigint, number bigint, before bytea, before_id bigint, ids bigint[], hashes bytea[])
+returns bytea language sql immutable as $$
+  select sha256(before || int8send(org) || int8send(number) || int8send(before_id) || coalesce((
     select string_agg(int8send(u.id) || u.hash, ''::bytea order by u.place)
     from unnest(ids, hashes) with ordinality as u (id, hash, place)), ''::bytea))
 $$;
@@ -58,11 +61,13 @@ create function weft.seal_audit(room int) returns int language plpgsql as $$
 declare of record; oldest xid8 := pg_snapshot_xmin(pg_current_snapshot()); count int := 0;
 begin
   for of in
-    select o.id as org_id, coalesce(l.number, 0) + 1 as number, coalesce(l.digest, sha256(int8send(o.id))) as before, n.ids, n.hashes,
+    select o.id as org_id, coalesce(l.number, 0) + 1 as number, coalesce(l.digest, sha256(int8send(o.id))) as before,
+      coalesce(l.before_id, 0) as before_id, n.ids, n.hashes,
       greatest(low.id, least(coalesce(s.seen_to, 0), case when cardinality(n.ids) = room then n.ids[room] end)) as done_to
     from weft.org o
     left join lateral (
-      select e.number, e.digest, e.done_to from weft.audit_seal e where e.org_id = o.id order by e.number desc limit 1
+      select e.number, e.digest, e.done_to, greatest(e.before_id, e.ids[cardinality(e.ids)]) as before_id
+      from weft.audit_seal e where e.org_id = o.id order by e.number desc limit 1
     ) l on true
     left join lateral (
       select e.seen_to from weft.audit_seal e where e.org_id = o.id and e.next_xid <= oldest order by e.number desc limit 1
@@ -80,9 +85,9 @@ begin
     where n.ids is not null
   loop
     -- An act has its id before its transaction has a number, and clocks may be set back: by no more than a minute.
-    insert into weft.audit_seal (org_id, number, ids, hashes, before, digest, next_xid, seen_to, done_to)
-    values (of.org_id, of.number, of.ids, of.hashes, of.before,
-      weft.seal_digest(of.org_id, of.number, of.before, of.ids, of.hashes),
+    insert into weft.audit_seal (org_id, number, ids, hashes, before, before_id, digest, next_xid, seen_to, done_to)
+    values (of.org_id, of.number, of.ids, of.hashes, of.before, of.before_id,
+      weft.seal_digest(of.org_id, of.number, of.before, of.before_id, of.ids, of.hashes),
       pg_snapshot_xmax(pg_current_snapshot()), weft.first_id_at(weft.now() - interval '1 minute'), of.done_to)
     on conflict do nothing;
     if found then
@@ -93,9 +98,11 @@ begin
 end $$;
 
 -- name: audit_org
--- Acts are listed by org, newest first, all or those of one verb: each list reads one of these, and no further than its page.
+-- Acts are listed by org, newest first, all or those of one verb, of somebody, or on a job: each list reads one of these, and no further than its page.
 create index audit_org on weft.audit (org_id, id);
 create index audit_verb on weft.audit (org_id, verb, id);
+create index audit_actor on weft.audit (org_id, actor, id);
+create index audit_job on weft.audit (org_id, (subject_ids[1]), id) where subject_kind = 'job';
 
 -- name: audit_subject_task
 -- Only what was done to a task is looked for by its subject: whoever submits a job has nothing to sort in.

@@ -37,6 +37,7 @@ drop view weft.tokens, weft.org_role_memberships, weft.org_roles, weft.users;
 drop function weft.wall_in, weft.current_org;
 
 -- name: drop_answers
+drop function weft.put_task_by_request;
 drop table weft.answer;
 
 -- name: drop_tables

@@ -1,0 +1,130 @@
+"""What the things are like that answers tell of, for the examples of the document: each could be so."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+ID = "381002207845156620"
+DIGEST = "7f" * 32
+EARLY, MOMENT, LATE = "2026-11-14T06:30:00Z", "2026-11-14T06:30:02Z", "2026-11-14T06:31:10Z"
+_HASH = "7f4c1d9a5be0"
+_DOCUMENT = {
+    "workflow_id": "etl",
+    "nodes": {
+        "START": {"type": "start", "next": "fetch"},
+        "fetch": {"type": "task", "handler": "etl:fetch", "next": "END"},
+        "END": {"type": "end"},
+    },
+}
+_ERROR = {"type": "TimeoutError", "message": "the server did not answer"}
+_JOB = {
+    "state": "completed", "reason": None, "priority": 0, "created_at": EARLY, "started_at": MOMENT, "ended_at": LATE,
+    "failed_id": None, "base_ref": "etl/main",
+}  # fmt: skip
+_TASK = {
+    "state": "completed", "reason": None, "priority": 0, "attempt": 2, "failures": 1, "max_attempts": 3,
+    "created_at": EARLY, "due_at": None, "claimed_at": MOMENT, "ended_at": LATE, "error": None,
+}  # fmt: skip
+_ATTEMPT = {"attempt": 1, "started_at": MOMENT, "ended_at": LATE}
+_NODE: Mapping[str, Any] = {
+    "state": "completed", "reason": None, "attempt": 1, "claimed_at": MOMENT, "ended_at": LATE, "error": None,
+    "items": {}, "due_at": None, "kept_id": None,
+}  # fmt: skip
+_CLAIM = {"params": {"day": "2026-11-14"}, "params_blob": None, "retry_count": 0, "crashes": 0, "max_attempts": 3}
+_PLACE = {"x": 0.0, "y": 120.0, "width": 160.0, "height": 48.0}
+
+# By the name of the record; what is not here is made of the type and the name of the field.
+LIKE: Mapping[str, Mapping[str, Any]] = {
+    "Approval": {"node": "review", "form": {"limit": {"type": "integer"}}, "expires_at": None},
+    "Artifact": {"kind": "patch", "merged_id": None, "depth": 3, "digest": DIGEST, "tags": ["etl/main"]},
+    "Attempt": {**_ATTEMPT, "outcome": "failed", "reason": None, "error": _ERROR, "metrics": {}},
+    "AuditEntry": {
+        "verb": "cancel", "subject_kind": "task", "subject_name": None, "detail": {"count": 1},
+        "origin": "10.0.0.7 a1b2c3d4",
+    },
+    "AuditFinding": {"code": "changed", "what": "act 381002207845156620 is not what was sealed"},
+    "AuditSeals": {"sealed": 1204, "unsealed": 3, "unsealed_since": EARLY, "head": f"12:{DIGEST}", "findings": []},
+    "Blamed": {"path": ["nodes", "fetch", "params", "size"]},
+    "CachedOutputs": {"outputs": 120, "bytes": 48_200, "blobs": 2, "oldest_at": EARLY, "newest_at": LATE},
+    "ClaimedTask": _CLAIM,
+    "Collected": {"snapshots": 4, "patches": 12, "blobs": 1, "bytes": 48_200},
+    "DefinitionProblem": {
+        "code": "unknown_node", "severity": "error", "message": "next: there is no node 'lod'. Did you mean 'load'?",
+        "hint": "Did you mean 'load'?", "path": "nodes.fetch.next", "file": None, "line": 4, "column": 9,
+    },
+    "Ended": {"id": ID, "state": "completed", "reason": None, "error": None, "output": {"rows": 240}},
+    "Finding": {"code": "digest", "what": f"artifact {ID}", "problem": "its content is not what its digest says",
+                "mended": None},
+    "FoundOutput": {"output": '{"rows": 240}', "root": ID},
+    "GraphEdge": {"source": "fetch", "target": "load", "kind": "next", "label": None, "state": "taken",
+                  "path": "M160,144 L200,144"},
+    "GraphGroup": {"name": "load", **_PLACE},
+    "GraphItem": {**_TASK, "item": 0, "attempt": 1},
+    "GraphNode": {**_NODE, "caption": "etl:fetch", "group": None, "job_ids": [], **_PLACE},
+    "HealthCheck": {"name": "database", "text": "answers in 1 ms", "advice": None},
+    "Job": {
+        **_JOB, "inputs": {"day": "2026-11-14"}, "result": {"rows": 240}, "error": None, "parent_id": None,
+        "base_kind": "tag", "labels": {"team": "maps"}, "rerun_of": None, "patch": None, "tag_positions": {},
+        "callback_url": None, "unavailable": {},
+    },
+    "JobAttempt": {**_ATTEMPT, "item": None},
+    "JobEvent": {
+        "id": f"{ID}.completed", "at": LATE, "type": "task.completed", "state": "completed", "item": None, "data": {},
+        "checkpoint": None,
+    },
+    "JobGraph": {
+        "state": "running", "reason": None, "created_at": EARLY, "started_at": MOMENT, "ended_at": None,
+        "progress": {"completed": 1, "running": 1}, "groups": [], "width": 480.0, "height": 200.0, "items": [],
+        "next_item": None, "is_cut": False,
+    },
+    "JobNode": {**_NODE, "allow_failure": False},
+    "JobSummary": _JOB,
+    "KeyLimit": {"key": "customer-7", "max_running": 2, "held": 1},
+    "Materialized": {"kind": "version", "depth": 0, "data": _DOCUMENT, "tag_version": 12, "damage": None},
+    "Me": {"queues": None, "expires_at": None, "version": "1.4.0"},
+    "Metric": {"name": "queue_depth", "kind": "gauge", "help": "Tasks that are ready, by queue."},
+    "News": {"messages": ["queue default"], "is_new": True},
+    "NodeWhy": {
+        "state": "ready", "count": 3, "cause": "no_worker", "text": "no worker of the queue default is alive",
+        "advice": "start one: weft worker --queues default",
+    },
+    "Org": {"slug": "acme", "name": "Acme Ltd", "settings": {}},
+    "OrgRole": {"slug": "finance", "name": "Finance", "users": 2},
+    "OutboxRow": {
+        "kind": "enqueue_task", "ordering_key": None, "payload": {"handler": "email:send"}, "state": "done",
+        "available_at": EARLY, "last_error": None, "created_at": EARLY, "processed_at": MOMENT,
+    },
+    "Part": {"name": "database", "problem": None},
+    "Pushed": {"tag_version": 12, "compacted": False, "is_dry_run": False, "diff": None},
+    "QueueInfo": {
+        "name": "default", "paused": False, "max_running": None, "max_running_per_key": None,
+        "tasks": {"ready": 3, "running": 2}, "depth": 3, "oldest_at": EARLY, "rate": 12.5, "key_limits": [],
+    },
+    "RerunStep": {"action": "keep", "why": "nothing about it has changed", "items_kept": 0},
+    "Sample": {"value": 3.0, "labels": {"queue": "default"}, "part": ""},
+    "SentEvent": {"answered": 2, "created": True},
+    "SignIn": {"code": "Zk3pXn0v…"},
+    "StepTold": {"name": "downloaded", "saved_at": EARLY, "data": {"rows": 240}},
+    "Tag": {"is_protected": False, "target_kind": "patch", "target_hash": _HASH, "deleted_at": None},
+    "TagMove": {"verb": "patch", "position": 12},
+    "Task": {
+        **_TASK, "params": {"day": "2026-11-14"}, "output": {"rows": 240}, "crashes": 0, "generation": 0,
+        "concurrency_key": None, "waiting_on": 0, "steps": [], "metrics": {}, "audit": [], "unavailable": {},
+    },
+    "TaskStep": {"name": "downloaded", "saved_at": MOMENT, "took": 1.5, "bytes": 120},
+    "TaskSummary": _TASK,
+    "Token": {"name": "nightly", "role": "writer", "user": None, "queues": None, "expires_at": None, "revoked_at": None,
+              "last_used_at": LATE},
+    "User": {"role": "writer", "roles": ["finance"], "deactivated_at": None},
+    "Validated": {"is_valid": False},
+    "WaitAnswer": {"output": {"rows": 240}},
+    "Why": {
+        "cause": "no_worker", "text": "no worker of the queue default is alive",
+        "advice": "start one: weft worker --queues default", "task_ids": [],
+    },
+    "WorkerInfo": {
+        "hostname": "worker-1", "pid": 4711, "version": "1.4.0", "state": "active", "concurrency": 8,
+        "last_heartbeat": LATE, "tasks_completed": 240, "tasks_failed": 1, "is_leader": False,
+    },
+}  # fmt: skip
