@@ -253,7 +253,7 @@ class Seat:
         return pulse
 
     async def is_beat_due(self) -> bool:
-        """Whether no heartbeat of the worker came, here or elsewhere, for as long as there may be between two of them."""
+        """Whether no heartbeat of the worker came for as long as there may be between two, here or elsewhere."""
         interval, loop = self._settings.heartbeat_interval, asyncio.get_running_loop()
         if loop.time() - self._beaten_at < interval.total_seconds():
             return False
