@@ -10,7 +10,7 @@ from weft.db.statements import Statements
 
 GRANTS = (Path(__file__).resolve().parents[1] / "examples" / "docs" / "grants.sql").read_text(encoding="utf-8")
 ROLES = "shop_server, shop_web, shop_report, shop_worker, shop_flows"
-_DROP_WALLS = Statements("weft.db.migrations", "sql/0004_down.sql").texts["drop_walls"]
+DROP_WALLS = Statements("weft.db.migrations", "sql/0004_down.sql").texts["drop_walls"]
 
 
 async def grant(conn: asyncpg.Connection[asyncpg.Record]) -> None:
@@ -27,5 +27,5 @@ async def take_back(conn: asyncpg.Connection[asyncpg.Record]) -> None:
     """Drop the roles, which belong to the whole server and not to the test's database."""
     # A session whose client has gone may be amid a statement, and would wait for this as this for it.
     await conn.execute("select pg_terminate_backend(pid, 5000) from pg_stat_activity where usename like 'shop\\_%'")
-    for statement in (f"drop owned by {ROLES}", f"drop role {ROLES}", _DROP_WALLS):
+    for statement in (f"drop owned by {ROLES}", f"drop role {ROLES}", DROP_WALLS):
         await conn.execute(statement)

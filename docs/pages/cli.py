@@ -17,7 +17,8 @@ from docs.pages.markdown import code, table
 _HEAD = """\
 # Command line
 
-`weft` works on the embedded PostgreSQL, or on the database that `WEFT_DATABASE_URL` names. It prints text for people; a
+`weft` goes to the server of `WEFT_SERVER` or [`weft login`](../how-to/use-a-server.md), else to the database that
+`WEFT_DATABASE_URL` names, else to an embedded PostgreSQL. It prints text for people; a
 command with `--json` among its options prints one document for programs instead, in which ids are strings. An error is
 one line on the standard error with what to do next; with `--json` also a document,
 `{"error": {"code": …, "message": …, "field": …}}`, unless the command has answered before; errors of definitions and of
@@ -40,6 +41,13 @@ your shell; `--help` stands with every command.
 | 130 | interrupted |
 
 The exit code of each error is on the page of [errors](errors.md). `weft db psql` ends with the code of psql.
+
+## Options of every command
+
+{options}
+`--quiet` and `--context` may also stand behind the command's name: `weft jobs list --context local`. Colours are for
+terminals only, and `NO_COLOR` set to anything turns them off there too. Nothing is drawn over and over where `TERM` is
+`dumb` or the standard error is no terminal; `WEFT_QUIET=true` is as `--quiet`.
 """
 
 
@@ -126,7 +134,10 @@ def _default(value: object) -> str:
 
 def page() -> str:
     """Return the page."""
-    parts = [_HEAD]
+    from weft.cli.main import root
+
+    own = [(code(each.shown), each.help) for each in parameters(root)]
+    parts = [_HEAD.replace("{options}", table(("option", "meaning"), own))]
     for path, function in commands():
         found = parameters(function)
         text = inspect.cleandoc(function.__doc__ or "")

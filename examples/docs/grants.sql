@@ -63,10 +63,6 @@ grant delete on weft.blob to shop_flows;
 -- docs: end workflows
 
 -- docs: begin server
-create role shop_server login in role shop_worker, shop_flows;
-grant select, insert, update on weft.org, weft.user, weft.token, weft.answer to shop_server;
-grant select, insert, delete on weft.org_role, weft.org_role_membership, weft.sign_in to shop_server;
-grant select on weft.users, weft.tokens to shop_server;
-grant execute on function weft.list_jobs to shop_server;
-select weft.wall_in('shop_server');
+create role shop_server login;
+select weft.admit_server('shop_server');
 -- docs: end server

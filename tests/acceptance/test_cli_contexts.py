@@ -53,8 +53,8 @@ def test_whoever_signs_in_goes_to_that_server_until_he_signs_out(served: Cli, se
     assert cli.json("config")["why"] == "here is the current context"
     said = cli("db", "status", code=2)
     assert said.startswith(f"weft: weft db works on the database itself, and commands go to {server} because here is")
-    for command in ("migrate", "demo", "orchestrator", "worker without --server", "server"):
-        assert f"weft: weft {command} works on the database itself" in cli(command.split()[0], code=2)
+    for command in ("migrate", "demo", "orchestrator", "server"):
+        assert f"weft: weft {command} works on the database itself" in cli(command, code=2)
     everything = [cli("context", "list"), cli("context", "show"), cli("config"), cli("config", "--json"), me, said]
     assert token not in json.dumps(everything)
     assert cli("logout") == f"signed out of {server}\n"
@@ -77,6 +77,8 @@ def test_what_is_asked_for_wins_over_what_is_current(served: Cli, server: str, t
     assert shown("--context", "one") == ("one", "server")
     assert shown(WEFT_CONTEXT="one") == ("one", "server")
     assert shown("--context", "local") == ("local", "embedded")
+    for place in (("context", "--context", "one", "show"), ("context", "show", "--context", "one", "-q")):
+        assert cli.json(*place)["context"] == "one"
     assert shown(WEFT_DATABASE_URL=direct) == (None, "database")
     assert shown("--context", "one", WEFT_DATABASE_URL=direct) == ("one", "server")
     assert shown(WEFT_SERVER="http://127.0.0.1:1", WEFT_CONTEXT="one") == (None, "server")
@@ -88,6 +90,18 @@ def test_what_is_asked_for_wins_over_what_is_current(served: Cli, server: str, t
     assert "there is no context on;" in cli("--context", "on", "queues", "list", code=4)
     cli.environment["WEFT_SERVER"] = server
     assert "WEFT_SERVER is set, and would win" in cli("--context", "two", "queues", "list", code=2)
+    assert "WEFT_SERVER is set, and would win" in cli("queues", "list", "--context", "two", code=2)
+
+
+@pytest.mark.parametrize(("by", "processes"), [("WEFT_SERVER", "1"), ("a context", "2")])
+def test_a_worker_goes_where_commands_go(url: str, home: Path, tmp_path: Path, by: str, processes: str) -> None:
+    with Cli(url, home, XDG_CONFIG_HOME=str(tmp_path / "config")).through_server("worker") as cli:
+        if by == "a context":
+            server, token = cli.environment.pop("WEFT_SERVER"), cli.environment.pop("WEFT_TOKEN")
+            cli("login", server, "--token", "-", text=token)
+        with cli.start("worker", "--app", "cli_app", "--processes", processes) as worker:
+            worker.line(r"ready\b")
+            assert cli.direct.json("tasks", "enqueue", "cli:add", "--params", '{"a": 2}', "--wait")["output"] == 3
 
 
 def test_a_sign_in_that_is_refused_says_why_and_keeps_nothing(served: Cli, server: str, token: str) -> None:

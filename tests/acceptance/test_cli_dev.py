@@ -72,6 +72,10 @@ def test_one_command_starts_everything_and_stops_it_in_order(cli: Cli) -> None:
             assert browser.get(link).status_code == 303
             assert browser.get(f"{address}/api/v1/tasks").json()["items"] == []
         assert httpx.get(link).status_code == 401
+        assert any("`weft tokens sign-in --role admin` makes another" in line for line in dev.lines)
+        another = cli("tokens", "sign-in", "--role", "admin").strip()
+        assert another.startswith(f"{address}/sign-in?code=")
+        assert httpx.get(another).status_code == 303
         assert _greeted(cli) == "hello"
         second = cli("dev", code=5)
         assert f"process {dev.process.pid} answers at {address}" in second
@@ -82,6 +86,9 @@ def test_one_command_starts_everything_and_stops_it_in_order(cli: Cli) -> None:
             "stopping", "the workers", "the orchestrator", "all of it has stopped"
         ]  # fmt: skip
     assert cli.workers() == []
+    assert cli("tokens", "sign-in").startswith("/sign-in?code=")
+    cli.environment["WEFT_PUBLIC_URL"] = "https://weft.example.com/"
+    assert cli("tokens", "sign-in").startswith("https://weft.example.com/sign-in?code=")
 
 
 def test_handlers_change_with_their_files_and_those_that_are_broken_are_told_and_not_taken(cli: Cli) -> None:

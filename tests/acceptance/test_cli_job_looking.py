@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from apps.cli_scene import Cli
 
+from warm import run_weft
+
 APP = ("--app", "apps.cli_tiles")
 
 
@@ -155,3 +157,24 @@ def test_metrics_and_health_are_printed(cli: Cli, folder: Path) -> None:
     assert (health["ok"], [check["ok"] for check in health["checks"]]) == (False, [True, False, True, True])
     away = Cli("postgresql://127.0.0.1:1/weft", folder)
     assert [check["ok"] for check in away.json("health", code=1)["checks"]] == [False] * 4
+
+
+def test_whoever_wants_quiet_gets_answers_and_errors_only(cli: Cli, folder: Path) -> None:
+    flow = _write(folder, say={"handler": "tiles.say", "params": {"lines": 1}, "next": "END"})
+    for words in (("--quiet", "run", flow, *APP), ("run", flow, *APP, "-q")):
+        assert _run(cli, *words) == (0, '"done"\n', "")
+    broken = _write(folder, broken={"handler": "tiles.break", "params": {"lines": 3}, "next": "END"})
+    code, answer, said = _run(cli, "-q", "run", broken, *APP)
+    job_id = cli.json("jobs", "list")["jobs"][0]["id"]
+    assert (code, answer, said) == (1, "", f"weft: job {job_id} failed: see `weft jobs show {job_id}`\n")
+    again = _run(cli, "jobs", "rerun", job_id, "-q")
+    assert (again[0], again[2]) == (0, "")
+    assert _run(cli, "jobs", "list", "--limit", "1")[2].startswith("more with --before ")
+    assert _run(cli, "jobs", "list", "--limit", "1", "-q")[2] == ""
+    cli.environment["WEFT_QUIET"] = "false"
+    assert _run(cli, "jobs", "list", "--limit", "1")[2].startswith("more with --before ")
+
+
+def _run(cli: Cli, *words: str) -> tuple[int, str, str]:
+    done = run_weft(words, environment=cli.environment, folder=cli.folder, text=None, timeout=60)
+    return done.returncode, done.stdout, done.stderr

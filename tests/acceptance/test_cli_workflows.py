@@ -343,16 +343,27 @@ def test_a_message_of_many_lines_stands_on_one(cli: Cli, flow: str) -> None:
 def test_on_a_terminal_a_page_says_how_the_next_is_asked_for(cli: Cli, flow: str) -> None:
     cli("workflows", "push", flow)
     cli("workflows", "patch", "etl", "--set", "nodes.fetch.params.size=2")
+    assert "more: --before 2" in _on_terminal(cli, "workflows", "moves", "etl", "--limit", "1")
+    assert "more:" not in cli("workflows", "moves", "etl", "--limit", "1")
+
+
+def _on_terminal(cli: Cli, *command: str) -> str:
+    """Return what a command shows on a terminal."""
     ours, theirs = os.openpty()
     with open(os.devnull, "rb") as nothing:
-        command = ("workflows", "moves", "etl", "--limit", "1")
-        process = WarmCommand(command, cli.environment, APPS, [nothing.fileno(), theirs, theirs])
+        environment = {**cli.environment, "TERM": "xterm"}
+        process = WarmCommand(command, environment, APPS, [nothing.fileno(), theirs, theirs])
     os.close(theirs)
     assert process.wait(60) == 0
     shown = os.read(ours, 10_000).decode()
     os.close(ours)
-    assert "more: --before 2" in shown
-    assert "more:" not in cli("workflows", "moves", "etl", "--limit", "1")
+    return shown
+
+
+def test_a_terminal_shows_how_much_of_the_history_is_looked_through(cli: Cli, flow: str) -> None:
+    cli("workflows", "push", flow)
+    cli("workflows", "snapshot", "etl", "--set", "nodes.fetch.params.size=7")
+    assert re.search(r"looked at █{30} (\d+)/\1\x1b", _on_terminal(cli, "workflows", "fsck"))
 
 
 def test_a_document_is_kept_whole_the_history_is_looked_through_and_what_nobody_needs_goes(

@@ -58,6 +58,8 @@ async def test_each_line_is_an_object_that_names_request_job_task_and_worker_and
             assert await asyncio.to_thread(command.code) == 0
     assert CANARY not in str(server.lines + worker.lines)
     assert secret not in str(server.lines)
+    told = "there is no second wall between orgs: its role postgres is a superuser; "
+    assert [line["level"] for line in _objects(server) if line["message"].startswith(told)] == ["warning"]
     requests = {line["request_id"]: line for line in _objects(server) if "request_id" in line}
     said = {"level": "info", "logger": "weft.server.requests", "actor": "token:nightly", "org": "default"}
     about_task = {"method": "GET", "route": "/api/v1/tasks/{task_id}", "status": 200, "task_id": task_id}

@@ -57,6 +57,10 @@ def test_a_unit_runs_a_command_and_leaves_tasks_time_to_end(path: Path) -> None:
     assert unit["Install"]["WantedBy"] == "multi-user.target"
     service = unit["Service"]
     _check_command(service["ExecStart"].split()[1:])
+    # A database that comes later than the machine, or a migration that is run again, must end nothing for good.
+    assert "Requires" not in unit["Unit"]
+    assert unit["Unit"]["StartLimitIntervalSec"] == "0"
+    assert service["Restart"] == ("on-failure" if service["Type"] == "oneshot" else "always")
     if service["Type"] != "oneshot":
         assert service["KillMode"] == "mixed"
         assert float(service["TimeoutStopSec"]) >= (GRACE if "worker" in path.name else 20)
@@ -67,7 +71,7 @@ def test_systemd_takes_the_units(tmp_path: Path) -> None:
     for path in UNITS:
         # The programs are not installed here, and whether they are is asked too.
         text = re.sub(r"/srv/app/\S+/weft", "/bin/true", path.read_text(encoding="utf-8"))
-        (tmp_path / path.name.replace("@", "@shop")).write_text(text.replace("%i", "shop"), encoding="utf-8")
+        (tmp_path / path.name.replace("@", "@shop")).write_text(text.replace("%i", "8400"), encoding="utf-8")
     done = subprocess.run(
         ["systemd-analyze", "verify", "--man=no", *map(str, sorted(tmp_path.iterdir()))],
         capture_output=True, text=True, timeout=60,
@@ -76,8 +80,41 @@ def test_systemd_takes_the_units(tmp_path: Path) -> None:
 
 
 def test_the_settings_that_units_are_told_are_settings() -> None:
-    lines = (DEPLOY / "systemd" / "weft.env.example").read_text(encoding="utf-8").splitlines()
-    _check_settings({line.partition("=")[0] for line in lines if not line.startswith("#")})
+    for name in ("weft.env.example", "server.env.example"):
+        lines = (DEPLOY / "systemd" / name).read_text(encoding="utf-8").splitlines()
+        _check_settings({line.partition("=")[0] for line in lines if not line.startswith("#")})
+
+
+def test_no_server_is_told_the_address_of_the_owner_and_each_migration_admits_its_role() -> None:
+    """PostgreSQL is no wall between orgs for a role that owns the tables."""
+    unit = (DEPLOY / "systemd" / "weft-server@.service").read_text(encoding="utf-8")
+    assert re.findall(r"EnvironmentFile=(\S+)", unit) == ["/etc/weft/weft.env", "/etc/weft/server.env"]
+    roles = {
+        name: re.findall(r"^WEFT_DATABASE_URL=postgresql://(\w+):", text, re.MULTILINE)
+        for name in ("weft", "server")
+        if (text := (DEPLOY / "systemd" / f"{name}.env.example").read_text(encoding="utf-8"))
+    }
+    assert roles == {"weft": ["weft"], "server": ["weft_server"]}
+    services = yaml.safe_load((DEPLOY / "compose" / "compose.yaml").read_text(encoding="utf-8"))["services"]
+    for name in ("migrate", "server", "orchestrator", "worker"):
+        role = "weft_server" if name == "server" else "weft"
+        assert services[name]["environment"]["WEFT_DATABASE_URL"].startswith(f"postgresql://{role}:${{"), name
+    made = (DEPLOY / "compose" / "roles.sql").read_text(encoding="utf-8")
+    assert re.findall(r"create role (\w+) login password", made) == ["weft", "weft_server"]
+    for name, document in _documents():
+        if (pod := _pod(document)) is not None:
+            sources = pod["containers"][0]["envFrom"]
+            secrets = [source["secretRef"]["name"] for source in sources if "secretRef" in source]
+            assert secrets == ["weft-bucket", "weft-server" if name == "server.yaml" else "weft-owner"], name
+    args = next(_pod(document) for name, document in _documents() if name == "migrate.yaml")["containers"][0]["args"]  # type: ignore[index]
+    for words in (args, services["migrate"]["command"], _unit_words("weft-migrate.service")):
+        assert words == ["migrate", "upgrade", "--server-role", "weft_server"]
+
+
+def _unit_words(name: str) -> list[str]:
+    text = (DEPLOY / "systemd" / name).read_text(encoding="utf-8")
+    [line] = re.findall(r"ExecStart=(.+)", text)
+    return line.split()[1:]  # type: ignore[no-any-return]
 
 
 def test_the_compose_file_runs_commands_after_the_migration_and_opens_this_machine_only() -> None:
@@ -89,7 +126,7 @@ def test_the_compose_file_runs_commands_after_the_migration_and_opens_this_machi
         _check_settings(set(services[name]["environment"]))
     for name in ("server", "orchestrator", "worker"):
         assert services[name]["depends_on"] == {"migrate": {"condition": "service_completed_successfully"}}
-    assert {name for service in services.values() for name in _volumes(service)} == set(found["volumes"])
+    assert {name for service in services.values() for name in _volumes(service)} == {*found["volumes"], "./roles.sql"}
     assert [port for service in services.values() for port in service.get("ports", ())] == ["127.0.0.1:8400:8400"]
     assert services["worker"]["stop_grace_period"] == "1m"
     assert GRACE < 60

@@ -302,6 +302,31 @@ CREATE FUNCTION weft.add_up(org bigint, name text, count bigint, seconds double 
   on conflict (org_id, name, process) do update set count = t.count + excluded.count, seconds = t.seconds + excluded.seconds
 $$;
 
+CREATE FUNCTION weft.admit_server(role regrole) RETURNS integer
+    LANGUAGE plpgsql
+    AS $_$
+declare count int := weft.wall_in(role);
+begin
+  execute replace($grants$
+    grant usage on schema weft to SERVER;
+    grant usage on sequence weft.id_sequence to SERVER;
+    grant execute on function weft.add_effect, weft.enqueue, weft.ensure_partitions, weft.list_jobs, weft.list_newest_effects,
+      weft.list_oldest_effects, weft.list_tasks to SERVER;
+    grant select on weft.artifact_use, weft.attempts, weft.blob_use, weft.job_events, weft.jobs, weft.schema_revision,
+      weft.steps, weft.tasks, weft.tokens, weft.users, weft.workers to SERVER;
+    grant select, insert on weft.job_event, weft.job_label, weft.tag_move to SERVER;
+    grant select, update on weft.machine to SERVER;
+    grant select, insert, delete on weft.audit, weft.audit_seal, weft.edge, weft.org_role, weft.org_role_membership,
+      weft.sign_in, weft.task_params to SERVER;
+    grant select, insert, update on weft.handler, weft.lease, weft.org, weft.queue, weft.tag, weft.token, weft.user to SERVER;
+    grant select, insert, update, delete on weft.answer, weft.artifact, weft.attempt, weft.awaited, weft.blob, weft.event,
+      weft.idempotency_key, weft.job, weft.job_done, weft.key_loan, weft.key_slot, weft.outbox, weft.output_cache,
+      weft.queue_slot, weft.step, weft.tally, weft.tally_mark, weft.task, weft.task_blob, weft.task_done, weft.task_log,
+      weft.worker, weft.worker_code to SERVER;
+  $grants$, 'SERVER', role::text);
+  return count;
+end $_$;
+
 CREATE FUNCTION weft.admit_waiting(queues bigint[], keys text[], freed integer) RETURNS bigint[]
     LANGUAGE plpgsql
     SET plan_cache_mode TO 'force_generic_plan'
@@ -3309,19 +3334,22 @@ begin
     select c.relname as name, o.own, case c.relname
       -- Orchestrators and their queues serve all orgs.
       when 'queue' then format('%s or id = 2 or id < 0', o.own) when 'worker' then format('%s or 2 = any (queues)', o.own)
-      else o.own end as seen
+      else o.own end as seen,
+      c.relrowsecurity and exists (select 1 from pg_policy p where p.polrelid = c.oid and p.polroles = array[role::oid]
+        and not p.polpermissive and p.polname like 'wall\_%') as is_walled
     from pg_class c cross join lateral (
       select format('%s = coalesce((select weft.current_org()), %1$s)', case c.relname when 'org' then 'id' else 'org_id' end) as own
     ) o
     where c.relnamespace = 'weft'::regnamespace and c.relkind in ('r', 'p') and not c.relispartition and (
       c.relname = 'org' or exists (select 1 from pg_attribute a where a.attrelid = c.oid and a.attname = 'org_id' and not a.attisdropped))
   loop
+    count := count + 1;
+    continue when found.is_walled;
     execute format('alter table weft.%I enable row level security', found.name);
     execute format('drop policy if exists anyone on weft.%I', found.name);
     execute format('create policy anyone on weft.%I using (true)', found.name);
     execute format('drop policy if exists %I on weft.%I', wall, found.name);
     execute format('create policy %I on weft.%I as restrictive to %s using (%s) with check (%s)', wall, found.name, role, found.seen, found.own);
-    count := count + 1;
   end loop;
   return count;
 end $_$;

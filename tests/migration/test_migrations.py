@@ -49,7 +49,9 @@ async def test_the_schema_is_the_one_that_was_agreed_on(url: str) -> None:
 
 async def test_down_leaves_nothing_and_up_again_gives_the_same(url: str) -> None:
     before = golden.dump(url)
-    await migrate.downgrade(url, "base")
+    steps: list[str] = []
+    await migrate.downgrade(url, "base", steps.append)
+    assert steps == [revision for revision, _ in migrate.history()]
     conn = await asyncpg.connect(url)
     left = await conn.fetch(
         """select relname as name from pg_class where relnamespace = 'weft'::regnamespace

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 from dataclasses import replace
 
@@ -11,12 +12,16 @@ import pytest
 from matrix import make_things
 
 import weft
+from granted import DROP_WALLS
 from pooler import pooler_to
+from weft.core.errors import InvalidInput
+from weft.db import migrate
 from weft.db.database import Database
 from weft.jobs.submit import SQL as JOBS
 from weft.queue.look import SQL as TASKS
 from weft.queue.model import NewTask
 from weft.queue.outbox import SQL as OUTBOX
+from weft.server.serving import Server
 
 # What belongs to no org.
 _OF_NOBODY = {"blob", "lease", "machine", "schema_revision", "tally_mark"}
@@ -183,3 +188,86 @@ async def test_behind_a_transaction_pooler_each_transaction_is_held(
         async with opened.acquire() as free:
             assert await free.fetchval("select count(*) from weft.org") == 3
         await opened.close()
+
+
+@pytest.mark.own_database
+async def test_an_upgrade_builds_the_walls_of_new_tables_and_a_server_says_which_are_missing(
+    walled_settings: weft.Settings, url: str, conn: asyncpg.Connection[asyncpg.Record],
+    caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
+    told = "there is no second wall between orgs: its role"
+    async with Server(walled_settings, port=0) as server:
+        await server.look_at_walls()
+        assert told not in caplog.text
+    await conn.execute("create table weft.novel (org_id bigint); create table weft.of_nobody (id bigint)")
+    async with Server(walled_settings, port=0) as server:
+        await server.look_at_walls()
+        assert f"{told} shop_server is not held back in novel;" in caplog.text
+    async with asyncio.timeout(20), conn.transaction():
+        # What has its wall is not locked: somebody may be at work there.
+        await conn.execute("lock table weft.task in access share mode")
+        await migrate.upgrade(url)
+    caplog.clear()
+    async with Server(walled_settings, port=0) as server:
+        await server.look_at_walls()
+        assert told not in caplog.text
+    await conn.execute("drop table weft.novel, weft.of_nobody")
+
+
+@pytest.mark.parametrize(("role", "why"), [("superuser", "is a superuser"), ("owner", "owns the tables")])
+async def test_a_server_that_no_wall_holds_says_so(
+    settings: weft.Settings, conn: asyncpg.Connection[asyncpg.Record], role: str, why: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
+    owner = await conn.fetchval("select relowner::regrole::text from pg_class where oid = 'weft.task'::regclass")
+    await conn.execute(f"create role told_owner login in role {owner}")
+    try:
+        assert settings.database_url is not None
+        address = settings.database_url
+        if role == "owner":
+            address = address.replace(f"//{owner}@", "//told_owner@")
+        async with Server(replace(settings, database_url=address), port=0) as server:
+            await server.look_at_walls()
+        [record] = [each for each in caplog.records if "no second wall" in each.message]
+        assert (record.levelno, why in record.message) == (logging.WARNING, True)
+        assert "weft migrate upgrade --server-role ROLE" in record.message
+    finally:
+        await conn.execute("drop role told_owner")
+
+
+async def test_a_server_has_all_rights_of_a_worker_and_of_who_keeps_workflows(
+    walled_settings: weft.Settings, conn: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    lacking = """
+        select c.relname, r from pg_class c, unnest(array['select', 'insert', 'update', 'delete']) r
+        where c.relnamespace = 'weft'::regnamespace and c.relkind in ('r', 'p', 'v')
+          and (has_table_privilege('shop_worker', c.oid, r) or has_table_privilege('shop_flows', c.oid, r))
+          and not has_table_privilege('shop_server', c.oid, r)
+        union all
+        select p.proname, 'execute' from pg_proc p where p.pronamespace = 'weft'::regnamespace
+          and has_function_privilege('shop_worker', p.oid, 'execute')
+          and not has_function_privilege('shop_server', p.oid, 'execute')"""
+    assert await conn.fetch(lacking) == []
+
+
+async def test_an_upgrade_admits_the_role_of_servers_or_says_that_there_is_none(
+    url: str, conn: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    name, named = "Told's server", '"Told\'s server"'
+    with pytest.raises(InvalidInput, match=f"--server-role: there is no role {name}: make it"):
+        await migrate.upgrade(url, server_role=name)
+    with pytest.raises(InvalidInput, match=r"--server-role: there are no servers before revision 0004"):
+        await migrate.upgrade(url, "0003", server_role=name)
+    await conn.execute(f"create role {named} login")
+    try:
+        await migrate.upgrade(url, server_role=name)
+        assert await conn.fetchval("select has_table_privilege($1, 'weft.token', 'insert')", name)
+        assert not await conn.fetchval("select has_table_privilege($1, 'weft.audit', 'update')", name)
+        held = "select count(*) from pg_policy where not polpermissive and polroles = array[$1::text::regrole::oid]"
+        assert await conn.fetchval(held, named) > 30
+        printed = migrate.sql_of_upgrade(server_role=name)
+        assert """select weft.admit_server('"Told''s server"')""" in printed
+        assert "perform weft.wall_in(found)" in printed
+    finally:
+        for statement in (f"drop owned by {named}", f"drop role {named}", DROP_WALLS):
+            await conn.execute(statement)

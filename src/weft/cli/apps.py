@@ -9,6 +9,8 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
+from weft.cli.root_options import accept
+
 # What `weft --help` lists: the module of each command and its one line, told here so that none is loaded for it.
 COMMANDS = {
     "dev": ("dev", "Start everything in one command, for development."),
@@ -47,8 +49,6 @@ COMMANDS = {
     "demo": ("demo", "Execute a real workflow of a few thousand tasks, live."),
 }
 
-# Set by --quiet, also for the processes that a command starts.
-QUIET = "WEFT_QUIET"
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")]
 YesFlag = Annotated[bool, typer.Option("--yes", help="Do it; without this nothing is changed.")]
 InputsOption = Annotated[
@@ -69,6 +69,10 @@ class Group(TyperGroup):
             print(ctx.get_help())
             raise typer.Exit
         return super().parse_args(ctx, args)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Find a command; None when there is none of that name."""
+        return accept(ctx, super().get_command(ctx, cmd_name))
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Find the command that the first argument names."""
@@ -93,7 +97,7 @@ class RootGroup(Group):
         if cmd_name not in COMMANDS:
             return None
         module = importlib.import_module(f"weft.cli.{COMMANDS[cmd_name][0]}")
-        return get_command(module.app)
+        return accept(ctx, get_command(module.app))
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """List the commands without loading them."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -67,12 +66,12 @@ def bisect(
 
 
 def _tell(step: BisectStep) -> None:
-    from weft.cli.output import clean
+    from weft.cli.output import remark
 
     how = "works" if step.is_good else f"fails: {step.problem or step.state}"
     ran, kept = ", ".join(step.ran) or "nothing", ", ".join(step.kept) or "nothing"
     by = "could not be submitted" if step.job_id is None else f"job {step.job_id} ran {ran}; kept {kept}"
-    print(clean(f"weft: {_name(step.artifact)} {how} ({by})"), file=sys.stderr)
+    remark(f"{_name(step.artifact)} {how} ({by})")
 
 
 def _name(artifact: Artifact) -> str:

@@ -57,17 +57,25 @@ def call_workflows(work: Callable[[Workflows], Awaitable[Any]]) -> Any:
 def call_all(
     verb: str,
     done: str,
-    work: Callable[[Client, Callable[[int], None] | None], Awaitable[int]],
+    work: Callable[[Client, bool, Callable[[int], None] | None], Awaitable[int]],
     *,
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Do ``work`` on all that a command means, show how far it is, and tell how many there were."""
+    """Do ``work`` on all that a command means, show how far it is, and tell how many there were.
+
+    ``work`` is told whether only to count: where somebody looks on, it does that first.
+    """
     from weft.cli.output import tell
     from weft.cli.progress import counted
 
+    async def main(client: Client) -> int:
+        if show is not None and not dry_run:
+            show.total = await work(client, True, None)
+        return await work(client, dry_run, show)
+
     with counted("found" if dry_run else done) as show:
-        count = call(lambda client: work(client, show))
+        count = call(main)
     text = f"would {verb} {count}" if dry_run else f"{done} {count}"
     tell({done: 0 if dry_run else count, "found": count}, text, as_json=as_json)
 

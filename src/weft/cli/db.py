@@ -176,7 +176,7 @@ def backup(file: File, as_json: JsonFlag = False) -> None:
     """
     from weft.cli.output import size_text, tell
     from weft.cli.progress import counted
-    from weft.db import embedded_backup
+    from weft.db import embedded, embedded_backup
     from weft.db.blob_address import blob_address
 
     settings = _embedded_settings("back up")
@@ -185,7 +185,10 @@ def backup(file: File, as_json: JsonFlag = False) -> None:
     async def main() -> None:
         if file.exists():
             await embedded_backup.require_backup(file)
-        with counted("wrote", shown=size_text) as show:
+        # What is written is packed, so there is no telling how much it will be in the end.
+        size = (await embedded.status(settings)).size
+        whole = "" if size is None else f" of a database of {size_text(size)}"
+        with counted("wrote", shown=lambda count: size_text(count) + whole) as show:
             await embedded_backup.backup(settings, file, show)
 
     asyncio.run(main())
@@ -207,7 +210,8 @@ def restore(file: File, yes: YesFlag = False, as_json: JsonFlag = False) -> None
     What was there stays until the backup has loaded whole, and is then removed for good: that needs --yes, unless the
     database is empty.
     """
-    from weft.cli.output import tell
+    from weft.cli.output import size_text, tell
+    from weft.cli.progress import counted
     from weft.db import embedded_backup
 
     settings = _embedded_settings("restore")
@@ -216,7 +220,8 @@ def restore(file: File, yes: YesFlag = False, as_json: JsonFlag = False) -> None
         await embedded_backup.require_backup(file)
         if not yes and await embedded_backup.holds_data(settings):
             require_yes(yes, "this replaces all tasks and queues that are there now")
-        await embedded_backup.restore(settings, file)
+        with counted("loaded", shown=size_text) as show:
+            await embedded_backup.restore(settings, file, show)
 
     asyncio.run(main())
     tell({"restored": file}, f"restored {file}", as_json=as_json)

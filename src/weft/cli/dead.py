@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,6 +12,9 @@ from weft.cli.calls import call, call_all, call_each
 from weft.cli.inputs import read_duration, read_id, require_yes, wants_all
 from weft.cli.reasons import says_why
 from weft.cli.tasks import After, Before, DryRun, Limit, OfHandler, Oldest, Queue
+
+if TYPE_CHECKING:
+    from weft.sdk.client import Client
 
 app = new_app("Look at the dead letters, tasks that ended failed or dead; replay or purge them.")
 
@@ -54,7 +57,9 @@ def replay(
     call_all(
         "replay",
         "replayed",
-        lambda client, show: client.replay_dead(queue=queue, handler=handler, dry_run=dry_run, on_progress=show),
+        lambda client, only_count, show: client.replay_dead(
+            queue=queue, handler=handler, dry_run=only_count, on_progress=show
+        ),
         dry_run=dry_run,
         as_json=as_json,
     )
@@ -84,6 +89,12 @@ def purge(
                 print("no dead letters to purge")
             return
         require_yes(yes, f"this removes {found} dead letter{'' if found == 1 else 's'} for good")
+
+    async def main(client: Client) -> int:
+        if show is not None:
+            show.total = await client.count_dead(older_than=age, queue=queue)
+        return await client.purge(older_than=age, queue=queue, on_progress=show)
+
     with counted("purged") as show:
-        count = call(lambda client: client.purge(older_than=age, queue=queue, on_progress=show))
+        count = call(main)
     tell({"purged": count, "found": count}, f"purged {count}", as_json=as_json)

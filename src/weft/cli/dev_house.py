@@ -195,7 +195,7 @@ class House:
             f"  database   {where}",
             f"  workers    {work + changes if count else 'none: give --app MODULE to run handlers here'}",
             f"  sign in    {server.url}/sign-in?code={made.code}",
-            f"             once, within {span(_LINK_LIFE)}; `weft tokens sign-in` makes another link",
+            f"             once, within {span(_LINK_LIFE)}; `weft tokens sign-in --role admin` makes another",
             "  try        weft tasks list, weft run FILE --detach, weft jobs list: elsewhere, without a token",
             "  stop       Ctrl-C",
         )

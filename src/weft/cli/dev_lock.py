@@ -7,9 +7,12 @@ import json
 import os
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from weft.core.server_errors import DevRuns
+
+if TYPE_CHECKING:
+    from weft.core.settings import Settings
 
 FILE = "dev.lock"
 
@@ -53,3 +56,18 @@ class DevLock:
     def _write(self, facts: dict[str, Any]) -> None:
         os.ftruncate(self._descriptor, 0)
         os.pwrite(self._descriptor, json.dumps(facts).encode(), 0)
+
+
+def running_at(settings: Settings) -> str | None:
+    """Return the address of the ``weft dev`` of the home in force; None when none runs.
+
+    By its process, and not by the lock: to try that could keep one that is about to start from having it.
+    """
+    from weft.db.embedded_layout import layout_of
+
+    try:
+        found = json.loads((layout_of(settings).home / FILE).read_bytes())
+        os.kill(found["pid"], 0)
+        return str(found["url"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None

@@ -76,14 +76,10 @@ def _failure_of(problem: Exception) -> Failure:
 
 
 def is_debugging() -> bool:
-    """Whether WEFT_DEBUG asks for tracebacks; a word that is neither true nor false counts as a wish."""
-    from weft.core.settings import parse_flag
+    """Whether WEFT_DEBUG asks for tracebacks."""
+    from weft.cli.output import is_wished
 
-    wish = os.environ.get("WEFT_DEBUG", "")
-    try:
-        return bool(wish) and parse_flag(wish)
-    except ValueError:
-        return True
+    return is_wished("WEFT_DEBUG")
 
 
 def drop_standard_output() -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from weft.cli.output import as_record, one_line, print_json_line, print_line, state, styled
+from weft.cli.output import as_record, one_line, print_json_line, print_line, remark, state, styled
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -26,7 +26,7 @@ async def print_events(
     for event in page.events:
         _print(event, as_json)
     if len(page.events) == limit and not page.is_last:
-        print(f"more with --after {page.cursor}", file=sys.stderr)
+        remark(f"more with --after {page.cursor}", lead="")
 
 
 def _print(event: JobEvent, as_json: bool) -> None:

@@ -7,7 +7,7 @@ import re
 import sys
 from typing import TYPE_CHECKING, NamedTuple
 
-from weft.cli.output import complain, one_line, print_json_line
+from weft.cli.output import complain, one_line, print_json_line, remark
 from weft.core.errors import WeftError
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ async def print_logs(client: Client, job_id: int, node: str | None, *, follow: b
             await printed.print_attempt(attempt)
     if not printed.any:
         what = f"job {job_id}" if node is None else f"{node} of job {job_id}"
-        complain(f"{what} has printed and logged nothing, as far as this machine can see")
+        remark(f"{what} has printed and logged nothing, as far as this machine can see")
 
 
 async def _follow(client: Client, job_id: int, node: str | None, printed: _Printed) -> None:

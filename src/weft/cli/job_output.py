@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from weft.cli.output import as_record, moment_text, print_facts, print_json, print_table, span, state, when
+from weft.cli.output import as_record, moment_text, print_facts, print_json, print_table, remark, span, state, when
 from weft.core.errors import error_line
 
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ def print_jobs(jobs: Sequence[JobSummary], limit: int, *, oldest: bool, as_json:
         return
     print_table(_COLUMNS, map(_row, jobs), empty="no jobs")
     if following is not None:
-        print(f"more with {'--after' if oldest else '--before'} {following}", file=sys.stderr)
+        remark(f"more with {'--after' if oldest else '--before'} {following}", lead="")
 
 
 def _row(job: JobSummary) -> tuple[Any, ...]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from weft.cli.job_output import error_of, shown_nodes, time_of
 from weft.cli.job_tree import draw, items_of, shown_state
-from weft.cli.output import clean, one_line, span
+from weft.cli.output import clean, complain, is_quiet, one_line, remark, span
 from weft.core.errors import DatabaseUnavailable, WeftError
 from weft.jobs import events
 
@@ -38,7 +38,7 @@ _OUTAGE = (DatabaseUnavailable, TimeoutError)
 
 async def watch(client: Client, job_id: int, leaving: Leaving) -> Job:
     """Show a job until it has ended or somebody leaves it, and return it."""
-    view: _Tree | _Lines = _Tree() if sys.stderr.isatty() else _Lines()
+    view: _Tree | _Lines = _Tree() if sys.stderr.isatty() and not is_quiet() else _Lines()
     looking = _Looking(client, job_id)
     while not await looking.look():  # noqa: ASYNC110  (only PostgreSQL knows)
         await asyncio.sleep(looking.pause)
@@ -64,7 +64,7 @@ async def watch(client: Client, job_id: int, leaving: Leaving) -> Job:
         await asyncio.gather(left, news.stop(), return_exceptions=True)
     if not looking.job.state.is_final:
         leaving.tell()
-    elif looking.job.state == "failed":
+    elif looking.job.state == "failed" and not is_quiet():
         await _print_tail(client, looking)
     return looking.job
 
@@ -243,6 +243,8 @@ class _Lines:
         job = found.job
         if job.state.is_final:
             self._once("job", f"job {job.id} {job.state}, {time_of(job)}")
+            if job.state != "completed" and is_quiet():
+                complain(f"job {job.id} {job.state}: see `weft jobs show {job.id}`")
 
     def _tell_node(self, node: JobNode) -> None:
         word = shown_state(node)
@@ -265,15 +267,12 @@ class _Lines:
         at, told = self._progress.setdefault(node.id, (now, ""))
         if text != told and now - at >= _TELL_PROGRESS_EVERY:
             self._progress[node.id] = now, text
-            self._print(f"{node.node} {text}")
+            remark(f"{node.node} {text}")
 
     def _once(self, key: object, text: str) -> None:
         if key not in self._told:
             self._told.add(key)
-            self._print(text)
-
-    def _print(self, text: str) -> None:
-        print(f"weft: {one_line(text)}", file=sys.stderr, flush=True)
+            remark(text)
 
 
 async def _print_tail(client: Client, found: _Looking) -> None:

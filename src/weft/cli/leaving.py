@@ -9,6 +9,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from weft.cli.output import is_quiet
 from weft.core.errors import StateConflict, WaitTimeout
 
 if TYPE_CHECKING:
@@ -71,4 +72,5 @@ class Leaving:
             await self._client.jobs.cancel(self._job_id)
 
     def _tell(self, text: str) -> None:
-        os.write(2, f"weft: {text}\n".encode())
+        if not is_quiet():
+            os.write(2, f"weft: {text}\n".encode())

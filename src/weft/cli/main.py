@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from weft.cli.apps import QUIET, RootGroup
-from weft.cli.completion import complete_context
+from weft.cli.apps import RootGroup
+from weft.cli.root_options import ContextOption, QuietFlag, take
 from weft.version import __version__
 
 if TYPE_CHECKING:
@@ -41,25 +41,12 @@ def root(
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
-    context: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="The server to go to, by its name in `weft context list`; `local` is this machine.",
-            autocompletion=complete_context,
-        ),
-    ] = None,
-    quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="Show no progress and no remarks: answers and errors only.")
-    ] = False,
+    context: ContextOption = None,
+    quiet: QuietFlag = False,
 ) -> None:
     """Read the options that stand before the command."""
-    if context is not None:
-        if os.environ.get("WEFT_SERVER"):
-            raise typer.BadParameter("WEFT_SERVER is set, and would win: unset it first", param_hint="--context")
-        os.environ["WEFT_CONTEXT"] = context  # also for the processes that a command starts
-    if quiet:
-        os.environ[QUIET] = "1"
+    take("context", context)
+    take("quiet", quiet)
 
 
 def run() -> NoReturn:

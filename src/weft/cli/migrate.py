@@ -36,6 +36,10 @@ def migrate(
     sql: Annotated[
         bool, typer.Option("--sql", help="Print the SQL that an upgrade would run, and change nothing.")
     ] = False,
+    server_role: Annotated[
+        str | None,
+        typer.Option(metavar="ROLE", help="Give this role what `weft server` needs, each session held to one org."),
+    ] = None,
     yes: YesFlag = False,
     as_json: JsonFlag = False,
 ) -> None:
@@ -43,7 +47,7 @@ def migrate(
 
     An embedded database is started first; it also upgrades itself whenever a command or a worker opens it. With
     --sql what is printed begins at the database's revision; when there is no database yet, or it cannot be reached,
-    at nothing.
+    at nothing. Roles that are held to one org at a time are held in new tables too.
     """
     from weft.core.errors import InvalidInput
 
@@ -51,9 +55,11 @@ def migrate(
         raise InvalidInput("revision", f"`weft migrate {action}` takes none")
     if sql and action is not Action.UPGRADE:
         raise InvalidInput("--sql", "is for `weft migrate upgrade` only")
+    if server_role is not None and action is not Action.UPGRADE:
+        raise InvalidInput("--server-role", "is for `weft migrate upgrade` only")
     match action:
         case Action.UPGRADE:
-            _upgrade(revision or "head", sql=sql, as_json=as_json)
+            _upgrade(revision or "head", server_role, sql=sql, as_json=as_json)
         case Action.DOWNGRADE:
             if revision is None:
                 raise InvalidInput("revision", "name the revision to go back to; `base` drops everything")
@@ -64,13 +70,14 @@ def migrate(
             _print_history(as_json=as_json)
 
 
-def _upgrade(revision: str, *, sql: bool, as_json: bool) -> None:
+def _upgrade(revision: str, server_role: str | None, *, sql: bool, as_json: bool) -> None:
     from weft.cli.output import tell
     from weft.cli.progress import counted
     from weft.db import migrate
 
     if sql:
-        statements = migrate.sql_of_upgrade(revision, asyncio.run(_found())).rstrip("\n")
+        statements = migrate.sql_of_upgrade(revision, asyncio.run(_found()), server_role=server_role)
+        statements = statements.rstrip("\n")
         tell({"sql": statements}, statements, as_json=as_json)
         return
 
@@ -80,7 +87,8 @@ def _upgrade(revision: str, *, sql: bool, as_json: bool) -> None:
         steps = [each for each, _ in reversed(migrate.history())]
         with counted("applied", len(steps)) as show:
             tell_step = None if show is None else lambda step: show(1 + steps.index(step))
-            await migrate.upgrade(database.listen_url or database.url, revision, tell_step)
+            address = database.listen_url or database.url
+            await migrate.upgrade(address, revision, tell_step, server_role=server_role)
         return before, await _current(database)
 
     before, after = asyncio.run(main())
@@ -90,6 +98,7 @@ def _upgrade(revision: str, *, sql: bool, as_json: bool) -> None:
 
 def _downgrade(revision: str, *, yes: bool, as_json: bool) -> None:
     from weft.cli.output import tell
+    from weft.cli.progress import counted
     from weft.db import migrate
 
     require_yes(yes, f"going back to {revision} drops what later revisions have added, with its data")
@@ -97,7 +106,10 @@ def _downgrade(revision: str, *, yes: bool, as_json: bool) -> None:
     async def main() -> tuple[str | None, str | None]:
         database = await _reached()
         before = await _current(database)
-        await migrate.downgrade(database.listen_url or database.url, revision)
+        steps = [each for each, _ in migrate.history() if revision == "base" or each > revision]
+        with counted("taken back", len(steps)) as show:
+            tell_step = None if show is None else lambda step: show(1 + steps.index(step))
+            await migrate.downgrade(database.listen_url or database.url, revision, tell_step)
         return before, await _current(database)
 
     before, after = asyncio.run(main())

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from weft.cli.apps import QUIET
+from weft.cli.root_options import QUIET
 from weft.core.errors import WeftError
 
 if TYPE_CHECKING:
@@ -41,13 +41,24 @@ def complain(message: str) -> None:
 
 def is_quiet() -> bool:
     """Whether nobody wants to see more than answers and errors."""
-    return bool(os.environ.get(QUIET))
+    return is_wished(QUIET)
 
 
-def remark(message: str) -> None:
-    """Write one line to the standard error that is good to know, unless nobody wants to."""
+def is_wished(name: str) -> bool:
+    """Whether a flag of the environment is set; a word that is neither true nor false counts as a wish."""
+    from weft.core.settings import parse_flag
+
+    word = os.environ.get(name, "")
+    try:
+        return bool(word) and parse_flag(word)
+    except ValueError:
+        return True
+
+
+def remark(message: str, *, lead: str = "weft: ") -> None:
+    """Write one line to the standard error that is good to know, at once, unless nobody wants to."""
     if not is_quiet():
-        complain(message)
+        print(f"{lead}{clean(' '.join(message.split()))}", file=sys.stderr, flush=True)
 
 
 def print_complaints(problems: Sequence[object]) -> None:
@@ -237,7 +248,7 @@ def one_line(text: str) -> str:
 
 def print_more(option: str, value: object) -> None:
     """Say how the next page is asked for, where somebody looks."""
-    if sys.stdout.isatty():
+    if sys.stdout.isatty() and not is_quiet():
         print_line(styled(f"more: {option} {value}", "dim"))
 
 

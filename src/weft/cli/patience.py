@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
+from weft.cli.output import remark
 from weft.cli.task_output import why_text
 from weft.core.errors import WeftError
 
@@ -35,5 +35,5 @@ async def _tell(client: Client, task_id: int) -> None:
         with suppress(WeftError):  # whoever waits is told of it by the wait itself
             found = await client.why(task_id)
             if found.cause not in ("running", "ended", told):
-                print(f"waits: {why_text(found)}", file=sys.stderr, flush=True)
+                remark(why_text(found), lead="waits: ")
             told = found.cause

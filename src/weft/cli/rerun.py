@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -90,7 +89,7 @@ def _rerun_one(
     key: int, options: dict[str, Any], inputs: Sequence[str], modules: Sequence[str], *, plan: bool, wait: bool,
     as_json: bool,
 ) -> None:  # fmt: skip
-    from weft.cli.output import as_record, print_json
+    from weft.cli.output import as_record, print_json, remark
     from weft.cli.run import declared_inputs, print_result, read_inputs, see_through
     from weft.cli.target import goes_to_server
     from weft.cli.worker_process import import_apps
@@ -110,7 +109,7 @@ def _rerun_one(
         again = await client.jobs.rerun(key, **options)
         if not wait and not modules:
             return again
-        print(f"weft: job {again.id} {_summary(again.plan)}", file=sys.stderr)
+        remark(f"job {again.id} {_summary(again.plan)}")
         return await see_through(client, again.id, modules, as_json=as_json)
 
     from weft.jobs.model import Job
@@ -124,7 +123,7 @@ def _rerun_one(
     elif as_json:
         print_json({"id": str(found.id), "created": found.created, "plan": as_record(found.plan)})
     else:
-        print(f"weft: {_summary(found.plan)}", file=sys.stderr)
+        remark(_summary(found.plan))
         print(found.id)
 
 
@@ -137,10 +136,14 @@ def _rerun_many(
 
     if inputs:
         options["inputs"] = read_inputs(inputs, {}, "--set")
+
+    async def main(client: Client) -> int:
+        if show is not None and not dry_run:
+            show.total = await client.jobs.rerun_all(**filters, **options, dry_run=True)
+        return await client.jobs.rerun_all(**filters, **options, dry_run=dry_run, on_progress=show)
+
     with counted("found" if dry_run else "run again") as show:
-        count = call(
-            lambda client: client.jobs.rerun_all(**filters, **options, dry_run=dry_run, on_progress=show)
-        )  # fmt: skip
+        count = call(main)
     text = f"would run again {count}: give --yes to do it" if dry_run else f"run again {count}"
     tell({"rerun": 0 if dry_run else count, "found": count}, text, as_json=as_json)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from functools import partial
@@ -110,6 +109,7 @@ def run(
 
 async def see_through(client: Client, job_id: int, modules: Sequence[str], *, as_json: bool) -> Job:
     """Work on a job here, and show it, until it has ended or somebody leaves it; with JSON it is only waited for."""
+    from weft.cli.output import remark
     from weft.cli.target import goes_to_server
     from weft.worker.registry import REGISTRY
 
@@ -123,7 +123,7 @@ async def see_through(client: Client, job_id: int, modules: Sequence[str], *, as
             async with nullcontext() if is_elsewhere else at_work(client, modules, queues=queues):
                 return await client.jobs.wait(job_id)
         except asyncio.CancelledError:
-            print(f"weft: job {job_id} goes on without you: see `weft jobs watch {job_id}`", file=sys.stderr)
+            remark(f"job {job_id} goes on without you: see `weft jobs watch {job_id}`")
             raise
     from weft.cli.job_watch import watch
     from weft.cli.leaving import Leaving
@@ -236,6 +236,7 @@ async def at_work(
     client: Client, modules: Sequence[str], leaving: Leaving | None = None, queues: Iterable[str] = ()
 ) -> AsyncIterator[None]:
     """Work and orchestrate here while the body runs; without handlers of one's own only orchestrate."""
+    from weft.cli.output import remark
     from weft.sdk.orchestrator import Orchestrator
     from weft.sdk.running import worker_of
     from weft.worker.registry import REGISTRY
@@ -245,7 +246,7 @@ async def at_work(
             async with worker_of(client, REGISTRY, queues, modules):
                 yield
         else:
-            print("weft: no handlers here: tasks wait for workers, or give --app MODULE", file=sys.stderr)
+            remark("no handlers here: tasks wait for workers, or give --app MODULE")
             yield
         # When the worker has ended: until then somebody may wish to cancel, and that takes an orchestrator.
         if leaving is not None:

@@ -59,6 +59,7 @@ async def _serve(settings: Settings, host: str, port: int) -> int:
 
     signals = StopSignals(None)
     async with Server(settings, host, port) as serving:
+        await serving.look_at_walls()
         if logs_json() is not None:
             logging.getLogger("weft.server").info("answers at %s", serving.url)
         else:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from weft.cli.output import complain
+from weft.cli.output import complain, remark
 from weft.core.errors import NotFound
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ async def print_log(client: Client, task_id: int, *, follow: bool, attempt: int 
     elif log := await client.read_log(task_id):
         has_text = _print(log)
     if not has_text:
-        complain(f"task {task_id} has printed and logged nothing, as far as this machine can see")
+        remark(f"task {task_id} has printed and logged nothing, as far as this machine can see")
 
 
 async def _print_attempt(client: Client, task_id: int, attempt: int) -> None:

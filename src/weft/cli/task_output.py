@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +14,7 @@ from weft.cli.output import (
     print_facts,
     print_json,
     print_table,
+    remark,
     span,
     state,
     styled,
@@ -61,7 +61,7 @@ def print_page(page: Page, *, oldest: bool, as_json: bool, empty: str, with_erro
     else:
         print_table(_COLUMNS, map(_row, page.tasks), empty=empty)
     if page.next is not None:
-        print(f"more with {'--after' if oldest else '--before'} {page.next}", file=sys.stderr)
+        remark(f"more with {'--after' if oldest else '--before'} {page.next}", lead="")
 
 
 def _row(task: TaskSummary) -> tuple[Any, ...]:

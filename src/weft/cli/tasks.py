@@ -218,8 +218,8 @@ def cancel(
     call_all(
         "cancel",
         "cancelled",
-        lambda client, show: client.cancel_all(
-            queue=queue, handler=handler, state=state or None, reason=reason, dry_run=dry_run, on_progress=show
+        lambda client, only_count, show: client.cancel_all(
+            queue=queue, handler=handler, state=state or None, reason=reason, dry_run=only_count, on_progress=show
         ),
         dry_run=dry_run,
         as_json=as_json,
@@ -246,8 +246,8 @@ def replay(
     call_all(
         "replay",
         "replayed",
-        lambda client, show: client.replay_all(
-            queue=queue, handler=handler, state=state or None, dry_run=dry_run, on_progress=show
+        lambda client, only_count, show: client.replay_all(
+            queue=queue, handler=handler, state=state or None, dry_run=only_count, on_progress=show
         ),
         dry_run=dry_run,
         as_json=as_json,

@@ -106,17 +106,25 @@ def sign_in(
     """Make a link that lets a browser in once, and print it. It is shown this once, and kept nowhere."""
     from weft.cli.inputs import read_duration
     from weft.cli.output import as_record, print_json, remark
-    from weft.cli.target import find_target
 
     span = read_duration("expires_in", expires_in)
     assert span is not None
     made = call(lambda client: client.tokens.create_sign_in(role=role, user=user, expires_in=span))
-    link = f"{find_target().settings.server or ''}/sign-in?code={made.code}"
+    link = f"{_address() or ''}/sign-in?code={made.code}"
     if as_json:
         print_json({**as_record(made), "link": link})
     else:
         print(link)
         remark("it lets one browser in, once" if "://" in link else "it belongs after the address of a server")
+
+
+def _address() -> str | None:
+    """Return where a browser reaches the server, if anything says so: WEFT_PUBLIC_URL, or a `weft dev` that runs."""
+    from weft.cli.dev_lock import running_at
+    from weft.cli.target import find_target
+
+    settings = find_target().settings
+    return settings.server or settings.public_url or running_at(settings)
 
 
 @app.command()

@@ -58,7 +58,11 @@ def worker(
     processes: Annotated[int, typer.Option(min=1, metavar="P", help="How many processes.")] = 1,
     server: Annotated[
         str | None,
-        typer.Option(metavar="URL", help="Work through this server, with the token in WEFT_TOKEN, without a database."),
+        typer.Option(
+            metavar="URL",
+            help="Work through this server, with the token in WEFT_TOKEN, without a database; by default where other "
+            "commands go: WEFT_SERVER, a context, a database.",
+        ),
     ] = None,
     fast: Annotated[bool, typer.Option("--fast", help="Notice a dead worker within 3 s instead of 15 s.")] = False,
     log_level: Annotated[
@@ -81,16 +85,10 @@ def worker(
     import asyncio
 
     from weft.cli.leash import Leash
-    from weft.cli.target import database_settings
     from weft.cli.worker_process import log_to_stderr
-    from weft.core.settings import Settings
 
     names = read_names("queues", queues)
-    profile = "fast" if fast else None
-    if server is None:
-        settings = database_settings("weft worker without --server", profile=profile)
-    else:
-        settings = Settings.load(profile=profile, server=server)
+    settings = _settings(server, "fast" if fast else None)
     if processes > 1:
         from weft.cli.supervisor import Supervisor
 
@@ -100,6 +98,24 @@ def worker(
         raise typer.Exit(asyncio.run(supervisor.run()))
     log_to_stderr(log_level, log_format or settings.log_format)
     raise typer.Exit(_run_one(settings, modules or [], names, concurrency, leash))
+
+
+def _settings(server: str | None, profile: str | None) -> Settings:
+    """Return the settings in force, of the server that was named, else of where commands go."""
+    import os
+    from dataclasses import replace
+
+    from weft.cli.contexts import LOCAL
+    from weft.cli.target import find_target
+    from weft.core.settings import Settings
+
+    if server is not None:
+        return Settings.load(profile=profile, server=server)
+    found = find_target()
+    if (pinned := found.context or (LOCAL if found.settings.server is None else None)) is not None:
+        os.environ["WEFT_CONTEXT"] = pinned  # a process that is started anew goes where the others are
+    # The profile is read with the rest, and what the context says stands.
+    return replace(Settings.load(profile=profile), server=found.settings.server, token=found.settings.token)
 
 
 def _command_line(

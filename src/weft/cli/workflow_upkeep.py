@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,6 +12,10 @@ from weft.cli.apps import JsonFlag
 from weft.cli.calls import call_workflows
 from weft.cli.completion import complete_tag
 from weft.cli.reasons import says_why
+
+if TYPE_CHECKING:
+    from weft.history.model import Collected, Finding
+    from weft.sdk.workflows import Workflows
 
 Which = Annotated[
     str,
@@ -59,9 +63,15 @@ def fsck(
     """Look through the whole history; ends with 1 when something is wrong that was not mended."""
     from weft.cli.output import as_record, one_line, plural, print_json, print_line, styled
     from weft.cli.progress import counted
+    from weft.cli.target import goes_to_server
+
+    async def main(w: Workflows) -> list[Finding]:
+        if show is not None and not goes_to_server([]):
+            show.total = await w._count_artifacts()
+        return await w.fsck(repair=repair, quick=quick, on_progress=show)
 
     with counted("looked at") as show:
-        found = call_workflows(lambda w: w.fsck(repair=repair, quick=quick, on_progress=show))
+        found = call_workflows(main)
     if as_json:
         print_json({"findings": [as_record(finding) for finding in found]})
     else:
@@ -88,8 +98,15 @@ def gc(
     from weft.cli.progress import counted
 
     span = read_duration("grace", grace) or timedelta(0)
-    with counted("removed") as show:
-        done = call_workflows(lambda w: w.gc(span, dry_run=dry_run, on_progress=show))
+
+    async def main(w: Workflows) -> Collected:
+        if show is not None and not dry_run:
+            all_of_it = await w.gc(span, dry_run=True)
+            show.total = all_of_it.snapshots + all_of_it.patches + all_of_it.blobs
+        return await w.gc(span, dry_run=dry_run, on_progress=show)
+
+    with counted("found" if dry_run else "removed") as show:
+        done = call_workflows(main)
     verb = "would remove" if dry_run else "removed"
     of_history = f"{plural(done.snapshots, 'snapshot')}, {plural(done.patches, 'patch')} of theirs"
     what = f"{of_history}, {plural(done.blobs, 'blob')} of {plural(done.bytes, 'byte')}"

@@ -34,6 +34,7 @@ _WHAT_IS_THERE = """
 SELECT CASE WHEN EXISTS (SELECT FROM pg_tables WHERE schemaname NOT IN ('weft', 'pg_catalog', 'information_schema'))
   THEN 'others' WHEN to_regclass('weft.task') IS NULL THEN 'nothing' ELSE 'weft' END
 """
+_LOADED = f"SELECT pg_database_size(oid) FROM pg_database WHERE datname = '{_RESTORING}'"
 _HOLDS_ROWS = """
 SELECT EXISTS (SELECT FROM weft.task) OR EXISTS (SELECT FROM weft.task_done) OR EXISTS (SELECT FROM weft.outbox)
   OR EXISTS (SELECT FROM weft.queue WHERE name <> 'default' AND name NOT LIKE '@%')
@@ -91,11 +92,12 @@ async def holds_data(settings: Settings) -> bool:
     return there != "nothing"
 
 
-async def restore(settings: Settings, file: Path) -> None:
+async def restore(settings: Settings, file: Path, on_progress: Callable[[int], None] | None = None) -> None:
     """Replace the database by the one in ``file``, or leave it as it is and say why.
 
     Stop workers and servers before: what they write while the backup loads is lost. When it has loaded, their
-    connections are ended, and they go on with the restored tasks.
+    connections are ended, and they go on with the restored tasks. ``on_progress`` is told how large the new database
+    is, every moment.
 
     Example::
 
@@ -110,6 +112,7 @@ async def restore(settings: Settings, file: Path) -> None:
         async with start_lock(layout):
             for name in (_RESTORING, _REPLACED):  # what a killed restore left
                 await _require(_sql(server, _DROP.format(name)), file)
+            telling = None if on_progress is None else asyncio.create_task(_tell_loaded(server, on_progress))
             try:
                 await _require(_sql(server, _CREATE), file)
                 url = database_url(server.socket_dir, _RESTORING)
@@ -117,8 +120,19 @@ async def restore(settings: Settings, file: Path) -> None:
                 await _require(_sql(server, "ANALYZE", _RESTORING), file)
                 await _swap(server, file)
             finally:
+                if telling is not None:
+                    telling.cancel()
+                    await asyncio.gather(telling, return_exceptions=True)
                 for name in (_RESTORING, _REPLACED):
                     await _sql(server, _DROP.format(name))
+
+
+async def _tell_loaded(server: EmbeddedServer, on_progress: Callable[[int], None]) -> None:
+    while True:
+        await asyncio.sleep(_MOMENT)
+        found = await _sql(server, _LOADED)
+        if found.output.strip().isdigit():
+            on_progress(int(found.output))
 
 
 async def require_backup(file: Path) -> None:

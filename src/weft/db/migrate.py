@@ -31,6 +31,9 @@ from weft.db.revisions import DIGEST, DIGESTED, SCHEMA, VERSION_TABLE, all_revis
 from weft.db.statements import Statements
 from weft.db.unreachable import unreachable
 
+WALLS = Statements("weft.db", "sql/wall.sql")
+# The first revision at which there are walls.
+WALLED = "0004"
 OLDEST = 15
 LOCK_TIMEOUT = "10s"
 TURN_TIMEOUT = "10min"
@@ -59,29 +62,58 @@ def note_digest(revision: str) -> None:
     op.execute(f"update {SCHEMA}.{VERSION_TABLE} set digest = '{digest(revision)}'")
 
 
-async def upgrade(url: str, revision: str = "head", on_step: Callable[[str], None] | None = None) -> None:
-    """Bring the database up to ``revision``; ``on_step`` is told each revision on the way, when it is applied."""
+def build_walls(server_role: str | None) -> str:
+    """Return the SQL that ends an upgrade: what roles are held to an org by covers the tables that have come.
+
+    ``server_role`` is also given what a server needs.
+    """
+    if server_role is None:
+        return WALLS.build_again
+    named = '"{}"'.format(server_role.replace('"', '""')).replace("'", "''")
+    return f"{WALLS.build_again};\n\nselect weft.admit_server('{named}')"
+
+
+async def upgrade(
+    url: str, revision: str = "head", on_step: Callable[[str], None] | None = None, *, server_role: str | None = None
+) -> None:
+    """Bring the database up to ``revision``; ``on_step`` is told each revision on the way, when it is applied.
+
+    ``server_role`` is given what a server needs; it and whatever role has walls is held to one org in new tables too.
+    """
+    _require_walls(revision, server_role)
 
     def step(config: Config) -> None:
         config.attributes["on_step"] = on_step
         command.upgrade(config, _known(revision))
+        connection: sa.Connection = config.attributes["connection"]
+        if server_role is not None and not connection.exec_driver_sql(WALLS.has_role, (server_role,)).scalar():
+            raise InvalidInput("--server-role", f"there is no role {server_role}: make it, `create role … login`")
+        for statement in build_walls(server_role).split(";\n\n"):
+            connection.exec_driver_sql(statement)
 
     await _run(url, step, is_upgrade=True)
 
 
-async def downgrade(url: str, revision: str) -> None:
-    """Bring the database back to ``revision``; ``base`` drops everything."""
-    await _run(url, lambda config: command.downgrade(config, _known(revision)))
+async def downgrade(url: str, revision: str, on_step: Callable[[str], None] | None = None) -> None:
+    """Bring the database back to ``revision``; ``base`` drops everything; ``on_step`` is told each that is left."""
+
+    def step(config: Config) -> None:
+        config.attributes["on_step"] = on_step
+        command.downgrade(config, _known(revision))
+
+    await _run(url, step)
 
 
-def sql_of_upgrade(revision: str = "head", found: str | None = None) -> str:
+def sql_of_upgrade(revision: str = "head", found: str | None = None, *, server_role: str | None = None) -> str:
     """Return the SQL of an upgrade from the revision ``found``, or from nothing, without touching a database."""
+    _require_walls(revision, server_role)
     wanted = all_revisions()[-1] if _known(revision) == "head" else revision
     if wanted == "base" or (found is not None and found >= wanted):
-        return f"-- at revision {found or 'nothing'} already: nothing to do for {wanted}\n"
+        told = f"-- at revision {found or 'nothing'} already: nothing to do for {wanted}\n"
+        return told if server_role is None else f"{told}{build_walls(server_role)};\n"
     buffer = io.StringIO()
     config = _config()
-    config.attributes |= {"output": buffer, "has_schema": found is not None}
+    config.attributes |= {"output": buffer, "has_schema": found is not None, "server_role": server_role}
     with redirect_stdout(buffer):
         command.upgrade(config, wanted if found is None else f"{found}:{wanted}", sql=True)
     # A way down to nothing leaves this one table, which Alembic would make again.
@@ -100,6 +132,11 @@ def _known(revision: str) -> str:
     if revision not in names:
         raise InvalidInput("revision", f"there is no revision {revision!r}.{did_you_mean(revision, names)}")
     return revision
+
+
+def _require_walls(revision: str, server_role: str | None) -> None:
+    if server_role is not None and _known(revision) != "head" and revision < WALLED:
+        raise InvalidInput("--server-role", f"there are no servers before revision {WALLED}: leave it out")
 
 
 def _config() -> Config:
@@ -187,4 +224,14 @@ def _failure(problem: BaseException | None, *, has_turn: bool) -> OperatorError:
     return PermissionDenied(told) if state == "42501" else OperatorError(told)
 
 
-__all__ = ["SCHEMA", "VERSION_TABLE", "apply_sql", "downgrade", "history", "note_digest", "sql_of_upgrade", "upgrade"]
+__all__ = [
+    "SCHEMA",
+    "VERSION_TABLE",
+    "apply_sql",
+    "build_walls",
+    "downgrade",
+    "history",
+    "note_digest",
+    "sql_of_upgrade",
+    "upgrade",
+]

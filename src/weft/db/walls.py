@@ -36,3 +36,16 @@ class Walled:
         elif self._held.get(conn) != org_id:
             await conn.execute(SQL.hold, str(org_id))
             self._held[conn] = org_id
+
+
+async def missing_wall(conn: type_Connection) -> str | None:
+    """Say why PostgreSQL does not hold sessions of this role to one org each; None when it does."""
+    rows = await conn.fetch(SQL.lacking)
+    if not rows:
+        return None
+    role = rows[0]["role"]
+    if rows[0]["is_superuser"]:
+        return f"its role {role} is a superuser"
+    if rows[0]["is_owner"]:
+        return f"its role {role} owns the tables"
+    return f"its role {role} is not held back in {', '.join(row['name'] for row in rows)}"

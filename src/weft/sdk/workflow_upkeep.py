@@ -85,6 +85,13 @@ class WorkflowUpkeep(WorkflowCalls):
             await self._record(AuditVerb.CHANGE, {"mended": mended})
         return found
 
+    async def _count_artifacts(self) -> int:
+        """Return how many artifacts `fsck` is to look at."""
+        from weft.history.checking import SQL
+
+        org_id = await self._session.org_id()
+        return int(await self._session.database.read(lambda conn: conn.fetchval(SQL.count_lines, org_id)))
+
     async def gc(
         self, grace: timedelta | float = timedelta(days=1), *, dry_run: bool = False,
         on_progress: Callable[[int], None] | None = None,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import socket
 from collections.abc import Iterator
 from types import TracebackType
@@ -14,10 +15,13 @@ from fastapi import FastAPI
 
 from weft.core.errors import OperatorError
 from weft.core.settings import Settings
+from weft.db.walls import missing_wall
 from weft.server.app import make_app
 from weft.server.connections import connections
 from weft.server.sockets import BACKLOG, PORT, take_address
 from weft.server.state import State
+
+logger = logging.getLogger("weft.server")
 
 
 class _Uvicorn(uvicorn.Server):
@@ -101,6 +105,15 @@ class Server:
         self.state.is_stopping = True
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(at_once.wait(), self._settings.server_drain.total_seconds())
+
+    async def look_at_walls(self) -> None:
+        """Say so when nothing but the statements themselves keeps orgs apart; an embedded database is like that."""
+        async with self.state.client.database.acquire() as conn:
+            problem = await missing_wall(conn)
+        if problem is not None:
+            level = logging.DEBUG if self._settings.database_url is None else logging.WARNING
+            advice = "give it one of its own, by `weft migrate upgrade --server-role ROLE`: see docs/how-to/deploy.md"
+            logger.log(level, "there is no second wall between orgs: %s; %s", problem, advice)
 
     @property
     def url(self) -> str:

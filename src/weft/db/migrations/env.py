@@ -2,7 +2,7 @@
 
 from alembic import context
 
-from weft.db.migrate import SCHEMA, VERSION_TABLE
+from weft.db.migrate import SCHEMA, VERSION_TABLE, build_walls
 
 if context.is_offline_mode():
     context.configure(
@@ -18,6 +18,7 @@ if context.is_offline_mode():
         if not context.config.attributes["has_schema"]:
             context.execute(f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}")
         context.run_migrations()
+        context.execute(build_walls(context.config.attributes["server_role"]).replace(":", r"\:"))
 else:
     on_step = context.config.attributes.get("on_step")
     context.configure(

@@ -41,6 +41,9 @@ where a.org_id = $1 order by n.seq;
 -- What every artifact was made from.
 select a.id, a.parent_id, a.merged_id from weft.artifact a where a.org_id = $1 order by a.generation, a.id;
 
+-- name: count_lines
+select count(*) from weft.artifact a where a.org_id = $1;
+
 -- name: astray_tags
 -- Tags that are not where their last move put them, or at something that is not there, or of another workflow than that:
 -- of those that are named, or of all.

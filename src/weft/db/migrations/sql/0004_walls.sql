@@ -17,7 +17,7 @@ end $$;
 
 -- name: wall_in
 -- Holds a role, such as that of a server, to the org that its session acts for, in every table that has one; returns how many.
--- Nothing changes for other roles, nor for the owner. To be called again when a migration has added tables.
+-- Nothing changes for other roles, nor for the owner. A table that has its wall is not locked again.
 create function weft.wall_in(role regrole) returns int language plpgsql as $$
 declare found record; wall text := 'wall_' || role::oid; count int := 0;
 begin
@@ -25,22 +25,51 @@ begin
     select c.relname as name, o.own, case c.relname
       -- Orchestrators and their queues serve all orgs.
       when 'queue' then format('%s or id = 2 or id < 0', o.own) when 'worker' then format('%s or 2 = any (queues)', o.own)
-      else o.own end as seen
+      else o.own end as seen,
+      c.relrowsecurity and exists (select 1 from pg_policy p where p.polrelid = c.oid and p.polroles = array[role::oid]
+        and not p.polpermissive and p.polname like 'wall\_%') as is_walled
     from pg_class c cross join lateral (
       select format('%s = coalesce((select weft.current_org()), %1$s)', case c.relname when 'org' then 'id' else 'org_id' end) as own
     ) o
     where c.relnamespace = 'weft'::regnamespace and c.relkind in ('r', 'p') and not c.relispartition and (
       c.relname = 'org' or exists (select 1 from pg_attribute a where a.attrelid = c.oid and a.attname = 'org_id' and not a.attisdropped))
   loop
+    count := count + 1;
+    continue when found.is_walled;
     execute format('alter table weft.%I enable row level security', found.name);
     execute format('drop policy if exists anyone on weft.%I', found.name);
     execute format('create policy anyone on weft.%I using (true)', found.name);
     execute format('drop policy if exists %I on weft.%I', wall, found.name);
     execute format('create policy %I on weft.%I as restrictive to %s using (%s) with check (%s)', wall, found.name, role, found.seen, found.own);
-    count := count + 1;
   end loop;
   return count;
 end $$;
 
+-- name: admit_server
+-- Gives a role all that a server needs, and holds it to the org that its session acts for; returns in how many tables.
+-- The walls come first: whoever waits for a table that it then changes the rights of could wait for its vacuum, and that for this.
+create function weft.admit_server(role regrole) returns int language plpgsql as $$
+declare count int := weft.wall_in(role);
+begin
+  execute replace($grants$
+    grant usage on schema weft to SERVER;
+    grant usage on sequence weft.id_sequence to SERVER;
+    grant execute on function weft.add_effect, weft.enqueue, weft.ensure_partitions, weft.list_jobs, weft.list_newest_effects,
+      weft.list_oldest_effects, weft.list_tasks to SERVER;
+    grant select on weft.artifact_use, weft.attempts, weft.blob_use, weft.job_events, weft.jobs, weft.schema_revision,
+      weft.steps, weft.tasks, weft.tokens, weft.users, weft.workers to SERVER;
+    grant select, insert on weft.job_event, weft.job_label, weft.tag_move to SERVER;
+    grant select, update on weft.machine to SERVER;
+    grant select, insert, delete on weft.audit, weft.audit_seal, weft.edge, weft.org_role, weft.org_role_membership,
+      weft.sign_in, weft.task_params to SERVER;
+    grant select, insert, update on weft.handler, weft.lease, weft.org, weft.queue, weft.tag, weft.token, weft.user to SERVER;
+    grant select, insert, update, delete on weft.answer, weft.artifact, weft.attempt, weft.awaited, weft.blob, weft.event,
+      weft.idempotency_key, weft.job, weft.job_done, weft.key_loan, weft.key_slot, weft.outbox, weft.output_cache,
+      weft.queue_slot, weft.step, weft.tally, weft.tally_mark, weft.task, weft.task_blob, weft.task_done, weft.task_log,
+      weft.worker, weft.worker_code to SERVER;
+  $grants$, 'SERVER', role::text);
+  return count;
+end $$;
+
 -- name: only_the_owner_builds_walls
-revoke execute on function weft.wall_in from public;
+revoke execute on function weft.wall_in, weft.admit_server from public;
