@@ -595,6 +595,9 @@ GUARDS: list[Guard] = [
     *_of("role.list", "test_people", ("r.org_id = $1 and", "")),
     # --- workers without a database ---
     *_of("remote.bind", "test_remote_workers", "and w.state in ('active', 'idle')"),
+    *_of("remote.is_beat_due", "test_remote_workers", ("w.state not in ('active', 'idle') or", "")),
+    *_of("task.ask_for_logs", "test_followed_logs", ("t.org_id = $1 and", ""), "and t.worker_id is not null"),
+    *_of("task.add_log", "test_followed_logs", "where task_log.bytes <= excluded.bytes"),
     *_of("remote.seat", "test_remote_workers", "and w.org_id = $2", "and w.token_id = $3"),
     *_of(
         "remote.in_use", "test_remote_workers", ("t.worker_id = $1 and", ""), "and t.state = 'running'",

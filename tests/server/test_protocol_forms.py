@@ -82,6 +82,9 @@ async def test_a_worker_that_sends_no_other_heartbeats_than_those_of_its_tasks_k
         beaten = (await until())[1]
         await _ask(http, "/v1/task/heartbeat", **lease)
         assert (await until())[1] == beaten, "its own came not long ago: nothing is written"
+    async with Server(slow, port=0) as server, httpx.AsyncClient(base_url=server.url, headers=headers) as http:
+        await _ask(http, "/v1/task/heartbeat", **lease)
+        assert (await until())[1] == beaten, "nor where it came to another server"
         await conn.execute("update weft.worker set state = 'lost'")
     async with Server(slow, port=0) as server, httpx.AsyncClient(base_url=server.url, headers=headers) as http:
         assert (await _ask(http, "/v1/task/heartbeat", 409, **lease))["code"] == "worker_lost"

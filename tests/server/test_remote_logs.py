@@ -7,11 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import asyncpg
 import pytest
 
 import weft
-from weft.queue import look
 from weft.server.serving import Server
 from weft.worker.log_parts import LogParts
 from weft.worker.registry import Registry
@@ -73,16 +71,6 @@ async def test_a_log_on_another_machine_is_followed_while_its_task_runs(
             seen += data
             go.set()
     assert seen == b"began\nended\n"
-
-
-async def test_a_copy_of_a_log_is_never_replaced_by_a_shorter_one(
-    client: weft.Client, conn: asyncpg.Connection[asyncpg.Record]
-) -> None:
-    made = await client.enqueue("talk")
-    short, long = [(await client.blobs.put(text), len(text)) for text in (b"began", b"began, ended")]
-    for digest, size in (short, long, short):
-        await look.add_log(conn, made.id, 1, digest, size)
-    assert await look.logs(conn, 1, made.id, None) == [(1, *long)]
 
 
 async def test_a_log_that_is_printed_while_the_server_is_away_is_there_when_the_task_has_ended(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import asyncpg
 import pytest
 from store_scene import Store
@@ -52,6 +54,15 @@ async def test_a_worker_is_found_by_its_own_org_and_token_alone(bound: Bound) ->
     found = await remote_workers.registered(conn, bound.worker, 1, 7)
     assert found is not None
     assert not found.is_live
+
+
+async def test_a_heartbeat_is_due_when_none_came_for_long_or_the_worker_is_lost(bound: Bound) -> None:
+    conn = bound.store.conn
+    assert not await remote_workers.is_beat_due(conn, bound.worker, timedelta(hours=1))
+    await conn.execute("update weft.worker set heartbeat_at = weft.now() - interval '2 hours'")
+    assert await remote_workers.is_beat_due(conn, bound.worker, timedelta(hours=1))
+    await conn.execute("update weft.worker set heartbeat_at = weft.now(), state = 'lost'")
+    assert await remote_workers.is_beat_due(conn, bound.worker, timedelta(hours=1))
 
 
 async def test_what_is_held_is_running_by_this_worker_and_attempt(bound: Bound) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from weft.db.statements import Statements
@@ -45,6 +46,11 @@ async def registered(conn: type_Connection, worker_id: int, org_id: int, token_i
 async def is_live(conn: type_Connection, worker_id: int) -> bool:
     """Whether a worker has not left, and was not given up for lost."""
     return bool(await conn.fetchval(SQL.is_live, worker_id))
+
+
+async def is_beat_due(conn: type_Connection, worker_id: int, interval: timedelta) -> bool:
+    """Whether no heartbeat of a worker came for so long, wherever it sends them."""
+    return bool(await conn.fetchval(SQL.is_beat_due, worker_id, interval))
 
 
 async def in_use(conn: type_Connection, worker_id: int, resting: Collection[int]) -> dict[int, int]:

@@ -252,10 +252,15 @@ class Seat:
             self.spawn(self._slots.refresh(self._lanes))
         return pulse
 
-    @property
-    def is_beat_due(self) -> bool:
-        """Whether no heartbeat of the worker came here for as long as there may be between two of them."""
-        return asyncio.get_running_loop().time() - self._beaten_at >= self._settings.heartbeat_interval.total_seconds()
+    async def is_beat_due(self) -> bool:
+        """Whether no heartbeat of the worker came for as long as there may be between two, here or elsewhere."""
+        interval, loop = self._settings.heartbeat_interval, asyncio.get_running_loop()
+        if loop.time() - self._beaten_at < interval.total_seconds():
+            return False
+        if await self._database.read(lambda conn: remote_workers.is_beat_due(conn, self.id, interval)):
+            return True
+        self._beaten_at = loop.time()
+        return False
 
     async def hand_back(self, leases: Sequence[tuple[int, int]]) -> set[int]:
         """Give tasks back as if they had not begun; return those for which that landed."""
@@ -324,7 +329,7 @@ class Seats:
 
     async def hear_from(self, seat: Seat) -> None:
         """Extend the lease of a worker of which something else came than its heartbeat, as often as those are due."""
-        if seat.is_beat_due:
+        if await seat.is_beat_due():
             await self.beat(seat, busy=True, completed=0, failed=0, is_blocked=False)
 
     @property

@@ -13,6 +13,10 @@ from weft.worker w where w.id = $1 and w.org_id = $2 and w.token_id = $3;
 -- active or idle: whoever was given up for lost gets nothing any more.
 select exists (select 1 from weft.worker w where w.id = $1 and w.state in ('active', 'idle'));
 
+-- name: is_beat_due
+-- Also of one that was given up for lost: its heartbeat says so.
+select w.state not in ('active', 'idle') or w.heartbeat_at <= weft.now() - $2::interval from weft.worker w where w.id = $1;
+
 -- name: in_use
 -- Those that rest take no slot of their queues.
 select t.queue_id, count(*)::int as tasks from weft.task t

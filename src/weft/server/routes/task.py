@@ -157,7 +157,7 @@ def _error(each: Failed) -> str:
     return orjson.dumps({name: text.replace("\x00", "\ufffd") for name, text in said.items()}).decode()
 
 
-@act(router, "/v1/task/release", HeldTasks, Settled, {"tasks": [_HELD]})
+@act(router, "/v1/task/release", HeldTasks, Settled, _HELD)
 async def release(caller: Caller, asked: HeldTasks) -> dict[str, Any]:
     """Give tasks back as if they had not begun: others may claim them, and no attempt is counted."""
     seat = await _seat_of(caller, asked.tasks)
