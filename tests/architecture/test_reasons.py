@@ -15,9 +15,9 @@ _NOT_ACTS = {
     "jobs logs", "jobs result", "jobs show", "jobs watch", "jobs why", "login", "logout", "metrics", "orchestrator",
     "orgs list", "orgs show", "outbox add", "outbox list", "queues list", "roles list", "roles show", "schema",
     "server", "tasks enqueue", "tasks enqueue-many", "tasks list", "tasks logs", "tasks output", "tasks show",
-    "tasks why", "tokens list", "tokens show", "users list", "users show", "validate", "whoami", "worker", "workers list",
-    "workflows artifacts", "workflows blame", "workflows diff", "workflows list", "workflows log", "workflows moves",
-    "workflows show",
+    "tasks why", "tokens list", "tokens show", "users list", "users show", "validate", "whoami", "worker",
+    "workers list", "workflows artifacts", "workflows blame", "workflows diff", "workflows list", "workflows log",
+    "workflows moves", "workflows show",
 }  # fmt: skip
 
 
