@@ -68,9 +68,7 @@ async def test_a_worker_that_sends_no_other_heartbeats_than_those_of_its_tasks_k
     headers = {"authorization": f"Bearer {secret}"}
     async with Server(quick, port=0) as server, httpx.AsyncClient(base_url=server.url, headers=headers) as http:
         worker = await _register(http)
-        await lapse()
         (lease,) = await _claim(http, worker)
-        assert (await until())[0] > timedelta(hours=1), "whoever claims lives"
         await lapse()
         await _ask(http, "/v1/task/heartbeat", **lease)
         assert (await until())[0] > timedelta(hours=1)

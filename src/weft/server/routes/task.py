@@ -34,7 +34,6 @@ _ERROR = {"type": "ConnectionError", "message": "the mail server does not answer
 async def claim(caller: Caller, asked: ClaimTasks) -> dict[str, Any]:
     """Complete tasks and claim others in one go; without any it waits for some, if it may."""
     seat = await caller.seat(asked.worker_id)
-    await caller.state.seats.hear_from(seat)
     completed = await _completed(caller, seat, asked.completed, "completed")
     loop = asyncio.get_running_loop()
     deadline = loop.time() + asked.wait
