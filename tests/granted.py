@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import asyncpg
@@ -20,7 +21,7 @@ async def grant(conn: asyncpg.Connection[asyncpg.Record]) -> None:
     the row of pg_class that a grant changes too.
     """
     for statement in GRANTS.split(";\n")[:-1]:
-        await conn.execute(statement)
+        await _insist(conn, statement)
 
 
 async def take_back(conn: asyncpg.Connection[asyncpg.Record]) -> None:
@@ -28,4 +29,13 @@ async def take_back(conn: asyncpg.Connection[asyncpg.Record]) -> None:
     # A session whose client has gone may be amid a statement, and would wait for this as this for it.
     await conn.execute("select pg_terminate_backend(pid, 5000) from pg_stat_activity where usename like 'shop\\_%'")
     for statement in (f"drop owned by {ROLES}", f"drop role {ROLES}", DROP_WALLS):
-        await conn.execute(statement)
+        await _insist(conn, statement)
+
+
+async def _insist(conn: asyncpg.Connection[asyncpg.Record], statement: str) -> None:
+    """Do something with many tables at once, again when an autovacuum was amid one of them and waited for another."""
+    for _ in range(9):
+        with contextlib.suppress(asyncpg.DeadlockDetectedError):
+            await conn.execute(statement)
+            return
+    await conn.execute(statement)

@@ -129,7 +129,7 @@ COMMANDS = {
         *(
             '"tag":"tile_raster/main"',
             '"created":true',
-            '"created":false',
+            '"created":true',
             '"workflow_id":"tile_raster"',
             '"next":null',
         ),

@@ -81,7 +81,7 @@ async def test_no_secret_is_told_to_anybody(
             provider.rotate("next")
             await ask("GET", "/api/v1/tasks", provider.token())
     assert [each[:2] for each in seen[-3:-1]] == ["50"] * 2
-    assert sum("data: " in each for each in seen) == 2
+    assert sum("\ndata: " in each for each in seen) == 2
     ours = [each for each in caplog.records if each.name.startswith(("weft", "uvicorn", "asyncio"))]
     logged = [logging.Formatter().format(each) for each in ours]
     assert any("Traceback" in each for each in logged)

@@ -14,6 +14,8 @@ from weft.server.app import make_app
 from weft.server.serving import Server
 from weft.worker.registry import Registry
 
+# What is sent may be large, and how Hypothesis would write it down is no answer of the server.
+pytestmark = pytest.mark.filterwarnings("ignore:Generating overly large repr")
 _PARTS = {
     "jobs": {"jobs", "approvals", "events"},
     "workflows": {"workflows", "history"},

@@ -23,6 +23,7 @@ from weft.server.live import feed as feeds
 from weft.server.live.feed import LAGGING, MOST_BYTES, Feed, Page
 from weft.server.live.guest import Guest
 from weft.server.live.round import Round
+from weft.server.live.shelf import Shelf
 from weft.worker.log_parts import pieces
 
 
@@ -33,7 +34,7 @@ class Numbers(Feed[int]):
     number: int | None = None
 
     def __init__(self, round: Round | None = None) -> None:
-        super().__init__(round or Round(Numbers, asyncio.Semaphore(), Counter()))
+        super().__init__(round or Round(Numbers, asyncio.Semaphore(), Counter(), Shelf(MOST_BYTES)))
 
     @property
     def id(self) -> str:
@@ -59,9 +60,11 @@ def _guest() -> Guest:
 async def test_whoever_is_too_slow_is_sent_away_and_what_is_kept_is_limited() -> None:
     feed, slow, quick = Numbers(), _guest(), _guest()
     page = Page(b"x" * (MOST_BYTES // 4), None)
-    for _ in range(4):
-        feed.put(page)
-    assert len(feed.take(slow)) == len(feed.take(quick)) == MOST_BYTES
+    feed.put(page)
+    assert feed.next == 0, "nobody looks, and whoever comes is told what he has missed"
+    feed.guests |= {slow, quick}
+    feed.put(page)
+    assert feed.take(slow) == feed.take(quick) == page.data
     for _ in range(10):
         feed.put(page)
         assert feed.take(quick) == page.data
@@ -72,6 +75,7 @@ async def test_whoever_is_too_slow_is_sent_away_and_what_is_kept_is_limited() ->
 
 async def test_whoever_has_all_of_what_is_over_leaves() -> None:
     feed, guest = Numbers(), _guest()
+    feed.guests.add(guest)
     feed.end(Page(b"last", None))
     assert (feed.take(guest), guest.is_gone) == (b"last", False)
     assert (feed.take(guest), guest.is_gone) == (b"", True)
@@ -80,16 +84,18 @@ async def test_whoever_has_all_of_what_is_over_leaves() -> None:
 async def test_where_nothing_happens_a_heartbeat_tells_where_to_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(feeds, "HEARTBEAT", 0.0)
     feed, guest = Numbers(), _guest()
+    feed.guests.add(guest)
     feed.rest(time.monotonic(), 0.0, has_news=False)
     assert feed.take(guest) == b": still here\nid: 0\n\n"
 
 
 async def test_a_round_looks_once_for_all_that_are_due_and_for_no_others() -> None:
     asked: Counter[str] = Counter()
-    round = Round(Numbers, asyncio.Semaphore(), asked)
+    round = Round(Numbers, asyncio.Semaphore(), asked, Shelf(MOST_BYTES))
     busy, quiet, resting = (Numbers(round) for _ in range(3))
     for feed in (busy, quiet, resting):
         round.feeds.add(feed)
+        feed.guests.add(_guest())
     busy.number = resting.number = 7
     resting.due_at = math.inf
     assert (await round.run_once(), asked) == (2, Counter(numbers=1))
