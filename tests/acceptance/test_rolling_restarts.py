@@ -98,7 +98,8 @@ class _Balancer:
     async def _is_ready(self, url: str) -> bool:
         try:
             return (await self._http.get(f"{url}/readyz")).status_code == httpx.codes.OK
-        except httpx.ConnectError:
+        except httpx.TransportError:
+            # Also one that went just then: this is a look, and no request of anybody.
             return False
 
     async def submit(self, first: int, step: int) -> None:
