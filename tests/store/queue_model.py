@@ -202,10 +202,6 @@ class Model:
                 ended.append(self.tasks[id])
             elif not (self.tasks[id].state == "completed" and self.completed_by.get(id) == (worker, attempt)):
                 lost.add(id)
-        for task in ended:
-            assert task.worker is not None
-            self.completed_by[task.id] = (task.worker, task.attempt)
-            task.state = "completed"
         released = []
         for task in ended:
             for prev, next in sorted(self.edges):
@@ -214,7 +210,12 @@ class Model:
                     waiting.waiting_on -= 1
                     if waiting.waiting_on == 0 and waiting.state == "pending":
                         released.append(waiting)
+        # What is let go stands in line for the slots that are given back with it: those who wait may come before it.
         self.ask_for_slot(*released)
+        for task in ended:
+            assert task.worker is not None
+            self.completed_by[task.id] = (task.worker, task.attempt)
+            task.state = "completed"
         self.freed(*ended)
         return lost
 

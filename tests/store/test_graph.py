@@ -364,3 +364,14 @@ async def test_a_task_that_waits_for_its_key_and_then_for_another_gives_no_slot_
     other, _, parked = await store.enqueue(), *[await store.enqueue(concurrency_key="k") for _ in range(2)]
     await store.edge(other, parked)
     assert ((await store.task(parked))["reason"], await store.held_slots("k")) == ("dependencies", 1)
+
+
+async def test_a_slot_that_is_given_back_goes_to_the_first_in_line_before_what_is_let_go_with_it(store: Store) -> None:
+    worker = await store.worker()
+    await store.limit(1, per_key=True)
+    holder, first, next = [await store.enqueue(concurrency_key="k") for _ in range(3)]
+    claim = await store.claim_one(worker)
+    assert await store.edge(holder, next)
+    await store.complete(worker, claim)
+    assert (await store.state(first), await store.state(next)) == ("ready", "pending")
+    assert (await store.task(next))["reason"] == "concurrency_key"

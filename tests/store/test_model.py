@@ -463,11 +463,11 @@ class Queue(RuleBasedStateMachine):
 
 
 @pytest.mark.long
-def test_any_sequence_of_verbs_leaves_the_queue_as_the_model_says(own_url: str, campaign: str) -> None:
+def test_any_sequence_of_verbs_leaves_the_queue_as_the_model_says(shared_database: str, campaign: str) -> None:
     examples, steps = (1000, 100) if campaign == "long" else (30, 40)
     with asyncio.Runner() as runner:
         Queue.runner = runner
-        Queue.conn = runner.run(asyncpg.connect(own_url))
+        Queue.conn = runner.run(asyncpg.connect(shared_database))
         try:
             run_state_machine_as_test(
                 Queue,
