@@ -31,12 +31,17 @@ class Together(Generic[T]):
             # Whoever has asked may have gone: it was told to nobody then.
             found.add_done_callback(lambda told: told.cancelled() or told.exception())
         if len(self._looks) < _LOOKS:
-            look = asyncio.create_task(self._look())
-            self._looks.add(look)
-            look.add_done_callback(self._looks.discard)
+            self._looks.add(asyncio.create_task(self._look()))
         return await asyncio.shield(found)
 
     async def _look(self) -> None:
+        try:
+            await self._answer()
+        finally:
+            # Here, and not once the task is seen to be over: whoever asks in between would be answered by nobody.
+            self._looks.discard(asyncio.current_task())
+
+    async def _answer(self) -> None:
         while self._asked:
             batch = {id: self._asked.pop(id) for id in list(self._asked)[:MOST]}
             try:
