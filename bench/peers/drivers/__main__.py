@@ -40,6 +40,8 @@ def main() -> None:
             about = {"setting": flows.setting, "version": version(flows.distribution), "keeps": flows.keeps}
             figures = measure(flows, arguments.workload, arguments.timeout)
     print(json.dumps({**about, **figures}), flush=True)
+    # All is told and stopped: threads that a peer leaves behind would keep the process for ever.
+    os._exit(0)
 
 
 def end(_number: int, _frame: object) -> NoReturn:
