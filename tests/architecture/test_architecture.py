@@ -238,6 +238,7 @@ async def test_kinds_of_effects_are_the_same_in_sql_and_python(conn: asyncpg.Con
         ("weft", {"asyncio", "asyncpg", "pydantic"}),
         ("weft.worker.child", {"asyncpg", "jinja2", "pydantic", "yaml"}),
         ("weft.sdk.client", {"alembic", "jinja2", "pydantic", "rich", "sqlalchemy", "weft.flow", "yaml"}),
+        ("weft.sdk.worker", {"alembic", "jinja2", "pydantic", "rich", "sqlalchemy", "weft.flow.model", "yaml"}),
         ("weft.sdk.jobs", {"alembic", "jinja2", "rich", "sqlalchemy"}),
         ("weft.sdk.workflows", {"alembic", "jinja2", "rich", "sqlalchemy"}),
     ],

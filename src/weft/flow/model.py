@@ -9,13 +9,7 @@ from pydantic_core import PydanticCustomError
 
 from weft.core.json import RESERVED_KEYS
 from weft.flow import durations
-
-MAX_NAME = 200
-NAME = r"^[A-Za-z_][A-Za-z0-9_\-]*$"
-# What begins with @ is the engine's own, and commas separate queues on the command line.
-HANDLER = r"^[^@\x00-\x1f\x7f-\x9f][^\x00-\x1f\x7f-\x9f]*$"
-QUEUE = r"^[^@,\x00-\x1f\x7f-\x9f][^,\x00-\x1f\x7f-\x9f]*$"
-PATH = r"^[A-Za-z0-9_][A-Za-z0-9_.\-]*(/[A-Za-z0-9_][A-Za-z0-9_.\-]*)*$"
+from weft.flow.names import HANDLER, MAX_NAME, NAME, PATH, QUEUE
 
 
 def _seconds(value: object) -> float:

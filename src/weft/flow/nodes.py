@@ -19,7 +19,8 @@ from weft.flow.expressions import NAMES, OUTSIDE, Reference, has_expression, rea
 from weft.flow.fields import fields_of, read_part
 from weft.flow.graph import Link, links_of_node
 from weft.flow.identity import NodeMeaning
-from weft.flow.model import MAX_NAME, NAME, NODE_TYPES, AnyNode
+from weft.flow.model import NODE_TYPES, AnyNode
+from weft.flow.names import MAX_NAME, NAME
 from weft.flow.problems import Path, Problem, unknown
 from weft.flow.values import Json, shown
 

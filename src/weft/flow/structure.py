@@ -10,7 +10,8 @@ from typing import Any
 from weft.core.json import depth_of
 from weft.flow.document import MAX_DEPTH
 from weft.flow.fields import read_part
-from weft.flow.model import MAX_NAME, PATH, Defaults, Group, Input, WorkflowDefinition
+from weft.flow.model import Defaults, Group, Input, WorkflowDefinition
+from weft.flow.names import MAX_NAME, PATH
 from weft.flow.nodes import NodeFacts, name_problems, read_node, too_deep
 from weft.flow.problems import Path, Problem
 from weft.flow.values import kind_of

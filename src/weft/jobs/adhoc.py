@@ -12,7 +12,7 @@ import orjson
 from weft.core.ids import CONTROL_QUEUE
 from weft.core.json import Json
 from weft.flow.expressions import has_expression
-from weft.flow.model import MAX_NAME
+from weft.flow.names import MAX_NAME
 from weft.jobs.adding import Addition, Place, Rows, write
 from weft.jobs.items import Group, Item, Task
 from weft.jobs.layout import Layout, names_of, path_of

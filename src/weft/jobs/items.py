@@ -10,7 +10,7 @@ from typing import Any, Self, TypeVar
 from weft.core.checks import check_handler, check_key, check_name, check_number, check_priority, check_queue, check_span
 from weft.core.errors import InvalidInput
 from weft.core.json import encode
-from weft.flow.model import MAX_NAME, NAME
+from weft.flow.names import MAX_NAME, NAME
 from weft.queue.retry import MAX_ATTEMPTS, Retry
 
 _NAME = re.compile(NAME)

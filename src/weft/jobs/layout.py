@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from weft.core.errors import InvalidInput
-from weft.flow.model import MAX_NAME
+from weft.flow.names import MAX_NAME
 from weft.jobs.items import Group, Item
 
 OPEN, CLOSE = "@open", "@close"

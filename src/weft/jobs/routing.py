@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from weft.core.errors import InvalidInput
-from weft.jobs.submit import SQL
+from weft.db.statements import Statements
 
 if TYPE_CHECKING:
     from weft.db.database import Database
     from weft.queue.outbox import Effect
 
+# Apart from those of jobs, of which a worker needs nothing else.
+SQL = Statements("weft.jobs", "sql/routing.sql")
 AT_ONCE = 500
 
 

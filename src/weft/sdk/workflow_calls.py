@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 from weft.core.checks import check_id, check_moment, check_number, check_text
 from weft.core.errors import InvalidInput, NotFound, did_you_mean
 from weft.core.moments import moment_in
-from weft.flow.model import PATH
+from weft.flow.names import PATH
 from weft.history import artifacts, tags
 from weft.history.changes import Changes
 from weft.history.model import Tag, Wish

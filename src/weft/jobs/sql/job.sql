@@ -136,9 +136,6 @@ with e as materialized (select id, answered, is_new, is_same from weft.send_even
 )
 select e.id, e.answered, e.is_new, e.is_same from e;
 
--- name: route_event
-select last from weft.route_event($1, $2, $3);
-
 -- name: approvals
 -- What waits for a person, after a key.
 select a.task_id, a.job_id, t.node, a.since, a.form, t.expires_at from weft.awaited a join weft.task t on t.id = a.task_id
