@@ -4,7 +4,7 @@ insert into weft.user (org_id, external_id, email, role, actor) values ($1, $2, 
 on conflict (org_id, external_id) do nothing returning id;
 
 -- name: show
--- By the name of the identity provider, or by the id.
+-- By the name of the identity provider, unless it is null, or by the id.
 select u.* from weft.users u where u.org_id = $1 and (u.external_id = $2 or u.id = $3);
 
 -- name: list
