@@ -84,16 +84,27 @@ async def test_a_user_is_added_changed_deactivated_and_let_in_again(client: weft
     ]
 
 
-async def test_a_user_whose_name_is_the_id_of_another_is_found_by_it(client: weft.Client) -> None:
+async def _add_called_like(conn: Conn, ada: weft.User) -> None:
+    """Add a user whose name is the id of another, as if the name had been there first."""
+    await conn.execute(
+        "insert into weft.user (org_id, external_id, role, actor) values (1, $1, 'admin', 'x')", str(ada.id)
+    )
+
+
+async def test_a_user_whose_name_is_the_id_of_another_is_found_by_it(client: weft.Client, conn: Conn) -> None:
     ada = await client.users.add("ada")
-    number = await client.users.add(str(ada.id))
+    # Nobody is called so whom others could be taken for, by those who name them by id in a text, as HTTP does.
+    with pytest.raises(weft.InvalidInput, match="external_id: there is a user"):
+        await client.users.add(str(ada.id))
+    await _add_called_like(conn, ada)
+    number = next(user for user in await client.users.list() if user.external_id == str(ada.id))
     assert (await client.users.show(str(ada.id))).id == number.id
     assert (await client.users.show(number.id)).id == number.id
 
 
-async def test_whoever_is_named_by_id_is_nobody_whose_name_looks_like_it(client: weft.Client) -> None:
+async def test_whoever_is_named_by_id_is_nobody_whose_name_looks_like_it(client: weft.Client, conn: Conn) -> None:
     ada = await client.users.add("ada", role="admin")
-    await client.users.add(str(ada.id), role="admin", email="eve@example.com")
+    await _add_called_like(conn, ada)
     assert await client.users.show(ada.id) == ada
     assert (await client.users.change("ada", email="ada@example.com")).external_id == "ada"
     code = (await client.tokens.create_sign_in(user="ada", role="admin")).code
@@ -340,6 +351,7 @@ async def test_another_org_neither_sees_nor_changes_people_and_tokens(
     assert await _all(conn) == before
     # What they call theirs is free for others, and tells them nothing.
     assert (await acme.users.add("ada")).id != ada.id
+    assert (await acme.users.add(str(ada.id))).external_id == str(ada.id)
     assert await acme.roles.create("finance")
     with pytest.raises(weft.NotFound):
         await acme.roles.grant("finance", ada.id)

@@ -622,6 +622,7 @@ GUARDS: list[Guard] = [
     *_of("remote.task_refers_to", "test_remote_workers", "and b.digest = r.digest", "and b.org_id = $1"),
     *_of("rerun.tasks", "test_foreign_ids", "and r.org_id = d.org_id"),
     *_of("remote.of_org", "test_remote_workers", "and t.org_id = $1", "and d.org_id = $1"),
+    *_of("user.add", "test_people", ("and u.id = $6", "and false and u.id = $6"), ("u.org_id = $1 and", "")),
     *_of("token.create", "test_people", "and u.deactivated_at is null"),
     *_of("sign_in.create", "test_people", "and u.deactivated_at is null", "for share"),
     *_of("user.end_tokens", "test_people", ("t.user_id = $2 and", ""), "and t.revoked_at is null", ("s.user_id = $2", "false")),

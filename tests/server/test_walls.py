@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from datetime import timedelta
 
 import asyncpg
 import pytest
@@ -17,7 +18,9 @@ from pooler import pooler_to
 from weft.core.errors import InvalidInput
 from weft.db import migrate
 from weft.db.database import Database
+from weft.history.collecting import SQL as UPKEEP
 from weft.jobs.submit import SQL as JOBS
+from weft.queue.blobs import SQL as BLOBS
 from weft.queue.look import SQL as TASKS
 from weft.queue.model import NewTask
 from weft.queue.outbox import SQL as OUTBOX
@@ -198,8 +201,13 @@ async def test_nothing_that_acts_with_the_owners_rights_acts_for_another_org(
             assert isinstance(found, list), found
             assert found[0][0] is not None, name
             assert found != unknown
+    await conn.execute("update weft.blob set put_at = weft.now() - interval '2 days'")
+    day = timedelta(days=1)
     async with server_database.of_org(ids[1]).acquire() as held:
+        # Whoever collects sees what others use.
         assert await held.fetchval("select count(digest) from weft.blob_use") > 0
+        for statement, asked in ((BLOBS.unused, (day,)), (UPKEEP.unused_blobs, (day, []))):
+            assert await held.fetch(statement, *asked) == await conn.fetch(statement, *asked)
         with pytest.raises(asyncpg.InsufficientPrivilegeError):
             await held.fetch("select digest, user_id from weft.blob_use")
 

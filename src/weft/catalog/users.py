@@ -43,7 +43,7 @@ async def add(conn: type_Connection, org_id: int, external_id: str, role: str, e
     """Add a user to an org."""
     check_external_id(external_id, "external_id")
     wanted = check_word(role, "role", Role)
-    user_id = await conn.fetchval(SQL.add, org_id, external_id, _email(email), wanted, actor)
+    user_id = await conn.fetchval(SQL.add, org_id, external_id, _email(email), wanted, actor, _as_id(external_id))
     if user_id is None:
         raise InvalidInput("external_id", f"there is a user {external_id!r} already: change him, or activate him again")
     await audit.record_named(conn, org_id, actor, AuditVerb.CREATE, "user", external_id, {"role": wanted})
@@ -56,12 +56,11 @@ async def show(conn: type_Connection, org_id: int, user: str | int) -> User:
     A number is an id, and nothing else. A text is a name, and where nobody has that, an id.
     """
     name = check_text(str(user), "user", 500)
-    as_id = int(name) if name.isascii() and name.isdigit() and len(name) < 20 else 0
     called = None if isinstance(user, int) else name
-    rows = await conn.fetch(SQL.show, org_id, called, as_id if as_id <= MAX_ID else 0)
+    rows = await conn.fetch(SQL.show, org_id, called, _as_id(name))
     if not rows:
         raise NotFound("user", user)
-    # A provider may call somebody by a number that is the id of another: the name comes first.
+    # A provider may have called somebody by a number that is now the id of another: the name comes first.
     return _user(next((row for row in rows if row["external_id"] == called), rows[0]))
 
 
@@ -123,6 +122,12 @@ async def principal(conn: type_Connection, external_id: str, org: str | None = N
         row["org_id"], row["org"], row["actor"], TokenRole(row["role"]), user_id=row["user_id"],
         roles=frozenset(row["roles"]),
     )  # fmt: skip
+
+
+def _as_id(name: str) -> int:
+    """Return the id that a text may be; 0, which nobody has, for any other."""
+    found = int(name) if name.isascii() and name.isdigit() and len(name) < 20 else 0
+    return found if found <= MAX_ID else 0
 
 
 def _email(email: str | None) -> str | None:
