@@ -206,7 +206,8 @@ COLUMNS = {
     (
         "audits",
         "origin",
-    ): "from where it came to a server: the address, and the id that the request was given; else null",
+    ): "from where it came to a server: the address, the id that the request was given, and "
+    "`token=` with the id of the token; else null",
     ("audits", "reason"): "why it was done, where whoever did it has said so",
     ("orgs", "id"): "the org's id",
     ("orgs", "slug"): "its short name, which `WEFT_ORG` takes",

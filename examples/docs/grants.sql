@@ -36,7 +36,8 @@ grant select, update on weft.machine to shop_worker;
 grant select, insert, update on weft.queue, weft.handler, weft.lease to shop_worker;
 grant select, insert, update, delete on weft.task, weft.task_done, weft.idempotency_key, weft.worker, weft.queue_slot,
   weft.key_slot, weft.key_loan, weft.outbox, weft.task_log, weft.blob, weft.task_blob, weft.step to shop_worker;
-grant select on weft.blob_use, weft.jobs, weft.artifact, weft.artifact_use to shop_worker;
+grant select on weft.jobs, weft.artifact, weft.artifact_use to shop_worker;
+grant select (digest) on weft.blob_use to shop_worker;
 grant select, insert, update, delete on weft.job, weft.job_done, weft.awaited, weft.worker_code to shop_worker;
 grant select, insert, update, delete on weft.event to shop_worker;
 grant select, insert, update, delete on weft.output_cache to shop_worker;
@@ -45,14 +46,16 @@ grant select, insert on weft.job_event to shop_worker;
 grant select, insert on weft.job_label to shop_worker;
 grant select, insert, update, delete on weft.tally, weft.tally_mark to shop_worker;
 grant select on weft.job_events to shop_worker;
-grant execute on function weft.list_tasks, weft.list_newest_effects, weft.list_oldest_effects to shop_worker;
+grant execute on function weft.list_tasks, weft.list_newest_effects, weft.list_oldest_effects, weft.acts_on_task
+  to shop_worker;
 -- docs: end work
 
 -- docs: begin workflows
 create role shop_flows login;
 grant usage on schema weft to shop_flows;
 grant usage on sequence weft.id_sequence to shop_flows;
-grant select on weft.schema_revision, weft.org, weft.blob_use, weft.artifact_use to shop_flows;
+grant select on weft.schema_revision, weft.org, weft.artifact_use to shop_flows;
+grant select (digest) on weft.blob_use to shop_flows;
 grant select, insert, update on weft.blob, weft.tag to shop_flows;
 grant select, insert on weft.tag_move to shop_flows;
 grant insert on weft.audit to shop_flows;

@@ -194,6 +194,8 @@ async def test_what_never_will_be_taken_fails_at_once(
         assert last is not None
         told = {"gone": "answered 410", "no mapping": "must be a mapping with the url"}
         assert told.get(answer, "is not a public address") in last
+        if answer == "name inside":
+            assert "127.0.0.1" not in last
         assert len(receiver.received) == (1 if answer == "gone" else 0)
     assert await states(conn) == [("failed", 1)]
 
@@ -318,6 +320,15 @@ async def test_a_name_that_is_allowed_may_be_inside_and_one_that_does_not_resolv
         assert receiver.received[0].headers["host"] == f"localhost:{receiver.port}"
     with pytest.raises(NotDelivered, match=r"no-such-host\.invalid"):
         await Poster().post("https://no-such-host.invalid/", b"{}", {})
+
+
+async def test_who_reads_why_nothing_was_delivered_learns_no_address_by_it() -> None:
+    async with receiving() as receiver:
+        url = receiver.url.replace("127.0.0.1", "localhost")
+    with pytest.raises(NotDelivered, match=r"^localhost: ConnectionRefusedError: ") as refusal:
+        await Poster(["localhost"]).post(url, b"{}", {})
+    assert "127.0.0.1" not in str(refusal.value)
+    assert "::1" not in str(refusal.value)
 
 
 class Rebinding:

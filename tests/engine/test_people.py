@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Any, TypeAlias
 
 import asyncpg
 import pytest
-from engine_scene import Clock, MakeClient
+from engine_scene import WAITING, Clock, MakeClient
 
 import weft
 from weft.catalog import sign_ins, tokens, users
@@ -83,11 +84,40 @@ async def test_a_user_is_added_changed_deactivated_and_let_in_again(client: weft
     ]
 
 
-async def test_a_user_whose_name_is_the_id_of_another_is_found_by_it(client: weft.Client) -> None:
+async def _add_called_like(conn: Conn, ada: weft.User) -> None:
+    """Add a user whose name is the id of another, as if the name had been there first."""
+    await conn.execute(
+        "insert into weft.user (org_id, external_id, role, actor) values (1, $1, 'admin', 'x')", str(ada.id)
+    )
+
+
+async def test_a_user_whose_name_is_the_id_of_another_is_found_by_it(client: weft.Client, conn: Conn) -> None:
     ada = await client.users.add("ada")
-    number = await client.users.add(str(ada.id))
+    # Nobody is called so whom others could be taken for, by those who name them by id in a text, as HTTP does.
+    with pytest.raises(weft.InvalidInput, match="external_id: there is a user"):
+        await client.users.add(str(ada.id))
+    await _add_called_like(conn, ada)
+    number = next(user for user in await client.users.list() if user.external_id == str(ada.id))
     assert (await client.users.show(str(ada.id))).id == number.id
     assert (await client.users.show(number.id)).id == number.id
+
+
+async def test_whoever_is_named_by_id_is_nobody_whose_name_looks_like_it(client: weft.Client, conn: Conn) -> None:
+    ada = await client.users.add("ada", role="admin")
+    await _add_called_like(conn, ada)
+    assert await client.users.show(ada.id) == ada
+    assert (await client.users.change("ada", email="ada@example.com")).external_id == "ada"
+    code = (await client.tokens.create_sign_in(user="ada", role="admin")).code
+    entered = await client.database.run(lambda conn: sign_ins.take(conn, code))
+    assert entered is not None
+    made = await client.tokens.create("laptop", user=ada.id)
+    assert entered.token.user == made.token.user == "ada"
+    assert {token.id for token in await client.tokens.list(user=ada.id)} == {entered.token.id, made.token.id}
+    await client.roles.create("finance")
+    await client.roles.grant("finance", ada.id)
+    await client.users.deactivate(ada.id)
+    gone, still = await client.users.show("ada"), await client.users.show(str(ada.id))
+    assert (gone.deactivated_at is not None, still.deactivated_at, still.roles) == (True, None, ())
 
 
 @pytest.mark.parametrize(
@@ -96,6 +126,11 @@ async def test_a_user_whose_name_is_the_id_of_another_is_found_by_it(client: wef
         (lambda client: client.users.add(""), "external_id"),
         (lambda client: client.users.add("x" * 501), "external_id"),
         (lambda client: client.users.add("a\x00"), "external_id"),
+        (lambda client: client.users.add("ada\r\nact=1\x1b[2J"), "external_id"),
+        (lambda client: client.users.add("token:nightly"), "external_id"),
+        (lambda client: client.users.add(" Token\uff1anightly"), "external_id"),
+        (lambda client: client.users.add("identity provider"), "external_id"),
+        (lambda client: client.users.add("worker"), "external_id"),
         (lambda client: client.users.add("x", role="owner"), "role"),
         (lambda client: client.users.add("x", email="nowhere"), "email"),
         (lambda client: client.users.add("eve"), "external_id"),
@@ -218,6 +253,24 @@ async def test_what_a_user_was_let_in_by_stays_revoked_when_he_is_activated_agai
     assert await _principal(client, again.secret) is not None
 
 
+async def test_no_code_that_is_made_while_its_user_is_deactivated_outlives_that(
+    client: weft.Client, conn: Conn
+) -> None:
+    ada = await client.users.add("ada")
+    making = {"role": "reader", "actor": "test", "user": ada.id, "span": timedelta(minutes=1)}
+    async with client.database.transaction() as first:
+        made = await sign_ins.create(first, await client.org_id(), "b", **making)  # type: ignore[arg-type]
+        leaving = asyncio.create_task(client.users.deactivate("ada"))
+        while not await conn.fetchval(WAITING, "%deactivated_at%"):
+            assert not leaving.done()
+            await asyncio.sleep(0.01)
+    await leaving
+    with pytest.raises(weft.InvalidInput, match="user: ada is deactivated: activate him first"):
+        await client.tokens.create_sign_in(user="ada")
+    await client.users.activate("ada")
+    assert await client.database.run(lambda conn: sign_ins.take(conn, made.code)) is None
+
+
 async def test_an_org_is_entered_by_its_first_user_and_a_token_that_stands_in_its_audit(client: weft.Client) -> None:
     assert await client.orgs.create("acme", admin="ada")
     assert not await client.orgs.create("acme", admin="eve")
@@ -298,6 +351,7 @@ async def test_another_org_neither_sees_nor_changes_people_and_tokens(
     assert await _all(conn) == before
     # What they call theirs is free for others, and tells them nothing.
     assert (await acme.users.add("ada")).id != ada.id
+    assert (await acme.users.add(str(ada.id))).external_id == str(ada.id)
     assert await acme.roles.create("finance")
     with pytest.raises(weft.NotFound):
         await acme.roles.grant("finance", ada.id)

@@ -246,7 +246,8 @@ begin
     when data_exception then
       raise exception 'payload: %', sqlerrm using errcode = 'WF002';
   end;
-  select o.id into org_id from weft.org o where o.slug = org;
+  -- A session that is held to an org knows no other.
+  select o.id into org_id from weft.org o where o.slug = org and o.id = coalesce(nullif(current_setting('weft.org', true), '')::bigint, o.id);
   if org_id is null then
     raise exception 'org: there is no org "%"', org using errcode = 'WF002';
   elsif not exists (select 1 from weft.queue q where q.org_id = org_id and q.name = queue) then
@@ -311,9 +312,11 @@ begin
     grant usage on schema weft to SERVER;
     grant usage on sequence weft.id_sequence to SERVER;
     grant execute on function weft.add_effect, weft.enqueue, weft.ensure_partitions, weft.list_jobs, weft.list_newest_effects,
-      weft.list_oldest_effects, weft.list_tasks to SERVER;
-    grant select on weft.artifact_use, weft.attempts, weft.blob_use, weft.job_events, weft.jobs, weft.schema_revision,
+      weft.list_oldest_effects, weft.list_tasks, weft.acts_on_task to SERVER;
+    grant select on weft.artifact_use, weft.attempts, weft.job_events, weft.jobs, weft.schema_revision,
       weft.steps, weft.tasks, weft.tokens, weft.users, weft.workers to SERVER;
+    -- Blobs are the same for all orgs: whether anybody uses one may be asked, who does may not.
+    grant select (digest) on weft.blob_use to SERVER;
     grant select, insert on weft.job_event, weft.job_label, weft.tag_move to SERVER;
     grant select, update on weft.machine to SERVER;
     grant select, insert, delete on weft.audit, weft.audit_seal, weft.edge, weft.org_role, weft.org_role_membership,
@@ -911,6 +914,7 @@ CREATE FUNCTION weft.enqueue(handler text, params json DEFAULT '{}'::json, queue
     SET standard_conforming_strings TO 'on'
     AS $$
 #variable_conflict use_variable
+declare held constant bigint := nullif(current_setting('weft.org', true), '')::bigint;
 begin
   perform weft.check_json(params, 'params');
   if retry is not null then
@@ -918,6 +922,10 @@ begin
   end if;
   if length(actor) > 200 then
     raise exception 'actor: must have at most 200 characters' using errcode = 'WF002';
+  end if;
+  -- A session that is held to an org knows no other.
+  if held is not null and not exists (select 1 from weft.org o where o.slug = org and o.id = held) then
+    raise exception 'org: there is no org "%"', org using errcode = 'WF002';
   end if;
   -- Without either, the policy is that of the handler, which only the worker knows.
   return query select t.id, t.created from weft.put_task(handler, params, queue, priority, idempotency_key, run_at, delay,
@@ -3388,53 +3396,58 @@ CREATE TABLE weft.artifact (
 );
 
 CREATE VIEW weft.artifact_use AS
- SELECT m.to_id AS artifact_id,
-    m.org_id,
-    'tag'::text AS used_by,
-    m.tag AS user_name
-   FROM weft.tag_move m
-  WHERE (m.to_id IS NOT NULL)
-UNION ALL
- SELECT t.target_id AS artifact_id,
-    t.org_id,
-    'tag'::text AS used_by,
-    t.name AS user_name
-   FROM weft.tag t
-UNION ALL
- SELECT a.parent_id AS artifact_id,
-    a.org_id,
-    (a.kind)::text AS used_by,
-    (a.id)::text AS user_name
-   FROM weft.artifact a
-  WHERE (a.parent_id IS NOT NULL)
-UNION ALL
- SELECT a.merged_id AS artifact_id,
-    a.org_id,
-    (a.kind)::text AS used_by,
-    (a.id)::text AS user_name
-   FROM weft.artifact a
-  WHERE (a.merged_id IS NOT NULL)
-UNION ALL
- SELECT a.base_id AS artifact_id,
-    a.org_id,
-    (a.kind)::text AS used_by,
-    (a.id)::text AS user_name
-   FROM weft.artifact a
-  WHERE (a.base_id IS NOT NULL)
-UNION ALL
- SELECT j.snapshot_id AS artifact_id,
-    j.org_id,
-    'job'::text AS used_by,
-    (j.id)::text AS user_name
-   FROM weft.job j
-  WHERE (j.snapshot_id IS NOT NULL)
-UNION ALL
- SELECT d.snapshot_id AS artifact_id,
-    d.org_id,
-    'job'::text AS used_by,
-    (d.id)::text AS user_name
-   FROM weft.job_done d
-  WHERE (d.snapshot_id IS NOT NULL);
+ SELECT artifact_id,
+    org_id,
+    used_by,
+    user_name
+   FROM ( SELECT m.to_id AS artifact_id,
+            m.org_id,
+            'tag'::text AS used_by,
+            m.tag AS user_name
+           FROM weft.tag_move m
+          WHERE (m.to_id IS NOT NULL)
+        UNION ALL
+         SELECT t.target_id AS artifact_id,
+            t.org_id,
+            'tag'::text AS used_by,
+            t.name AS user_name
+           FROM weft.tag t
+        UNION ALL
+         SELECT a.parent_id AS artifact_id,
+            a.org_id,
+            (a.kind)::text AS used_by,
+            (a.id)::text AS user_name
+           FROM weft.artifact a
+          WHERE (a.parent_id IS NOT NULL)
+        UNION ALL
+         SELECT a.merged_id AS artifact_id,
+            a.org_id,
+            (a.kind)::text AS used_by,
+            (a.id)::text AS user_name
+           FROM weft.artifact a
+          WHERE (a.merged_id IS NOT NULL)
+        UNION ALL
+         SELECT a.base_id AS artifact_id,
+            a.org_id,
+            (a.kind)::text AS used_by,
+            (a.id)::text AS user_name
+           FROM weft.artifact a
+          WHERE (a.base_id IS NOT NULL)
+        UNION ALL
+         SELECT j.snapshot_id AS artifact_id,
+            j.org_id,
+            'job'::text AS used_by,
+            (j.id)::text AS user_name
+           FROM weft.job j
+          WHERE (j.snapshot_id IS NOT NULL)
+        UNION ALL
+         SELECT d.snapshot_id AS artifact_id,
+            d.org_id,
+            'job'::text AS used_by,
+            (d.id)::text AS user_name
+           FROM weft.job_done d
+          WHERE (d.snapshot_id IS NOT NULL)) v
+  WHERE (org_id = COALESCE(( SELECT weft.current_org() AS current_org), org_id));
 
 CREATE TABLE weft.attempt (
     task_id bigint NOT NULL,

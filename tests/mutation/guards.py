@@ -622,7 +622,9 @@ GUARDS: list[Guard] = [
     *_of("remote.task_refers_to", "test_remote_workers", "and b.digest = r.digest", "and b.org_id = $1"),
     *_of("rerun.tasks", "test_foreign_ids", "and r.org_id = d.org_id"),
     *_of("remote.of_org", "test_remote_workers", "and t.org_id = $1", "and d.org_id = $1"),
+    *_of("user.add", "test_people", ("and u.id = $6", "and false and u.id = $6"), ("u.org_id = $1 and", "")),
     *_of("token.create", "test_people", "and u.deactivated_at is null"),
+    *_of("sign_in.create", "test_people", "and u.deactivated_at is null", "for share"),
     *_of("user.end_tokens", "test_people", ("t.user_id = $2 and", ""), "and t.revoked_at is null", ("s.user_id = $2", "false")),
     *_of("token.show", "test_people", ("t.org_id = $1 and", "")),
     *_of("token.list", "test_people", ("t.org_id = $1 and", ""), "and ($3::bigint is null or t.user_id = $3)"),
@@ -655,6 +657,9 @@ GUARDS: list[Guard] = [
         "walls.views_of_one_org", "test_walls",
         ("where v.org_id = coalesce((select weft.current_org()), v.org_id)", "where true"),
     ),
+    *_of("function.enqueue", "test_walls", ("held is not null and", "false and")),
+    *_of("function.add_effect", "test_walls",
+         ("and o.id = coalesce(nullif(current_setting('weft.org', true), '')::bigint, o.id)", "")),
     # --- orgs ---
     *_of("task.states_of", "test_orgs", ("and t.org_id = $1", ""), ("and d.org_id = $1", "")),
     *_of("task.count_purgeable", "test_orgs", "and c.org_id = $1"),
@@ -959,6 +964,10 @@ REDUNDANT: list[tuple[Guard, str]] = [
     ),
     (
         Guard("token.create", "u.org_id = $1 and"),
+        "the id is that of a user who was found by org",
+    ),
+    (
+        Guard("sign_in.create", "u.org_id = $1 and"),
         "the id is that of a user who was found by org",
     ),
     (

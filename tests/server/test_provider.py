@@ -90,10 +90,13 @@ async def test_what_is_not_a_token_of_the_provider_for_here_and_now_lets_nobody_
         "expired": provider.token(exp=now - far),
         "for ever": provider.token(exp=None),
         "for ever in words": provider.token(exp="never"),
+        "beyond all time": provider.token(exp=10**400),
+        "before all time": provider.token(nbf=-(10**400)),
         "not yet": provider.token(nbf=now + far),
         "of nobody": provider.token(sub=None),
         "of a number": provider.token(sub=7),
         "of an empty name": provider.token(sub=""),
+        "of the name of a token": provider.token(sub="token:nightly"),
         "another body": f"{head}.{other}.{signature}",
         "without a signature": f"{head}.{body}.",
         "huge": provider.token(more="x" * 9000),
@@ -120,6 +123,25 @@ async def test_the_keys_of_the_provider_change_and_it_goes_away(provider: TestPr
     provider.rotate("fourth")
     with pytest.raises(weft.Unauthenticated):
         await asking.claims(provider.token())
+
+
+async def test_keys_of_the_last_day_are_good_and_older_ones_are_not(provider: TestProvider) -> None:
+    now = 1e6
+    asking = Provider(provider.issuer, AUDIENCE, clock=lambda: now)
+    token = provider.token()
+    await asking.claims(token)
+    provider.is_away = True
+    now += 86_000
+    for _ in range(2):
+        assert (await asking.claims(token))["sub"] == "ada"
+    now += 1000
+    # Also while it was asked just now.
+    for _ in range(3):
+        with pytest.raises(ProviderUnavailable, match="503"):
+            await asking.claims(token)
+    provider.is_away = False
+    now += 60
+    assert (await asking.claims(token))["sub"] == "ada"
 
 
 async def test_the_provider_is_not_asked_again_for_each_key_that_nobody_has(provider: TestProvider) -> None:
@@ -169,6 +191,8 @@ async def test_the_org_and_the_name_come_from_the_claims_that_the_settings_name(
         (act,) = await acme.audit(limit=1)
         assert (act.verb, act.subject_name, act.actor) == ("create", "ada@example.com", "identity provider")
         assert str(act.origin).startswith("127.0.0.1")
+        for sub in ("worker", "token:nightly"):
+            assert await _status(http, provider.token(email=sub, tenant="acme")) == 401
         # Whoever was shut out is not let in again by being unknown.
         await acme.users.deactivate("ada@example.com")
         assert await _status(http, provider.token(email="ada@example.com", tenant="acme")) == 401

@@ -10,6 +10,7 @@ import asyncpg
 import httpx
 import pytest
 from matrix import make_things
+from server_scene import MakeHttp
 
 import weft
 from weft.db.database import Database
@@ -23,6 +24,8 @@ TAMPER = "set session_replication_role = replica; {}; reset session_replication_
 async def test_an_act_is_kept_with_who_did_it_and_from_where(
     http: httpx.AsyncClient, client: weft.Client, conn: asyncpg.Connection[asyncpg.Record]
 ) -> None:
+    (token,) = await client.tokens.list()
+    which = f"token={token.id}"
     flow = {"workflow_id": "a", "nodes": {"START": {"type": "start", "next": "END"}, "END": {"type": "end"}}}
     job = await client.jobs.submit(flow)
     task = await client.enqueue("a")
@@ -35,18 +38,28 @@ async def test_an_act_is_kept_with_who_did_it_and_from_where(
     rows = await conn.fetch("select verb, subject_kind, actor, origin from weft.audits order by id desc limit 4")
     assert [tuple(row) for row in rows] == kept
     assert kept == [
-        ("cancel", "job", "token:tester", "127.0.0.1 r-3"),
-        ("resume", "job", "token:tester", "127.0.0.1 r-2"),
-        ("pause", "job", "token:tester", "127.0.0.1 r-1"),
-        ("cancel", "task", "token:tester", "127.0.0.1 r-0"),
+        ("cancel", "job", "token:tester", f"127.0.0.1 r-3 {which}"),
+        ("resume", "job", "token:tester", f"127.0.0.1 r-2 {which}"),
+        ("pause", "job", "token:tester", f"127.0.0.1 r-1 {which}"),
+        ("cancel", "task", "token:tester", f"127.0.0.1 r-0 {which}"),
     ]
     await client.workflows.push(flow)
     await http.post("/api/v1/tags/a/protect", json={}, headers={"x-request-id": "r-4"})
-    assert [(each.verb, each.origin) for each in await client.audit(limit=1)] == [("protect", "127.0.0.1 r-4")]
+    assert [(each.verb, each.origin) for each in await client.audit(limit=1)] == [("protect", f"127.0.0.1 r-4 {which}")]
     odd = {"x-request-id": "two words", "x-forwarded-for": "10.9.8.7", "forwarded": "for=10.9.8.7"}
     await http.post("/api/v1/queues", json={"name": "mail"}, headers=odd)
     assert "two words" not in str((await client.audit(limit=1))[0].origin)
     assert str((await client.audit(limit=1))[0].origin).startswith("127.0.0.1")
+
+
+async def test_of_two_tokens_of_one_name_it_is_told_which_acted(make_http: MakeHttp, client: weft.Client) -> None:
+    for name in ("mail", "post"):
+        http = await make_http()
+        await http.post("/api/v1/queues", json={"name": name})
+    acts = [each for each in await client.audit(limit=4) if each.subject_kind == "queue"]
+    tokens = await client.tokens.list()
+    assert len({token.name for token in tokens}) == 1
+    assert [str(act.origin).split()[-1] for act in acts] == [f"token={token.id}" for token in tokens]
 
 
 async def test_a_proxy_is_believed_when_the_settings_name_it(settings: weft.Settings, client: weft.Client) -> None:

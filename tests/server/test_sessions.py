@@ -105,6 +105,19 @@ async def test_a_browser_that_would_keep_no_session_is_told_so_and_its_link_stay
         made = await client.tokens.create_sign_in()
 
 
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+async def test_nobody_is_signed_in_by_another_page_before_he_has_said_so(
+    browser: httpx.AsyncClient, client: weft.Client, site: str
+) -> None:
+    made = await client.tokens.create_sign_in()
+    asked = await browser.get("/sign-in", params={"code": made.code}, headers={"sec-fetch-site": site})
+    assert (asked.status_code, "set-cookie" in asked.headers) == (200, False)
+    (link,) = re.findall('href="([^"]+)"', asked.text)
+    assert (await browser.get(link, headers=OWN)).status_code == 303
+    odd = await browser.get("/sign-in", params={"code": '"><script>'}, headers={"sec-fetch-site": site})
+    assert "<script" not in odd.text
+
+
 async def test_a_session_ends_with_its_user_and_by_signing_out(browser: httpx.AsyncClient, client: weft.Client) -> None:
     await client.users.add("ada@example.com", role="reader")
 

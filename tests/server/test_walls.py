@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from datetime import timedelta
 
 import asyncpg
 import pytest
@@ -17,7 +18,9 @@ from pooler import pooler_to
 from weft.core.errors import InvalidInput
 from weft.db import migrate
 from weft.db.database import Database
+from weft.history.collecting import SQL as UPKEEP
 from weft.jobs.submit import SQL as JOBS
+from weft.queue.blobs import SQL as BLOBS
 from weft.queue.look import SQL as TASKS
 from weft.queue.model import NewTask
 from weft.queue.outbox import SQL as OUTBOX
@@ -25,7 +28,18 @@ from weft.server.serving import Server
 
 # What belongs to no org.
 _OF_NOBODY = {"blob", "lease", "machine", "schema_revision", "tally_mark"}
-VIEWS = ("tasks", "attempts", "jobs", "steps", "job_events", "workers", "users", "tokens")
+# What acts with the rights of the schema's owner and is told an org, called for one; what it answers one who is held to
+# another is what it answers for an org that nobody has.
+_TOLD_AN_ORG = {
+    "acts_on_task": "select weft.acts_on_task({id}, {task})",
+    "add_effect": """select weft.add_effect(
+        'enqueue_task', '{{"handler": "h", "queue": "{queue}"}}', org => '{slug}')""",
+    "enqueue": "select id from weft.enqueue('evil', org => '{slug}', queue => '{queue}', actor => 'ada')",
+    "list_jobs": f"select id from weft.list_jobs({{id}}, {'null, ' * 5}0, {2**63 - 1}, true, 9, 99)",
+    "list_newest_effects": f"select id from weft.list_newest_effects({{id}}, null, null, 0, {2**63 - 1}, 9)",
+    "list_oldest_effects": f"select id from weft.list_oldest_effects({{id}}, null, null, 0, {2**63 - 1}, 9)",
+    "list_tasks": f"select id from weft.list_tasks({{id}}, null, null, null, 0, {2**63 - 1}, true, 9, 99)",
+}
 
 
 @pytest.fixture
@@ -58,9 +72,13 @@ async def test_a_statement_that_forgets_the_org_sees_no_other(
         await make_things(client.of_org(ids[-1], slug), slug)
     walled = "select distinct polrelid::regclass::text from pg_policy where not polpermissive"
     tables = [row[0] for row in await conn.fetch(walled) if row[0] != "weft.org"]
+    views = [row[0] for row in await conn.fetch(
+        "select c.oid::regclass::text from pg_class c join pg_attribute a on a.attrelid = c.oid "
+        "where a.attname = 'org_id' and c.relnamespace = 'weft'::regnamespace and c.relkind = 'v'"
+    )]  # fmt: skip
     acme, rival = map(server_database.of_org, ids)
     seen = 0
-    for name in (*tables, *(f"weft.{view}" for view in VIEWS)):
+    for name in (*tables, *views):
         try:
             async with acme.acquire() as held:
                 rows = await held.fetch(f"select distinct org_id from {name} t")
@@ -140,6 +158,58 @@ async def test_a_session_gets_no_list_of_another_org(
                 await conn.fetch(statement, ids[1], *effects)
     finally:
         await conn.execute("reset role; drop owned by lists_stranger; drop role lists_stranger")
+
+
+async def test_nothing_that_acts_with_the_owners_rights_acts_for_another_org(
+    server_database: Database, client: weft.Client, conn: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    known = await conn.fetch(
+        """select p.proname as name, 'org' = any (p.proargnames) as is_told,
+             has_function_privilege('public', p.oid, 'execute') as is_for_all
+           from pg_proc p where p.pronamespace = 'weft'::regnamespace and p.prosecdef"""
+    )
+    assert not [row["name"] for row in known if row["is_for_all"]]
+    assert {row["name"] for row in known if row["is_told"]} == set(_TOLD_AN_ORG)
+    ids = []
+    for slug in ("acme", "rival"):
+        await client.orgs.create(slug)
+        ids.append((await client.orgs.show(slug)).id)
+        await make_things(client.of_org(ids[-1], slug), slug)
+    acme = client.of_org(ids[0], "acme")
+    await acme.create_queue("secret")
+    await acme.cancel(task := (await acme.enqueue("a")).id)
+    await acme.add_effect("enqueue_task", {"handler": "h"})
+
+    async def answer(held: asyncpg.Connection[asyncpg.Record], name: str, org: tuple[int, str], queue: str) -> object:
+        try:
+            asked = _TOLD_AN_ORG[name].format(id=org[0], slug=org[1], queue=queue, task=task)
+            return [tuple(row) for row in await held.fetch(asked)]
+        except asyncpg.PostgresError as problem:
+            return str(problem).replace(org[1], "ORG")
+
+    theirs, nobodys = (ids[0], "acme"), (7, "nowhere")
+    for name in _TOLD_AN_ORG:
+        count = "select (select count(*) from weft.task) + (select count(*) from weft.outbox)"
+        before = await conn.fetchval(count)
+        async with server_database.of_org(ids[1]).acquire() as held:
+            unknown = await answer(held, name, nobodys, "default")
+            for queue in ("secret", "default", "there is none"):
+                assert await answer(held, name, theirs, queue) == unknown, name
+        assert await conn.fetchval(count) == before
+        async with server_database.of_org(ids[0]).acquire() as held:
+            found = await answer(held, name, theirs, "secret")
+            assert isinstance(found, list), found
+            assert found[0][0] is not None, name
+            assert found != unknown
+    await conn.execute("update weft.blob set put_at = weft.now() - interval '2 days'")
+    day = timedelta(days=1)
+    async with server_database.of_org(ids[1]).acquire() as held:
+        # Whoever collects sees what others use.
+        assert await held.fetchval("select count(digest) from weft.blob_use") > 0
+        for statement, asked in ((BLOBS.unused, (day,)), (UPKEEP.unused_blobs, (day, []))):
+            assert await held.fetch(statement, *asked) == await conn.fetch(statement, *asked)
+        with pytest.raises(asyncpg.InsufficientPrivilegeError):
+            await held.fetch("select digest, user_id from weft.blob_use")
 
 
 async def test_sessions_change_hands_and_each_sees_its_own(server_database: Database, client: weft.Client) -> None:

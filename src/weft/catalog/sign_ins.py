@@ -33,14 +33,14 @@ async def create(
     if check_span(span, "expires_in") > _LATEST:
         raise InvalidInput("expires_in", "a code is good for an hour at most: for longer make a token")
     owner = None if user is None else await users.show(conn, org_id, user)
-    if owner is not None and owner.deactivated_at is not None:
-        raise InvalidInput("user", f"{owner.external_id} is deactivated: activate him first")
     if owner is not None and not owner.role.includes(wanted):
         raise InvalidInput("role", f"is {wanted}, and {owner.external_id} is {owner.role}: he is let in as no more")
     code = secrets.token_urlsafe(32)
     expires_at = await conn.fetchval(
         SQL.create, org_id, owner and owner.id, check_name(name, "name"), wanted, _digest(code), span, actor
     )
+    if expires_at is None:
+        raise InvalidInput("user", f"{owner and owner.external_id} is deactivated: activate him first")
     detail = {"role": wanted, "user": owner and owner.external_id}
     await audit.record_named(conn, org_id, actor, AuditVerb.CREATE, "sign-in", name, detail)
     return SignIn(code, expires_at)

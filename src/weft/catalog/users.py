@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import fields
 from typing import TYPE_CHECKING
+from unicodedata import normalize
 
 from weft.catalog.model import Principal, Role, TokenRole, User
 from weft.catalog.telling import tell_refused
-from weft.core.checks import MAX_ID, check_text, check_word
+from weft.core.checks import MAX_ID, check_text, check_word, has_control
 from weft.core.errors import InvalidInput, NotFound, StateConflict
 from weft.db.statements import Statements
 from weft.queue import audit
@@ -19,13 +20,30 @@ if TYPE_CHECKING:
     from weft.db.database import type_Connection
 
 SQL = Statements("weft.catalog", "sql/user.sql")
+# As whom users are added that an identity provider vouches for.
+PROVIDER = "identity provider"
+# As whom Weft itself acts, and how the names begin of those who act by a token that is no user's.
+_OWN_ACTORS = frozenset({PROVIDER, "worker"})
+_TOKENS = "token:"
+
+
+def check_external_id(value: object, field: str) -> str:
+    """What an identity provider calls a user, under which his acts are kept: nobody is taken for what others act as."""
+    name = check_text(value, field, 500)
+    if has_control(name):
+        raise InvalidInput(field, f"{name!r} has a control character")
+    # However it is written: whoever reads the audit takes it for the same.
+    plain = normalize("NFKC", name).strip().casefold()
+    if plain in _OWN_ACTORS or plain.startswith(_TOKENS):
+        raise InvalidInput(field, f"{name!r} is kept for acts of Weft itself: call the user otherwise")
+    return name
 
 
 async def add(conn: type_Connection, org_id: int, external_id: str, role: str, email: str | None, actor: str) -> User:
     """Add a user to an org."""
-    check_text(external_id, "external_id", 500)
+    check_external_id(external_id, "external_id")
     wanted = check_word(role, "role", Role)
-    user_id = await conn.fetchval(SQL.add, org_id, external_id, _email(email), wanted, actor)
+    user_id = await conn.fetchval(SQL.add, org_id, external_id, _email(email), wanted, actor, _as_id(external_id))
     if user_id is None:
         raise InvalidInput("external_id", f"there is a user {external_id!r} already: change him, or activate him again")
     await audit.record_named(conn, org_id, actor, AuditVerb.CREATE, "user", external_id, {"role": wanted})
@@ -33,14 +51,17 @@ async def add(conn: type_Connection, org_id: int, external_id: str, role: str, e
 
 
 async def show(conn: type_Connection, org_id: int, user: str | int) -> User:
-    """Return a user of an org, by the name of the identity provider or by id; raises `NotFound`."""
+    """Return a user of an org, by the name of the identity provider or by id; raises `NotFound`.
+
+    A number is an id, and nothing else. A text is a name, and where nobody has that, an id.
+    """
     name = check_text(str(user), "user", 500)
-    as_id = int(name) if name.isascii() and name.isdigit() and len(name) < 20 else 0
-    rows = await conn.fetch(SQL.show, org_id, name, as_id if as_id <= MAX_ID else 0)
+    called = None if isinstance(user, int) else name
+    rows = await conn.fetch(SQL.show, org_id, called, _as_id(name))
     if not rows:
         raise NotFound("user", user)
-    # A provider may call somebody by a number that is the id of another: the name comes first.
-    return _user(next((row for row in rows if row["external_id"] == name), rows[0]))
+    # A provider may have called somebody by a number that is now the id of another: the name comes first.
+    return _user(next((row for row in rows if row["external_id"] == called), rows[0]))
 
 
 async def list_users(
@@ -101,6 +122,12 @@ async def principal(conn: type_Connection, external_id: str, org: str | None = N
         row["org_id"], row["org"], row["actor"], TokenRole(row["role"]), user_id=row["user_id"],
         roles=frozenset(row["roles"]),
     )  # fmt: skip
+
+
+def _as_id(name: str) -> int:
+    """Return the id that a text may be; 0, which nobody has, for any other."""
+    found = int(name) if name.isascii() and name.isdigit() and len(name) < 20 else 0
+    return found if found <= MAX_ID else 0
 
 
 def _email(email: str | None) -> str | None:

@@ -45,10 +45,15 @@ def check_text(value: object, field: str, limit: int) -> str:
     return value
 
 
+def has_control(text: str) -> bool:
+    """Whether a text has a control character."""
+    return _CONTROL.search(text) is not None
+
+
 def check_name(value: object, field: str) -> str:
     """The name of a queue or a handler."""
     name = check_text(value, field, MAX_NAME)
-    if _CONTROL.search(name):
+    if has_control(name):
         raise InvalidInput(field, f"{name!r} has a control character")
     return name
 

@@ -79,7 +79,7 @@ class Poster:
         except TimeoutError:
             raise NotDelivered(f"{host} did not answer within {self.timeout:g} s") from None
         except (OSError, asyncio.IncompleteReadError, ValueError) as problem:
-            raise NotDelivered(f"{host}: {type(problem).__name__}: {problem}") from None
+            raise NotDelivered(f"{host}: {type(problem).__name__}: {_without_address(problem)}") from None
         if status == _GONE:
             raise InvalidInput(field, f"{host} answered 410: nobody takes messages there any more")
         if not 200 <= status < 300:
@@ -92,10 +92,8 @@ class Poster:
         if not self._is_allowed_host(host, port):
             for address in addresses:
                 if not self._is_allowed(address):
-                    raise InvalidInput(
-                        field,
-                        f"{host} is {address}, which is not a public address; WEFT_CALLBACK_ALLOWED names exceptions",
-                    )
+                    # Not which: whoever reads this could find out what names there are inside, and where they lead.
+                    raise InvalidInput(field, f"{host} is not a public address; WEFT_CALLBACK_ALLOWED names exceptions")
         return addresses
 
     def _is_allowed_host(self, host: str, port: int) -> bool:
@@ -146,6 +144,11 @@ def is_public(address: Address) -> bool:
     if any(address in network for network in _SPECIAL):
         return False
     return address.is_global and not address.is_multicast
+
+
+def _without_address(problem: Exception) -> str:
+    """Return what went wrong, but for the address that was connected to."""
+    return re.sub(r" \('[0-9A-Fa-f:.%\w]+', \d+(?:, \d+)*\)", "", str(problem))
 
 
 @functools.cache

@@ -104,8 +104,8 @@ class AuditVerb(StrEnum):
 class AuditEntry:
     """One act: on tasks, jobs or effects by their ids, the first 1,000, or on what has a name.
 
-    ``origin`` is from where it came to a server: the address, and the id of the request. ``reason`` is why it was done,
-    where whoever did it has said so.
+    ``origin`` is from where it came to a server: the address, the id of the request, and ``token=`` with the id of the
+    token. ``reason`` is why it was done, where whoever did it has said so.
     """
 
     id: int

@@ -38,6 +38,14 @@ def is_lost(connection: HTTPConnection) -> bool:
     return is_plain and headers.get("x-forwarded-proto") != "https" and "sec-fetch-site" not in headers
 
 
+def is_led(connection: HTTPConnection) -> bool:
+    """Whether a page of somebody else has led a browser here.
+
+    It does not send its session then, so that nobody can tell whether there is one that would be replaced.
+    """
+    return connection.headers.get("sec-fetch-site", "none") not in ("none", "same-origin")
+
+
 def forget(response: Response, connection: HTTPConnection) -> None:
     """Let a browser forget its session."""
     _set(response, connection, "", 0)

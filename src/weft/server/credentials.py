@@ -84,10 +84,18 @@ def _bearer(connection: HTTPConnection) -> str | None:
 
 
 def origin_of(connection: HTTPConnection) -> str:
-    """Return from where a request came, as it is kept with acts: the address, and the id that the caller gave it."""
-    address = connection.client.host if connection.client is not None else "unknown"
+    """Return from where a request came, as it is kept with acts: the address, the request's id and that of the token.
+
+    Tokens may have the same name, and a user several: by the id it is told which it was.
+    """
+    parts = [connection.client.host if connection.client is not None else "unknown"]
     told = connection.scope.get("request_id") or connection.headers.get("x-request-id", "")
-    return f"{address} {told}" if _REQUEST_ID.fullmatch(told) else address
+    if _REQUEST_ID.fullmatch(told):
+        parts.append(told)
+    who: Principal | None = connection.scope.get("state", {}).get("who")
+    if who is not None and who.token_id is not None:
+        parts.append(f"token={who.token_id}")
+    return " ".join(parts)
 
 
 async def principal(request: Request, _: Annotated[object, Depends(_documented)] = None) -> Principal:

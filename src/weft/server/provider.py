@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -39,7 +39,9 @@ class Provider:
     is not known, but not more often than each ``pause`` seconds. While it is away, those of the last day are good.
     """
 
-    def __init__(self, issuer: str, audience: str | None, pause: float = 30.0) -> None:
+    def __init__(
+        self, issuer: str, audience: str | None, pause: float = 30.0, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         if audience is None:
             raise InvalidSetting("WEFT_OIDC_AUDIENCE", "is missing: say whom the provider's tokens are meant for")
         if not _is_safe(issuer):
@@ -50,7 +52,7 @@ class Provider:
             raise InvalidSetting("WEFT_OIDC_ISSUER", "needs the extra: pip install 'weft[oidc]'") from problem
         self.issuer = issuer
         self._audience = audience
-        self._pause = pause
+        self._pause, self._clock = pause, clock
         self._keys: dict[str | None, Key] = {}
         self._fetched_at = self._tried_at = -_KEPT
         self._problem = ""
@@ -93,7 +95,7 @@ class Provider:
     async def _key(self, kid: object) -> Key:
         if kid is not None and not isinstance(kid, str):
             raise Unauthenticated(_WORTHLESS)
-        is_stale = time.monotonic() - self._fetched_at > _FRESH
+        is_stale = self._clock() - self._fetched_at > _FRESH
         # Who has a key need not wait until another has asked whether there are new ones.
         if not self._has(kid) or (is_stale and not self._turn.locked()):
             async with self._turn:
@@ -111,9 +113,9 @@ class Provider:
 
     async def _refresh(self) -> None:
         """Ask for the keys, unless that was tried just now; raises when there are none to go on with."""
-        now = time.monotonic()
+        now = self._clock()
         if now - self._tried_at < (self._pause if self._keys else min(1.0, self._pause)):
-            if not self._keys:
+            if not self._keys or now - self._fetched_at > _KEPT:
                 raise ProviderUnavailable(self.issuer, self._problem)
             return
         self._tried_at = now
@@ -172,4 +174,10 @@ def _is_safe(address: str) -> bool:
 
 
 def _number(value: object) -> float | None:
-    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+    """Return a moment; None for what is none, such as a number that is too large for one."""
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        return None
+    try:
+        return float(value)
+    except OverflowError:
+        return None

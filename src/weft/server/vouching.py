@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from weft.db.database import Database, type_Connection
     from weft.server.provider import Provider
 
-_ACTOR = "identity provider"
 _ORG = "default"
 _LONGEST = 500
 
@@ -31,7 +30,7 @@ def provider_of(settings: Settings) -> Provider | None:
 async def vouched(database: Database, provider: Provider, token: str) -> Principal:
     """Return the user that a token of the provider stands for; raises `Unauthenticated`."""
     said, settings = await provider.claims(token), database.settings
-    name = _text(said.get(settings.oidc_user_claim))
+    name = _name(said.get(settings.oidc_user_claim))
     org = _ORG if settings.oidc_org_claim is None else _text(said.get(settings.oidc_org_claim))
     found = await database.read(lambda conn: users.principal(conn, name, org))
     if found is None and settings.oidc_add_users is not None:
@@ -45,13 +44,20 @@ async def vouched(database: Database, provider: Provider, token: str) -> Princip
 async def _add(database: Database, slug: str, name: str, role: str) -> None:
     async def add(conn: type_Connection) -> None:
         org = await orgs.show(conn, slug)
-        await users.add(conn, org.id, name, role, None, _ACTOR)
+        await users.add(conn, org.id, name, role, None, users.PROVIDER)
 
     try:
         await database.run(add)
     except (InvalidInput, NotFound):
         # He is there already, perhaps deactivated, or there is no such org: whoever looks next finds out.
         return
+
+
+def _name(value: Any) -> str:
+    try:
+        return users.check_external_id(_text(value), "external_id")
+    except InvalidInput as problem:
+        raise Unauthenticated("the identity provider calls you by a name that nobody may have here") from problem
 
 
 def _text(value: Any) -> str:

@@ -1,10 +1,11 @@
 -- name: add
--- Null when there is one of that name.
-insert into weft.user (org_id, external_id, email, role, actor) values ($1, $2, $3, $4, $5)
+-- Null when there is one of that name, or of that id: who is named by it is nobody else.
+insert into weft.user (org_id, external_id, email, role, actor) select $1, $2, $3, $4, $5
+where not exists (select 1 from weft.user u where u.org_id = $1 and u.id = $6)
 on conflict (org_id, external_id) do nothing returning id;
 
 -- name: show
--- By the name of the identity provider, or by the id.
+-- By the name of the identity provider, unless it is null, or by the id.
 select u.* from weft.users u where u.org_id = $1 and (u.external_id = $2 or u.id = $3);
 
 -- name: list

@@ -24,10 +24,18 @@ delete from weft.artifact a using (
 returning a.kind::text as kind;
 
 -- name: unused_blobs
--- What the collector of blobs has to do, when some artifacts are gone. Blobs are the same for all orgs.
-select count(*) as blobs, coalesce(sum(b.bytes), 0)::bigint as bytes from weft.blob b
-where b.put_at < weft.now() - $1::interval and not exists (
-  select 1 from weft.blob_use u where u.digest = b.digest and (u.used_by <> 'artifact' or u.user_id <> all ($2::bigint[])));
+-- What the collector of blobs has to do, when some artifacts are gone: what nobody uses, and what nobody but these does.
+-- Blobs are the same for all orgs, and who else uses one is nobody's business: it is told by how many do.
+with unused as (
+  select b.bytes from weft.blob b
+  where b.put_at < weft.now() - $1::interval and not exists (select 1 from weft.blob_use u where u.digest = b.digest)
+  union all
+  select b.bytes from (
+    select a.digest, count(*) as uses from weft.artifact a where a.id = any ($2::bigint[]) group by a.digest
+  ) gone join weft.blob b on b.digest = gone.digest
+  where b.put_at < weft.now() - $1::interval and gone.uses = (select count(*) from weft.blob_use u where u.digest = b.digest)
+)
+select count(*) as blobs, coalesce(sum(unused.bytes), 0)::bigint as bytes from unused;
 
 -- name: page_of_artifacts
 -- With what they hold, in the order in which they are named.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
+from urllib.parse import quote
 
 import orjson
 from fastapi import APIRouter, FastAPI, Query, Request
@@ -24,6 +25,9 @@ _PLAIN = """<p>The link is still good. It was opened over plain HTTP, by which a
 server is on the same machine. Open it at an address that begins with <code>https://</code>, or at
 <code>http://localhost</code> through a tunnel. If it did begin so, let the proxy in between send
 <code>X-Forwarded-Proto</code>, and name it in <code>WEFT_SERVER_PROXIES</code>.</p>"""
+_ASKED = """<p>Another page has led you here. If you go on, this browser acts as whoever the link was made for, in place
+of whoever it may be signed in as now. Go on only if the link is meant for you.</p>
+<p><a href="/sign-in?code={code}">Sign in</a></p>"""
 
 
 @router.get("/sign-in", include_in_schema=False)
@@ -34,6 +38,8 @@ async def sign_in(request: Request, code: Annotated[str, Query(max_length=200)] 
     state: State = request.app.state.weft
     if cookies.is_lost(request):
         return pages.page("This address is not safe to sign in at", _PLAIN, 400)
+    if cookies.is_led(request):
+        return pages.page("Sign in here?", _ASKED.format(code=quote(code, safe="")))
     with acting_from(origin_of(request)):
         made = await state.client.database.run(lambda conn: sign_ins.take(conn, code))
     if made is None:

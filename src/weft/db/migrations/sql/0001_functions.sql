@@ -788,6 +788,7 @@ create function weft.enqueue(
 ) returns table (id bigint, created boolean) language plpgsql volatile security definer
   set search_path = pg_catalog, pg_temp set standard_conforming_strings = on as $$
 #variable_conflict use_variable
+declare held constant bigint := nullif(current_setting('weft.org', true), '')::bigint;
 begin
   perform weft.check_json(params, 'params');
   if retry is not null then
@@ -795,6 +796,10 @@ begin
   end if;
   if length(actor) > 200 then
     raise exception 'actor: must have at most 200 characters' using errcode = 'WF002';
+  end if;
+  -- A session that is held to an org knows no other.
+  if held is not null and not exists (select 1 from weft.org o where o.slug = org and o.id = held) then
+    raise exception 'org: there is no org "%"', org using errcode = 'WF002';
   end if;
   -- Without either, the policy is that of the handler, which only the worker knows.
   return query select t.id, t.created from weft.put_task(handler, params, queue, priority, idempotency_key, run_at, delay,
@@ -859,7 +864,8 @@ begin
     when data_exception then
       raise exception 'payload: %', sqlerrm using errcode = 'WF002';
   end;
-  select o.id into org_id from weft.org o where o.slug = org;
+  -- A session that is held to an org knows no other.
+  select o.id into org_id from weft.org o where o.slug = org and o.id = coalesce(nullif(current_setting('weft.org', true), '')::bigint, o.id);
   if org_id is null then
     raise exception 'org: there is no org "%"', org using errcode = 'WF002';
   elsif not exists (select 1 from weft.queue q where q.org_id = org_id and q.name = queue) then

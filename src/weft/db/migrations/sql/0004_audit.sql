@@ -122,3 +122,6 @@ begin
     with found as materialized (select a.id, a.org_id from weft.audit a where a.subject_ids @> array[task] and a.subject_kind = 'task')
     select f.id from found f where f.org_id = org);
 end $$;
+
+-- name: acts_are_granted
+revoke execute on function weft.acts_on_task from public;

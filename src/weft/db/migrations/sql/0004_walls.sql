@@ -4,11 +4,12 @@ create function weft.current_org() returns bigint language sql stable parallel s
 return nullif(current_setting('weft.org', true), '')::bigint;
 
 -- name: views_of_one_org
--- Views see all that their owner sees: a session that acts for an org is held to it here.
+-- Views see all that their owner sees: a session that acts for an org is held to it here. Not blob_use, of which a server may
+-- read the digests alone: whoever collects blobs must see the uses of all orgs.
 do $$
 declare name text;
 begin
-  foreach name in array array['tasks', 'attempts', 'jobs', 'steps', 'job_events', 'workers', 'users', 'tokens'] loop
+  foreach name in array array['tasks', 'attempts', 'jobs', 'steps', 'job_events', 'workers', 'users', 'tokens', 'artifact_use'] loop
     execute format(
       'create or replace view weft.%I as select v.* from (%s) v where v.org_id = coalesce((select weft.current_org()), v.org_id)',
       name, rtrim(pg_get_viewdef(format('weft.%I', name)::regclass), ';'));
@@ -55,9 +56,11 @@ begin
     grant usage on schema weft to SERVER;
     grant usage on sequence weft.id_sequence to SERVER;
     grant execute on function weft.add_effect, weft.enqueue, weft.ensure_partitions, weft.list_jobs, weft.list_newest_effects,
-      weft.list_oldest_effects, weft.list_tasks to SERVER;
-    grant select on weft.artifact_use, weft.attempts, weft.blob_use, weft.job_events, weft.jobs, weft.schema_revision,
+      weft.list_oldest_effects, weft.list_tasks, weft.acts_on_task to SERVER;
+    grant select on weft.artifact_use, weft.attempts, weft.job_events, weft.jobs, weft.schema_revision,
       weft.steps, weft.tasks, weft.tokens, weft.users, weft.workers to SERVER;
+    -- Blobs are the same for all orgs: whether anybody uses one may be asked, who does may not.
+    grant select (digest) on weft.blob_use to SERVER;
     grant select, insert on weft.job_event, weft.job_label, weft.tag_move to SERVER;
     grant select, update on weft.machine to SERVER;
     grant select, insert, delete on weft.audit, weft.audit_seal, weft.edge, weft.org_role, weft.org_role_membership,

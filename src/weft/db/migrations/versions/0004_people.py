@@ -24,6 +24,7 @@ def upgrade() -> None:
 def downgrade() -> None:
     """Drop them."""
     apply_sql("0001_functions.sql", "view_tasks", "view_attempts", "view_workers")
+    apply_sql("0003_tables.sql", "artifact_use")
     apply_sql("0003_functions.sql", "view_jobs")
     apply_sql("0003_steps.sql", "view_steps")
     apply_sql("0003_watching.sql", "view_job_events")
