@@ -645,7 +645,7 @@ begin
     raise exception 'params: has a NUL character, which PostgreSQL cannot store' using errcode = 'WF002';
   elsif params::text like '{"$blob":%' and params::text !~ '^\{"\$blob":"[0-9a-f]{64}","size":\d+\}$' then
     raise exception 'params: the key ''$blob'' is reserved for values in the blob storage' using errcode = 'WF002';
-  elsif params::text ~ '^\s*\{\s*"\$(cached|gathered|render)"' then
+  elsif left(params::text, 60) ~ '^\s*\{\s*"\$(cached|gathered|render)"' then
     raise exception 'params: the key ''%'' is reserved for the engine', substring(params::text from '\$[a-z]+') using errcode = 'WF002';
   elsif priority is null or priority not between -32767 and 32767 then
     raise exception 'priority: must lie between -32767 and 32767' using errcode = 'WF002';
