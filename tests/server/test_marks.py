@@ -164,6 +164,7 @@ async def rivals(server: Server, client: weft.Client, conn: Connection) -> Any:
     await client.orgs.create("rival")
     rival = client.of_org((await client.orgs.show("rival")).id, "rival")
     await rival.create_queue("default")
+    await rival.cancel((await rival.enqueue("own", {"a": "y" * 300_000})).id)
     secrets = [(await rival.tokens.create(role, role=role)).secret for role in ("admin", "worker")]
     first, second = (
         httpx.AsyncClient(base_url=server.url, headers={"authorization": f"Bearer {secret}"}, timeout=30)
