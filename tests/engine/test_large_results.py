@@ -221,7 +221,7 @@ async def test_inputs_that_are_too_large_are_refused_and_large_ones_are_taken(
         assert (await client.jobs.wait(handle.id, timeout=30)).result == 40_000
 
 
-@pytest.mark.parametrize("key", ["$blob", "$gathered"])
+@pytest.mark.parametrize("key", ["$blob", "$gathered", "$cached"])
 async def test_a_key_that_is_reserved_is_refused_in_an_output(
     make_client: MakeClient, registry: Registry, key: str
 ) -> None:

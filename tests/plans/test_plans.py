@@ -112,6 +112,7 @@ def _others(held: list[int], dead: list[int]) -> list[Guard]:
         Guard("rates", QUEUE.rates, (1,), 400),
         Guard("rates, as many as there are", RATES, (timedelta(days=2),), 2 * ONE_PASS, {}, 5),
         Guard("references of tasks that are gone", BLOB.forget_references, (0,), 20_000),
+        Guard("whether an org uses a blob", BLOB.is_used_by, (1, "0" * 64), 60, {}, 1),
         Guard("blobs that nobody needs", BLOB.unused, (timedelta(0),), 3000),
         Guard("keys with room", QUEUE.waiting_keys, (None,), 1000, {"task_key": 300}),
         Guard("admit", QUEUE.admit, ([1] * 5, [f"key {key}" for key in range(1, 6)]), 500, {"task_key": 10}),

@@ -86,7 +86,7 @@ async def test_a_storage_that_refuses_is_told_with_what_to_do_and_without_secret
     with s3_bucket.server.answering(status, code):
         said = await _problems(blobs)
     for line in said:
-        assert f"{s3_bucket.url}: " in line
+        assert s3_bucket.url not in line
         assert advice in line
         assert SECRET not in line
         assert "AKIATEST" not in line
@@ -104,14 +104,14 @@ async def test_a_storage_that_is_out_of_order_is_asked_again_before_it_is_told(
 async def test_a_storage_that_cannot_be_reached_is_told(s3_bucket: S3Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{_closed_port()}")
     for line in await _problems(BucketBlobs(s3_bucket.address)):
-        assert f"{s3_bucket.url}: it cannot be reached: see to the network, AWS_ENDPOINT_URL" in line
+        assert "it cannot be reached: see to the network, AWS_ENDPOINT_URL" in line
         assert "AKIATEST" not in line
 
 
 async def test_a_bucket_that_is_not_there_is_told(blobs: BucketBlobs, s3_bucket: S3Bucket) -> None:
     s3_bucket.remove()
     for line in await _problems(blobs):
-        assert f"{s3_bucket.url}: there is no such bucket: create it" in line
+        assert "there is no such bucket: create it" in line
 
 
 async def test_credentials_that_are_not_there_are_told(

@@ -123,6 +123,7 @@ def test_classes_that_extend_those_of_json_are_written_like_them() -> None:
         ({"$blob": "x"}, "params: the key '$blob' is reserved"),
         ({"$blob": "x", "more": 1}, "params: the key '$blob' is reserved"),
         ({"$render": {}, "nodes": []}, "params: the key '$render' is reserved"),
+        ({"$cached": 1}, "params: the key '$cached' is reserved"),
         (_nested(MAX_DEPTH + 1), f"params: is nested deeper than {MAX_DEPTH} levels"),
         (_nested(300), f"params: is nested deeper than {MAX_DEPTH} levels"),
         (_nested(100_000), f"params: is nested deeper than {MAX_DEPTH} levels"),

@@ -24,11 +24,12 @@ BLOB_MARK = '{"$blob":'
 GATHERED = "$gathered"
 RENDER_MARK = '{"$render":'
 CACHED_MARK = '{"$cached":'
-# Keys that params and outputs do not begin with, and what they are for.
+# Keys that no value from outside begins with, and what they are for: the engine writes them, and trusts them.
 RESERVED_KEYS = {
     "$blob": "values in the blob storage",
     GATHERED: "what a fan_in gathers",
     "$render": "params that are rendered later",
+    "$cached": "params with what is said of the cache",
 }
 _RESERVED = tuple(f'{{"{key}":' for key in RESERVED_KEYS)
 _REFERENCE = re.compile(r'\{"\$blob":"([0-9a-f]{64})","size":\d+\}')
@@ -62,6 +63,14 @@ def encode_plain(value: Json, field: str) -> str:
     return _sound(text, value, field)
 
 
+def encode_unordered(value: dict[str, Json], field: str) -> str:
+    """Like `encode`, for what is kept as ``jsonb``: there any key may come first, so none may be a reserved one."""
+    for key in RESERVED_KEYS:
+        if key in value:
+            raise _reserved(key, field)
+    return encode(value, field)
+
+
 def plain(value: Json, field: str) -> Json:
     """Return a copy of ``value`` in JSON's own types; raises like `encode`, but for the depth: that is the caller's."""
     try:
@@ -79,9 +88,12 @@ def _sound(text: str, value: Json, field: str) -> str:
     if "null" in text or "\\u0000" in text or _may_be_deep(text):
         _explain(value, field)
     if text.startswith(_RESERVED):
-        key = text[2:].partition('"')[0]
-        raise InvalidInput(field, f"the key {key!r} is reserved for {RESERVED_KEYS[key]}")
+        raise _reserved(text[2:].partition('"')[0], field)
     return text
+
+
+def _reserved(key: str, field: str) -> InvalidInput:
+    return InvalidInput(field, f"the key {key!r} is reserved for {RESERVED_KEYS[key]}")
 
 
 def _may_be_deep(text: str) -> bool:

@@ -32,7 +32,17 @@ from obstore.exceptions import BaseError
 from obstore.store import S3Store
 
 from weft.core.errors import BlobUnavailable, InvalidSetting
-from weft.db.blobs import USERS, damaged, digest_of, digest_of_file, missing, place_aside, place_of, tell_kept
+from weft.db.blobs import (
+    USERS,
+    damaged,
+    digest_of,
+    digest_of_file,
+    missing,
+    place_aside,
+    place_of,
+    tell_kept,
+    unavailable,
+)
 from weft.db.bucket_problems import allows_http, is_denied, problem_of
 
 if TYPE_CHECKING:
@@ -270,7 +280,7 @@ class BucketBlobs:
         try:
             yield
         except (BaseError, OSError, ValueError) as problem:
-            raise BlobUnavailable(name, f"cannot be {verb}: {problem_of(problem, self._address)}") from None
+            raise unavailable(name, f"cannot be {verb}: {problem_of(problem)}", self._address) from None
 
 
 def _end_of(day: date) -> datetime:

@@ -15,8 +15,17 @@ from pathlib import Path
 from typing import BinaryIO
 from urllib.parse import quote, unquote
 
-from weft.core.errors import BlobUnavailable
-from weft.db.blobs import USERS, damaged, digest_of, digest_of_file, missing, place_aside, place_of, tell_kept
+from weft.db.blobs import (
+    USERS,
+    damaged,
+    digest_of,
+    digest_of_file,
+    missing,
+    place_aside,
+    place_of,
+    tell_kept,
+    unavailable,
+)
 
 # So begins the name of a file that is being written, and of one that is being removed.
 _NEW, _OLD = ".new-", ".old-"
@@ -95,9 +104,8 @@ class FolderBlobs:
         except FileNotFoundError:
             raise missing(digest, self._folder) from None
         except OSError as problem:
-            raise BlobUnavailable(
-                digest, f"cannot be read from {self._folder}: {problem.strerror or problem}"
-            ) from None
+            why = problem.strerror or type(problem).__name__
+            raise unavailable(digest, f"cannot be read from the blob storage: {why}", self._folder) from None
 
     def remove(self, digest: str, grace: timedelta) -> bool:
         """Remove a blob, unless somebody has put it within ``grace``; return whether it is gone."""

@@ -93,7 +93,13 @@ def tell_kept(digest: str, place: object) -> None:
 
 def missing(digest: str, storage: object) -> BlobUnavailable:
     """Return the error of a blob that is not there."""
-    return BlobUnavailable(digest, f"is missing in {storage}: is WEFT_BLOB_URL the same everywhere?")
+    return unavailable(digest, "is missing in the blob storage: is WEFT_BLOB_URL the same everywhere?", storage)
+
+
+def unavailable(digest: str, problem: str, storage: object) -> BlobUnavailable:
+    """Return the error of a blob; the log alone tells where that is: the error is kept, and shown to others."""
+    logger.info("blob %s %s (it is %s)", digest, problem, storage)
+    return BlobUnavailable(digest, problem)
 
 
 def damaged(digest: str) -> BlobUnavailable:

@@ -5,14 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from ipaddress import ip_address
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from weft.core.errors import InvalidSetting
 from weft.core.settings import parse_flag
-
-if TYPE_CHECKING:
-    from weft.db.blob_address import Bucket
 
 _ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
 # Of what the server or obstore says only these are repeated: the rest may have credentials in it.
@@ -41,11 +37,11 @@ _BY_CODE = {
 }
 
 
-def problem_of(problem: Exception, address: Bucket) -> str:
+def problem_of(problem: Exception) -> str:
     """Return what is wrong with a bucket, and what to do about it."""
     text = str(problem)
     status, code = _found(_STATUS, text), _found(_CODE, text)
-    return f"{address}: {_BY_CODE.get(code) or _by_status(status, code, text)}"
+    return _BY_CODE.get(code) or _by_status(status, code, text)
 
 
 def is_denied(problem: Exception) -> bool:

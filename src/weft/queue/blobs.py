@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, BinaryIO
 
 from weft.core.json import BLOB_MARK
-from weft.db.blobs import BlobStore, digest_of, digest_of_file, open_blobs
+from weft.db.blobs import BlobStore, digest_of, digest_of_file, missing, open_blobs
 from weft.db.statements import Statements
 from weft.queue.service import Service
 
@@ -66,6 +66,40 @@ class KeptBlobs:
     async def open(self, digest: str) -> BinaryIO:
         """Return a file with the bytes of ``digest``; raises what `get` does."""
         return await self._store.open(digest)
+
+
+class OwnBlobs:
+    """The storage as one org may read it: whatever digest it is asked for, only what something of the org refers to.
+
+    Values name blobs, and nobody outside may write such a name; this is the second wall, should one come in.
+    """
+
+    def __init__(self, kept: KeptBlobs, database: Database, org_id: int) -> None:
+        self._kept = kept
+        self._database = database
+        self._org_id = org_id
+
+    async def put(self, data: bytes) -> str:
+        """Keep ``data`` durably and return its digest."""
+        return await self._kept.put(data)
+
+    def put_now(self, data: bytes) -> str:
+        """Like `put`, where nothing can be awaited."""
+        return self._kept.put_now(data)
+
+    async def get(self, digest: str) -> bytes:
+        """Return the bytes of ``digest``; raises `BlobUnavailable`, also when nothing of the org refers to it."""
+        await self._require_use(digest)
+        return await self._kept.get(digest)
+
+    async def open(self, digest: str) -> BinaryIO:
+        """Return a file with the bytes of ``digest``; raises what `get` does."""
+        await self._require_use(digest)
+        return await self._kept.open(digest)
+
+    async def _require_use(self, digest: str) -> None:
+        if not await self._database.read(lambda conn: conn.fetchval(SQL.is_used_by, self._org_id, digest)):
+            raise missing(digest, f"org {self._org_id}'s part of it")
 
 
 async def name_of(conn: type_Connection) -> str:

@@ -24,7 +24,7 @@ from weft.core.checks import (
 )
 from weft.core.errors import BlobUnavailable, InvalidInput, NotFound, StateConflict
 from weft.core.job_states import JobState
-from weft.core.json import Json, check_size, encode, plain
+from weft.core.json import Json, check_size, encode, encode_unordered, plain
 from weft.core.server_errors import KeyReused
 from weft.core.states import TaskState
 from weft.flow.inputs import check_inputs, told_of
@@ -397,7 +397,8 @@ class Jobs(Reruns, JobLists, JobLooking, Pausing):
             raise InvalidInput("payload", f"must be a mapping, not {type(payload).__name__}")
         if idempotency_key is not None:
             check_text(idempotency_key, "idempotency_key", 500)
-        text, org_id, actor = encode(dict(payload or {}), "payload"), await self._session.org_id(), self._session.actor
+        text = encode_unordered(dict(payload or {}), "payload")
+        org_id, actor = await self._session.org_id(), self._session.actor
         # Each node that waits for it has it as its output.
         check_size("payload", text, self._session.settings.inline_limit)
         said = org_id, name, text, actor, idempotency_key, AT_ONCE, audit.where_from(), audit.why()

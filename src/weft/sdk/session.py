@@ -19,7 +19,7 @@ from weft.db.one_transaction import OneTransaction
 from weft.jobs.messages import QUEUE as MESSAGES
 from weft.queue import queues
 from weft.queue.audit import acting_because
-from weft.queue.blobs import KeptBlobs
+from weft.queue.blobs import KeptBlobs, OwnBlobs
 from weft.sdk.actor import default_actor
 from weft.sdk.hints import HeldHints, Hints
 from weft.sdk.waiting import Waiter
@@ -54,6 +54,8 @@ class Session:
         self._database: Database | None = None
         self._blobs: Blobs | None = None
         self._org_id: int | None = None
+        # The org whose values alone it reads, wherever a value says that they are.
+        self._held_to: int | None = None
         self._queues: dict[str, int] = {}
 
     async def __aenter__(self) -> Self:
@@ -85,7 +87,7 @@ class Session:
             acme = client.of_org((await client.orgs.show("acme")).id, "acme")
         """
         other = type(self)(settings=replace(self.settings, org=slug))
-        other._database, other._org_id = self.database.of_org(org_id), org_id
+        other._database, other._org_id, other._held_to = self.database.of_org(org_id), org_id, org_id
         other.ids, other._hints, other.waiter = self.ids, self._hints, self.waiter
         return other
 
@@ -134,7 +136,8 @@ class Session:
     def blobs(self) -> Blobs:
         """The storage of large values."""
         if self._blobs is None:
-            self._blobs = KeptBlobs.of(self.database)
+            kept = KeptBlobs.of(self.database)
+            self._blobs = kept if self._held_to is None else OwnBlobs(kept, self.database, self._held_to)
         return self._blobs
 
     def _worker_store(self) -> Store | None:

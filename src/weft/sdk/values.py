@@ -30,7 +30,8 @@ def as_kept() -> Iterator[None]:
 
 async def with_values(task: Task, params: str | None, output: str | None, blobs: Blobs) -> Task:
     """Return the task with its params and output; of one that cannot be read, the error stands in ``unavailable``."""
-    if params is not None and params.startswith(CACHED_MARK):
+    # Of other tasks nobody says anything of the cache.
+    if params is not None and task.job_id is not None and params.startswith(CACHED_MARK):
         params = without_cache(params)[0]
     values: dict[str, Json] = {}
     unavailable: dict[str, BlobUnavailable] = {}

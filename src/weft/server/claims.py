@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from weft.contract.protocol import Lease
-from weft.core.errors import BlobUnavailable, InvalidInput, WeftError
+from weft.core.errors import InvalidInput
 from weft.core.json import BLOB_MARK, CACHED_MARK, RENDER_MARK, referenced_blob
+from weft.db.database import OUTAGE
 from weft.flow.budget import ExpressionError
 from weft.jobs.cached_params import without_cache
 from weft.jobs.rendering import rendered, unpacked
@@ -53,15 +54,17 @@ async def told(state: State, seat: Seat, claims: Sequence[Claim], *, stored: boo
             found.append(_told(seat, claim, claim.params or "{}"))
             continue
         try:
-            found.append(_told(seat, claim, await params_of(state, claim)))
-        except (WeftError, ExpressionError) as problem:
+            found.append(_told(seat, claim, await params_of(state, seat, claim)))
+        except OUTAGE:
+            raise  # nothing can be settled then: the worker asks again for what it holds
+        except Exception as problem:  # noqa: BLE001  recorded with the attempt: one task must not cost the others' answer
             outcomes.append(_outcome(state.client.settings, claim, problem))
     if outcomes:
         await seat.settle(outcomes)
     return found
 
 
-async def params_of(state: State, claim: Claim, *, whole: bool = False) -> str:
+async def params_of(state: State, seat: Seat, claim: Claim, *, whole: bool = False) -> str:
     """Return a task's params: rendered, and ``whole`` also when they are in the blob storage."""
     params = claim.params or "{}"
     if params == MISSING_PARAMS:
@@ -70,10 +73,11 @@ async def params_of(state: State, claim: Claim, *, whole: bool = False) -> str:
         if params.startswith(CACHED_MARK):
             params, _, _ = without_cache(params)
         if params.startswith(RENDER_MARK) and claim.given is not None:
-            spec, values = await unpacked(params, claim.given, lambda: state.blobs, state.client.settings.value_limit)
+            limit = state.client.settings.value_limit
+            spec, values = await unpacked(params, claim.given, lambda: state.blobs_of(seat.found.org_id), limit)
             params = rendered(spec, values)
     if whole and (digest := referenced_blob(params)) is not None:
-        return (await state.blobs.get(digest)).decode()
+        return (await state.blobs_of(seat.found.org_id).get(digest)).decode()
     return params
 
 
@@ -81,9 +85,9 @@ def _outcome(settings: Settings, claim: Claim, problem: Exception) -> Postponed 
     error = describe_error(problem)
     if isinstance(problem, ExpressionError):
         return Ended(claim.id, claim.attempt, "failed", "failed", "expression", error)
-    if isinstance(problem, BlobUnavailable):
-        return failed(settings, claim, error, "error")
-    return Ended(claim.id, claim.attempt, "failed", "failed", "non_retryable", error)
+    if isinstance(problem, InvalidInput):
+        return Ended(claim.id, claim.attempt, "failed", "failed", "non_retryable", error)
+    return failed(settings, claim, error, "error")
 
 
 def _told(seat: Seat, claim: Claim, params: str) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from weft.contract.operations import Access
 from weft.jobs.metrics import Metric
-from weft.queue.blobs import KeptBlobs
+from weft.queue.blobs import KeptBlobs, OwnBlobs
 from weft.queue.queues import QueueInfo
 from weft.sdk.client import Client
 from weft.server.credentials import identify, require
@@ -55,7 +55,9 @@ class State:
         found = self._answers.get(who.org_id)
         if found is None:
             database = self.client.database.of_org(who.org_id)
-            found = self._answers[who.org_id] = Answers(database, self.blobs, self.client.settings, outages=())
+            found = self._answers[who.org_id] = Answers(
+                database, self.blobs_of(who.org_id), self.client.settings, outages=()
+            )
             if len(self._answers) > _ORGS:
                 self._answers.popitem(last=False)
         self._answers.move_to_end(who.org_id)
@@ -65,6 +67,10 @@ class State:
     def blobs(self) -> KeptBlobs:
         """Where large values are kept."""
         return KeptBlobs.of(self.client.database)
+
+    def blobs_of(self, org_id: int) -> OwnBlobs:
+        """Return the same for one org, which reads what it refers to and nothing else."""
+        return OwnBlobs(self.blobs, self.client.database.of_org(org_id), org_id)
 
     @cached_property
     def logs(self) -> LogParts:

@@ -6,6 +6,10 @@ insert into weft.blob (digest, bytes) values ($1, $2) on conflict (digest) do up
 -- Tells this database from others that use the same storage.
 select format('%s-%s', s.system_identifier, current_database()) from pg_control_system() s;
 
+-- name: is_used_by
+-- Whether anything of an org refers to it.
+select exists (select 1 from weft.blob_use u where u.digest = $2 and u.org_id = $1);
+
 -- name: keep
 -- Of tasks that have not ended.
 select weft.keep_blob(t.id, t.org_id, r.reference) from unnest($1::bigint[], $2::json[]) as r (id, reference)

@@ -32,6 +32,7 @@ from weft.queue.retry import Retry
 from weft.queue.steps import Fence
 from weft.queue.work import Claim
 from weft.server.acting import Caller, act
+from weft.server.cached import key_for
 from weft.server.seats import Seat
 from weft.server.values import value_of
 from weft.worker.answers import AWAIT_TASKS, SPAWN
@@ -237,11 +238,14 @@ async def _append(caller: Caller, asked: Log, fence: Fence) -> int:
 
 @act(router, "/v1/task/cached", FindOutput, FoundOutput, {**_HELD, "key": "0" * 64})
 async def find_output(caller: Caller, asked: FindOutput) -> dict[str, Any]:
-    """Return an output that an earlier task of the same key has made, if one serves."""
+    """Return an output that an earlier task of the same key has made, if one serves.
+
+    Workers whose tokens are of the same queues share outputs, and so do all whose tokens are of all queues.
+    """
     claim = await caller.holds(asked)
     within = None if asked.within is None else timedelta(seconds=asked.within)
     kept = OutputCache(caller.database, caller.state.blobs)
-    found = await kept.find(claim, bytes.fromhex(asked.key), Caching(within))
+    found = await kept.find(claim, key_for(caller.who, asked.key), Caching(within))
     if found is None:
         return {"output": None, "root": None}
     # From now on the task refers to it, and so may be completed with it.

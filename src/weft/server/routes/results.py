@@ -43,7 +43,7 @@ async def result(request: Request, who: Who, job_id: Annotated[Id, Path(descript
         raise NotFound("job", job_id)
     if row["state"] != JobState.COMPLETED:
         raise StateConflict("read the result of", job_id, row["state"], [JobState.COMPLETED], "job")
-    return await _as_kept(state, row["result"])
+    return await _as_kept(state, who.org_id, row["result"])
 
 
 @router.get(
@@ -60,12 +60,12 @@ async def output(request: Request, who: Who, task_id: Annotated[Id, Path(descrip
     task, _, kept = await database.read(lambda conn: look.show(conn, who.org_id, task_id))
     if task.state is not TaskState.COMPLETED:
         raise StateConflict("read the output of", task_id, task.state, [TaskState.COMPLETED])
-    return await _as_kept(state, kept)
+    return await _as_kept(state, who.org_id, kept)
 
 
-async def _as_kept(state: State, text: str | None) -> Response:
+async def _as_kept(state: State, org_id: int, text: str | None) -> Response:
     """Answer with a value: what is large is not taken apart and put together again."""
     digest = None if text is None else referenced_blob(text)
     if digest is None:
         return Response((text or "null").encode(), media_type=_JSON)
-    return FileAnswer(await state.blobs.open(digest), _JSON)
+    return FileAnswer(await state.blobs_of(org_id).open(digest), _JSON)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import orjson
 from fastapi import APIRouter, Query, Request, Response
@@ -19,10 +19,14 @@ from weft.queue import cache, remote_workers, work
 from weft.queue.work import Completed, Ended, Postponed
 from weft.server.acting import ACTS, Act, AWorker, Caller, act, lines_name, read, sent
 from weft.server.bodies import JsonRoute
+from weft.server.cached import key_for
 from weft.server.claims import failed, params_of, told, whole
 from weft.server.problems import refusals
 from weft.server.seats import Seat
 from weft.worker import unsuccessful
+
+if TYPE_CHECKING:
+    from weft.catalog.model import Principal
 
 router = APIRouter(route_class=JsonRoute)
 _WORKER = "7340085817581568"
@@ -84,7 +88,7 @@ async def _completed(caller: Caller, seat: Seat, tasks: Sequence[Done], field: s
             check_size(f"{where}.output", text, settings.value_limit)
             if (size := size_of(text)) > settings.inline_limit:
                 text = blob_reference(await caller.state.blobs.put(text.encode()), size)
-        found.append(Completed(done.task_id, done.lease_token.attempt, text, _reuse(done)))
+        found.append(Completed(done.task_id, done.lease_token.attempt, text, _reuse(done, caller.who)))
     return found
 
 
@@ -104,12 +108,12 @@ def _with_outputs(done: Done, where: str) -> Any:
     return {**(done.output or {}), "outputs": done.outputs}
 
 
-def _reuse(done: Done) -> cache.Reuse | None:
+def _reuse(done: Done, who: Principal) -> cache.Reuse | None:
     if done.reuse is None:
         return None
     key, lasts = done.reuse.key, done.reuse.lasts
     return cache.Reuse(
-        None if key is None else bytes.fromhex(key),
+        None if key is None else key_for(who, key),
         None if lasts is None else timedelta(seconds=lasts),
         done.reuse.root,
     )
@@ -196,7 +200,7 @@ async def _fetched(caller: Caller, asked: Held) -> Response:
     if claim.params is None:
         (claim,) = await caller.database.read(lambda conn: work.with_params(conn, [claim]))
     seat = await caller.seat(asked.lease_token.worker_id)
-    found = whole(seat, claim, await params_of(caller.state, claim, whole=True))
+    found = whole(seat, claim, await params_of(caller.state, seat, claim, whole=True))
     return Response(orjson.dumps(found), media_type="application/json")
 
 

@@ -459,7 +459,9 @@ begin
   elsif position('\u0000' in params::text) > 0 and params::text ~ '(^|[^\\])(\\\\)*\\u0000' then
     raise exception 'params: has a NUL character, which PostgreSQL cannot store' using errcode = 'WF002';
   elsif params::text like '{"$blob":%' and params::text !~ '^\{"\$blob":"[0-9a-f]{64}","size":\d+\}$' then
-    raise exception 'params: the key $blob is reserved for values in the blob storage' using errcode = 'WF002';
+    raise exception 'params: the key ''$blob'' is reserved for values in the blob storage' using errcode = 'WF002';
+  elsif left(params::text, 60) ~ '^\s*\{\s*"\$(cached|gathered|render)"' then
+    raise exception 'params: the key ''%'' is reserved for the engine', substring(params::text from '\$[a-z]+') using errcode = 'WF002';
   elsif priority is null or priority not between -32767 and 32767 then
     raise exception 'priority: must lie between -32767 and 32767' using errcode = 'WF002';
   elsif max_attempts not between 1 and 32767 then
@@ -813,7 +815,7 @@ create function weft.add_effect(
 ) returns bigint language plpgsql volatile security definer
   set search_path = pg_catalog, pg_temp set standard_conforming_strings = on as $$
 #variable_conflict use_variable
-declare org_id bigint; queue text; new_id bigint; given record; wanted text;
+declare org_id bigint; queue text; new_id bigint; given record; wanted text; first text;
 begin
   if kind is null or kind not in ('enqueue_task', 'route_event', 'callback') then
     raise exception 'kind: "%" is not one of enqueue_task, route_event, callback', left(kind, 40) using errcode = 'WF002';
@@ -847,8 +849,12 @@ begin
       raise exception 'payload.%: must be a JSON %', given.key, wanted using errcode = 'WF002';
     end if;
   end loop;
-  if (payload -> 'params')::text ~ '^\s*\{\s*"\$blob"' then
-    raise exception 'payload.params: the key $blob is reserved for values in the blob storage' using errcode = 'WF002';
+  if json_typeof(payload -> 'params') = 'object' then
+    -- As it is called, however it is written: whoever carries the effect out writes it anew.
+    first := (select k.key from json_object_keys(payload -> 'params') k (key) limit 1);
+    if first in ('$blob', '$cached', '$gathered', '$render') then
+      raise exception 'payload.params: the key ''%'' is reserved for the engine', first using errcode = 'WF002';
+    end if;
   end if;
   queue := coalesce(payload ->> 'queue', 'default');
   begin
