@@ -72,8 +72,8 @@ async def test_an_output_that_is_not_known_any_more_fails_its_attempt_alone(
 async def test_an_output_that_cannot_be_looked_at_waits_and_others_do_not(
     gate: tuple[Gate, str], client: weft.Client, working: Working, registry: Registry
 ) -> None:
-    storage, gone = client.settings.home / "blobs", asyncio.Event()
-    aside = storage.with_name("aside")
+    assert client.settings.home is not None
+    storage, aside, gone = client.settings.home / "blobs", client.settings.home / "aside", asyncio.Event()
 
     @registry.task(name="text")
     async def text(size: int) -> str:
@@ -99,25 +99,29 @@ async def test_an_output_that_cannot_be_looked_at_waits_and_others_do_not(
 async def test_what_a_proxy_lets_through_is_settled_and_what_it_never_will_fails(
     gate: tuple[Gate, str], client: weft.Client, working: Working, registry: Registry
 ) -> None:
-    go, begun = asyncio.Event(), list[int]()
+    go, begun = asyncio.Event(), asyncio.Semaphore(0)
+
+    async def begun_all(count: int) -> None:
+        async with asyncio.timeout(30):
+            for _ in range(count):
+                await begun.acquire()
 
     @registry.task(name="text")
     async def text(size: int) -> str:
-        begun.append(size)
+        begun.release()
         await go.wait()
         return "x" * size
 
     @registry.task(name="bad", retry=weft.Retry(max_attempts=1))
     async def bad() -> None:
-        begun.append(0)
+        begun.release()
         await go.wait()
         raise ValueError("x" * 4000)
 
     small = await client.enqueue_many([weft.NewTask("text", {"size": 1500}) for _ in range(20)])
     large, failing = await client.enqueue("text", {"size": 7000}), await client.enqueue("bad")
     async with working(gate[1]):
-        while len(begun) < 22:
-            await asyncio.sleep(0.01)
+        await begun_all(22)
         gate[0].most = 6000
         go.set()
         assert [len(str(await client.wait(each.id, 30))) for each in small] == [1500] * 20
@@ -126,10 +130,8 @@ async def test_what_a_proxy_lets_through_is_settled_and_what_it_never_will_fails
         for _ in range(4):  # it learns how much at once is let through
             refused = gate[0].refused
             go.clear()
-            begun.clear()
             more = await client.enqueue_many([weft.NewTask("text", {"size": 500}) for _ in range(20)])
-            while len(begun) < 20:
-                await asyncio.sleep(0.01)
+            await begun_all(20)
             go.set()
             assert [len(str(await client.wait(each.id, 30))) for each in more] == [500] * 20
         assert gate[0].refused == refused
@@ -150,7 +152,8 @@ async def test_a_worker_that_nobody_knows_any_more_registers_anew(
         await first.__aexit__(None, None, None)
         # It is cut off for longer than lost workers are kept.
         await conn.execute(
-            "update weft.worker set state = 'lost', rescued_at = weft.now(), until = weft.now() - interval '2 hours' where id = $1",
+            "update weft.worker set state = 'lost', rescued_at = weft.now(), until = weft.now() - interval '2 h' "
+            "where id = $1",
             known,
         )
         assert await upkeep.prune_workers(conn, timedelta(hours=1)) == 1
