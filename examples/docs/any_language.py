@@ -44,22 +44,28 @@ class Server:
         self._headers = {"authorization": f"Bearer {token}", "content-type": "application/json"}
 
     def ask(self, path: str, **body: Any) -> dict[str, Any]:
-        """Ask for one act; every act of a task may be sent again, so a broken connection is no reason to stop."""
-        for pause in (0, 0.1, 1, 5):
-            time.sleep(pause)
+        """Ask for one act; every act but a claim may be sent again, so a broken connection is no reason to stop."""
+        for pause in (0.1, 1, 5):
             try:
-                self._line.request("POST", self._prefix + path, json.dumps(body), self._headers)
-                answer = self._line.getresponse()
-                told: dict[str, Any] = json.loads(answer.read())
-            except (OSError, http.client.HTTPException, ValueError):
-                self._line.close()
-                continue
-            if answer.status == 503:
-                continue
-            if answer.status >= 400:
-                raise Refused(told["code"], told["detail"])
-            return told
-        raise ConnectionError("the server does not answer")
+                return self.ask_once(path, **body)
+            except ConnectionError:
+                time.sleep(pause)
+        return self.ask_once(path, **body)
+
+    def ask_once(self, path: str, **body: Any) -> dict[str, Any]:
+        """Ask for one act; after a `ConnectionError` nobody knows whether it was done."""
+        try:
+            self._line.request("POST", self._prefix + path, json.dumps(body), self._headers)
+            answer = self._line.getresponse()
+            told: dict[str, Any] = json.loads(answer.read())
+        except (OSError, http.client.HTTPException, ValueError) as problem:
+            self._line.close()
+            raise ConnectionError(f"the server does not answer: {problem!r}") from None
+        if answer.status == 503:
+            raise ConnectionError(told["detail"])
+        if answer.status >= 400:
+            raise Refused(told["code"], told["detail"])
+        return told
 
 
 # docs: end ask
@@ -131,13 +137,23 @@ def worked(address: str, token: str, most: int) -> Iterator[str]:
     heart.start()
     try:
         while most > 0:
-            for task in server.ask("/v1/task/claim", worker_id=worker_id, limit=1, wait=30)["tasks"]:
+            for task in claimed(server, worker_id):
                 run(server, task)
                 most -= 1
                 yield task["task_id"]
     finally:
         is_over.set()
         server.ask("/v1/worker/deregister", worker_id=worker_id)
+
+
+def claimed(server: Server, worker_id: str) -> list[dict[str, Any]]:
+    """Claim a task; without an answer, or with nothing in it, look at what the worker holds by a claim before."""
+    try:
+        if tasks := server.ask_once("/v1/task/claim", worker_id=worker_id, limit=1, wait=30)["tasks"]:
+            return list(tasks)
+    except ConnectionError as problem:
+        print(f"a claim has no answer: {problem}", flush=True)  # it may have taken a task, and nobody else gets that
+    return list(server.ask("/v1/worker/holdings", worker_id=worker_id)["tasks"])
 
 
 # docs: end work

@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 import asyncpg
 import httpx
 import pytest
+from gate import Gate
 from server_scene import MakeHttp, MakeRemote
 
 import weft
@@ -91,6 +92,14 @@ async def make_http(server: Server, client: weft.Client) -> AsyncIterator[MakeHt
 async def http(make_http: MakeHttp) -> httpx.AsyncClient:
     """A plain HTTP client whose token may do everything in its org."""
     return await make_http()
+
+
+@pytest.fixture
+async def gate(server: Server) -> AsyncIterator[tuple[Gate, str]]:
+    """What stands before the server, and its address."""
+    made = Gate(server.url)
+    async with await asyncio.start_server(made.serve, "127.0.0.1", 0) as listening:
+        yield made, f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
 
 
 @pytest.fixture

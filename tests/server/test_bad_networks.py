@@ -3,71 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from gate import AMID, BUSY, PROXY, RESET, Gate
 from server_scene import FLOW
 
 import weft
-from weft.core.server_errors import KeyBusy
 from weft.remote import transport
 from weft.sdk import operating
 from weft.server import progress
-from weft.server.problems import of_error
 from weft.server.serving import Server
-
-_RESET, _PROXY, _AMID, _BUSY = "reset", "proxy", "amid", "busy"
-
-
-class Gate:
-    """Stands before a server, and spoils some of the requests that pass."""
-
-    def __init__(self, target: str) -> None:
-        self._host, _, self._port = target.removeprefix("http://").partition(":")
-        self.faults: list[str] = []
-        self.requests: list[str] = []
-
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Pass one request on, and its answer back; after it the connection is closed."""
-        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
-            head = await reader.readuntil(b"\r\n\r\n")
-            length = next(
-                (int(line[15:]) for line in head.lower().split(b"\r\n") if line[:15] == b"content-length:"), 0
-            )
-            body = await reader.readexactly(length)
-            self.requests.append(head.split(b" HTTP")[0].decode())
-            fault = self.faults.pop(0) if self.faults else None
-            if fault == _PROXY:
-                writer.write(b"HTTP/1.1 502 Bad Gateway\r\ncontent-length: 4\r\n\r\noops")
-            elif fault == _BUSY:
-                told = of_error(KeyBusy("k"))
-                writer.write(b"HTTP/1.1 409 Conflict\r\ncontent-length: %d\r\n\r\n%s" % (len(told.body), told.body))
-            else:
-                there, back = await asyncio.open_connection(self._host, int(self._port))
-                back.write(head.replace(b"\r\n", b"\r\nconnection: close\r\n", 1) + body)
-                answer = await there.read(-1 if fault != _AMID else 1000)
-                while fault == _AMID and b'{"progress"' not in answer:
-                    answer += await there.read(1000)
-                back.close()
-                if fault == _RESET:
-                    # It was done, and the answer is lost.
-                    writer.transport.abort()
-                    return
-                writer.write(answer)
-                if fault == _AMID:
-                    # Whoever is cut off has had this.
-                    await writer.drain()
-            await writer.drain()
-        writer.close()
-
-
-@pytest.fixture
-async def gate(server: Server) -> AsyncIterator[tuple[Gate, str]]:
-    made = Gate(server.url)
-    async with await asyncio.start_server(made.serve, "127.0.0.1", 0) as listening:
-        yield made, f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
 
 
 @pytest.fixture
@@ -82,9 +29,9 @@ async def test_what_only_looks_or_has_a_key_is_asked_again_and_done_once(
     gate: tuple[Gate, str], behind: weft.RemoteClient, client: weft.Client
 ) -> None:
     await client.workflows.push(FLOW)
-    gate[0].faults += [_PROXY, _RESET]
+    gate[0].faults += [PROXY, RESET]
     assert len(await behind.workflows.list()) == 1
-    gate[0].faults += [_RESET, _BUSY, _RESET]
+    gate[0].faults += [RESET, BUSY, RESET]
     job = await behind.jobs.submit("etl")
     assert [each.id for each in await client.jobs.list()] == [job.id]
     assert gate[0].requests == ["GET /api/v1/workflows"] * 3 + ["POST /api/v1/jobs"] * 4
@@ -101,14 +48,14 @@ async def test_what_a_call_has_made_whose_answer_was_lost_is_told_to_be_new(
         lambda: behind.enqueue("email:send", idempotency_key=key),
         lambda: behind.jobs.send_event("go", idempotency_key=key),
     ):
-        gate[0].faults += [_RESET]
+        gate[0].faults += [RESET]
         made.append((await make(), await make()))
     assert [first.created for first, _ in made] == [True] * 3
     assert [again.created for _, again in made] == [key is None] * 3, "another call with the key finds what is there"
     assert [first.id == again.id for first, again in made] == [key is not None] * 3
 
 
-@pytest.mark.parametrize("fault", [_RESET, _PROXY])
+@pytest.mark.parametrize("fault", [RESET, PROXY])
 async def test_what_may_not_be_done_twice_is_asked_once_and_the_error_says_so(
     fault: str, gate: tuple[Gate, str], behind: weft.RemoteClient
 ) -> None:
@@ -154,7 +101,7 @@ async def test_a_long_call_tells_how_far_it_is_and_goes_on_when_it_was_cut_off(
         for each in made:
             await client.jobs.wait(each, 30)
     told: list[int] = []
-    gate[0].faults += [_AMID]
+    gate[0].faults += [AMID]
     with pytest.raises(weft.ServerUnavailable, match=f"{gate[1]}.*the same again does the rest"):
         await behind.jobs.rerun_all(state="cancelled", on_progress=told.append)
     rest = await behind.jobs.rerun_all(state="cancelled", on_progress=told.append)
@@ -179,7 +126,7 @@ async def test_a_call_in_pages_that_is_cut_off_says_how_much_of_the_whole_is_don
 
     def cut(count: int) -> None:
         if count == 4:
-            gate[0].faults += [_RESET, *[_PROXY] * 100]
+            gate[0].faults += [RESET, *[PROXY] * 100]
 
     monkeypatch.setattr(transport, "_AGAIN", 0.0)
     with pytest.raises(weft.ServerUnavailable, match="4 were done by then") as caught:

@@ -14,6 +14,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import asyncpg
+from gate import PROXY, RESET, Gate
 
 import weft
 from weft.server.serving import Server
@@ -22,8 +23,8 @@ _EXAMPLE = Path(__file__).parents[2] / "examples" / "docs" / "any_language.py"
 
 
 @asynccontextmanager
-async def _worker(server: Server, secret: str) -> AsyncIterator[Process]:
-    env = {"WEFT_SERVER": server.url, "WEFT_TOKEN": secret, "PATH": os.environ["PATH"]}
+async def _worker(url: str, secret: str) -> AsyncIterator[Process]:
+    env = {"WEFT_SERVER": url, "WEFT_TOKEN": secret, "PATH": os.environ["PATH"]}
     # Without what is installed here: nothing of Weft can be imported.
     process = await asyncio.create_subprocess_exec(sys.executable, "-I", "-S", str(_EXAMPLE), env=env, stdout=PIPE)
     try:
@@ -52,13 +53,13 @@ async def test_a_plain_worker_that_is_killed_or_held_up_loses_its_task_and_begin
     there = tmp_path / "there"
     made = await client.enqueue("file:await", {"path": str(there)})
     async with Server(quick, port=0) as server:
-        async with _worker(server, secret) as killed:
+        async with _worker(server.url, secret) as killed:
             await until_attempt(1)
             killed.send_signal(signal.SIGKILL)
-        async with _worker(server, secret) as stopped:
+        async with _worker(server.url, secret) as stopped:
             await until_attempt(2)
             stopped.send_signal(signal.SIGSTOP)
-            async with _worker(server, secret):
+            async with _worker(server.url, secret):
                 await until_attempt(3)
                 there.write_text("here")
                 assert await client.wait(made.id, 60) == 4
@@ -72,3 +73,14 @@ async def test_a_plain_worker_that_is_killed_or_held_up_loses_its_task_and_begin
         found = await client.get_task(made.id)
     assert (found.state, found.failures, found.output) == ("completed", 0, 4)
     assert found.crashes >= 2
+
+
+async def test_a_plain_worker_runs_what_a_claim_took_whose_answer_was_lost(
+    gate: tuple[Gate, str], client: weft.Client
+) -> None:
+    secret = (await client.tokens.create("far-away", role="worker")).secret
+    made = [await client.enqueue("text:count", {"text": "one two"}) for _ in range(3)]
+    gate[0].spoils, gate[0].faults = "/v1/task/claim", [RESET, PROXY]
+    async with _worker(gate[1], secret):
+        assert [await client.wait(each.id, 30) for each in made] == [{"words": 2}] * 3
+    assert not gate[0].faults

@@ -58,7 +58,7 @@ CONNECTION_ERRORS = (*_BROKEN_OFF, OSError)
 OUTAGE = (*CONNECTION_ERRORS, DatabaseUnavailable, TimeoutError)
 
 
-def lacks_partition(problem: asyncpg.PostgresError) -> bool:
+def lacks_partition(problem: BaseException) -> bool:
     """Whether a row was refused because there is no partition for it."""
     return isinstance(problem, asyncpg.CheckViolationError) and problem.constraint_name is None
 

@@ -8,7 +8,7 @@ import httpx
 import orjson
 
 from weft.contract.errors import error_in
-from weft.core.server_errors import ServerUnavailable
+from weft.core.server_errors import ServerUnavailable, TooLarge
 from weft.core.tracing import HEADER, current_traceparent, tracer
 from weft.remote.addresses import NOT_OURS, check_server, headers_of, said_by, said_of
 from weft.worker.context import RUNNING
@@ -16,6 +16,9 @@ from weft.worker.context import RUNNING
 _PATIENCE = 30.0
 _JSON = {"content-type": "application/json"}
 _BROKEN = frozenset({502, 504})
+_TOO_LARGE = (
+    "what stands before the server takes no request so large: let it take as much as WEFT_SERVER_BODY_LIMIT says"
+)
 
 
 class Asking:
@@ -52,6 +55,9 @@ class Asking:
             told = orjson.loads(answer.content)
         except orjson.JSONDecodeError:
             told = None
+        is_ours = isinstance(told, dict) and told.get("code") == TooLarge.code
+        if answer.status_code == TooLarge.http_status and not is_ours:
+            told = {"code": TooLarge.code, "detail": _TOO_LARGE}
         if not isinstance(told, dict) or answer.status_code in _BROKEN:
             raise ServerUnavailable(self.server, said_by(answer))
         raise error_in(told, answer.status_code)

@@ -14,7 +14,7 @@ import orjson
 
 from weft.core.errors import OperatorError, WeftError
 from weft.core.json import BLOB_MARK
-from weft.core.server_errors import WorkerLost
+from weft.core.server_errors import TooLarge, WorkerLost
 from weft.queue.services import Stager, Upkeep
 from weft.queue.work import Claim, Completed, Lane
 from weft.queue.workers import Pulse
@@ -26,6 +26,8 @@ from weft.worker.slots import InUse, Slots
 logger = logging.getLogger("weft.worker")
 _WAIT = 30.0
 _FIRST_WAIT, _LONGEST_WAIT = 0.05, 1.0
+# An outcome takes at most so much beside its output.
+_AROUND = 150
 
 
 def lease_of(worker_id: int, task_id: int, attempt: int) -> dict[str, str]:
@@ -52,14 +54,18 @@ def done(worker_id: int, outcome: Completed) -> dict[str, Any]:
 
 def size_over(completed: Sequence[Completed], room: int) -> bool:
     """Whether outcomes are too large for one request."""
-    return len(completed) > 1 and sum(len(outcome.output) for outcome in completed) > room
+    return len(completed) > 1 and _size(completed) > room
+
+
+def _size(completed: Sequence[Completed]) -> int:
+    return sum(len(outcome.output) + _AROUND for outcome in completed)
 
 
 def first_within(completed: Sequence[Completed], room: int) -> int:
     """Return how many of the outcomes, at least one, fit into one request."""
     size = 0
     for place, outcome in enumerate(completed):
-        size += len(outcome.output)
+        size += len(outcome.output) + _AROUND
         if size > room:
             return max(1, place)
     return len(completed)
@@ -206,6 +212,15 @@ class RemoteLine:
 
         That is one request, unless the outputs are larger than the server takes at once.
         """
+        try:
+            return await self._finish_and_claim(completed, wanted)
+        except TooLarge:
+            if len(completed) > 1:
+                # What stands before the server takes less than it says itself.
+                self._room = min(self._room, _size(completed)) // 2
+            raise
+
+    async def _finish_and_claim(self, completed: Sequence[Completed], wanted: int) -> tuple[list[Claim], list[int]]:
         lost: list[int] = []
         while size_over(completed, self._room):
             count = first_within(completed, self._room)

@@ -23,6 +23,7 @@ from weft.remote.worker_line import RemoteLine, RemotePulses, RemoteRelay, Remot
 from weft.remote.worker_logs import RemoteLogs
 
 _AT_ONCE = 50
+_NOT_TAKEN = "the server took nothing of what there was to say of this attempt: the worker's log says why"
 
 
 class RemoteStore:
@@ -105,8 +106,9 @@ class RemoteStore:
         return [int(id) for id in told["refused"]]
 
     async def set_aside(self, outcome: Completed | Postponed | Ended) -> set[int]:
-        """Leave it to the server, which sets aside what cannot be written."""
-        return set()
+        """Tell that the attempt has failed, and nothing else of it; the server sets aside what cannot be written."""
+        error = orjson.dumps({"type": "OutcomeRefused", "message": _NOT_TAKEN, "traceback": ""}).decode()
+        return await self.settle([Ended(outcome.id, outcome.attempt, "failed", "failed", "output_refused", error)])
 
     async def make_partitions(self) -> None:
         """Leave it to the server."""

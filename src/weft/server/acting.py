@@ -77,7 +77,7 @@ class Caller(NamedTuple):
         return self.state.answers_of(self.who)
 
     async def seat(self, worker_id: int) -> Seat:
-        """Return a worker of the caller's; raises `NotFound` for anybody else's."""
+        """Return a worker of the caller's; raises `WorkerLost` for anybody else's."""
         add_to_lines(worker_id=str(worker_id))
         return await self.state.seats.of(self.who, worker_id)
 

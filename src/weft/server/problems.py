@@ -89,8 +89,10 @@ def of_error(error: WeftError) -> Response:
 
 
 def of_surprise() -> Response:
-    """Return the answer to a call that ended with an error that nobody has thought of."""
-    return problem(500, "internal_error", "InternalError", "the server met with a surprise; its log has more")
+    """Return the answer to a call that ended with an error that nobody has thought of; it is the connection's last."""
+    answer = problem(500, "internal_error", "InternalError", "the server met with a surprise; its log has more")
+    answer.headers["connection"] = "close"
+    return answer
 
 
 def of_wrong_fields(error: RequestValidationError) -> Response:

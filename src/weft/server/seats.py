@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import asyncpg
 
-from weft.core.errors import NotFound, WeftError
+from weft.core.errors import WeftError
 from weft.core.server_errors import WorkerLost
 from weft.db.database import CONNECTION_ERRORS, lacks_partition
 from weft.queue import remote_workers, work, workers
@@ -133,7 +133,7 @@ class Seat:
                 await self._slots.lease(self._lanes, lambda: used, wanted)
             lanes, from_head, may_look_back = self._marks.choose(self._lanes)
             loop = asyncio.get_running_loop()
-            began = loop.time()
+            began, claims = loop.time(), list[Claim]()
             try:
                 async with self._database.acquire() as conn:
                     claims, lost = await work.finish_and_claim(
@@ -141,6 +141,9 @@ class Seat:
                     )
                     claims = await work.with_params(conn, claims)
             except asyncpg.PostgresError as problem:
+                if claims:
+                    # The params cannot be read, and the worker does not hear that it holds these.
+                    await self.hand_back([(claim.id, claim.attempt) for claim in claims])
                 if not completed:
                     raise
                 logger.info("outcomes of worker %s are settled apart: %s", self.id, problem)
@@ -294,13 +297,16 @@ class Seats:
         self._closing: set[asyncio.Task[None]] = set()
 
     async def of(self, who: Principal, worker_id: int) -> Seat:
-        """Return the seat of a worker that has registered by the very token; raises `NotFound` and `WorkerLost`."""
+        """Return the seat of a worker that has registered by the very token; raises `WorkerLost`.
+
+        Others' workers and those that nobody knows any more are alike: whoever says to be one must register anew.
+        """
         seat = self._by_worker.get(worker_id)
         if seat is None:
             async with self._opening:
                 seat = self._by_worker.get(worker_id) or await self._open(who, worker_id)
         if (seat.found.org_id, seat.found.token_id) != (who.org_id, who.token_id):
-            raise NotFound("worker", worker_id)
+            raise WorkerLost(worker_id)
         seat.last_used = asyncio.get_running_loop().time()
         return seat
 
@@ -308,9 +314,7 @@ class Seats:
         found = await self._client.database.of_org(who.org_id).read(
             lambda conn: remote_workers.registered(conn, worker_id, who.org_id, who.token_id or 0)
         )
-        if found is None:
-            raise NotFound("worker", worker_id)
-        if not found.is_live:
+        if found is None or not found.is_live:
             raise WorkerLost(worker_id)
         seat = Seat(self._client, self._ears, found)
         await seat.open()

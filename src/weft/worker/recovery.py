@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 
 import asyncpg
 
-from weft.core.errors import WeftError
+from weft.core.errors import BlobUnavailable, InvalidInput, NotFound, WeftError
+from weft.core.server_errors import TooLarge
 from weft.db.database import CONNECTION_ERRORS, lacks_partition
 from weft.queue.work import Claim, Completed, Ended, Postponed
 from weft.worker import unsuccessful
@@ -22,6 +23,18 @@ _PAUSE, _LONG_PAUSE, _LOCKED_PAUSE = 0.02, 0.5, 1.0
 # One that is settled apart has waited before.
 _PATIENCE = "20ms"
 _PASSING = (*CONNECTION_ERRORS, TimeoutError, WeftError, asyncpg.PostgresError)
+# What a server says of an outcome that it, or what stands before it, will not take however often it is sent.
+_REFUSED_BY_SERVER = (InvalidInput, NotFound, TooLarge)
+_REFUSALS = (*unsuccessful.REFUSALS, *_REFUSED_BY_SERVER)
+# One of several waits for this, and the others need not.
+_WAITED_FOR = (asyncpg.LockNotAvailableError, BlobUnavailable)
+
+
+def is_refusal(problem: BaseException) -> bool:
+    """Whether a batch was refused for what is in it: then each outcome is settled apart."""
+    if isinstance(problem, CONNECTION_ERRORS):
+        return False
+    return isinstance(problem, (asyncpg.PostgresError, BlobUnavailable, *_REFUSED_BY_SERVER))
 
 
 class Recovery:
@@ -65,8 +78,8 @@ class Recovery:
             logger.info("adopting %d tasks whose claim was not heard of", len(adopted))
         return self._held.accept(adopted)
 
-    async def recover(self, problem: asyncpg.PostgresError) -> None:
-        """Make what was missing, or settle what is held; what somebody's lock holds up is settled later.
+    async def recover(self, problem: Exception) -> None:
+        """Make what was missing, or settle what is held; what a lock or the blob storage holds up is settled later.
 
         What goes wrong meanwhile is tried again: the line is dropped, and the worker opens it and asks what it holds.
         """
@@ -79,7 +92,7 @@ class Recovery:
                 return
             await asyncio.sleep(_PAUSE)
             outcomes = self._held.take_outcomes()
-            locked = await self._settle_all(outcomes)
+            waiting = await self._settle_all(outcomes)
         except BaseException as again:
             self._held.note_again(outcomes)
             if not isinstance(again, _PASSING):
@@ -87,15 +100,17 @@ class Recovery:
             self._line.drop()
             await self._wait_after(again)
             return
-        for outcome in locked:
+        for outcome in waiting:
             logger.warning(
-                "task %s waits for a lock, perhaps of its own handler's open transaction: settled later", outcome.id
+                "task %s waits for a lock, perhaps of its own handler's open transaction, or for the blob storage: "
+                "settled later",
+                outcome.id,
             )
-        if locked:
-            self._background.spawn(self._settle_later(locked))
+        if waiting:
+            self._background.spawn(self._settle_later(waiting))
 
     async def _settle_later(self, outcomes: list[Outcome]) -> None:
-        """Settle outcomes that were locked, when they are not any more."""
+        """Settle outcomes that had to wait, when they need not any more."""
         while outcomes:
             await asyncio.sleep(_LOCKED_PAUSE)
             outcomes = self._held.still_ours(outcomes)
@@ -112,22 +127,22 @@ class Recovery:
         await asyncio.sleep(_LONG_PAUSE)
 
     async def _settle_all(self, outcomes: Sequence[Outcome]) -> list[Outcome]:
-        """Settle one by one; return those that are locked."""
-        locked = []
+        """Settle one by one; return those that must wait."""
+        waiting = []
         for outcome in outcomes:
             try:
                 async with self._settling:
                     await self._settle(outcome)
-            except asyncpg.LockNotAvailableError:
-                locked.append(outcome)
-        return locked
+            except _WAITED_FOR:
+                waiting.append(outcome)
+        return waiting
 
     async def _settle(self, outcome: Outcome) -> None:
         if isinstance(outcome, Completed):
             completed = [outcome]
             try:
                 lost = await self._store.complete_one(outcome, patience=_PATIENCE)
-            except unsuccessful.REFUSALS as refusal:
+            except _REFUSALS as refusal:
                 outcome = unsuccessful.refused(outcome, refusal)
             else:
                 self._on_completed(completed, lost)
@@ -136,7 +151,7 @@ class Recovery:
         failed = [outcome]
         try:
             landed = await self._store.settle(failed, patience=_PATIENCE)
-        except unsuccessful.REFUSALS as refusal:
+        except _REFUSALS as refusal:
             if lacks_partition(refusal):
                 raise
             logger.error("no outcome of task %s can be written, so it is set aside: %s", outcome.id, refusal)

@@ -13,6 +13,7 @@ from datetime import timedelta
 import asyncpg
 
 from weft.core.errors import WeftError
+from weft.core.server_errors import WorkerLost
 from weft.core.settings import Settings
 from weft.db.database import CONNECTION_ERRORS
 from weft.queue.queues import CONTROL
@@ -29,7 +30,7 @@ from weft.worker.holdings import Holdings
 from weft.worker.logs import Capture, LogSweeper, log_dir
 from weft.worker.marks import Marks
 from weft.worker.processes import Processes
-from weft.worker.recovery import Recovery
+from weft.worker.recovery import Recovery, is_refusal
 from weft.worker.registry import Registry
 from weft.worker.store import Store
 
@@ -302,7 +303,7 @@ class Worker:
 
     async def _work(self) -> None:
         pause = _FIRST_PAUSE
-        refusal: asyncpg.PostgresError | None = None
+        refusal: Exception | None = None
         while True:
             try:
                 if self._is_lost:
@@ -319,14 +320,14 @@ class Worker:
                 pause = _FIRST_PAUSE
             except asyncio.CancelledError:
                 raise
-            except (*CONNECTION_ERRORS, TimeoutError, WeftError) as problem:
-                logger.warning("connection lost, trying again: %s: %s", type(problem).__name__, problem)
-                self._line.drop()
-                self._was_short = False
-                pause = await pause_after_error(pause)
-            except asyncpg.PostgresError as problem:
-                self._recovery.is_due = True
-                refusal = problem
+            except (*CONNECTION_ERRORS, TimeoutError, WeftError, asyncpg.PostgresError) as problem:
+                if is_refusal(problem):
+                    self._recovery.is_due, refusal = True, problem
+                else:
+                    logger.warning("connection lost, trying again: %s: %s", type(problem).__name__, problem)
+                    self._is_lost = self._is_lost or isinstance(problem, WorkerLost)
+                    self._line.drop()
+                    self._was_short = False
                 pause = await pause_after_error(pause)
             except Exception:
                 logger.exception("the worker stumbled and goes on")
