@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, MutableMapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +31,7 @@ class Listener(Service):
     def __init__(
         self,
         database: Database,
-        channels: MutableMapping[str, Callable[[str], None]],
+        channels: Mapping[str, Callable[[str], None]],
         missed: Callable[[Collection[str]], None],
     ) -> None:
         super().__init__()
