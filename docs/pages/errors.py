@@ -57,7 +57,7 @@ _ADVICE = {
     "cross_site": "Do it on a page of the server itself; a program sends a token instead of a cookie.",
     "too_large": "Send less at once, or let the operator raise `WEFT_SERVER_BODY_LIMIT`.",
     "too_many_streams": "Close streams that nobody looks at, or let the operator raise `WEFT_SERVER_ORG_STREAMS`.",
-    "server_full": "Ask again after `Retry-After`; add a server, or raise `WEFT_SERVER_STREAMS`.",
+    "server_full": "Ask again after `Retry-After`; add a server, or raise `WEFT_SERVER_STREAMS` or its `ulimit -n`.",
     "needs_database": "Do what the message says instead, or do it where `WEFT_DATABASE_URL` is set.",
     "worker_lost": "Nothing, if a worker says so: it registers anew. If it happens often, its machine was overloaded.",
     "key_reused": "Take a new key for each request, and the same one only to send the same request again.",

@@ -8,7 +8,7 @@ import gzip
 import json
 import resource
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import httpx
@@ -249,3 +249,52 @@ async def test_a_thousand_idle_connections_keep_nobody_from_being_answered(
         for _, writer in idle:
             writer.close()
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.fixture
+def few_files() -> Iterator[int]:
+    """What a process is started with here: the soft limit of most shells, and a hard one above it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard <= 1024:
+        pytest.skip("there is no more to be had")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (1024, hard))
+    yield hard
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+async def test_a_server_full_of_connections_refuses_more_and_answers_those_that_it_has(
+    few_files: int, apart: tuple[str, int]
+) -> None:
+    url, pid = apart
+    assert resource.prlimit(pid, resource.RLIMIT_NOFILE) == (few_files, few_files), "it takes what it may have"
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (100, few_files))
+    address = httpx.URL(url)
+    idle = []
+    async with httpx.AsyncClient(base_url=url) as kept:
+        assert (await kept.get("/healthz")).status_code == 200
+        for _ in range(100 - 64):
+            idle.append(await asyncio.open_connection(address.host, address.port))
+        refused = await asyncio.wait_for(idle[-1][0].read(), 30)
+        assert refused.startswith(b"HTTP/1.1 503 Service Unavailable\r\nretry-after: ")
+        assert b'"code":"server_full"' in refused
+        assert (await kept.get("/readyz")).status_code == 200, "it still has what its database takes"
+        idle[0][1].close()
+        async with asyncio.timeout(30):
+            while not await _is_answered(url):
+                pass
+    for _, writer in idle:
+        writer.close()
+
+
+async def _is_answered(url: str) -> bool:
+    """Ask on a connection of its own."""
+    address = httpx.URL(url)
+    reader, writer = await asyncio.open_connection(address.host, address.port)
+    try:
+        writer.write(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n")
+        return (await reader.readline()).startswith(b"HTTP/1.1 200 ")
+    except ConnectionError:
+        # Refused before it had asked.
+        return False
+    finally:
+        writer.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import resource
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -174,3 +175,21 @@ def test_pieces_of_a_log_land_once_and_in_order(tmp_path: Path, others: bytes) -
     path.unlink()
     assert logs.append(7, 2, 0, b"x") == 1
     assert path.read_bytes() == b"[weft: attempt 2]\nx"
+
+
+@pytest.mark.parametrize("room", [15, 25, 30], ids=["for half a heading", "for the heading", "for some of the text"])
+def test_of_a_log_on_a_full_disk_only_that_is_told_which_is_there(tmp_path: Path, room: int) -> None:
+    path, logs = tmp_path / "7.log", LogParts(tmp_path, 1000)
+    path.write_bytes(b"first\n")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    # As on a disk with so much room: what is written ends there.
+    resource.setrlimit(resource.RLIMIT_FSIZE, (room, before[1]))
+    try:
+        size = logs.append(7, 2, 0, b"grows and grows")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert size == max(0, room - 25)
+    assert path.read_bytes() == (b"first\n" if room < 25 else b"first\n\n[weft: attempt 2]\ngrows and grows"[:room])
+    # There is room again: the rest comes, and nothing is missing or there twice.
+    assert logs.append(7, 2, 0, b"grows and grows") == 15
+    assert path.read_bytes() == b"first\n\n[weft: attempt 2]\ngrows and grows"

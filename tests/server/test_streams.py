@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, suppress
+from datetime import UTC, datetime
 
 import asyncpg
 import httpx
@@ -16,6 +17,8 @@ import weft
 from engine.job_scene import Handlers, at_work, flow
 from streams import Stream, streamed
 from weft.core.server_errors import ProviderUnavailable, Unauthenticated
+from weft.jobs import events
+from weft.jobs.events import JobEvents
 from weft.sdk import job_lists
 from weft.server.live import job_list_feed
 from weft.server.live.guest import Guest
@@ -414,6 +417,117 @@ async def test_a_log_is_told_from_any_byte_on_until_the_task_has_ended(
         assert told is not None
         assert told.data["text"] == "zwölf\ndreizehn\n"
     assert (await http.get(f"/api/v1{path}", headers={"last-event-id": "16"})).status_code == 204
+
+
+async def test_what_one_says_that_he_has_had_of_a_log_takes_nothing_from_others(
+    http: httpx.AsyncClient, client: weft.Client, registry: Registry
+) -> None:
+    said, leave = asyncio.Event(), asyncio.Event()
+
+    @registry.task(name="talk")
+    async def talk() -> None:
+        print("zwölf")
+        said.set()
+        await leave.wait()
+        print("dreizehn")
+
+    task = await client.enqueue("talk")
+    path = f"/tasks/{task.id}/log/stream"
+    async with weft.Worker(client=client, registry=registry):
+        await said.wait()
+        for forged in ("1000000", "3"):  # beyond all that there is, and amid a letter
+            async with streamed(http, path, forged), streamed(http, path) as honest:
+                told = await honest.next()
+                assert told is not None
+                assert told.data["text"] == "zwölf\n"
+        async with streamed(http, path, "1000000") as beyond, streamed(http, path) as honest:
+            leave.set()
+            assert "".join(each.data.get("text", "") for each in await honest.until("end")) == "zwölf\ndreizehn\n"
+            assert [each.name for each in await beyond.until("end")] == ["end"]
+
+
+async def test_what_one_says_that_he_has_had_of_a_job_takes_nothing_from_others(
+    http: httpx.AsyncClient, client: weft.Client, handlers: Handlers, conn: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    job = await client.jobs.submit(HELD)
+    await asyncio.wait_for(handlers.begun.wait(), 60)
+    path = f"/jobs/{job.id}/stream"
+    forged = events.place_at(job.id, datetime(2089, 1, 1, tzinfo=UTC))
+    async with streamed(http, path, forged) as beyond, streamed(http, path) as honest:
+        told = await honest.until("task.completed")
+        # The first he may still find by himself, where he catches up.
+        for _ in range(2):
+            await conn.execute("select weft.note_event(org_id, id, 'job.noted', 'running') from weft.job")
+            told += await honest.until("job.noted")
+        handlers.leave.set()
+        told += await honest.until("end")
+        await beyond.until("end")
+    wanted = [event.id for event in (await client.jobs.events(job.id)).events]
+    assert [each.data["id"] for each in told[:-1]] == wanted
+
+
+async def test_a_feed_that_cannot_be_looked_for_costs_no_other_its_look(
+    http: httpx.AsyncClient, client: weft.Client, conn: asyncpg.Connection[asyncpg.Record],
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
+    bad, good = await client.jobs.submit(HELD), await client.jobs.submit(HELD)
+    read = events.pages
+
+    async def spoiled(
+        conn: asyncpg.Connection[asyncpg.Record], org_id: int, asked: Sequence[tuple[int, str | None]], limit: int
+    ) -> list[JobEvents]:
+        if any(job_id == bad.id for job_id, _ in asked):
+            raise OverflowError("date value out of range")
+        return await read(conn, org_id, asked, limit)
+
+    async with streamed(http, f"/jobs/{bad.id}/stream"), streamed(http, f"/jobs/{good.id}/stream") as stream:
+        await stream.until("job.submitted")
+        monkeypatch.setattr(events, "pages", spoiled)
+        async with asyncio.timeout(60):
+            while "cannot look: OverflowError" not in caplog.text:  # noqa: ASYNC110  nobody else says so
+                await asyncio.sleep(0.01)
+        await conn.execute("select weft.note_event(org_id, id, 'job.noted', 'pending') from weft.job")
+        assert (await stream.until("job.noted"))[-1].data["job_id"] == str(good.id)
+
+
+async def test_a_remote_client_follows_on_when_its_connection_breaks_after_a_long_quiet(
+    server: Server, client: weft.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As if it had been quiet for longer than a server is waited for that never was there.
+    monkeypatch.setattr("weft.remote.streams._FIRST", -1.0)
+    made, task = await client.tokens.create("tester", role="reader"), await client.enqueue("say")
+    host, _, port = server.url.removeprefix("http://").partition(":")
+    begun, writers = asyncio.Queue[None](), list[asyncio.StreamWriter]()
+
+    async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(ConnectionError):
+            while data := await reader.read(65536):
+                writer.write(data)
+                if b"retry:" in data:
+                    begun.put_nowait(None)
+        writer.close()
+
+    async def pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        there, back = await asyncio.open_connection(host, int(port))
+        writers.append(writer)
+        await asyncio.gather(carry(reader, back), carry(there, writer))
+
+    async with await asyncio.start_server(pass_on, "127.0.0.1", 0) as listening:
+        url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
+        async with weft.RemoteClient(url, made.secret, settings=weft.Settings.load(environ={})) as remote:
+
+            async def followed() -> bytes:
+                return b"".join([data async for data in remote.follow_log(task.id)])
+
+            following = asyncio.create_task(followed())
+            await asyncio.wait_for(begun.get(), 30)
+            for writer in writers:
+                writer.transport.abort()
+            again = asyncio.create_task(begun.get())
+            await asyncio.wait([again, following], timeout=30, return_when=asyncio.FIRST_COMPLETED)
+            assert again.done(), "it connects again"
+            await client.cancel(task.id)
+            assert await asyncio.wait_for(following, 30) == b""
 
 
 async def test_a_remote_client_follows_a_job_over_a_restart_of_its_server(

@@ -203,6 +203,8 @@ class House:
 
 
 def _new_server(settings: Settings, listening: socket.socket) -> Server:
+    from weft.server.open_files import raise_limit
     from weft.server.serving import Server
 
+    raise_limit()
     return Server(settings, listening=listening)

@@ -55,8 +55,10 @@ async def _serve(settings: Settings, host: str, port: int) -> int:
 
     from weft.cli.stopping import StopSignals
     from weft.cli.worker_process import logs_json
+    from weft.server.open_files import raise_limit
     from weft.server.serving import Server
 
+    raise_limit()
     signals = StopSignals(None)
     async with Server(settings, host, port) as serving:
         await serving.look_at_walls()

@@ -50,14 +50,17 @@ async def messages(transport: Transport, path: str, after: str | None = None) ->
                     if answer.status_code not in TRANSIENT or time.monotonic() > deadline:
                         raise transport.error_of(answer)
                 else:
-                    async for message in _read(answer):
-                        after = message.id or after
-                        deadline, pause = time.monotonic() + _AGAIN, _SHORTEST
-                        if message.name == "closed":
-                            break
-                        yield message
-                        if message.name == "end":
-                            return
+                    try:
+                        async for message in _read(answer):
+                            after, pause = message.id or after, _SHORTEST
+                            if message.name == "closed":
+                                break
+                            yield message
+                            if message.name == "end":
+                                return
+                    finally:
+                        # However long nothing was told: up to now it was there.
+                        deadline = time.monotonic() + _AGAIN
         except httpx.HTTPError as problem:
             if time.monotonic() > deadline:
                 raise ServerUnavailable(transport.server, said_of(problem)) from problem

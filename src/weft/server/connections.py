@@ -7,6 +7,8 @@ from collections.abc import Callable
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from weft.server.open_files import most_connections
+
 # More than any client sends that means well; an address is part of it.
 LONGEST_HEAD = 64 * 1024
 _LAST_MOMENT = 0.5
@@ -30,9 +32,14 @@ class Connection(HttpToolsProtocol):
     _unread: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Wait for the first headers."""
+        """Wait for the first headers, unless there are too many who do."""
         super().connection_made(transport)
         transport.set_write_buffer_limits(high=_UNREAD)
+        if len(self.connections) > most_connections():
+            # One more would take what is needed to answer the others.
+            said = b"this server has as many connections open as it takes: ask another, or again later"
+            self._refuse(b"503 Service Unavailable\r\nretry-after: 5", b"server_full", b"ServerFull", said)
+            return
         self._wait()
         if self.is_stopping():
             # Let in when nobody looks any more who is there; whoever asks now is still answered.

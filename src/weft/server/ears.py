@@ -3,94 +3,71 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import logging
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING
 
-from weft.core.errors import WeftError
-from weft.db.database import CONNECTION_ERRORS
+from weft.server.live.listener import Listener
 
 if TYPE_CHECKING:
-    import asyncpg
-
     from weft.db.database import Database
 
-logger = logging.getLogger("weft.server")
 ANEW = "anew"
-_PAUSE = 0.5
+# A worker waits so long until it is listened for: it is told ``anew`` when that takes longer.
+_PATIENCE = 1.0
 
 
 class Ears:
-    """One connection that is opened for the first worker, and again when it breaks; all are told ``anew`` then.
+    """Tells workers what is said to them, and ``anew`` when something may have been said that nobody heard.
 
-    Without a way to listen, as behind a transaction pooler, nothing is heard: whoever waits looks now and then anyway.
+    The connection is opened for the first worker. Without a way to listen, as behind a transaction pooler, nothing is
+    heard: whoever waits looks now and then anyway. Nobody waits long for a connection that is dead in the network.
     """
 
     def __init__(self, database: Database) -> None:
-        self._database = database
-        self._hearers: dict[int, Callable[[str], None]] = {}
-        self._conn: asyncpg.Connection[asyncpg.Record] | None = None
-        self._turn = asyncio.Lock()
-        self._mending: asyncio.Task[None] | None = None
-        self._is_closed = False
+        self._can_hear = database.listen_url is not None
+        self._hearers: dict[str, Callable[[str], None]] = {}
+        self._listener = Listener(database, self._hearers, self._tell_anew)
+        self._awaited: dict[str, asyncio.Event] = {}
+        self._is_late = False
 
     async def follow(self, worker_id: int, on_message: Callable[[str], None]) -> None:
-        """Tell ``on_message`` what is told to a worker from now on."""
-        self._hearers[worker_id] = on_message
-        async with self._turn:
-            conn = await self._connection()
-            if conn is not None:
-                await conn.add_listener(_channel(worker_id), self._hear)
+        """Tell ``on_message`` what is told to a worker from now on; it is told ``anew`` when it begins."""
+        if not self._can_hear:
+            return
+        channel = _channel(worker_id)
+        self._hearers[channel] = on_message
+        await self._listener.start()
+        self._listener.kick()
+        if self._is_late or self._listener.hears(channel):
+            return
+        heard = self._awaited[channel] = asyncio.Event()
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                await heard.wait()
+        except TimeoutError:
+            # Nor does the next one wait.
+            self._is_late = True
+        finally:
+            self._awaited.pop(channel, None)
 
-    async def leave(self, worker_id: int) -> None:
+    def leave(self, worker_id: int) -> None:
         """Hear nothing more for a worker."""
-        self._hearers.pop(worker_id, None)
-        with contextlib.suppress(*CONNECTION_ERRORS):
-            async with self._turn:
-                if self._conn is not None and not self._conn.is_closed():
-                    await self._conn.remove_listener(_channel(worker_id), self._hear)
+        if self._hearers.pop(_channel(worker_id), None) is not None:
+            self._listener.kick()
 
     async def close(self) -> None:
         """Hear nothing more."""
-        self._is_closed = True
+        self._can_hear = False
         self._hearers.clear()
-        if self._mending is not None:
-            self._mending.cancel()
-        if self._conn is not None:
-            with contextlib.suppress(Exception):
-                await self._conn.close(timeout=1)
+        await self._listener.stop()
 
-    async def _connection(self) -> asyncpg.Connection[asyncpg.Record] | None:
-        if self._database.listen_url is None:
-            return None
-        if self._conn is None or self._conn.is_closed():
-            self._conn = await self._database.connect(self._database.listen_url)
-            self._conn.add_termination_listener(self._notice_end)
-            for worker_id in self._hearers:
-                await self._conn.add_listener(_channel(worker_id), self._hear)
-        return self._conn
-
-    def _notice_end(self, _ended: object) -> None:
-        if not self._is_closed and (self._mending is None or self._mending.done()):
-            self._mending = asyncio.get_running_loop().create_task(self._mend())
-
-    async def _mend(self) -> None:
-        while not self._is_closed:
-            try:
-                async with self._turn:
-                    await self._connection()
-                break
-            except (*CONNECTION_ERRORS, WeftError) as problem:
-                logger.debug("hears nothing for workers: %s", problem)
-                await asyncio.sleep(_PAUSE)
-        for on_message in list(self._hearers.values()):
-            on_message(ANEW)
-
-    def _hear(self, _conn: Any, _pid: int, channel: str, payload: object) -> None:
-        hearer = self._hearers.get(int(channel.rpartition("_")[2]))
-        if hearer is not None:
-            hearer(str(payload))
+    def _tell_anew(self, channels: Collection[str]) -> None:
+        self._is_late = False
+        for channel in channels:
+            if (on_message := self._hearers.get(channel)) is not None:
+                on_message(ANEW)
+            if (heard := self._awaited.get(channel)) is not None:
+                heard.set()
 
 
 def _channel(worker_id: int) -> str:

@@ -69,8 +69,12 @@ class Seat:
 
     async def open(self) -> None:
         """Hear what the worker is told, and know the limits of its queues."""
-        await self._ears.follow(self.id, self._hear)
-        await self._slots.refresh(self._lanes)
+        try:
+            await self._ears.follow(self.id, self._hear)
+            await self._slots.refresh(self._lanes)
+        except BaseException:
+            self._ears.leave(self.id)
+            raise
 
     def wake(self) -> None:
         """Let whoever waits look again."""
@@ -279,7 +283,7 @@ class Seat:
         """End the upkeep, and hear nothing more; what waits is let go."""
         self.is_closed = True
         self.wake()
-        await self._ears.leave(self.id)
+        self._ears.leave(self.id)
         await self._upkeep.stop()
         for task in list(self._background):
             task.cancel()

@@ -27,7 +27,7 @@ class LogParts:
 
         What is there already is passed over, so it may be sent again. Nothing is written when something before it is
         missing, nor below the part of a later attempt. Beyond the limit it is cut with a marker, and what follows is
-        lost.
+        lost. What finds no room on the disk is not counted.
         """
         path = log_path(self._folder, task_id)
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -44,10 +44,15 @@ class LogParts:
             heading = b"" if place is not None else heading_of(attempt, has_text=length > 0)
             room = self._limit - length - len(heading)
             cut = rest if len(rest) <= room else rest[: max(0, room)] + cut_mark(self._limit)
-            file.write(heading + cut)
+            written = file.write(heading + cut) - len(heading)
+            if written < 0:
+                # The disk is full: half a heading would be text of the attempt before.
+                file.truncate(length)
+                return size
             begin = length + len(heading) if place is None else place[0]
             self._remember(file, task_id, attempt, begin)
-            return size + len(rest)
+            # Of a disk that is full only that is told which is there; the rest may be sent again.
+            return size + (len(rest) if written == len(cut) else min(written, len(rest)))
 
     def _place(self, file: FileIO, length: int, task_id: int, attempt: int) -> tuple[int, int] | None:
         """Return where the part of an attempt begins and ends: as it was left, unless others have written since."""

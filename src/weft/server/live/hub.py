@@ -64,7 +64,8 @@ class Hub(Service):
         self._refused: Counter[str] = Counter()
         self._ending: set[asyncio.Task[None]] = set()
         self._is_closed = False
-        self._ears = Listener(database, {JOB_EVENTS: self._hear_job, CREDENTIALS: self._hear_refusal}, self.look_again)
+        channels = {JOB_EVENTS: self._hear_job, CREDENTIALS: self._hear_refusal}
+        self._ears = Listener(database, channels, lambda _: self.look_again())
 
     def round_of(self, org_id: int, kind: type[Feed[Any]]) -> Round:
         """Return what looks for the feeds of an org of this kind."""

@@ -62,7 +62,7 @@ class JobFeed(Feed[JobEvents]):
                 found = await self._found(after)
                 if found.is_last and not found.events and after is not None:
                     raise NothingMoreError
-                if not self.is_running and len(found.events) < _FEW:
+                if after is None and not self.is_running and not _is_full(found):
                     await self._begin(after, found)
         if after in self.places:
             guest.place = self.places[after]
@@ -75,6 +75,7 @@ class JobFeed(Feed[JobEvents]):
 
     async def _caught_up(self, guest: Guest, after: str | None, found: JobEvents) -> AsyncGenerator[bytes]:
         """Yield what there was before the pages that are kept, and then nothing of them twice."""
+        came_with = after
         while True:
             told, after = [page.data for page in self._pages_of(after, found)], found.cursor
             is_full, is_last = _is_full(found), found.is_last
@@ -88,10 +89,13 @@ class JobFeed(Feed[JobEvents]):
             if is_full:
                 found = await self._read(after)
                 continue
-            if not self.is_running:
+            if came_with is None and not self.is_running:
                 await self._begin(after, JobEvents((), after, False))
                 guest.place = self.next
                 return
+            async with self._door:
+                if not self.is_running:
+                    await self._begin_at_end()
             await self._all_told(guest)
             guest.place = self.next
             found = await self._read(after)
@@ -121,6 +125,13 @@ class JobFeed(Feed[JobEvents]):
             self.kick()
             await asyncio.sleep(0.01)
 
+    async def _begin_at_end(self) -> None:
+        """Begin after all that there is, found by itself: what a guest says that he has had is not so for others."""
+        found = await self._read(None, _PAGE)
+        while len(found.events) >= _PAGE:
+            found = await self._read(found.cursor, _PAGE)
+        await self._begin(found.cursor, JobEvents((), found.cursor, False))
+
     async def _begin(self, after: str | None, found: JobEvents) -> None:
         if not self.is_running:
             self._cursor, self.places[after] = after, self.next
@@ -148,9 +159,9 @@ class JobFeed(Feed[JobEvents]):
             await self._client.jobs.show(self._job_id)
         return found
 
-    async def _read(self, after: str | None) -> JobEvents:
+    async def _read(self, after: str | None, most: int = _FEW) -> JobEvents:
         org_id = await self._client.org_id()
-        return await self._client.database.read(lambda conn: events.page(conn, org_id, self._job_id, after, _FEW))
+        return await self._client.database.read(lambda conn: events.page(conn, org_id, self._job_id, after, most))
 
     def _pages_of(self, after: str | None, found: JobEvents) -> Iterator[Page]:
         """Yield the events that were found as they are sent, in pages none of which is much to hold."""

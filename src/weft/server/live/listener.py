@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -15,47 +15,66 @@ from weft.queue.service import Service
 if TYPE_CHECKING:
     from weft.db.database import Database, type_Connection
 
-_PATIENCE = 10.0
-
 
 class Listener(Service):
-    """Listens on channels, again when the connection breaks.
+    """Listens on channels, which may come and go, again when the connection breaks.
 
-    ``missed`` is called when something may have been said that nobody heard. Where nothing can be listened to, behind
-    a pooler without a direct way, it is called now and then.
+    ``missed`` is called with channels on which something may have been said that nobody heard. Where nothing can be
+    listened to, behind a pooler without a direct way, it is called now and then.
     """
 
     name = "listener"
     interval = 15.0
+    # So long the server may take to answer: a connection may be dead in the network without anybody saying so.
+    patience = 10.0
 
     def __init__(
-        self, database: Database, channels: Mapping[str, Callable[[str], None]], missed: Callable[[], None]
+        self,
+        database: Database,
+        channels: Mapping[str, Callable[[str], None]],
+        missed: Callable[[Collection[str]], None],
     ) -> None:
         super().__init__()
         self._database = database
         self._channels = channels
         self._missed = missed
         self._conn: type_Connection | None = None
+        # The channels on which the connection listens.
+        self._heard: set[str] = set()
+
+    def hears(self, channel: str) -> bool:
+        """Whether it listens on a channel now."""
+        return channel in self._heard and self._conn is not None and not self._conn.is_closed()
 
     async def run_once(self) -> int:
-        """Connect unless it is connected, and find out whether anybody is there."""
+        """Connect unless it is connected, listen where it is to, and find out whether anybody is there."""
         url = self._database.listen_url
         if url is None:
-            self._missed()
+            self._missed(tuple(self._channels))
             return 0
         try:
             if self._conn is None or self._conn.is_closed():
-                self._conn = await self._database.connect(url, command_timeout=_PATIENCE)
+                self._heard.clear()
+                self._conn = await self._database.connect(url, command_timeout=self.patience)
                 self._conn.add_termination_listener(lambda _: self.kick())
-                for channel in self._channels:
-                    await self._conn.add_listener(channel, self._hear)
-                self._missed()
             else:
                 await self._conn.execute(SERVER.ping)
+            await self._listen(self._conn)
         except (DatabaseUnavailable, asyncpg.PostgresError, TimeoutError, *CONNECTION_ERRORS):
             self._drop()
             raise
         return 0
+
+    async def _listen(self, conn: type_Connection) -> None:
+        for channel in self._heard - self._channels.keys():
+            await conn.remove_listener(channel, self._hear)
+            self._heard.discard(channel)
+        fresh = [channel for channel in self._channels if channel not in self._heard]
+        for channel in fresh:
+            await conn.add_listener(channel, self._hear)
+            self._heard.add(channel)
+        if fresh:
+            self._missed(fresh)
 
     async def stop(self) -> None:
         """End the loop and the connection."""
@@ -71,4 +90,6 @@ class Listener(Service):
             self._conn = None
 
     def _hear(self, _conn: Any, _pid: int, channel: str, payload: object) -> None:
-        self._channels[channel](str(payload))
+        hearer = self._channels.get(channel)
+        if hearer is not None:
+            hearer(str(payload))

@@ -37,7 +37,7 @@ class _Mark(NamedTuple):
 
 
 class LogFeed(Feed["_Mark"]):
-    """The log of one task from the byte on at which somebody first looked."""
+    """The log of one task from its beginning, or from where it ended when somebody first looked."""
 
     name = "log feed"
     longest = 0.5
@@ -143,7 +143,7 @@ class LogFeed(Feed["_Mark"]):
         self._text.close()
 
     async def _begin(self, offset: int, *, is_first: bool) -> None:
-        """Tell what is printed from an offset on, or from the end where much was: that each reads for himself."""
+        """Tell all, or what is printed from now on where much was, or he has had some: that each reads for himself."""
         org_id = await self._client.org_id()
         state = await self._state()
         marks = await self._client.database.read(lambda conn: look.log_marks(conn, org_id, [self._task_id]))
@@ -151,7 +151,8 @@ class LogFeed(Feed["_Mark"]):
         some = await self._text.read(offset, AT_ONCE)
         if not is_first and state.is_final and not some:
             raise NothingMoreError
-        self._offset = offset if len(some) < AT_ONCE else await self._text.end()
+        # Others come as well: what the first says that he has had moves nothing for them.
+        self._offset = 0 if offset == 0 and len(some) < AT_ONCE else await self._text.end()
         self.places[self.id] = self.next
         await self.start()
 

@@ -85,6 +85,15 @@ class Round(Service):
         except _OUTAGES:
             # What is looked at goes on without us, and so do we when PostgreSQL is there again.
             return _NOTHING
+        except Exception as problem:  # noqa: BLE001  recorded, and tried again when it is due
+            if len(due) == 1:
+                logger.warning("a %s cannot look: %s: %s", self.name, type(problem).__name__, problem)
+                return {}
+        # It is of no concern to the others what goes wrong with one: each by itself.
+        found: dict[Feed[Any], Any] = {}
+        for feed in due:
+            found.update(await self._glance([feed]))
+        return found
 
     async def _tell(self, feed: Feed[Any], found: Any) -> None:
         """Let one feed tell; what goes wrong with it is of no concern to the others."""
