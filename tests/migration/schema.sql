@@ -3701,7 +3701,8 @@ CREATE TABLE weft.task (
     reached integer DEFAULT 0 NOT NULL,
     needs bigint[],
     allow_failure boolean DEFAULT false NOT NULL,
-    dispatch_timeout interval
+    dispatch_timeout interval,
+    resting_attempt integer
 )
 WITH (fillfactor='70', autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='5000', autovacuum_vacuum_cost_delay='0', autovacuum_analyze_scale_factor='0.2');
 

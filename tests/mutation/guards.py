@@ -602,8 +602,19 @@ GUARDS: list[Guard] = [
     *_of("task.add_log", "test_followed_logs", "where task_log.bytes <= excluded.bytes"),
     *_of("remote.seat", "test_remote_workers", "and w.org_id = $2", "and w.token_id = $3"),
     *_of(
-        "remote.in_use", "test_remote_workers", ("t.worker_id = $1 and", ""), "and t.state = 'running'",
-        ("t.id <> all ($2)", "$2::bigint[] is not null"),
+        "remote.rest", "test_remote_workers", "and t.worker_id = $1", "and t.attempt = $3", "and t.state = 'running'",
+    ),
+    *_of(
+        "remote.rests", "test_remote_workers", "and t.worker_id = $1", "and t.attempt = $3", "and t.state = 'running'",
+        "and t.resting_attempt = t.attempt",
+    ),
+    *_of(
+        "remote.end_rest", "test_remote_workers", "and t.worker_id = $1", "and t.attempt = $3",
+        "and t.state = 'running'",
+    ),
+    *_of(
+        "remote.shares", "test_remote_workers", ("t.worker_id = $1 and", ""), "and t.state = 'running'",
+        "and t.resting_attempt is distinct from t.attempt", "and s.worker_id = $1", "and q.max_running is not null",
     ),
     *_of(
         "remote.held_among", "test_remote_workers", "and t.attempt = r.attempt", "and coalesce(t.worker_id, 0) = $1",

@@ -8,7 +8,8 @@ import asyncpg
 import pytest
 from store_scene import Store
 
-from weft.queue import remote_workers
+from weft.queue import queues, remote_workers
+from weft.queue.remote_workers import Share
 from weft.queue.steps import Fence
 from weft.queue.work import Claim
 
@@ -74,13 +75,53 @@ async def test_what_is_held_is_running_by_this_worker_and_attempt(bound: Bound) 
     assert await remote_workers.held_among(conn, bound.worker, bound.lease) == {}
 
 
-async def test_what_runs_and_does_not_rest_is_in_use(bound: Bound) -> None:
+async def test_what_runs_and_does_not_rest_takes_a_slot(bound: Bound) -> None:
     conn, claim = bound.store.conn, bound.claim
-    assert await remote_workers.in_use(conn, bound.worker, ()) == {1: 1}
-    assert await remote_workers.in_use(conn, bound.worker + 1, ()) == {}
-    assert await remote_workers.in_use(conn, bound.worker, {claim.id}) == {}
+
+    async def share(worker: int = bound.worker) -> Share | None:
+        return (await remote_workers.shares(conn, worker, [1])).get(1)
+
+    assert await share() is None, "it has no limit"
+    await conn.execute("update weft.queue set max_running = 5 where id = 1")
+    assert await share() == Share(5, held=0, used=1)
+    assert await bound.store.run(queues.lease_slots, 1, bound.worker, 3, 1) == 3
+    assert await share() == Share(5, held=3, used=1)
+    assert await share(bound.worker + 1) == Share(5, held=0, used=0)
+    assert await remote_workers.shares(conn, bound.worker, [2]) == {}
+    own = Fence(bound.worker, claim.id, claim.attempt)
+    await remote_workers.rest(conn, own)
+    assert await share() == Share(5, held=3, used=0)
+    await conn.execute("update weft.task set attempt = attempt + 1 where id = $1", claim.id)
+    assert await share() == Share(5, held=3, used=1), "the next attempt does not rest"
     await conn.execute("update weft.task set state = 'claimed' where id = $1", claim.id)
-    assert await remote_workers.in_use(conn, bound.worker, ()) == {}
+    assert await share() == Share(5, held=3, used=0)
+
+
+async def test_an_attempt_rests_and_goes_on_by_its_own_worker_alone(bound: Bound) -> None:
+    conn, claim = bound.store.conn, bound.claim
+    own = Fence(bound.worker, claim.id, claim.attempt)
+    others = (own._replace(worker_id=own.worker_id + 1), own._replace(attempt=own.attempt + 1))
+
+    async def looks(state: str) -> None:
+        await conn.execute("update weft.task set state = $2::weft.task_state where id = $1", claim.id, state)
+
+    for other in others:
+        await remote_workers.rest(conn, other)
+    await looks("claimed")
+    await remote_workers.rest(conn, own)
+    await looks("running")
+    assert not await remote_workers.rests(conn, own)
+    await remote_workers.rest(conn, own)
+    assert [await remote_workers.rests(conn, each) for each in (own, *others)] == [True, False, False]
+    for other in others:
+        await remote_workers.end_rest(conn, other)
+    await looks("claimed")
+    assert not await remote_workers.rests(conn, own)
+    await remote_workers.end_rest(conn, own)
+    await looks("running")
+    assert await remote_workers.rests(conn, own)
+    await remote_workers.end_rest(conn, own)
+    assert not await remote_workers.rests(conn, own)
 
 
 async def test_what_was_settled_before_is_so_by_this_worker_and_attempt(bound: Bound) -> None:

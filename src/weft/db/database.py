@@ -56,6 +56,16 @@ _BROKEN_OFF = (
 CONNECTION_ERRORS = (*_BROKEN_OFF, OSError)
 # PostgreSQL is away or does not answer: work goes on without it, and so does whoever waits for work.
 OUTAGE = (*CONNECTION_ERRORS, DatabaseUnavailable, TimeoutError)
+# What PostgreSQL, or the wait for it, ends a statement with that may well succeed later: it was held up by others, was
+# ended by an operator, or there was no room.
+PASSING = (
+    TimeoutError,
+    asyncpg.PostgresConnectionError,
+    asyncpg.OperatorInterventionError,
+    asyncpg.InsufficientResourcesError,
+    asyncpg.LockNotAvailableError,
+    asyncpg.TransactionRollbackError,
+)
 
 
 def lacks_partition(problem: BaseException) -> bool:
@@ -122,7 +132,7 @@ class Database:
         self.listen_url = settings.listen_url if self.through_pooler else (settings.listen_url or url)
         # No statement waits for ever: a connection may be dead in the network without anybody saying so.
         self.command_timeout = max(10.0, 1.5 * settings.lease_time.total_seconds())
-        self._pool = Pool(lambda: self.connect(command_timeout=self.command_timeout), POOL_SIZE)
+        self._pool = self._plain = Pool(lambda: self.connect(command_timeout=self.command_timeout), POOL_SIZE)
         self._walled: Walled | None = None
         self._org_id: int | None = None
 
@@ -242,6 +252,12 @@ class Database:
                 self.expire()
                 conn.terminate()
                 raise unreachable(self.url, problem) from problem
+            except TimeoutError as problem:
+                # It waits for others, or its connection is dead in the network: then so are those that are idle.
+                conn.terminate()
+                if any(await asyncio.gather(*(pool.weed() for pool in self._pools))):
+                    raise unreachable(self.url, problem) from problem
+                raise
             except asyncpg.InsufficientPrivilegeError as problem:
                 raise await self._refusal(conn, problem) from problem
 
@@ -278,9 +294,13 @@ class Database:
 
     def expire(self) -> None:
         """Give up all idle connections: what lies behind them may not be there any more."""
-        self._pool.expire()
-        if self._walled is not None:
-            self._walled.pool.expire()
+        for pool in self._pools:
+            pool.expire()
+
+    @property
+    def _pools(self) -> list[Pool]:
+        """All that go to this database, also those that this one does not use itself."""
+        return [self._plain] if self._walled is None else [self._plain, self._walled.pool]
 
     async def read(self, look: Callable[[type_Connection], Awaitable[T]]) -> T:
         """Run ``look``, which changes nothing, and once more when its connection turned out to be dead."""

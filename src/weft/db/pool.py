@@ -13,14 +13,15 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+import asyncpg
+
 from weft.core.errors import InvalidInput
 
 if TYPE_CHECKING:
-    import asyncpg
-
     Conn = asyncpg.Connection[asyncpg.Record]
 
 IDLE_SECONDS = 60.0
+_PROBE_SECONDS = 1.0
 
 
 class Pool:
@@ -36,6 +37,7 @@ class Pool:
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._pruning: asyncio.TimerHandle | None = None
         self._fewest_idle = 0
+        self._weeding: asyncio.Task[bool] | None = None
         self._is_closed = False
 
     @asynccontextmanager
@@ -127,11 +129,34 @@ class Pool:
             self._open.discard(conn)
             conn.terminate()
 
+    async def weed(self) -> bool:
+        """Close what is idle and does not answer, and keep the rest; return whether there was any."""
+        # All who ask meanwhile are told the same, and who is cancelled leaves nothing half done.
+        if self._weeding is None or self._weeding.done():
+            self._weeding = asyncio.get_running_loop().create_task(self._weed())
+        return await asyncio.shield(self._weeding)
+
+    async def _weed(self) -> bool:
+        asked, self._idle = self._idle, []
+        return not all(await asyncio.gather(*map(self._answers, asked)))
+
+    async def _answers(self, conn: Conn) -> bool:
+        try:
+            await conn.execute("select", timeout=_PROBE_SECONDS)
+        except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError):
+            conn.terminate()
+            return False
+        finally:
+            self._give_back(conn)
+        return True
+
     async def close(self) -> None:
         """Close all connections; those in use are ended."""
         self._is_closed = True
         if self._pruning is not None:
             self._pruning.cancel()
+        if self._weeding is not None:
+            self._weeding.cancel()
         for conn in list(self._open):
             with contextlib.suppress(Exception):
                 if conn in self._idle:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from weft.db.statements import Statements
+from weft.queue.steps import Fence
 from weft.queue.work import Claim
 
 if TYPE_CHECKING:
@@ -26,6 +27,14 @@ class Registered:
     is_live: bool
     concurrency: int
     queues: dict[int, str]
+
+
+class Share(NamedTuple):
+    """Of a queue with a limit: how many slots a worker has, and how many of its tasks take one."""
+
+    limit: int
+    held: int
+    used: int
 
 
 async def bind(conn: type_Connection, worker_id: int, token_id: int) -> None:
@@ -53,9 +62,30 @@ async def is_beat_due(conn: type_Connection, worker_id: int, interval: timedelta
     return bool(await conn.fetchval(SQL.is_beat_due, worker_id, interval))
 
 
-async def in_use(conn: type_Connection, worker_id: int, resting: Collection[int]) -> dict[int, int]:
-    """Return how many tasks of each queue a worker holds that do not rest."""
-    return {row[0]: row[1] for row in await conn.fetch(SQL.in_use, worker_id, list(resting))}
+async def rest(conn: type_Connection, fence: Fence) -> None:
+    """Let an attempt take no slot of its queue until it goes on; one that is not the worker's own stays as it is."""
+    await conn.execute(SQL.rest, *fence)
+
+
+async def rests(conn: type_Connection, fence: Fence) -> bool:
+    """Whether an attempt that the worker holds rests."""
+    return bool(await conn.fetchval(SQL.rests, *fence))
+
+
+async def end_rest(conn: type_Connection, fence: Fence) -> None:
+    """Let an attempt that rests go on; whoever calls has seen to it that there is a slot for it."""
+    await conn.execute(SQL.end_rest, *fence)
+
+
+async def lock_share(conn: type_Connection, worker_id: int) -> None:
+    """Let nobody else count or take slots for a worker until the transaction ends; what is read after this is so."""
+    await conn.execute(SQL.lock_share, worker_id)
+
+
+async def shares(conn: type_Connection, worker_id: int, queue_ids: Sequence[int]) -> dict[int, Share]:
+    """Return a worker's share of those of the queues that have a limit."""
+    rows = await conn.fetch(SQL.shares, worker_id, list(queue_ids))
+    return {row[0]: Share(row[1], row[2], row[3]) for row in rows}
 
 
 async def held_among(conn: type_Connection, worker_id: int, leases: Sequence[tuple[int, int]]) -> dict[int, Claim]:

@@ -13,14 +13,16 @@ from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 
 from weft.contract.errors import told_of
-from weft.core.errors import BlobUnavailable, InvalidInput, OperatorError, TagConflict, WeftError
+from weft.core.errors import BlobUnavailable, DatabaseUnavailable, InvalidInput, OperatorError, TagConflict, WeftError
 from weft.core.server_errors import ServerStopping, TooManyStreams, Unauthenticated
+from weft.db.database import PASSING
 from weft.server.heads import method_of
 from weft.server.paths import methods_at
 
 logger = logging.getLogger("weft.server")
 MEDIA_TYPE = "application/problem+json"
 _NOT_ALLOWED = 405
+_ATTENTION = "the installation needs attention; its operator finds the reason in the server's log"
 _CODES = {
     400: "malformed_request", 404: "no_such_route", 405: "method_not_allowed", 415: "unsupported_media_type",
 }  # fmt: skip
@@ -83,9 +85,15 @@ def of_error(error: WeftError) -> Response:
     if isinstance(error, OperatorError) and not isinstance(error, (BlobUnavailable, ServerStopping)):
         # It may name machines, roles and settings: whoever runs the server reads it there.
         logger.error("%s: %s", error.code, error)
-        detail = "the installation needs attention; its operator finds the reason in the server's log"
-        return problem(error.http_status, error.code, title, detail)
+        return problem(error.http_status, error.code, title, _ATTENTION)
     return problem(error.http_status, error.code, title, str(error), told_of(error))
+
+
+def of_outage(error: Exception) -> Response:
+    """Return the answer to a call for which PostgreSQL had no time or no room: it may be sent again."""
+    kind = DatabaseUnavailable
+    logger.error("%s: %s: %s", kind.code, type(error).__name__, str(error) or "PostgreSQL did not answer in time")
+    return problem(kind.http_status, kind.code, kind.__name__, _ATTENTION)
 
 
 def of_surprise() -> Response:
@@ -145,6 +153,9 @@ def install(app: FastAPI) -> None:
             answer.headers["allow"] = ", ".join(methods_at(request))
         return answer
 
+    async def on_outage(_: Request, error: Exception) -> Response:
+        return of_outage(error)
+
     async def on_surprise(request: Request, error: Exception) -> Response:
         logger.error("%s %s ended with a surprise", request.method, request.url.path, exc_info=error)
         return of_surprise()
@@ -152,4 +163,6 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(WeftError, on_weft_error)
     app.add_exception_handler(RequestValidationError, on_wrong_fields)
     app.add_exception_handler(HTTPException, on_http_error)
+    for kind in PASSING:
+        app.add_exception_handler(kind, on_outage)
     app.add_exception_handler(Exception, on_surprise)

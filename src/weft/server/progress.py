@@ -12,7 +12,8 @@ from fastapi.responses import StreamingResponse
 
 from weft.contract.operations import NDJSON
 from weft.core.errors import WeftError
-from weft.server.problems import of_error, of_surprise
+from weft.db.database import PASSING
+from weft.server.problems import of_error, of_outage, of_surprise
 
 logger = logging.getLogger("weft.server")
 # Often enough for whoever watches, and for whatever cuts connections on which nothing comes.
@@ -51,6 +52,8 @@ async def _outcome(working: asyncio.Future[bytes]) -> dict[str, object]:
         return {"answer": orjson.Fragment(await working)}
     except WeftError as problem:
         return {"problem": orjson.Fragment(of_error(problem).body)}
+    except PASSING as problem:
+        return {"problem": orjson.Fragment(of_outage(problem).body)}
     except Exception as problem:
         logger.error("a call ended with a surprise", exc_info=problem)
         return {"problem": orjson.Fragment(of_surprise().body)}

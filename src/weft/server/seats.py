@@ -18,24 +18,27 @@ from weft.db.database import CONNECTION_ERRORS, lacks_partition
 from weft.queue import remote_workers, work, workers
 from weft.queue.remote_workers import Registered
 from weft.queue.services import Upkeep, staging_times
+from weft.queue.steps import Fence
 from weft.queue.work import Claim, Completed, Ended, Lane, Postponed
 from weft.queue.workers import Pulse
 from weft.sdk.worker import sinks_of
 from weft.server.ears import ANEW, Ears
+from weft.server.shares import Shares
 from weft.worker import unsuccessful
 from weft.worker.marks import Marks
 from weft.worker.relay import Relay
-from weft.worker.slots import Slots
 
 if TYPE_CHECKING:
     from datetime import timedelta
 
     from weft.catalog.model import Principal
+    from weft.db.database import type_Connection
     from weft.sdk.client import Client
 
 logger = logging.getLogger("weft.server")
 _NEWS = 1000
 _PATIENCE = "20ms"
+_SHORTEST, _LONGEST = 0.005, 0.25
 
 
 class Seat:
@@ -52,7 +55,8 @@ class Seat:
         self.id = found.worker_id
         self._lanes = [Lane(queue_id) for queue_id in found.queues]
         self._marks = Marks()
-        self._slots = Slots(self._database, self.id, self.wake)
+        self._shares = Shares(self._database, self.id, self._lanes, self.wake)
+        self._limits_at = -math.inf
         self.relay = Relay(self._database, self.id)
         self._upkeep = Upkeep(client.database, self._settings, self.id, sinks_of(client), lambda: True)
         self._turn = asyncio.Lock()
@@ -60,8 +64,6 @@ class Seat:
         self._waiting = 0
         self.moment = asyncio.Event()
         self._news: deque[str] = deque(maxlen=_NEWS)
-        # Tasks that wait for others that they made: they take no slot of their queues.
-        self.resting: set[int] = set()
         self.is_new = True
         self.is_closed = False
         self.last_used = asyncio.get_running_loop().time()
@@ -71,7 +73,7 @@ class Seat:
         """Hear what the worker is told, and know the limits of its queues."""
         try:
             await self._ears.follow(self.id, self._hear)
-            await self._slots.refresh(self._lanes)
+            await self._know_limits()
         except BaseException:
             self._ears.leave(self.id)
             raise
@@ -132,40 +134,64 @@ class Seat:
     async def finish_and_claim(self, completed: Sequence[Completed], wanted: int) -> tuple[list[Claim], list[int]]:
         """Complete attempts and claim up to ``wanted`` tasks in one statement; return the claims and what was lost."""
         async with self._turn:
-            if wanted and self._slots.is_limited:
-                used = await self._used()
-                await self._slots.lease(self._lanes, lambda: used, wanted)
-            lanes, from_head, may_look_back = self._marks.choose(self._lanes)
-            loop = asyncio.get_running_loop()
-            began, claims = loop.time(), list[Claim]()
             try:
-                async with self._database.acquire() as conn:
-                    claims, lost = await work.finish_and_claim(
-                        conn, self.id, completed, lanes, wanted, from_head=may_look_back
-                    )
-                    claims = await work.with_params(conn, claims)
+                await self._know_limits()
+                if wanted and self._shares.is_limited:
+                    claims, lost = await self._claim_within_limits(completed, wanted)
+                else:
+                    async with self._database.acquire() as conn:
+                        claims, lost = await self._claim(conn, completed, wanted)
             except asyncpg.PostgresError as problem:
-                if claims:
-                    # The params cannot be read, and the worker does not hear that it holds these.
-                    await self.hand_back([(claim.id, claim.attempt) for claim in claims])
                 if not completed:
                     raise
                 logger.info("outcomes of worker %s are settled apart: %s", self.id, problem)
                 claims, lost = [], await self._settle_apart(completed)
-            self._slots.claimed()
-            self._marks.note(self._lanes, claims, from_head, loop.time() - began)
         if wanted:
             await self._after_claim(claims, wanted)
+        return claims, lost
+
+    async def _know_limits(self) -> None:
+        """Look whether queues are limited where the heartbeats, which tell of it, go to another server."""
+        now = asyncio.get_running_loop().time()
+        if now - self._limits_at >= 2 * self._settings.heartbeat_interval.total_seconds():
+            await self._shares.refresh()
+            self._limits_at = now
+
+    async def _claim_within_limits(self, completed: Sequence[Completed], wanted: int) -> tuple[list[Claim], list[int]]:
+        async with self._database.transaction() as conn:
+            if not await self._shares.measure(conn, wanted):
+                return await self._claim(conn, completed, wanted)
+        # By itself: while others wait for the queue, nobody waits for what the claim has locked.
+        await self._shares.ask(wanted)
+        async with self._database.transaction() as conn:
+            await self._shares.measure(conn, wanted)
+            return await self._claim(conn, completed, wanted)
+
+    async def _claim(
+        self, conn: type_Connection, completed: Sequence[Completed], wanted: int
+    ) -> tuple[list[Claim], list[int]]:
+        lanes, from_head, may_look_back = self._marks.choose(self._lanes)
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        claims, lost = await work.finish_and_claim(conn, self.id, completed, lanes, wanted, from_head=may_look_back)
+        try:
+            claims = await work.with_params(conn, claims)
+        except asyncpg.PostgresError:
+            if not conn.is_in_transaction():
+                # They have landed, and the worker does not hear that it holds these.
+                await self.hand_back([(claim.id, claim.attempt) for claim in claims])
+            raise
+        self._shares.claimed(claims)
+        self._marks.note(self._lanes, claims, from_head, loop.time() - began)
         return claims, lost
 
     async def _after_claim(self, claims: list[Claim], wanted: int) -> None:
         if len(claims) < wanted:
             if await self.relay.has_room_again():
                 self.wake()
-            if self._slots.is_limited:
+            if self._shares.is_limited:
                 async with self._turn:
-                    used = await self._used()
-                    given = await self._slots.give_back(self._lanes, lambda: used)
+                    given = await self._shares.give_back()
                 if given:
                     self.spawn(self.relay.send_if_ready(given))
         else:
@@ -177,19 +203,24 @@ class Seat:
         if not await self._database.read(lambda conn: remote_workers.is_live(conn, self.id)):
             raise WorkerLost(self.id)
 
-    async def _used(self) -> dict[int, int]:
+    async def rest(self, claim: Claim) -> None:
+        """Let a task take no slot of its queue until it goes on, whichever server it asks then."""
+        fence = Fence(self.id, claim.id, claim.attempt)
         async with self._database.acquire() as conn:
-            return await remote_workers.in_use(conn, self.id, self.resting)
+            await remote_workers.rest(conn, fence)
+        self.wake()
 
-    async def may_go_on(self, task_id: int, queue_id: int) -> bool:
-        """Whether a task that has rested may go on, within the limit of its queue; from then on it rests no more."""
+    async def go_on(self, claim: Claim) -> None:
+        """Return when a task that has rested goes on, within the limit of its queue; from then on it rests no more."""
+        fence, pause = Fence(self.id, claim.id, claim.attempt), _SHORTEST
+        with self._shares.returning(claim.queue_id):
+            while not await self._may_go_on(fence, claim.queue_id):
+                await asyncio.sleep(pause)
+                pause = min(_LONGEST, 2 * pause)
+
+    async def _may_go_on(self, fence: Fence, queue_id: int) -> bool:
         async with self._turn:
-            if self._slots.is_limited and not await self._slots.has_room_for_one(
-                queue_id, (await self._used()).get(queue_id, 0)
-            ):
-                return False
-            self.resting.discard(task_id)
-            return True
+            return await self._database.run(lambda conn: self._shares.may_go_on(conn, fence, queue_id))
 
     async def _settle_apart(self, completed: Sequence[Completed]) -> list[int]:
         """Complete one by one after a batch was refused: what PostgreSQL takes in no form has failed."""
@@ -253,10 +284,10 @@ class Seat:
             )
         if pulse is None:
             raise WorkerLost(self.id)
-        self._beaten_at = asyncio.get_running_loop().time()
+        self._beaten_at = self._limits_at = asyncio.get_running_loop().time()
         self.spawn(self._upkeep.follow(pulse))
-        if pulse.limited or self._slots.is_limited:
-            self.spawn(self._slots.refresh(self._lanes))
+        if pulse.limited or self._shares.is_limited:
+            self.spawn(self._shares.refresh())
         return pulse
 
     async def is_beat_due(self) -> bool:

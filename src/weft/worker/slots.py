@@ -103,13 +103,6 @@ class Slots:
                 return False
         return held - in_use().get(queue_id, 0) - self._promised.get(queue_id, 0) > 0
 
-    async def has_room_for_one(self, queue_id: int, used: int) -> bool:
-        """Whether one more than ``used`` may be in use, while no claim is under way."""
-        if queue_id not in self._limits:
-            return True
-        held = self._held.get(queue_id, 0)
-        return (held if held > used else await self._ask(queue_id, used + 1, used)) > used
-
     def room(self, lanes: Sequence[Lane]) -> int:
         """Return how many tasks could be taken from all queues together; a great number when one has no limit."""
         rooms = [lane.room for lane in lanes]

@@ -17,10 +17,35 @@ select exists (select 1 from weft.worker w where w.id = $1 and w.state in ('acti
 -- Also of one that was given up for lost: its heartbeat says so.
 select w.state not in ('active', 'idle') or w.heartbeat_at <= weft.now() - $2::interval from weft.worker w where w.id = $1;
 
--- name: in_use
--- Those that rest take no slot of their queues.
-select t.queue_id, count(*)::int as tasks from weft.task t
-where t.worker_id = $1 and t.state = 'running' and t.id <> all ($2) group by 1;
+-- name: rest
+-- running, by its worker and attempt → the same, resting.
+update weft.task t set resting_attempt = t.attempt
+where t.id = $2 and t.worker_id = $1 and t.attempt = $3 and t.state = 'running' and t.resting_attempt is distinct from t.attempt;
+
+-- name: rests
+-- running, by its worker and attempt.
+select exists (select 1 from weft.task t where t.id = $2 and t.worker_id = $1 and t.attempt = $3 and t.state = 'running'
+  and t.resting_attempt = t.attempt);
+
+-- name: end_rest
+-- running and resting, by its worker and attempt → the same, no longer resting.
+update weft.task t set resting_attempt = null
+where t.id = $2 and t.worker_id = $1 and t.attempt = $3 and t.state = 'running' and t.resting_attempt = t.attempt;
+
+-- name: lock_share
+-- Until the transaction ends: whichever server is asked, a worker's slots are counted and taken by one at a time.
+select pg_advisory_xact_lock(hashtextextended('weft.share', $1));
+
+-- name: shares
+-- Of the queues with a limit. Those that rest take no slot of their queues.
+with used as (
+  select t.queue_id, count(*)::int as tasks from weft.task t
+  where t.worker_id = $1 and t.state = 'running' and t.resting_attempt is distinct from t.attempt group by 1
+)
+select q.id, q.max_running, coalesce(s.slots, 0), coalesce(u.tasks, 0) from weft.queue q
+left join weft.queue_slot s on s.queue_id = q.id and s.worker_id = $1
+left join used u on u.queue_id = q.id
+where q.id = any ($2) and q.max_running is not null;
 
 -- name: held_among
 -- running, by its worker and attempt.

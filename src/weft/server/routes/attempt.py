@@ -30,10 +30,8 @@ from weft.core.errors import InvalidInput, LeaseLost, NotFound, UnknownQueue
 from weft.queue import blobs, loans, look, remote_workers
 from weft.queue.retry import Retry
 from weft.queue.steps import Fence
-from weft.queue.work import Claim
 from weft.server.acting import Caller, act
 from weft.server.cached import key_for
-from weft.server.seats import Seat
 from weft.server.values import value_of
 from weft.worker.answers import AWAIT_TASKS, SPAWN
 from weft.worker.caching import Caching
@@ -41,7 +39,6 @@ from weft.worker.logs import heading_of, local_log, part_of
 from weft.worker.output_cache import OutputCache
 
 router = APIRouter()
-_SHORTEST, _LONGEST = 0.005, 0.25
 _HELD = {"task_id": "7340085817581570", "lease_token": "7340085817581568.1"}
 
 
@@ -127,7 +124,8 @@ async def spawn(caller: Caller, asked: Spawn) -> dict[str, Any]:
 async def await_tasks(caller: Caller, asked: Await) -> dict[str, Any]:
     """Wait until tasks of the org have ended, and return how; null when one of them has not in that time.
 
-    Meanwhile the task rests: it takes no slot of its queue, and when it goes on there is one for it.
+    Meanwhile the task rests: it takes no slot of its queue, and when it goes on there is one for it. After null it
+    still rests, until it asks to go on.
     """
     claim = await caller.holds(asked)
     seat = await caller.seat(asked.lease_token.worker_id)
@@ -138,25 +136,16 @@ async def await_tasks(caller: Caller, asked: Await) -> dict[str, Any]:
         if task_id not in own:
             raise NotFound("task", task_id)
     fence = Fence(asked.lease_token.worker_id, claim.id, claim.attempt)
-    seat.resting.add(claim.id)
-    seat.wake()
+    await seat.rest(claim)
     try:
         async with asyncio.timeout(asked.wait):
             found = await _answer(caller, fence, AWAIT_TASKS, {"ids": asked.ids})
             if not asked.keeps_resting:
-                await _room(seat, claim)
+                await seat.go_on(claim)
     except TimeoutError:
         return {"ended": None}
     await caller.check_again()
     return {"ended": [{**each, **{name: _raw(each[name]) for name in ("error", "output")}} for each in found]}
-
-
-async def _room(seat: Seat, claim: Claim) -> None:
-    """Return when a task that has rested may go on."""
-    pause = _SHORTEST
-    while not await seat.may_go_on(claim.id, claim.queue_id):
-        await asyncio.sleep(pause)
-        pause = min(_LONGEST, 2 * pause)
 
 
 @act(router, "/v1/task/go-on", GoOn, MayGoOn, _HELD)
@@ -165,7 +154,7 @@ async def go_on(caller: Caller, asked: GoOn) -> dict[str, Any]:
     claim = await caller.holds(asked)
     try:
         async with asyncio.timeout(asked.wait):
-            await _room(await caller.seat(asked.lease_token.worker_id), claim)
+            await (await caller.seat(asked.lease_token.worker_id)).go_on(claim)
     except TimeoutError:
         return {"may": False}
     return {"may": True}

@@ -49,5 +49,8 @@ alter table weft.org drop constraint org_slug_check;
 -- name: drop_types
 drop type weft.token_role, weft.platform_role;
 
+-- name: drop_task_resting
+alter table weft.task drop column resting_attempt;
+
 -- name: drop_worker_token
 alter table weft.worker drop column token_id;
