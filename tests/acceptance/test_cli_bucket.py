@@ -71,7 +71,7 @@ def test_a_large_definition_is_kept_in_the_bucket_and_what_is_damaged_there_is_n
         ("no_document", False),
     ]
     s3_bucket.delete(name)
-    assert f"weft: blob {digest} is missing in {s3_bucket.url}" in cli("workflows", "show", "etl", code=3)
+    assert f"weft: blob {digest} is missing in the blob storage" in cli("workflows", "show", "etl", code=3)
     s3_bucket.write(name, stored)
     assert cli("workflows", "fsck") == "the history is whole\n"
     assert not (home / "blobs").exists()
@@ -108,7 +108,7 @@ def test_what_is_wrong_with_the_bucket_is_told_in_one_line_without_secrets(
     with s3_bucket.server.answering("403 Forbidden", "AccessDenied"):
         complaint = cli("tasks", "enqueue", "h", "--params", large, code=3)
     assert complaint.startswith("weft: blob ")
-    assert f"{s3_bucket.url}: access is denied: allow s3:GetObject" in complaint
+    assert ": access is denied: allow s3:GetObject" in complaint
     assert "\n" not in complaint
     assert SECRET not in complaint
     cli.environment["WEFT_BLOB_URL"] = "s3://"
