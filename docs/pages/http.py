@@ -15,8 +15,9 @@ from weft.contract.operations import Operation
 from weft.contract.table import OPERATIONS
 from weft.core.settings import Settings
 from weft.server.acting import ACTS
-from weft.server.app import PREFIX, make_app
+from weft.server.app import make_app
 from weft.server.notes import operations
+from weft.server.paths import PREFIX
 from weft.server.samples import sample
 
 _ROLE = re.compile(r"Takes the role `(\w+)`\.")

@@ -16,8 +16,9 @@ from docs.pages.cli import commands
 import weft.cli
 from warm import run_weft
 from weft.contract.table import BY_CALL
-from weft.server.app import PREFIX, make_app
+from weft.server.app import make_app
 from weft.server.notes import operations
+from weft.server.paths import PREFIX
 
 FLOW = """\
 workflow_id: tiles

@@ -208,7 +208,7 @@ async def test_an_orchestrator_killed_at_any_statement_leaves_jobs_that_others_b
                 ]
                 await client.jobs.send_event("go")
                 if statement == "weft.adopt_jobs":
-                    await _lose_an_owner(url)
+                    await _lose_an_owner(url, jobs)
                 async with proxy_to(url) as proxy:
                     held = proxy.hold("", counted(number, statement))
                     victim = await _start(copies, proxy, home, "orchestrate")
@@ -228,11 +228,13 @@ async def test_an_orchestrator_killed_at_any_statement_leaves_jobs_that_others_b
         assert number > 1, "it never came to that"
 
 
-async def _lose_an_owner(url: str) -> None:
+async def _lose_an_owner(url: str, jobs: list[int]) -> None:
     """Let an orchestrator be lost that owns all jobs, with the first step of each."""
     async with job_sessions(url, 1) as (lost,):
         await lost.orchestrate()
-        assert len(await lost.claim(10, (2, -lost.worker_id))) == 2
+        # Beside a step of an earlier round whose job ended while it was carried out, and that is left to be settled.
+        steps = [step for step in await lost.claim(10, (2, -lost.worker_id)) if step.job_id in jobs]
+        assert sorted(step.job_id or 0 for step in steps) == sorted(jobs)
         await lost.lapse()
 
 

@@ -18,8 +18,9 @@ from starlette.routing import Route
 import weft
 from weft.contract.operations import Access
 from weft.contract.table import OPERATIONS
-from weft.server.app import PREFIX, make_app
+from weft.server.app import make_app
 from weft.server.credentials import ANONYMOUS
+from weft.server.paths import PREFIX
 
 FLOW = {
     "workflow_id": "etl",

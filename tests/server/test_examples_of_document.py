@@ -12,7 +12,8 @@ import pytest
 
 import weft
 from engine.job_scene import Handlers, at_work, flow
-from weft.server.app import PREFIX, make_app
+from weft.server.app import make_app
+from weft.server.paths import PREFIX
 
 FLOW = flow(
     {"day": {"type": "string", "default": "2026-11-14"}},

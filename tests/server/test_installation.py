@@ -161,8 +161,12 @@ async def test_numbers_of_the_org_are_for_all_of_it_and_those_of_the_process_for
     make_http: MakeHttp, client: weft.Client, http: httpx.AsyncClient
 ) -> None:
     await http.get("/api/v1/jobs/12")
+    await http.get("/api/v1/jobs/12/result")
+    await http.get("/api/v1/tags/none%2Fmain")
     text = (await http.get("/metrics")).text
     assert 'weft_http_requests_total{method="GET",route="/api/v1/jobs/{job_id}",status="404"} 1' in text
+    assert 'route="/api/v1/jobs/{job_id}/result",status="404"} 1' in text
+    assert 'route="/api/v1/tags/{tag}",status="404"} 1' in text
     assert 'weft_http_request_seconds_bucket{method="GET",route="/api/v1/jobs/{job_id}",le="+Inf"} 1' in text
     assert "weft_outbox_lag_seconds 0.0" in text
     assert "weft_jobs_created_total 0" in text

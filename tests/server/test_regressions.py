@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import base64
+import json
 import sys
 from pathlib import Path
 
@@ -104,6 +107,49 @@ async def test_an_address_means_one_thing_and_has_an_end(http: httpx.AsyncClient
     many = "&".join(f"a{n}=" for n in range(501))
     refused = await http.get(f"/api/v1/tasks?{many}")
     assert (refused.status_code, refused.json()["detail"]) == (422, "query: has 501 parameters, and may have 500")
+
+
+async def test_a_path_with_more_at_its_end_is_another(http: httpx.AsyncClient, client: weft.Client) -> None:
+    await client.workflows.push(FLOW)
+    for path in ("tags/etl%2Fmain%0A", "tags/etl%0a", "queues/default%7F", "queues/default%0d"):
+        address = httpx.URL(str(http.base_url)).copy_with(raw_path=f"/api/v1/{path}".encode())
+        assert (await http.get(address)).status_code == 404, path
+        assert (await http.delete(address)).status_code == 404, path
+    assert (await client.workflows.tag("etl")).name == "etl/main"
+    # Not sent on to where whoever asks says that the server is.
+    assert (await http.get("/api/v1/jobs/", headers={"host": "evil.example"})).status_code == 404
+
+
+async def test_what_comes_after_a_body_is_no_header(http: httpx.AsyncClient) -> None:
+    reader, writer = await asyncio.open_connection(http.base_url.host, http.base_url.port)
+    body, token = b'{"slug":"made"}', http.headers["authorization"].encode()
+    head = b"POST /api/v1/roles HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
+    writer.write(head + b"Transfer-Encoding: chunked\r\n\r\n")
+    writer.write(b"%x\r\n%s\r\n0\r\nAuthorization: %s\r\n\r\n" % (len(body), body, token))
+    async with asyncio.timeout(30):
+        assert (await reader.readline()).split()[1] == b"401"
+    writer.close()
+    assert (await http.get("/api/v1/roles")).json()["items"] == []
+
+
+async def test_a_cursor_that_nobody_gave_is_refused(http: httpx.AsyncClient, client: weft.Client) -> None:
+    await client.workflows.push(FLOW)
+    job = str((await client.jobs.submit("etl")).id)
+    first = "2024-01-01T00:00:00+00:00"
+    for parts in (
+        [job, "0001-01-01T00:00:00+14:00", [], None, 0],
+        [job, first, [], "9999-12-31T23:59:59-14:00", 0],
+        [job, "2024-01-01T00:00:00", [], None, 0],
+        [job, first, [], None, 10**30],
+        [job, first, [], None, 1e308],
+        [job, first, [], None, -1],
+    ):
+        cursor = base64.urlsafe_b64encode(json.dumps(parts).encode()).decode()
+        answers = [
+            await http.get(f"/api/v1/jobs/{job}/events", params={"after": cursor}),
+            await http.get(f"/api/v1/jobs/{job}/stream", headers={"last-event-id": cursor}),
+        ]
+        assert [answer.status_code for answer in answers] == [422, 422], parts
 
 
 async def test_of_two_credentials_none_is_taken(http: httpx.AsyncClient) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from weft.core.checks import MAX_ID, check_moment, check_number
 from weft.core.errors import InvalidInput
 from weft.db.statements import Statements
 
@@ -81,11 +82,12 @@ class _Cursor:
             return cls(job_id)
         try:
             of, settled, told, looked_at, following = orjson.loads(base64.urlsafe_b64decode(text.encode()))
-            at = None if looked_at is None else datetime.fromisoformat(looked_at)
-            found = cls(int(of), datetime.fromisoformat(settled), frozenset(map(str, told)), at, int(following))
-        except (binascii.Error, ValueError, TypeError, AttributeError):
+            at = None if looked_at is None else check_moment(datetime.fromisoformat(looked_at), "after")
+            since = check_moment(datetime.fromisoformat(settled), "after")
+            found = cls(int(of), since, frozenset(map(str, told)), at, check_number(following, "after", 0, MAX_ID))
+        except (binascii.Error, ValueError, TypeError, AttributeError, InvalidInput):
             raise InvalidInput("after", "is no cursor: give what came with the page before") from None
-        if found.job_id != job_id or found.settled.tzinfo is None or (at is not None and at.tzinfo is None):
+        if found.job_id != job_id:
             raise InvalidInput("after", f"is no cursor of job {job_id}: give what came with the page before")
         return found
 

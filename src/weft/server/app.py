@@ -40,19 +40,16 @@ from weft.server.state import State
 from weft.server.traffic import Noted, Traffic
 from weft.version import __version__
 
-PREFIX = "/api/v1"
-
 
 @cache
 def _routes() -> list[BaseRoute]:
     """Return the routes of all operations, which are the same for every app of a process."""
-    router = APIRouter(prefix=PREFIX)
+    router = APIRouter()
     # Before what may stand for any name.
     for routes in (streams, definitions, results, graphs):
         router.include_router(routes.router)
     for operation in OPERATIONS:
         add_operation(router, operation)
-    router.prefix = ""
     for each in (installation, me, sessions, worker, task, attempt, additions, blob):
         router.include_router(each.router)
     keep_apart(router.routes)
@@ -73,7 +70,15 @@ def make_app(settings: Settings) -> FastAPI:
                 await state.close()
                 await state.live.stop()
 
-    app = FastAPI(title="Weft", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
+    app = FastAPI(
+        title="Weft",
+        version=__version__,
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+        openapi_url=None,
+        redirect_slashes=False,
+    )
     app.router.routes.extend(_routes())
     problems.install(app)
     app.openapi = lambda: document(app)  # type: ignore[method-assign]

@@ -63,6 +63,11 @@ class Connection(HttpToolsProtocol):
         elif self._waiting is None:
             self._wait()
 
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Take a header; what comes after the body is none, and nobody before the server has looked at it."""
+        if not self._is_in_body:
+            super().on_header(name, value)
+
     def on_headers_complete(self) -> None:
         """Answer."""
         self._head, self._is_in_body = 0, True

@@ -29,6 +29,7 @@ from weft.server import progress
 from weft.server.bodies import BESIDE, YAML, DefinitionRoute, JsonRoute
 from weft.server.credentials import admitted, identify, origin_of, require
 from weft.server.idempotency import Answered, Kept, once
+from weft.server.paths import PREFIX
 from weft.server.problems import refusals
 from weft.server.reasons import Reason, reason_in
 from weft.server.spans import made_job
@@ -84,7 +85,7 @@ def add_operation(router: APIRouter, operation: Operation) -> None:
         told[status]["content"] = {"text/plain": {"schema": {"type": "string"}, "example": "240 rows\n"}}
         told[204] = {"description": "There is none."}
     router.add_api_route(
-        operation.path,
+        PREFIX + operation.path,
         _endpoint(operation),
         methods=[operation.method],
         name=operation.call,

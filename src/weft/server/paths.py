@@ -18,11 +18,16 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from weft.server.heads import ONLY_GET
 
+PREFIX = "/api/v1"
 # What no path can hold otherwise: such requests are turned away.
 _SLASH = "\x00"
 _SAMPLE = re.compile(r"{\w+}")
 _GROUP = re.compile(r"\(\?P<\w+>")
 _ENCODED_SLASH = re.compile(rb"%2f", re.IGNORECASE)
+# Of a pattern's end a line's end is no part: with one, a path would mean what it means without.
+_CONTROL = re.compile("[\x01-\x1f\x7f]")
+# That of nothing.
+_NOWHERE = "/%00"
 
 
 class _Name(Convertor[str]):
@@ -75,9 +80,16 @@ class KeepSlashes:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on with its path read anew."""
-        if scope["type"] == "http" and _ENCODED_SLASH.search(raw := scope.get("raw_path") or b""):
-            path = unquote(_ENCODED_SLASH.sub(b"%00", raw.partition(b"?")[0]).decode("ascii", "replace"))
-            scope = {**scope, "path": path} if b"%00" not in raw else {**scope, "path": "/%00"}
-        elif scope["type"] == "http" and _SLASH in scope["path"]:
-            scope = {**scope, "path": "/%00"}
+        if scope["type"] == "http":
+            # In its place: what routes note of the request is for those who were asked before them.
+            scope["path"] = _path_of(scope)
         await self._app(scope, receive, send)
+
+
+def _path_of(scope: Scope) -> str:
+    path: str = scope["path"]
+    if _SLASH in path or _CONTROL.search(path):
+        return _NOWHERE
+    if _ENCODED_SLASH.search(raw := scope.get("raw_path") or b""):
+        return unquote(_ENCODED_SLASH.sub(b"%00", raw.partition(b"?")[0]).decode("ascii", "replace"))
+    return path

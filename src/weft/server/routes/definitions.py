@@ -18,6 +18,7 @@ from weft.sdk.workflows import document_of
 from weft.server import paths
 from weft.server.bodies import KnownRoute
 from weft.server.credentials import Who, require
+from weft.server.paths import PREFIX
 from weft.server.problems import refusals
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 # Names in paths may have slashes.
 assert paths is not None
-router = APIRouter(tags=["workflows"], route_class=KnownRoute)
+router = APIRouter(prefix=PREFIX, tags=["workflows"], route_class=KnownRoute)
 _JSON = "application/json"
 
 

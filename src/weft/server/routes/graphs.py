@@ -19,6 +19,7 @@ from weft.server.bodies import JsonRoute
 from weft.server.credentials import Who, origin_of, require
 from weft.server.endpoints import REPEATED, IdempotencyKey
 from weft.server.idempotency import Answered, Kept, once
+from weft.server.paths import PREFIX
 from weft.server.problems import refusals
 from weft.server.reasons import Reason, reason_in
 from weft.server.spans import made_job
@@ -26,7 +27,7 @@ from weft.server.spans import made_job
 if TYPE_CHECKING:
     from weft.server.state import State
 
-router = APIRouter(tags=["graphs"], route_class=JsonRoute)
+router = APIRouter(prefix=PREFIX, tags=["graphs"], route_class=JsonRoute)
 _JSON = "application/json"
 _WRITER = "Takes the role `writer`."
 _ITEMS = {"items": [{"handler": "etl:extract"}, {"handler": "etl:load"}], "pairs": [[0, 1]]}

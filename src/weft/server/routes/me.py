@@ -12,6 +12,7 @@ from weft.catalog import tokens
 from weft.catalog.model import Principal
 from weft.server.bodies import KnownRoute
 from weft.server.credentials import principal
+from weft.server.paths import PREFIX
 from weft.server.problems import MEDIA_TYPE
 from weft.version import __version__
 
@@ -39,7 +40,11 @@ class Me(BaseModel):
 
 
 @router.get(
-    "/api/v1/me", operation_id="me", tags=["me"], summary="Return whom the credential stands for.", responses=_REFUSALS
+    f"{PREFIX}/me",
+    operation_id="me",
+    tags=["me"],
+    summary="Return whom the credential stands for.",
+    responses=_REFUSALS,
 )
 async def me(request: Request, who: Annotated[Principal, Depends(principal)]) -> Me:
     """Takes any credential that is good, a worker's too."""

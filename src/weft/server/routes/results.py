@@ -17,12 +17,13 @@ from weft.queue import look
 from weft.server.bodies import KnownRoute
 from weft.server.credentials import Who, require
 from weft.server.files import FileAnswer
+from weft.server.paths import PREFIX
 from weft.server.problems import refusals
 
 if TYPE_CHECKING:
     from weft.server.state import State
 
-router = APIRouter(route_class=KnownRoute)
+router = APIRouter(prefix=PREFIX, route_class=KnownRoute)
 _JSON = "application/json"
 _LIKE = {"schema": {}, "example": {"rows": 240}}
 

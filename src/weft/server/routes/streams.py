@@ -23,6 +23,7 @@ from weft.server.live.job_feed import JobFeed
 from weft.server.live.job_list_feed import JobListFeed
 from weft.server.live.log_feed import LogFeed
 from weft.server.live.streaming import EventStream
+from weft.server.paths import PREFIX
 from weft.server.problems import refusals
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
     _Kind = type[JobFeed] | type[JobListFeed] | type[LogFeed]
 
-router = APIRouter(route_class=KnownRoute)
+router = APIRouter(prefix=PREFIX, route_class=KnownRoute)
 # More does not pass through what stands before a server; the ids that are given are a fraction of it.
 _LONGEST = 8000
 _AFTER = "The id of the last event that was had: what came after it is told. The header goes before the query."
