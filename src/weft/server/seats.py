@@ -56,6 +56,8 @@ class Seat:
         self.relay = Relay(self._database, self.id)
         self._upkeep = Upkeep(client.database, self._settings, self.id, sinks_of(client), lambda: True)
         self._turn = asyncio.Lock()
+        # What this turn has claimed.
+        self._unread: list[Claim] = []
         self._background: set[asyncio.Task[None]] = set()
         self._waiting = 0
         self.moment = asyncio.Event()
@@ -128,22 +130,24 @@ class Seat:
     async def finish_and_claim(self, completed: Sequence[Completed], wanted: int) -> tuple[list[Claim], list[int]]:
         """Complete attempts and claim up to ``wanted`` tasks in one statement; return the claims and what was lost."""
         async with self._turn:
+            self._unread = []
             if wanted and self._slots.is_limited:
                 used = await self._used()
                 await self._slots.lease(self._lanes, lambda: used, wanted)
             lanes, from_head, may_look_back = self._marks.choose(self._lanes)
             loop = asyncio.get_running_loop()
-            began, claims = loop.time(), list[Claim]()
+            began = loop.time()
             try:
                 async with self._database.acquire() as conn:
                     claims, lost = await work.finish_and_claim(
                         conn, self.id, completed, lanes, wanted, from_head=may_look_back
                     )
+                    self._unread = claims
                     claims = await work.with_params(conn, claims)
             except asyncpg.PostgresError as problem:
-                if claims:
-                    # The params cannot be read, and the worker does not hear that it holds these.
-                    await self.hand_back([(claim.id, claim.attempt) for claim in claims])
+                if self._unread:
+                    # Their params cannot be read, and the worker does not hear that it holds them.
+                    await self.hand_back([(claim.id, claim.attempt) for claim in self._unread])
                 if not completed:
                     raise
                 logger.info("outcomes of worker %s are settled apart: %s", self.id, problem)
