@@ -60,6 +60,7 @@ class Seat:
         self.relay = Relay(self._database, self.id)
         self._upkeep = Upkeep(client.database, self._settings, self.id, sinks_of(client), lambda: True)
         self._turn = asyncio.Lock()
+        # What this turn has claimed.
         self._background: set[asyncio.Task[None]] = set()
         self._waiting = 0
         self.moment = asyncio.Event()
