@@ -52,15 +52,23 @@ class Session:
         words = ("user", parts.username or "postgres", "database", parts.path[1:])
         writer.write(message(b"", struct.pack("!i", PROTOCOL) + "\0".join([*words, "", ""]).encode()))
         session = cls(reader, writer)
+        try:
+            await session._begin()
+        except BaseException:
+            session.close()
+            raise
+        return session
+
+    async def _begin(self) -> None:
         while True:
-            kind, body = await read_message(reader)
+            kind, body = await read_message(self.reader)
             match kind:
                 case b"S":
-                    session.greeting += message(kind, body)
+                    self.greeting += message(kind, body)
                 case b"K":
-                    session.key = body
+                    self.key = body
                 case b"Z":
-                    return session
+                    return
                 case b"E":
                     raise ConnectionError(body)
 
@@ -73,6 +81,10 @@ class Session:
         except (ConnectionError, asyncio.IncompleteReadError):
             self.close()
             return False
+        except BaseException:
+            # Whoever would have borrowed it is gone.
+            self.close()
+            raise
         return True
 
     def close(self) -> None:
@@ -209,8 +221,10 @@ class Pooler:
         if client is not None and client.session is not None:
             _, writer = await open_stream(self._upstream)
             writer.write(message(b"", struct.pack("!i", CANCEL_REQUEST) + client.session.key))
-            await writer.drain()
-            writer.close()
+            try:
+                await writer.drain()
+            finally:
+                writer.close()
 
 
 @contextmanager

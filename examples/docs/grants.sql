@@ -46,8 +46,8 @@ grant select, insert on weft.job_event to shop_worker;
 grant select, insert on weft.job_label to shop_worker;
 grant select, insert, update, delete on weft.tally, weft.tally_mark to shop_worker;
 grant select on weft.job_events to shop_worker;
-grant execute on function weft.list_tasks, weft.list_newest_effects, weft.list_oldest_effects, weft.acts_on_task
-  to shop_worker;
+grant execute on function weft.list_tasks, weft.list_newest_effects, weft.list_oldest_effects, weft.acts_on_task,
+  weft.uses_blob to shop_worker;
 -- docs: end work
 
 -- docs: begin workflows

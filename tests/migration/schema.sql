@@ -316,7 +316,7 @@ begin
     grant usage on schema weft to SERVER;
     grant usage on sequence weft.id_sequence to SERVER;
     grant execute on function weft.add_effect, weft.enqueue, weft.ensure_partitions, weft.list_jobs, weft.list_newest_effects,
-      weft.list_oldest_effects, weft.list_tasks, weft.acts_on_task to SERVER;
+      weft.list_oldest_effects, weft.list_tasks, weft.acts_on_task, weft.uses_blob to SERVER;
     grant select on weft.artifact_use, weft.attempts, weft.job_events, weft.jobs, weft.schema_revision,
       weft.steps, weft.tasks, weft.tokens, weft.users, weft.workers to SERVER;
     -- Blobs are the same for all orgs: whether anybody uses one may be asked, who does may not.
@@ -3330,6 +3330,87 @@ begin
   return t;
 end $$;
 
+CREATE TABLE weft.artifact (
+    id bigint NOT NULL,
+    org_id bigint NOT NULL,
+    parent_id bigint,
+    merged_id bigint,
+    base_id bigint,
+    chain bigint[],
+    depth smallint GENERATED ALWAYS AS (COALESCE(cardinality(chain), 0)) STORED NOT NULL,
+    kind weft.artifact_kind NOT NULL,
+    generation integer NOT NULL,
+    workflow_id text NOT NULL,
+    digest text NOT NULL,
+    version_hash bytea NOT NULL,
+    plan_hash bytea,
+    actor text NOT NULL,
+    message text,
+    meta json,
+    CONSTRAINT artifact_check CHECK (((octet_length(version_hash) = 32) AND (octet_length(plan_hash) = 32))),
+    CONSTRAINT artifact_check1 CHECK (((kind = 'patch'::weft.artifact_kind) = ((base_id IS NOT NULL) AND (parent_id IS NOT NULL) AND (chain IS NOT NULL)))),
+    CONSTRAINT artifact_check2 CHECK ((chain[cardinality(chain)] = id)),
+    CONSTRAINT artifact_check3 CHECK (((kind = 'snapshot'::weft.artifact_kind) = (plan_hash IS NOT NULL)))
+);
+
+CREATE TABLE weft.output_cache (
+    org_id bigint NOT NULL,
+    key bytea NOT NULL,
+    handler text NOT NULL,
+    task_id bigint NOT NULL,
+    made_at timestamp with time zone NOT NULL,
+    expires_at timestamp with time zone,
+    digest text,
+    output json NOT NULL,
+    CONSTRAINT output_cache_key_check CHECK ((octet_length(key) = 32))
+);
+
+CREATE TABLE weft.task_blob (
+    task_id bigint NOT NULL,
+    digest text NOT NULL,
+    org_id bigint NOT NULL
+);
+
+CREATE TABLE weft.task_log (
+    task_id bigint NOT NULL,
+    org_id bigint NOT NULL,
+    attempt integer NOT NULL,
+    digest text NOT NULL,
+    bytes bigint NOT NULL,
+    created_at timestamp with time zone DEFAULT weft.now() NOT NULL
+);
+
+CREATE VIEW weft.blob_use AS
+ SELECT r.digest,
+    r.org_id,
+    'task'::text AS used_by,
+    r.task_id AS user_id
+   FROM weft.task_blob r
+UNION ALL
+ SELECT l.digest,
+    l.org_id,
+    'log'::text AS used_by,
+    l.task_id AS user_id
+   FROM weft.task_log l
+UNION ALL
+ SELECT a.digest,
+    a.org_id,
+    'artifact'::text AS used_by,
+    a.id AS user_id
+   FROM weft.artifact a
+UNION ALL
+ SELECT c.digest,
+    c.org_id,
+    'cache'::text AS used_by,
+    c.task_id AS user_id
+   FROM weft.output_cache c
+  WHERE (c.digest IS NOT NULL);
+
+CREATE FUNCTION weft.uses_blob(org bigint, wanted text) RETURNS boolean
+    LANGUAGE sql STABLE SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    RETURN ((org = COALESCE(weft.current_org(), org)) AND (EXISTS (SELECT 1 FROM weft.blob_use u WHERE ((u.digest = uses_blob.wanted) AND (u.org_id = uses_blob.org)))));
+
 CREATE FUNCTION weft.wait_for_answer(me bigint, task_id bigint, in_attempt integer, patience interval) RETURNS boolean
     LANGUAGE plpgsql
     AS $$
@@ -3376,29 +3457,6 @@ CREATE TABLE weft.answer (
     body bytea,
     etag text,
     created_at timestamp with time zone DEFAULT weft.now() NOT NULL
-);
-
-CREATE TABLE weft.artifact (
-    id bigint NOT NULL,
-    org_id bigint NOT NULL,
-    parent_id bigint,
-    merged_id bigint,
-    base_id bigint,
-    chain bigint[],
-    depth smallint GENERATED ALWAYS AS (COALESCE(cardinality(chain), 0)) STORED NOT NULL,
-    kind weft.artifact_kind NOT NULL,
-    generation integer NOT NULL,
-    workflow_id text NOT NULL,
-    digest text NOT NULL,
-    version_hash bytea NOT NULL,
-    plan_hash bytea,
-    actor text NOT NULL,
-    message text,
-    meta json,
-    CONSTRAINT artifact_check CHECK (((octet_length(version_hash) = 32) AND (octet_length(plan_hash) = 32))),
-    CONSTRAINT artifact_check1 CHECK (((kind = 'patch'::weft.artifact_kind) = ((base_id IS NOT NULL) AND (parent_id IS NOT NULL) AND (chain IS NOT NULL)))),
-    CONSTRAINT artifact_check2 CHECK ((chain[cardinality(chain)] = id)),
-    CONSTRAINT artifact_check3 CHECK (((kind = 'snapshot'::weft.artifact_kind) = (plan_hash IS NOT NULL)))
 );
 
 CREATE VIEW weft.artifact_use AS
@@ -3549,59 +3607,6 @@ CREATE TABLE weft.blob (
 )
 WITH (toast_tuple_target='8160');
 ALTER TABLE ONLY weft.blob ALTER COLUMN content SET STORAGE EXTERNAL;
-
-CREATE TABLE weft.output_cache (
-    org_id bigint NOT NULL,
-    key bytea NOT NULL,
-    handler text NOT NULL,
-    task_id bigint NOT NULL,
-    made_at timestamp with time zone NOT NULL,
-    expires_at timestamp with time zone,
-    digest text,
-    output json NOT NULL,
-    CONSTRAINT output_cache_key_check CHECK ((octet_length(key) = 32))
-);
-
-CREATE TABLE weft.task_blob (
-    task_id bigint NOT NULL,
-    digest text NOT NULL,
-    org_id bigint NOT NULL
-);
-
-CREATE TABLE weft.task_log (
-    task_id bigint NOT NULL,
-    org_id bigint NOT NULL,
-    attempt integer NOT NULL,
-    digest text NOT NULL,
-    bytes bigint NOT NULL,
-    created_at timestamp with time zone DEFAULT weft.now() NOT NULL
-);
-
-CREATE VIEW weft.blob_use AS
- SELECT r.digest,
-    r.org_id,
-    'task'::text AS used_by,
-    r.task_id AS user_id
-   FROM weft.task_blob r
-UNION ALL
- SELECT l.digest,
-    l.org_id,
-    'log'::text AS used_by,
-    l.task_id AS user_id
-   FROM weft.task_log l
-UNION ALL
- SELECT a.digest,
-    a.org_id,
-    'artifact'::text AS used_by,
-    a.id AS user_id
-   FROM weft.artifact a
-UNION ALL
- SELECT c.digest,
-    c.org_id,
-    'cache'::text AS used_by,
-    c.task_id AS user_id
-   FROM weft.output_cache c
-  WHERE (c.digest IS NOT NULL);
 
 CREATE TABLE weft.edge (
     prev bigint NOT NULL,

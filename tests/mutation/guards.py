@@ -448,8 +448,8 @@ GUARDS: list[Guard] = [
          "and not exists (select 1 from weft.task_done d where d.id = page.task_id)"),
     *_of("blob.unused", "test_collection", ("b.put_at < (select weft.now() - $1::interval) and", ""),
          ("for update of b skip locked", "")),
-    *_of("blob.is_used_by", "test_marks", ("and u.org_id = $1", "and $1::bigint > 0"),
-         ("u.digest = $2 and", "$2::text <> '' and")),
+    *_of("walls.uses_blob", "test_engine_marks", "and u.org_id = org", ("u.digest = wanted and", "")),
+    *_of("walls.uses_blob", "test_walls", ("return org = coalesce(weft.current_org(), org)\n  and", "return")),
     *_of("blob.put", "test_collection", ("do update set put_at = excluded.put_at", "do nothing")),
     # --- the history: whose it is ---
     *_of("artifact.materials", ORGS, "a.org_id = $1 and", "t.org_id = $1 and"),

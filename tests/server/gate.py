@@ -31,39 +31,40 @@ class Gate:
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Pass one request on, and its answer back; after it the connection is closed."""
-        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
-            head = await reader.readuntil(b"\r\n\r\n")
-            length = next(
-                (int(line[15:]) for line in head.lower().split(b"\r\n") if line[:15] == b"content-length:"), 0
-            )
-            body = await reader.readexactly(length)
-            self.requests.append(head.split(b" HTTP")[0].decode())
-            fault = self.faults.pop(0) if self.faults and self.spoils in self.requests[-1] else None
-            self.on_body(body)
-            if length > self.most:
-                self.refused += 1
-                writer.write(
-                    b"HTTP/1.1 413 Too Large\r\nconnection: close\r\ncontent-length: 15\r\n\r\n<html>no</html>"
-                )
-            elif fault == PROXY:
-                writer.write(b"HTTP/1.1 502 Bad Gateway\r\ncontent-length: 4\r\n\r\noops")
-            elif fault == BUSY:
-                told = of_error(KeyBusy("k"))
-                writer.write(b"HTTP/1.1 409 Conflict\r\ncontent-length: %d\r\n\r\n%s" % (len(told.body), told.body))
-            else:
-                there, back = await asyncio.open_connection(self._host, int(self._port))
+        try:
+            with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+                await self._pass(reader, writer)
+        finally:
+            writer.close()
+
+    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        length = next((int(line[15:]) for line in head.lower().split(b"\r\n") if line[:15] == b"content-length:"), 0)
+        body = await reader.readexactly(length)
+        self.requests.append(head.split(b" HTTP")[0].decode())
+        fault = self.faults.pop(0) if self.faults and self.spoils in self.requests[-1] else None
+        self.on_body(body)
+        if length > self.most:
+            self.refused += 1
+            writer.write(b"HTTP/1.1 413 Too Large\r\nconnection: close\r\ncontent-length: 15\r\n\r\n<html>no</html>")
+        elif fault == PROXY:
+            writer.write(b"HTTP/1.1 502 Bad Gateway\r\ncontent-length: 4\r\n\r\noops")
+        elif fault == BUSY:
+            told = of_error(KeyBusy("k"))
+            writer.write(b"HTTP/1.1 409 Conflict\r\ncontent-length: %d\r\n\r\n%s" % (len(told.body), told.body))
+        else:
+            there, back = await asyncio.open_connection(self._host, int(self._port))
+            with contextlib.closing(back):
                 back.write(head.replace(b"\r\n", b"\r\nconnection: close\r\n", 1) + body)
                 answer = await there.read(-1 if fault != AMID else 1000)
                 while fault == AMID and b'{"progress"' not in answer:
                     answer += await there.read(1000)
-                back.close()
-                if fault == RESET:
-                    # It was done, and the answer is lost.
-                    writer.transport.abort()
-                    return
-                writer.write(answer)
-                if fault == AMID:
-                    # Whoever is cut off has had this.
-                    await writer.drain()
-            await writer.drain()
-        writer.close()
+            if fault == RESET:
+                # It was done, and the answer is lost.
+                writer.transport.abort()
+                return
+            writer.write(answer)
+            if fault == AMID:
+                # Whoever is cut off has had this.
+                await writer.drain()
+        await writer.drain()

@@ -500,12 +500,14 @@ async def test_a_remote_client_follows_on_when_its_connection_breaks_after_a_lon
     begun, writers = asyncio.Queue[None](), list[asyncio.StreamWriter]()
 
     async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with suppress(ConnectionError):
-            while data := await reader.read(65536):
-                writer.write(data)
-                if b"retry:" in data:
-                    begun.put_nowait(None)
-        writer.close()
+        try:
+            with suppress(ConnectionError):
+                while data := await reader.read(65536):
+                    writer.write(data)
+                    if b"retry:" in data:
+                        begun.put_nowait(None)
+        finally:
+            writer.close()
 
     async def pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         there, back = await asyncio.open_connection(host, int(port))

@@ -38,6 +38,7 @@ _TOLD_AN_ORG = {
     "list_jobs": f"select id from weft.list_jobs({{id}}, {'null, ' * 5}0, {2**63 - 1}, true, 9, 99)",
     "list_newest_effects": f"select id from weft.list_newest_effects({{id}}, null, null, 0, {2**63 - 1}, 9)",
     "list_oldest_effects": f"select id from weft.list_oldest_effects({{id}}, null, null, 0, {2**63 - 1}, 9)",
+    "uses_blob": "select nullif(bool_or(weft.uses_blob({id}, u.digest)), false) from weft.blob_use u",
     "list_tasks": f"select id from weft.list_tasks({{id}}, null, null, null, 0, {2**63 - 1}, true, 9, 99)",
 }
 

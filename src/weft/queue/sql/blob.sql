@@ -8,7 +8,7 @@ select format('%s-%s', s.system_identifier, current_database()) from pg_control_
 
 -- name: is_used_by
 -- Whether anything of an org refers to it.
-select exists (select 1 from weft.blob_use u where u.digest = $2 and u.org_id = $1);
+select weft.uses_blob($1, $2);
 
 -- name: keep
 -- Of tasks that have not ended.

@@ -34,7 +34,7 @@ comment on view weft.audits is 'What operators did: a row for each cancel, repla
 drop view weft.tokens, weft.org_role_memberships, weft.org_roles, weft.users;
 
 -- name: drop_wall_functions
-drop function weft.admit_server, weft.wall_in, weft.current_org;
+drop function weft.admit_server, weft.wall_in, weft.uses_blob, weft.current_org;
 
 -- name: drop_answers
 drop function weft.put_task_by_request;

@@ -16,6 +16,17 @@ begin
   end loop;
 end $$;
 
+-- name: uses_blob
+-- Whether anything of an org refers to a blob, with the rights of the schema's owner, for no other sees who uses what. A
+-- session that is held to an org is told of no other.
+create function weft.uses_blob(org bigint, wanted text) returns boolean language sql stable security definer
+  set search_path = pg_catalog, pg_temp
+return org = coalesce(weft.current_org(), org)
+  and exists (select 1 from weft.blob_use u where u.digest = wanted and u.org_id = org);
+
+-- name: uses_are_granted
+revoke execute on function weft.uses_blob from public;
+
 -- name: wall_in
 -- Holds a role, such as that of a server, to the org that its session acts for, in every table that has one; returns how many.
 -- Nothing changes for other roles, nor for the owner. A table that has its wall is not locked again.
@@ -56,7 +67,7 @@ begin
     grant usage on schema weft to SERVER;
     grant usage on sequence weft.id_sequence to SERVER;
     grant execute on function weft.add_effect, weft.enqueue, weft.ensure_partitions, weft.list_jobs, weft.list_newest_effects,
-      weft.list_oldest_effects, weft.list_tasks, weft.acts_on_task to SERVER;
+      weft.list_oldest_effects, weft.list_tasks, weft.acts_on_task, weft.uses_blob to SERVER;
     grant select on weft.artifact_use, weft.attempts, weft.job_events, weft.jobs, weft.schema_revision,
       weft.steps, weft.tasks, weft.tokens, weft.users, weft.workers to SERVER;
     -- Blobs are the same for all orgs: whether anybody uses one may be asked, who does may not.
