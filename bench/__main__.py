@@ -17,6 +17,7 @@ from bench import (
     owners,
     process,
     queue,
+    schedules,
     server_worker,
     sizes,
     streams,
@@ -30,7 +31,7 @@ from bench.report import Figure, print_table, write_json
 QUOTED = Path("bench/figures.json")
 PARTS = (
     *("work", "enqueue", "pick-up", "history", "horizon", "limits", "idle", "start"),
-    *("definitions", "workflows", "jobs", "graphs", "owners"),
+    *("definitions", "workflows", "jobs", "graphs", "owners", "schedules"),
     *("server-requests", "server-lists", "server-streams", "server-worker", "dev", "sizes"),
 )
 
@@ -61,6 +62,7 @@ def main() -> None:
             "jobs": lambda: jobs.measure_jobs(server, scale, repeat),
             "graphs": lambda: graphs.measure_graphs(server, 1000 // scale, repeat),
             "owners": lambda: owners.measure_owners(server, repeat),
+            "schedules": lambda: schedules.measure_schedules(server, 1000 // scale, repeat),
             "server-streams": lambda: streams.measure_streams(server, scale),
             "server-worker": lambda: server_worker.measure_server_worker(server, tasks, repeat),
             "server-requests": lambda: serving.measure_requests(server, scale, repeat),

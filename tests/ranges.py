@@ -14,12 +14,14 @@ ROOT = Path(__file__).resolve().parent.parent
 UV = str(Path(sys.executable).parent / "uv")
 # What each dependency is for: arguments (Pydantic), your transactions (SQLAlchemy), migrations (Alembic), the command
 # line (Typer, Rich), the life of an embedded server (its wheel; `test_cli_db.py`), workers as processes (uvloop), the
-# server and its clients (FastAPI, Uvicorn, httptools, HTTPX), and the queue itself (asyncpg, orjson).
+# server and its clients (FastAPI, Uvicorn, httptools, HTTPX), schedules (cronsim, tzdata), and the queue itself
+# (asyncpg, orjson).
 SELECTION = [
     "tests/unit",
     "tests/engine/test_queue_basics.py",
     "tests/engine/test_arguments.py",
     "tests/engine/test_own_transactions.py",
+    "tests/engine/test_schedules.py",
     "tests/migration",
     "tests/acceptance/test_cli_db.py",
     "tests/acceptance/test_cli_tasks.py",

@@ -88,6 +88,7 @@ _GROUPS = {
         *("JobEvent", "JobEvents", "JobAttempt", "NodeWhy"),
         *("JobGraph", "GraphNode", "GraphEdge", "GraphGroup", "GraphItem"),
     ],
+    "Begin by itself": ["Schedules", "Schedule", "Backfill"],
     "Look": [
         *(
             "Task",

@@ -67,6 +67,7 @@ VIEWS = {
     "users": "Who has left stays here, deactivated: what was done by a user stays that user's.",
     "org_roles": "What a user may do is told by the user's `role`, and not by these.",
     "org_role_memberships": "A row for each user that has a role.",
+    "schedules": "What is deleted is gone; its jobs stay, with the label `schedule`.",
     "tokens": "The secrets are kept nowhere, and their digests are not shown.",
 }
 
@@ -198,10 +199,10 @@ COLUMNS = {
     (
         "audits",
         "subject_kind",
-    ): "`task`, `job`, `effect`, `event`, `queue`, `tag`, `workflow`, `cache`, `history`, `org`, `user`, `role`, "
-    "`token` or `sign-in`",
-    ("audits", "subject_ids"): "the tasks, jobs or effects, the first 1,000 of them",
-    ("audits", "subject_name"): "the name of the queue, tag, workflow, event, org, user, role or token",
+    ): "`task`, `job`, `effect`, `event`, `queue`, `tag`, `workflow`, `schedule`, `backfill`, `cache`, `history`, "
+    "`org`, `user`, `role`, `token` or `sign-in`",
+    ("audits", "subject_ids"): "the tasks, jobs, effects or backfills, the first 1,000 of them",
+    ("audits", "subject_name"): "the name of the queue, tag, workflow, schedule, event, org, user, role or token",
     ("audits", "detail"): "what else there is to say: `count`, `reason`, the limit",
     (
         "audits",
@@ -236,5 +237,22 @@ COLUMNS = {
     ("tokens", "revoked_at"): "when it was revoked",
     ("tokens", "last_used_at"): "when it was last used, to a minute",
     ("tokens", "actor"): "who made it",
+    ("schedules", "id"): "the schedule's id",
+    ("schedules", "name"): "its name; unique in the org",
+    ("schedules", "tag"): "the workflow that begins, by its tag",
+    ("schedules", "inputs"): "the inputs of its jobs, as they were given",
+    ("schedules", "cron"): "minute, hour, day, month and weekday; null for an interval",
+    ("schedules", "every"): "the interval; null for a cron expression",
+    ("schedules", "timezone"): "the time zone in which `cron` is read",
+    ("schedules", "catch_up"): "what becomes of ticks that were missed: `none`, `latest` or `all`",
+    ("schedules", "overlap"): "whether a tick is left out while the job before goes on: `allow` or `skip`",
+    ("schedules", "priority"): "the priority of its jobs",
+    ("schedules", "next_at"): "the first tick for which nothing has begun yet",
+    ("schedules", "paused_at"): "since when it is paused",
+    ("schedules", "last_at"): "the last tick for which a job began",
+    ("schedules", "last_job_id"): "that job",
+    ("schedules", "last_error"): "why the last tick could not begin; null when it could",
+    ("schedules", "missed"): "how many ticks were left out",
+    ("schedules", "actor"): "who added it",
     ("tokens", "user"): "what the identity provider calls that user",
 }

@@ -19,7 +19,7 @@ grant insert, select on weft.task_blob to shop_web;
 create role shop_report login;
 grant usage on schema weft to shop_report;
 grant select on weft.tasks, weft.attempts, weft.steps, weft.queues, weft.workers, weft.orgs, weft.audits, weft.jobs,
-  weft.job_events to shop_report;
+  weft.job_events, weft.schedules to shop_report;
 -- docs: end read
 
 -- docs: begin work
@@ -43,6 +43,9 @@ grant select, insert, update, delete on weft.event to shop_worker;
 grant select, insert, update, delete on weft.output_cache to shop_worker;
 grant select, delete on weft.answer to shop_worker;
 grant select, insert on weft.job_event to shop_worker;
+grant select, update on weft.schedule, weft.backfill to shop_worker;
+grant select on weft.tag to shop_worker;
+grant insert on weft.artifact to shop_worker;
 grant select, insert on weft.job_label to shop_worker;
 grant select, insert, update, delete on weft.tally, weft.tally_mark to shop_worker;
 grant select on weft.job_events to shop_worker;
@@ -63,6 +66,8 @@ grant select, insert, update, delete on weft.artifact to shop_flows;
 grant select, delete on weft.task_blob to shop_flows;
 grant select on weft.task, weft.task_done to shop_flows;
 grant delete on weft.blob to shop_flows;
+grant select, insert, update, delete on weft.schedule, weft.backfill to shop_flows;
+grant select on weft.job to shop_flows;
 -- docs: end workflows
 
 -- docs: begin server

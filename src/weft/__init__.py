@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from weft.jobs.model import Approval, Job, JobAttempt, JobHandle, JobNode, JobPage, JobSummary, SentEvent
     from weft.jobs.rerun import RerunAction, RerunPlan, RerunStep
     from weft.jobs.why import NodeWhy
+    from weft.live.schedules import Backfill, Schedule
     from weft.queue.audit import AuditEntry
     from weft.queue.cache import CachedOutputs
     from weft.queue.model import Attempt, NewTask, Page, Task, TaskHandle, TaskSummary
@@ -64,6 +65,7 @@ if TYPE_CHECKING:
     from weft.sdk.reruns import Rerun
     from weft.sdk.roles import Roles
     from weft.sdk.running import run, submit
+    from weft.sdk.schedules import Schedules
     from weft.sdk.submitted import SubmittedJob
     from weft.sdk.tokens import Tokens
     from weft.sdk.users import Users
@@ -83,6 +85,7 @@ _HOMES = {
     "AuditEntry": "weft.queue.audit",
     "AuditFinding": "weft.queue.seals",
     "AuditSeals": "weft.queue.seals",
+    "Backfill": "weft.live.schedules",
     "BisectStep": "weft.sdk.bisecting",
     "Bisected": "weft.sdk.bisecting",
     "BlobRepository": "weft.worker.handling",
@@ -147,6 +150,8 @@ _HOMES = {
     "Retry": "weft.queue.retry",
     "Roles": "weft.sdk.roles",
     "Sample": "weft.jobs.metrics",
+    "Schedule": "weft.live.schedules",
+    "Schedules": "weft.sdk.schedules",
     "SchemaOutdated": "weft.core.errors",
     "SentEvent": "weft.jobs.model",
     "ServerUnavailable": "weft.core.server_errors",
@@ -200,6 +205,7 @@ __all__ = [
     "AuditEntry",
     "AuditFinding",
     "AuditSeals",
+    "Backfill",
     "BisectStep",
     "Bisected",
     "BlobRepository",
@@ -264,6 +270,8 @@ __all__ = [
     "Retry",
     "Roles",
     "Sample",
+    "Schedule",
+    "Schedules",
     "SchemaOutdated",
     "SentEvent",
     "ServerUnavailable",

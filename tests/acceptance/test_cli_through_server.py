@@ -59,6 +59,12 @@ LOOKS = {
         workflows moves tiles | workflows blame tiles | workflows diff tiles~1 tiles | workflows fsck
         workflows gc --dry-run | graph tiles | validate {flow} | schema | diff {flow} tiles
         """,
+    "schedules": """
+        schedules list | schedules list --tag tiles | schedules list --limit 1 | schedules show daily
+        schedules show nothing | schedules ticks daily -n 3 | schedules ticks nothing | schedules backfills daily
+        schedules backfills daily --before x | schedules add tiles --cron @weekly --timezone Asia/Tokyo --dry-run
+        schedules add tiles --cron @weekly --timezone Mars/Base --dry-run | schedules delete daily
+        """,
     "people": """
         orgs list | orgs show default | orgs show nobody | tokens show 12345678901234
         users list | users show ada | users show bob | roles list | roles show nothing | tokens list | audit list
@@ -87,6 +93,15 @@ CHANGES = {
         workflows merge tiles/next --into tiles | workflows revert tiles {patch} | workflows tag tiles/kept tiles
         workflows delete tiles/kept | workflows undelete tiles/kept | workflows protect tiles/kept
         workflows compact tiles | workflows snapshot tiles | workflows push {flow} -m again
+        """,
+    "schedules": """
+        schedules add tiles --every 1h --input count=2 --overlap skip | schedules add tiles --every 1h =2
+        schedules add tiles --name wrong --every 1h --input count=x =2 | schedules add nothing --every 1h =4
+        schedules add tiles --name none =2 | schedules change tiles --every 2h | schedules change tiles =2
+        schedules pause tiles | schedules pause tiles =5 | schedules resume tiles | schedules trigger tiles
+        schedules backfill tiles --since 1d --at-once 2 --dry-run | schedules backfill tiles --since 1d
+        schedules backfill tiles --since x =2 | schedules cancel-backfill {backfill}
+        schedules cancel-backfill {backfill} =4 | schedules delete tiles --yes | schedules delete tiles --yes =4
         """,
     "people": """
         orgs create acme --admin ada | orgs token acme --user ada | orgs rename acme Acme
@@ -172,6 +187,10 @@ def scene(url: str, home: Path, tmp_path: Path, kind: str) -> Iterator[Scene]:
         direct("workflows", "push", str(flow))
         patched = direct.json("workflows", "patch", "tiles", "--set", "nodes.scheme.params.count=8")
         names["patch"] = patched["artifact_id"]
+    if kind == "schedules":
+        for name, cron in (("daily", "@daily"), ("weekly", "@weekly")):
+            direct("schedules", "add", "tiles", "--name", name, "--cron", cron)
+        names["backfill"] = direct.json("schedules", "backfill", "daily", "--since", "3d")["id"]
     if kind in ("jobs", "tasks"):
         names["job"] = direct.json("run", "tiles", *APP, code=1)["id"]
         names["task"] = direct.json("tasks", "list")["tasks"][0]["id"]

@@ -21,6 +21,8 @@ import weft
 from granted import grant, take_back
 from weft.core.settings import Settings
 from weft.db.database import Database
+from weft.jobs.library import Libraries
+from weft.live.ticker import Ticker
 from weft.queue import graph, outbox
 from weft.queue.services import Drainer, Pruner, Rescuer, Stager
 from weft.worker.registry import Registry
@@ -261,5 +263,33 @@ def test_the_grants_of_the_docs_let_a_role_keep_workflows_and_nothing_else(grant
             assert (await w.gc()).blobs == 0
             with pytest.raises(weft.PermissionDenied):
                 await client.enqueue("double", {"n": 1})
+
+    asyncio.run(run())
+
+
+def test_the_grants_of_the_docs_let_one_role_keep_schedules_and_another_begin_their_jobs(
+    granted_url: str, home: Path
+) -> None:
+    nodes = {"START": {"type": "start", "next": "END"}, "END": {"type": "end"}}
+
+    async def run() -> None:
+        async with client_of(granted_url, "shop_flows", home) as client:
+            await client.workflows.push({"workflow_id": "report", "nodes": nodes})
+            schedules = client.schedules
+            made = await schedules.add("report", every=3600)
+            await schedules.change("report", priority=1)
+            await schedules.pause("report")
+            await schedules.resume("report")
+            for _ in range(2):
+                filling = await schedules.backfill("report", since=made.created_at - timedelta(hours=3), at_once=2)
+            await schedules.cancel_backfill(filling.id)
+            assert len(await schedules.backfills("report")) == 2
+            await schedules.add("report", name="other", every=3600)
+            await schedules.delete("other")
+        async with client_of(granted_url, "shop_worker", home) as client:
+            look = Ticker(client.database, client.ids, Libraries(client.database, lambda: client.blobs))
+            assert await look.run_once() == 2
+            async with client.database.acquire() as conn:
+                assert await conn.fetchval("select count(*) from weft.jobs where labels ->> 'schedule' = 'report'") == 2
 
     asyncio.run(run())

@@ -25,7 +25,7 @@ LONGEST = 450
 
 # The whole public interface; a change here is a change for users.
 PUBLIC = [
-    "Approval", "Artifact", "Attempt", "AuditEntry", "AuditFinding", "AuditSeals", "BisectStep", "Bisected",
+    "Approval", "Artifact", "Attempt", "AuditEntry", "AuditFinding", "AuditSeals", "Backfill", "BisectStep", "Bisected",
     "BlobRepository", "BlobUnavailable", "CachedOutputs", "Checkpoint", "Checkpoints", "Client", "Collected", "Context",
     "DatabaseUnavailable", "Finding", "Forbidden", "GraphEdge", "GraphGroup", "GraphItem", "GraphNode",
     "HandlerContext", "HandlerResult", "Health", "HealthCheck", "InvalidDefinition", "InvalidInput", "Job",
@@ -34,8 +34,8 @@ PUBLIC = [
     "NewToken",
     "NodeWhy", "NonRetryable", "NotFound", "Orchestrator", "Org", "OrgRole", "Orgs", "OutboxRow", "Page",
     "PermissionDenied", "Pushed", "QueueInfo", "Registry", "RemoteClient", "Rerun", "RerunAction", "RerunPlan",
-    "RerunStep", "Retry", "Roles", "Sample", "SchemaOutdated", "SentEvent", "ServerUnavailable", "Settings", "SignIn",
-    "Snooze", "SpawnedTask",
+    "RerunStep", "Retry", "Roles", "Sample", "Schedule", "Schedules", "SchemaOutdated", "SentEvent",
+    "ServerUnavailable", "Settings", "SignIn", "Snooze", "SpawnedTask",
     "StateConflict", "SubmittedJob", "Tag", "TagConflict", "TagMove", "Task", "TaskFailed", "TaskHandle", "TaskState",
     "TaskStep", "TaskSummary", "Token", "Tokens", "TooLarge", "Unauthenticated", "UnknownQueue", "User", "Users",
     "WaitTimeout", "WeftError", "Why", "Worker", "WorkerInfo", "Workflow", "WorkflowDefinition", "Workflows",
@@ -48,7 +48,7 @@ CLIENT = [
     "count_dead", "create_queue", "database", "dead_letters", "enqueue", "enqueue_many", "follow_log", "get_task",
     "health", "in_one_transaction", "jobs", "limit_queue", "list_tasks", "metrics", "of_org", "org_id", "orgs",
     "outbox", "pause_queue", "purge", "queues", "read_log", "replay", "replay_all", "replay_dead", "replay_outbox",
-    "resume_queue", "roles", "tokens", "users", "verify_audit", "wait", "why", "workers", "workflows",
+    "resume_queue", "roles", "schedules", "tokens", "users", "verify_audit", "wait", "why", "workers", "workflows",
 ]  # fmt: skip
 
 

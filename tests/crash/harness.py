@@ -231,9 +231,9 @@ class Crew:
         """Start several workers."""
         return list(await asyncio.gather(*(self.worker(**options) for _ in range(count))))
 
-    async def orchestrator(self, **settings: Any) -> Process:
-        """Start an orchestrator."""
-        return await self._start("crash.apps.worker", None, {
+    async def orchestrator(self, *, skew: str | None = None, **settings: Any) -> Process:
+        """Start an orchestrator; ``skew`` says how its clock is wrong."""
+        return await self._start("crash.apps.worker", skew, {
             "orchestrates": True, "grace": 10.0, "modules": (), "memory": None, "folder": str(self.folder),
             "settings": self._settings(settings),
         })  # fmt: skip

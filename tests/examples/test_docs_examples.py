@@ -50,6 +50,7 @@ SCRIPTS = {
         *("dead timeout", "dead timeout", "3", "told ada of 100", "goes on after download"),
         "cancelled",
     ],
+    "schedules.py": ["report True", "the report of 20", "5", "5 {'completed'}"],
     "schedule.py": ["True 1000", "[('scheduled', 2)]"],
     "testing.py": ["ok"],
     "keep_workflows.py": [
@@ -106,7 +107,7 @@ COMMANDS = {
         *("30.0", "1 file without a problem", "⇉ with_tax  flows.with_tax for each", "26.4", "completed", "pushed "),
         *("sales/main", "30.0", "workflow_id: sales"),
     ],
-    "migrate.sh": ["0004 (head)", "downgraded from 0004 to nothing"],
+    "migrate.sh": ["0005 (head)", "downgraded from 0005 to nothing"],
     "operate.sh": [
         *("default", "something is not well", "jobs_created_total"),
         "created mail",
@@ -134,6 +135,17 @@ COMMANDS = {
             '"next":null',
         ),
         *('"code":"invalid_input"', '"field":"priority"', "200", "412"),
+    ],
+    "schedules.sh": [
+        *(
+            "02:30:00+0",
+            "02:30:00+0",
+            "added tile_raster: 30 2 * * * Europe/Berlin; next",
+            "added often: every 15m; next",
+        ),
+        *("often", "tile_raster", "30 2 * * *", "02:30:00+0", "no jobs", "paused often", "resumed often"),
+        *("changed tile_raster: 0 4 * * * Europe/Berlin", "began job ", "would make jobs of ", "4 at once"),
+        *("makes jobs of ", "0 of ", "deleted often"),
     ],
     "people.sh": [
         *("created acme", "added ada, admin", "bob is writer", "deactivated bob", "activated bob", "ada@example.com"),

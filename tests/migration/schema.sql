@@ -310,7 +310,7 @@ $$;
 CREATE FUNCTION weft.admit_server(role regrole) RETURNS integer
     LANGUAGE plpgsql
     AS $_$
-declare count int := weft.wall_in(role);
+declare count int := weft.wall_in(role); later regproc;
 begin
   execute replace($grants$
     grant usage on schema weft to SERVER;
@@ -331,6 +331,10 @@ begin
       weft.queue_slot, weft.step, weft.tally, weft.tally_mark, weft.task, weft.task_blob, weft.task_done, weft.task_log,
       weft.worker, weft.worker_code to SERVER;
   $grants$, 'SERVER', role::text);
+  -- What later revisions have added is granted by functions of theirs.
+  for later in select p.oid from pg_proc p where p.pronamespace = 'weft'::regnamespace and p.proname like 'grant\_%\_to\_server' loop
+    execute format('select %s(%L)', later, role);
+  end loop;
   return count;
 end $_$;
 
@@ -1310,6 +1314,14 @@ begin
   -- Whoever frees a slot need not have room, or may be about to stop.
   perform weft.hint(woken);
   return woken;
+end $$;
+
+CREATE FUNCTION weft.grant_schedules_to_server(role regrole) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+begin
+  execute format('grant select on weft.schedules to %s', role);
+  execute format('grant select, insert, update, delete on weft.schedule, weft.backfill to %s', role);
 end $$;
 
 CREATE FUNCTION weft.hand_over(gone bigint, heir bigint, room integer) RETURNS integer
@@ -3598,6 +3610,30 @@ CREATE TABLE weft.awaited (
     CONSTRAINT awaited_kind_check CHECK ((kind = ANY (ARRAY['approval'::text, 'event'::text])))
 );
 
+CREATE TABLE weft.backfill (
+    id bigint DEFAULT weft.next_id() NOT NULL,
+    org_id bigint NOT NULL,
+    schedule_id bigint NOT NULL,
+    cron text,
+    every interval,
+    timezone text NOT NULL,
+    anchor timestamp with time zone NOT NULL,
+    since timestamp with time zone NOT NULL,
+    until timestamp with time zone NOT NULL,
+    at_once integer NOT NULL,
+    ticks integer NOT NULL,
+    made integer DEFAULT 0 NOT NULL,
+    missed integer DEFAULT 0 NOT NULL,
+    next_at timestamp with time zone,
+    running bigint[] DEFAULT '{}'::bigint[] NOT NULL,
+    last_error text,
+    created_at timestamp with time zone DEFAULT weft.now() NOT NULL,
+    ended_at timestamp with time zone,
+    cancelled_at timestamp with time zone,
+    actor text NOT NULL,
+    CONSTRAINT backfill_at_once_check CHECK ((at_once > 0))
+);
+
 CREATE TABLE weft.blob (
     digest text NOT NULL,
     bytes bigint NOT NULL,
@@ -4087,6 +4123,59 @@ CREATE VIEW weft.queues AS
 
 COMMENT ON VIEW weft.queues IS 'Every queue, with its limits and whether it is paused.';
 
+CREATE TABLE weft.schedule (
+    id bigint DEFAULT weft.next_id() NOT NULL,
+    org_id bigint NOT NULL,
+    name text NOT NULL,
+    version integer DEFAULT 1 NOT NULL,
+    tag text NOT NULL,
+    inputs json NOT NULL,
+    cron text,
+    every interval,
+    timezone text NOT NULL,
+    anchor timestamp with time zone NOT NULL,
+    catch_up text NOT NULL,
+    overlap text NOT NULL,
+    priority smallint NOT NULL,
+    next_at timestamp with time zone NOT NULL,
+    paused_at timestamp with time zone,
+    last_at timestamp with time zone,
+    last_job_id bigint,
+    last_error text,
+    missed bigint DEFAULT 0 NOT NULL,
+    created_at timestamp with time zone DEFAULT weft.now() NOT NULL,
+    actor text NOT NULL,
+    CONSTRAINT schedule_catch_up_check CHECK ((catch_up = ANY (ARRAY['none'::text, 'latest'::text, 'all'::text]))),
+    CONSTRAINT schedule_check CHECK (((cron IS NULL) <> (every IS NULL))),
+    CONSTRAINT schedule_overlap_check CHECK ((overlap = ANY (ARRAY['allow'::text, 'skip'::text])))
+)
+WITH (fillfactor='70');
+
+CREATE VIEW weft.schedules AS
+ SELECT id,
+    org_id,
+    name,
+    tag,
+    inputs,
+    cron,
+    every,
+    timezone,
+    catch_up,
+    overlap,
+    priority,
+    next_at,
+    paused_at,
+    last_at,
+    last_job_id,
+    last_error,
+    missed,
+    created_at,
+    actor
+   FROM weft.schedule s
+  WHERE (org_id = COALESCE(( SELECT weft.current_org() AS current_org), org_id));
+
+COMMENT ON VIEW weft.schedules IS 'Workflows that begin by themselves, with the next tick of each.';
+
 CREATE TABLE weft.schema_revision (
     version_num character varying(32) NOT NULL,
     digest text
@@ -4428,6 +4517,9 @@ ALTER TABLE ONLY weft.audit_seal
 ALTER TABLE ONLY weft.awaited
     ADD CONSTRAINT awaited_pkey PRIMARY KEY (task_id);
 
+ALTER TABLE ONLY weft.backfill
+    ADD CONSTRAINT backfill_pkey PRIMARY KEY (id);
+
 ALTER TABLE ONLY weft.blob
     ADD CONSTRAINT blob_pkey PRIMARY KEY (digest);
 
@@ -4502,6 +4594,15 @@ ALTER TABLE ONLY weft.queue
 
 ALTER TABLE ONLY weft.queue_slot
     ADD CONSTRAINT queue_slot_pkey PRIMARY KEY (queue_id, worker_id);
+
+ALTER TABLE ONLY weft.schedule
+    ADD CONSTRAINT schedule_org_id_id_key UNIQUE (org_id, id);
+
+ALTER TABLE ONLY weft.schedule
+    ADD CONSTRAINT schedule_org_id_name_key UNIQUE (org_id, name);
+
+ALTER TABLE ONLY weft.schedule
+    ADD CONSTRAINT schedule_pkey PRIMARY KEY (id);
 
 ALTER TABLE ONLY weft.schema_revision
     ADD CONSTRAINT schema_revision_pkc PRIMARY KEY (version_num);
@@ -4598,6 +4699,10 @@ CREATE INDEX awaited_event ON weft.awaited USING btree (org_id, event) WHERE (ev
 
 CREATE INDEX awaited_job ON weft.awaited USING btree (job_id);
 
+CREATE INDEX backfill_open ON weft.backfill USING btree (id) WHERE (ended_at IS NULL);
+
+CREATE INDEX backfill_schedule ON weft.backfill USING btree (org_id, schedule_id, id);
+
 CREATE INDEX blob_put ON weft.blob USING brin (put_at);
 
 CREATE INDEX edge_next ON weft.edge USING btree (next);
@@ -4653,6 +4758,8 @@ CREATE INDEX output_cache_expires ON weft.output_cache USING btree (expires_at) 
 CREATE INDEX output_cache_handler ON weft.output_cache USING btree (org_id, handler);
 
 CREATE INDEX output_cache_made ON weft.output_cache USING btree (made_at) WHERE (expires_at IS NULL);
+
+CREATE INDEX schedule_due ON weft.schedule USING btree (next_at) WHERE (paused_at IS NULL);
 
 CREATE INDEX step_job ON ONLY weft.step USING btree (job_id, saved_at) WHERE ((job_id IS NOT NULL) AND (name !~~ '@%'::text));
 
@@ -4721,6 +4828,9 @@ CREATE RULE refuse_delete AS
     ON DELETE TO weft.queues DO INSTEAD  SELECT weft.refuse_write('queues'::text) AS refuse_write;
 
 CREATE RULE refuse_delete AS
+    ON DELETE TO weft.schedules DO INSTEAD  SELECT weft.refuse_write('schedules'::text) AS refuse_write;
+
+CREATE RULE refuse_delete AS
     ON DELETE TO weft.steps DO INSTEAD  SELECT weft.refuse_write('steps'::text) AS refuse_write;
 
 CREATE RULE refuse_delete AS
@@ -4748,6 +4858,9 @@ CREATE RULE refuse_insert AS
     ON INSERT TO weft.queues DO INSTEAD  SELECT weft.refuse_write('queues'::text) AS refuse_write;
 
 CREATE RULE refuse_insert AS
+    ON INSERT TO weft.schedules DO INSTEAD  SELECT weft.refuse_write('schedules'::text) AS refuse_write;
+
+CREATE RULE refuse_insert AS
     ON INSERT TO weft.steps DO INSTEAD  SELECT weft.refuse_write('steps'::text) AS refuse_write;
 
 CREATE RULE refuse_insert AS
@@ -4773,6 +4886,9 @@ CREATE RULE refuse_update AS
 
 CREATE RULE refuse_update AS
     ON UPDATE TO weft.queues DO INSTEAD  SELECT weft.refuse_write('queues'::text) AS refuse_write;
+
+CREATE RULE refuse_update AS
+    ON UPDATE TO weft.schedules DO INSTEAD  SELECT weft.refuse_write('schedules'::text) AS refuse_write;
 
 CREATE RULE refuse_update AS
     ON UPDATE TO weft.steps DO INSTEAD  SELECT weft.refuse_write('steps'::text) AS refuse_write;
@@ -4814,6 +4930,9 @@ ALTER TABLE ONLY weft.audit
 ALTER TABLE ONLY weft.audit_seal
     ADD CONSTRAINT audit_seal_org_id_fkey FOREIGN KEY (org_id) REFERENCES weft.org(id);
 
+ALTER TABLE ONLY weft.backfill
+    ADD CONSTRAINT backfill_org_id_schedule_id_fkey FOREIGN KEY (org_id, schedule_id) REFERENCES weft.schedule(org_id, id) ON DELETE CASCADE;
+
 ALTER TABLE ONLY weft.event
     ADD CONSTRAINT event_org_id_fkey FOREIGN KEY (org_id) REFERENCES weft.org(id);
 
@@ -4846,6 +4965,9 @@ ALTER TABLE ONLY weft.queue
 
 ALTER TABLE ONLY weft.queue_slot
     ADD CONSTRAINT queue_slot_queue_id_fkey FOREIGN KEY (queue_id) REFERENCES weft.queue(id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY weft.schedule
+    ADD CONSTRAINT schedule_org_id_fkey FOREIGN KEY (org_id) REFERENCES weft.org(id);
 
 ALTER TABLE ONLY weft.sign_in
     ADD CONSTRAINT sign_in_org_id_fkey FOREIGN KEY (org_id) REFERENCES weft.org(id);

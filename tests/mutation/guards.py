@@ -52,6 +52,7 @@ FILES = {
     "lists": "db/migrations/sql/0003_lists.sql",
     "task_lists": "db/migrations/sql/0003_task_lists.sql",
     "lending": "queue/sql/loan.sql",
+    "schedule": "live/sql/schedule.sql",
 }
 # What a later migration makes anew is guarded there.
 SUPERSEDED = {
@@ -165,6 +166,25 @@ GUARDS: list[Guard] = [
           "weft.reach_next(gone || counted, null, false, own) end", "weft.reach_next(gone || counted, null, false, own)")),
     *_of("step.fail_next", "test_job_leftovers", ("and t.handler = '@end'", "")),
     *_of("step.fail_next", "test_job_graphs test_random_groups", ("and t.waiting_on = 0", "")),
+    # --- schedules ---
+    *_of("schedule.add", "test_schedules", ("on conflict (org_id, name) do nothing", "")),
+    *_of("schedule.show", "test_schedules", "s.org_id = $1 and"),
+    *_of("schedule.list", "test_schedules", "s.org_id = $1 and"),
+    *_of("schedule.lock", "test_schedules", "s.org_id = $1 and", "for update"),
+    *_of("schedule.pause", "test_schedules", "s.org_id = $1 and", "and s.paused_at is null"),
+    *_of("schedule.resume", "test_schedules", "s.org_id = $1 and", "and s.paused_at is not null"),
+    *_of("schedule.delete", "test_schedules", "s.org_id = $1 and"),
+    *_of("schedule.due", "test_schedules", ("s.next_at <= (select weft.now()) and", "")),
+    *_of("schedule.take", "test_schedules", "and s.version = $2::int", "and s.next_at = $3::timestamptz", "and s.paused_at is null",
+         "for update skip locked", ("s.overlap = 'skip' and", ""),
+         ("exists (select 1 from weft.job j where j.id = s.last_job_id)", "false")),
+    *_of("schedule.backfills", "test_schedules", "b.org_id = $1 and"),
+    *_of("schedule.cancel_backfill", "test_schedules", "b.org_id = $1 and", "and b.ended_at is null"),
+    *_of("schedule.take_backfill", "test_schedules", "and s.version = $2::int", "and b.next_at = $3::timestamptz", "and b.ended_at is null",
+         "for update of b skip locked"),
+    *_of("schedule.end_backfill", "test_schedules", "and b.ended_at is null", "and b.next_at is null",
+         ("and not exists (select 1 from weft.job j where j.id = any (b.running))", "")),
+    *_of("schedule.measure", "test_schedules", ("where s.org_id = $1", "")),
     # --- graphs ---
     *_of("graph.job_of", "test_groups", "j.org_id = $1 and"),
     *_of("graph.look_at", "test_groups", "and t.job_id = $2", "and d.job_id = $2"),
@@ -707,6 +727,12 @@ GUARDS: list[Guard] = [
 ]  # fmt: skip
 
 REDUNDANT: list[tuple[Guard, str]] = [
+    (
+        Guard("schedule.change", "s.org_id = $1 and"),
+        "the id is that of a schedule which was found in its org, and is locked",
+    ),
+    (Guard("schedule.due", "and s.paused_at is null"), "one that is paused is not taken"),
+    (Guard("schedule.look_at_backfill", "and b.ended_at is null"), "one that has ended is not taken, nor ended again"),
     *(
         (Guard(f"watching.{name}", text), "whoever asks has found the job in its org before")
         for name, text in {

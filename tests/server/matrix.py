@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Any
 from urllib.parse import quote
@@ -142,11 +143,14 @@ class Things:
         known = {
             "workflow": self.names["tag"], "source": self.names["tag"], "to": self.names["tag"],
             "change": self.names["change"], "user": self.names["user"], "queue": self.names["queues.name"],
+            "tag": self.names["tag"],
         }  # fmt: skip
         return {name: known.get(name, value) for name, value in asked.body.items()}
 
     def query(self, asked: Asked) -> dict[str, Any]:
         """Return the query of a request about these things."""
+        if asked.call == "schedules.preview":
+            return {"cron": "@daily"}
         if asked.call == "workflows.diff":
             return {"old": self.names["tag"], "new": self.names["tag"]}
         if asked.roles == WORKERS and not asked.body and "{" not in asked.path:
@@ -163,12 +167,17 @@ async def make_things(client: weft.Client, prefix: str, url: str | None = None) 
     task = await client.enqueue(f"{prefix}:send", {"to": prefix}, queue=f"{prefix}-mail")
     user = await client.users.add(f"{prefix}@example.com", role="writer")
     await client.roles.create(f"{prefix}-finance")
+    # Nobody moves it on by itself while a test looks at what is changed.
+    await client.schedules.add(tag, name=f"{prefix}/nightly", every=86400)
+    moment = datetime.now(UTC)
+    backfill = await client.schedules.backfill(f"{prefix}/nightly", since=moment - timedelta(days=3))
     token = await client.tokens.create(f"{prefix}-nightly", role="writer")
     names = {
         "job_id": str(job.id), "task_id": str(task.id), "token_id": str(token.token.id), "tag": tag, "which": tag,
         "into": tag, "new": f"{prefix}/next", "user": user.external_id, "slug": f"{prefix}-finance",
         "tags.name": tag, "queues.name": f"{prefix}-mail", "orgs.slug": prefix, "change": str(pushed.artifact_id),
-        "artifact_id": str(pushed.artifact_id), "user_id": str(user.id),
+        "artifact_id": str(pushed.artifact_id), "user_id": str(user.id), "schedules.name": f"{prefix}/nightly",
+        "backfill_id": str(backfill.id),
     }  # fmt: skip
     return Things(names) if url is None else await _with_worker(client, prefix, url, names)
 

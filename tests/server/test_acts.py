@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import asyncpg
@@ -54,6 +54,8 @@ async def acts(client: weft.Client, conn: asyncpg.Connection[asyncpg.Record]) ->
     await client.workflows.patch("etl/other", set={"nodes.fetch.params.more": 1})
     await client.workflows.delete("etl/gone")
     await client.workflows.snapshot("etl", set={"nodes.fetch.params.size": 8})
+    await client.schedules.add("etl", name="nightly", every=3600)
+    backfill = await client.schedules.backfill("nightly", since=datetime.now(UTC) - timedelta(days=1))
     await client.create_queue("mail")
     open_ = await client.jobs.submit("etl")
     tasks = [await client.enqueue("nobody:knows") for _ in range(2)]
@@ -76,6 +78,14 @@ async def acts(client: weft.Client, conn: asyncpg.Connection[asyncpg.Record]) ->
         "jobs.rerun_all": lambda by: by.jobs.rerun_all(),
         "jobs.approve": lambda by: by.jobs.approve(waits.id),
         "jobs.send_event": lambda by: by.jobs.send_event("file.arrived"),
+        "schedules.add": lambda by: by.schedules.add("etl", name="new", every=3600),
+        "schedules.change": lambda by: by.schedules.change("nightly", every=7200),
+        "schedules.pause": lambda by: by.schedules.pause("nightly"),
+        "schedules.resume": lambda by: by.schedules.resume("nightly"),
+        "schedules.trigger": lambda by: by.schedules.trigger("nightly"),
+        "schedules.backfill": lambda by: by.schedules.backfill("nightly", since=datetime.now(UTC) - timedelta(days=1)),
+        "schedules.cancel_backfill": lambda by: by.schedules.cancel_backfill(backfill.id),
+        "schedules.delete": lambda by: by.schedules.delete("nightly"),
         "workflows.push": lambda by: by.workflows.push({**FLOW, "workflow_id": "new"}),
         "workflows.snapshot": lambda by: by.workflows.snapshot("etl", set={"nodes.fetch.params.size": 9}),
         "workflows.patch": lambda by: by.workflows.patch("etl", set={"nodes.fetch.params.size": 3}),

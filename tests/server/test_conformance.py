@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime, timedelta
 
 import httpx
 import pytest
@@ -119,8 +120,11 @@ async def _known(client: weft.Client) -> dict[str, str]:
     task = await client.enqueue("h", {"n": 1})
     await client.users.add("ada")
     await client.roles.create("finance")
+    await client.schedules.add("etl", every=86400)
+    backfill = await client.schedules.backfill("etl", since=datetime.now(UTC) - timedelta(days=2))
     token = (await client.tokens.create("another", role="reader")).token
     return {
         "job_id": str(job.id), "task_id": str(task.id), "token_id": str(token.id), "tag": "etl%2Fmain",
         "which": "etl%2Fmain", "into": "etl%2Fmain", "user": "ada", "slug": "finance",
+        "backfill_id": str(backfill.id),
     }  # fmt: skip

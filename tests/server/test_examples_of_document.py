@@ -62,6 +62,8 @@ async def things(client: weft.Client) -> AsyncIterator[dict[str, str]]:
         found |= {"jobs.approve": str(waits.id), "jobs.add": str(goes_on.id), "job_id": str(fails.id)}
         found |= {"cancel": str(task.id), "replay": str(alone.id)}
         await client.roles.create("finance")
+        await client.schedules.add("etl/main", name="nightly", every=86400)
+        found |= {"schedules.change": "nightly", "schedules.backfill": "nightly"}
         await client.orgs.create("globex")
         yield found | {"orgs.rename": "globex", "orgs.create_token": "globex"}
         handlers.leave.set()

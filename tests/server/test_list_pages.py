@@ -24,6 +24,8 @@ BOUNDED = {
     "/api/v1/jobs/{job_id}/wait": "a record, as the job itself",
     "/api/v1/me": "a record: queues that a token was made for, in one request",
     "/api/v1/metrics": "one entry for each metric that there is",
+    "/api/v1/schedules/{name}/ticks": "as many as were asked for, a thousand at most",
+    "/api/v1/ticks": "as many as were asked for, a thousand at most",
     "/api/v1/tasks/{task_id}": "a record: attempts, which max_attempts holds, and the last 1,000 acts",
     "/api/v1/tasks/{task_id}/why": "names at most a few tasks that it waits for",
     "/api/v1/tokens/{token_id}": "a record: queues that it was made for, in one request",

@@ -16,6 +16,7 @@ COMMANDS = {
     "dev": ("dev", "Start everything in one command, for development."),
     "run": ("run", "Execute a workflow here, and show how it goes."),
     "jobs": ("jobs", "Look at jobs, pause, resume, cancel, approve and rerun them."),
+    "schedules": ("schedules", "Let workflows begin by themselves, and make up for what was missed."),
     "events": ("events", "Tell jobs of events."),
     "server": ("server", "Answer over HTTP in this process."),
     "orchestrator": ("orchestrator", "Advance jobs in this process."),

@@ -38,6 +38,15 @@ def complete_deleted_tag(incomplete: str) -> Iterable[str]:
     return _offered(lambda client: _tags(client, incomplete, deleted=True), incomplete)
 
 
+def complete_schedule(incomplete: str) -> Iterable[str]:
+    """Offer the names of schedules."""
+
+    async def names(client: Client) -> list[str]:
+        return [each.name for each in await client.schedules.list(after=incomplete[:-1], limit=MOST)]
+
+    return _offered(names, incomplete)
+
+
 async def _tags(client: Client, incomplete: str, *, deleted: bool = False) -> list[str]:
     # Names are listed from one on: that which is written already may be a whole one.
     found = await client.workflows.list(after=incomplete[:-1], limit=MOST, with_deleted=deleted)

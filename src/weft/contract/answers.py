@@ -57,7 +57,7 @@ def _single(operation: Operation, name: str) -> Answer:
 def _page(operation: Operation) -> Answer:
     returns, key = operation.returns, operation.key
     inner = wire(get_args(returns)[0])
-    title = getattr(inner.type, "__name__", "str").title() if inner.type is str else inner.type.__name__
+    title = inner.type.__name__[0].upper() + inner.type.__name__[1:]
     model = _page_model(f"{title}Page", inner.type)
     usual = next((each.default for each in operation.parameters if each.name == "limit"), LONGEST_PAGE)
 

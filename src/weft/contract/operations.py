@@ -167,11 +167,12 @@ def _group_types() -> dict[str, Any]:
     from weft.sdk.jobs import Jobs
     from weft.sdk.orgs import Orgs
     from weft.sdk.roles import Roles
+    from weft.sdk.schedules import Schedules
     from weft.sdk.tokens import Tokens
     from weft.sdk.users import Users
     from weft.sdk.workflows import Workflows
 
-    return {kind.__name__: kind for kind in (Jobs, Orgs, Roles, Tokens, Users, Workflows)}
+    return {kind.__name__: kind for kind in (Jobs, Orgs, Roles, Schedules, Tokens, Users, Workflows)}
 
 
 def _annotation_names() -> dict[str, Any]:

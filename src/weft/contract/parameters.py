@@ -32,17 +32,23 @@ SAID = {
     "after": "Go on after this one: `next` of the page before.",
     "artifact_id": "The id of a version, a patch or a snapshot.",
     "at": "What it was at this moment.",
+    "at_once": "How many of its jobs may run at a time.",
     "attempt": "Of this attempt only.",
+    "backfill_id": "The backfill's id.",
     "bad": "A version that fails.",
     "before": "Go on below this one: `next` of the page before.",
     "cache": "Whether outputs that were kept may serve again.",
     "callback_url": "Who is told by HTTP when the job has ended.",
+    "catch_up": "What becomes of ticks that were missed: `none`, the `latest`, or `all` of them begin late.",
     "change": "The change: the id or hash of a version.",
     "concurrency_key": "Tasks of one key run one after the other, or as many at once as its limit says.",
+    "count": "How many.",
+    "cron": "Minute, hour, day, month and weekday, such as `30 6 * * 1-5`; or one of @hourly, @daily, @weekly.",
     "definition": "The definition: as an object, or as YAML or JSON text.",
     "delay": "Not before so many seconds have passed.",
     "dry_run": "Change nothing, and tell what would happen.",
     "email": "Where the user is written to.",
+    "every": "So many seconds from one tick to the next.",
     "expect": "The number of the tag's move, or the hash, that is expected: anything else is a conflict.",
     "expand": "A page of the items of this node.",
     "expires_in": "After so many seconds it lets nobody in; it stays good for ever when left out.",
@@ -83,6 +89,7 @@ SAID = {
     "on": "Another version of the workflow: a tag, an id, a hash, or a definition.",
     "ops": "A JSON Patch (RFC 6902).",
     "ordering_key": "Effects with the same key are carried out one after the other.",
+    "overlap": "While the job of the tick before goes on: `allow` the next, or `skip` it.",
     "params": "The handler's arguments by name.",
     "patch": "A JSON Patch (RFC 6902) for this job only.",
     "payload": "What is told.",
@@ -113,6 +120,7 @@ SAID = {
     "task_id": "The task's id.",
     "tasks": "The tasks; all of them are enqueued, or none.",
     "timeout": "How many seconds it may take.",
+    "timezone": "The time zone in which `cron` is read, such as Europe/Berlin.",
     "to": "Where the tag goes: another tag, an id or a hash.",
     "token_id": "The token's id.",
     "until": "Those submitted before this moment.",
@@ -131,6 +139,14 @@ SAID = {
 
 # Where a word means something else than with other calls.
 _SAID_OF = {
+    "schedules.add.inputs": "The inputs of its jobs, which may speak of the tick: `{{ tick.date }}`.",
+    "schedules.add.name": "What the schedule is called; the tag unless given.",
+    "schedules.add.tag": "The workflow, by its tag: each job goes by where it stands then.",
+    "schedules.backfill.since": "From this moment on.",
+    "schedules.backfill.until": "Up to this moment; now unless given.",
+    "schedules.change.inputs": "The inputs of its jobs, in the place of all that it had.",
+    "schedules.change.tag": "Another workflow, by its tag.",
+    "schedules.list.tag": "Of this workflow only, by its tag.",
     "jobs.events.after": "Go on after this place: `cursor` of the page before.",
     "jobs.graph.after": "Go on after this item: `next_item` of the page before.",
     "jobs.rerun_all.idempotency_key": (
@@ -288,6 +304,8 @@ _OF_CALL = {
     "jobs.approvals.after": _Form(Id | None, str),
     "jobs.why.after": _Form(Id | None, str),
     "jobs.page.since": _Form(Moment | None),
+    "schedules.backfill.since": _Form(Moment, moment_text),
+    "schedules.backfill.until": _Form(Moment | None, moment_text),
 }
 
 

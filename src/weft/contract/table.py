@@ -64,6 +64,32 @@ _JOBS = (
     ),
 )
 
+_SCHEDULES = (
+    _post(
+        "/schedules",
+        "schedules.add",
+        status=201,
+        body={"tag": "etl", "cron": "0 3 * * *", "timezone": "Europe/Berlin"},
+    ),
+    _get("/schedules", "schedules.list", key="name"),
+    _get("/ticks", "schedules.preview"),
+    _get("/schedules/{name:name}/ticks", "schedules.ticks"),
+    _post("/schedules/{name:name}/change", "schedules.change", body={"cron": "30 4 * * *"}),
+    _post("/schedules/{name:name}/pause", "schedules.pause", status=204),
+    _post("/schedules/{name:name}/resume", "schedules.resume", status=204),
+    _post("/schedules/{name:name}/trigger", "schedules.trigger", status=201),
+    _post(
+        "/schedules/{name:name}/backfill",
+        "schedules.backfill",
+        status=201,
+        body={"since": "2025-11-01T00:00:00Z", "until": "2025-11-14T00:00:00Z", "at_once": 2, "dry_run": True},
+    ),
+    _get("/schedules/{name:name}/backfills", "schedules.backfills", key="id"),
+    _get("/schedules/{name:name}", "schedules.show"),
+    _delete("/schedules/{name:name}", "schedules.delete", status=204),
+    _post("/backfills/{backfill_id}/cancel", "schedules.cancel_backfill", status=204),
+)
+
 _WORKFLOWS = (
     _post("/workflows", "workflows.push", status=201, body={"definition": _WORKFLOW, "message": "first"}),
     _get("/workflows", "workflows.list", key="name"),
@@ -153,7 +179,7 @@ _PEOPLE = (
     _get("/metrics", "metrics"),
 )
 
-OPERATIONS: tuple[Operation, ...] = (*_JOBS, *_WORKFLOWS, *_TASKS, *_PEOPLE)
+OPERATIONS: tuple[Operation, ...] = (*_JOBS, *_SCHEDULES, *_WORKFLOWS, *_TASKS, *_PEOPLE)
 BY_CALL: Mapping[str, Operation] = {operation.call: operation for operation in OPERATIONS}
 # Calls that are made of others, of streams, or of routes that take graphs as they are put together.
 COMPOSED = frozenset({"jobs.list", "jobs.follow", "jobs.bisect", "jobs.add", "jobs.submit_graph", "follow_log"})

@@ -12,6 +12,8 @@ from weft.catalog.model import Role, TokenRole
 from weft.core.checks import LONGEST_PAGE, MAX_ID, MAX_PRIORITY, MAX_RUNNING
 from weft.core.job_states import JobState
 from weft.core.states import LIVE, OutboxKind, OutboxState, Sort, TaskState, WorkerState
+from weft.live.schedules import Overlap
+from weft.live.ticks import CatchUp
 from weft.queue.audit import AuditVerb
 from weft.queue.operate import REPLAYABLE
 from weft.queue.retry import MAX_ATTEMPTS
@@ -23,6 +25,8 @@ _PREFER = ("ours", "theirs")
 # By the name of an argument, or by that of a call as well where they differ.
 _WORDS: Mapping[str, Iterable[str]] = {
     "sort": Sort,
+    "catch_up": CatchUp,
+    "overlap": Overlap,
     "prefer": _PREFER,
     "verb": AuditVerb,
     "role": Role,
@@ -51,6 +55,8 @@ _BOUNDS: Mapping[str, tuple[int, int]] = {
     "max_attempts": (1, MAX_ATTEMPTS),
     "max_running": (1, MAX_RUNNING),
     "offset": (0, MAX_ID),
+    "count": (1, 1000),
+    "at_once": (1, 1000),
     "steps": (1, 1000),
 }
 

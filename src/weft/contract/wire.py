@@ -74,6 +74,7 @@ def moment_text(moment: datetime) -> str:
 _PLAIN = Wire(Any, _same, _same)
 _ID = Wire(Id, str, int)
 _MOMENT = Wire(Moment, moment_text, datetime.fromisoformat)
+# As an argument a number of seconds is as good.
 _SPAN = Wire(float, lambda span: span.total_seconds() if isinstance(span, timedelta) else span, _same)
 _BLOB_PROBLEM = Wire(
     Unreadable,
@@ -98,7 +99,7 @@ def wire(hint: Any, name: str = "") -> Wire:
     if hint is datetime:
         return _MOMENT
     if hint is timedelta:
-        return _SPAN
+        return Wire(float, _SPAN.encode, lambda seconds: timedelta(seconds=seconds))
     if hint is BlobUnavailable:
         return _BLOB_PROBLEM
     if hint is Diff:
@@ -112,7 +113,7 @@ def wire(hint: Any, name: str = "") -> Wire:
 
 def _union(members: Sequence[Any], name: str) -> Wire:
     present = [member for member in members if member is not types.NoneType]
-    if timedelta in present:
+    if timedelta in present and len(present) > 1:
         inner = _SPAN
     elif str in present and (many := [member for member in present if get_origin(member) in _LISTS]):
         # One of them, or several: on the way always several.

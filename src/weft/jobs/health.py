@@ -51,7 +51,7 @@ async def _checked(conn: type_Connection, health: tuple[Any, ...], live_workers:
         HealthCheck("database", True, f"answers in {1000 * took:.1f} ms"),
         _workers(len(live) - orchestrators),
         _stale(row["held"], row["late"]),
-        _orchestrators(orchestrators, row["has_jobs"]),
+        _orchestrators(orchestrators, jobs=row["has_jobs"], schedules=row["has_schedules"]),
     )
 
 
@@ -83,7 +83,8 @@ def _stale(held: int, late: int) -> HealthCheck:
     return HealthCheck("stale_tasks", False, ", ".join(told), advice)
 
 
-def _orchestrators(count: int, has_jobs: bool) -> HealthCheck:
-    if count or not has_jobs:
+def _orchestrators(count: int, *, jobs: bool, schedules: bool) -> HealthCheck:
+    if count or not (jobs or schedules):
         return HealthCheck("orchestrators", True, f"{count} alive" if count else "none, and no job needs one")
-    return HealthCheck("orchestrators", False, "none is alive, and jobs are open", "start one: `weft orchestrator`")
+    told = "none is alive, and jobs are open" if jobs else "none is alive, and schedules tick by one"
+    return HealthCheck("orchestrators", False, told, "start one: `weft orchestrator`")

@@ -12,7 +12,7 @@ from weft.core.json import Json, encode
 from weft.core.signals import NonRetryable
 from weft.flow.inputs import check_inputs, told_of
 from weft.jobs.labels import check_labels
-from weft.jobs.library import Libraries, lanes_of
+from weft.jobs.library import Libraries, Library, Pins, Planned, lanes_of
 from weft.jobs.posting import check_url
 from weft.jobs.submit import SQL, NewJob, submit
 from weft.queue import queues
@@ -20,6 +20,7 @@ from weft.queue import queues
 if TYPE_CHECKING:
     from weft.db.database import Database, type_Connection
     from weft.db.machine import IdSource
+    from weft.history.reading import Materials
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,36 @@ class Request:
     callback_url: str | None = None
     idempotency_key: str | None = None
     labels: Mapping[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """The version at which a tag stands, with all that a job of it goes by."""
+
+    found: Materials
+    planned: Planned
+    pins: Pins
+    queues: set[str]
+
+    def job(
+        self, inputs: Mapping[str, Json], priority: int, key: str, labels: Mapping[str, str], actor: str | None,
+        callback_url: str | None = None,
+    ) -> NewJob:  # fmt: skip
+        """Return a job of it; raises `NonRetryable` when the inputs are not those that it takes."""
+        given, problems = check_inputs(self.planned.inputs, inputs)
+        if problems:
+            raise NonRetryable(f"inputs: {told_of(problems)}")
+        return NewJob(
+            self.planned.workflow_id, given, priority, key, "tag", self.found.row["tag"], self.planned.snapshot_id,
+            self.planned.version_hash, labels, actor, pins=self.pins, callback_url=callback_url,
+        )  # fmt: skip
+
+
+async def standing_at(library: Library, tag: str) -> Standing:
+    """Return the version at which a tag stands; raises `NotFound`."""
+    found, planned = await library.at(tag)
+    pins = await library.pins(planned, found)
+    return Standing(found, planned, pins, await library.queues(planned, pins))
 
 
 class Requests:
@@ -60,19 +91,12 @@ class Requests:
         labels = check_labels(request.labels)
         library = self._libraries.of(facts["org_id"], facts["actor"])
         try:
-            found, planned = await library.at(request.workflow_id)
-            pins = await library.pins(planned, found)
-            needed = await library.queues(planned, pins)
+            at = await standing_at(library, request.workflow_id)
         except NotFound as problem:
             raise NonRetryable(f"workflow_id: {problem}") from None
-        given, problems = check_inputs(planned.inputs, request.inputs)
-        if problems:
-            raise NonRetryable(f"inputs: {told_of(problems)}")
+        planned, needed = at.planned, at.queues
         key = request.idempotency_key or facts["key"] or f"message-{fence[1]}"
-        new = NewJob(
-            planned.workflow_id, given, request.priority, key, "tag", found.row["tag"], planned.snapshot_id,
-            planned.version_hash, labels, facts["actor"], pins=pins, callback_url=request.callback_url,
-        )  # fmt: skip
+        new = at.job(request.inputs, request.priority, key, labels, facts["actor"], request.callback_url)
         ids = await self._ids.take(1 + len(planned.plan.steps))
         patience = self._database.settings.job_default_timeout
 

@@ -43,6 +43,7 @@ from weft.sdk.operating import Progress, cancellable, replayable
 from weft.sdk.orgs import Orgs
 from weft.sdk.reruns import Rerun
 from weft.sdk.roles import Roles
+from weft.sdk.schedules import Schedules
 from weft.sdk.tokens import Tokens
 from weft.sdk.users import Users
 from weft.sdk.workflows import Workflows
@@ -221,6 +222,11 @@ class RemoteWorkflows(Workflows):
     """What is done with workflow definitions, by a server."""
 
 
+@_remote("schedules")
+class RemoteSchedules(Schedules):
+    """What is done with workflows that begin by themselves, by a server."""
+
+
 @_remote("orgs")
 class RemoteOrgs(Orgs):
     """What is done with orgs, by a server."""
@@ -319,6 +325,11 @@ class RemoteClient(Client):
     def jobs(self) -> Jobs:
         """What is done with jobs."""
         return RemoteJobs(self)
+
+    @cached_property
+    def schedules(self) -> Schedules:
+        """What is done with workflows that begin by themselves."""
+        return RemoteSchedules(self)
 
     @cached_property
     def orgs(self) -> Orgs:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from weft.sdk.jobs import Jobs
     from weft.sdk.orgs import Orgs
     from weft.sdk.roles import Roles
+    from weft.sdk.schedules import Schedules
     from weft.sdk.tokens import Tokens
     from weft.sdk.users import Users
     from weft.sdk.workflows import Workflows
@@ -51,6 +52,18 @@ class Client(Enqueuing, Operating, Measuring):
         from weft.sdk.jobs import Jobs
 
         return Jobs(self)
+
+    @cached_property
+    def schedules(self) -> Schedules:
+        """What is done with workflows that begin by themselves.
+
+        Example::
+
+            await client.schedules.add("etl/main", cron="0 3 * * *", timezone="Europe/Berlin")
+        """
+        from weft.sdk.schedules import Schedules
+
+        return Schedules(self)
 
     @cached_property
     def orgs(self) -> Orgs:

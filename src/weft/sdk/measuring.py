@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from weft.core.errors import DatabaseUnavailable
 from weft.jobs.health import Health, check_health, without_database
 from weft.jobs.metrics import Metric, measure
 from weft.sdk.session import Session
+
+if TYPE_CHECKING:
+    from weft.db.database import type_Connection
 
 
 class Measuring(Session):
@@ -19,8 +24,15 @@ class Measuring(Session):
             for metric in await client.metrics():
                 print(metric.name, [(dict(sample.labels), sample.value) for sample in metric.samples])
         """
+        # Not at the top: what it needs would be loaded by every client.
+        from weft.live import metrics as schedules
+
         org_id = await self.org_id()
-        return await self.database.read(lambda conn: measure(conn, org_id))
+
+        async def look(conn: type_Connection) -> list[Metric]:
+            return [*await measure(conn, org_id), *await schedules.measure(conn, org_id)]
+
+        return await self.database.read(look)
 
     async def health(self) -> Health:
         """Return whether the database, workers, orchestrators and tasks are well, and what to do when not.

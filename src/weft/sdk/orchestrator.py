@@ -10,7 +10,9 @@ from weft.core.tracing import tracer
 from weft.engine.adoption import Adopter
 from weft.engine.job_spans import JobSpans
 from weft.engine.orchestrator import Steps
+from weft.jobs.library import Libraries
 from weft.jobs.messages import QUEUE
+from weft.live.ticker import Ticker
 from weft.queue.queues import CONTROL
 from weft.sdk.worker import Worker
 from weft.worker.registry import Registry
@@ -32,6 +34,7 @@ class Orchestrator(Worker):
     def __init__(self, *, client: Client, concurrency: int = 200) -> None:
         super().__init__(client=client, concurrency=concurrency, registry=Registry())
         self._adopter = Adopter(client.database, lambda: self.process.id, client.settings.scan_interval)
+        self._ticker: Ticker | None = None
         self._spans: JobSpans | None = None
 
     @property
@@ -48,14 +51,19 @@ class Orchestrator(Worker):
 
     async def _start(self) -> None:
         self._registry = Steps(self._client.database, self._client.ids, lambda: self._client.blobs).registry
+        client = self._client
         await super()._start()
         await self._adopter.start()
+        self._ticker = Ticker(client.database, client.ids, Libraries(client.database, lambda: client.blobs))
+        await self._ticker.start()
         if (spans := tracer()) is not None:
             self._spans = JobSpans(self._client.database, spans)
             await self._spans.start()
 
     async def stop(self, grace: float | timedelta | None = None) -> None:
         """Stop, as a worker does; others own its jobs from then on."""
+        if self._ticker is not None:
+            await self._ticker.stop()
         await self._adopter.stop()
         await super().stop(grace)
         if self._spans is not None:

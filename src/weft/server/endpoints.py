@@ -45,7 +45,7 @@ _WAITS = frozenset({"wait", "jobs.wait"})
 _LONGEST_WAIT = 60.0
 # Calls that count all that waits.
 _COUNTS = frozenset({"queues", "metrics"})
-_MAKES_JOBS = frozenset({"jobs.submit", "jobs.rerun"})
+_MAKES_JOBS = frozenset({"jobs.submit", "jobs.rerun", "schedules.trigger"})
 # What they answer is shown once, and kept nowhere.
 _SECRET = frozenset({"tokens.create", "tokens.create_sign_in", "orgs.create_token"})
 REPEATED = "idempotency-replayed"

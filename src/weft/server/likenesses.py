@@ -45,6 +45,10 @@ LIKE: Mapping[str, Mapping[str, Any]] = {
     },
     "AuditFinding": {"code": "changed", "what": "act 381002207845156620 is not what was sealed"},
     "AuditSeals": {"sealed": 1204, "unsealed": 3, "unsealed_since": EARLY, "head": f"12:{DIGEST}", "findings": []},
+    "Backfill": {
+        "since": "2025-11-01T00:00:00Z", "until": "2025-11-14T00:00:00Z", "at_once": 2, "ticks": 13, "made": 5,
+        "missed": 0, "running": 2, "last_error": None, "ended_at": None, "cancelled_at": None,
+    },
     "Blamed": {"path": ["nodes", "fetch", "params", "size"]},
     "CachedOutputs": {"outputs": 120, "bytes": 48_200, "blobs": 2, "oldest_at": EARLY, "newest_at": LATE},
     "ClaimedTask": _CLAIM,
@@ -103,6 +107,12 @@ LIKE: Mapping[str, Mapping[str, Any]] = {
     },
     "RerunStep": {"action": "keep", "why": "nothing about it has changed", "items_kept": 0},
     "Sample": {"value": 3.0, "labels": {"queue": "default"}, "part": ""},
+    "Schedule": {
+        "name": "etl", "inputs": {"day": "{{ tick.date }}"}, "cron": "0 3 * * *", "every": None,
+        "timezone": "Europe/Berlin", "catch_up": "latest", "overlap": "allow", "priority": 0,
+        "next_at": "2026-11-15T02:00:00Z", "paused_at": None, "last_at": "2026-11-14T02:00:00Z", "last_error": None,
+        "missed": 0,
+    },
     "SentEvent": {"answered": 2, "created": True},
     "SignIn": {"code": "Zk3pXn0v…"},
     "StepTold": {"name": "downloaded", "saved_at": EARLY, "data": {"rows": 240}},

@@ -18,6 +18,8 @@ import weft.sdk.orchestrator
 import weft.sdk.workflows  # loaded before copies are made
 from crash.apps.copies import in_a_copy
 from crash.job_acts import ACTS, settings_for
+from weft.jobs.library import Libraries
+from weft.live.ticker import Ticker
 
 
 async def perform(act: str, url: str, home: str, job_id: int | None = None, key: str | None = None) -> None:
@@ -25,6 +27,8 @@ async def perform(act: str, url: str, home: str, job_id: int | None = None, key:
     async with weft.Client(settings=settings_for(url, home)) as client:
         if act == "orchestrate":
             await weft.Orchestrator(client=client).run()
+        elif act == "tick":
+            await Ticker(client.database, client.ids, Libraries(client.database, lambda: client.blobs)).run_once()
         else:
             await ACTS[act].perform(client, job_id, key)
 

@@ -22,7 +22,7 @@ _WRONG = {
     "database": "does not answer",
     "workers": "none is alive",
     "stale_tasks": "some are late, or held by workers that are lost",
-    "orchestrators": "none is alive, and jobs are open",
+    "orchestrators": "none is alive, and jobs or schedules need one",
     "server": "is about to stop",
 }
 _NUMBERS = """\

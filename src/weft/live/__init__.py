@@ -1,0 +1,1 @@
+"""What begins work by itself: schedules and their ticks."""
