@@ -389,9 +389,8 @@ async def test_a_list_keeps_jobs_that_a_page_does_not_reach(
         assert (told.name, told.data["id"]) == ("message", str(new.id)), "and none is gone"
 
 
-async def test_a_log_is_told_from_any_byte_on_until_the_task_has_ended(
-    http: httpx.AsyncClient, client: weft.Client, registry: Registry
-) -> None:
+def _talking(registry: Registry) -> tuple[asyncio.Event, asyncio.Event]:
+    """Return when a task of the handler ``talk`` has said something, and what lets it say the rest."""
     said, leave = asyncio.Event(), asyncio.Event()
 
     @registry.task(name="talk")
@@ -401,6 +400,13 @@ async def test_a_log_is_told_from_any_byte_on_until_the_task_has_ended(
         await leave.wait()
         print("dreizehn")
 
+    return said, leave
+
+
+async def test_a_log_is_told_from_any_byte_on_until_the_task_has_ended(
+    http: httpx.AsyncClient, client: weft.Client, registry: Registry
+) -> None:
+    said, leave = _talking(registry)
     task = await client.enqueue("talk")
     path = f"/tasks/{task.id}/log/stream"
     async with weft.Worker(client=client, registry=registry), streamed(http, path) as stream:
@@ -422,15 +428,7 @@ async def test_a_log_is_told_from_any_byte_on_until_the_task_has_ended(
 async def test_what_one_says_that_he_has_had_of_a_log_takes_nothing_from_others(
     http: httpx.AsyncClient, client: weft.Client, registry: Registry
 ) -> None:
-    said, leave = asyncio.Event(), asyncio.Event()
-
-    @registry.task(name="talk")
-    async def talk() -> None:
-        print("zwölf")
-        said.set()
-        await leave.wait()
-        print("dreizehn")
-
+    said, leave = _talking(registry)
     task = await client.enqueue("talk")
     path = f"/tasks/{task.id}/log/stream"
     async with weft.Worker(client=client, registry=registry):
