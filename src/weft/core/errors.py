@@ -33,6 +33,7 @@
     │   ├── ServerUnavailable       a server cannot be reached, or does not speak as Weft does
     │   ├── ServerStopping          a server takes no more, because it is about to stop
     │   └── AddressTaken            another process listens at the address
+    ├── WriteConflict               others have written into the same dataset meanwhile: the task is tried again
     ├── LeaseLost                   another worker holds the task now: drop what you were doing
     ├── ServerFull                  a server has as many streams open as it takes: ask another, or later
     ├── WorkerLost                  others have what the worker held: register anew
@@ -374,6 +375,16 @@ class BlobUnavailable(OperatorError):
         self.digest = digest
         self.problem = problem
         super().__init__(f"blob {digest} {problem}")
+
+
+class WriteConflict(WeftError):
+    """Others have written into the same dataset meanwhile; nothing of the task was written, and it is tried again."""
+
+    code = "write_conflict"
+    http_status = 409
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(f"{problem}; the task is tried again")
 
 
 class LeaseLost(WeftError):

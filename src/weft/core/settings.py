@@ -167,6 +167,9 @@ class Settings:
     blob_url: str | None = _setting(
         None, str, "where large values are kept: a folder, or `s3://bucket/prefix`; by default WEFT_HOME/blobs"
     )
+    data_url: str | None = _setting(
+        None, str, "where the files of datasets are: a folder, or `s3://bucket/prefix`; by default WEFT_HOME/data"
+    )
     inline_limit: int = _setting(
         256 * 1024, parse_size, "params and outputs above this size go to the blob storage and are fetched by reference"
     )

@@ -1,0 +1,171 @@
+"""What a running attempt reads and is about to write: noted in its name, visible when its task completes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from weft.catalog import dataset_reading, datasets
+from weft.catalog.dataset_reading import File, Named, Snapshot
+from weft.catalog.datasets import ALONE, SQL, Producer
+from weft.core.errors import InvalidInput, LeaseLost
+from weft.db.statements import Statements
+
+if TYPE_CHECKING:
+    from asyncpg import Record
+
+    from weft.db.database import type_Connection
+    from weft.queue.steps import Fence
+
+STAGING = Statements("weft.catalog", "sql/staging.sql")
+_STORAGE = {"kind": "parquet"}
+
+
+class Mode(StrEnum):
+    """What a write does with what is there: adds to it, or takes its place."""
+
+    APPEND = "append"
+    REPLACE = "replace"
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A write that has begun: where its files belong, and the state that it goes by."""
+
+    id: int
+    version_id: int
+    location: str
+    write: int
+    schema: str | None
+    schema_hash: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """What a write has brought: its files by partition, and what the columns are with it.
+
+    ``seen`` is the write that it goes by, where another one meanwhile would make it wrong.
+    """
+
+    id: int
+    partitions: Sequence[str]
+    is_whole: bool
+    files: Sequence[dict[str, Any]]
+    seen: int | None
+    seen_schema: str | None
+    schema: str
+    schema_hash: str
+
+
+async def read(conn: type_Connection, fence: Fence, named: Named) -> Snapshot:
+    """Return the state of a dataset that an attempt is to read."""
+    holder = await _holder(conn, fence)
+    return await dataset_reading.snapshot(conn, holder["org_id"], named)
+
+
+async def list_files(
+    conn: type_Connection, fence: Fence, version_id: int, write: int, partitions: Sequence[str] | None,
+    after: tuple[str, int], limit: int,
+) -> list[File]:  # fmt: skip
+    """Return a page of the files of a state, and note with the first that the attempt reads it."""
+    holder = await _holder(conn, fence)
+    wanted = None if partitions is None else sorted(set(partitions))
+    if after == ("", 0):
+        await conn.execute(
+            STAGING.note_input, fence.task_id, fence.attempt, holder["org_id"], version_id, write, wanted
+        )
+    return await dataset_reading.files(conn, holder["org_id"], version_id, write, wanted, after, limit)
+
+
+async def org_of(conn: type_Connection, fence: Fence) -> int:
+    """Return the org of a task that an attempt holds."""
+    return int((await _holder(conn, fence))["org_id"])
+
+
+async def begin(
+    conn: type_Connection, fence: Fence, name: str, mode: Mode, unique_key: Sequence[str] | None, *, output: int = 0,
+    is_breaking: bool = False,
+) -> Begun:  # fmt: skip
+    """Note that an attempt is about to write; a dataset that is not there is made, and belongs to who writes first.
+
+    ``is_breaking`` begins a version, which becomes current with this write, so that its columns may be any.
+    """
+    holder = await _holder(conn, fence)
+    org_id, actor = holder["org_id"], holder["actor"] or ""
+    row = await conn.fetchrow(SQL.lock, org_id, datasets.check_dataset(name))
+    if row is None:
+        await datasets.create(conn, org_id, name, None, _STORAGE, actor)
+        row = await conn.fetchrow(SQL.lock, org_id, name)
+        assert row is not None
+    await _require_producer(conn, org_id, name, row, _producer(holder, output))
+    if unique_key:
+        await _require_key(conn, org_id, name, row, list(unique_key))
+    version_id = row["current_id"]
+    if version_id is None or is_breaking:
+        version_id = await _add_version(conn, org_id, row, actor)
+    begun = await conn.fetchrow(
+        STAGING.begin, org_id, fence.task_id, fence.attempt, row["id"], version_id, not is_breaking, is_breaking, mode
+    )
+    found = await conn.fetchrow(STAGING.version, version_id)
+    assert begun is not None
+    assert found is not None
+    return Begun(
+        begun["id"], version_id, found["location"], found["last_write"], found["columns"], found["schema_hash"]
+    )
+
+
+async def stage(conn: type_Connection, fence: Fence, staged: Staged) -> None:
+    """Tell what a write has brought; raises `LeaseLost` when the attempt is over."""
+    await _holder(conn, fence)
+    told = await conn.fetchval(
+        STAGING.stage, staged.id, fence.task_id, fence.attempt, sorted(set(staged.partitions)), staged.is_whole,
+        orjson.dumps(list(staged.files)).decode(), staged.seen, staged.seen_schema, staged.schema, staged.schema_hash,
+    )  # fmt: skip
+    if told is None:
+        raise InvalidInput("id", f"{staged.id} is no write that this attempt has begun and not told of yet")
+
+
+async def _holder(conn: type_Connection, fence: Fence) -> Record:
+    found = await conn.fetchrow(STAGING.holder, *fence)
+    if found is None:
+        raise LeaseLost(fence.task_id)
+    return found
+
+
+def _producer(holder: Record, output: int) -> Producer:
+    if holder["dag"] is None:
+        return Producer(ALONE, holder["handler"], output)
+    return Producer(holder["dag"], holder["node"] or holder["handler"], output)
+
+
+async def _require_producer(conn: type_Connection, org_id: int, name: str, row: Record, mine: Producer) -> None:
+    if row["producer_dag"] is None:
+        await conn.execute(SQL.set_producer, org_id, row["id"], mine.workflow, mine.node, mine.output)
+        return
+    known = Producer(row["producer_dag"], row["producer_node"], row["producer_output"])
+    if known != mine:
+        raise InvalidInput(
+            "dataset", f"{name} is written by {known} and by nobody else, and this is {mine}: write another dataset, "
+            f"or hand it over by `weft datasets hand-over {name}`",
+        )  # fmt: skip
+
+
+async def _require_key(conn: type_Connection, org_id: int, name: str, row: Record, key: list[str]) -> None:
+    if row["unique_key"] is None:
+        await conn.execute(SQL.set_key, org_id, row["id"], key)
+    elif row["unique_key"] != key:
+        known = ", ".join(row["unique_key"])
+        raise InvalidInput("unique_key", f"that of {name} is {known}, and not {', '.join(key)}")
+
+
+async def _add_version(conn: type_Connection, org_id: int, row: Record, actor: str) -> int:
+    version_id = await conn.fetchval(STAGING.next_id)
+    made = await conn.fetchrow(SQL.add_version, org_id, row["id"], version_id, str(version_id), None, actor)
+    assert made is not None
+    if row["current_id"] is None:
+        await conn.execute(SQL.make_current, row["id"], version_id)
+    return int(version_id)
