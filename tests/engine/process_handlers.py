@@ -307,6 +307,7 @@ async def hasty(ctx: weft.Context) -> str:
     return "waited"
 
 
+@weft.task(name="process:write and read", executor="process")
 def write_and_read(count: int, ctx: weft.Context) -> list[int]:
     """Replace a dataset by so many rows; return how many there were, and how many were written."""
     try:

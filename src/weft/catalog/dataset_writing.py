@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
@@ -12,6 +14,7 @@ import orjson
 from weft.catalog import dataset_reading, datasets
 from weft.catalog.dataset_reading import File, Named, Snapshot
 from weft.catalog.datasets import ALONE, SQL, Producer
+from weft.core.checks import check_number, check_text
 from weft.core.errors import InvalidInput, LeaseLost
 from weft.db.statements import Statements
 
@@ -23,6 +26,9 @@ if TYPE_CHECKING:
 
 STAGING = Statements("weft.catalog", "sql/staging.sql")
 _STORAGE = {"kind": "parquet"}
+LONGEST_KEY = 500
+# As far as the numbers of JSON go without losing digits.
+MOST = 2**53
 
 
 class Mode(StrEnum):
@@ -48,17 +54,17 @@ class Begun:
 class Staged:
     """What a write has brought: its files by partition, and what the columns are with it.
 
-    ``seen`` is the write that it goes by, where another one meanwhile would make it wrong.
+    ``seen`` is the write that it goes by, where another one meanwhile would make it wrong; ``schema`` has the columns
+    as they are told and as Arrow has them.
     """
 
     id: int
     partitions: Sequence[str]
     is_whole: bool
-    files: Sequence[dict[str, Any]]
+    files: Sequence[Mapping[str, Any]]
     seen: int | None
     seen_schema: str | None
-    schema: str
-    schema_hash: str
+    schema: Mapping[str, Any]
 
 
 async def read(conn: type_Connection, fence: Fence, named: Named) -> Snapshot:
@@ -121,12 +127,49 @@ async def begin(
 async def stage(conn: type_Connection, fence: Fence, staged: Staged) -> None:
     """Tell what a write has brought; raises `LeaseLost` when the attempt is over."""
     await _holder(conn, fence)
+    keys = sorted({check_partition(key) for key in staged.partitions})
+    files = [_checked_file(each, staged.id, keys) for each in staged.files]
+    columns = _checked_columns(staged.schema)
+    digest = hashlib.sha256(orjson.dumps(columns["columns"])).hexdigest()
     told = await conn.fetchval(
-        STAGING.stage, staged.id, fence.task_id, fence.attempt, sorted(set(staged.partitions)), staged.is_whole,
-        orjson.dumps(list(staged.files)).decode(), staged.seen, staged.seen_schema, staged.schema, staged.schema_hash,
+        STAGING.stage, staged.id, fence.task_id, fence.attempt, keys, staged.is_whole, orjson.dumps(files).decode(),
+        staged.seen, staged.seen_schema, orjson.dumps(columns).decode(), digest,
     )  # fmt: skip
     if told is None:
         raise InvalidInput("id", f"{staged.id} is no write that this attempt has begun and not told of yet")
+
+
+def check_partition(key: object) -> str:
+    """Return the key of a partition, empty for data without partitions; raises `InvalidInput`."""
+    return "" if key == "" else check_text(key, "partition", LONGEST_KEY)
+
+
+def _checked_file(file: Mapping[str, Any], write_id: int, keys: Sequence[str]) -> dict[str, Any]:
+    """Return a file as it is kept. Its name begins with that of its write, so that nobody tells of another's files."""
+    path = check_text(file["path"], "files.path", 200)
+    if re.fullmatch(rf"{write_id}-\d{{1,9}}\.parquet", path, re.ASCII) is None:
+        raise InvalidInput("files.path", f"must be {write_id}-NUMBER.parquet, and not {path!r}")
+    if file["partition"] not in keys:
+        raise InvalidInput("files.partition", f"{file['partition']!r} is not one of the partitions of the write")
+    rows = check_number(file["rows"], "files.rows", 0, MOST)
+    return {
+        "partition": file["partition"],
+        "path": path,
+        "rows": rows,
+        "bytes": check_number(file["bytes"], "files.bytes", 0, MOST),
+    }
+
+
+def _checked_columns(schema: Mapping[str, Any]) -> dict[str, Any]:
+    told = [
+        {
+            "name": check_text(each["name"], "columns.name", 500),
+            "type": check_text(each["type"], "columns.type", 10_000),
+            "nullable": each["nullable"] is True,
+        }
+        for each in schema["columns"]
+    ]
+    return {"columns": told, "arrow": check_text(schema["arrow"], "columns.arrow", 10_000_000)}
 
 
 async def _holder(conn: type_Connection, fence: Fence) -> Record:

@@ -62,7 +62,7 @@ LeaseToken = Annotated[Any, BeforeValidator(_read_lease), WithJsonSchema({"type"
 Digest = Annotated[str, Field(pattern=_DIGEST)]
 CodeHash = Annotated[str, Field(pattern=r"^([0-9a-f]{2}){1,64}$")]
 # As far as the numbers of JSON go without losing digits.
-_LARGEST = 2**53
+LARGEST = 2**53
 
 
 class _Request(BaseModel):
@@ -159,7 +159,7 @@ class Blob(_Request):
     """A value that was put by itself."""
 
     digest: Digest
-    size: int = Field(ge=0, le=_LARGEST)
+    size: int = Field(ge=0, le=LARGEST)
 
 
 class Reuse(_Request):
@@ -314,7 +314,7 @@ class GoOn(Held):
 class Log(Held):
     """What an attempt has printed from ``offset`` on, in bytes of UTF-8."""
 
-    offset: int = Field(0, ge=0, le=_LARGEST)
+    offset: int = Field(0, ge=0, le=LARGEST)
     text: str = ""
     is_last: bool = Field(False, description="Whether the attempt prints no more: then its log may be copied.")
 

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
+from weft.catalog.dataset_writing import LONGEST_KEY
 from weft.core.checks import check_text
 from weft.core.errors import InvalidInput
 from weft.data.columns import fit
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 _ROWS_IN_FILE = 20_000_000
 _ROWS_IN_GROUP = 1_048_576
 _OPEN_AT_ONCE = 200
-_LONGEST_KEY = 500
 WHOLE = ""
 
 
@@ -128,7 +128,7 @@ def split(table: pa.Table, column: str) -> dict[str, pa.Table]:
 
 def key_of(value: object) -> str:
     """Return the key of a partition; raises `InvalidInput` for one that is empty or too long."""
-    text = check_text(value if isinstance(value, str) else str(value), "partition", _LONGEST_KEY)
+    text = check_text(value if isinstance(value, str) else str(value), "partition", LONGEST_KEY)
     if not text:
         raise InvalidInput("partition", "must not be empty")
     return text

@@ -21,6 +21,7 @@ from weft.queue.steps import Fence
 from weft.queue.work import Claim
 from weft.remote.asking import Asking
 from weft.remote.worker_line import lease_of
+from weft.worker import dataset_answers
 from weft.worker.answers import ADD, AWAIT_TASKS, SPAWN
 from weft.worker.background import pause_after_error
 from weft.worker.caching import Caching
@@ -61,10 +62,20 @@ class RemoteBlobs:
         return found
 
 
+_DATASETS = {
+    dataset_answers.READ: "dataset/read",
+    dataset_answers.FILES: "dataset/files",
+    dataset_answers.PARTITIONS: "dataset/partitions",
+    dataset_answers.BEGIN: "dataset/begin",
+    dataset_answers.STAGE: "dataset/stage",
+}
+
+
 class RemoteAnswers:
     """What all attempts of a worker ask for; an outage of the server is waited out."""
 
-    def __init__(self, asking: Asking, room: int, value_limit: int) -> None:
+    def __init__(self, asking: Asking, room: int, value_limit: int, data_url: str | None = None) -> None:
+        self._data_url = data_url
         self._asking = asking
         self._room = room
         self._value_limit = value_limit
@@ -138,6 +149,12 @@ class RemoteAnswers:
                         each.update(await put("params", orjson.dumps(each.pop("params")).decode()))
                         over -= size - _AROUND
                 return (await ask("add", **said))["ids"]
+            case _ if verb in dataset_answers.VERBS:
+                told = await ask(_DATASETS[verb], **arguments)
+                if verb in (dataset_answers.FILES, dataset_answers.PARTITIONS):
+                    return told[verb.removeprefix("list_")]
+                # Where this machine finds the files, should that be elsewhere than where the server does.
+                return told if self._data_url is None else {**told, "root": self._data_url}
             case "put_blob":
                 data = base64.b64decode(arguments["data"])
                 if len(data) > self._value_limit:

@@ -16,6 +16,7 @@ from weft.contract.bounds import MOST
 from weft.core.errors import LeaseLost
 from weft.core.server_errors import NeedsDatabase
 from weft.core.settings import Settings
+from weft.db.blob_address import data_address
 from weft.queue.work import Claim, Completed, Ended, Postponed
 from weft.remote.asking import Asking
 from weft.remote.worker_answers import RemoteAnswers, RemoteBlobs, RemoteCache
@@ -170,7 +171,8 @@ class RemoteStore:
 
     def answers(self) -> RemoteAnswers:
         """Return what does what handlers ask for."""
-        return RemoteAnswers(self._asking, self._room, self.settings.value_limit)
+        own = None if self.settings.data_url is None else str(data_address(self.settings))
+        return RemoteAnswers(self._asking, self._room, self.settings.value_limit, own)
 
     def cache(self) -> RemoteCache:
         """Return what finds outputs."""

@@ -127,12 +127,11 @@ class TaskDataset:
         writer = parquet.PartitionedWriter(storage, location, begun["id"], schema)
         with _removing_after_errors(storage, location, begun["id"]):
             files, partitions = parquet.write_batches(writer, batches, schema, partition, partition_by, self._beat)
-            told, digest = columns.record(schema)
             staged = {
                 "id": begun["id"], "partitions": partitions, "files": [file._asdict() for file in files],
                 "is_whole": mode is Mode.REPLACE and partition is None and partition_by is None,
-                "seen": begun["write"] if key else None, "seen_schema": begun["schema_hash"], "schema": told,
-                "schema_hash": digest,
+                "seen": begun["write"] if key else None, "seen_schema": begun["schema_hash"],
+                "schema": columns.record(schema),
             }  # fmt: skip
             self._ask(asks.STAGE, staged).result()
         self._remember(storage, location, files)
