@@ -26,29 +26,30 @@ LONGEST = 450
 # The whole public interface; a change here is a change for users.
 PUBLIC = [
     "Approval", "Artifact", "Attempt", "AuditEntry", "AuditFinding", "AuditSeals", "Backfill", "BisectStep", "Bisected",
-    "BlobRepository", "BlobUnavailable", "CachedOutputs", "Checkpoint", "Checkpoints", "Client", "Collected", "Context",
-    "DatabaseUnavailable", "Finding", "Forbidden", "GraphEdge", "GraphGroup", "GraphItem", "GraphNode",
-    "HandlerContext", "HandlerResult", "Health", "HealthCheck", "InvalidDefinition", "InvalidInput", "Job",
-    "JobAttempt", "JobEvent", "JobEvents", "JobFailed", "JobGraph", "JobHandle", "JobNode", "JobPage", "JobState",
-    "JobSummary", "Jobs", "KeyLimit", "KeyReused", "LeaseLost", "Materialized", "MergeConflict", "Metric", "NewTask",
-    "NewToken",
-    "NodeWhy", "NonRetryable", "NotFound", "Orchestrator", "Org", "OrgRole", "Orgs", "OutboxRow", "Page",
-    "PermissionDenied", "Pushed", "QueueInfo", "Registry", "RemoteClient", "Rerun", "RerunAction", "RerunPlan",
-    "RerunStep", "Retry", "Roles", "Sample", "Schedule", "Schedules", "SchemaOutdated", "SentEvent",
-    "ServerUnavailable", "Settings", "SignIn", "Snooze", "SpawnedTask",
-    "StateConflict", "SubmittedJob", "Tag", "TagConflict", "TagMove", "Task", "TaskFailed", "TaskHandle", "TaskState",
-    "TaskStep", "TaskSummary", "Token", "Tokens", "TooLarge", "Unauthenticated", "UnknownQueue", "User", "Users",
-    "WaitTimeout", "WeftError", "Why", "Worker", "WorkerInfo", "Workflow", "WorkflowDefinition", "Workflows",
+    "BlobRepository", "BlobUnavailable", "CachedOutputs", "Checkpoint", "Checkpoints", "Client", "Collected", "Column",
+    "Context", "DatabaseUnavailable", "Dataset", "DatasetState", "DatasetVersion", "DatasetWrite", "Datasets",
+    "Finding", "Forbidden", "GraphEdge", "GraphGroup", "GraphItem", "GraphNode", "HandlerContext", "HandlerResult",
+    "Health", "HealthCheck", "InvalidDefinition", "InvalidInput", "Job", "JobAttempt", "JobEvent", "JobEvents",
+    "JobFailed", "JobGraph", "JobHandle", "JobNode", "JobPage", "JobState", "JobSummary", "Jobs", "KeyLimit",
+    "KeyReused", "LeaseLost", "Materialized", "MergeConflict", "Metric", "NewTask", "NewToken", "NodeWhy",
+    "NonRetryable", "NotFound", "Orchestrator", "Org", "OrgRole", "Orgs", "OutboxRow", "Page", "Partition",
+    "PermissionDenied", "Producer", "Pushed", "QueueInfo", "Registry", "RemoteClient", "Rerun", "RerunAction",
+    "RerunPlan", "RerunStep", "Retry", "Roles", "Sample", "Schedule", "Schedules", "SchemaOutdated", "SentEvent",
+    "ServerUnavailable", "Settings", "SignIn", "Snooze", "SpawnedTask", "StateConflict", "SubmittedJob", "Tag",
+    "TagConflict", "TagMove", "Task", "TaskDataset", "TaskFailed", "TaskHandle", "TaskState", "TaskStep", "TaskSummary",
+    "Token", "Tokens", "TooLarge", "Unauthenticated", "UnknownQueue", "User", "Users", "WaitTimeout", "WeftError",
+    "Why", "Worker", "WorkerInfo", "Workflow", "WorkflowDefinition", "Workflows", "WriteConflict", "WriteResult",
     "__version__", "filtered", "group", "read_definition", "register_handler", "run", "submit", "task",
     "wait_for_approval", "wait_for_event", "when", "workflow",
 ]  # fmt: skip
 
 CLIENT = [
     "actor", "add_effect", "audit", "because", "blobs", "cached_outputs", "cancel", "cancel_all", "clear_cache",
-    "count_dead", "create_queue", "database", "dead_letters", "enqueue", "enqueue_many", "follow_log", "get_task",
-    "health", "in_one_transaction", "jobs", "limit_queue", "list_tasks", "metrics", "of_org", "org_id", "orgs",
-    "outbox", "pause_queue", "purge", "queues", "read_log", "replay", "replay_all", "replay_dead", "replay_outbox",
-    "resume_queue", "roles", "schedules", "tokens", "users", "verify_audit", "wait", "why", "workers", "workflows",
+    "count_dead", "create_queue", "database", "datasets", "dead_letters", "enqueue", "enqueue_many", "follow_log",
+    "get_task", "health", "in_one_transaction", "jobs", "limit_queue", "list_tasks", "metrics", "of_org", "org_id",
+    "orgs", "outbox", "pause_queue", "purge", "queues", "read_log", "replay", "replay_all", "replay_dead",
+    "replay_outbox", "resume_queue", "roles", "schedules", "sees", "tokens", "users", "verify_audit", "wait", "why",
+    "workers", "workflows",
 ]  # fmt: skip
 
 

@@ -59,7 +59,7 @@ async def test_a_plain_function_writes_and_reads_too(client: weft.Client, regist
 
 
 @with_and_without_a_database
-async def test_an_attempt_that_fails_leaves_nothing_to_see(client: weft.Client, registry: Registry, home: Path) -> None:
+async def test_a_failed_attempt_leaves_nothing_to_see(client: weft.Client, registry: Registry) -> None:
     seen: list[int] = []
 
     @registry.task(name="work", retry=SOON)
@@ -150,7 +150,7 @@ async def test_each_state_stays_readable_and_can_be_gone_back_to(client: weft.Cl
         await done(client, registry, await client.enqueue(write, {"value": number}))
     assert [await value(name) for name in ("orders", "orders@1", "orders@1.2", "orders@1.1")] == [[3], [3], [2], [1]]
     between = (await client.datasets.writes("orders"))[1].written_at
-    assert str(await client.datasets.snapshot("orders", as_of=between)) == "orders@1.2"
+    assert str(await client.datasets.state("orders", as_of=between)) == "orders@1.2"
     assert str(await client.datasets.rollback("orders@1.2")) == "orders@1.4"
     assert await value("orders") == [2]
     assert str(await client.datasets.rollback("orders@1.3")) == "orders@1.5"

@@ -171,13 +171,14 @@ async def make_things(client: weft.Client, prefix: str, url: str | None = None) 
     await client.schedules.add(tag, name=f"{prefix}/nightly", every=86400)
     moment = datetime.now(UTC)
     backfill = await client.schedules.backfill(f"{prefix}/nightly", since=moment - timedelta(days=3))
+    await client.datasets.create(f"{prefix}/orders")
     token = await client.tokens.create(f"{prefix}-nightly", role="writer")
     names = {
         "job_id": str(job.id), "task_id": str(task.id), "token_id": str(token.token.id), "tag": tag, "which": tag,
         "into": tag, "new": f"{prefix}/next", "user": user.external_id, "slug": f"{prefix}-finance",
         "tags.name": tag, "queues.name": f"{prefix}-mail", "orgs.slug": prefix, "change": str(pushed.artifact_id),
         "artifact_id": str(pushed.artifact_id), "user_id": str(user.id), "schedules.name": f"{prefix}/nightly",
-        "backfill_id": str(backfill.id),
+        "backfill_id": str(backfill.id), "datasets.name": f"{prefix}/orders",
     }  # fmt: skip
     return Things(names) if url is None else await _with_worker(client, prefix, url, names)
 

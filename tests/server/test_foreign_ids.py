@@ -33,17 +33,20 @@ _NAMING: Mapping[str, tuple[str, ...]] = {
 }  # fmt: skip
 # What names nothing that an org has; the keys of requests are tried where two orgs are side by side.
 _NAMELESS = frozenset(
-    """admin at at_once attempt cache callback_url catch_up concurrency_key count cron definition delay dry_run email
-    every expand expires_in failed force grace heartbeat_timeout idempotency_key inputs is_protected key kind labels
-    limit materialize max_attempts max_running message offset older_than ops ordering_key overlap params patch payload
-    per_key prefer priority queues quick reason registry reject repair replaces retry role run_at set since sort state
-    steps tasks timeout timezone until values verb with_deactivated with_deleted with_ended""".split()
+    """admin as_of at at_once attempt cache callback_url catch_up concurrency_key count cron definition delay
+    description dry_run email every expand expires_in failed force grace heartbeat_timeout idempotency_key inputs
+    is_protected key kind labels latest limit materialize max_attempts max_running message offset older_than ops
+    ordering_key overlap params patch payload per_key prefer priority queues quick reason registry reject repair
+    replaces retry role roles run_at set since sort state steps tasks timeout timezone until values verb
+    with_deactivated with_deleted with_ended""".split()
 )
 # What it makes has a name of the caller's own, though another org may have the like; and moves have numbers.
 _MADE_BY_NAME = {
     ("create_queue", "name"), ("roles.create", "slug"), ("roles.create", "name"), ("users.add", "external_id"),
     ("tokens.create", "name"), ("tokens.create_sign_in", "name"), ("enqueue", "handler"), ("workflows.push", "tag"),
-    ("schedules.add", "name"), ("jobs.send_event", "name"), ("workflows.moves", "before"),
+    ("schedules.add", "name"), ("datasets.create", "name"), ("jobs.send_event", "name"),
+    ("workflows.moves", "before"), ("datasets.versions", "before"),
+    ("datasets.writes", "before"),
 }  # fmt: skip
 # These only choose among what the caller's org has.
 _FILTERS = frozenset(

@@ -13,6 +13,7 @@ from weft.server.app import make_app
 from weft.server.bodies import KnownRoute
 from weft.server.credentials import ANONYMOUS
 from weft.server.notes import operations
+from writing import written
 
 _TAG = "/api/v1/tags/etl/main"
 
@@ -142,6 +143,7 @@ async def test_words_and_bounds_are_those_that_the_document_tells(http: httpx.As
     await client.workflows.push(FLOW)
     things = {"which": "etl", "tag": "etl", "job_id": str((await client.jobs.submit("etl")).id), "task_id": "1"}
     await client.schedules.add("etl", every=3600)
+    await written(client, "etl", 1)
     things["name"] = "etl"
     tried = set()
     for name, operation in operations(make_app(weft.Settings.load(environ={})).openapi()):

@@ -33,7 +33,7 @@ class Named(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class DatasetState:
     """One state of a dataset, which never changes: a version after one of its writes."""
 
     dataset_id: int
@@ -44,7 +44,6 @@ class Snapshot:
     location: str
     is_outside: bool
     columns: tuple[Column, ...]
-    schema: str | None
 
     def __str__(self) -> str:
         return f"{self.name}@{self.version}.{self.write}"
@@ -85,9 +84,9 @@ def read_name(text: str) -> Named:
     )
 
 
-async def snapshot(
+async def state_of(
     conn: type_Connection, org_id: int, named: Named, *, as_of: datetime | None = None, sees: Sees = None
-) -> Snapshot:
+) -> DatasetState:
     """Return a state of a dataset: that which is current, or the one that is named, or that of a time."""
     if as_of is not None and named.version is not None:
         raise InvalidInput("as_of", f"{named} says itself which state is meant: leave one of both out")
@@ -103,9 +102,9 @@ async def snapshot(
     write = row["last_write"] if named.write is None else named.write
     if write > row["last_write"]:
         raise NotFound("dataset", str(named), f"the last write of version {row['number']} is {row['last_write']}")
-    return Snapshot(
+    return DatasetState(
         found.id, found.name, row["id"], row["number"], write, row["location"], row["is_outside"],
-        columns_of(row["columns"]), row["columns"],
+        columns_of(row["columns"]),
     )  # fmt: skip
 
 
@@ -132,7 +131,7 @@ async def list_partitions(
     conn: type_Connection, org_id: int, named: Named, *, after: str, limit: int, latest: bool, sees: Sees = None
 ) -> list[Partition]:
     """Return partitions of the version that is named: by key, or those that were written last."""
-    found = await snapshot(conn, org_id, named._replace(write=None), sees=sees)
+    found = await state_of(conn, org_id, named._replace(write=None), sees=sees)
     if latest:
         return await latest_partitions(conn, org_id, found.version_id, limit)
     return await partitions(conn, org_id, found.version_id, after, limit)

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from weft.catalog import dataset_reading, datasets
-from weft.catalog.dataset_reading import Named, Snapshot
+from weft.catalog.dataset_reading import DatasetState, Named
 from weft.catalog.datasets import SQL, Column, Sees, columns_of
 from weft.core.errors import InvalidInput, NotFound
 from weft.queue import audit
@@ -74,20 +74,20 @@ async def list_writes(
     conn: type_Connection, org_id: int, named: Named, *, before: int | None, limit: int, sees: Sees = None
 ) -> list[DatasetWrite]:
     """Return what was written into a version, the newest first."""
-    found = await dataset_reading.snapshot(conn, org_id, named._replace(write=None), sees=sees)
+    found = await dataset_reading.state_of(conn, org_id, named._replace(write=None), sees=sees)
     return [DatasetWrite(**row) for row in await conn.fetch(SQL.writes, org_id, found.version_id, before, limit)]
 
 
-async def roll_back(conn: type_Connection, org_id: int, named: Named, actor: str) -> Snapshot:
+async def roll_back(conn: type_Connection, org_id: int, named: Named, actor: str, sees: Sees = None) -> DatasetState:
     """Let readers see an earlier state: another version, or what a version was after one of its writes.
 
     Nothing is lost by it: what was seen before can be gone back to in the same way. Returns what is seen then.
     """
     if named.version is None:
         raise InvalidInput("dataset", f"say where to go back to: {named.name}@VERSION, or {named.name}@VERSION.WRITE")
-    before = await datasets.show(conn, org_id, named.name)
+    before = await datasets.show(conn, org_id, named.name, sees)
     await conn.fetchrow(SQL.lock, org_id, named.name)
-    target = await dataset_reading.snapshot(conn, org_id, named)
+    target = await dataset_reading.state_of(conn, org_id, named)
     moved = await conn.fetchval(SQL.make_current, target.dataset_id, target.version_id)
     write = target.write
     last = await conn.fetchval(SQL.lock_version, target.version_id)
@@ -99,7 +99,7 @@ async def roll_back(conn: type_Connection, org_id: int, named: Named, actor: str
         return target
     told = {"from": f"{before.version}.{before.write}", "to": f"{named.version}.{target.write}"}
     await audit.record_named(conn, org_id, actor, AuditVerb.ROLLBACK, "dataset", named.name, told)
-    return await dataset_reading.snapshot(conn, org_id, Named(named.name, target.version, write))
+    return await dataset_reading.state_of(conn, org_id, Named(named.name, target.version, write))
 
 
 def _version(row: Record) -> DatasetVersion:

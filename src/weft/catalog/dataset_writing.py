@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from weft.catalog import dataset_reading, datasets
-from weft.catalog.dataset_reading import File, Named, Snapshot
+from weft.catalog.dataset_reading import DatasetState, File, Named
 from weft.catalog.datasets import ALONE, SQL, Producer
 from weft.core.checks import check_number, check_text
 from weft.core.errors import InvalidInput, LeaseLost
@@ -67,10 +67,12 @@ class Staged:
     schema: Mapping[str, Any]
 
 
-async def read(conn: type_Connection, fence: Fence, named: Named) -> Snapshot:
-    """Return the state of a dataset that an attempt is to read."""
+async def read(conn: type_Connection, fence: Fence, named: Named) -> tuple[DatasetState, str | None]:
+    """Return the state of a dataset that an attempt is to read, and its columns as they are kept."""
     holder = await _holder(conn, fence)
-    return await dataset_reading.snapshot(conn, holder["org_id"], named)
+    state = await dataset_reading.state_of(conn, holder["org_id"], named)
+    kept = await conn.fetchrow(STAGING.version, state.version_id)
+    return state, None if kept is None else kept["columns"]
 
 
 async def list_files(
@@ -104,7 +106,8 @@ async def begin(
     org_id, actor = holder["org_id"], holder["actor"] or ""
     row = await conn.fetchrow(SQL.lock, org_id, datasets.check_dataset(name))
     if row is None:
-        await datasets.create(conn, org_id, name, None, _STORAGE, actor)
+        # No act of a person: what made it is told by its first write.
+        await conn.execute(SQL.create, org_id, name, None, orjson.dumps(_STORAGE).decode(), actor)
         row = await conn.fetchrow(SQL.lock, org_id, name)
         assert row is not None
     await _require_producer(conn, org_id, name, row, _producer(holder, output))

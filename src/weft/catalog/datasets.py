@@ -101,9 +101,11 @@ async def list_datasets(
     return [_dataset(row) for row in await conn.fetch(SQL.list, org_id, check_after(after), _roles(sees), limit)]
 
 
-async def describe(conn: type_Connection, org_id: int, name: str, description: str, actor: str) -> Dataset:
+async def describe(
+    conn: type_Connection, org_id: int, name: str, description: str, actor: str, sees: Sees = None
+) -> Dataset:
     """Say what a dataset is about."""
-    found = await show(conn, org_id, name)
+    found = await show(conn, org_id, name, sees)
     await conn.execute(SQL.change, org_id, found.id, check_text(description, "description", _LONGEST_DESCRIPTION), None)
     await audit.record_named(conn, org_id, actor, AuditVerb.CHANGE, "dataset", name, {"description": description})
     return await show(conn, org_id, name)

@@ -93,7 +93,7 @@ class StageWrite(Held):
     schema_: StagedSchema = Field(alias="schema")
 
 
-class DatasetState(BaseModel):
+class StateTold(BaseModel):
     """One state of a dataset, which never changes; its files are under ``root`` and ``location``."""
 
     dataset_id: str

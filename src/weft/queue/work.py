@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from asyncpg import PostgresError
 
-from weft.core.errors import WriteConflict
+from weft.core.data_errors import WriteConflict
 from weft.db.database import in_transaction
 from weft.db.statements import Statements
 from weft.queue import blobs, cache, loans

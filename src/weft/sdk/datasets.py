@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from weft.catalog import dataset_reading, dataset_versions, datasets
-from weft.catalog.dataset_reading import Partition, Snapshot, read_name
+from weft.catalog.dataset_reading import DatasetState, Partition, read_name
 from weft.catalog.dataset_versions import DatasetVersion, DatasetWrite
 from weft.catalog.datasets import Dataset, Sees
 from weft.core.checks import check_moment, check_number
@@ -84,17 +84,17 @@ class Datasets:
         org_id, actor, wanted = await self._session.org_id(), self._session.actor, builtins.list(roles)
         return await self._session.database.run(lambda conn: datasets.set_read_roles(conn, org_id, name, wanted, actor))
 
-    async def snapshot(self, name: str, *, as_of: datetime | None = None) -> Snapshot:
+    async def state(self, name: str, *, as_of: datetime | None = None) -> DatasetState:
         """Return the state of a dataset that a name means, or that it had at a time.
 
         Example::
 
-            print(await client.datasets.snapshot("orders", as_of=yesterday))
+            print(await client.datasets.state("orders", as_of=yesterday))
         """
         named, moment = read_name(name), None if as_of is None else check_moment(as_of, "as_of")
         org_id, sees = await self._session.org_id(), self._sees
         return await self._session.database.read(
-            lambda conn: dataset_reading.snapshot(conn, org_id, named, as_of=moment, sees=sees)
+            lambda conn: dataset_reading.state_of(conn, org_id, named, as_of=moment, sees=sees)
         )
 
     async def versions(
@@ -145,12 +145,14 @@ class Datasets:
             )
         )
 
-    async def rollback(self, name: str) -> Snapshot:
+    async def rollback(self, name: str) -> DatasetState:
         """Let readers see an earlier state: ``orders@2`` is another version, ``orders@2.7`` what it was after a write.
 
         Nothing is lost: what was seen before can be gone back to in the same way. Example::
 
             await client.datasets.rollback("orders@2.7")
         """
-        named, org_id, actor = read_name(name), await self._session.org_id(), self._session.actor
-        return await self._session.database.run(lambda conn: dataset_versions.roll_back(conn, org_id, named, actor))
+        named, org_id, actor, sees = read_name(name), await self._session.org_id(), self._session.actor, self._sees
+        return await self._session.database.run(
+            lambda conn: dataset_versions.roll_back(conn, org_id, named, actor, sees)
+        )

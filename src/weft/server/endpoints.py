@@ -23,7 +23,7 @@ from weft.core.log_lines import add_to_lines
 from weft.queue.asking import Asking, asking
 from weft.queue.audit import acting_because, acting_from
 from weft.sdk.client import Client
-from weft.sdk.session import acting_as
+from weft.sdk.session import acting_as, seeing
 from weft.sdk.values import as_kept
 from weft.server import progress
 from weft.server.bodies import BESIDE, YAML, DefinitionRoute, JsonRoute
@@ -157,11 +157,11 @@ def _endpoint(operation: Operation) -> Callable[..., Any]:
         if operation.tells_progress and progress.is_wanted(request):
 
             async def work(note: Callable[[int], None]) -> bytes:
-                with acting_as(who.actor), acting_from(origin_of(request)), acting_because(reason):
+                with acting_as(who.actor), seeing(who.sees), acting_from(origin_of(request)), acting_because(reason):
                     return (await act(client, on_progress=note)).body
 
             return progress.answer(work)
-        with acting_as(who.actor), acting_from(origin_of(request)), acting_because(reason):
+        with acting_as(who.actor), seeing(who.sees), acting_from(origin_of(request)), acting_because(reason):
             key = given.get("idempotency_key")
             if key is None or operation.goes_on_by_key:
                 kept = Kept(await act(client), False)

@@ -23,10 +23,10 @@ async def answer(conn: type_Connection, fence: Fence, verb: str, said: dict[str,
     """Do what an attempt asks for; raises `LeaseLost` when the task is not its own any more."""
     match verb:
         case _ if verb == READ:
-            found = await dataset_writing.read(conn, fence, read_name(said["dataset"]))
+            found, schema = await dataset_writing.read(conn, fence, read_name(said["dataset"]))
             return {
                 "dataset_id": str(found.dataset_id), "version_id": str(found.version_id), "name": found.name,
-                "version": found.version, "write": found.write, "location": found.location, "schema": found.schema,
+                "version": found.version, "write": found.write, "location": found.location, "schema": schema,
                 "is_outside": found.is_outside, "root": root,
             }  # fmt: skip
         case _ if verb == FILES:

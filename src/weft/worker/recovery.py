@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 
 import asyncpg
 
-from weft.core.errors import BlobUnavailable, InvalidInput, NotFound, WeftError, WriteConflict
+from weft.core.data_errors import WriteConflict
+from weft.core.errors import BlobUnavailable, InvalidInput, NotFound, WeftError
 from weft.core.server_errors import TooLarge
 from weft.db.database import CONNECTION_ERRORS, lacks_partition
 from weft.queue.work import Claim, Completed, Ended, Postponed

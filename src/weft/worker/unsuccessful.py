@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import asyncpg
 import orjson
 
-from weft.core.errors import WriteConflict
+from weft.core.data_errors import WriteConflict
 from weft.db.database import lacks_partition
 from weft.queue import work, workers
 from weft.queue.work import Claim, Completed, Ended, Postponed

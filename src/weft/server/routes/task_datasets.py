@@ -8,13 +8,13 @@ from fastapi import APIRouter
 
 from weft.contract.dataset_protocol import (
     BeginWrite,
-    DatasetState,
     FilesTold,
     ListFiles,
     ListPartitions,
     PartitionsTold,
     ReadDataset,
     StageWrite,
+    StateTold,
     WriteBegun,
 )
 from weft.contract.protocol import Held
@@ -32,7 +32,7 @@ async def _answer(caller: Caller, asked: Held, verb: str) -> Any:
     return await caller.answers.answer(await caller.fence(asked), verb, said, lambda: False)
 
 
-@act(router, "/v1/task/dataset/read", ReadDataset, DatasetState, {**_HELD, "dataset": "orders"})
+@act(router, "/v1/task/dataset/read", ReadDataset, StateTold, {**_HELD, "dataset": "orders"})
 async def read_dataset(caller: Caller, asked: ReadDataset) -> dict[str, Any]:
     """Return the state of a dataset that a task is to read."""
     found: dict[str, Any] = await _answer(caller, asked, asks.READ)
