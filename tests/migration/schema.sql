@@ -2762,6 +2762,9 @@ CREATE FUNCTION weft.roll_back_version(version bigint, back_to bigint, by text) 
 declare v weft.dataset_version; n bigint; touched text[]; rows_in bigint; bytes_in bigint; files_in bigint; rows_out bigint; bytes_out bigint; files_out bigint;
 begin
   select * into strict v from weft.dataset_version o where o.id = version for no key update;
+  if back_to < v.oldest_write or v.collected_at is not null then
+    raise exception 'what it was then has been collected' using errcode = 'WF002';
+  end if;
   n := v.last_write + 1;
   with gone as (
     update weft.dataset_file f set removed_by = n where f.version_id = version and f.removed_by is null and f.added_by > back_to
@@ -3919,6 +3922,8 @@ CREATE TABLE weft.dataset_version (
     location text NOT NULL,
     is_outside boolean DEFAULT false NOT NULL,
     last_write bigint DEFAULT 0 NOT NULL,
+    oldest_write bigint DEFAULT 0 NOT NULL,
+    collected_at timestamp with time zone,
     rows bigint DEFAULT 0 NOT NULL,
     bytes bigint DEFAULT 0 NOT NULL,
     files bigint DEFAULT 0 NOT NULL,
@@ -5093,6 +5098,8 @@ CREATE INDEX blob_put ON weft.blob USING brin (put_at);
 CREATE INDEX dataset_edge_input ON weft.dataset_edge USING btree (org_id, input_id);
 
 CREATE INDEX dataset_file_partition ON weft.dataset_file USING btree (version_id, partition_key, id) WHERE (removed_by IS NOT NULL);
+
+CREATE INDEX dataset_file_path ON weft.dataset_file USING btree (version_id, path);
 
 CREATE INDEX dataset_file_removed ON weft.dataset_file USING btree (version_id, removed_by) WHERE (removed_by IS NOT NULL);
 

@@ -102,6 +102,11 @@ async def state_of(
     write = row["last_write"] if named.write is None else named.write
     if write > row["last_write"]:
         raise NotFound("dataset", str(named), f"the last write of version {row['number']} is {row['last_write']}")
+    if write < row["oldest_write"]:
+        oldest = (
+            f"its files have been collected: the oldest state that is left is {row['number']}.{row['oldest_write']}"
+        )
+        raise NotFound("dataset", f"{named.name}@{row['number']}.{write}", oldest)
     return DatasetState(
         found.id, found.name, row["id"], row["number"], write, row["location"], row["is_outside"],
         columns_of(row["columns"]),

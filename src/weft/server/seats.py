@@ -14,6 +14,7 @@ import asyncpg
 
 from weft.core.errors import WeftError
 from weft.core.server_errors import WorkerLost
+from weft.data.collecting import DatasetCollector
 from weft.db.database import CONNECTION_ERRORS, lacks_partition
 from weft.queue import remote_workers, work, workers
 from weft.queue.remote_workers import Registered
@@ -58,7 +59,8 @@ class Seat:
         self._shares = Shares(self._database, self.id, self._lanes, self.wake)
         self._limits_at = -math.inf
         self.relay = Relay(self._database, self.id)
-        self._upkeep = Upkeep(client.database, self._settings, self.id, sinks_of(client), lambda: True)
+        more = [DatasetCollector(client.database, self._settings)]
+        self._upkeep = Upkeep(client.database, self._settings, self.id, sinks_of(client), lambda: True, more)
         self._turn = asyncio.Lock()
         # What this turn has claimed.
         self._background: set[asyncio.Task[None]] = set()

@@ -53,20 +53,21 @@ select weft.make_current($1, $2);
 select v.id, v.number, v.config_hash, v.schema_hash, v.columns, v.range_start, v.range_end, v.location, v.is_outside, v.last_write,
   v.rows, v.bytes, v.files, v.written_at, v.created_at, v.current_at, v.retired_at, v.id = d.current_id as is_current, v.actor
 from weft.dataset_version v join weft.dataset d on d.id = v.dataset_id
-where v.org_id = $1 and v.dataset_id = $2 and ($3::int is null or v.number < $3) order by v.number desc limit $4;
+where v.org_id = $1 and v.dataset_id = $2 and v.collected_at is null and ($3::int is null or v.number < $3)
+order by v.number desc limit $4;
 
 -- name: version
 -- By number, else the one that is current.
-select v.id, v.number, v.columns, v.schema_hash, v.location, v.is_outside, v.last_write
+select v.id, v.number, v.columns, v.schema_hash, v.location, v.is_outside, v.last_write, v.oldest_write
 from weft.dataset d join weft.dataset_version v on v.dataset_id = d.id and (v.number = $3 or $3::int is null and v.id = d.current_id)
-where d.org_id = $1 and d.id = $2;
+where d.org_id = $1 and d.id = $2 and v.collected_at is null;
 
 -- name: version_at
 -- The one that was current then, by when each became so.
-select v.id, v.number, v.columns, v.schema_hash, v.location, v.is_outside,
+select v.id, v.number, v.columns, v.schema_hash, v.location, v.is_outside, v.oldest_write,
   coalesce((select max(w.number) from weft.dataset_write w where w.version_id = v.id and w.written_at <= $3), 0) as last_write
 from weft.dataset_version v
-where v.org_id = $1 and v.dataset_id = $2 and v.current_at <= $3 order by v.current_at desc limit 1;
+where v.org_id = $1 and v.dataset_id = $2 and v.current_at <= $3 and v.collected_at is null order by v.current_at desc limit 1;
 
 -- name: files
 -- Those that a version had after one of its writes, of some partitions or all, after a key.

@@ -23,16 +23,6 @@ where v.id = $4 and v.org_id = $3 and not exists (
   select 1 from weft.task_input o where o.task_id = $1 and o.attempt = $2 and o.version_id = $4 and o.write = $5
     and (o.partitions is null or o.partitions @> $6));
 
--- name: abandoned
--- Of attempts that came to nothing: what they have written may go.
-select s.id, s.org_id, v.location, s.files from weft.staged_write s join weft.dataset_version v on v.id = s.version_id
-where s.created_at < weft.now() - $1::interval
-  and not exists (select 1 from weft.task t where t.id = s.task_id and t.attempt = s.attempt and t.state = 'running')
-order by s.id limit $2 for update of s skip locked;
-
--- name: forget
-delete from weft.staged_write s where s.id = any ($1) returning s.id;
-
 -- name: version
 select v.location, v.last_write, v.columns, v.schema_hash from weft.dataset_version v where v.id = $1;
 

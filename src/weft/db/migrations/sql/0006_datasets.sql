@@ -40,6 +40,9 @@ create table weft.dataset_version (
   location text not null,
   is_outside boolean not null default false,
   last_write bigint not null default 0,
+  -- What it was before this write cannot be read any more; with `collected_at` the whole version cannot.
+  oldest_write bigint not null default 0,
+  collected_at timestamptz,
   rows bigint not null default 0,
   bytes bigint not null default 0,
   files bigint not null default 0,
@@ -128,6 +131,9 @@ create index dataset_file_partition on weft.dataset_file (version_id, partition_
 
 -- name: dataset_file_removed
 create index dataset_file_removed on weft.dataset_file (version_id, removed_by) where removed_by is not null;
+
+-- name: dataset_file_path
+create index dataset_file_path on weft.dataset_file (version_id, path);
 
 -- name: dataset_partition
 -- What a version has now, by partition; the key is empty in a dataset without partitions.
@@ -344,6 +350,9 @@ create function weft.roll_back_version(version bigint, back_to bigint, by text) 
 declare v weft.dataset_version; n bigint; touched text[]; rows_in bigint; bytes_in bigint; files_in bigint; rows_out bigint; bytes_out bigint; files_out bigint;
 begin
   select * into strict v from weft.dataset_version o where o.id = version for no key update;
+  if back_to < v.oldest_write or v.collected_at is not null then
+    raise exception 'what it was then has been collected' using errcode = 'WF002';
+  end if;
   n := v.last_write + 1;
   with gone as (
     update weft.dataset_file f set removed_by = n where f.version_id = version and f.removed_by is null and f.added_by > back_to
