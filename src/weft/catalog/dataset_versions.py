@@ -83,9 +83,9 @@ async def roll_back(conn: type_Connection, org_id: int, named: Named, actor: str
 
     Nothing is lost by it: what was seen before can be gone back to in the same way. Returns what is seen then.
     """
+    before = await datasets.show(conn, org_id, named.name, sees)
     if named.version is None:
         raise InvalidInput("dataset", f"say where to go back to: {named.name}@VERSION, or {named.name}@VERSION.WRITE")
-    before = await datasets.show(conn, org_id, named.name, sees)
     await conn.fetchrow(SQL.lock, org_id, named.name)
     target = await dataset_reading.state_of(conn, org_id, named)
     last = await conn.fetchval(SQL.lock_version, target.version_id)

@@ -27,7 +27,7 @@ class ListFiles(Held):
     version_id: Id
     write: int = _Count
     partitions: list[Text] | None = Field(None, max_length=100_000)
-    after: tuple[Text, Id] | None = None
+    after: list[Text] | None = Field(None, min_length=2, max_length=2)
 
 
 class ListPartitions(Held):

@@ -71,8 +71,10 @@ class Datasets:
 
             await client.datasets.describe("orders", "What was ordered, by day.")
         """
-        org_id, actor = await self._session.org_id(), self._session.actor
-        return await self._session.database.run(lambda conn: datasets.describe(conn, org_id, name, description, actor))
+        org_id, actor, sees = await self._session.org_id(), self._session.actor, self._sees
+        return await self._session.database.run(
+            lambda conn: datasets.describe(conn, org_id, name, description, actor, sees)
+        )
 
     async def grant(self, name: str, roles: Iterable[str]) -> Dataset:
         """Say which roles of the org see a dataset, instead of those that do now; admins do in any case.

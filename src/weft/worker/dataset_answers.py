@@ -30,7 +30,7 @@ async def answer(conn: type_Connection, fence: Fence, verb: str, said: dict[str,
                 "is_outside": found.is_outside, "root": root,
             }  # fmt: skip
         case _ if verb == FILES:
-            after = (said["after"][0], int(said["after"][1])) if said["after"] else ("", 0)
+            after = (said["after"][0], check_id(said["after"][1], "after")) if said["after"] else ("", 0)
             files = await dataset_writing.list_files(
                 conn, fence, check_id(said["version_id"]), check_number(said["write"], "write", 0, 2**62),
                 said["partitions"], after, PAGE,
