@@ -50,6 +50,14 @@ SCRIPTS = {
         *("dead timeout", "dead timeout", "3", "told ada of 100", "goes on after download"),
         "cancelled",
     ],
+    "datasets.py": [
+        "imported 3",
+        "total 15.0",
+        "imported 3",
+        "total 15.0",
+        "daily 2",
+        "orders 6 ['id', 'day', 'price']",
+    ],
     "schedules.py": ["report True", "the report of 20", "5", "5 {'completed'}"],
     "schedule.py": ["True 1000", "[('scheduled', 2)]"],
     "testing.py": ["ok"],
@@ -107,7 +115,7 @@ COMMANDS = {
         *("30.0", "1 file without a problem", "⇉ with_tax  flows.with_tax for each", "26.4", "completed", "pushed "),
         *("sales/main", "30.0", "workflow_id: sales"),
     ],
-    "migrate.sh": ["0005 (head)", "downgraded from 0005 to nothing"],
+    "migrate.sh": ["0006 (head)", "downgraded from 0006 to nothing"],
     "operate.sh": [
         *("default", "something is not well", "jobs_created_total"),
         "created mail",
@@ -135,6 +143,10 @@ COMMANDS = {
             '"next":null',
         ),
         *('"code":"invalid_input"', '"field":"priority"', "200", "412"),
+    ],
+    "datasets.sh": [
+        *("orders", "shop.import_orders", "double", "2026-11-15", "replace", "current", "would take orders from"),
+        *("orders is orders@1.3, was orders@1.2", "created finance", "orders is seen by admins, finance"),
     ],
     "schedules.sh": [
         *(

@@ -22,12 +22,13 @@ class ReadDataset(Held):
 
 
 class ListFiles(Held):
-    """A state of a dataset, or some partitions of it; ``after`` is the partition and id of the last file told."""
+    """A state of a dataset, or some partitions of it, after the file that was told last."""
 
     version_id: Id
     write: int = _Count
     partitions: list[Text] | None = Field(None, max_length=100_000)
-    after: list[Text] | None = Field(None, min_length=2, max_length=2)
+    after_partition: Text = Field("", max_length=LONGEST_KEY)
+    after_id: Id | None = None
 
 
 class ListPartitions(Held):

@@ -30,7 +30,7 @@ async def answer(conn: type_Connection, fence: Fence, verb: str, said: dict[str,
                 "is_outside": found.is_outside, "root": root,
             }  # fmt: skip
         case _ if verb == FILES:
-            after = (said["after"][0], check_id(said["after"][1], "after")) if said["after"] else ("", 0)
+            after = said["after_partition"], 0 if said["after_id"] is None else check_id(said["after_id"])
             files = await dataset_writing.list_files(
                 conn, fence, check_id(said["version_id"]), check_number(said["write"], "write", 0, 2**62),
                 said["partitions"], after, PAGE,

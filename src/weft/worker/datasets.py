@@ -196,14 +196,15 @@ class TaskDataset:
         return self._state
 
     def _files(self, version_id: str, write: int, partitions: list[str] | None) -> list[str]:
-        found, after = list[str](), None
+        found = list[str]()
+        asked: dict[str, Any] = {"version_id": version_id, "write": write, "partitions": partitions}
+        after: dict[str, Any] = {"after_partition": "", "after_id": None}
         while True:
-            asked = {"version_id": version_id, "write": write, "partitions": partitions, "after": after}
-            page = self._ask(asks.FILES, asked).result()
+            page = self._ask(asks.FILES, asked | after).result()
             found += [file[2] for file in page]
             if len(page) < asks.PAGE:
                 return found
-            after = page[-1][:2]
+            after = {"after_partition": page[-1][0], "after_id": page[-1][1]}
 
 
 def _several(partition: str | Sequence[str] | None) -> list[str] | None:
