@@ -10,6 +10,10 @@ weft schedules add tile_raster --cron "30 2 * * *" --timezone Europe/Berlin -i '
 weft schedules add tile_raster --name often --every 15m --overlap skip -i blob=scans/latest.tif
 # docs: end add
 
+# docs: begin replace
+weft schedules add tile_raster --name often --every 15m --overlap skip -i blob=scans/newest.tif --replace
+# docs: end replace
+
 # docs: begin look
 weft schedules list
 weft schedules show tile_raster

@@ -189,7 +189,9 @@ async def test_a_version_that_was_collected_as_garbage_since_the_last_message_is
         queue_id = await conn.fetchval("select id from weft.queue where name = $1", QUEUE)
         ghost, task_id = await claimed_by_a_ghost(conn, queue_id)
         assert (await requests.accept((ghost, task_id, 1), Request("asked", {"name": "ann"})))["created"] is True
-        await conn.execute("delete from weft.task; delete from weft.job; delete from weft.artifact where kind = 'snapshot'")
+        await conn.execute(
+            "delete from weft.task; delete from weft.job; delete from weft.artifact where kind = 'snapshot'"
+        )
 
 
 async def test_messages_may_come_before_the_first_orchestrator(client: weft.Client) -> None:

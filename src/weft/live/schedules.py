@@ -107,7 +107,7 @@ async def add(
 ) -> Schedule:  # fmt: skip
     """Make a schedule of a workflow that takes the inputs ``declared``; its first tick is the next after now.
 
-    With ``replace`` one of that name becomes as this one would be: what is due of it stays due, unless its times change.
+    With ``replace`` one of that name becomes as this one would be; what is due of it stays so unless its times change.
     """
     check_name(name, "name")
     now = await conn.fetchval(SQL.now)

@@ -19,6 +19,16 @@ YAML = "application/yaml"
 IF_MATCH = "if-match"
 # What else a file is sent as, which says the same.
 _YAML = frozenset({YAML, "application/x-yaml", "text/yaml", "text/x-yaml"})
+# A definition as its file has it, for those who read the document.
+FILE = {
+    "schema": {"type": "string", "description": "The definition."},
+    "example": """workflow_id: etl
+nodes:
+  START: {type: start, next: fetch}
+  fetch: {type: task, handler: etl:fetch, next: END}
+  END: {type: end}
+""",
+}
 # What may stand in the address beside a definition that is sent as it is.
 BESIDE = ("tag", "message")
 
