@@ -201,7 +201,7 @@ async def test_a_definition_is_looked_at_as_its_file_has_it_and_read_as_strictly
         ('{"definition": "a", "definition": "b"}', "application/json", (400, "there twice")),
         ('{"definition": {"a": NaN}}', "application/json", (400, "NaN is not a number")),
         ("xx", "application/json", (400, "is not JSON at line 1, column 1")),
-        ('{"definition": "a"}', "text/plain", (415, "send the body as application/json")),
+        ('{"definition": "a"}', "text/plain", (415, "send the body as application/json or application/yaml")),
     ]:
         status, told = await looked_at(body, kind)
         assert (status, refused[1] in told["detail"]) == (refused[0], True), told

@@ -122,12 +122,6 @@ class Library:
             assert move.to_id is not None
             return await self.planned(await reader.of(move.to_id))
 
-    async def _at_tag(self, name: str) -> tuple[Materials, Planned]:
-        materials = await self._reader.find(tag=name)
-        if materials is None:
-            raise NotFound("tag", name)
-        return materials, await self.planned(materials)
-
     async def pins(
         self, first: Planned, found: Materials, own: Mapping[str, tuple[Materials, Planned]] | None = None
     ) -> dict[str, dict[str, Json]]:
@@ -144,7 +138,7 @@ class Library:
         while open_:
             name = open_.pop()
             if name not in used:
-                materials, used[name] = (own or {}).get(name) or await self._at_tag(name)
+                materials, used[name] = (own or {}).get(name) or await self.at(name)
                 pinned[name] = _position(materials, used[name])
                 open_ += sorted(used[name].uses)
         _require_end(first, used)

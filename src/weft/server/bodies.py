@@ -73,7 +73,7 @@ def _type_of(request: Request) -> Message:
 class _Read(Request):
     """A request whose body is JSON, and told to be."""
 
-    _taken = frozenset({JSON})
+    _taken, _wanted = frozenset({JSON}), JSON
 
     async def body(self) -> bytes:
         found = await super().body()
@@ -88,7 +88,8 @@ class _Read(Request):
         told = _type_of(self)
         if told.get_content_type() not in self._taken:
             sent = self.headers.get("content-type", "")[:80]
-            raise HTTPException(415, f"send the body as {JSON}, not as {sent!r}" if sent else f"say that it is {JSON}")
+            beside = f", not as {sent!r}" if sent else ", and say so"
+            raise HTTPException(415, f"send the body as {self._wanted}{beside}")
         if str(told.get_param("charset", "utf-8")).lower() not in ("utf-8", "utf8", "us-ascii"):
             raise HTTPException(415, "send the body in UTF-8")
 
@@ -96,7 +97,7 @@ class _Read(Request):
 class _DefinitionRead(_Read):
     """A request whose body is JSON, or a definition as its file has it; what it leaves out may be in the address."""
 
-    _taken = frozenset({JSON, *_YAML})
+    _taken, _wanted = frozenset({JSON, *_YAML}), f"{JSON} or {YAML}"
 
     async def json(self) -> Any:
         body = await self.body()
