@@ -67,6 +67,8 @@ class Validated(BaseModel):
     problems: list[DefinitionProblem]
 
 
+# Whatever is in it, the answer tells what is wrong with that.
+_ANY_FILE = {**FILE, "schema": {"description": "The definition, or what is to become one."}}
 _TYPES = {Form.JSON: _JSON, Form.SVG: "image/svg+xml", Form.TEXT: "text/plain", Form.MERMAID: "text/plain"}
 _LIKE: dict[str, Any] = {
     _JSON: {
@@ -116,7 +118,7 @@ def _drawn(data: Any, form: Form) -> str | bytes:
     "/workflows/validate", name="workflows.validate", operation_id="workflows_validate", response_class=Response,
     summary="Tell all that is wrong with a definition; nothing is kept.", description="Takes the role `reader`.",
     responses={200: {"model": Validated, "description": "What is wrong with it."}, **refusals()},
-    openapi_extra={"requestBody": {"content": {YAML: FILE}}},
+    openapi_extra={"requestBody": {"content": {YAML: _ANY_FILE}}},
 )  # fmt: skip
 async def validate(who: Who, body: Annotated[ValidateRequest, Body()]) -> Response:
     """Answer with what is wrong with a definition."""
