@@ -1,5 +1,7 @@
+# docs: begin kept
 weft workflows push tile_raster.yaml
 weft queues create rasters
+# docs: end kept
 
 # docs: begin dry
 weft schedules add tile_raster --cron "30 2 * * *" --timezone Europe/Berlin --dry-run
