@@ -439,6 +439,9 @@ async def test_a_schedule_of_another_org_is_nobodys(scheduled: weft.Client, conn
             assert [row["goes"] for row in left] == [verb != SQL.resume] * 2
     await rival.schedules.change("theirs", priority=8)
     assert (await rival.schedules.show("theirs")).priority == 8
+    assert (await own.add("report", name="theirs", every=60, replace=True)).priority == 0
+    assert (await rival.schedules.show("theirs")).priority == 8
+    await own.pause("theirs")
     found = {metric.name: metric for metric in await scheduled.metrics()}
     assert {sample.labels["state"]: sample.value for sample in found["schedules"].samples}["active"] == 0
 

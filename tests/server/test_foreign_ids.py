@@ -36,8 +36,8 @@ _NAMELESS = frozenset(
     """admin at at_once attempt cache callback_url catch_up concurrency_key count cron definition delay dry_run email
     every expand expires_in failed force grace heartbeat_timeout idempotency_key inputs is_protected key kind labels
     limit materialize max_attempts max_running message offset older_than ops ordering_key overlap params patch payload
-    per_key prefer priority queues quick reason registry reject repair replaces retry role run_at set since sort state
-    steps tasks timeout timezone until values verb with_deactivated with_deleted with_ended""".split()
+    per_key prefer priority queues quick reason registry reject repair replace replaces retry role run_at set since sort
+    state steps tasks timeout timezone until values verb with_deactivated with_deleted with_ended""".split()
 )
 # What it makes has a name of the caller's own, though another org may have the like; and moves have numbers.
 _MADE_BY_NAME = {
