@@ -107,6 +107,7 @@ CHANGES = {
         """,
     "schedules": """
         schedules add tiles --every 1h --input count=2 --overlap skip | schedules add tiles --every 1h =2
+        schedules add tiles --every 1h --input count=2 --replace
         schedules add tiles --name wrong --every 1h --input count=x =2 | schedules add nothing --every 1h =4
         schedules add tiles --name none =2 | schedules change tiles --every 2h | schedules change tiles =2
         schedules pause tiles | schedules pause tiles =5 | schedules resume tiles | schedules trigger tiles

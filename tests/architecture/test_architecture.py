@@ -7,6 +7,7 @@ import inspect
 import re
 import subprocess
 import sys
+import tomllib
 import types
 from enum import StrEnum
 from pathlib import Path
@@ -148,6 +149,16 @@ def test_only_the_settings_read_files_in_core() -> None:
         if imported & {"asyncio", "asyncpg", "io", "os", "pathlib", "shutil", "socket", "subprocess", "tempfile"}:
             readers.add(path.name)
     assert readers == {"settings.py"}
+
+
+def test_contributors_are_told_of_every_room_in_the_order_in_which_they_may_be_imported() -> None:
+    root = SOURCE.parents[1]
+    settings = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]
+    (layers,) = [each["layers"] for each in settings["contracts"] if each["type"] == "layers"]
+    wanted = [{room.strip().removeprefix("weft.") for room in layer.split("|")} for layer in reversed(layers)]
+    told = (root / "CONTRIBUTING.md").read_text(encoding="utf-8").split("## Rooms")[1].split("\n## ")[0]
+    rows = [line.split("|")[1] for line in told.splitlines() if line.startswith("| `")]
+    assert [set(re.findall(r"`(\w+)`", row)) for row in rows] == wanted
 
 
 def test_nothing_is_called_utils_or_helpers() -> None:

@@ -225,6 +225,51 @@ async def test_what_is_changed_of_a_schedule_is_so_from_now_on(scheduled: weft.C
     ]
 
 
+async def test_times_that_are_said_again_leave_the_next_tick_where_it_is(
+    scheduled: weft.Client, conn: Connection
+) -> None:
+    await scheduled.schedules.add("report/main", every=3600)
+    due = await _put_back(conn, timedelta(hours=1))
+    assert (await scheduled.schedules.change("report/main", every=3600, priority=2)).next_at == due
+    assert (await scheduled.schedules.change("report/main", every=7200)).next_at > due
+
+
+async def test_a_schedule_is_replaced_by_one_of_its_name_only_when_that_is_said(
+    scheduled: weft.Client, conn: Connection
+) -> None:
+    add = scheduled.schedules.add
+    first = await add("report", every=3600, replace=True, overlap="skip", priority=3, inputs={"day": "old"})
+    await scheduled.schedules.pause("report")
+    due = await _put_back(conn, timedelta(hours=1))
+    with pytest.raises(weft.InvalidInput, match="there is a schedule 'report' already: replace"):
+        await add("report", every=3600, priority=5)
+    again = await add("report", every=3600, inputs={"day": "new"}, replace=True)
+    # What is not said is as in a new one; what is due and has been stays, and so does the pause.
+    assert (again.id, again.created_at, again.next_at) == (first.id, first.created_at, due)
+    assert (again.overlap, again.priority, again.inputs) == ("allow", 0, {"day": "new"})
+    assert again.paused_at is not None
+    for times in ({"every": 60}, {"cron": "@daily"}, {"cron": "@daily", "timezone": "Asia/Tokyo"}):
+        before, now = again, await conn.fetchval("select weft.now()")
+        again = await add("report", replace=True, **times)  # type: ignore[arg-type]
+        assert now < again.next_at != before.next_at
+        assert await scheduled.schedules.ticks("report", 1) == [again.next_at]
+    verbs = [act.verb for act in await scheduled.audit() if act.subject_name == "report"]
+    assert verbs == ["change"] * 4 + ["pause", "create"]
+
+
+async def test_a_tick_that_was_seen_is_nobodys_when_the_schedule_was_replaced_since(
+    scheduled: weft.Client, conn: Connection
+) -> None:
+    await scheduled.schedules.add("report", every=3600)
+    await _put_back(conn, timedelta(hours=1))
+    (seen,) = await conn.fetch(SQL.due, 10)
+    await scheduled.schedules.add("report", every=3600, inputs={"day": "new"}, replace=True)
+    assert await conn.fetchrow(SQL.take, seen["id"], seen["version"], seen["next_at"]) is None
+    assert await ticker(scheduled).run_once() == 1
+    (job,) = await scheduled.jobs.list()
+    assert (await scheduled.jobs.show(job.id)).inputs == {"day": "new"}
+
+
 async def test_a_tick_that_was_seen_is_nobodys_when_the_schedule_was_changed_paused_or_moved_on_since(
     scheduled: weft.Client, conn: Connection
 ) -> None:
@@ -394,6 +439,9 @@ async def test_a_schedule_of_another_org_is_nobodys(scheduled: weft.Client, conn
             assert [row["goes"] for row in left] == [verb != SQL.resume] * 2
     await rival.schedules.change("theirs", priority=8)
     assert (await rival.schedules.show("theirs")).priority == 8
+    assert (await own.add("report", name="theirs", every=60, replace=True)).priority == 0
+    assert (await rival.schedules.show("theirs")).priority == 8
+    await own.pause("theirs")
     found = {metric.name: metric for metric in await scheduled.metrics()}
     assert {sample.labels["state"]: sample.value for sample in found["schedules"].samples}["active"] == 0
 

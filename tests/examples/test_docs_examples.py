@@ -154,6 +154,7 @@ COMMANDS = {
             "02:30:00+0",
             "added tile_raster: 30 2 * * * Europe/Berlin; next",
             "added often: every 15m; next",
+            "set often: every 15m; next",
         ),
         *("often", "tile_raster", "30 2 * * *", "02:30:00+0", "no jobs", "paused often", "resumed often"),
         *("changed tile_raster: 0 4 * * * Europe/Berlin", "began job ", "would make jobs of ", "4 at once"),

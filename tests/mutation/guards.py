@@ -167,7 +167,9 @@ GUARDS: list[Guard] = [
     *_of("step.fail_next", "test_job_leftovers", ("and t.handler = '@end'", "")),
     *_of("step.fail_next", "test_job_graphs test_random_groups", ("and t.waiting_on = 0", "")),
     # --- schedules ---
-    *_of("schedule.add", "test_schedules", ("on conflict (org_id, name) do nothing", "")),
+    *_of("schedule.add", "test_schedules", ("where $14::bool", "where $14::bool or true"), ("version = s.version + 1", "version = s.version"),
+         ("is distinct from (excluded.cron, excluded.every, excluded.timezone)\n    then excluded.anchor", "is null then excluded.anchor"),
+         ("is distinct from (excluded.cron, excluded.every, excluded.timezone)\n    then excluded.next_at", "is null then excluded.next_at")),
     *_of("schedule.show", "test_schedules", "s.org_id = $1 and"),
     *_of("schedule.list", "test_schedules", "s.org_id = $1 and"),
     *_of("schedule.lock", "test_schedules", "s.org_id = $1 and", "for update"),

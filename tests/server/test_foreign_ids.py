@@ -37,7 +37,7 @@ _NAMELESS = frozenset(
     description dry_run email every expand expires_in failed force grace heartbeat_timeout idempotency_key inputs
     is_protected key kind labels latest limit materialize max_attempts max_running message offset older_than ops
     ordering_key overlap params patch payload per_key prefer priority queues quick reason registry reject repair
-    replaces retry role roles run_at set since sort state steps tasks timeout timezone until values verb
+    replace replaces retry role roles run_at set since sort state steps tasks timeout timezone until values verb
     with_deactivated with_deleted with_ended""".split()
 )
 # What it makes has a name of the caller's own, though another org may have the like; and moves have numbers.

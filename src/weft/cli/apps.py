@@ -20,7 +20,7 @@ COMMANDS = {
     "datasets": ("datasets", "Look at named tables of data, and go back to what they were."),
     "events": ("events", "Tell jobs of events."),
     "server": ("server", "Answer over HTTP in this process."),
-    "orchestrator": ("orchestrator", "Advance jobs in this process."),
+    "orchestrator": ("orchestrator", "Advance jobs in this process, and begin those of schedules."),
     "worker": ("worker", "Run tasks in this process or in several."),
     "tasks": ("tasks", "Look at tasks, enqueue, cancel and replay them."),
     "dead": ("dead", "Look at the dead letters, replay or purge them."),

@@ -104,6 +104,7 @@ SAID = {
     "registry": "By handler, the hash of its code, of those by which it is to run and that no worker has registered.",
     "reject": "Let the node fail instead.",
     "repair": "Mend what can be mended.",
+    "replace": "Let what is there by that name become as is said here.",
     "replaces": "The other workflow that the tag is of, and will not be any more.",
     "rerun_of": "Those that run this job again.",
     "retry": "How a failed attempt is tried again: a policy, or how many retries.",

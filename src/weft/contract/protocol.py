@@ -278,13 +278,10 @@ class Policy(_Request):
     jitter: float = Field(0.2, ge=0, le=1)
 
 
-class Spawn(Held):
-    """A further task of the job; ``call`` is the same in each attempt, so that it is made once."""
+class Run(_Request):
+    """What a new task is given, and how it runs."""
 
-    call: CallName
-    handler: Name
     params: dict[str, Any] = Field(default_factory=dict)
-    blob: Blob | None = Field(None, description="The params, put before, when they are large.")
     queue: Name = "default"
     priority: Priority = 0
     max_attempts: Attempts | None = None
@@ -293,6 +290,14 @@ class Spawn(Held):
     heartbeat_timeout: Limit | None = None
     concurrency_key: Key | None = None
     allow_failure: bool = False
+
+
+class Spawn(Run, Held):
+    """A further task of the job; ``call`` is the same in each attempt, so that it is made once."""
+
+    call: CallName
+    handler: Name
+    blob: Blob | None = Field(None, description="The params, put before, when they are large.")
 
 
 class Await(Held):

@@ -102,19 +102,24 @@ class Wanted:
 
 
 async def add(
-    conn: type_Connection, org_id: int, name: str, tag: str, declared: Declared, wanted: Wanted, actor: str
-) -> Schedule:
-    """Make a schedule of a workflow that takes the inputs ``declared``; its first tick is the next after now."""
+    conn: type_Connection, org_id: int, name: str, tag: str, declared: Declared, wanted: Wanted, actor: str, *,
+    replace: bool = False,
+) -> Schedule:  # fmt: skip
+    """Make a schedule of a workflow that takes the inputs ``declared``; its first tick is the next after now.
+
+    With ``replace`` one of that name becomes as this one would be; what is due of it stays so unless its times change.
+    """
     check_name(name, "name")
     now = await conn.fetchval(SQL.now)
     timing = check_timing(wanted.cron, wanted.every, wanted.timezone or "UTC", now)
     usual = {"inputs": {}, "catch_up": CatchUp.LATEST, "overlap": Overlap.ALLOW, "priority": 0}
     said, first = _said(tag, wanted, timing, usual), timing.after(now)
     _require_inputs(declared, wanted.inputs or {}, timing, first)
-    made = await conn.fetchrow(SQL.add, org_id, name, *said, now, first, actor)
+    made = await conn.fetchrow(SQL.add, org_id, name, *said, now, first, actor, replace)
     if made is None:
-        raise InvalidInput("name", f"there is a schedule {name!r} already: change or delete it, or give another name")
-    await audit.record_named(conn, org_id, actor, AuditVerb.CREATE, "schedule", name, {"tag": tag, **_told(timing)})
+        raise InvalidInput("name", f"there is a schedule {name!r} already: replace or change it, or give another name")
+    verb = AuditVerb.CHANGE if made["is_replaced"] else AuditVerb.CREATE
+    await audit.record_named(conn, org_id, actor, verb, "schedule", name, {"tag": tag, **_told(timing)})
     return _schedule(made)
 
 
@@ -154,7 +159,9 @@ async def change(
         is_same = wanted.cron is None and wanted.every is None
         cron, every = (timing.cron, timing.every) if is_same else (wanted.cron, wanted.every)
         timing = check_timing(cron, every, wanted.timezone or timing.timezone, row["anchor"])
-        next_at, told = timing.after(await conn.fetchval(SQL.now)), _told(timing)
+        told = _told(timing)
+        if timing != timing_of(row):
+            next_at = timing.after(await conn.fetchval(SQL.now))
     before = {key: row[key] for key in ("catch_up", "overlap", "priority")}
     before["inputs"] = orjson.loads(row["inputs"])
     said = _said(row["tag"] if tag is None else tag, wanted, timing, before)

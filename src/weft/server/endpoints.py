@@ -26,7 +26,7 @@ from weft.sdk.client import Client
 from weft.sdk.session import acting_as, seeing
 from weft.sdk.values import as_kept
 from weft.server import progress
-from weft.server.bodies import BESIDE, YAML, DefinitionRoute, JsonRoute
+from weft.server.bodies import BESIDE, FILE, YAML, DefinitionRoute, JsonRoute
 from weft.server.credentials import admitted, identify, origin_of, require
 from weft.server.idempotency import Answered, Kept, once
 from weft.server.paths import PREFIX
@@ -49,12 +49,6 @@ _MAKES_JOBS = frozenset({"jobs.submit", "jobs.rerun", "schedules.trigger"})
 # What they answer is shown once, and kept nowhere.
 _SECRET = frozenset({"tokens.create", "tokens.create_sign_in", "orgs.create_token"})
 REPEATED = "idempotency-replayed"
-_FILE = """workflow_id: etl
-nodes:
-  START: {type: start, next: fetch}
-  fetch: {type: task, handler: etl:fetch, next: END}
-  END: {type: end}
-"""
 _LINES = '{"progress": 120}\n{"answer": {"count": 240}}\n'
 _KEY = (
     "A key of the caller's choice: the same request with the same key is carried out once, and answered as the first "
@@ -105,13 +99,12 @@ def _extra(operation: Operation) -> dict[str, Any] | None:
     """Return what FastAPI does not know of an operation: a definition may be sent as its file has it."""
     if operation.call != "workflows.push":
         return None
-    file = {"schema": {"type": "string", "description": "The definition."}, "example": _FILE}
     said = {each.name: each.said for each in operation.parameters}
     beside = [
         {"name": name, "in": "query", "description": said[name], "schema": {"type": "string", "minLength": 1}}
         for name in BESIDE
     ]
-    return {"requestBody": {"content": {YAML: file}}, "parameters": beside}
+    return {"requestBody": {"content": {YAML: FILE}}, "parameters": beside}
 
 
 def _endpoint(operation: Operation) -> Callable[..., Any]:

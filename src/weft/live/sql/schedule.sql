@@ -2,10 +2,16 @@
 select weft.now();
 
 -- name: add
--- Null when there is one of that name.
-insert into weft.schedule (org_id, name, tag, inputs, cron, every, timezone, catch_up, overlap, priority, anchor, next_at, actor)
+-- Null when there is one of that name, unless it is to be replaced; then its next tick stays where its times do.
+insert into weft.schedule as s (org_id, name, tag, inputs, cron, every, timezone, catch_up, overlap, priority, anchor, next_at, actor)
 values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
-on conflict (org_id, name) do nothing returning *;
+on conflict (org_id, name) do update set tag = excluded.tag, inputs = excluded.inputs, cron = excluded.cron, every = excluded.every,
+  timezone = excluded.timezone, catch_up = excluded.catch_up, overlap = excluded.overlap, priority = excluded.priority, version = s.version + 1,
+  anchor = case when (s.cron, s.every, s.timezone) is distinct from (excluded.cron, excluded.every, excluded.timezone)
+    then excluded.anchor else s.anchor end,
+  next_at = case when (s.cron, s.every, s.timezone) is distinct from (excluded.cron, excluded.every, excluded.timezone)
+    then excluded.next_at else s.next_at end
+where $14::bool returning s.*, s.version > 1 as is_replaced;
 
 -- name: show
 select s.* from weft.schedule s where s.org_id = $1 and s.name = $2;
