@@ -176,11 +176,13 @@ async def test_what_makes_no_sense_is_refused_and_names_its_field(scheduled: wef
         ("cron", {"cron": "61 * * * *"}), ("cron", {}), ("cron", {"cron": "@daily", "every": 5}),
         ("timezone", {"cron": "@daily", "timezone": "Mars/Base"}), ("every", {"every": 0.5}),
         ("catch_up", {"every": 5, "catch_up": "some"}), ("overlap", {"every": 5, "overlap": "queue"}),
+        ("catch_up", {"every": 5, "catch_up": ""}), ("overlap", {"every": 5, "overlap": ""}),
+        ("timezone", {"every": 5, "timezone": ""}),
         ("inputs", {"every": 5, "inputs": {"day": "{{ nodes.a.output }}"}}),
         ("inputs", {"every": 5, "inputs": {"day": "{{ tick.nonsense }}"}}),
         ("inputs", {"every": 5, "inputs": {"day": 7}}),
         ("inputs: dya", {"every": 5, "inputs": {"dya": "x"}}), ("priority", {"every": 5, "priority": 40000}),
-        ("name", {"every": 5, "name": ""}), ("tag", {"every": 5, "tag": ""}),
+        ("name", {"every": 5, "name": ""}), ("name", {"every": 5, "name": ".."}), ("tag", {"every": 5, "tag": ""}),
     ]:  # fmt: skip
         with pytest.raises(weft.InvalidInput, match=f"^{field}: "):
             await scheduled.schedules.add(**{"tag": "report/main", **wrong})  # type: ignore[arg-type]
@@ -200,7 +202,12 @@ async def test_what_makes_no_sense_is_refused_and_names_its_field(scheduled: wef
     ]:  # fmt: skip
         with pytest.raises(weft.InvalidInput, match=match):
             await scheduled.schedules.backfill("report/main", **asked)  # type: ignore[arg-type]
-    for match, wanted in [("^cron: give", {}), ("^every", {"every": 0}), ("^inputs", {"inputs": {"day": 7}})]:
+    for match, wanted in [
+        ("^cron: give", {}),
+        ("^timezone", {"timezone": ""}),
+        ("^every", {"every": 0}),
+        ("^inputs", {"inputs": {"day": 7}}),
+    ]:
         with pytest.raises(weft.InvalidInput, match=match):
             await scheduled.schedules.change("report/main", **wanted)  # type: ignore[arg-type]
     with pytest.raises(weft.InvalidInput, match=r"^count"):

@@ -8,7 +8,7 @@ from unicodedata import normalize
 
 from weft.catalog.model import Principal, Role, TokenRole, User
 from weft.catalog.telling import tell_refused
-from weft.core.checks import MAX_ID, check_text, check_word
+from weft.core.checks import MAX_ID, check_after, check_text, check_word
 from weft.core.errors import InvalidInput, NotFound, StateConflict
 from weft.db.statements import Statements
 from weft.queue import audit
@@ -71,7 +71,9 @@ async def list_users(
 ) -> list[User]:  # fmt: skip
     """Return the users of an org by name."""
     wanted = None if role is None else check_word(role, "role", Role)
-    return [_user(row) for row in await conn.fetch(SQL.list, org_id, after, wanted, with_deactivated, limit)]
+    return [
+        _user(row) for row in await conn.fetch(SQL.list, org_id, check_after(after), wanted, with_deactivated, limit)
+    ]
 
 
 async def change(
