@@ -2002,7 +2002,8 @@ begin
   on conflict (org_id, key) do update set
     handler = excluded.handler, task_id = excluded.task_id, made_at = excluded.made_at, expires_at = excluded.expires_at,
     digest = excluded.digest, output = excluded.output;
-  update weft.task_done d set reason = 'cached', kept_id = u.root
+  update weft.task_done d set reason = 'cached',
+    kept_id = (select r.id from weft.task_done r where r.id = u.root and r.org_id = d.org_id)
   from unnest(ids, attempts, roots) as u (id, attempt, root)
   where u.root is not null and d.id = u.id and d.worker_id = me and d.attempt = u.attempt and d.state = 'completed';
 end $_$;
