@@ -407,14 +407,18 @@ async def test_a_schedule_of_another_org_is_nobodys(scheduled: weft.Client, conn
 
 # More of one org than are looked at in a round: schedules that are an hour late, and backfills that wait for a job.
 MANY_LATE = """
-  insert into weft.schedule (org_id, name, tag, inputs, every, timezone, catch_up, overlap, priority, anchor, next_at, actor)
-    select s.org_id, 'late ' || n, s.tag, s.inputs, '1 s', 'UTC', 'all', 'allow', 0, s.anchor, weft.now() - interval '1 hour', 'a'
-    from weft.schedule s, generate_series(1, 600) n where s.org_id = $1
+  insert into weft.schedule (
+    org_id, name, tag, inputs, every, timezone, catch_up, overlap, priority, anchor, next_at, actor)
+  select s.org_id, 'late ' || n, s.tag, s.inputs, '1 s', 'UTC', 'all', 'allow', 0, s.anchor,
+    weft.now() - interval '1 hour', 'a'
+  from weft.schedule s, generate_series(1, 600) n where s.org_id = $1
 """
 MANY_WAITING = """
-  insert into weft.backfill (org_id, schedule_id, every, timezone, anchor, since, until, at_once, ticks, next_at, running, actor)
-    select b.org_id, b.schedule_id, b.every, 'UTC', b.anchor, b.since, b.until, 1, b.ticks, b.next_at, array[$2::bigint], 'a'
-    from weft.backfill b, generate_series(1, 600) n where b.org_id = $1
+  insert into weft.backfill (
+    org_id, schedule_id, every, timezone, anchor, since, until, at_once, ticks, next_at, running, actor)
+  select b.org_id, b.schedule_id, b.every, 'UTC', b.anchor, b.since, b.until, 1, b.ticks, b.next_at,
+    array[$2::bigint], 'a'
+  from weft.backfill b, generate_series(1, 600) n where b.org_id = $1
 """
 
 

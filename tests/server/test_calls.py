@@ -178,7 +178,7 @@ async def _count(http: httpx.AsyncClient) -> int:
 async def test_a_name_of_dots_leads_a_client_nowhere_else(remote: weft.RemoteClient, client: weft.Client) -> None:
     """As if the name were a step up: the tokens of an org would be those of one's own."""
     before = [token.id for token in await client.tokens.list()]
-    with pytest.raises(weft.InvalidInput, match="^org: "):
+    with pytest.raises(weft.InvalidInput, match=r"^org: "):
         await remote.orgs.create_token("..", "first")
     assert [token.id for token in await client.tokens.list()] == before
     made = await client.users.add("..", role="reader")

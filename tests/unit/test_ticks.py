@@ -113,7 +113,8 @@ def test_a_tick_that_is_late_by_more_than_a_minute_is_missed_unless_something_is
         ("@daily", 60, "UTC", "cron: give cron or every"), ("@often", None, "UTC", "cron: "),
         ("@daily", None, "Europe/Berlim", "timezone: there is no zone 'Europe/Berlim'. Did you mean 'Europe/Berlin'"),
         ("@daily", None, "../etc/passwd", "timezone: "), (None, 0.5, "UTC", "every: must be at least 1 s"),
-        ("@daily", None, "", "timezone: must not be empty"), ("@daily", None, "localtime", "timezone: there is no zone"),
+        ("@daily", None, "", "timezone: must not be empty"),
+        ("@daily", None, "localtime", "timezone: there is no zone 'localtime'"),
         (7, None, "UTC", "cron: must be text"), (None, "1h", "UTC", "every: must be a number of seconds"),
     ],
 )  # fmt: skip

@@ -32,7 +32,7 @@ def check_external_id(value: object, field: str) -> str:
     name = check_text(value, field, 500)
     if not name.isprintable() or name != name.strip():
         # Whoever reads the audit would take him for the one who is called so without them.
-        raise InvalidInput(field, f"{ascii(name)} has characters that nobody sees, or blanks around it")
+        raise InvalidInput(field, f"{name!a} has characters that nobody sees, or blanks around it")
     # However it is written: whoever reads the audit takes it for the same.
     plain = normalize("NFKC", name).strip().casefold()
     if plain in _OWN_ACTORS or plain.startswith(_TOKENS):
