@@ -2028,7 +2028,8 @@ begin
   on conflict (org_id, key) do update set
     handler = excluded.handler, task_id = excluded.task_id, made_at = excluded.made_at, expires_at = excluded.expires_at,
     digest = excluded.digest, output = excluded.output;
-  update weft.task_done d set reason = 'cached', kept_id = u.root
+  update weft.task_done d set reason = 'cached',
+    kept_id = (select r.id from weft.task_done r where r.id = u.root and r.org_id = d.org_id)
   from unnest(ids, attempts, roots) as u (id, attempt, root)
   where u.root is not null and d.id = u.id and d.worker_id = me and d.attempt = u.attempt and d.state = 'completed';
 end $_$;
@@ -3021,7 +3022,7 @@ begin
     -- An act has its id before its transaction has a number, and clocks may be set back: by no more than a minute.
     insert into weft.audit_seal (org_id, number, ids, hashes, before, before_id, digest, next_xid, seen_to, done_to)
     values (of.org_id, of.number, of.ids, of.hashes, of.before, of.before_id,
-      weft.seal_digest(of.org_id, of.number, of.before, of.before_id, of.ids, of.hashes),
+      weft.seal_digest(of.org_id, of.number, of.before, of.before_id, of.done_to, of.ids, of.hashes),
       pg_snapshot_xmax(pg_current_snapshot()), weft.first_id_at(weft.now() - interval '1 minute'), of.done_to)
     on conflict do nothing;
     if found then
@@ -3031,10 +3032,10 @@ begin
   return count;
 end $$;
 
-CREATE FUNCTION weft.seal_digest(org bigint, number bigint, before bytea, before_id bigint, ids bigint[], hashes bytea[]) RETURNS bytea
+CREATE FUNCTION weft.seal_digest(org bigint, number bigint, before bytea, before_id bigint, done_to bigint, ids bigint[], hashes bytea[]) RETURNS bytea
     LANGUAGE sql IMMUTABLE
     AS $$
-  select sha256(before || int8send(org) || int8send(number) || int8send(before_id) || coalesce((
+  select sha256(before || int8send(org) || int8send(number) || int8send(before_id) || int8send(done_to) || coalesce((
     select string_agg(int8send(u.id) || u.hash, ''::bytea order by u.place)
     from unnest(ids, hashes) with ordinality as u (id, hash, place)), ''::bytea))
 $$;

@@ -608,6 +608,7 @@ GUARDS: list[Guard] = [
     *_of("cache.clear", "test_cache", ("o.org_id = $1 and", ""), "and ($2::text is null or o.handler = $2)"),
     *_of("cache.prune", "test_cache", "where o.expires_at <= (select weft.now())", "o.expires_at is null and"),
     *_of("outputs.note_outputs", "test_cache", "where u.key is not null", "u.root is not null and"),
+    *_of("outputs.note_outputs", "test_foreign_ids", "and r.org_id = d.org_id"),
     # --- people ---
     *_of("user.show", "test_people", ("u.org_id = $1 and", "")),
     *_of("user.list", "test_people", ("u.org_id = $1 and", ""), "and ($4::boolean or u.deactivated_at is null)"),

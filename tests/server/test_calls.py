@@ -175,6 +175,16 @@ async def _count(http: httpx.AsyncClient) -> int:
     return len((await http.get("/api/v1/tasks")).json()["items"])
 
 
+async def test_a_name_of_dots_leads_a_client_nowhere_else(remote: weft.RemoteClient, client: weft.Client) -> None:
+    """As if the name were a step up: the tokens of an org would be those of one's own."""
+    before = [token.id for token in await client.tokens.list()]
+    with pytest.raises(weft.InvalidInput, match=r"^org: "):
+        await remote.orgs.create_token("..", "first")
+    assert [token.id for token in await client.tokens.list()] == before
+    made = await client.users.add("..", role="reader")
+    assert await remote.users.show("..") == made
+
+
 async def test_a_name_with_a_slash_is_one_part_when_it_is_written_so(http: httpx.AsyncClient) -> None:
     await http.post("/api/v1/workflows", json={"definition": FLOW, "tag": "etl/moves"})
     plain = await http.get("/api/v1/tags/etl/moves/moves")

@@ -272,7 +272,12 @@ async def test_an_output_that_is_said_to_be_another_orgs_leads_nowhere(scene: Sc
         "/v1/task/complete", json={"tasks": [done(ours, reuse={"root": theirs["held_id"]})]}
     )
     assert answer.json()["tasks"] == [ours["held_id"]]
-    org_id = await scene.conn.fetchval("select org_id from weft.task_done where id = $1", int(ours["held_id"]))
+    kept = "select org_id, reason, kept_id from weft.task_done where id = $1"
+    org_id, *refers = await scene.conn.fetchrow(kept, int(ours["held_id"]))
+    assert refers == ["cached", None]
+    # Should one come to be there all the same.
+    refer = "update weft.task_done set kept_id = $2 where id = $1"
+    await scene.conn.execute(refer, int(ours["held_id"]), int(theirs["held_id"]))
     rows = await scene.conn.fetch(RERUN.tasks, org_id, int(ours["held_job_id"]))
     assert [(row["node"], row["root_job_id"]) for row in rows if row["node"] == "fetch"] == [("fetch", None)]
 

@@ -110,10 +110,13 @@ def _extra(operation: Operation) -> dict[str, Any] | None:
 def _endpoint(operation: Operation) -> Callable[..., Any]:
     parameters = {each.name: each for each in operation.parameters}
     media_type = "text/plain" if answer_of(operation).model is None else _JSON
+    takes_body = operation.method == "GET" or any(each.place == "body" for each in operation.parameters)
 
     async def endpoint(request: Request, who: Principal, **given: Any) -> Response:
         state: State = request.app.state.weft
         _check_once(request, given.get("query"))
+        if not takes_body:
+            await _check_nothing(request)
         asked = _arguments(operation, parameters, given)
         if operation.pages_by is not None:
             asked.setdefault("limit", LONGEST_PAGE)
@@ -187,6 +190,14 @@ async def _made_once(key: str, request: bytes, asked: dict[str, Any], act: Calla
     with asking(by):
         answered = await act()
     return Kept(answered, by.is_repeated)
+
+
+async def _check_nothing(request: Request) -> None:
+    """Refuse a body that says something to a call that takes none: what was meant by it would not be so."""
+    said = await request.json() if await request.body() else None
+    if said:
+        name = str(next(iter(said)))[:80] if isinstance(said, dict) else "body"
+        raise InvalidInput(name, "there is no such field here, so nothing was done: the call takes no body")
 
 
 def _check_once(request: Request, query: Any) -> None:
