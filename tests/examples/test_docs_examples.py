@@ -323,7 +323,15 @@ def _free_port() -> int:
 async def test_the_commands_of_a_page_work(
     name: str, url: str, home: Path, tmp_path: Path, server_home: Path, server_url: str, warm_weft: Path
 ) -> None:
-    for needed in ("any_language.py", "reports.py", "rasters.py", "tile_raster.yaml", "flows.py", "shop.py", "datasets.py"):
+    for needed in (
+        "any_language.py",
+        "reports.py",
+        "rasters.py",
+        "tile_raster.yaml",
+        "flows.py",
+        "shop.py",
+        "datasets.py",
+    ):
         shutil.copy(FOLDER / needed, tmp_path)
     is_embedded = name in ("backup.sh", "first_server.sh")
     env = environment(WEFT_HOME=server_home) if is_embedded else environment(WEFT_DATABASE_URL=url, WEFT_HOME=home)
