@@ -190,14 +190,15 @@ class Seat:
         if len(claims) < wanted:
             if await self.relay.has_room_again():
                 self.wake()
-            if self._shares.is_limited:
-                async with self._turn:
-                    given = await self._shares.give_back()
-                if given:
-                    self.spawn(self.relay.send_if_ready(given))
         else:
             # There was more than enough: one more worker may wake.
             self.spawn(self.relay.send_soon({claim.queue_id for claim in claims}))
+        if self._shares.is_limited:
+            # Also by one that is full of others' tasks, for which it may need hours.
+            async with self._turn:
+                given = await self._shares.give_back()
+            if given:
+                self.spawn(self.relay.send_if_ready(given))
 
     async def require_live(self) -> None:
         """Raise `WorkerLost` when nothing comes any more: without a word of that it would wait for ever."""
