@@ -61,6 +61,24 @@ class RemoteBlobs:
         return found
 
 
+class PatientBlobs(RemoteBlobs):
+    """The same for what an attempt itself gets and puts, its params and its output: whoever ends it breaks it off."""
+
+    def __init__(self, asking: Asking, fence: Fence) -> None:
+        super().__init__(asking, lease_of(*fence))
+        self._fence = fence
+
+    async def put(self, data: bytes) -> str:
+        """Keep ``data`` durably and return its digest, when the server is there."""
+        put = super().put
+        return await persist(self._fence, lambda: False, lambda: put(data))
+
+    async def get(self, digest: str) -> bytes:
+        """Return the bytes of ``digest``, when the server is there; raises `BlobUnavailable`."""
+        get = super().get
+        return await persist(self._fence, lambda: False, lambda: get(digest))
+
+
 class RemoteAnswers:
     """What all attempts of a worker ask for; an outage of the server is waited out."""
 
