@@ -18,7 +18,9 @@ class WatchedConnection(KnowingConnection):
 
     def watch(self, patience: float) -> None:
         """Let it end when nothing of what is sent is acknowledged for so many seconds, used or idle."""
-        sock = self._transport.get_extra_info("socket")
+        # Not part of what asyncpg promises: one that has it no more leaves it to the statements.
+        transport = getattr(self, "_transport", None)
+        sock = None if transport is None else transport.get_extra_info("socket")
         if sock is None or sock.family not in (socket.AF_INET, socket.AF_INET6):
             return
         between = max(1, int(patience / (_PROBES + 2)))
