@@ -121,7 +121,10 @@ class Register(_Request):
     hostname: Text = Field("", max_length=255)
     pid: int = Field(0, ge=0, le=2**31 - 1)
     version: Text = Field("", max_length=100)
-    codes: dict[str, CodeHash] = Field(default_factory=dict, description="By handler, the hash of its code, as hex.")
+    codes: dict[Name, CodeHash] = Field(
+        default_factory=dict, max_length=100 * MOST,
+        description="By handler, and by what may become one, the hash of its code, as hex.",
+    )  # fmt: skip
 
 
 class Beat(ByWorker):

@@ -34,6 +34,14 @@ _WAIT = 30.0
 # As many bytes tell of a value that was put before.
 _AROUND = 150
 
+_DATASETS = {
+    dataset_answers.READ: "dataset/read",
+    dataset_answers.FILES: "dataset/files",
+    dataset_answers.PARTITIONS: "dataset/partitions",
+    dataset_answers.BEGIN: "dataset/begin",
+    dataset_answers.STAGE: "dataset/stage",
+}
+
 
 class RemoteBlobs:
     """Where large values of one task are kept, through the server."""
@@ -62,13 +70,22 @@ class RemoteBlobs:
         return found
 
 
-_DATASETS = {
-    dataset_answers.READ: "dataset/read",
-    dataset_answers.FILES: "dataset/files",
-    dataset_answers.PARTITIONS: "dataset/partitions",
-    dataset_answers.BEGIN: "dataset/begin",
-    dataset_answers.STAGE: "dataset/stage",
-}
+class PatientBlobs(RemoteBlobs):
+    """The same for what an attempt itself gets and puts, its params and its output: whoever ends it breaks it off."""
+
+    def __init__(self, asking: Asking, fence: Fence) -> None:
+        super().__init__(asking, lease_of(*fence))
+        self._fence = fence
+
+    async def put(self, data: bytes) -> str:
+        """Keep ``data`` durably and return its digest, when the server is there."""
+        put = super().put
+        return await persist(self._fence, lambda: False, lambda: put(data))
+
+    async def get(self, digest: str) -> bytes:
+        """Return the bytes of ``digest``, when the server is there; raises `BlobUnavailable`."""
+        get = super().get
+        return await persist(self._fence, lambda: False, lambda: get(digest))
 
 
 class RemoteAnswers:
