@@ -1,0 +1,104 @@
+"""The columns of a dataset: what may be written by them, and what readers would stumble over."""
+
+from __future__ import annotations
+
+from datetime import date, datetime
+from decimal import Decimal
+
+import pyarrow as pa
+import pytest
+
+from weft.core.errors import InvalidInput
+from weft.data.columns import fit, record, recorded, settle
+
+KNOWN = pa.schema([pa.field("id", pa.int32()), pa.field("name", pa.string()), pa.field("at", pa.timestamp("us"))])
+
+
+def test_a_schema_comes_back_as_it_was_kept() -> None:
+    import orjson
+
+    types = [
+        *(pa.int8(), pa.uint64(), pa.float16(), pa.decimal128(20, 4), pa.date32(), pa.timestamp("ns", "Europe/Berlin")),
+        *(pa.list_(pa.struct([("a", pa.int64()), ("b", pa.string())])), pa.map_(pa.string(), pa.int32()), pa.null()),
+        *(pa.binary(), pa.large_string(), pa.bool_(), pa.duration("ms"), pa.time64("us")),
+    ]
+    schema = pa.schema([pa.field(f"c{place}", each, place % 2 == 0) for place, each in enumerate(types)])
+    kept = record(schema.with_metadata({"pandas": "{}"}))
+    assert recorded(orjson.dumps(kept).decode()) == schema
+    assert [each["name"] for each in kept["columns"]] == schema.names
+    assert recorded(None) is None
+
+
+def test_new_columns_come_last_and_may_be_null() -> None:
+    given = pa.schema([pa.field("more", pa.int64(), nullable=False), *KNOWN])
+    assert settle(KNOWN, given) == pa.schema([*KNOWN, pa.field("more", pa.int64())])
+    assert settle(None, given) == given
+
+
+def test_a_code_book_is_how_words_are_stored_and_not_what_they_are() -> None:
+    coded = pa.schema([pa.field("word", pa.dictionary(pa.int32(), pa.string()))])
+    assert settle(None, coded) == pa.schema([pa.field("word", pa.string())])
+    batch = pa.RecordBatch.from_arrays([pa.array(["a", "b", "a"]).dictionary_encode()], names=["word"])
+    assert fit(batch, settle(None, coded)).column(0).to_pylist() == ["a", "b", "a"]
+
+
+def test_all_columns_by_which_readers_would_stumble_are_named_at_once() -> None:
+    given = pa.schema([pa.field("id", pa.string()), pa.field("at", pa.int64())])
+    with pytest.raises(InvalidInput) as problem:
+        settle(KNOWN, given)
+    text = str(problem.value)
+    assert "id is string and was int32" in text
+    assert "name (string) is missing" in text
+    assert "at is int64 and was timestamp[us]" in text
+    assert "breaking=True" in text
+
+
+@pytest.mark.parametrize(
+    ("values", "type", "wanted", "expected"),
+    [
+        ([1, None], pa.int64(), pa.int32(), [1, None]),
+        ([1, 2], pa.int8(), pa.float64(), [1.0, 2.0]),
+        ([1.0, 2.0], pa.float64(), pa.int32(), [1, 2]),
+        ([1], pa.int32(), pa.decimal128(10, 2), [Decimal("1.00")]),
+        (["a"], pa.large_string(), pa.string(), ["a"]),
+        ([date(2026, 11, 14)], pa.date32(), pa.timestamp("us"), [datetime(2026, 11, 14)]),
+        ([None], pa.null(), pa.string(), [None]),
+    ],
+)
+def test_values_are_cast_where_none_is_changed(
+    values: list[object], type: pa.DataType, wanted: pa.DataType, expected: list[object]
+) -> None:
+    batch = pa.RecordBatch.from_arrays([pa.array(values, type)], names=["c"])
+    assert fit(batch, pa.schema([pa.field("c", wanted)])).column(0).to_pylist() == expected
+
+
+@pytest.mark.parametrize(
+    ("values", "type", "wanted"),
+    [
+        ([1 << 40], pa.int64(), pa.int32()),
+        ([1.5], pa.float64(), pa.int32()),
+        ([300], pa.int64(), pa.int8()),
+        ([Decimal("1.005")], pa.decimal128(10, 3), pa.decimal128(10, 2)),
+        ([1], pa.int64(), pa.string()),
+        (["1"], pa.string(), pa.int64()),
+        ([True], pa.bool_(), pa.int64()),
+    ],
+)
+def test_a_value_that_would_be_changed_is_refused_with_its_column(
+    values: list[object], type: pa.DataType, wanted: pa.DataType
+) -> None:
+    batch = pa.RecordBatch.from_arrays([pa.array(values, type)], names=["price"])
+    with pytest.raises(InvalidInput, match="price"):
+        fit(batch, pa.schema([pa.field("price", wanted)]))
+
+
+def test_a_column_that_had_no_nulls_gets_none() -> None:
+    batch = pa.RecordBatch.from_arrays([pa.array([1, None])], names=["id"])
+    with pytest.raises(InvalidInput, match="id has nulls"):
+        fit(batch, pa.schema([pa.field("id", pa.int64(), nullable=False)]))
+
+
+@pytest.mark.parametrize("names", [["a", "a"], [""], []])
+def test_columns_need_names_of_their_own(names: list[str]) -> None:
+    with pytest.raises(InvalidInput, match="columns"):
+        settle(None, pa.schema([pa.field(name, pa.int64()) for name in names]))
