@@ -81,13 +81,20 @@ def fit(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
             if not may_become(array.type, field.type):
                 raise InvalidInput("columns", f"{field.name} is {array.type} and was {field.type}; {HOW_TO_BREAK}")
             try:
-                array = array.cast(field.type, safe=True)
+                array = _cast(array, field.type)
             except pa.ArrowInvalid as problem:
                 raise InvalidInput("columns", f"{field.name} does not fit into {field.type}: {problem}") from None
         if not field.nullable and array.null_count:
             raise InvalidInput("columns", f"{field.name} has nulls, and may not: it had none so far")
         arrays.append(array)
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _cast(array: pa.Array, wanted: pa.DataType) -> pa.Array:
+    if kinds.is_decimal(wanted) and kinds.is_integer(array.type):
+        # Arrow looks at what an integer of that size could be: here it is looked at what each is.
+        array = array.cast(pa.decimal256(76, wanted.scale))
+    return array.cast(wanted, safe=True)
 
 
 def may_become(found: pa.DataType, wanted: pa.DataType) -> bool:
