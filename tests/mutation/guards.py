@@ -53,6 +53,10 @@ FILES = {
     "task_lists": "db/migrations/sql/0003_task_lists.sql",
     "lending": "queue/sql/loan.sql",
     "schedule": "live/sql/schedule.sql",
+    "dataset": "catalog/sql/dataset.sql",
+    "staging": "catalog/sql/staging.sql",
+    "collecting": "catalog/sql/collecting.sql",
+    "publishing": "db/migrations/sql/0006_datasets.sql",
 }
 # What a later migration makes anew is guarded there.
 SUPERSEDED = {
@@ -187,6 +191,21 @@ GUARDS: list[Guard] = [
     *_of("schedule.end_backfill", "test_schedules", "and b.ended_at is null", "and b.next_at is null",
          ("and not exists (select 1 from weft.job j where j.id = any (b.running))", "")),
     *_of("schedule.measure", "test_schedules", ("where s.org_id = $1", "")),
+    # --- datasets ---
+    *_of("dataset.show", "test_dataset_guards", "d.org_id = $1 and"),
+    *_of("dataset.show", "test_dataset_visibility", ("and ($3::text[] is null or d.read_roles && $3)", "")),
+    *_of("dataset.list", "test_dataset_guards", "d.org_id = $1 and"),
+    *_of("dataset.list", "test_dataset_visibility", ("and ($3::text[] is null or d.read_roles && $3)", "")),
+    *_of("dataset.files", "test_dataset_guards", "f.org_id = $1 and"),
+    *_of("dataset.files", "test_datasets", "and f.added_by <= $3", ("(f.removed_by is null or f.removed_by > $3)", "true")),
+    *_of("dataset.partitions", "test_dataset_guards", "p.org_id = $1 and"),
+    *_of("dataset.latest_partitions", "test_dataset_guards", "p.org_id = $1 and"),
+    *_of("staging.holder", "test_dataset_guards", "and coalesce(t.worker_id, 0) = $1", "and t.attempt = $3", "and t.state = 'running'"),
+    *_of("staging.stage", "test_dataset_guards", "and s.task_id = $2", "and s.partitions is null"),
+    *_of("publishing.publish_write", "test_dataset_guards", "and p.last_write > staged.seen", "and s.partitions is not null",
+         ("and staged.seen_schema is distinct from v.schema_hash", "and false"), ("staged.follows and", "false and")),
+    *_of("publishing.publish_writes", "test_dataset_guards", ("and d.attempt = each.attempt", "")),
+    *_of("collecting.abandoned", "test_dataset_kill", ("s.created_at < weft.now() - $1::interval\n  and", "")),
     # --- graphs ---
     *_of("graph.job_of", "test_groups", "j.org_id = $1 and"),
     *_of("graph.look_at", "test_groups", "and t.job_id = $2", "and d.job_id = $2"),
