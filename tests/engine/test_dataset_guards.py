@@ -155,6 +155,7 @@ async def test_what_an_attempt_before_the_last_has_staged_comes_to_nothing(clien
     await _complete(conn, second)
     assert [row["partition_key"] for row in await conn.fetch("select partition_key from weft.dataset_file")] == ["b"]
     assert await conn.fetchval("select count(*) from weft.staged_write") == 2
+    assert await conn.fetchval("select count(*) from weft.dataset_write") == 1
 
 
 async def test_counts_are_those_of_the_files_whatever_was_written_and_gone_back_to(
