@@ -41,7 +41,7 @@
     └── JobFailed                   the awaited job ended without success: look at the node that failed
 
 What a handler raises to speak to the engine (`Snooze`, `NonRetryable`) is in `weft.core.signals`, the errors between a
-server and those who speak with it are in `weft.core.server_errors`.
+server and those who speak with it in `weft.core.server_errors`, those of queries in `weft.core.query_errors`.
 Each error has a stable ``code``, which maps once to an exit code, an HTTP status and an anchor in the docs.
 """
 
