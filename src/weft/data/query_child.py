@@ -79,11 +79,11 @@ def serve(place: int, connection: duckdb.DuckDBPyConnection, folder: str) -> Non
             case "probe":
                 _tell(place, query_frames.NAMES, walls.probe(request["readable"]) | missing)
             case "mentioned":
-                _close(connection, request, [])
+                lock(connection, request["limits"], [])
                 found = tables_of(connection, select_in(connection, request["sql"]))
                 _tell(place, query_frames.NAMES, found)
             case _:
-                _close(connection, request, linked)
+                lock(connection, request["limits"], [name for each in linked for name in each.links])
                 _query(place, connection, request, linked)
     except BrokenPipeError:
         pass
@@ -104,17 +104,16 @@ def _put_up_walls(request: dict[str, Any], files: list[str]) -> dict[str, str]:
     return missing
 
 
-def _close(connection: duckdb.DuckDBPyConnection, request: dict[str, Any], linked: list[query_views.Linked]) -> None:
-    """Let DuckDB itself refuse all files but those of the query, and every further change of that."""
-    limits = request["limits"]
+def lock(connection: duckdb.DuckDBPyConnection, limits: dict[str, int], files: list[str]) -> None:
+    """Let DuckDB itself refuse all files but these, and every further change of that."""
     # Bytes exactly: what DuckDB calls MB are a million.
     connection.execute(f"set memory_limit = '{limits['memory']}B'")
     connection.execute(f"set max_temp_directory_size = '{limits['spill']}B'")
     if not limits["spill"]:
         connection.execute("set temp_directory = ''")
     connection.execute(f"set threads = {limits['threads']}")
-    if links := [name for each in linked for name in each.links]:
-        connection.execute("set allowed_paths = ?", [links])
+    if files:
+        connection.execute("set allowed_paths = ?", [files])
     connection.execute("set enable_external_access = false")
     connection.execute("set lock_configuration = true")
 
