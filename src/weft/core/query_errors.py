@@ -84,6 +84,15 @@ class QueryCrashed(WeftError):
         super().__init__(f"the process of the query ended by {how}{read}: nothing else is touched by that")
 
 
+class QueryStartFailed(OperatorError):
+    """The process that begins those of queries does not start."""
+
+    code = "query_start_failed"
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(f"queries cannot be run here: {problem}: see that the packages of weft[data] are whole")
+
+
 class WallsMissing(OperatorError):
     """This machine cannot hold back untrusted SQL as it must; ``missing`` says which walls cannot stand, and why."""
 

@@ -42,14 +42,17 @@ def writer_for(format: str, sink: Sink, schema: pa.Schema) -> Writer:
 
 def distinct(names: list[str]) -> list[str]:
     """Return the names, each once: what has a name that is taken gets a number."""
-    found: dict[str, None] = {}
+    taken = set(names)
+    found: list[str] = []
+    used: dict[str, int] = {}
     for name in names:
-        free, number = name, 0
-        while free in found:
+        free, number = name, used.get(name, 0)
+        while number and (free := f"{name}_{number}") in taken:
             number += 1
-            free = f"{name}_{number}"
-        found[free] = None
-    return list(found)
+        used[name] = number + 1
+        taken.add(free)
+        found.append(free)
+    return found
 
 
 class _Parquet:

@@ -11,7 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from weft.core.errors import OperatorError
+from weft.core.query_errors import QueryStartFailed
 from weft.data import query_frames
 
 _PROGRAM = """\
@@ -24,15 +24,6 @@ main(int(sys.argv[1]), sys.argv[2])
 """
 _ROOT = str(Path(__file__).parents[2])
 _WAIT_S = 60.0
-
-
-class QueryStartFailed(OperatorError):
-    """The process that begins those of queries does not start."""
-
-    code = "query_start_failed"
-
-    def __init__(self, problem: str) -> None:
-        super().__init__(f"queries cannot be run here: {problem}")
 
 
 class Begun:
@@ -72,6 +63,7 @@ class Starter:
         self._control = control
         self._numbers = itertools.count(1)
         self._heard = b""
+        self._spare: asyncio.Task[Begun] | None = None
         self._loop = asyncio.get_running_loop()
         self._ready: asyncio.Future[str | None] = self._loop.create_future()
         self._loop.add_reader(control.fileno(), self._hear)
@@ -101,6 +93,8 @@ class Starter:
 
     async def stop(self) -> None:
         """End it and all processes that it began."""
+        if self._spare is not None:
+            (await self._spare).writer.close()
         self._lose()
         try:
             async with asyncio.timeout(10):
@@ -111,7 +105,17 @@ class Starter:
         await asyncio.to_thread(shutil.rmtree, self.folder, ignore_errors=True)
 
     async def begin(self) -> Begun:
-        """Return a new process, which waits for its request."""
+        """Return a process that waits for its request; the next one is begun meanwhile, to wait in its turn."""
+        spare, self._spare = self._spare, None
+        begun = await (spare or self._new())
+        if begun.ended.done():
+            begun.writer.close()
+            begun = await self._new()
+        if self._spare is None and self.is_alive:
+            self._spare = asyncio.create_task(self._new())
+        return begun
+
+    async def _new(self) -> Begun:
         number = next(self._numbers)
         ours, theirs = socket.socketpair()
         with theirs:
