@@ -69,7 +69,7 @@ def warm(connection: duckdb.DuckDBPyConnection) -> None:
     for format in query_formats.ROWS_AT_ONCE:
         # Parquet has no spans of time, and no unions.
         columns = "* exclude (span, either)" if format == "parquet" else "*"
-        _stream(connection, f"select {columns} from ({query})", format, _Nowhere(), sys.maxsize)
+        _stream(connection, f"from ({query}) select {columns}", format, _Nowhere(), sys.maxsize)
 
 
 def serve(place: int, connection: duckdb.DuckDBPyConnection, folder: str) -> None:

@@ -86,7 +86,7 @@ def _source(connection: duckdb.DuckDBPyConnection, linked: Linked) -> str:
     given = linked.given
     types = {name: str(connection.dtype(kind)) for name, kind in given["columns"]}
     empty = ", ".join(f"null::{kind} as {_name(name)}" for name, kind in types.items())
-    nothing = f"select {empty or '1 as nothing'} where false"
+    nothing = f"from range(0) select {empty or '1 as nothing'}"
     if not linked.links:
         return nothing
     files = ", ".join(_text(name) for name in linked.links)
@@ -96,7 +96,7 @@ def _source(connection: duckdb.DuckDBPyConnection, linked: Linked) -> str:
         options += f", hive_partitioning := true, hive_types := {{{kinds}}}"
     else:
         options += ", hive_partitioning := false"
-    source = f"select * from read_parquet([{files}], {options})"
+    source = f"from read_parquet([{files}], {options})"
     return f"({nothing}) union all by name ({source})" if given["mixed"] and empty else source
 
 
