@@ -106,6 +106,14 @@ async def test_values_of_all_types_are_told_in_json(queries: QueryProcess) -> No
     }  # fmt: skip
 
 
+async def test_rows_are_read_one_by_one(queries: QueryProcess) -> None:
+    async with queries.query("select range as a, 'ü' || repeat('x', 1000) as b, 1.10 as c from range(20000)") as answer:
+        found = [row async for row in answer.records()]
+    assert [row["a"] for row in found] == list(range(20_000))
+    assert {row["b"] for row in found} == {"ü" + "x" * 1000}
+    assert {str(row["c"]) for row in found} == {"1.10"}
+
+
 async def test_values_of_all_types_are_told_in_csv(queries: QueryProcess) -> None:
     async with queries.query(TYPES, format="csv") as answer:
         header, line = (await answer.read()).decode().splitlines()
@@ -495,7 +503,7 @@ async def test_when_the_process_that_begins_queries_dies_another_is_started(tmp_
         [nursery] = [int(pid) for pid in _children(os.getpid()) if str(tmp_path).encode() in cmdline(pid)]
         async with queries.query("select * from range(100000000)", limits=ENDLESS) as answer:
             os.kill(nursery, signal.SIGKILL)
-            with pytest.raises(QueryCrashed):
+            with pytest.raises(QueryCrashed, match="ended by the end of the process that began it"):
                 await answer.read()
         assert await rows(queries, "select 2 as a") == [{"a": 2}]
     assert list(tmp_path.iterdir()) == []

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 _OWN_FOLDER, _SPILL = "own", "spill"
 _DEEPEST = 8_000
+# What each thread has beside what DuckDB counts.
+_STACK = 16 * 1024 * 1024
 # Whatever of this DuckDB does not know is a reason not to start.
 _SETTINGS: dict[str, str | bool | int | float | list[str]] = {
     "threads": 1,
@@ -108,7 +110,8 @@ def serve(place: int, connection: duckdb.DuckDBPyConnection, folder: str) -> Non
 def _put_up_walls(request: dict[str, Any], files: list[str]) -> dict[str, str]:
     """Put up the walls, and return those that cannot stand; only a probe goes on when one is missing unexpectedly."""
     limits = request["limits"]
-    bounds = walls.Bounds(limits["memory"], limits["spill"], limits["cpu_seconds"], limits["seconds"])
+    memory = limits["memory"] + limits["threads"] * _STACK
+    bounds = walls.Bounds(memory, limits["spill"], limits["cpu_seconds"], limits["seconds"])
     missing = walls.put_up(bounds, files, _SPILL if limits["spill"] else None)
     unexpected = {name: why for name, why in missing.items() if name not in request["without"]}
     if unexpected and request["verb"] != "probe":

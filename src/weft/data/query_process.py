@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import importlib.util
+import json
 import signal
 import sys
 from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
+from decimal import Decimal
 from typing import Any, NoReturn, Self
 
 import orjson
@@ -61,6 +63,14 @@ class Answer:
         """Return the whole answer; for small ones."""
         return b"".join([piece async for piece in self])
 
+    async def records(self) -> AsyncIterator[dict[str, Any]]:
+        """Yield the rows of an answer in JSON, one by one; numbers are as exact as they were."""
+        rest = b""
+        async for piece in self:
+            *lines, rest = (rest + piece).split(b"\n")
+            for line in lines:
+                yield json.loads(line, parse_float=Decimal)
+
     def cancel(self) -> None:
         """End the query; whoever reads its answer gets `QueryCancelled`."""
         self._is_cancelled = True
@@ -92,7 +102,8 @@ class Answer:
         return letter, data
 
     async def _explain_end(self) -> NoReturn:
-        """Raise why the process is gone without a word."""
+        """Raise why the process is gone without a word; one that only says so is ended."""
+        self._begun.kill()
         status = await self._begun.ended
         if self._is_cancelled:
             raise QueryCancelled
@@ -100,8 +111,9 @@ class Answer:
             raise QueryLimitReached("cpu_seconds", self._limits.cpu_seconds)
         if status == -signal.SIGALRM:
             raise QueryLimitReached("seconds", self._limits.seconds)
-        known = status is not None and status < 0
-        raise QueryCrashed(signal.Signals(-status).name if known and status else f"status {status}", self._names)
+        if status is None:
+            raise QueryCrashed("the end of the process that began it", ())
+        raise QueryCrashed(signal.Signals(-status).name if status < 0 else f"status {status}", self._names)
 
     def _explain(self, told: dict[str, Any]) -> NoReturn:
         """Raise what the process says is wrong."""
