@@ -18,7 +18,7 @@ LIMITS = {"memory": 200_000_000, "spill": 10_000_000, "threads": 1}
 BOUNDS = walls.Bounds(memory=LIMITS["memory"], spill=LIMITS["spill"], cpu_seconds=5, seconds=1)
 
 
-def attempt(connection: duckdb.DuckDBPyConnection, wall: str, orders: str, sql: str) -> str:
+def attempt(connection: duckdb.DuckDBPyConnection, wall: str, orders: str, secret: str, sql: str) -> str:
     if wall == "duckdb":
         query_child.lock(connection, LIMITS, [orders])
     else:
@@ -26,6 +26,11 @@ def attempt(connection: duckdb.DuckDBPyConnection, wall: str, orders: str, sql: 
         if missing:
             return f"WALLS MISSING {missing}"
     connection.execute(f"create view orders as from read_parquet('{orders}')")
+    # Whatever it did to the settings, what comes after it is as shut out as before.
+    return f"{answered(connection, sql)}\nthen: {answered(connection, f"from read_text('{secret}')")}"
+
+
+def answered(connection: duckdb.DuckDBPyConnection, sql: str) -> str:
     try:
         return str(connection.execute(sql).fetchall())
     except duckdb.Error as problem:
@@ -33,7 +38,7 @@ def attempt(connection: duckdb.DuckDBPyConnection, wall: str, orders: str, sql: 
 
 
 def main() -> None:
-    wall, orders, folder = sys.argv[1:]
+    wall, orders, secret, folder = sys.argv[1:]
     connection = query_child.connect()
     for number, (what, sql) in enumerate(json.load(sys.stdin)):
         heard, said = os.pipe()
@@ -43,7 +48,7 @@ def main() -> None:
             os.dup2(os.open(os.devnull, os.O_RDWR), 1)
             os.makedirs(f"{folder}/{number}")
             os.chdir(f"{folder}/{number}")
-            answer = attempt(connection, wall, orders, sql).encode(errors="replace")[:60_000]
+            answer = attempt(connection, wall, orders, secret, sql).encode(errors="replace")[:60_000]
             os.write(said, answer)
             os._exit(0)
         os.close(said)

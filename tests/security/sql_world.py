@@ -27,6 +27,11 @@ class World:
         """The only file that may be read."""
         return str(self.own / "orders.parquet")
 
+    @property
+    def secret(self) -> str:
+        """A file of others."""
+        return str(self.outside / "secret.txt")
+
     def escapes(self) -> list[tuple[str, str]]:
         """Return all attempts: what each tries, and its SQL in this world."""
         places = {

@@ -99,7 +99,7 @@ async def test_each_wall_holds_alone(world: World, tmp_path: Path, wall: str) ->
     escapes = world.escapes()
     before = world.state()
     done = subprocess.run(
-        [sys.executable, str(HERE / "sql_prison.py"), wall, world.orders, str(tmp_path)],
+        [sys.executable, str(HERE / "sql_prison.py"), wall, world.orders, world.secret, str(tmp_path)],
         input=json.dumps(escapes), capture_output=True, text=True, check=True, timeout=110,
     )  # fmt: skip
     found = [json.loads(line) for line in done.stdout.splitlines()]
