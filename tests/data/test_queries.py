@@ -30,7 +30,7 @@ from weft.data.query_process import QueryProcess, stand
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 LIMITS = QueryLimits(seconds=60)
 ENDLESS = QueryLimits(rows=10**15, bytes=10**15)
-LONG = "select count(*) from range(10000000) a, range(10000000) b where a.range > b.range"
+LONG = "select count(*) from range(1000000000) a, range(1000000000) b where hash(a.range + b.range) = 1"
 TYPES = """
     select 1::tinyint as small, 2::bigint as large, 170141183460469231731687303715884105727::hugeint as huge,
       1.10::decimal(10, 2) as exact, 1.5::double as real, true as yes, 'ü"x' as words, 'ab'::blob as raw,
@@ -332,13 +332,11 @@ async def test_an_error_names_the_dataset_and_no_path(queries: QueryProcess, tmp
     damaged = tmp_path / "hidden" / "1.parquet"
     damaged.parent.mkdir()
     damaged.write_bytes(b"PAR1 this is no Parquet file")
-    problem = str(
-        await problem_of(queries, 'from "sales/orders"', Attached("sales/orders", (str(damaged),), mixed=mixed))
+    problem = await problem_of(queries, 'from "sales/orders"', Attached("sales/orders", (str(damaged),), mixed=mixed))
+    assert problem.kind == "unreadable"
+    assert str(problem) == (
+        "dataset sales/orders cannot be read: Invalid Input Error: No magic bytes found at end of file 'sales/orders'"
     )
-    assert "sales/orders" in problem
-    assert "hidden" not in problem
-    assert str(tmp_path) not in problem
-    assert "weft-query" not in problem
 
 
 async def test_a_file_that_is_missing_is_told_by_its_dataset(queries: QueryProcess, tmp_path: Path) -> None:

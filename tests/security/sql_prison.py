@@ -27,7 +27,8 @@ def attempt(connection: duckdb.DuckDBPyConnection, wall: str, orders: str, secre
             return f"WALLS MISSING {missing}"
     connection.execute(f"create view orders as from read_parquet('{orders}')")
     # Whatever it did to the settings, what comes after it is as shut out as before.
-    return f"{answered(connection, sql)}\nthen: {answered(connection, f"from read_text('{secret}')")}"
+    first, then = answered(connection, sql), answered(connection, f"from read_text('{secret}')")
+    return f"{first}\nthen: {then}"
 
 
 def answered(connection: duckdb.DuckDBPyConnection, sql: str) -> str:

@@ -6,11 +6,10 @@ import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote
 
-if TYPE_CHECKING:
-    import duckdb
+import duckdb
 
 _FOLDER_SIGNS = re.compile(r"[^A-Za-z0-9_@-]+")
 
@@ -52,8 +51,15 @@ def link(tables: list[dict[str, Any]]) -> list[Linked]:
 
 
 def attach(connection: duckdb.DuckDBPyConnection, linked: Linked) -> None:
-    """Make the view of a dataset."""
-    connection.execute(f"create view {_name(linked.given['name'])} as {_source(connection, linked)}")
+    """Make the view of a dataset; raises `Unreadable` if its files are none that can be read."""
+    name = linked.given["name"]
+    try:
+        connection.execute(f"create view {_name(name)} as {_source(connection, linked)}")
+    except duckdb.OutOfMemoryException:
+        raise
+    except duckdb.Error as problem:
+        # The rest of it shows our own statement.
+        raise Unreadable(f"dataset {name} cannot be read: {str(problem).partition(chr(10))[0]}") from None
 
 
 def nameless(message: str, linked: list[Linked], sql: str, folder: str) -> str:
