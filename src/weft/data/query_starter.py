@@ -48,6 +48,7 @@ class Begun:
         """End it, and remove what it leaves behind."""
         self.writer.close()
         self.kill()
+        self._starter.prepare()
         await asyncio.wait([self.ended])
         await asyncio.to_thread(shutil.rmtree, self.folder, ignore_errors=True)
 
@@ -105,15 +106,18 @@ class Starter:
         await asyncio.to_thread(shutil.rmtree, self.folder, ignore_errors=True)
 
     async def begin(self) -> Begun:
-        """Return a process that waits for its request; the next one is begun meanwhile, to wait in its turn."""
+        """Return a process that waits for its request: one that was prepared, if there is one."""
         spare, self._spare = self._spare, None
         begun = await (spare or self._new())
         if begun.ended.done():
             begun.writer.close()
             begun = await self._new()
+        return begun
+
+    def prepare(self) -> None:
+        """Begin a process for the next query, so that it waits ready: not while one computes, which it would delay."""
         if self._spare is None and self.is_alive:
             self._spare = asyncio.create_task(self._new())
-        return begun
 
     async def _new(self) -> Begun:
         number = next(self._numbers)
