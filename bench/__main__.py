@@ -10,6 +10,7 @@ from pathlib import Path
 
 from bench import (
     comparison,
+    datasets,
     definitions,
     dev,
     graphs,
@@ -32,7 +33,7 @@ from bench.report import Figure, print_table, write_json
 QUOTED = Path("bench/figures.json")
 PARTS = (
     *("work", "enqueue", "pick-up", "history", "horizon", "limits", "idle", "start"),
-    *("definitions", "workflows", "jobs", "graphs", "owners", "schedules", "query-overhead"),
+    *("definitions", "workflows", "jobs", "graphs", "owners", "schedules", "datasets", "query-overhead"),
     *("server-requests", "server-lists", "server-streams", "server-worker", "dev", "sizes"),
 )
 
@@ -64,6 +65,7 @@ def main() -> None:
             "graphs": lambda: graphs.measure_graphs(server, 1000 // scale, repeat),
             "owners": lambda: owners.measure_owners(server, repeat),
             "schedules": lambda: schedules.measure_schedules(server, 1000 // scale, repeat),
+            "datasets": lambda: _datasets(server, scale, repeat),
             "query-overhead": lambda: queries.measure_queries(200 // scale),
             "server-streams": lambda: streams.measure_streams(server, scale),
             "server-worker": lambda: server_worker.measure_server_worker(server, tasks, repeat),
@@ -92,6 +94,11 @@ def main() -> None:
             write_json(figures, Path("bench/results") / time.strftime("%Y%m%d-%H%M%S.json"), extra)
     if options.quote:
         write_json(figures, QUOTED, extra)
+
+
+async def _datasets(server: str, scale: int, repeat: int) -> list[Figure]:
+    written = await datasets.measure_writes(server, 10_000_000 // scale, repeat)
+    return written + await datasets.measure_catalog(server, 1_000_000 // scale, 500)
 
 
 def _command(options: argparse.Namespace) -> str:

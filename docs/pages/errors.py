@@ -89,6 +89,8 @@ _ADVICE = {
     "query_start_failed": "Do what the message says; `pip install 'weft[data]'` brings what queries need.",
     "walls_missing": "Run queries where the [walls](../explanation/query-walls.md) can stand; the message says which "
     "cannot, and why.",
+    "write_conflict": "Nothing: the worker tries the task again, which then sees what the others have written. If it "
+    "happens often, give tasks that append to one partition of a dataset the same `concurrency_key`.",
     "lease_lost": "Drop the work and roll back: another worker has the task.",
     "wait_timeout": "Nothing: the task goes on. Wait again, or look at it with `weft tasks show`.",
     "task_failed": "Look at the task's attempts with `weft tasks show`; replay it when the cause is mended.",
