@@ -17,6 +17,7 @@ from bench import (
     jobs,
     owners,
     process,
+    queries,
     queue,
     schedules,
     server_worker,
@@ -32,7 +33,7 @@ from bench.report import Figure, print_table, write_json
 QUOTED = Path("bench/figures.json")
 PARTS = (
     *("work", "enqueue", "pick-up", "history", "horizon", "limits", "idle", "start"),
-    *("definitions", "workflows", "jobs", "graphs", "owners", "schedules", "datasets"),
+    *("definitions", "workflows", "jobs", "graphs", "owners", "schedules", "datasets", "query-overhead"),
     *("server-requests", "server-lists", "server-streams", "server-worker", "dev", "sizes"),
 )
 
@@ -65,6 +66,7 @@ def main() -> None:
             "owners": lambda: owners.measure_owners(server, repeat),
             "schedules": lambda: schedules.measure_schedules(server, 1000 // scale, repeat),
             "datasets": lambda: _datasets(server, scale, repeat),
+            "query-overhead": lambda: queries.measure_queries(200 // scale),
             "server-streams": lambda: streams.measure_streams(server, scale),
             "server-worker": lambda: server_worker.measure_server_worker(server, tasks, repeat),
             "server-requests": lambda: serving.measure_requests(server, scale, repeat),

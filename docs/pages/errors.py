@@ -80,6 +80,15 @@ _ADVICE = {
     "server_stopping": "Ask again: it, or another server, answers soon.",
     "dev_runs": "Use the one that runs, stop it by Ctrl-C or its process, or set `WEFT_HOME` to another folder.",
     "address_taken": "Stop the other process, or choose another address by `--host` and `--port`.",
+    "invalid_query": "Mend the SQL as the message says. A query is one `select` over datasets that are named in it.",
+    "query_limit_reached": "Ask for less: fewer rows or columns, an aggregate, one partition; the message says which "
+    "limit it was.",
+    "query_cancelled": "Nothing: somebody, or the end of the connection, has ended it.",
+    "query_crashed": "Try it again; if it breaks down each time, a file of one of the datasets that the message names "
+    "is damaged: write that partition anew.",
+    "query_start_failed": "Do what the message says; `pip install 'weft[data]'` brings what queries need.",
+    "walls_missing": "Run queries where the [walls](../explanation/query-walls.md) can stand; the message says which "
+    "cannot, and why.",
     "write_conflict": "Nothing: the worker tries the task again, which then sees what the others have written. If it "
     "happens often, give tasks that append to one partition of a dataset the same `concurrency_key`.",
     "lease_lost": "Drop the work and roll back: another worker has the task.",

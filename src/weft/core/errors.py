@@ -42,8 +42,8 @@
     └── JobFailed                   the awaited job ended without success: look at the node that failed
 
 What handlers raise to speak to the engine is in `weft.core.signals`, errors between a server and those who speak with
-it are in `weft.core.server_errors`, those of datasets in `weft.core.data_errors`. Each error has a stable ``code``,
-which maps once to an exit code, an HTTP status and an anchor in the docs.
+it are in `weft.core.server_errors`, of datasets in `weft.core.data_errors`, of queries in `weft.core.query_errors`.
+Each error has a stable ``code``, which maps once to an exit code, an HTTP status and an anchor in the docs.
 """
 
 from __future__ import annotations
