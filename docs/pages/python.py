@@ -90,7 +90,7 @@ _GROUPS = {
     ],
     "Data": [
         *("Datasets", "Dataset", "Column", "Producer", "DatasetState", "DatasetVersion", "DatasetWrite", "Partition"),
-        *("TaskDataset", "WriteResult"),
+        *("TaskDataset", "WriteResult", "QueryAnswer"),
     ],
     "Begin by itself": ["Schedules", "Schedule", "Backfill"],
     "Look": [
@@ -136,6 +136,10 @@ _GROUPS = {
             "TaskFailed",
             "JobFailed",
             "BlobUnavailable",
+            "InvalidQuery",
+            "QueryLimitReached",
+            "QueryCancelled",
+            "QueryCrashed",
         ),
         *("DatabaseUnavailable", "PermissionDenied", "SchemaOutdated"),
     ],

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         WeftError,
     )
     from weft.core.job_states import JobState
+    from weft.core.query_errors import InvalidQuery, QueryCancelled, QueryCrashed, QueryLimitReached
     from weft.core.server_errors import Forbidden, KeyReused, ServerUnavailable, TooLarge, Unauthenticated
     from weft.core.settings import Settings
     from weft.core.signals import NonRetryable, Snooze
@@ -63,7 +64,7 @@ if TYPE_CHECKING:
     from weft.sdk.authoring.workflow import Workflow, workflow
     from weft.sdk.bisecting import Bisected, BisectStep
     from weft.sdk.client import Client
-    from weft.sdk.datasets import Datasets
+    from weft.sdk.datasets import Datasets, QueryAnswer
     from weft.sdk.jobs import Jobs
     from weft.sdk.orchestrator import Orchestrator
     from weft.sdk.orgs import Orgs
@@ -121,6 +122,7 @@ _HOMES = {
     "HealthCheck": "weft.jobs.health",
     "InvalidDefinition": "weft.core.errors",
     "InvalidInput": "weft.core.errors",
+    "InvalidQuery": "weft.core.query_errors",
     "Job": "weft.jobs.model",
     "JobAttempt": "weft.jobs.model",
     "JobEvent": "weft.jobs.events",
@@ -154,6 +156,10 @@ _HOMES = {
     "PermissionDenied": "weft.core.errors",
     "Producer": "weft.catalog.datasets",
     "Pushed": "weft.history.model",
+    "QueryAnswer": "weft.sdk.datasets",
+    "QueryCancelled": "weft.core.query_errors",
+    "QueryCrashed": "weft.core.query_errors",
+    "QueryLimitReached": "weft.core.query_errors",
     "QueueInfo": "weft.queue.queues",
     "Registry": "weft.worker.registry",
     "RemoteClient": "weft.remote.client",
@@ -252,6 +258,7 @@ __all__ = [
     "HealthCheck",
     "InvalidDefinition",
     "InvalidInput",
+    "InvalidQuery",
     "Job",
     "JobAttempt",
     "JobEvent",
@@ -285,6 +292,10 @@ __all__ = [
     "PermissionDenied",
     "Producer",
     "Pushed",
+    "QueryAnswer",
+    "QueryCancelled",
+    "QueryCrashed",
+    "QueryLimitReached",
     "QueueInfo",
     "Registry",
     "RemoteClient",

@@ -166,6 +166,7 @@ OTHER_ROUTES = {
     "GET /metrics": "weft metrics",
     "GET /readyz": "weft health",
     "POST /api/v1/jobs/graph": "weft jobs submit-graph",
+    "POST /api/v1/query": "weft query",
     "POST /api/v1/jobs/{job_id}/add": "weft jobs add",
     "POST /api/v1/workflows/validate": "weft validate",
 }

@@ -77,6 +77,7 @@ OTHERS: Mapping[tuple[str, str], frozenset[str]] = {
     ("GET", "/api/v1/tasks/{task_id}/output"): including(Access.READER),
     ("GET", "/api/v1/workflows/{which:name}/graph"): including(Access.READER),
     ("POST", "/api/v1/workflows/validate"): including(Access.READER),
+    ("POST", "/api/v1/query"): including(Access.READER),
     ("POST", "/api/v1/jobs/graph"): including(Access.WRITER),
     ("POST", "/api/v1/jobs/{job_id}/add"): including(Access.WRITER),
 }
@@ -84,6 +85,7 @@ OTHERS: Mapping[tuple[str, str], frozenset[str]] = {
 
 _BODIES = {
     "/api/v1/workflows/validate": {"definition": FLOW},
+    "/api/v1/query": {"sql": "select 1 as one"},
     "/api/v1/jobs/graph": {"name": "etl", "items": [{"handler": "echo"}]},
     "/api/v1/jobs/{job_id}/add": {"items": [{"handler": "echo"}]},
 }

@@ -113,6 +113,12 @@ async def state_of(
     )  # fmt: skip
 
 
+async def kept_columns(conn: type_Connection, org_id: int, state: DatasetState) -> str | None:
+    """Return the columns of a version as they are kept, which is exact."""
+    found: str | None = await conn.fetchval(SQL.kept_columns, org_id, state.version_id)
+    return found
+
+
 async def files(
     conn: type_Connection, org_id: int, version_id: int, write: int, partitions: Sequence[str] | None,
     after: tuple[str, int], limit: int,

@@ -95,7 +95,7 @@ async def org_of(conn: type_Connection, fence: Fence) -> int:
 
 
 async def begin(
-    conn: type_Connection, fence: Fence, name: str, mode: Mode, unique_key: Sequence[str] | None, *, output: int = 0,
+    conn: type_Connection, fence: Fence, name: str, mode: Mode, unique_key: Sequence[str] | None, *,
     is_breaking: bool = False,
 ) -> Begun:  # fmt: skip
     """Note that an attempt is about to write; a dataset that is not there is made, and belongs to who writes first.
@@ -110,7 +110,7 @@ async def begin(
         await conn.execute(SQL.create, org_id, name, None, orjson.dumps(_STORAGE).decode(), actor)
         row = await conn.fetchrow(SQL.lock, org_id, name)
         assert row is not None
-    await _require_producer(conn, org_id, name, row, _producer(holder, output))
+    await _require_producer(conn, org_id, name, row, _producer(holder))
     if unique_key:
         await _require_key(conn, org_id, name, row, list(unique_key))
     version_id = row["current_id"]
@@ -182,21 +182,22 @@ async def _holder(conn: type_Connection, fence: Fence) -> Record:
     return found
 
 
-def _producer(holder: Record, output: int) -> Producer:
+def _producer(holder: Record) -> tuple[str, str]:
+    """Return the workflow and the node of a task; of one without a job its handler."""
     if holder["dag"] is None:
-        return Producer(ALONE, holder["handler"], output)
-    return Producer(holder["dag"], holder["node"] or holder["handler"], output)
+        return ALONE, holder["handler"]
+    return holder["dag"], holder["node"] or holder["handler"]
 
 
-async def _require_producer(conn: type_Connection, org_id: int, name: str, row: Record, mine: Producer) -> None:
+async def _require_producer(conn: type_Connection, org_id: int, name: str, row: Record, mine: tuple[str, str]) -> None:
     if row["producer_dag"] is None:
-        await conn.execute(SQL.set_producer, org_id, row["id"], mine.workflow, mine.node, mine.output)
-        return
-    known = Producer(row["producer_dag"], row["producer_node"], row["producer_output"])
-    if known != mine:
+        await conn.execute(SQL.one_output_at_a_time, org_id, *mine)
+        await conn.execute(SQL.set_producer, org_id, row["id"], *mine)
+    elif (row["producer_dag"], row["producer_node"]) != mine:
+        known = Producer(row["producer_dag"], row["producer_node"])
         raise InvalidInput(
-            "dataset", f"{name} is written by {known} and by nobody else, and this is {mine}: write another dataset, "
-            f"or hand it over by `weft datasets hand-over {name}`",
+            "dataset", f"{name} is written by {known} and by nobody else, and this is {Producer(*mine)}: write another "
+            "dataset",
         )  # fmt: skip
 
 

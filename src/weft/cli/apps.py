@@ -18,6 +18,7 @@ COMMANDS = {
     "jobs": ("jobs", "Look at jobs, pause, resume, cancel, approve and rerun them."),
     "schedules": ("schedules", "Let workflows begin by themselves, and make up for what was missed."),
     "datasets": ("datasets", "Look at named tables of data, and go back to what they were."),
+    "query": ("query", "Ask datasets, by SQL."),
     "events": ("events", "Tell jobs of events."),
     "server": ("server", "Answer over HTTP in this process."),
     "orchestrator": ("orchestrator", "Advance jobs in this process, and begin those of schedules."),

@@ -44,7 +44,6 @@ class BeginWrite(Held):
     dataset: Name
     mode: Literal["append", "replace"] = "replace"
     unique_key: list[Name] = Field(default_factory=list, max_length=100)
-    output: int = Field(0, ge=0, le=1000, description="Which of the task's outputs it is.")
     breaking: bool = False
 
 

@@ -195,4 +195,7 @@ _PEOPLE = (
 OPERATIONS: tuple[Operation, ...] = (*_JOBS, *_SCHEDULES, *_DATASETS, *_WORKFLOWS, *_TASKS, *_PEOPLE)
 BY_CALL: Mapping[str, Operation] = {operation.call: operation for operation in OPERATIONS}
 # Calls that are made of others, of streams, or of routes that take graphs as they are put together.
-COMPOSED = frozenset({"jobs.list", "jobs.follow", "jobs.bisect", "jobs.add", "jobs.submit_graph", "follow_log"})
+COMPOSED = frozenset({
+    "datasets.query", "datasets.sample", "jobs.list", "jobs.follow", "jobs.bisect", "jobs.add", "jobs.submit_graph",
+    "follow_log",
+})  # fmt: skip

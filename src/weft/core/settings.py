@@ -175,6 +175,12 @@ class Settings:
         parse_interval,
         "how long the states of a dataset can be read, and gone back to, after others took their place",
     )
+    query_memory: int = _setting(512 * 1024**2, parse_size, "how much memory a query over datasets may take")
+    query_timeout: timedelta = _setting(
+        timedelta(seconds=60), parse_interval, "a query over datasets is ended after this time"
+    )
+    query_rows: int = _setting(10_000_000, parse_count, "a query with more rows in its answer is ended")
+    query_concurrency: int = _setting(4, parse_count, "how many queries a process runs at once; others wait")
     inline_limit: int = _setting(
         256 * 1024, parse_size, "params and outputs above this size go to the blob storage and are fetched by reference"
     )

@@ -51,7 +51,8 @@ class Storage:
 
     def keep(self, location: str, names: Iterable[str]) -> None:
         """Return when files that were written will be there after a crash of the machine."""
-        if not self.is_local:
+        names = list(names)
+        if not self.is_local or not names:
             return
         for name in names:
             _flush(self.path(location, name))
@@ -61,6 +62,11 @@ class Storage:
             _flush(str(each))
             if each == Path(self.root):
                 break
+
+    def fetch(self, location: str, name: str, to: Path) -> str:
+        """Copy a file to a path of this machine; return that."""
+        fs.copy_files(self.path(location, name), str(to), self.files, fs.LocalFileSystem())
+        return str(to)
 
     def remove(self, location: str, names: Iterable[str]) -> None:
         """Remove files; those that are gone already are no problem."""

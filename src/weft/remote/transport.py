@@ -7,6 +7,7 @@ import random
 import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import quote
 
@@ -129,6 +130,22 @@ class Transport:
                 pause = max(pause, _asked_pause(answer))
             await asyncio.sleep(pause * random.uniform(0.5, 1.0))
             pause = min(_LONGEST, 2 * pause)
+
+    @asynccontextmanager
+    async def streamed(self, path: str, body: Mapping[str, Any]) -> AsyncIterator[AsyncIterator[bytes]]:
+        """Lend the answer of a route that changes nothing, piece by piece; raises what it raises."""
+        headers = {"content-type": "application/json"}
+        try:
+            async with self.http.stream(
+                "POST", PREFIX + path, content=orjson.dumps(body), headers=headers, timeout=_PATIENCE
+            ) as answer:
+                if not answer.is_success:
+                    await answer.aread()
+                    raise self.error_of(answer)
+                self._was_reached = True
+                yield answer.aiter_bytes()
+        except httpx.HTTPError as problem:
+            raise ServerUnavailable(self.server, said_of(problem)) from problem
 
     async def _follow(
         self, method: str, path: str, content: bytes, on_progress: Callable[[int], Any] | None, headers: dict[str, str]

@@ -3,18 +3,40 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 from weft.catalog import dataset_reading, dataset_versions, datasets
 from weft.catalog.dataset_reading import DatasetState, Partition, read_name
 from weft.catalog.dataset_versions import DatasetVersion, DatasetWrite
 from weft.catalog.datasets import Dataset, Sees
 from weft.core.checks import check_moment, check_number
+from weft.sdk.querying import answered
 
 if TYPE_CHECKING:
     from weft.sdk.client import Client
+
+
+class QueryAnswer(Protocol):
+    """The answer to a query, as `Datasets.query` lends it: iterate over its bytes; nothing is computed ahead."""
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        """Yield the answer piece by piece."""
+        ...
+
+    async def read(self) -> bytes:
+        """Return the whole answer; for small ones."""
+        ...
+
+    def records(self) -> AsyncIterator[dict[str, Any]]:
+        """Yield the rows of an answer in JSON, one by one; numbers are as exact as they were."""
+        ...
+
+    def cancel(self) -> None:
+        """End the query; whoever reads its answer gets `QueryCancelled`."""
+        ...
 
 
 class Datasets:
@@ -146,6 +168,36 @@ class Datasets:
                 conn, org_id, named, after=after, limit=limit, latest=latest, sees=sees
             )
         )
+
+    @asynccontextmanager
+    async def query(
+        self, sql: str, *, format: str = "json", as_of: datetime | None = None
+    ) -> AsyncIterator[QueryAnswer]:
+        """Run a query over datasets, by name: ``orders``, ``"orders@3"``, ``"orders@3.12"``; or all as of a time.
+
+        Its answer comes piece by piece, as ``json`` (a row a line), ``csv``, ``arrow`` or ``parquet``; leaving the
+        block ends it. Whoever runs it sees the datasets that he may see and nothing else of the machine. Raises
+        `InvalidQuery`, `QueryLimitReached`, `QueryCrashed`. Example::
+
+            async with client.datasets.query("select day, sum(price) as total from orders group by day") as answer:
+                async for row in answer.records():
+                    print(row["day"], row["total"])
+        """
+        moment = None if as_of is None else check_moment(as_of, "as_of")
+        async with answered(self._session, sql, format, moment) as answer:
+            yield answer
+
+    async def sample(self, name: str, *, limit: int = 10) -> builtins.list[dict[str, Any]]:
+        """Return a few rows of a dataset.
+
+        Example::
+
+            print(await client.datasets.sample("orders", limit=3))
+        """
+        named = str(read_name(name)).replace('"', '""')
+        sql = f'select * from "{named}" limit {check_number(limit, "limit", 1, 1000)}'
+        async with self.query(sql) as answer:
+            return [row async for row in answer.records()]
 
     async def rollback(self, name: str) -> DatasetState:
         """Let readers see an earlier state: ``orders@2`` is another version, ``orders@2.7`` what it was after a write.

@@ -22,6 +22,7 @@ from weft.queue.audit import acting_because
 from weft.queue.blobs import KeptBlobs, OwnBlobs
 from weft.sdk.actor import default_actor
 from weft.sdk.hints import HeldHints, Hints
+from weft.sdk.querying import Queries
 from weft.sdk.waiting import Waiter
 from weft.worker.registry import REGISTRY
 from weft.worker.surroundings import refuse_while_loading
@@ -77,12 +78,14 @@ class Session:
         self.ids = IdSource(self._database)
         self._hints = Hints(self._database)
         self.waiter = Waiter(self._database)
+        self.queries = Queries(self.settings)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Send the last hints and close."""
+        await self.queries.close()
         await self.waiter.close()
         await self._hints.close()
         try:
@@ -101,6 +104,7 @@ class Session:
         other = type(self)(settings=replace(self.settings, org=slug))
         other._database, other._org_id, other._held_to = self.database.of_org(org_id), org_id, org_id
         other.ids, other._hints, other.waiter = self.ids, self._hints, self.waiter
+        other.queries = self.queries
         return other
 
     @asynccontextmanager

@@ -29,6 +29,7 @@ from weft.server.routes import (
     graphs,
     installation,
     me,
+    query,
     results,
     sessions,
     streams,
@@ -47,7 +48,7 @@ def _routes() -> list[BaseRoute]:
     """Return the routes of all operations, which are the same for every app of a process."""
     router = APIRouter()
     # Before what may stand for any name.
-    for routes in (streams, definitions, results, graphs):
+    for routes in (streams, definitions, results, graphs, query):
         router.include_router(routes.router)
     for operation in OPERATIONS:
         add_operation(router, operation)

@@ -45,7 +45,7 @@ async def answer(conn: type_Connection, fence: Fence, verb: str, said: dict[str,
         case _ if verb == BEGIN:
             begun = await dataset_writing.begin(
                 conn, fence, said["dataset"], check_word(said["mode"], "mode", Mode), said["unique_key"],
-                output=said.get("output", 0), is_breaking=said["breaking"],
+                is_breaking=said["breaking"],
             )  # fmt: skip
             return asdict(begun) | {"id": str(begun.id), "version_id": str(begun.version_id), "root": root}
         case _ if verb == STAGE:

@@ -29,9 +29,14 @@ where not exists (select 1 from weft.org_role r where r.org_id = $1 and r.slug =
 select d.id, d.producer_dag, d.producer_node, d.producer_output, d.unique_key, d.current_id, d.last_version, d.storage
 from weft.dataset d where d.org_id = $1 and d.name = $2 for no key update;
 
+-- name: one_output_at_a_time
+-- A node numbers the datasets that it writes, in the order in which they come.
+select pg_advisory_xact_lock(hashtextextended('weft.producer ' || $1::bigint || ' ' || $2::text || ' ' || $3::text, 0));
+
 -- name: set_producer
--- Of a dataset that nobody writes yet, or this one does.
-update weft.dataset d set producer_dag = $3, producer_node = $4, producer_output = $5, updated_at = weft.now()
+-- Of a dataset that nobody writes yet.
+update weft.dataset d set producer_dag = $3, producer_node = $4, updated_at = weft.now(), producer_output = (
+  select coalesce(max(o.producer_output) + 1, 0) from weft.dataset o where o.org_id = $1 and o.producer_dag = $3 and o.producer_node = $4)
 where d.org_id = $1 and d.id = $2 and d.producer_dag is null returning d.id;
 
 -- name: set_key
@@ -97,3 +102,6 @@ select v.last_write from weft.dataset_version v where v.id = $1 for no key updat
 
 -- name: roll_back
 select weft.roll_back_version($1, $2, $3);
+
+-- name: kept_columns
+select v.columns from weft.dataset_version v where v.org_id = $1 and v.id = $2;

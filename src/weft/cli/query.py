@@ -1,0 +1,94 @@
+"""``weft query``: asks datasets, and prints or writes the answer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from weft.cli.apps import JsonFlag, new_app
+from weft.cli.calls import call
+
+if TYPE_CHECKING:
+    from weft.sdk.client import Client
+
+app = new_app()
+_FORMATS = ("table", "json", "csv", "arrow", "parquet")
+# As many rows a table shows; the other formats have all.
+_SHOWN = 1000
+
+
+@app.command()
+def query(
+    sql: Annotated[str, typer.Argument(metavar="SQL", help='One select; `"orders@3"` is the version 3 of a dataset.')],
+    format: Annotated[
+        str, typer.Option("--format", metavar="WORD", help="table (unless said), json, csv, arrow or parquet.")
+    ] = "table",
+    as_of: Annotated[
+        str | None, typer.Option(metavar="MOMENT", help="The datasets as they were at this moment.")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write it there instead.")
+    ] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Run a query over datasets, by DuckDB.
+
+    It sees the datasets that you may see, and nothing else of the machine.
+    """
+    from weft.cli.inputs import read_moment
+    from weft.core.errors import InvalidInput
+
+    if format not in _FORMATS:
+        raise InvalidInput("--format", f"must be one of {', '.join(_FORMATS)}")
+    wanted = "json" if as_json and format == "table" else format
+    moment = read_moment("--as-of", as_of)
+    if wanted == "table" and output is None:
+        _show(call(lambda client: _rows(client, sql, moment)))
+        return
+    if wanted in ("arrow", "parquet") and output is None and _is_terminal():
+        raise InvalidInput("--output", f"name a file: {wanted} is nothing for a terminal")
+    call(lambda client: _write(client, sql, "csv" if wanted == "table" else wanted, moment, output))
+
+
+async def _rows(client: Client, sql: str, moment: Any) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    async with client.datasets.query(sql, as_of=moment) as answer:
+        async for row in answer.records():
+            found.append(row)
+            if len(found) > _SHOWN:
+                break
+    return found
+
+
+async def _write(client: Client, sql: str, format: str, moment: Any, output: Path | None) -> None:
+    import sys
+
+    async with client.datasets.query(sql, format=format, as_of=moment) as answer:
+        sink = sys.stdout.buffer if output is None else output.open("wb")
+        try:
+            async for piece in answer:
+                sink.write(piece)
+            sink.flush()
+        finally:
+            if output is not None:
+                sink.close()
+
+
+def _show(rows: list[dict[str, Any]]) -> None:
+    from weft.cli.output import print_table, remark
+
+    columns = tuple(f"{name}~" for name in rows[0]) if rows else ("",)
+    shown = rows[:_SHOWN]
+    print_table(
+        columns, [["" if value is None else str(value) for value in row.values()] for row in shown], empty="no rows"
+    )
+    if len(rows) > _SHOWN:
+        remark(f"there are more than {_SHOWN:,} rows: take --format csv for all")
+
+
+def _is_terminal() -> bool:
+    import sys
+
+    return sys.stdout.isatty()
