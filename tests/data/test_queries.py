@@ -21,7 +21,7 @@ import pyarrow.parquet
 import pytest
 import pytest_asyncio
 
-from weft.core.errors import InvalidInput
+from weft.core.errors import InvalidInput, InvalidSetting
 from weft.core.query_errors import InvalidQuery, QueryCancelled, QueryCrashed, QueryLimitReached, WallsMissing
 from weft.data import walls
 from weft.data.query_model import FORMATS, Attached, QueryLimits
@@ -612,3 +612,17 @@ asyncio.run(main())
         "b'{\"a\":1}\\n'",
     ], done.stderr
     assert "docs/explanation/query-walls.md" in str(WallsMissing({"files": "x"}))
+
+
+# The extra.
+
+
+async def test_where_the_extra_is_not_installed_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(InvalidSetting, match=r"pip install 'weft\[data\]'"):
+        await QueryProcess().start()
+
+
+async def test_whoever_runs_queries_loads_neither_duckdb_nor_arrow() -> None:
+    asked = "import sys, weft.data.query_process; print(sorted({'duckdb', 'pyarrow', 'asyncpg'} & sys.modules.keys()))"
+    assert subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True).stdout == "[]\n"

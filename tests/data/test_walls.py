@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import platform
 import re
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,7 +25,13 @@ TRIED = """
 import ctypes, fcntl, json, mmap, os, resource, signal, socket, sys, threading
 from weft.data import walls
 
-folder, allowed, refused = sys.argv[1:]
+folder, allowed, refused, user = sys.argv[1:]
+if user != "same":
+    # Here, because that user may be able to enter neither the interpreter's folders nor these.
+    os.setgroups([])
+    os.setgid(int(user))
+    os.setuid(int(user))
+    ctypes.CDLL(None).prctl(4, 1, 0, 0, 0)
 bounds = walls.Bounds(memory=50_000_000, spill=1_000_000, cpu_seconds=60, seconds=60)
 missing = walls.put_up(bounds, [allowed], folder)
 libc = ctypes.CDLL(None, use_errno=True)
@@ -129,14 +138,27 @@ ALLOWED = {
 }  # fmt: skip
 
 
-def test_behind_the_walls_only_what_a_query_needs_is_possible(tmp_path: Path) -> None:
-    spill, allowed, refused = tmp_path / "spill", tmp_path / "allowed", tmp_path / "refused"
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """A folder that everybody can enter."""
+    with tempfile.TemporaryDirectory() as folder:
+        yield Path(folder)
+
+
+@pytest.mark.parametrize(
+    "user", ["same", pytest.param("65534", marks=pytest.mark.skipif(os.getuid() != 0, reason="needs root"))]
+)
+def test_behind_the_walls_only_what_a_query_needs_is_possible(place: Path, user: str) -> None:
+    """As root, and as somebody who has no rights to give up."""
+    spill, allowed, refused = place / "spill", place / "allowed", place / "refused"
     spill.mkdir()
     (spill / "kept").write_text("kept")
     allowed.write_text("allowed")
     refused.write_text("refused")
+    for path in (place, spill, spill / "kept", allowed, refused):
+        path.chmod(0o777)
     done = subprocess.run(
-        [sys.executable, "-c", TRIED, str(spill), str(allowed), str(refused)],
+        [sys.executable, "-c", TRIED, str(spill), str(allowed), str(refused), user],
         capture_output=True, text=True, check=False, timeout=60,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -144,7 +166,7 @@ def test_behind_the_walls_only_what_a_query_needs_is_possible(tmp_path: Path) ->
     assert answer["missing"] == {}
     assert {name for name, what in answer["found"].items() if what == "done"} == ALLOWED
     assert [path.read_text() for path in (allowed, refused, spill / "kept")] == ["allowed", "refused", "kept"]
-    assert {path.name for path in tmp_path.iterdir()} == {"spill", "allowed", "refused"}
+    assert {path.name for path in place.iterdir()} == {"spill", "allowed", "refused"}
 
 
 def test_walls_are_not_put_up_around_one_of_several_threads() -> None:
