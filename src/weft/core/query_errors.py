@@ -28,11 +28,6 @@ class InvalidQuery(CallerError):
         self.kind = kind
         super().__init__(problem)
 
-    @property
-    def details(self) -> dict[str, object]:
-        """The kind of the problem: ``parser``, ``binder``, ``conversion``, ``refused`` and so on."""
-        return {"kind": self.kind}
-
 
 # How each limit is told, with what can be done to stay below it.
 _LIMITS = {
@@ -56,11 +51,6 @@ class QueryLimitReached(CallerError):
         self.limit = limit
         self.value = value
         super().__init__(_LIMITS[limit].format(value=value))
-
-    @property
-    def details(self) -> dict[str, object]:
-        """Which limit, and how much it allows."""
-        return {"limit": self.limit, "value": self.value}
 
 
 class QueryCancelled(CallerError):

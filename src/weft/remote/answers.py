@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import datetime
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from weft.core.checks import check_moment
 from weft.core.query_errors import QueryCancelled
+
+if TYPE_CHECKING:
+    from weft.remote.transport import Transport
 
 
 class RemoteAnswer:
@@ -39,3 +45,13 @@ class RemoteAnswer:
     def cancel(self) -> None:
         """End the query at the next piece."""
         self._is_cancelled = True
+
+
+@asynccontextmanager
+async def answered(transport: Transport, sql: str, format: str, as_of: datetime | None) -> AsyncIterator[RemoteAnswer]:
+    """Lend the answer of a server to a query."""
+    asked = {"sql": sql, "format": format}
+    if as_of is not None:
+        asked["as_of"] = check_moment(as_of, "as_of").isoformat()
+    async with transport.streamed("/query", asked) as pieces:
+        yield RemoteAnswer(pieces)

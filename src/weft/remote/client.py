@@ -7,7 +7,7 @@ import functools
 import inspect
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import datetime, timedelta
 from functools import cached_property
 from types import TracebackType
@@ -19,7 +19,7 @@ from weft.contract.graphs import packed
 from weft.contract.operations import Operation
 from weft.contract.table import BY_CALL, OPERATIONS
 from weft.contract.wire import wire
-from weft.core.checks import MAX_ID, check_id, check_moment, check_number, check_span
+from weft.core.checks import MAX_ID, check_id, check_number, check_span
 from weft.core.errors import InvalidInput, WaitTimeout
 from weft.core.server_errors import NeedsDatabase, ServerUnavailable
 from weft.core.settings import Settings
@@ -32,7 +32,7 @@ from weft.jobs.items import Item, items_of
 from weft.jobs.layout import Layout
 from weft.jobs.model import Job, JobHandle
 from weft.jobs.rerun import RerunPlan
-from weft.remote.answers import RemoteAnswer
+from weft.remote.answers import answered
 from weft.remote.streams import Once, messages
 from weft.remote.transport import Transport
 from weft.remote.worker_store import RemoteStore
@@ -233,16 +233,11 @@ class RemoteSchedules(Schedules):
 class RemoteDatasets(Datasets):
     """What is done with named tables of data, by a server."""
 
-    @asynccontextmanager
-    async def query(
+    def query(
         self, sql: str, *, format: str = "json", as_of: datetime | None = None
-    ) -> AsyncIterator[QueryAnswer]:
+    ) -> AbstractAsyncContextManager[QueryAnswer]:
         """Run a query over datasets at the server; its answer comes piece by piece."""
-        asked = {"sql": sql, "format": format}
-        if as_of is not None:
-            asked["as_of"] = check_moment(as_of, "as_of").isoformat()
-        async with _transport(self).streamed("/query", asked) as answer:
-            yield RemoteAnswer(answer)
+        return answered(_transport(self), sql, format, as_of)
 
 
 @_remote("orgs")

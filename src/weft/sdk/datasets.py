@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -169,10 +169,9 @@ class Datasets:
             )
         )
 
-    @asynccontextmanager
-    async def query(
+    def query(
         self, sql: str, *, format: str = "json", as_of: datetime | None = None
-    ) -> AsyncIterator[QueryAnswer]:
+    ) -> AbstractAsyncContextManager[QueryAnswer]:
         """Run a query over datasets, by name: ``orders``, ``"orders@3"``, ``"orders@3.12"``; or all as of a time.
 
         Its answer comes piece by piece, as ``json`` (a row a line), ``csv``, ``arrow`` or ``parquet``; leaving the
@@ -184,8 +183,7 @@ class Datasets:
                     print(row["day"], row["total"])
         """
         moment = None if as_of is None else check_moment(as_of, "as_of")
-        async with answered(self._session, sql, format, moment) as answer:
-            yield answer
+        return answered(self._session, sql, format, moment)
 
     async def sample(self, name: str, *, limit: int = 10) -> builtins.list[dict[str, Any]]:
         """Return a few rows of a dataset.

@@ -54,6 +54,16 @@ LIKE: Mapping[str, Mapping[str, Any]] = {
     "CachedOutputs": {"outputs": 120, "bytes": 48_200, "blobs": 2, "oldest_at": EARLY, "newest_at": LATE},
     "ClaimedTask": _CLAIM,
     "Collected": {"snapshots": 4, "patches": 12, "blobs": 1, "bytes": 48_200},
+    "StateTold": {
+        "dataset_id": ID, "version_id": ID, "name": "orders", "version": 3, "write": 12,
+        "location": "1/381002207845156620/3/", "is_outside": False, "schema": None, "root": "s3://acme-data/weft",
+    },
+    "WriteBegun": {
+        "id": ID, "version_id": ID, "location": "1/381002207845156620/3/", "write": 12, "schema": None,
+        "schema_hash": None, "root": "s3://acme-data/weft",
+    },
+    "FilesTold": {"files": [["2026-11-14", ID, f"{ID}-1.parquet", 1200, 20_480]]},
+    "PartitionsTold": {"partitions": [{"key": "2026-11-14", "write": 12, "rows": 1200, "bytes": 20_480, "files": 1}]},
     "Column": {"name": "id", "type": "int64", "nullable": True},
     "Dataset": {
         "name": "orders", "description": "What was ordered, by day.", "storage": {"kind": "parquet"},

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from fastapi import APIRouter, Body, Request, Response
 from fastapi.responses import StreamingResponse
@@ -28,9 +28,12 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("weft.server")
 router = APIRouter(prefix=PREFIX, route_class=JsonRoute)
-_LIKE = {
-    "application/x-ndjson": {"schema": {"type": "string"}, "example": '{"day":"2026-11-14","total":15.0}\n'},
-    **{MEDIA_TYPES[format]: {"schema": {"type": "string"}} for format in ("csv", "arrow", "parquet")},
+_EXAMPLES = {
+    "json": '{"day":"2026-11-14","total":15.0}\n', "csv": '"day","total"\n"2026-11-14",15.0\n',
+    "arrow": "a stream of Arrow", "parquet": "a Parquet file",
+}  # fmt: skip
+_LIKE: dict[str, Any] = {
+    MEDIA_TYPES[format]: {"schema": {"type": "string"}, "example": example} for format, example in _EXAMPLES.items()
 }
 
 
