@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import importlib.util
 import os
 import shutil
 import signal
+import sys
 import uuid
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -40,6 +42,10 @@ wal_init_zero = off
 min_wal_size = 64MB
 max_wal_size = 256MB
 """
+
+# What speaks HTTP looks for it several times a request, through all folders of modules where it is not installed.
+if importlib.util.find_spec("sniffio") is None:
+    sys.modules["sniffio"] = None  # type: ignore[assignment]
 
 # Read before the fixture below takes it away: no program that a test starts knows such a setting.
 TEST_BIN = os.environ.get("WEFT_TEST_BIN")
