@@ -10,6 +10,7 @@ from pathlib import Path
 
 from bench import (
     comparison,
+    datasets,
     definitions,
     dev,
     graphs,
@@ -31,7 +32,7 @@ from bench.report import Figure, print_table, write_json
 QUOTED = Path("bench/figures.json")
 PARTS = (
     *("work", "enqueue", "pick-up", "history", "horizon", "limits", "idle", "start"),
-    *("definitions", "workflows", "jobs", "graphs", "owners", "schedules"),
+    *("definitions", "workflows", "jobs", "graphs", "owners", "schedules", "datasets"),
     *("server-requests", "server-lists", "server-streams", "server-worker", "dev", "sizes"),
 )
 
@@ -63,6 +64,7 @@ def main() -> None:
             "graphs": lambda: graphs.measure_graphs(server, 1000 // scale, repeat),
             "owners": lambda: owners.measure_owners(server, repeat),
             "schedules": lambda: schedules.measure_schedules(server, 1000 // scale, repeat),
+            "datasets": lambda: _datasets(server, scale, repeat),
             "server-streams": lambda: streams.measure_streams(server, scale),
             "server-worker": lambda: server_worker.measure_server_worker(server, tasks, repeat),
             "server-requests": lambda: serving.measure_requests(server, scale, repeat),
@@ -90,6 +92,11 @@ def main() -> None:
             write_json(figures, Path("bench/results") / time.strftime("%Y%m%d-%H%M%S.json"), extra)
     if options.quote:
         write_json(figures, QUOTED, extra)
+
+
+async def _datasets(server: str, scale: int, repeat: int) -> list[Figure]:
+    written = await datasets.measure_writes(server, 10_000_000 // scale, repeat)
+    return written + await datasets.measure_catalog(server, 1_000_000 // scale, 500)
 
 
 def _command(options: argparse.Namespace) -> str:

@@ -80,6 +80,8 @@ _ADVICE = {
     "server_stopping": "Ask again: it, or another server, answers soon.",
     "dev_runs": "Use the one that runs, stop it by Ctrl-C or its process, or set `WEFT_HOME` to another folder.",
     "address_taken": "Stop the other process, or choose another address by `--host` and `--port`.",
+    "write_conflict": "Nothing: the worker tries the task again, which then sees what the others have written. If it "
+    "happens often, give tasks that append to one partition of a dataset the same `concurrency_key`.",
     "lease_lost": "Drop the work and roll back: another worker has the task.",
     "wait_timeout": "Nothing: the task goes on. Wait again, or look at it with `weft tasks show`.",
     "task_failed": "Look at the task's attempts with `weft tasks show`; replay it when the cause is mended.",

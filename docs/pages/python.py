@@ -88,6 +88,10 @@ _GROUPS = {
         *("JobEvent", "JobEvents", "JobAttempt", "NodeWhy"),
         *("JobGraph", "GraphNode", "GraphEdge", "GraphGroup", "GraphItem"),
     ],
+    "Data": [
+        *("Datasets", "Dataset", "Column", "Producer", "DatasetState", "DatasetVersion", "DatasetWrite", "Partition"),
+        *("TaskDataset", "WriteResult"),
+    ],
     "Begin by itself": ["Schedules", "Schedule", "Backfill"],
     "Look": [
         *(
@@ -123,7 +127,16 @@ _GROUPS = {
         "TooLarge",
         "Unauthenticated",
         *("WeftError", "InvalidInput", "InvalidDefinition", "UnknownQueue", "NotFound", "StateConflict"),
-        *("TagConflict", "MergeConflict", "LeaseLost", "WaitTimeout", "TaskFailed", "JobFailed", "BlobUnavailable"),
+        *(
+            "TagConflict",
+            "MergeConflict",
+            "LeaseLost",
+            "WriteConflict",
+            "WaitTimeout",
+            "TaskFailed",
+            "JobFailed",
+            "BlobUnavailable",
+        ),
         *("DatabaseUnavailable", "PermissionDenied", "SchemaOutdated"),
     ],
 }

@@ -39,6 +39,7 @@ _REASONS = """
 | `crashed` | scheduled, dead, attempt | The process of the attempt died, or its worker died too often. |
 | `lease_expired` | attempt | The worker was lost; the task was rescued. |
 | `non_retryable` | failed, attempt | The handler raised what no retry can mend, or its params do not fit. |
+| `write_conflict` | scheduled, attempt | Others have written into the same dataset meanwhile: tried again, uncounted. |
 | `output_refused` | failed, attempt | PostgreSQL refused the output, for example a NUL inside a text. |
 | `no_handler` | scheduled, failed, attempt | No worker that claimed it knows the handler. |
 | `snooze` | scheduled, attempt | The handler raised `weft.Snooze`. |

@@ -3,9 +3,13 @@
 set -euo pipefail
 
 port=$(python3 -c 'import socket; s = socket.create_server(("127.0.0.1", 0)); print(s.getsockname()[1])')
-weft queues create rasters > queue.txt
+
+# docs: begin token
+weft queues create rasters
 export WEFT_TOKEN
 WEFT_TOKEN=$(weft tokens create shell --role writer)
+# docs: end token
+
 weft server --port "$port" 2> server.log &
 trap 'kill %1; wait' EXIT
 export WEFT_SERVER="http://127.0.0.1:$port"

@@ -1,5 +1,7 @@
+# docs: begin kept
 weft workflows push tile_raster.yaml
 weft queues create rasters
+# docs: end kept
 
 # docs: begin dry
 weft schedules add tile_raster --cron "30 2 * * *" --timezone Europe/Berlin --dry-run
@@ -9,6 +11,10 @@ weft schedules add tile_raster --cron "30 2 * * *" --timezone Europe/Berlin --dr
 weft schedules add tile_raster --cron "30 2 * * *" --timezone Europe/Berlin -i 'blob=scans/{{ tick.date }}.tif'
 weft schedules add tile_raster --name often --every 15m --overlap skip -i blob=scans/latest.tif
 # docs: end add
+
+# docs: begin replace
+weft schedules add tile_raster --name often --every 15m --overlap skip -i blob=scans/newest.tif --replace
+# docs: end replace
 
 # docs: begin look
 weft schedules list

@@ -8,7 +8,11 @@ from typing import TYPE_CHECKING, Any
 from weft.version import __version__
 
 if TYPE_CHECKING:
+    from weft.catalog.dataset_reading import DatasetState, Partition
+    from weft.catalog.dataset_versions import DatasetVersion, DatasetWrite
+    from weft.catalog.datasets import Column, Dataset, Producer
     from weft.catalog.model import NewToken, Org, OrgRole, SignIn, Token, User
+    from weft.core.data_errors import WriteConflict
     from weft.core.errors import (
         BlobUnavailable,
         DatabaseUnavailable,
@@ -59,6 +63,7 @@ if TYPE_CHECKING:
     from weft.sdk.authoring.workflow import Workflow, workflow
     from weft.sdk.bisecting import Bisected, BisectStep
     from weft.sdk.client import Client
+    from weft.sdk.datasets import Datasets
     from weft.sdk.jobs import Jobs
     from weft.sdk.orchestrator import Orchestrator
     from weft.sdk.orgs import Orgs
@@ -73,6 +78,7 @@ if TYPE_CHECKING:
     from weft.sdk.workflows import Workflows
     from weft.worker.children import SpawnedTask
     from weft.worker.context import Context
+    from weft.worker.datasets import TaskDataset, WriteResult
     from weft.worker.handling import BlobRepository, HandlerContext, HandlerResult, register_handler
     from weft.worker.registry import Registry, task
     from weft.worker.steps import Checkpoint, Checkpoints
@@ -95,8 +101,14 @@ _HOMES = {
     "Checkpoints": "weft.worker.steps",
     "Client": "weft.sdk.client",
     "Collected": "weft.history.model",
+    "Column": "weft.catalog.datasets",
     "Context": "weft.worker.context",
     "DatabaseUnavailable": "weft.core.errors",
+    "Dataset": "weft.catalog.datasets",
+    "DatasetState": "weft.catalog.dataset_reading",
+    "DatasetVersion": "weft.catalog.dataset_versions",
+    "DatasetWrite": "weft.catalog.dataset_versions",
+    "Datasets": "weft.sdk.datasets",
     "Finding": "weft.history.model",
     "Forbidden": "weft.core.server_errors",
     "GraphEdge": "weft.jobs.graph",
@@ -138,7 +150,9 @@ _HOMES = {
     "Orgs": "weft.sdk.orgs",
     "OutboxRow": "weft.queue.outbox",
     "Page": "weft.queue.model",
+    "Partition": "weft.catalog.dataset_reading",
     "PermissionDenied": "weft.core.errors",
+    "Producer": "weft.catalog.datasets",
     "Pushed": "weft.history.model",
     "QueueInfo": "weft.queue.queues",
     "Registry": "weft.worker.registry",
@@ -165,6 +179,7 @@ _HOMES = {
     "TagConflict": "weft.core.errors",
     "TagMove": "weft.history.model",
     "Task": "weft.queue.model",
+    "TaskDataset": "weft.worker.datasets",
     "TaskFailed": "weft.core.errors",
     "TaskHandle": "weft.queue.model",
     "TaskState": "weft.core.states",
@@ -185,6 +200,8 @@ _HOMES = {
     "Workflow": "weft.sdk.authoring.workflow",
     "WorkflowDefinition": "weft.flow.model",
     "Workflows": "weft.sdk.workflows",
+    "WriteConflict": "weft.core.data_errors",
+    "WriteResult": "weft.worker.datasets",
     "filtered": "weft.sdk.authoring.symbols",
     "group": "weft.sdk.authoring.branching",
     "read_definition": "weft.flow.reading",
@@ -215,8 +232,14 @@ __all__ = [
     "Checkpoints",
     "Client",
     "Collected",
+    "Column",
     "Context",
     "DatabaseUnavailable",
+    "Dataset",
+    "DatasetState",
+    "DatasetVersion",
+    "DatasetWrite",
+    "Datasets",
     "Finding",
     "Forbidden",
     "GraphEdge",
@@ -258,7 +281,9 @@ __all__ = [
     "Orgs",
     "OutboxRow",
     "Page",
+    "Partition",
     "PermissionDenied",
+    "Producer",
     "Pushed",
     "QueueInfo",
     "Registry",
@@ -285,6 +310,7 @@ __all__ = [
     "TagConflict",
     "TagMove",
     "Task",
+    "TaskDataset",
     "TaskFailed",
     "TaskHandle",
     "TaskState",
@@ -305,6 +331,8 @@ __all__ = [
     "Workflow",
     "WorkflowDefinition",
     "Workflows",
+    "WriteConflict",
+    "WriteResult",
     "__version__",
     "filtered",
     "group",

@@ -16,6 +16,8 @@ import pytest
 from apps.cli_scene import Cli, Command, until
 
 from room import make_home
+from weft.core.settings import Settings
+from weft.db import embedded
 
 GREET = """\
 import weft
@@ -180,12 +182,19 @@ def test_a_second_signal_ends_what_runs_and_starts_nothing_anew(cli: Cli) -> Non
 
 
 @pytest.mark.embedded
-def test_the_embedded_database_is_started_and_stopped_with_everything_else() -> None:
+def test_the_embedded_database_is_started_kept_going_and_stopped_with_everything_else() -> None:
     home = make_home("dev")
     cli = Cli(None, home)
     try:
         with _dev(cli) as dev:
-            assert cli.json("db", "status")["running"] is True
+            address = dev.line("address").split()[1].rstrip(",")
+            before = cli.json("db", "status")
+            assert before["running"] is True
+            os.kill(before["pid"], signal.SIGKILL)
+            dev.line("the database has died: starting it anew")
+            until(lambda: httpx.get(f"{address}/readyz").status_code == 200)
+            assert cli("db", "stop").strip() == "stopped"
+            assert not embedded.has_died(Settings(home=home)), "what somebody has stopped stays so"
             dev.signal(signal.SIGTERM)
             assert dev.code() == 0
         assert cli.json("db", "status", code=1)["running"] is False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import signal
@@ -13,12 +14,14 @@ import pytest
 from apps.cli_scene import APPS, Cli
 from docs.pages.cli import commands
 
+import weft
 import weft.cli
 from warm import run_weft
 from weft.contract.table import BY_CALL
 from weft.server.app import make_app
 from weft.server.notes import operations
 from weft.server.paths import PREFIX
+from writing import written
 
 FLOW = """\
 workflow_id: tiles
@@ -65,6 +68,14 @@ LOOKS = {
         schedules backfills daily --before x | schedules add tiles --cron @weekly --timezone Asia/Tokyo --dry-run
         schedules add tiles --cron @weekly --timezone Mars/Base --dry-run | schedules delete daily
         """,
+    "datasets": """
+        datasets list | datasets list --limit 1 | datasets show orders | datasets show nothing
+        datasets versions orders | datasets versions orders --before 1 | datasets writes orders
+        datasets writes orders@1 --limit 1 | datasets writes orders@7
+        datasets partitions orders | datasets partitions orders --latest
+        datasets state orders | datasets state orders@1.1 | datasets state orders@x
+        datasets state orders --as-of 2026-01-01 | datasets rollback orders@1.1
+        """,
     "people": """
         orgs list | orgs show default | orgs show nobody | tokens show 12345678901234
         users list | users show ada | users show bob | roles list | roles show nothing | tokens list | audit list
@@ -96,12 +107,19 @@ CHANGES = {
         """,
     "schedules": """
         schedules add tiles --every 1h --input count=2 --overlap skip | schedules add tiles --every 1h =2
+        schedules add tiles --every 1h --input count=2 --replace
         schedules add tiles --name wrong --every 1h --input count=x =2 | schedules add nothing --every 1h =4
         schedules add tiles --name none =2 | schedules change tiles --every 2h | schedules change tiles =2
         schedules pause tiles | schedules pause tiles =5 | schedules resume tiles | schedules trigger tiles
         schedules backfill tiles --since 1d --at-once 2 --dry-run | schedules backfill tiles --since 1d
         schedules backfill tiles --since x =2 | schedules cancel-backfill {backfill}
         schedules cancel-backfill {backfill} =4 | schedules delete tiles --yes | schedules delete tiles --yes =4
+        """,
+    "datasets": """
+        datasets create new | datasets create new | datasets create a@1 =2 | datasets describe new words
+        datasets describe nothing words =4 | roles create finance | datasets grant orders finance
+        datasets grant orders nobody =2 | datasets grant orders | datasets rollback orders@1.1 --yes
+        datasets rollback orders --yes =2 | datasets rollback orders@1.9 --yes =4
         """,
     "people": """
         orgs create acme --admin ada | orgs token acme --user ada | orgs rename acme Acme
@@ -191,11 +209,18 @@ def scene(url: str, home: Path, tmp_path: Path, kind: str) -> Iterator[Scene]:
         for name, cron in (("daily", "@daily"), ("weekly", "@weekly")):
             direct("schedules", "add", "tiles", "--name", name, "--cron", cron)
         names["backfill"] = direct.json("schedules", "backfill", "daily", "--since", "3d")["id"]
+    if kind == "datasets":
+        asyncio.run(_written(url, home))
     if kind in ("jobs", "tasks"):
         names["job"] = direct.json("run", "tiles", *APP, code=1)["id"]
         names["task"] = direct.json("tasks", "list")["tasks"][0]["id"]
     with direct.through_server() as remote:
         yield Scene(direct, remote, names)
+
+
+async def _written(url: str, home: Path) -> None:
+    async with weft.Client(settings=weft.Settings.load(environ={}, database_url=url, home=home)) as client:
+        await written(client, "orders", 1, 2)
 
 
 def _listed(text: str) -> list[str]:

@@ -7,6 +7,7 @@ import inspect
 import re
 import subprocess
 import sys
+import tomllib
 import types
 from enum import StrEnum
 from pathlib import Path
@@ -26,29 +27,30 @@ LONGEST = 450
 # The whole public interface; a change here is a change for users.
 PUBLIC = [
     "Approval", "Artifact", "Attempt", "AuditEntry", "AuditFinding", "AuditSeals", "Backfill", "BisectStep", "Bisected",
-    "BlobRepository", "BlobUnavailable", "CachedOutputs", "Checkpoint", "Checkpoints", "Client", "Collected", "Context",
-    "DatabaseUnavailable", "Finding", "Forbidden", "GraphEdge", "GraphGroup", "GraphItem", "GraphNode",
-    "HandlerContext", "HandlerResult", "Health", "HealthCheck", "InvalidDefinition", "InvalidInput", "Job",
-    "JobAttempt", "JobEvent", "JobEvents", "JobFailed", "JobGraph", "JobHandle", "JobNode", "JobPage", "JobState",
-    "JobSummary", "Jobs", "KeyLimit", "KeyReused", "LeaseLost", "Materialized", "MergeConflict", "Metric", "NewTask",
-    "NewToken",
-    "NodeWhy", "NonRetryable", "NotFound", "Orchestrator", "Org", "OrgRole", "Orgs", "OutboxRow", "Page",
-    "PermissionDenied", "Pushed", "QueueInfo", "Registry", "RemoteClient", "Rerun", "RerunAction", "RerunPlan",
-    "RerunStep", "Retry", "Roles", "Sample", "Schedule", "Schedules", "SchemaOutdated", "SentEvent",
-    "ServerUnavailable", "Settings", "SignIn", "Snooze", "SpawnedTask",
-    "StateConflict", "SubmittedJob", "Tag", "TagConflict", "TagMove", "Task", "TaskFailed", "TaskHandle", "TaskState",
-    "TaskStep", "TaskSummary", "Token", "Tokens", "TooLarge", "Unauthenticated", "UnknownQueue", "User", "Users",
-    "WaitTimeout", "WeftError", "Why", "Worker", "WorkerInfo", "Workflow", "WorkflowDefinition", "Workflows",
+    "BlobRepository", "BlobUnavailable", "CachedOutputs", "Checkpoint", "Checkpoints", "Client", "Collected", "Column",
+    "Context", "DatabaseUnavailable", "Dataset", "DatasetState", "DatasetVersion", "DatasetWrite", "Datasets",
+    "Finding", "Forbidden", "GraphEdge", "GraphGroup", "GraphItem", "GraphNode", "HandlerContext", "HandlerResult",
+    "Health", "HealthCheck", "InvalidDefinition", "InvalidInput", "Job", "JobAttempt", "JobEvent", "JobEvents",
+    "JobFailed", "JobGraph", "JobHandle", "JobNode", "JobPage", "JobState", "JobSummary", "Jobs", "KeyLimit",
+    "KeyReused", "LeaseLost", "Materialized", "MergeConflict", "Metric", "NewTask", "NewToken", "NodeWhy",
+    "NonRetryable", "NotFound", "Orchestrator", "Org", "OrgRole", "Orgs", "OutboxRow", "Page", "Partition",
+    "PermissionDenied", "Producer", "Pushed", "QueueInfo", "Registry", "RemoteClient", "Rerun", "RerunAction",
+    "RerunPlan", "RerunStep", "Retry", "Roles", "Sample", "Schedule", "Schedules", "SchemaOutdated", "SentEvent",
+    "ServerUnavailable", "Settings", "SignIn", "Snooze", "SpawnedTask", "StateConflict", "SubmittedJob", "Tag",
+    "TagConflict", "TagMove", "Task", "TaskDataset", "TaskFailed", "TaskHandle", "TaskState", "TaskStep", "TaskSummary",
+    "Token", "Tokens", "TooLarge", "Unauthenticated", "UnknownQueue", "User", "Users", "WaitTimeout", "WeftError",
+    "Why", "Worker", "WorkerInfo", "Workflow", "WorkflowDefinition", "Workflows", "WriteConflict", "WriteResult",
     "__version__", "filtered", "group", "read_definition", "register_handler", "run", "submit", "task",
     "wait_for_approval", "wait_for_event", "when", "workflow",
 ]  # fmt: skip
 
 CLIENT = [
     "actor", "add_effect", "audit", "because", "blobs", "cached_outputs", "cancel", "cancel_all", "clear_cache",
-    "count_dead", "create_queue", "database", "dead_letters", "enqueue", "enqueue_many", "follow_log", "get_task",
-    "health", "in_one_transaction", "jobs", "limit_queue", "list_tasks", "metrics", "of_org", "org_id", "orgs",
-    "outbox", "pause_queue", "purge", "queues", "read_log", "replay", "replay_all", "replay_dead", "replay_outbox",
-    "resume_queue", "roles", "schedules", "tokens", "users", "verify_audit", "wait", "why", "workers", "workflows",
+    "count_dead", "create_queue", "database", "datasets", "dead_letters", "enqueue", "enqueue_many", "follow_log",
+    "get_task", "health", "in_one_transaction", "jobs", "limit_queue", "list_tasks", "metrics", "of_org", "org_id",
+    "orgs", "outbox", "pause_queue", "purge", "queues", "read_log", "replay", "replay_all", "replay_dead",
+    "replay_outbox", "resume_queue", "roles", "schedules", "sees", "tokens", "users", "verify_audit", "wait", "why",
+    "workers", "workflows",
 ]  # fmt: skip
 
 
@@ -147,6 +149,16 @@ def test_only_the_settings_read_files_in_core() -> None:
         if imported & {"asyncio", "asyncpg", "io", "os", "pathlib", "shutil", "socket", "subprocess", "tempfile"}:
             readers.add(path.name)
     assert readers == {"settings.py"}
+
+
+def test_contributors_are_told_of_every_room_in_the_order_in_which_they_may_be_imported() -> None:
+    root = SOURCE.parents[1]
+    settings = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]
+    (layers,) = [each["layers"] for each in settings["contracts"] if each["type"] == "layers"]
+    wanted = [{room.strip().removeprefix("weft.") for room in layer.split("|")} for layer in reversed(layers)]
+    told = (root / "CONTRIBUTING.md").read_text(encoding="utf-8").split("## Rooms")[1].split("\n## ")[0]
+    rows = [line.split("|")[1] for line in told.splitlines() if line.startswith("| `")]
+    assert [set(re.findall(r"`(\w+)`", row)) for row in rows] == wanted
 
 
 def test_nothing_is_called_utils_or_helpers() -> None:

@@ -27,9 +27,10 @@ class Act:
     definition: dict[str, Any]
 
 
-def settings_for(url: str, home: Path | str) -> weft.Settings:
+def settings_for(url: str, home: Path | str, **more: Any) -> weft.Settings:
     """Settings of somebody who is soon given up when they are gone."""
-    return weft.Settings.load(environ={}, database_url=url, home=home, profile="fast", worker_loss_limit=1000)
+    said = {"database_url": url, "home": home, "profile": "fast", "worker_loss_limit": 1000}
+    return weft.Settings.load(environ={}, **{**said, **more})
 
 
 ACTS: dict[str, Act] = {

@@ -305,3 +305,13 @@ async def hasty(ctx: weft.Context) -> str:
     except TimeoutError:
         return "went on"
     return "waited"
+
+
+@weft.task(name="process:write and read", executor="process")
+def write_and_read(count: int, ctx: weft.Context) -> list[int]:
+    """Replace a dataset by so many rows; return how many there were, and how many were written."""
+    try:
+        before = ctx.dataset("counted").read().num_rows
+    except weft.NotFound:
+        before = 0
+    return [before, ctx.dataset("counted").write([{"n": n} for n in range(count)]).rows]

@@ -346,6 +346,44 @@ async def test_jobs_of_another_org_are_not_there(
     assert (own.created, handlers.given) == (True, ["acme's"])
 
 
+async def test_a_workflow_that_a_job_calls_begins_though_its_snapshot_was_collected_meanwhile(
+    client: weft.Client, handlers: Handlers, clock: Clock, conn: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    """The job names it, and holds it not; it is that of the version to which the job was pinned."""
+    inner = flow(first={"handler": "say", "params": {"value": 1}}) | {"workflow_id": "inner"}
+    await client.workflows.push(inner)
+    await client.workflows.patch("inner", set={"nodes.first.params.value": 2})
+    outer = flow(first={"type": "workflow", "workflow": "inner"}) | {"timeout_seconds": "30d"}
+    await client.workflows.push(outer)
+    jobs = [await client.jobs.submit("tried") for _ in range(2)]
+    await client.workflows.patch("inner", set={"nodes.first.params.value": 3})
+    await clock.advance(days=3)
+    assert (await client.workflows.gc(grace=86_400)).snapshots == 1
+    assert await client.jobs.queues(jobs[0].id) == {"default"}
+    async with at_work(client, handlers):
+        for job in jobs:
+            assert (await client.jobs.wait(job.id, timeout=30)).state == "completed"
+            # What is remembered by now goes too.
+            await conn.execute("delete from weft.task_done; delete from weft.job_done where parent_id is not null")
+            await conn.execute("delete from weft.artifact where kind = 'snapshot'")
+    assert handlers.given == [2, 2]
+
+
+async def test_a_job_is_run_again_on_a_version_whose_snapshot_was_collected(
+    client: weft.Client, handlers: Handlers, conn: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    await client.workflows.push(flow(first={"handler": "say", "params": {"value": 1}}))
+    job = await client.jobs.submit("tried")
+    await client.workflows.patch("tried", set={"nodes.first.params.value": 2})
+    async with at_work(client, handlers):
+        await client.jobs.wait(job.id, timeout=30)
+        assert (await client.jobs.plan_rerun(job.id, on="tried")).nodes("run") == ["first", "END"]
+        await conn.execute("delete from weft.artifact where kind = 'snapshot'")
+        again = await client.jobs.rerun(job.id, on="tried")
+        assert (await client.jobs.wait(again.id, timeout=30)).state == "completed"
+    assert handlers.given == [1, 2]
+
+
 async def test_a_snapshot_that_a_job_goes_by_is_not_collected(
     client: weft.Client, handlers: Handlers, clock: Clock, conn: asyncpg.Connection[asyncpg.Record]
 ) -> None:

@@ -179,6 +179,21 @@ async def test_who_has_lost_the_message_makes_no_job_of_it(
     assert await conn.fetchval("select count(*) from weft.job") == 1
 
 
+async def test_a_version_that_was_collected_as_garbage_since_the_last_message_is_read_anew(
+    asked: weft.Client, conn: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    await asked.workflows.patch("asked", set={"nodes.heavy.params.n": 3})
+    requests = Requests(asked.database, asked.ids, Libraries(asked.database, lambda: asked.blobs))
+    for _ in range(2):
+        await asked.enqueue("weft.submit", {"workflow_id": "asked", "inputs": {"name": "ann"}}, queue=QUEUE)
+        queue_id = await conn.fetchval("select id from weft.queue where name = $1", QUEUE)
+        ghost, task_id = await claimed_by_a_ghost(conn, queue_id)
+        assert (await requests.accept((ghost, task_id, 1), Request("asked", {"name": "ann"})))["created"] is True
+        await conn.execute(
+            "delete from weft.task; delete from weft.job; delete from weft.artifact where kind = 'snapshot'"
+        )
+
+
 async def test_messages_may_come_before_the_first_orchestrator(client: weft.Client) -> None:
     message = weft.NewTask("weft.submit", {"workflow_id": "asked"}, queue=QUEUE)
     assert [handle.created for handle in await client.enqueue_many([message])] == [True]

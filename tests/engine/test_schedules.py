@@ -176,11 +176,13 @@ async def test_what_makes_no_sense_is_refused_and_names_its_field(scheduled: wef
         ("cron", {"cron": "61 * * * *"}), ("cron", {}), ("cron", {"cron": "@daily", "every": 5}),
         ("timezone", {"cron": "@daily", "timezone": "Mars/Base"}), ("every", {"every": 0.5}),
         ("catch_up", {"every": 5, "catch_up": "some"}), ("overlap", {"every": 5, "overlap": "queue"}),
+        ("catch_up", {"every": 5, "catch_up": ""}), ("overlap", {"every": 5, "overlap": ""}),
+        ("timezone", {"every": 5, "timezone": ""}),
         ("inputs", {"every": 5, "inputs": {"day": "{{ nodes.a.output }}"}}),
         ("inputs", {"every": 5, "inputs": {"day": "{{ tick.nonsense }}"}}),
         ("inputs", {"every": 5, "inputs": {"day": 7}}),
         ("inputs: dya", {"every": 5, "inputs": {"dya": "x"}}), ("priority", {"every": 5, "priority": 40000}),
-        ("name", {"every": 5, "name": ""}), ("tag", {"every": 5, "tag": ""}),
+        ("name", {"every": 5, "name": ""}), ("name", {"every": 5, "name": ".."}), ("tag", {"every": 5, "tag": ""}),
     ]:  # fmt: skip
         with pytest.raises(weft.InvalidInput, match=f"^{field}: "):
             await scheduled.schedules.add(**{"tag": "report/main", **wrong})  # type: ignore[arg-type]
@@ -200,7 +202,12 @@ async def test_what_makes_no_sense_is_refused_and_names_its_field(scheduled: wef
     ]:  # fmt: skip
         with pytest.raises(weft.InvalidInput, match=match):
             await scheduled.schedules.backfill("report/main", **asked)  # type: ignore[arg-type]
-    for match, wanted in [("^cron: give", {}), ("^every", {"every": 0}), ("^inputs", {"inputs": {"day": 7}})]:
+    for match, wanted in [
+        ("^cron: give", {}),
+        ("^timezone", {"timezone": ""}),
+        ("^every", {"every": 0}),
+        ("^inputs", {"inputs": {"day": 7}}),
+    ]:
         with pytest.raises(weft.InvalidInput, match=match):
             await scheduled.schedules.change("report/main", **wanted)  # type: ignore[arg-type]
     with pytest.raises(weft.InvalidInput, match=r"^count"):
@@ -223,6 +230,51 @@ async def test_what_is_changed_of_a_schedule_is_so_from_now_on(scheduled: weft.C
         changed.next_at,
         changed.next_at + timedelta(seconds=60),
     ]
+
+
+async def test_times_that_are_said_again_leave_the_next_tick_where_it_is(
+    scheduled: weft.Client, conn: Connection
+) -> None:
+    await scheduled.schedules.add("report/main", every=3600)
+    due = await _put_back(conn, timedelta(hours=1))
+    assert (await scheduled.schedules.change("report/main", every=3600, priority=2)).next_at == due
+    assert (await scheduled.schedules.change("report/main", every=7200)).next_at > due
+
+
+async def test_a_schedule_is_replaced_by_one_of_its_name_only_when_that_is_said(
+    scheduled: weft.Client, conn: Connection
+) -> None:
+    add = scheduled.schedules.add
+    first = await add("report", every=3600, replace=True, overlap="skip", priority=3, inputs={"day": "old"})
+    await scheduled.schedules.pause("report")
+    due = await _put_back(conn, timedelta(hours=1))
+    with pytest.raises(weft.InvalidInput, match="there is a schedule 'report' already: replace"):
+        await add("report", every=3600, priority=5)
+    again = await add("report", every=3600, inputs={"day": "new"}, replace=True)
+    # What is not said is as in a new one; what is due and has been stays, and so does the pause.
+    assert (again.id, again.created_at, again.next_at) == (first.id, first.created_at, due)
+    assert (again.overlap, again.priority, again.inputs) == ("allow", 0, {"day": "new"})
+    assert again.paused_at is not None
+    for times in ({"every": 60}, {"cron": "@daily"}, {"cron": "@daily", "timezone": "Asia/Tokyo"}):
+        before, now = again, await conn.fetchval("select weft.now()")
+        again = await add("report", replace=True, **times)  # type: ignore[arg-type]
+        assert now < again.next_at != before.next_at
+        assert await scheduled.schedules.ticks("report", 1) == [again.next_at]
+    verbs = [act.verb for act in await scheduled.audit() if act.subject_name == "report"]
+    assert verbs == ["change"] * 4 + ["pause", "create"]
+
+
+async def test_a_tick_that_was_seen_is_nobodys_when_the_schedule_was_replaced_since(
+    scheduled: weft.Client, conn: Connection
+) -> None:
+    await scheduled.schedules.add("report", every=3600)
+    await _put_back(conn, timedelta(hours=1))
+    (seen,) = await conn.fetch(SQL.due, 10)
+    await scheduled.schedules.add("report", every=3600, inputs={"day": "new"}, replace=True)
+    assert await conn.fetchrow(SQL.take, seen["id"], seen["version"], seen["next_at"]) is None
+    assert await ticker(scheduled).run_once() == 1
+    (job,) = await scheduled.jobs.list()
+    assert (await scheduled.jobs.show(job.id)).inputs == {"day": "new"}
 
 
 async def test_a_tick_that_was_seen_is_nobodys_when_the_schedule_was_changed_paused_or_moved_on_since(
@@ -394,8 +446,48 @@ async def test_a_schedule_of_another_org_is_nobodys(scheduled: weft.Client, conn
             assert [row["goes"] for row in left] == [verb != SQL.resume] * 2
     await rival.schedules.change("theirs", priority=8)
     assert (await rival.schedules.show("theirs")).priority == 8
+    assert (await own.add("report", name="theirs", every=60, replace=True)).priority == 0
+    assert (await rival.schedules.show("theirs")).priority == 8
+    await own.pause("theirs")
     found = {metric.name: metric for metric in await scheduled.metrics()}
     assert {sample.labels["state"]: sample.value for sample in found["schedules"].samples}["active"] == 0
+
+
+# More of one org than are looked at in a round: schedules that are an hour late, and backfills that wait for a job.
+MANY_LATE = """
+  insert into weft.schedule (
+    org_id, name, tag, inputs, every, timezone, catch_up, overlap, priority, anchor, next_at, actor)
+  select s.org_id, 'late ' || n, s.tag, s.inputs, '1 s', 'UTC', 'all', 'allow', 0, s.anchor,
+    weft.now() - interval '1 hour', 'a'
+  from weft.schedule s, generate_series(1, 600) n where s.org_id = $1
+"""
+MANY_WAITING = """
+  insert into weft.backfill (
+    org_id, schedule_id, every, timezone, anchor, since, until, at_once, ticks, next_at, running, actor)
+  select b.org_id, b.schedule_id, b.every, 'UTC', b.anchor, b.since, b.until, 1, b.ticks, b.next_at,
+    array[$2::bigint], 'a'
+  from weft.backfill b, generate_series(1, 600) n where b.org_id = $1
+"""
+
+
+async def test_what_one_org_has_to_make_up_for_keeps_no_other_waiting(scheduled: weft.Client, conn: Connection) -> None:
+    await scheduled.orgs.create("rival")
+    rival = scheduled.of_org((await scheduled.orgs.show("rival")).id, "rival")
+    await rival.workflows.push(FLOW)
+    for client in (scheduled, rival):
+        await client.schedules.add("report", every=3600)
+    await conn.execute("update weft.schedule set anchor = anchor - interval '9 hours'")
+    org_id, (since, until) = await scheduled.org_id(), (datetime.now(UTC) - timedelta(hours=n) for n in (8, 5))
+    await scheduled.schedules.backfill("report", since=since, until=until)
+    await conn.execute(MANY_WAITING, org_id, (await scheduled.jobs.submit("report")).id)
+    await rival.schedules.backfill("report", since=since, until=until)
+    await ticker(scheduled).run_once()
+    assert [each.made for each in await rival.schedules.backfills("report")] == [1]
+    await conn.execute("update weft.backfill set ended_at = weft.now()")
+    await conn.execute(MANY_LATE, org_id)
+    await conn.execute("update weft.schedule set next_at = weft.now() where org_id <> $1", org_id)
+    assert await ticker(scheduled).run_once() <= 1000
+    assert (await rival.schedules.show("report")).last_job_id is not None
 
 
 async def test_schedules_are_measured_and_wait_for_an_orchestrator(scheduled: weft.Client, conn: Connection) -> None:

@@ -50,6 +50,14 @@ SCRIPTS = {
         *("dead timeout", "dead timeout", "3", "told ada of 100", "goes on after download"),
         "cancelled",
     ],
+    "datasets.py": [
+        "imported 3",
+        "total 15.0",
+        "imported 3",
+        "total 15.0",
+        "daily 2",
+        "orders 6 ['id', 'day', 'price']",
+    ],
     "schedules.py": ["report True", "the report of 20", "5", "5 {'completed'}"],
     "schedule.py": ["True 1000", "[('scheduled', 2)]"],
     "testing.py": ["ok"],
@@ -107,7 +115,7 @@ COMMANDS = {
         *("30.0", "1 file without a problem", "⇉ with_tax  flows.with_tax for each", "26.4", "completed", "pushed "),
         *("sales/main", "30.0", "workflow_id: sales"),
     ],
-    "migrate.sh": ["0005 (head)", "downgraded from 0005 to nothing"],
+    "migrate.sh": ["0006 (head)", "downgraded from 0006 to nothing"],
     "operate.sh": [
         *("default", "something is not well", "jobs_created_total"),
         "created mail",
@@ -136,12 +144,17 @@ COMMANDS = {
         ),
         *('"code":"invalid_input"', '"field":"priority"', "200", "412"),
     ],
+    "datasets.sh": [
+        *("orders", "shop.import_orders", "double", "2026-11-15", "replace", "current", "would take orders from"),
+        *("orders is orders@1.3, was orders@1.2", "created finance", "orders is seen by admins, finance"),
+    ],
     "schedules.sh": [
         *(
             "02:30:00+0",
             "02:30:00+0",
             "added tile_raster: 30 2 * * * Europe/Berlin; next",
             "added often: every 15m; next",
+            "set often: every 15m; next",
         ),
         *("often", "tile_raster", "30 2 * * *", "02:30:00+0", "no jobs", "paused often", "resumed often"),
         *("changed tile_raster: 0 4 * * * Europe/Berlin", "began job ", "would make jobs of ", "4 at once"),
@@ -310,7 +323,15 @@ def _free_port() -> int:
 async def test_the_commands_of_a_page_work(
     name: str, url: str, home: Path, tmp_path: Path, server_home: Path, server_url: str, warm_weft: Path
 ) -> None:
-    for needed in ("any_language.py", "reports.py", "rasters.py", "tile_raster.yaml", "flows.py", "shop.py"):
+    for needed in (
+        "any_language.py",
+        "reports.py",
+        "rasters.py",
+        "tile_raster.yaml",
+        "flows.py",
+        "shop.py",
+        "datasets.py",
+    ):
         shutil.copy(FOLDER / needed, tmp_path)
     is_embedded = name in ("backup.sh", "first_server.sh")
     env = environment(WEFT_HOME=server_home) if is_embedded else environment(WEFT_DATABASE_URL=url, WEFT_HOME=home)

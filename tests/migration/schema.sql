@@ -1143,6 +1143,7 @@ begin
            array_agg(job_id) filter (where handler = '@end')
     into ended, freed_queues, freed_keys, counted, taken, ends from moved;
 
+    perform weft.publish_writes(ended);
     perform weft.release_next(ended || counted, taken, case when wanted > 0 then queues else '{}' end);
     if ends is not null then
       perform weft.end_jobs(ends);
@@ -1314,6 +1315,16 @@ begin
   -- Whoever frees a slot need not have room, or may be about to stop.
   perform weft.hint(woken);
   return woken;
+end $$;
+
+CREATE FUNCTION weft.grant_datasets_to_server(role regrole) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+begin
+  execute format('grant select on weft.datasets to %s', role);
+  execute format('grant select, insert on weft.dataset_write, weft.dataset_write_input, weft.dataset_edge, weft.task_input to %s', role);
+  execute format('grant select, insert, update, delete on weft.dataset, weft.dataset_version, weft.dataset_file, '
+    'weft.dataset_partition, weft.staged_write to %s', role);
 end $$;
 
 CREATE FUNCTION weft.grant_schedules_to_server(role regrole) RETURNS void
@@ -1857,6 +1868,21 @@ CREATE FUNCTION weft.look_at_tasks(asked weft.task_search, turn integer, low big
   ) k
 $$;
 
+CREATE FUNCTION weft.make_current(dataset bigint, version bigint) RETURNS boolean
+    LANGUAGE plpgsql
+    AS $$
+declare before bigint;
+begin
+  select d.current_id into before from weft.dataset d where d.id = dataset for no key update;
+  if before = version then
+    return false;
+  end if;
+  update weft.dataset_version v set retired_at = weft.now() where v.id = before;
+  update weft.dataset_version v set current_at = weft.now(), retired_at = null where v.id = version;
+  update weft.dataset d set current_id = version, updated_at = weft.now() where d.id = dataset;
+  return true;
+end $$;
+
 CREATE TABLE weft.tag_move (
     org_id bigint NOT NULL,
     version bigint NOT NULL,
@@ -2002,7 +2028,8 @@ begin
   on conflict (org_id, key) do update set
     handler = excluded.handler, task_id = excluded.task_id, made_at = excluded.made_at, expires_at = excluded.expires_at,
     digest = excluded.digest, output = excluded.output;
-  update weft.task_done d set reason = 'cached', kept_id = u.root
+  update weft.task_done d set reason = 'cached',
+    kept_id = (select r.id from weft.task_done r where r.id = u.root and r.org_id = d.org_id)
   from unnest(ids, attempts, roots) as u (id, attempt, root)
   where u.root is not null and d.id = u.id and d.worker_id = me and d.attempt = u.attempt and d.state = 'completed';
 end $_$;
@@ -2145,6 +2172,162 @@ begin
   update weft.tag g set is_protected = protected where g.org_id = org and g.name = t.name and g.deleted_at is null
   returning g.name into tag_name;
   return case when found then tag_name end;
+end $$;
+
+CREATE TABLE weft.task_done (
+    id bigint NOT NULL,
+    org_id bigint NOT NULL,
+    queue_id bigint NOT NULL,
+    order_id bigint NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    ended_at timestamp with time zone NOT NULL,
+    state weft.task_state NOT NULL,
+    attempt integer NOT NULL,
+    rank smallint NOT NULL,
+    max_attempts smallint,
+    failures smallint NOT NULL,
+    crashes smallint NOT NULL,
+    generation smallint NOT NULL,
+    handler text NOT NULL,
+    params json,
+    output json,
+    error json,
+    worker_id bigint,
+    claimed_at timestamp with time zone,
+    job_id bigint,
+    timeout interval,
+    heartbeat_timeout interval,
+    retry json,
+    concurrency_key text,
+    reason text,
+    actor text,
+    node text,
+    parent_id bigint,
+    item integer,
+    counts_for bigint,
+    needs bigint[],
+    allow_failure boolean DEFAULT false NOT NULL,
+    kept_id bigint
+)
+PARTITION BY RANGE (id);
+
+CREATE FUNCTION weft.publish_write(done weft.task_done, version bigint) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+declare
+  v weft.dataset_version; staged weft.staged_write; n bigint; touched text[] := '{}'; is_replacing boolean := false; swapping boolean := false;
+  rows_in bigint := 0; bytes_in bigint := 0; files_in bigint := 0; rows_out bigint := 0; bytes_out bigint := 0; files_out bigint := 0;
+  counted record; event bigint; named text;
+begin
+  select * into strict v from weft.dataset_version o where o.id = version;
+  select d.name into strict named from weft.dataset d where d.id = v.dataset_id;
+  n := v.last_write + 1;
+  for staged in
+    select * from weft.staged_write s
+    where s.task_id = done.id and s.attempt = done.attempt and s.version_id = version and s.partitions is not null order by s.id
+  loop
+    if staged.follows and not exists (select 1 from weft.dataset d where d.id = v.dataset_id and d.current_id = version) then
+      raise exception 'dataset %: it has another version by now', named using errcode = 'WF007';
+    end if;
+    if staged.seen is not null and exists (
+      select 1 from weft.dataset_partition p
+      where p.version_id = version and p.partition_key = any (staged.partitions) and p.last_write > staged.seen and p.last_write < n
+    ) then
+      raise exception 'dataset %: another task has written into the same partition meanwhile', named using errcode = 'WF007';
+    end if;
+    if staged.schema_hash is distinct from v.schema_hash and staged.seen_schema is distinct from v.schema_hash then
+      raise exception 'dataset %: another task has changed its columns meanwhile', named using errcode = 'WF007';
+    end if;
+    if staged.mode = 'replace' then
+      is_replacing := true;
+      -- Of several writes of one attempt into the same partition the last counts: the others leave files that nobody ever sees.
+      with removed as (
+        update weft.dataset_file f set removed_by = n
+        where f.version_id = version and f.removed_by is null and (staged.is_whole or f.partition_key = any (staged.partitions))
+        returning f.rows, f.bytes
+      )
+      select count(*) as files, coalesce(sum(r.rows), 0) as rows, coalesce(sum(r.bytes), 0) as bytes into counted from removed r;
+      files_out := files_out + counted.files;
+      rows_out := rows_out + counted.rows;
+      bytes_out := bytes_out + counted.bytes;
+      delete from weft.dataset_partition p
+      where p.version_id = version and (staged.is_whole or p.partition_key = any (staged.partitions));
+    end if;
+    with added as (
+      insert into weft.dataset_file (version_id, org_id, partition_key, path, rows, bytes, added_by)
+      select version, v.org_id, f.partition, f.path, f.rows, f.bytes, n
+      from json_to_recordset(staged.files) as f (partition text, path text, rows bigint, bytes bigint)
+      returning rows, bytes
+    )
+    select count(*) as files, coalesce(sum(a.rows), 0) as rows, coalesce(sum(a.bytes), 0) as bytes into counted from added a;
+    files_in := files_in + counted.files;
+    rows_in := rows_in + counted.rows;
+    bytes_in := bytes_in + counted.bytes;
+    insert into weft.dataset_partition as p (version_id, partition_key, org_id, last_write, rows, bytes, files, written_at)
+    select version, k.key, v.org_id, n, coalesce(sum(f.rows), 0), coalesce(sum(f.bytes), 0), count(f.path), done.ended_at
+    from unnest(staged.partitions) as k (key)
+      left join json_to_recordset(staged.files) as f (partition text, path text, rows bigint, bytes bigint) on f.partition = k.key
+    group by k.key order by k.key
+    on conflict (version_id, partition_key) do update set last_write = n, rows = p.rows + excluded.rows,
+      bytes = p.bytes + excluded.bytes, files = p.files + excluded.files, written_at = excluded.written_at;
+    touched := touched || staged.partitions;
+    swapping := swapping or staged.swaps;
+    v.columns := staged.columns;
+    v.schema_hash := staged.schema_hash;
+  end loop;
+  touched := array(select distinct k.key from unnest(touched) as k (key) order by k.key);
+  insert into weft.dataset_write (
+    version_id, number, org_id, mode, task_id, attempt, job_id, node, handler, partitions, rows, bytes, rows_removed, written_at, actor)
+  values (
+    version, n, v.org_id, case when is_replacing then 'replace' else 'append' end, done.id, done.attempt, done.job_id, done.node,
+    done.handler, cardinality(touched), rows_in, bytes_in, rows_out, done.ended_at, coalesce(done.actor, ''));
+  insert into weft.dataset_write_input (version_id, number, org_id, place, input_id, input_version_id, input_write, partitions)
+  select version, n, v.org_id, i.place, i.dataset_id, i.version_id, i.write, i.partitions
+  from weft.task_input i where i.task_id = done.id and i.attempt = done.attempt;
+  insert into weft.dataset_edge (org_id, input_id, output_id)
+  select distinct v.org_id, i.dataset_id, v.dataset_id from weft.task_input i
+  where i.task_id = done.id and i.attempt = done.attempt order by i.dataset_id on conflict do nothing;
+  update weft.dataset_version o set last_write = n, rows = o.rows + rows_in - rows_out, bytes = o.bytes + bytes_in - bytes_out,
+    files = o.files + files_in - files_out, columns = v.columns, schema_hash = v.schema_hash, written_at = done.ended_at
+  where o.id = version;
+  if swapping then
+    perform weft.make_current(v.dataset_id, version);
+  end if;
+  insert into weft.event (org_id, name, payload, actor) values (v.org_id, 'dataset.written', jsonb_build_object(
+    'dataset', named, 'version', v.number, 'write', n, 'mode', case when is_replacing then 'replace' else 'append' end,
+    'partitions', case when cardinality(touched) <= 1000 then to_jsonb(touched) end, 'rows', rows_in), done.actor)
+  returning id into event;
+  insert into weft.outbox (org_id, kind, payload, actor) values (v.org_id, 'route_event', json_build_object('event_id', event::text), done.actor);
+  delete from weft.staged_write s
+  where s.task_id = done.id and s.attempt = done.attempt and s.version_id = version and s.partitions is not null;
+end $$;
+
+CREATE FUNCTION weft.publish_writes(ended bigint[]) RETURNS void
+    LANGUAGE plpgsql
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET jit TO 'off'
+    AS $$
+declare each record; done weft.task_done; versions bigint[];
+begin
+  select array_agg(distinct s.version_id order by s.version_id) into versions from weft.staged_write s where s.task_id = any (ended);
+  if versions is null then
+    return;
+  end if;
+  perform 1 from weft.dataset_version v where v.id = any (versions) order by v.id for no key update;
+  for each in
+    select distinct s.task_id, s.attempt, s.version_id from weft.staged_write s
+    where s.task_id = any (ended) and s.partitions is not null order by s.task_id, s.version_id
+  loop
+    select * into done from weft.task_done d where d.id = each.task_id and d.attempt = each.attempt;
+    -- What an attempt before the last has left came to nothing.
+    if found then
+      perform weft.publish_write(done, each.version_id);
+    end if;
+  end loop;
 end $$;
 
 CREATE FUNCTION weft.put_artifact(org bigint, kind weft.artifact_kind, workflow text, parent bigint, merged bigint, digest text, bytes bigint, content bytea, version_hash bytea, actor text, message text) RETURNS bigint
@@ -2574,6 +2757,41 @@ begin
   return query select unnest(places);
 end $$;
 
+CREATE FUNCTION weft.roll_back_version(version bigint, back_to bigint, by text) RETURNS bigint
+    LANGUAGE plpgsql
+    AS $$
+declare v weft.dataset_version; n bigint; touched text[]; rows_in bigint; bytes_in bigint; files_in bigint; rows_out bigint; bytes_out bigint; files_out bigint;
+begin
+  select * into strict v from weft.dataset_version o where o.id = version for no key update;
+  if back_to < v.oldest_write or v.collected_at is not null then
+    raise exception 'what it was then has been collected' using errcode = 'WF002';
+  end if;
+  n := v.last_write + 1;
+  with gone as (
+    update weft.dataset_file f set removed_by = n where f.version_id = version and f.removed_by is null and f.added_by > back_to
+    returning f.partition_key, f.rows, f.bytes
+  ), back as (
+    insert into weft.dataset_file (version_id, org_id, partition_key, path, rows, bytes, added_by)
+    select f.version_id, f.org_id, f.partition_key, f.path, f.rows, f.bytes, n from weft.dataset_file f
+    where f.version_id = version and f.added_by <= back_to and f.removed_by > back_to
+    returning partition_key, rows, bytes
+  )
+  select array(select g.partition_key from gone g union select b.partition_key from back b),
+    coalesce((select sum(b.rows) from back b), 0), coalesce((select sum(b.bytes) from back b), 0), (select count(*) from back),
+    coalesce((select sum(g.rows) from gone g), 0), coalesce((select sum(g.bytes) from gone g), 0), (select count(*) from gone)
+  into touched, rows_in, bytes_in, files_in, rows_out, bytes_out, files_out;
+  -- Partitions that were empty have no files by which they could be told: what is in them now is what was.
+  delete from weft.dataset_partition p where p.version_id = version and p.partition_key = any (touched);
+  insert into weft.dataset_partition (version_id, partition_key, org_id, last_write, rows, bytes, files, written_at)
+  select version, f.partition_key, v.org_id, n, sum(f.rows), sum(f.bytes), count(*), weft.now() from weft.dataset_file f
+  where f.version_id = version and f.removed_by is null and f.partition_key = any (touched) group by f.partition_key;
+  insert into weft.dataset_write (version_id, number, org_id, mode, partitions, rows, bytes, rows_removed, written_at, actor)
+  values (version, n, v.org_id, 'rollback', cardinality(touched), rows_in, bytes_in, rows_out, weft.now(), by);
+  update weft.dataset_version o set last_write = n, rows = o.rows + rows_in - rows_out, bytes = o.bytes + bytes_in - bytes_out,
+    files = o.files + files_in - files_out, written_at = weft.now() where o.id = version;
+  return n;
+end $$;
+
 CREATE FUNCTION weft.route_event(event_id bigint, after bigint, room integer, OUT answered integer, OUT last bigint) RETURNS record
     LANGUAGE plpgsql
     AS $$
@@ -2804,7 +3022,7 @@ begin
     -- An act has its id before its transaction has a number, and clocks may be set back: by no more than a minute.
     insert into weft.audit_seal (org_id, number, ids, hashes, before, before_id, digest, next_xid, seen_to, done_to)
     values (of.org_id, of.number, of.ids, of.hashes, of.before, of.before_id,
-      weft.seal_digest(of.org_id, of.number, of.before, of.before_id, of.ids, of.hashes),
+      weft.seal_digest(of.org_id, of.number, of.before, of.before_id, of.done_to, of.ids, of.hashes),
       pg_snapshot_xmax(pg_current_snapshot()), weft.first_id_at(weft.now() - interval '1 minute'), of.done_to)
     on conflict do nothing;
     if found then
@@ -2814,10 +3032,10 @@ begin
   return count;
 end $$;
 
-CREATE FUNCTION weft.seal_digest(org bigint, number bigint, before bytea, before_id bigint, ids bigint[], hashes bytea[]) RETURNS bytea
+CREATE FUNCTION weft.seal_digest(org bigint, number bigint, before bytea, before_id bigint, done_to bigint, ids bigint[], hashes bytea[]) RETURNS bytea
     LANGUAGE sql IMMUTABLE
     AS $$
-  select sha256(before || int8send(org) || int8send(number) || int8send(before_id) || coalesce((
+  select sha256(before || int8send(org) || int8send(number) || int8send(before_id) || int8send(done_to) || coalesce((
     select string_agg(int8send(u.id) || u.hash, ''::bytea order by u.place)
     from unnest(ids, hashes) with ordinality as u (id, hash, place)), ''::bytea))
 $$;
@@ -3644,6 +3862,138 @@ CREATE TABLE weft.blob (
 WITH (toast_tuple_target='8160');
 ALTER TABLE ONLY weft.blob ALTER COLUMN content SET STORAGE EXTERNAL;
 
+CREATE TABLE weft.dataset (
+    id bigint DEFAULT weft.next_id() NOT NULL,
+    org_id bigint NOT NULL,
+    name text NOT NULL,
+    description text,
+    producer_dag text,
+    producer_node text,
+    producer_output integer,
+    storage json NOT NULL,
+    read_roles text[] DEFAULT '{}'::text[] NOT NULL,
+    unique_key text[],
+    last_version integer DEFAULT 0 NOT NULL,
+    current_id bigint,
+    created_at timestamp with time zone DEFAULT weft.now() NOT NULL,
+    updated_at timestamp with time zone DEFAULT weft.now() NOT NULL,
+    actor text NOT NULL
+);
+
+CREATE TABLE weft.dataset_edge (
+    org_id bigint NOT NULL,
+    input_id bigint NOT NULL,
+    output_id bigint NOT NULL,
+    first_at timestamp with time zone DEFAULT weft.now() NOT NULL
+);
+
+CREATE TABLE weft.dataset_file (
+    version_id bigint NOT NULL,
+    id bigint DEFAULT weft.next_id() NOT NULL,
+    org_id bigint NOT NULL,
+    partition_key text NOT NULL,
+    path text NOT NULL,
+    rows bigint NOT NULL,
+    bytes bigint NOT NULL,
+    added_by bigint NOT NULL,
+    removed_by bigint
+);
+
+CREATE TABLE weft.dataset_partition (
+    version_id bigint NOT NULL,
+    partition_key text NOT NULL,
+    org_id bigint NOT NULL,
+    last_write bigint NOT NULL,
+    rows bigint NOT NULL,
+    bytes bigint NOT NULL,
+    files integer NOT NULL,
+    written_at timestamp with time zone NOT NULL
+);
+
+CREATE TABLE weft.dataset_version (
+    id bigint DEFAULT weft.next_id() NOT NULL,
+    org_id bigint NOT NULL,
+    dataset_id bigint NOT NULL,
+    number integer NOT NULL,
+    config_hash text NOT NULL,
+    schema_hash text,
+    columns json,
+    range_start bigint,
+    range_end bigint,
+    location text NOT NULL,
+    is_outside boolean DEFAULT false NOT NULL,
+    last_write bigint DEFAULT 0 NOT NULL,
+    oldest_write bigint DEFAULT 0 NOT NULL,
+    collected_at timestamp with time zone,
+    rows bigint DEFAULT 0 NOT NULL,
+    bytes bigint DEFAULT 0 NOT NULL,
+    files bigint DEFAULT 0 NOT NULL,
+    written_at timestamp with time zone,
+    created_at timestamp with time zone DEFAULT weft.now() NOT NULL,
+    current_at timestamp with time zone,
+    retired_at timestamp with time zone,
+    actor text NOT NULL,
+    CONSTRAINT dataset_version_number_check CHECK ((number > 0))
+)
+WITH (fillfactor='70');
+
+CREATE TABLE weft.dataset_write (
+    version_id bigint NOT NULL,
+    number bigint NOT NULL,
+    org_id bigint NOT NULL,
+    mode text NOT NULL,
+    task_id bigint,
+    attempt integer,
+    job_id bigint,
+    node text,
+    handler text,
+    partitions integer NOT NULL,
+    rows bigint NOT NULL,
+    bytes bigint NOT NULL,
+    rows_removed bigint NOT NULL,
+    written_at timestamp with time zone NOT NULL,
+    actor text NOT NULL,
+    CONSTRAINT dataset_write_mode_check CHECK ((mode = ANY (ARRAY['append'::text, 'replace'::text, 'rollback'::text, 'register'::text])))
+);
+
+CREATE TABLE weft.dataset_write_input (
+    version_id bigint NOT NULL,
+    number bigint NOT NULL,
+    org_id bigint NOT NULL,
+    place integer NOT NULL,
+    input_id bigint NOT NULL,
+    input_version_id bigint NOT NULL,
+    input_write bigint NOT NULL,
+    partitions text[]
+);
+
+CREATE VIEW weft.datasets AS
+ SELECT d.id,
+    d.org_id,
+    d.name,
+    d.description,
+    d.producer_dag,
+    d.producer_node,
+    d.producer_output,
+    d.storage,
+    d.read_roles,
+    d.unique_key,
+    v.number AS version,
+    v.last_write AS write,
+    v.columns,
+    v.rows,
+    v.bytes,
+    v.files,
+    v.written_at,
+    d.created_at,
+    d.updated_at,
+    d.actor
+   FROM (weft.dataset d
+     LEFT JOIN weft.dataset_version v ON ((v.id = d.current_id)))
+  WHERE (d.org_id = COALESCE(( SELECT weft.current_org() AS current_org), d.org_id));
+
+COMMENT ON VIEW weft.datasets IS 'Named tables of data, each with the version that readers see.';
+
 CREATE TABLE weft.edge (
     prev bigint NOT NULL,
     next bigint NOT NULL,
@@ -3746,43 +4096,6 @@ CREATE TABLE weft.task (
     resting_attempt integer
 )
 WITH (fillfactor='70', autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='5000', autovacuum_vacuum_cost_delay='0', autovacuum_analyze_scale_factor='0.2');
-
-CREATE TABLE weft.task_done (
-    id bigint NOT NULL,
-    org_id bigint NOT NULL,
-    queue_id bigint NOT NULL,
-    order_id bigint NOT NULL,
-    created_at timestamp with time zone NOT NULL,
-    ended_at timestamp with time zone NOT NULL,
-    state weft.task_state NOT NULL,
-    attempt integer NOT NULL,
-    rank smallint NOT NULL,
-    max_attempts smallint,
-    failures smallint NOT NULL,
-    crashes smallint NOT NULL,
-    generation smallint NOT NULL,
-    handler text NOT NULL,
-    params json,
-    output json,
-    error json,
-    worker_id bigint,
-    claimed_at timestamp with time zone,
-    job_id bigint,
-    timeout interval,
-    heartbeat_timeout interval,
-    retry json,
-    concurrency_key text,
-    reason text,
-    actor text,
-    node text,
-    parent_id bigint,
-    item integer,
-    counts_for bigint,
-    needs bigint[],
-    allow_failure boolean DEFAULT false NOT NULL,
-    kept_id bigint
-)
-PARTITION BY RANGE (id);
 
 CREATE VIEW weft.job_events AS
  SELECT job_id,
@@ -4194,6 +4507,27 @@ CREATE TABLE weft.sign_in (
     CONSTRAINT sign_in_name_check CHECK (((name <> ''::text) AND (length(name) <= 200)))
 );
 
+CREATE TABLE weft.staged_write (
+    id bigint DEFAULT weft.next_id() NOT NULL,
+    org_id bigint NOT NULL,
+    task_id bigint NOT NULL,
+    attempt integer NOT NULL,
+    dataset_id bigint NOT NULL,
+    version_id bigint NOT NULL,
+    follows boolean NOT NULL,
+    swaps boolean DEFAULT false NOT NULL,
+    mode text NOT NULL,
+    partitions text[],
+    is_whole boolean DEFAULT false NOT NULL,
+    files json,
+    seen bigint,
+    seen_schema text,
+    columns json,
+    schema_hash text,
+    created_at timestamp with time zone DEFAULT weft.now() NOT NULL,
+    CONSTRAINT staged_write_mode_check CHECK ((mode = ANY (ARRAY['append'::text, 'replace'::text])))
+);
+
 CREATE VIEW weft.steps AS
  SELECT task_id,
     org_id,
@@ -4228,6 +4562,18 @@ WITH (fillfactor='50');
 CREATE TABLE weft.tally_mark (
     name text NOT NULL,
     id bigint NOT NULL
+);
+
+CREATE TABLE weft.task_input (
+    task_id bigint NOT NULL,
+    attempt integer NOT NULL,
+    place integer NOT NULL,
+    org_id bigint NOT NULL,
+    dataset_id bigint NOT NULL,
+    version_id bigint NOT NULL,
+    write bigint NOT NULL,
+    partitions text[],
+    read_at timestamp with time zone DEFAULT weft.now() NOT NULL
 );
 
 CREATE TABLE weft.task_params (
@@ -4523,6 +4869,45 @@ ALTER TABLE ONLY weft.backfill
 ALTER TABLE ONLY weft.blob
     ADD CONSTRAINT blob_pkey PRIMARY KEY (digest);
 
+ALTER TABLE ONLY weft.dataset_edge
+    ADD CONSTRAINT dataset_edge_pkey PRIMARY KEY (org_id, output_id, input_id);
+
+ALTER TABLE ONLY weft.dataset_file
+    ADD CONSTRAINT dataset_file_pkey PRIMARY KEY (version_id, id);
+
+ALTER TABLE ONLY weft.dataset
+    ADD CONSTRAINT dataset_org_id_id_key UNIQUE (org_id, id);
+
+ALTER TABLE ONLY weft.dataset
+    ADD CONSTRAINT dataset_org_id_name_key UNIQUE (org_id, name);
+
+ALTER TABLE ONLY weft.dataset
+    ADD CONSTRAINT dataset_org_id_producer_dag_producer_node_producer_output_key UNIQUE (org_id, producer_dag, producer_node, producer_output);
+
+ALTER TABLE ONLY weft.dataset_partition
+    ADD CONSTRAINT dataset_partition_pkey PRIMARY KEY (version_id, partition_key);
+
+ALTER TABLE ONLY weft.dataset
+    ADD CONSTRAINT dataset_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY weft.dataset_version
+    ADD CONSTRAINT dataset_version_dataset_id_config_hash_range_start_range_en_key UNIQUE NULLS NOT DISTINCT (dataset_id, config_hash, range_start, range_end);
+
+ALTER TABLE ONLY weft.dataset_version
+    ADD CONSTRAINT dataset_version_dataset_id_number_key UNIQUE (dataset_id, number);
+
+ALTER TABLE ONLY weft.dataset_version
+    ADD CONSTRAINT dataset_version_org_id_id_key UNIQUE (org_id, id);
+
+ALTER TABLE ONLY weft.dataset_version
+    ADD CONSTRAINT dataset_version_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY weft.dataset_write_input
+    ADD CONSTRAINT dataset_write_input_pkey PRIMARY KEY (version_id, number, place);
+
+ALTER TABLE ONLY weft.dataset_write
+    ADD CONSTRAINT dataset_write_pkey PRIMARY KEY (version_id, number);
+
 ALTER TABLE ONLY weft.edge
     ADD CONSTRAINT edge_pkey PRIMARY KEY (prev, next);
 
@@ -4610,6 +4995,9 @@ ALTER TABLE ONLY weft.schema_revision
 ALTER TABLE ONLY weft.sign_in
     ADD CONSTRAINT sign_in_pkey PRIMARY KEY (digest);
 
+ALTER TABLE ONLY weft.staged_write
+    ADD CONSTRAINT staged_write_pkey PRIMARY KEY (id);
+
 ALTER TABLE ONLY weft.step
     ADD CONSTRAINT step_pkey PRIMARY KEY (task_id, name);
 
@@ -4630,6 +5018,9 @@ ALTER TABLE ONLY weft.task_blob
 
 ALTER TABLE ONLY weft.task_done
     ADD CONSTRAINT task_done_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY weft.task_input
+    ADD CONSTRAINT task_input_pkey PRIMARY KEY (task_id, attempt, place);
 
 ALTER TABLE ONLY weft.task_log
     ADD CONSTRAINT task_log_pkey PRIMARY KEY (task_id, attempt);
@@ -4705,6 +5096,24 @@ CREATE INDEX backfill_schedule ON weft.backfill USING btree (org_id, schedule_id
 
 CREATE INDEX blob_put ON weft.blob USING brin (put_at);
 
+CREATE INDEX dataset_edge_input ON weft.dataset_edge USING btree (org_id, input_id);
+
+CREATE INDEX dataset_file_partition ON weft.dataset_file USING btree (version_id, partition_key, id) WHERE (removed_by IS NOT NULL);
+
+CREATE INDEX dataset_file_path ON weft.dataset_file USING btree (version_id, path);
+
+CREATE INDEX dataset_file_removed ON weft.dataset_file USING btree (version_id, removed_by) WHERE (removed_by IS NOT NULL);
+
+CREATE INDEX dataset_file_standing ON weft.dataset_file USING btree (version_id, partition_key, id) WHERE (removed_by IS NULL);
+
+CREATE INDEX dataset_partition_latest ON weft.dataset_partition USING btree (version_id, last_write, partition_key);
+
+CREATE INDEX dataset_write_at ON weft.dataset_write USING btree (version_id, written_at);
+
+CREATE INDEX dataset_write_input_of ON weft.dataset_write_input USING btree (input_version_id, input_write);
+
+CREATE INDEX dataset_write_task ON weft.dataset_write USING btree (org_id, task_id) WHERE (task_id IS NOT NULL);
+
 CREATE INDEX edge_next ON weft.edge USING btree (next);
 
 CREATE UNIQUE INDEX event_key ON weft.event USING btree (org_id, idempotency_key) WHERE (idempotency_key IS NOT NULL);
@@ -4761,6 +5170,8 @@ CREATE INDEX output_cache_made ON weft.output_cache USING btree (made_at) WHERE 
 
 CREATE INDEX schedule_due ON weft.schedule USING btree (next_at) WHERE (paused_at IS NULL);
 
+CREATE INDEX staged_write_task ON weft.staged_write USING btree (task_id);
+
 CREATE INDEX step_job ON ONLY weft.step USING btree (job_id, saved_at) WHERE ((job_id IS NOT NULL) AND (name !~~ '@%'::text));
 
 CREATE INDEX tag_move_back ON weft.tag_move USING btree (hashtextextended(tag, back_to)) WHERE (back_to IS NOT NULL);
@@ -4816,6 +5227,9 @@ CREATE RULE refuse_delete AS
     ON DELETE TO weft.audits DO INSTEAD  SELECT weft.refuse_write('audits'::text) AS refuse_write;
 
 CREATE RULE refuse_delete AS
+    ON DELETE TO weft.datasets DO INSTEAD  SELECT weft.refuse_write('datasets'::text) AS refuse_write;
+
+CREATE RULE refuse_delete AS
     ON DELETE TO weft.job_events DO INSTEAD  SELECT weft.refuse_write('job_events'::text) AS refuse_write;
 
 CREATE RULE refuse_delete AS
@@ -4846,6 +5260,9 @@ CREATE RULE refuse_insert AS
     ON INSERT TO weft.audits DO INSTEAD  SELECT weft.refuse_write('audits'::text) AS refuse_write;
 
 CREATE RULE refuse_insert AS
+    ON INSERT TO weft.datasets DO INSTEAD  SELECT weft.refuse_write('datasets'::text) AS refuse_write;
+
+CREATE RULE refuse_insert AS
     ON INSERT TO weft.job_events DO INSTEAD  SELECT weft.refuse_write('job_events'::text) AS refuse_write;
 
 CREATE RULE refuse_insert AS
@@ -4874,6 +5291,9 @@ CREATE RULE refuse_update AS
 
 CREATE RULE refuse_update AS
     ON UPDATE TO weft.audits DO INSTEAD  SELECT weft.refuse_write('audits'::text) AS refuse_write;
+
+CREATE RULE refuse_update AS
+    ON UPDATE TO weft.datasets DO INSTEAD  SELECT weft.refuse_write('datasets'::text) AS refuse_write;
 
 CREATE RULE refuse_update AS
     ON UPDATE TO weft.job_events DO INSTEAD  SELECT weft.refuse_write('job_events'::text) AS refuse_write;
@@ -4933,6 +5353,33 @@ ALTER TABLE ONLY weft.audit_seal
 ALTER TABLE ONLY weft.backfill
     ADD CONSTRAINT backfill_org_id_schedule_id_fkey FOREIGN KEY (org_id, schedule_id) REFERENCES weft.schedule(org_id, id) ON DELETE CASCADE;
 
+ALTER TABLE ONLY weft.dataset_edge
+    ADD CONSTRAINT dataset_edge_org_id_input_id_fkey FOREIGN KEY (org_id, input_id) REFERENCES weft.dataset(org_id, id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY weft.dataset_edge
+    ADD CONSTRAINT dataset_edge_org_id_output_id_fkey FOREIGN KEY (org_id, output_id) REFERENCES weft.dataset(org_id, id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY weft.dataset_file
+    ADD CONSTRAINT dataset_file_org_id_version_id_fkey FOREIGN KEY (org_id, version_id) REFERENCES weft.dataset_version(org_id, id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY weft.dataset
+    ADD CONSTRAINT dataset_org_id_current_id_fkey FOREIGN KEY (org_id, current_id) REFERENCES weft.dataset_version(org_id, id) ON DELETE SET NULL (current_id) DEFERRABLE INITIALLY DEFERRED;
+
+ALTER TABLE ONLY weft.dataset
+    ADD CONSTRAINT dataset_org_id_fkey FOREIGN KEY (org_id) REFERENCES weft.org(id);
+
+ALTER TABLE ONLY weft.dataset_partition
+    ADD CONSTRAINT dataset_partition_org_id_version_id_fkey FOREIGN KEY (org_id, version_id) REFERENCES weft.dataset_version(org_id, id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY weft.dataset_version
+    ADD CONSTRAINT dataset_version_org_id_dataset_id_fkey FOREIGN KEY (org_id, dataset_id) REFERENCES weft.dataset(org_id, id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY weft.dataset_write_input
+    ADD CONSTRAINT dataset_write_input_version_id_number_fkey FOREIGN KEY (version_id, number) REFERENCES weft.dataset_write(version_id, number) ON DELETE CASCADE;
+
+ALTER TABLE ONLY weft.dataset_write
+    ADD CONSTRAINT dataset_write_org_id_version_id_fkey FOREIGN KEY (org_id, version_id) REFERENCES weft.dataset_version(org_id, id) ON DELETE CASCADE;
+
 ALTER TABLE ONLY weft.event
     ADD CONSTRAINT event_org_id_fkey FOREIGN KEY (org_id) REFERENCES weft.org(id);
 
@@ -4974,6 +5421,9 @@ ALTER TABLE ONLY weft.sign_in
 
 ALTER TABLE ONLY weft.sign_in
     ADD CONSTRAINT sign_in_org_id_user_id_fkey FOREIGN KEY (org_id, user_id) REFERENCES weft."user"(org_id, id);
+
+ALTER TABLE ONLY weft.staged_write
+    ADD CONSTRAINT staged_write_org_id_version_id_fkey FOREIGN KEY (org_id, version_id) REFERENCES weft.dataset_version(org_id, id);
 
 ALTER TABLE ONLY weft.tag_move
     ADD CONSTRAINT tag_move_org_id_fkey FOREIGN KEY (org_id) REFERENCES weft.org(id);

@@ -167,7 +167,9 @@ GUARDS: list[Guard] = [
     *_of("step.fail_next", "test_job_leftovers", ("and t.handler = '@end'", "")),
     *_of("step.fail_next", "test_job_graphs test_random_groups", ("and t.waiting_on = 0", "")),
     # --- schedules ---
-    *_of("schedule.add", "test_schedules", ("on conflict (org_id, name) do nothing", "")),
+    *_of("schedule.add", "test_schedules", ("where $14::bool", "where $14::bool or true"), ("version = s.version + 1", "version = s.version"),
+         ("is distinct from (excluded.cron, excluded.every, excluded.timezone)\n    then excluded.anchor", "is null then excluded.anchor"),
+         ("is distinct from (excluded.cron, excluded.every, excluded.timezone)\n    then excluded.next_at", "is null then excluded.next_at")),
     *_of("schedule.show", "test_schedules", "s.org_id = $1 and"),
     *_of("schedule.list", "test_schedules", "s.org_id = $1 and"),
     *_of("schedule.lock", "test_schedules", "s.org_id = $1 and", "for update"),
@@ -606,6 +608,7 @@ GUARDS: list[Guard] = [
     *_of("cache.clear", "test_cache", ("o.org_id = $1 and", ""), "and ($2::text is null or o.handler = $2)"),
     *_of("cache.prune", "test_cache", "where o.expires_at <= (select weft.now())", "o.expires_at is null and"),
     *_of("outputs.note_outputs", "test_cache", "where u.key is not null", "u.root is not null and"),
+    *_of("outputs.note_outputs", "test_foreign_ids", "and r.org_id = d.org_id"),
     # --- people ---
     *_of("user.show", "test_people", ("u.org_id = $1 and", "")),
     *_of("user.list", "test_people", ("u.org_id = $1 and", ""), "and ($4::boolean or u.deactivated_at is null)"),

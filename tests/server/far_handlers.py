@@ -9,3 +9,8 @@ import weft
 def complete(ctx: weft.Context) -> None:
     """Try what takes the database."""
     ctx.complete_in(object(), {"ok": True})
+
+
+def double(n: int) -> int:
+    """Stand beside a handler, and be none until a task names it."""
+    return 2 * n

@@ -7,10 +7,12 @@ import contextlib
 import math
 from collections.abc import Callable
 
-from weft.core.server_errors import KeyBusy
+from weft.core.errors import DatabaseUnavailable
+from weft.core.server_errors import KeyBusy, ServerFull
 from weft.server.problems import of_error
 
-RESET, PROXY, AMID, BUSY = "reset", "proxy", "amid", "busy"
+RESET, PROXY, AMID, BUSY, FULL, AWAY, BRIEF = "reset", "proxy", "amid", "busy", "full", "away", "brief"
+_TOLD = {BUSY: KeyBusy("k"), FULL: ServerFull(1), AWAY: DatabaseUnavailable("here", "it is away", "wait")}
 
 
 class Gate:
@@ -49,9 +51,12 @@ class Gate:
             writer.write(b"HTTP/1.1 413 Too Large\r\nconnection: close\r\ncontent-length: 15\r\n\r\n<html>no</html>")
         elif fault == PROXY:
             writer.write(b"HTTP/1.1 502 Bad Gateway\r\ncontent-length: 4\r\n\r\noops")
-        elif fault == BUSY:
-            told = of_error(KeyBusy("k"))
-            writer.write(b"HTTP/1.1 409 Conflict\r\ncontent-length: %d\r\n\r\n%s" % (len(told.body), told.body))
+        elif fault == BRIEF:
+            writer.write(b'HTTP/1.1 429 Too Many\r\ncontent-length: 20\r\n\r\n{"message": "later"}')
+        elif fault in _TOLD:
+            told = of_error(_TOLD[fault])
+            head = b"HTTP/1.1 %d Refused\r\ncontent-length: %d\r\n\r\n" % (told.status_code, len(told.body))
+            writer.write(head + bytes(told.body))
         else:
             there, back = await asyncio.open_connection(self._host, int(self._port))
             with contextlib.closing(back):

@@ -23,6 +23,7 @@ from weft.contract.table import OPERATIONS
 from weft.server.app import make_app
 from weft.server.credentials import ANONYMOUS
 from weft.server.paths import PREFIX
+from writing import written
 
 FLOW = {
     "workflow_id": "etl",
@@ -140,7 +141,15 @@ class Things:
     def body(self, asked: Asked) -> dict[str, Any]:
         """Return the body of a request about these things: that of the documentation, with names that there are."""
         if asked.roles == WORKERS:
-            return dict(self.holding.fill(asked.body))
+            named = {"dataset": "datasets.name", "version_id": "version_id", "id": "write_id"}
+            filled = self.holding.fill(asked.body)
+            if not asked.path.startswith("/v1/task/dataset/"):
+                return dict(filled)
+            # A dataset has one producer, which the task that is held is not.
+            known = {name: self.names[place] for name, place in named.items() if name in filled}
+            more = {"dataset": self.names["own_dataset"]} if asked.path.endswith("/begin") else {}
+            files = [{**file, "path": f"{self.names['write_id']}-1.parquet"} for file in filled.get("files", ())]
+            return {**filled, **known, **more, **({"files": files} if files else {})}
         known = {
             "workflow": self.names["tag"], "source": self.names["tag"], "to": self.names["tag"],
             "change": self.names["change"], "user": self.names["user"], "queue": self.names["queues.name"],
@@ -172,13 +181,14 @@ async def make_things(client: weft.Client, prefix: str, url: str | None = None) 
     await client.schedules.add(tag, name=f"{prefix}/nightly", every=86400)
     moment = datetime.now(UTC)
     backfill = await client.schedules.backfill(f"{prefix}/nightly", since=moment - timedelta(days=3))
+    await written(client, f"{prefix}/orders", 1)
     token = await client.tokens.create(f"{prefix}-nightly", role="writer")
     names = {
         "job_id": str(job.id), "task_id": str(task.id), "token_id": str(token.token.id), "tag": tag, "which": tag,
         "into": tag, "new": f"{prefix}/next", "user": user.external_id, "slug": f"{prefix}-finance",
         "tags.name": tag, "queues.name": f"{prefix}-mail", "orgs.slug": prefix, "change": str(pushed.artifact_id),
         "artifact_id": str(pushed.artifact_id), "user_id": str(user.id), "schedules.name": f"{prefix}/nightly",
-        "backfill_id": str(backfill.id),
+        "backfill_id": str(backfill.id), "datasets.name": f"{prefix}/orders",
     }  # fmt: skip
     return Things(names) if url is None else await _with_worker(client, prefix, url, names)
 
@@ -197,9 +207,11 @@ async def _with_worker(client: weft.Client, prefix: str, url: str, names: Mappin
         lease = {"task_id": holding.task_id, "lease_token": holding.lease_token}
         put = await http.put("/v1/task/blob", params=lease, content=f'"{prefix}"'.encode())
         await http.post("/v1/task/log", json={**lease, "text": f"{prefix} began\n"})
+        begun = await http.post("/v1/task/dataset/begin", json={**lease, "dataset": f"{prefix}/daily"})
     more = {
         "worker_id": holding.worker_id, "held_id": holding.task_id, "lease_token": holding.lease_token,
-        "digest": put.json()["digest"], "held_job_id": str(job.id), "worker_token_id": str(worker.token.id),
+        "digest": put.json()["digest"], "write_id": begun.json()["id"], "version_id": begun.json()["version_id"],
+        "own_dataset": f"{prefix}/daily", "held_job_id": str(job.id), "worker_token_id": str(worker.token.id),
     }  # fmt: skip
     return Things({**names, **more}, worker.secret)
 

@@ -17,6 +17,7 @@ import weft
 from engine.job_scene import Handlers, at_work, flow
 from weft.contract.table import OPERATIONS
 from weft.server.serving import Server
+from writing import written
 
 # Made in masses, by machines: who did it is kept with the task or the effect itself, which is never changed.
 WITH_THE_THING = {"enqueue", "enqueue_many", "add_effect"}
@@ -56,6 +57,7 @@ async def acts(client: weft.Client, conn: asyncpg.Connection[asyncpg.Record]) ->
     await client.workflows.snapshot("etl", set={"nodes.fetch.params.size": 8})
     await client.schedules.add("etl", name="nightly", every=3600)
     backfill = await client.schedules.backfill("nightly", since=datetime.now(UTC) - timedelta(days=1))
+    await written(client, "orders", 1, 2)
     await client.create_queue("mail")
     open_ = await client.jobs.submit("etl")
     tasks = [await client.enqueue("nobody:knows") for _ in range(2)]
@@ -78,6 +80,10 @@ async def acts(client: weft.Client, conn: asyncpg.Connection[asyncpg.Record]) ->
         "jobs.rerun_all": lambda by: by.jobs.rerun_all(),
         "jobs.approve": lambda by: by.jobs.approve(waits.id),
         "jobs.send_event": lambda by: by.jobs.send_event("file.arrived"),
+        "datasets.create": lambda by: by.datasets.create("new"),
+        "datasets.describe": lambda by: by.datasets.describe("orders", "What was ordered."),
+        "datasets.grant": lambda by: by.datasets.grant("orders", []),
+        "datasets.rollback": lambda by: by.datasets.rollback("orders@1.1"),
         "schedules.add": lambda by: by.schedules.add("etl", name="new", every=3600),
         "schedules.change": lambda by: by.schedules.change("nightly", every=7200),
         "schedules.pause": lambda by: by.schedules.pause("nightly"),

@@ -20,7 +20,7 @@ from weft.sdk.client import Client
 from weft.server.serving import Server
 from weft.worker.registry import Registry
 
-_GROUPS = ("jobs", "schedules", "workflows", "orgs", "users", "roles", "tokens")
+_GROUPS = ("jobs", "schedules", "datasets", "workflows", "orgs", "users", "roles", "tokens")
 # What is about the process itself.
 _OWN = {"blobs", "database", "org_id", "actor", "of_org", "in_one_transaction", "because", *_GROUPS}
 
@@ -173,6 +173,16 @@ async def test_a_field_that_is_not_there_and_one_of_the_wrong_type_are_told_toge
 
 async def _count(http: httpx.AsyncClient) -> int:
     return len((await http.get("/api/v1/tasks")).json()["items"])
+
+
+async def test_a_name_of_dots_leads_a_client_nowhere_else(remote: weft.RemoteClient, client: weft.Client) -> None:
+    """As if the name were a step up: the tokens of an org would be those of one's own."""
+    before = [token.id for token in await client.tokens.list()]
+    with pytest.raises(weft.InvalidInput, match=r"^org: "):
+        await remote.orgs.create_token("..", "first")
+    assert [token.id for token in await client.tokens.list()] == before
+    made = await client.users.add("..", role="reader")
+    assert await remote.users.show("..") == made
 
 
 async def test_a_name_with_a_slash_is_one_part_when_it_is_written_so(http: httpx.AsyncClient) -> None:

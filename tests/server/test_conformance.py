@@ -14,6 +14,7 @@ from server_scene import FLOW
 import weft
 from weft.server.serving import Server
 from weft.worker.registry import Registry
+from writing import written
 
 # What is sent may be large, and how Hypothesis would write it down is no answer of the server.
 pytestmark = pytest.mark.filterwarnings("ignore:Generating overly large repr")
@@ -120,6 +121,7 @@ async def _known(client: weft.Client) -> dict[str, str]:
     await client.roles.create("finance")
     await client.schedules.add("etl", every=86400)
     backfill = await client.schedules.backfill("etl", since=datetime.now(UTC) - timedelta(days=2))
+    await written(client, "etl", 1, 2)
     token = (await client.tokens.create("another", role="reader")).token
     return {
         "job_id": str(job.id), "task_id": str(task.id), "token_id": str(token.id), "tag": "etl%2Fmain",

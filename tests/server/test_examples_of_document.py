@@ -14,6 +14,7 @@ from described import described
 import weft
 from engine.job_scene import Handlers, at_work, flow
 from weft.server.paths import PREFIX
+from writing import written
 
 FLOW = flow(
     {"day": {"type": "string", "default": "2026-11-14"}},
@@ -64,6 +65,10 @@ async def things(client: weft.Client) -> AsyncIterator[dict[str, str]]:
         await client.roles.create("finance")
         await client.schedules.add("etl/main", name="nightly", every=86400)
         found |= {"schedules.change": "nightly", "schedules.backfill": "nightly"}
+        await written(client, "etl/main", 1, 2)
+        found |= {f"datasets.{verb}": "etl/main" for verb in ("describe", "grant")} | {
+            "datasets.rollback": "etl/main@1.1"
+        }
         await client.orgs.create("globex")
         yield found | {"orgs.rename": "globex", "orgs.create_token": "globex"}
         handlers.leave.set()

@@ -33,17 +33,20 @@ _NAMING: Mapping[str, tuple[str, ...]] = {
 }  # fmt: skip
 # What names nothing that an org has; the keys of requests are tried where two orgs are side by side.
 _NAMELESS = frozenset(
-    """admin at at_once attempt cache callback_url catch_up concurrency_key count cron definition delay dry_run email
-    every expand expires_in failed force grace heartbeat_timeout idempotency_key inputs is_protected key kind labels
-    limit materialize max_attempts max_running message offset older_than ops ordering_key overlap params patch payload
-    per_key prefer priority queues quick reason registry reject repair replaces retry role run_at set since sort state
-    steps tasks timeout timezone until values verb with_deactivated with_deleted with_ended""".split()
+    """admin as_of at at_once attempt cache callback_url catch_up concurrency_key count cron definition delay
+    description dry_run email every expand expires_in failed force grace heartbeat_timeout idempotency_key inputs
+    is_protected key kind labels latest limit materialize max_attempts max_running message offset older_than ops
+    ordering_key overlap params patch payload per_key prefer priority queues quick reason registry reject repair
+    replace replaces retry role roles run_at set since sort state steps tasks timeout timezone until values verb
+    with_deactivated with_deleted with_ended""".split()
 )
 # What it makes has a name of the caller's own, though another org may have the like; and moves have numbers.
 _MADE_BY_NAME = {
     ("create_queue", "name"), ("roles.create", "slug"), ("roles.create", "name"), ("users.add", "external_id"),
     ("tokens.create", "name"), ("tokens.create_sign_in", "name"), ("enqueue", "handler"), ("workflows.push", "tag"),
-    ("schedules.add", "name"), ("jobs.send_event", "name"), ("workflows.moves", "before"),
+    ("schedules.add", "name"), ("datasets.create", "name"), ("jobs.send_event", "name"),
+    ("workflows.moves", "before"), ("datasets.versions", "before"),
+    ("datasets.writes", "before"),
 }  # fmt: skip
 # These only choose among what the caller's org has.
 _FILTERS = frozenset(
@@ -269,7 +272,12 @@ async def test_an_output_that_is_said_to_be_another_orgs_leads_nowhere(scene: Sc
         "/v1/task/complete", json={"tasks": [done(ours, reuse={"root": theirs["held_id"]})]}
     )
     assert answer.json()["tasks"] == [ours["held_id"]]
-    org_id = await scene.conn.fetchval("select org_id from weft.task_done where id = $1", int(ours["held_id"]))
+    kept = "select org_id, reason, kept_id from weft.task_done where id = $1"
+    org_id, *refers = await scene.conn.fetchrow(kept, int(ours["held_id"]))
+    assert refers == ["cached", None]
+    # Should one come to be there all the same.
+    refer = "update weft.task_done set kept_id = $2 where id = $1"
+    await scene.conn.execute(refer, int(ours["held_id"]), int(theirs["held_id"]))
     rows = await scene.conn.fetch(RERUN.tasks, org_id, int(ours["held_job_id"]))
     assert [(row["node"], row["root_job_id"]) for row in rows if row["node"] == "fetch"] == [("fetch", None)]
 

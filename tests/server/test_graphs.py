@@ -6,6 +6,7 @@ from typing import Any
 
 import httpx
 import pytest
+import yaml
 
 import weft
 from engine.engine_scene import until
@@ -180,6 +181,31 @@ async def test_a_definition_is_drawn_in_each_form_and_looked_at_without_being_ke
         assert (answer.status_code, answer.json()["is_valid"]) == (200, False)
         assert answer.json()["problems"][0]["severity"] == "error"
     assert [tag.name for tag in await client.workflows.list()] == ["inner/graph"]
+
+
+async def test_a_definition_is_looked_at_as_its_file_has_it_and_read_as_strictly_as_one_that_is_kept(
+    http: httpx.AsyncClient,
+) -> None:
+    async def looked_at(body: str, kind: str, address: str = "") -> tuple[int, Any]:
+        sent = await http.post(
+            f"/api/v1/workflows/validate{address}", content=body.encode(), headers={"content-type": kind}
+        )
+        return sent.status_code, sent.json()
+
+    file = yaml.safe_dump(CHOICE)
+    for kind in ("application/yaml", "text/yaml; charset=utf-8"):
+        assert await looked_at(file, kind) == (200, {"is_valid": True, "problems": []})
+    status, told = await looked_at(file.replace("type: end", "type: ende"), "application/yaml")
+    assert (status, told["is_valid"], told["problems"][0]["line"] > 1) == (200, False, True)
+    for body, kind, refused in [
+        ('{"definition": "a", "definition": "b"}', "application/json", (400, "there twice")),
+        ('{"definition": {"a": NaN}}', "application/json", (400, "NaN is not a number")),
+        ("xx", "application/json", (400, "is not JSON at line 1, column 1")),
+        ('{"definition": "a"}', "text/plain", (415, "send the body as application/json or application/yaml")),
+    ]:
+        status, told = await looked_at(body, kind)
+        assert (status, refused[1] in told["detail"]) == (refused[0], True), told
+    assert (await looked_at(file, "application/yaml", "?tag=other"))[0] == 422
 
 
 async def test_a_result_is_returned_as_it_is_kept_and_nothing_while_there_is_none(

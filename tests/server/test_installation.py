@@ -202,6 +202,16 @@ async def test_the_numbers_are_read_by_prometheus_itself_and_have_all_that_was_a
     assert {s.labels["queue"] for s in found["weft_task_queue_age_seconds"].samples} == {"default", 'odd"name'}
 
 
+async def test_the_document_shows_numbers_that_there_are(http: httpx.AsyncClient, client: weft.Client) -> None:
+    await client.enqueue("nobody:knows")
+    answer = (await http.get("/openapi.json")).json()["paths"]["/metrics"]["get"]["responses"]["200"]
+    # Whatever the numbers are.
+    example, told = (re.sub(r" \d.*", "", text) for text in (
+        answer["content"]["text/plain"]["example"], (await http.get("/metrics")).text,
+    ))  # fmt: skip
+    assert set(example.splitlines()) <= set(told.splitlines())
+
+
 async def test_alerts_in_the_docs_name_numbers_that_there_are(http: httpx.AsyncClient) -> None:
     await http.get("/healthz")
     families = text_string_to_metric_families((await http.get("/metrics")).text)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import httpx
 import pytest
 from described import described
@@ -10,10 +12,12 @@ from matrix import routes
 from server_scene import FLOW
 
 import weft
+from weft.contract.table import OPERATIONS
 from weft.server.app import make_app
 from weft.server.bodies import KnownRoute
 from weft.server.credentials import ANONYMOUS
 from weft.server.notes import operations
+from writing import written
 
 _TAG = "/api/v1/tags/etl/main"
 
@@ -44,6 +48,25 @@ async def test_a_change_with_a_parameter_in_the_address_that_is_not_known_is_not
     assert (refused.status_code, refused.json()["field"]) == (422, "dry_run")
     assert "mail" not in {queue.name for queue in await client.queues()}
     assert (await http.get("/healthz?at=1")).status_code == 200, "probes may add what they like"
+
+
+async def test_a_call_that_takes_no_body_is_not_made_with_one_that_says_something(
+    http: httpx.AsyncClient, client: weft.Client
+) -> None:
+    """Whoever would clear what one handler has made must not clear all."""
+    await client.workflows.push(FLOW)
+    job = await client.jobs.submit("etl")
+    tried = 0
+    for operation in OPERATIONS:
+        if operation.method != "GET" and not any(each.place == "body" for each in operation.parameters):
+            path = "/api/v1" + re.sub(r"{\w+(:name)?}", str(job.id), operation.path)
+            for said, field in (({"handler": "a"}, "handler"), ([1], "body")):
+                answer = await http.request(operation.method, path, json=said)
+                assert (answer.status_code, answer.json()["field"]) == (422, field), operation.call
+            tried += 1
+    assert tried > 10
+    assert (await client.jobs.show(job.id)).state == "pending"
+    assert (await http.post(f"/api/v1/jobs/{job.id}/cancel", json={})).status_code == 204
 
 
 async def test_an_expectation_that_a_route_does_not_know_is_refused_and_nothing_is_done(
@@ -143,6 +166,7 @@ async def test_words_and_bounds_are_those_that_the_document_tells(http: httpx.As
     await client.workflows.push(FLOW)
     things = {"which": "etl", "tag": "etl", "job_id": str((await client.jobs.submit("etl")).id), "task_id": "1"}
     await client.schedules.add("etl", every=3600)
+    await written(client, "etl", 1)
     things["name"] = "etl"
     tried = set()
     for name, operation in operations(described()):

@@ -8,6 +8,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import timedelta
 
 import asyncpg
+import httpx
 import pytest
 from gate import Gate
 
@@ -94,6 +95,22 @@ async def test_an_output_that_cannot_be_looked_at_waits_and_others_do_not(
         assert (await client.get_task(large.id)).state == "running"
         aside.rename(storage)
         assert len(str(await client.wait(large.id, 30))) == size
+
+
+async def test_what_the_storage_cannot_keep_is_told_as_an_outage_of_it(
+    http: httpx.AsyncClient, client: weft.Client
+) -> None:
+    assert client.settings.home is not None
+    asked = {"handler": "text", "params": {"text": "x" * client.settings.inline_limit}}
+    assert (await http.post("/api/v1/tasks", json=asked)).status_code == 201
+    storage, aside = client.settings.home / "blobs", client.settings.home / "aside"
+    storage.rename(aside)
+    storage.touch()
+    answer = await http.post("/api/v1/tasks", json=asked)
+    assert (answer.status_code, answer.json()["code"]) == (503, "blob_unavailable")
+    storage.unlink()
+    aside.rename(storage)
+    assert (await http.post("/api/v1/tasks", json=asked)).status_code == 201
 
 
 async def test_what_a_proxy_lets_through_is_settled_and_what_it_never_will_fails(

@@ -86,6 +86,16 @@ async def test_tasks_run_and_their_outputs_logs_and_failures_are_kept(
     assert {each.state for each in await client.workers()} == {"stopped"}
 
 
+async def test_a_function_beside_the_handlers_of_a_module_runs_when_a_task_names_it(
+    client: weft.Client, working: Working, registry: Registry
+) -> None:
+    registry.task(name=far_handlers.complete.name)(far_handlers.complete.function)
+    registry.admit([far_handlers.__name__])
+    assert "far_handlers.double" in registry.code_versions().keys() - registry.names()
+    async with working():
+        assert await client.wait((await client.enqueue("far_handlers.double", {"n": 2})).id, 30) == 4
+
+
 async def test_a_flood_is_batched_and_each_task_runs_once(
     client: weft.Client, working: Working, registry: Registry
 ) -> None:

@@ -172,3 +172,16 @@ async def test_a_server_to_which_no_heartbeats_come_knows_of_a_limit_all_the_sam
         await client.limit_queue(QUEUE, 1)
         await client.enqueue_many([weft.NewTask("h", queue=QUEUE) for _ in range(2)])
         assert len(await pair.claim(http)) == 1
+
+
+async def test_a_slot_for_which_a_worker_has_no_room_left_is_anothers(pair: Pair) -> None:
+    await pair.client.enqueue("h", queue="default", priority=9)
+    await pair.client.enqueue("h", queue=QUEUE)
+    token = (await pair.client.tokens.create("other", role="worker")).secret
+    headers = {"authorization": f"Bearer {token}"}
+    async with httpx.AsyncClient(base_url=str(pair.a.base_url), headers=headers, timeout=30) as http:
+        other = Pair(pair.client, http, http)
+        other.id = (await other.ask(http, "worker/register", queues=["default", QUEUE], handlers=["h"]))["worker_id"]
+        # It takes one of the queue without a limit, for hours perhaps.
+        assert len(await other.claim(http, 1)) == 1
+        assert len(await pair.claim(pair.b)) == 1

@@ -149,6 +149,25 @@ OLDEST = (
 )
 
 
+BACKDATED = (
+    "insert into weft.audit (id, org_id, actor, verb, subject_kind) "
+    "select min(id) + 1, 1, 'ann', 'purge', 'task' from weft.audit"
+)
+# As if a minute had passed.
+PASSED = (
+    "update weft.audit_seal s set done_to = a.id, digest = "
+    "weft.seal_digest(s.org_id, s.number, s.before, s.before_id, a.id, s.ids, s.hashes) "
+    "from (select max(id) as id from weft.audit) a where number = 3"
+)
+FOURTH = (
+    "insert into weft.audit_seal (org_id, number, ids, hashes, before, before_id, digest, next_xid, seen_to, done_to) "
+    "select s.org_id, 4, array[a.id], array[weft.audit_hash(a)], s.digest, s.before_id, weft.seal_digest(s.org_id, 4, "
+    "s.digest, s.before_id, {0}, array[a.id], array[weft.audit_hash(a)]), s.next_xid, s.seen_to, {0} "
+    "from weft.audit_seal s cross join (select * from weft.audit order by actor = 'ann' desc, id limit 1) a "
+    "where s.number = 3"
+)
+
+
 @pytest.mark.parametrize(
     ("code", "tampering"),
     [
@@ -167,27 +186,25 @@ OLDEST = (
         (
             "broken",
             "update weft.audit_seal s set ids = s.ids[2:], hashes = s.hashes[2:], "
-            "digest = weft.seal_digest(s.org_id, s.number, s.before, s.before_id, s.ids[2:], s.hashes[2:]) "
+            "digest = weft.seal_digest(s.org_id, s.number, s.before, s.before_id, s.done_to, s.ids[2:], s.hashes[2:]) "
             "where number = 1",
         ),
         ("lost", OLDEST),
         (
             "broken",
             f"{OLDEST}; update weft.audit_seal s set before_id = 0, digest = "
-            "weft.seal_digest(s.org_id, s.number, s.before, 0, s.ids, s.hashes) where number = 2",
+            "weft.seal_digest(s.org_id, s.number, s.before, 0, s.done_to, s.ids, s.hashes) where number = 2",
         ),
         (
             "broken",
             f"{OLDEST}; update weft.audit_seal s set number = 1, before_id = 0, "
-            "digest = weft.seal_digest(s.org_id, 1, s.before, 0, s.ids, s.hashes) where number = 2",
+            "digest = weft.seal_digest(s.org_id, 1, s.before, 0, s.done_to, s.ids, s.hashes) where number = 2",
         ),
-        (
-            "added",
-            "insert into weft.audit (id, org_id, actor, verb, subject_kind) select min(id) + 1, 1, 'ann', 'purge', "
-            "'task' from weft.audit; "
-            # As if a minute had passed.
-            "update weft.audit_seal set done_to = (select max(id) from weft.audit) where number = 3",
-        ),
+        ("added", f"{BACKDATED}; {PASSED}"),
+        # Whoever opens again what was closed lets it be sealed like any other.
+        ("broken", "update weft.audit_seal set done_to = done_to - 1 where number = 3"),
+        ("added", f"{BACKDATED}; {PASSED}; {FOURTH.format('s.done_to')}"),
+        ("broken", f"{PASSED}; {FOURTH.format('0')}"),
     ],
 )
 async def test_tampering_is_evident(

@@ -153,6 +153,7 @@ async def test_no_other_page_acts_by_a_browsers_cookie(browser: httpx.AsyncClien
         {"sec-fetch-site": "none"},
         {"origin": "https://evil.example"},
         {"origin": "null"},
+        {"origin": "http://[nowhere"},
         {"origin": f"http://{host}.evil.example"},
         {"origin": f"http://{host}@evil.example"},
         {"sec-fetch-site": "same-origin", "origin": "https://evil.example"},

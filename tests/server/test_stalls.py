@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+import os
+import socket
+from collections.abc import Awaitable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
+from urllib.parse import urlsplit
 
 import asyncpg
 import httpx
@@ -53,6 +57,34 @@ async def test_connections_that_are_dead_in_the_network_are_noticed_all_at_once(
         assert await of_org.read(_pid) not in before
         assert not (await _several(database) | await _several(of_org)) & before
         assert await database.run(_pid) not in before
+        await database.close()
+
+
+def _sockets_to(port: int) -> Iterator[socket.socket]:
+    """Yield copies of the sockets by which this process is connected to a port."""
+    for name in os.listdir("/proc/self/fd"):
+        with suppress(OSError), socket.socket(fileno=os.dup(int(name))) as copied:
+            if copied.family == socket.AF_INET and copied.getpeername()[1] == port:
+                yield copied
+
+
+async def test_the_kernel_is_told_how_long_the_other_end_of_a_connection_may_be_silent(settings: weft.Settings) -> None:
+    assert settings.database_url is not None
+    async with proxy_to(settings.database_url) as proxy:
+        port = urlsplit(proxy.url).port
+        assert port is not None
+        database = await Database.open(replace(settings, database_url=proxy.url))
+        await database.read(_pid)
+        listening = await database.connect(database.listen_url)
+        found = [
+            (
+                each.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT),
+                each.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE),
+            )
+            for each in _sockets_to(port)
+        ]
+        assert found == [(4000, 1)] * 2
+        await listening.close()
         await database.close()
 
 

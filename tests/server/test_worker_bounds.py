@@ -25,13 +25,13 @@ _AS_CALLED = {
     "call": 1 + MAX_KEY, "concurrency_key": MAX_KEY, "idempotency_key": MAX_KEY,
     "handler": MAX_NAME, "handlers": MAX_NAME, "name": MAX_NAME, "phase": MAX_NAME, "queue": MAX_NAME,
     "queues": MAX_NAME, "priority": MAX_PRIORITY, "concurrency": MAX_RUNNING, "max_attempts": MAX_ATTEMPTS,
-    "initial_delay": LONGEST_DELAY, "max_delay": LONGEST_DELAY, "jitter": 1, "timeout": _SPAN,
+    "initial_delay": LONGEST_DELAY, "max_delay": LONGEST_DELAY, "jitter": 1, "timeout": _SPAN, "codes": MAX_NAME,
     "heartbeat_timeout": _SPAN, "lasts": _SPAN, "within": _SPAN, "took": _SPAN, "retry_in": _SPAN, "snooze": _SPAN,
 }  # fmt: skip
 # How much a request tells at once: a worker sends several, or never comes near it.
 _AT_ONCE = {
     "completed", "failed", "ids", "limit", "tasks", "wait", "handlers", "queues", "offset", "size", "number", "pid",
-    "advice", "hostname", "version", "message", "traceback", "type", "items", "known", "pairs", "group",
+    "advice", "hostname", "version", "message", "traceback", "type", "items", "known", "pairs", "group", "codes",
 }  # fmt: skip
 
 

@@ -210,6 +210,24 @@ async def test_heartbeats_tell_what_is_lost_and_whoever_left_must_register_anew(
     assert (await client.get_task(made[1].id)).state == "ready", "what it held is with others"
 
 
+async def test_whoever_has_more_news_than_are_kept_is_told_that_some_are_missing(
+    hands: Hands, conn: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    other = await Hands(hands.http).register()
+    for each in (hands, other):
+        while (await each.ask("/v1/worker/listen", worker_id=each.id, wait=0))["is_new"]:
+            pass
+    notify = "select pg_notify('weft_worker_' || $1, 'cancel ' || n || ' 1') from generate_series(1, $2) n"
+    await conn.execute(notify, hands.id, 1001)
+    await conn.execute(notify, other.id, 1)
+    # It is told after the others, over the same connection.
+    assert await other.ask("/v1/worker/listen", worker_id=other.id, wait=30) == {
+        "messages": ["cancel 1 1"], "is_new": False
+    }  # fmt: skip
+    told = await hands.ask("/v1/worker/listen", worker_id=hands.id)
+    assert (len(told["messages"]), told["is_new"]) == (1000, True)
+
+
 async def test_whoever_was_given_up_for_lost_is_told_by_its_claim_and_does_not_wait(
     hands: Hands, conn: asyncpg.Connection[asyncpg.Record]
 ) -> None:

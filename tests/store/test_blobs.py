@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
+import resource
 from datetime import timedelta
 from pathlib import Path
 
@@ -137,9 +138,15 @@ def test_each_database_leaves_its_name(blobs: BlobStore, storage: Storage) -> No
 
 
 async def test_a_blob_that_cannot_be_written_leaves_nothing_behind(tmp_path: Path) -> None:
-    (tmp_path / "blobs").write_text("not a folder")
-    with pytest.raises(OSError, match=r"blobs"):
-        await FolderBlobs(tmp_path / "blobs").put(b"x")
+    blobs, before = FolderBlobs(tmp_path), resource.getrlimit(resource.RLIMIT_FSIZE)
+    # As on a disk with so much room.
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
+    try:
+        with pytest.raises(BlobUnavailable, match=r"blob \w+ cannot be written to the blob storage: File too large"):
+            await blobs.put(b"x" * 2000)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
 async def test_what_a_killed_process_has_left_is_swept_away_and_nothing_else(tmp_path: Path) -> None:

@@ -74,6 +74,19 @@ def test_a_claim_goes_above_the_highest_place_that_was_claimed(clock: Clock) -> 
     assert (from_head, chosen[0].mark) == (True, HEAD)
 
 
+def test_a_look_that_was_held_up_does_not_put_off_the_next_one_for_long(clock: Clock) -> None:
+    """As by a database that did not answer for minutes: what is below the mark would wait for an hour."""
+    marks, lanes = Marks(), [Lane(QUEUE)]
+    clock.now += 600
+    marks.note(lanes, [claim(9)], True, 600.0)
+    clock.now += 1
+    assert not marks.choose(lanes)[1]
+    assert marks.look_back_in(60.0) < 30
+    clock.now += 30
+    chosen, from_head, _ = marks.choose(lanes)
+    assert (from_head, chosen[0].mark) == (True, HEAD)
+
+
 def test_who_found_nothing_above_the_mark_looks_again_when_a_look_from_the_head_is_due(clock: Clock) -> None:
     marks, lanes = Marks(), [Lane(QUEUE)]
     assert marks.look_back_in(5.0) == 5.0

@@ -7,9 +7,11 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from cronsim import CronSim
 
 from tick_oracle import ZONES, changes_of, ticks_of
 from weft.core.errors import InvalidInput
+from weft.live import ticks as ticks_module
 from weft.live.ticks import CatchUp, Timing, check_timing, due_now
 
 CRONS = (
@@ -19,10 +21,14 @@ CRONS = (
 NEW_YEAR = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-@pytest.mark.parametrize("zone", ZONES)
-def test_ticks_are_those_of_the_oracle_over_every_change_of_clocks(zone: str) -> None:
+# Where clocks were put past a whole day, and where they were put back by hours.
+FAR = (("Pacific/Apia", 2011), ("Antarctica/Casey", 2010), ("Antarctica/Troll", 2026))
+
+
+@pytest.mark.parametrize(("zone", "year"), [*((zone, 2026) for zone in ZONES), *FAR])
+def test_ticks_are_those_of_the_oracle_over_every_change_of_clocks(zone: str, year: int) -> None:
     tried = 0
-    for change in changes_of(zone, 2026)[:4]:
+    for change in changes_of(zone, year)[:4]:
         first, last = change - timedelta(hours=26), change + timedelta(hours=26)
         for cron in CRONS:
             timing = Timing(cron, None, zone, first)
@@ -32,6 +38,22 @@ def test_ticks_are_those_of_the_oracle_over_every_change_of_clocks(zone: str) ->
             assert [timing.before(later) for later in found[1:]] == found[:-1], cron
             tried += len(found)
     assert tried > 150
+
+
+def test_ticks_cost_no_more_where_clocks_were_put_past_a_day(monkeypatch: pytest.MonkeyPatch) -> None:
+    walked = 0
+
+    class Counted(CronSim):
+        def __next__(self) -> datetime:
+            nonlocal walked
+            walked += 1
+            return super().__next__()
+
+    monkeypatch.setattr(ticks_module, "CronSim", Counted)
+    first = datetime(2011, 12, 28, tzinfo=UTC)
+    found = list(Timing("* * * * *", None, "Pacific/Apia", first).between(first, first + timedelta(days=4)))
+    assert len(found) == 4 * 24 * 60 + 1
+    assert walked < 3 * len(found)
 
 
 def _after(timing: Timing, moment: datetime) -> Iterator[datetime]:
@@ -91,6 +113,8 @@ def test_a_tick_that_is_late_by_more_than_a_minute_is_missed_unless_something_is
         ("@daily", 60, "UTC", "cron: give cron or every"), ("@often", None, "UTC", "cron: "),
         ("@daily", None, "Europe/Berlim", "timezone: there is no zone 'Europe/Berlim'. Did you mean 'Europe/Berlin'"),
         ("@daily", None, "../etc/passwd", "timezone: "), (None, 0.5, "UTC", "every: must be at least 1 s"),
+        ("@daily", None, "", "timezone: must not be empty"),
+        ("@daily", None, "localtime", "timezone: there is no zone 'localtime'"),
         (7, None, "UTC", "cron: must be text"), (None, "1h", "UTC", "every: must be a number of seconds"),
     ],
 )  # fmt: skip

@@ -110,3 +110,8 @@ class Principal:
     user_id: int | None = None
     token_id: int | None = None
     roles: frozenset[str] = frozenset()
+
+    @property
+    def sees(self) -> frozenset[str] | None:
+        """The roles by which datasets are seen; None for an admin, who sees all."""
+        return None if self.role is TokenRole.ADMIN else self.roles

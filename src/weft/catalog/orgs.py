@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from weft.catalog import tokens, users
 from weft.catalog.model import NewToken, Org, Role
-from weft.core.checks import check_name, check_slug
+from weft.core.checks import check_after, check_name, check_slug
 from weft.core.errors import NotFound
 from weft.core.json import readable
 from weft.db.statements import Statements
@@ -61,7 +61,7 @@ async def show(conn: type_Connection, slug: str) -> Org:
 
 async def list_orgs(conn: type_Connection, *, after: str = "", limit: int = 100) -> list[Org]:
     """Return the orgs of the installation by slug."""
-    return [_org(row) for row in await conn.fetch(SQL.list, after, limit)]
+    return [_org(row) for row in await conn.fetch(SQL.list, check_after(after), limit)]
 
 
 async def rename(conn: type_Connection, slug: str, name: str, actor: str) -> None:

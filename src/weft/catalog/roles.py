@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from weft.catalog import users
 from weft.catalog.model import OrgRole
-from weft.core.checks import check_name, check_slug
+from weft.core.checks import check_after, check_name, check_slug
 from weft.core.errors import NotFound
 from weft.db.statements import Statements
 from weft.queue import audit
@@ -38,7 +38,7 @@ async def show(conn: type_Connection, org_id: int, slug: str) -> OrgRole:
 
 async def list_roles(conn: type_Connection, org_id: int, *, after: str = "", limit: int = 100) -> list[OrgRole]:
     """Return the roles of an org by slug."""
-    return [OrgRole(*row) for row in await conn.fetch(SQL.list, org_id, after, limit)]
+    return [OrgRole(*row) for row in await conn.fetch(SQL.list, org_id, check_after(after), limit)]
 
 
 async def delete(conn: type_Connection, org_id: int, slug: str, actor: str) -> int:

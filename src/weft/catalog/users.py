@@ -8,7 +8,7 @@ from unicodedata import normalize
 
 from weft.catalog.model import Principal, Role, TokenRole, User
 from weft.catalog.telling import tell_refused
-from weft.core.checks import MAX_ID, check_text, check_word, has_control
+from weft.core.checks import MAX_ID, check_after, check_text, check_word
 from weft.core.errors import InvalidInput, NotFound, StateConflict
 from weft.db.statements import Statements
 from weft.queue import audit
@@ -30,8 +30,9 @@ _TOKENS = "token:"
 def check_external_id(value: object, field: str) -> str:
     """What an identity provider calls a user, under which his acts are kept: nobody is taken for what others act as."""
     name = check_text(value, field, 500)
-    if has_control(name):
-        raise InvalidInput(field, f"{name!r} has a control character")
+    if not name.isprintable() or name != name.strip():
+        # Whoever reads the audit would take him for the one who is called so without them.
+        raise InvalidInput(field, f"{name!a} has characters that nobody sees, or blanks around it")
     # However it is written: whoever reads the audit takes it for the same.
     plain = normalize("NFKC", name).strip().casefold()
     if plain in _OWN_ACTORS or plain.startswith(_TOKENS):
@@ -70,7 +71,9 @@ async def list_users(
 ) -> list[User]:  # fmt: skip
     """Return the users of an org by name."""
     wanted = None if role is None else check_word(role, "role", Role)
-    return [_user(row) for row in await conn.fetch(SQL.list, org_id, after, wanted, with_deactivated, limit)]
+    return [
+        _user(row) for row in await conn.fetch(SQL.list, org_id, check_after(after), wanted, with_deactivated, limit)
+    ]
 
 
 async def change(

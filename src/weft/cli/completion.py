@@ -47,6 +47,24 @@ def complete_schedule(incomplete: str) -> Iterable[str]:
     return _offered(names, incomplete)
 
 
+def complete_dataset(incomplete: str) -> Iterable[str]:
+    """Offer the names of datasets."""
+
+    async def names(client: Client) -> list[str]:
+        return [each.name for each in await client.datasets.list(after=incomplete[:-1], limit=MOST)]
+
+    return _offered(names, incomplete)
+
+
+def complete_role(incomplete: str) -> Iterable[str]:
+    """Offer the roles of the org."""
+
+    async def slugs(client: Client) -> list[str]:
+        return [each.slug for each in await client.roles.list(after=incomplete[:-1], limit=MOST)]
+
+    return _offered(slugs, incomplete)
+
+
 async def _tags(client: Client, incomplete: str, *, deleted: bool = False) -> list[str]:
     # Names are listed from one on: that which is written already may be a whole one.
     found = await client.workflows.list(after=incomplete[:-1], limit=MOST, with_deleted=deleted)

@@ -62,7 +62,7 @@ def _in_force(settings: Settings) -> dict[str, Any]:
     from weft.worker.logs import log_dir
 
     values: dict[str, Any] = {}
-    in_part = {"database_url": redacted, "listen_url": redacted, "blob_url": shown_blob_url}
+    in_part = {"database_url": redacted, "listen_url": redacted, "blob_url": shown_blob_url, "data_url": shown_blob_url}
     for field in fields(settings):
         value = getattr(settings, field.name)
         if field.name in in_part:
@@ -76,6 +76,7 @@ def _in_force(settings: Settings) -> dict[str, Any]:
         "home": home,
         "log_dir": log_dir(settings),
         "blob_url": values["blob_url"] or str(home / "blobs"),
+        "data_url": values["data_url"] or str(home / "data"),
         "worker_heartbeat_interval": settings.heartbeat_interval,
         "worker_timeout": settings.lease_time,
     }

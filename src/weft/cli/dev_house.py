@@ -22,6 +22,8 @@ from weft.cli.dev_lock import DevLock
 from weft.cli.dev_part import Part
 from weft.cli.output import span
 from weft.cli.stopping import LAST_MOMENT, StopSignals
+from weft.cli.supervisor import FIRST_DELAY, LONGEST_DELAY
+from weft.core.errors import WeftError
 from weft.core.settings import Settings
 from weft.db import embedded
 from weft.db.address import redacted
@@ -96,13 +98,35 @@ class House:
 
     @asynccontextmanager
     async def _database_as_found(self) -> AsyncIterator[None]:
-        """Stop the embedded server in the end, unless it ran in the beginning or is another one."""
-        is_ours = self._settings.database_url is None and not (await embedded.status(self._settings)).running
+        """Keep the embedded server going; in the end it is stopped, unless it ran in the beginning."""
+        if self._settings.database_url is not None:
+            yield
+            return
+        was_running = (await embedded.status(self._settings)).running
+        keeping = asyncio.create_task(self._keep_database())
         try:
             yield
         finally:
-            if is_ours:
+            keeping.cancel()
+            await asyncio.gather(keeping, return_exceptions=True)
+            if not was_running:
                 await embedded.stop(self._settings)
+
+    async def _keep_database(self) -> None:
+        """Start the embedded server anew when it has died; one that somebody has stopped stays so."""
+        delay = FIRST_DELAY
+        while True:
+            await asyncio.sleep(_BETWEEN_LOOKS)
+            if not await asyncio.to_thread(embedded.has_died, self._settings):
+                delay = FIRST_DELAY
+                continue
+            self._say("weft", "the database has died: starting it anew")
+            try:
+                await embedded.ensure_running(self._settings)
+            except WeftError as problem:
+                self._say("weft", f"it cannot be started, next try in {delay:g} s: {problem}")
+                await asyncio.sleep(delay)
+                delay = min(LONGEST_DELAY, 2 * delay)
 
     @asynccontextmanager
     async def _going(self, parts: Sequence[Part], name: str) -> AsyncIterator[None]:

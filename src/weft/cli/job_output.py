@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from weft.cli.output import as_record, moment_text, print_facts, print_json, print_table, remark, span, state, when
-from weft.core.errors import error_line
+from weft.core.error_lines import error_line
 
 if TYPE_CHECKING:
     from weft.jobs.model import Job, JobNode, JobSummary

@@ -21,7 +21,7 @@ def orchestrator(
     log_format: LogFormat = None,
     leash: Annotated[int | None, typer.Option(hidden=True)] = None,
 ) -> None:
-    """Advance jobs until SIGTERM or Ctrl-C: choose branches, expand fan-outs, end them.
+    """Advance jobs until SIGTERM or Ctrl-C: choose branches, expand fan-outs, end them; begin those of schedules.
 
     It runs no handlers, so it needs none of your code; tasks are run by `weft worker`. Any number may run on one
     database: each job is advanced by one of them, and if that dies, another takes over after some seconds

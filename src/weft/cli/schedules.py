@@ -89,12 +89,18 @@ def add(
     catch_up: CatchUp = None,
     overlap: Overlap = None,
     priority: Priority = None,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Let a schedule of that name become as is said here.")
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print the first ticks that it would have.")] = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Let the workflow at a tag begin by itself.
 
     Inputs may speak of the tick: -i 'day={{ tick.date }}'; so may tick.at and tick.previous, the tick before.
+
+    With --replace the same command may be given again, as in a script that deploys: what is not said is as in a new
+    schedule, one that is paused stays so, and the next tick stays where it is unless the times change.
     """
     said = _said(cron, every, timezone)
     if dry_run:
@@ -106,10 +112,10 @@ def add(
 
         given = read_inputs(inputs or [], await declared_inputs(client, tag))
         more = _given(catch_up=catch_up, overlap=overlap, priority=priority)
-        made = await client.schedules.add(tag, name=name, inputs=given, **said, **more)
+        made = await client.schedules.add(tag, name=name, inputs=given, replace=replace, **said, **more)
         return made, await client.schedules.ticks(made.name, _SHOWN)
 
-    _tell("added", *call(main), as_json=as_json)
+    _tell("set" if replace else "added", *call(main), as_json=as_json)
 
 
 def _said(cron: str | None, every: str | None, timezone: str | None) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from weft.cli.output import (
     styled,
     when,
 )
-from weft.core.errors import error_line
+from weft.core.error_lines import error_line
 from weft.queue.model import Page
 
 if TYPE_CHECKING:

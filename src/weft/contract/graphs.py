@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal
 import orjson
 from pydantic import BaseModel, ConfigDict, Field
 
-from weft.contract.bounds import Attempts, Key, Limit, Name, Priority
-from weft.contract.protocol import Blob, Held, Policy
+from weft.contract.bounds import Key, Name, Priority
+from weft.contract.protocol import Blob, Held, Run
 from weft.contract.wire import Id
 from weft.core.errors import InvalidInput
 from weft.jobs.adding import Addition
@@ -20,23 +20,12 @@ _MOST = 10_000
 Place = Annotated[int, Field(ge=0, lt=2 * _MOST)]
 
 
-class NewItem(BaseModel):
+class NewItem(Run):
     """A task, or a group where there is no ``handler``; ``group`` is the place of the group that it is in."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
-
     handler: Name | None = None
-    params: dict[str, Any] = Field(default_factory=dict)
     name: Name | None = None
     group: Place | None = None
-    queue: Name = "default"
-    priority: Priority = 0
-    max_attempts: Attempts | None = None
-    retry: Policy | None = None
-    timeout: Limit | None = None
-    heartbeat_timeout: Limit | None = None
-    concurrency_key: Key | None = None
-    allow_failure: bool = False
 
 
 class Graph(BaseModel):

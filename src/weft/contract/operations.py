@@ -164,6 +164,7 @@ class Operation:
 
 
 def _group_types() -> dict[str, Any]:
+    from weft.sdk.datasets import Datasets
     from weft.sdk.jobs import Jobs
     from weft.sdk.orgs import Orgs
     from weft.sdk.roles import Roles
@@ -172,7 +173,7 @@ def _group_types() -> dict[str, Any]:
     from weft.sdk.users import Users
     from weft.sdk.workflows import Workflows
 
-    return {kind.__name__: kind for kind in (Jobs, Orgs, Roles, Schedules, Tokens, Users, Workflows)}
+    return {kind.__name__: kind for kind in (Datasets, Jobs, Orgs, Roles, Schedules, Tokens, Users, Workflows)}
 
 
 def _annotation_names() -> dict[str, Any]:

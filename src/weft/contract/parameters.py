@@ -45,6 +45,7 @@ SAID = {
     "count": "How many.",
     "cron": "Minute, hour, day, month and weekday, such as `30 6 * * 1-5`; or one of @hourly, @daily, @weekly.",
     "definition": "The definition: as an object, or as YAML or JSON text.",
+    "as_of": "What it was at this moment.",
     "delay": "Not before so many seconds have passed.",
     "dry_run": "Change nothing, and tell what would happen.",
     "email": "Where the user is written to.",
@@ -103,6 +104,7 @@ SAID = {
     "registry": "By handler, the hash of its code, of those by which it is to run and that no worker has registered.",
     "reject": "Let the node fail instead.",
     "repair": "Mend what can be mended.",
+    "replace": "Let what is there by that name become as is said here.",
     "replaces": "The other workflow that the tag is of, and will not be any more.",
     "rerun_of": "Those that run this job again.",
     "retry": "How a failed attempt is tried again: a policy, or how many retries.",
@@ -139,6 +141,18 @@ SAID = {
 
 # Where a word means something else than with other calls.
 _SAID_OF = {
+    "datasets.create.description": "What it is about.",
+    "datasets.describe.description": "What it is about.",
+    "datasets.grant.roles": "Which roles of the org see it, in the place of those that do now; none for admins alone.",
+    "datasets.create.name": "What the dataset is called.",
+    "datasets.partitions.after": "Those after this key.",
+    "datasets.partitions.latest": "Those that were written last, newest first.",
+    "datasets.partitions.name": "The dataset; `orders@3` is its version 3.",
+    "datasets.rollback.name": "Where to go back to: `orders@2` is a version, `orders@2.7` what it was after a write.",
+    "datasets.state.name": "The dataset; `orders@3` is its version 3, `orders@3.12` what that was after a write.",
+    "datasets.versions.before": "Those with a smaller number.",
+    "datasets.writes.before": "Those with a smaller number.",
+    "datasets.writes.name": "The dataset; `orders@3` is its version 3.",
     "schedules.add.inputs": "The inputs of its jobs, which may speak of the tick: `{{ tick.date }}`.",
     "schedules.add.name": "What the schedule is called; the tag unless given.",
     "schedules.add.tag": "The workflow, by its tag: each job goes by where it stands then.",
@@ -293,6 +307,10 @@ _NAMES = ("which", "source", "to", "change", "user", "old", "new", "good", "bad"
 # A tag is moved by number, and so are its pages; events go on after a text, jobs, nodes and approvals after an id.
 _OF_CALL = {
     "workflows.moves.before": _Form(int | None),
+    "datasets.versions.before": _Form(int | None),
+    "datasets.writes.before": _Form(int | None),
+    "datasets.grant.roles": _Form(list[str], list),
+    "datasets.state.as_of": _Form(Moment | None, moment_text),
     "list_tasks.after": _Form(Id | None, str),
     "dead_letters.after": _Form(Id | None, str),
     "outbox.after": _Form(Id | None, str),

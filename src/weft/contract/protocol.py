@@ -62,7 +62,7 @@ LeaseToken = Annotated[Any, BeforeValidator(_read_lease), WithJsonSchema({"type"
 Digest = Annotated[str, Field(pattern=_DIGEST)]
 CodeHash = Annotated[str, Field(pattern=r"^([0-9a-f]{2}){1,64}$")]
 # As far as the numbers of JSON go without losing digits.
-_LARGEST = 2**53
+LARGEST = 2**53
 
 
 class _Request(BaseModel):
@@ -121,7 +121,10 @@ class Register(_Request):
     hostname: Text = Field("", max_length=255)
     pid: int = Field(0, ge=0, le=2**31 - 1)
     version: Text = Field("", max_length=100)
-    codes: dict[str, CodeHash] = Field(default_factory=dict, description="By handler, the hash of its code, as hex.")
+    codes: dict[Name, CodeHash] = Field(
+        default_factory=dict, max_length=100 * MOST,
+        description="By handler, and by what may become one, the hash of its code, as hex.",
+    )  # fmt: skip
 
 
 class Beat(ByWorker):
@@ -159,7 +162,7 @@ class Blob(_Request):
     """A value that was put by itself."""
 
     digest: Digest
-    size: int = Field(ge=0, le=_LARGEST)
+    size: int = Field(ge=0, le=LARGEST)
 
 
 class Reuse(_Request):
@@ -278,13 +281,10 @@ class Policy(_Request):
     jitter: float = Field(0.2, ge=0, le=1)
 
 
-class Spawn(Held):
-    """A further task of the job; ``call`` is the same in each attempt, so that it is made once."""
+class Run(_Request):
+    """What a new task is given, and how it runs."""
 
-    call: CallName
-    handler: Name
     params: dict[str, Any] = Field(default_factory=dict)
-    blob: Blob | None = Field(None, description="The params, put before, when they are large.")
     queue: Name = "default"
     priority: Priority = 0
     max_attempts: Attempts | None = None
@@ -293,6 +293,14 @@ class Spawn(Held):
     heartbeat_timeout: Limit | None = None
     concurrency_key: Key | None = None
     allow_failure: bool = False
+
+
+class Spawn(Run, Held):
+    """A further task of the job; ``call`` is the same in each attempt, so that it is made once."""
+
+    call: CallName
+    handler: Name
+    blob: Blob | None = Field(None, description="The params, put before, when they are large.")
 
 
 class Await(Held):
@@ -314,7 +322,7 @@ class GoOn(Held):
 class Log(Held):
     """What an attempt has printed from ``offset`` on, in bytes of UTF-8."""
 
-    offset: int = Field(0, ge=0, le=_LARGEST)
+    offset: int = Field(0, ge=0, le=LARGEST)
     text: str = ""
     is_last: bool = Field(False, description="Whether the attempt prints no more: then its log may be copied.")
 

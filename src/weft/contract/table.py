@@ -150,6 +150,19 @@ _TASKS = (
     _delete("/cache", "clear_cache", answer="count"),
 )
 
+_DATASETS = (
+    _get("/datasets", "datasets.list", key="name"),
+    _post("/datasets", "datasets.create", answer="created", body={"name": "orders"}),
+    _get("/datasets/{name:name}/versions", "datasets.versions", key="number"),
+    _get("/datasets/{name:name}/writes", "datasets.writes", key="number"),
+    _get("/datasets/{name:name}/partitions", "datasets.partitions", key="key"),
+    _get("/datasets/{name:name}/state", "datasets.state"),
+    _post("/datasets/{name:name}/describe", "datasets.describe", body={"description": "What was ordered, by day."}),
+    _post("/datasets/{name:name}/grant", "datasets.grant", _ADMIN, body={"roles": ["finance"]}),
+    _post("/datasets/{name:name}/rollback", "datasets.rollback"),
+    _get("/datasets/{name:name}", "datasets.show"),
+)
+
 _PEOPLE = (
     _get("/orgs", "orgs.list", _OPERATE, key="slug"),
     _post("/orgs", "orgs.create", _OPERATE, answer="created", body={"slug": "acme", "admin": "ada@example.com"}),
@@ -179,7 +192,7 @@ _PEOPLE = (
     _get("/metrics", "metrics"),
 )
 
-OPERATIONS: tuple[Operation, ...] = (*_JOBS, *_SCHEDULES, *_WORKFLOWS, *_TASKS, *_PEOPLE)
+OPERATIONS: tuple[Operation, ...] = (*_JOBS, *_SCHEDULES, *_DATASETS, *_WORKFLOWS, *_TASKS, *_PEOPLE)
 BY_CALL: Mapping[str, Operation] = {operation.call: operation for operation in OPERATIONS}
 # Calls that are made of others, of streams, or of routes that take graphs as they are put together.
 COMPOSED = frozenset({"jobs.list", "jobs.follow", "jobs.bisect", "jobs.add", "jobs.submit_graph", "follow_log"})

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 
-from weft.core import errors, server_errors
+from weft.core import data_errors, errors, server_errors
 
+_MODULES = (errors, server_errors, data_errors)
 _RAISED = re.compile(r"(?:is raised as|raises) `([A-Z]\w+)`")
 _ERROR = re.compile(r"`([A-Z]\w+)`")
 _GIVEN = re.compile(r"`(\w+)=(False|True)`")
@@ -17,7 +18,7 @@ _CALLS = {"`Client.audit`": "`GET /audit`", "; pass `page.next` as `before` for 
 
 def code_of(name: str) -> str | None:
     """Return the code of an error by the name of its class, if there is one of that name."""
-    kind = getattr(errors, name, None) or getattr(server_errors, name, None)
+    kind = next((found for each in _MODULES if (found := getattr(each, name, None)) is not None), None)
     return None if kind is None else str(kind.code)
 
 

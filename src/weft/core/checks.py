@@ -55,6 +55,8 @@ def check_name(value: object, field: str) -> str:
     name = check_text(value, field, MAX_NAME)
     if has_control(name):
         raise InvalidInput(field, f"{name!r} has a control character")
+    if name in (".", ".."):
+        raise InvalidInput(field, f"{name!r} is no name: in an address it leads elsewhere")
     return name
 
 

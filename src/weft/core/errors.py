@@ -33,6 +33,7 @@
     │   ├── ServerUnavailable       a server cannot be reached, or does not speak as Weft does
     │   ├── ServerStopping          a server takes no more, because it is about to stop
     │   └── AddressTaken            another process listens at the address
+    ├── WriteConflict               others have written into the same dataset: the task is tried again
     ├── LeaseLost                   another worker holds the task now: drop what you were doing
     ├── ServerFull                  a server has as many streams open as it takes: ask another, or later
     ├── WorkerLost                  others have what the worker held: register anew
@@ -40,9 +41,9 @@
     ├── TaskFailed                  the awaited task ended without success: look at its error
     └── JobFailed                   the awaited job ended without success: look at the node that failed
 
-What a handler raises to speak to the engine (`Snooze`, `NonRetryable`) is in `weft.core.signals`, the errors between a
-server and those who speak with it are in `weft.core.server_errors`.
-Each error has a stable ``code``, which maps once to an exit code, an HTTP status and an anchor in the docs.
+What handlers raise to speak to the engine is in `weft.core.signals`, errors between a server and those who speak with
+it are in `weft.core.server_errors`, those of datasets in `weft.core.data_errors`. Each error has a stable ``code``,
+which maps once to an exit code, an HTTP status and an anchor in the docs.
 """
 
 from __future__ import annotations
@@ -52,6 +53,7 @@ import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 
+from weft.core.error_lines import error_line
 from weft.core.findings import DefinitionProblem, FieldConflict
 
 
@@ -70,11 +72,6 @@ def hint_in(message: str) -> str | None:
     """Return the question that `did_you_mean` has put into a message, if there is one."""
     found = re.search(r"Did you mean .*\?", message)
     return None if found is None else found[0]
-
-
-def error_line(error: Mapping[str, str]) -> str:
-    """Return what an attempt ended with in short: its type and its message, as far as it has them."""
-    return ": ".join(str(part) for part in (error.get("type"), error.get("message")) if part)
 
 
 class WeftError(Exception):
@@ -167,6 +164,7 @@ class NotFound(CallerError):
             "token": "see `weft tokens list --all`",
             "approval": "see `weft jobs approvals`, and `weft jobs why ID`",
             "node": "see `weft jobs show ID`",
+            "dataset": "see `weft datasets list`; whoever is no admin sees those that his roles may see",
         }.get(kind, "it may have been removed by retention, or never committed")
         super().__init__(f"there is no {kind} {key}; {reason}")
 

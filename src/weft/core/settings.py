@@ -167,6 +167,14 @@ class Settings:
     blob_url: str | None = _setting(
         None, str, "where large values are kept: a folder, or `s3://bucket/prefix`; by default WEFT_HOME/blobs"
     )
+    data_url: str | None = _setting(
+        None, str, "where the files of datasets are: a folder, or `s3://bucket/prefix`; by default WEFT_HOME/data"
+    )
+    dataset_retention: timedelta = _setting(
+        timedelta(days=30),
+        parse_interval,
+        "how long the states of a dataset can be read, and gone back to, after others took their place",
+    )
     inline_limit: int = _setting(
         256 * 1024, parse_size, "params and outputs above this size go to the blob storage and are fetched by reference"
     )

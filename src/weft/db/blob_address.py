@@ -1,4 +1,4 @@
-"""The address of the blob storage: a folder, or a bucket with a prefix."""
+"""The addresses of what is kept outside of the database: a folder, or a bucket with a prefix."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from weft.db.address import HIDDEN
 if TYPE_CHECKING:
     from weft.core.settings import Settings
 
-_SETTING = "WEFT_BLOB_URL"
+_BLOBS, _DATA = "WEFT_BLOB_URL", "WEFT_DATA_URL"
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,61}[A-Za-z0-9]")
 # What every client of S3 writes in the same way, into an address or into a signature.
@@ -41,7 +41,16 @@ def blob_address(settings: Settings) -> Path | Bucket:
         from weft.db.embedded_layout import home_dir
 
         return home_dir(settings) / "blobs"
-    return _read(settings.blob_url)
+    return _read(settings.blob_url, _BLOBS)
+
+
+def data_address(settings: Settings) -> Path | Bucket:
+    """Return where the files of datasets are, by default in a folder under WEFT_HOME."""
+    if settings.data_url is None:
+        from weft.db.embedded_layout import home_dir
+
+        return home_dir(settings) / "data"
+    return _read(settings.data_url, _DATA)
 
 
 def shown_blob_url(url: str) -> str:
@@ -49,12 +58,12 @@ def shown_blob_url(url: str) -> str:
     if "://" not in url:
         return url
     try:
-        return str(_read(url))
+        return str(_read(url, _BLOBS))
     except InvalidSetting:
         return HIDDEN
 
 
-def _read(url: str) -> Path | Bucket:
+def _read(url: str, setting: str) -> Path | Bucket:
     """Split an address; the errors never repeat it, because a secret may stand in it."""
     scheme = _SCHEME.match(url)
     if scheme is None:
@@ -63,23 +72,23 @@ def _read(url: str) -> Path | Bucket:
         case "file":
             return Path(unquote(urlsplit(url).path))
         case "s3":
-            return _read_bucket(url[scheme.end() :].removeprefix("//"))
+            return _read_bucket(url[scheme.end() :].removeprefix("//"), setting)
         case _:
-            raise InvalidSetting(_SETTING, "is not supported: give a folder, or an address with file:// or s3://")
+            raise InvalidSetting(setting, "is not supported: give a folder, or an address with file:// or s3://")
 
 
-def _read_bucket(place: str) -> Bucket:
+def _read_bucket(place: str, setting: str) -> Bucket:
     if "@" in place or "?" in place:
         raise InvalidSetting(
-            _SETTING, "has more in it than s3://bucket/prefix: credentials, region and endpoint are read from "
+            setting, "has more in it than s3://bucket/prefix: credentials, region and endpoint are read from "
             "AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION and AWS_ENDPOINT_URL",
         )  # fmt: skip
     name, _, prefix = place.partition("/")
     if not name:
-        raise InvalidSetting(_SETTING, "has no bucket: write it like s3://bucket/prefix")
+        raise InvalidSetting(setting, "has no bucket: write it like s3://bucket/prefix")
     if _BUCKET.fullmatch(name) is None:
-        raise InvalidSetting(_SETTING, "has a bucket whose name S3 does not allow: write it like s3://bucket/prefix")
+        raise InvalidSetting(setting, "has a bucket whose name S3 does not allow: write it like s3://bucket/prefix")
     prefix = prefix.removesuffix("/")
     if prefix and (_PREFIX.fullmatch(prefix) is None or {".", ".."} & set(prefix.split("/"))):
-        raise InvalidSetting(_SETTING, "has a prefix of other characters than letters, digits and !_.*'()- between /")
+        raise InvalidSetting(setting, "has a prefix of other characters than letters, digits and !_.*'()- between /")
     return Bucket(name, prefix)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import BinaryIO
 from urllib.parse import quote, unquote
 
+from weft.core.errors import BlobUnavailable
 from weft.db.blobs import (
     USERS,
     damaged,
@@ -64,6 +65,12 @@ class FolderBlobs:
         return digest
 
     def _put(self, digest: str, file: BinaryIO) -> None:
+        try:
+            self._write(digest, file)
+        except OSError as problem:
+            raise self._out_of_reach(digest, "written to", problem) from None
+
+    def _write(self, digest: str, file: BinaryIO) -> None:
         path = self._path(digest)
         found: BinaryIO | None = None
         with contextlib.suppress(OSError):
@@ -104,8 +111,11 @@ class FolderBlobs:
         except FileNotFoundError:
             raise missing(digest, self._folder) from None
         except OSError as problem:
-            why = problem.strerror or type(problem).__name__
-            raise unavailable(digest, f"cannot be read from the blob storage: {why}", self._folder) from None
+            raise self._out_of_reach(digest, "read from", problem) from None
+
+    def _out_of_reach(self, digest: str, verb: str, problem: OSError) -> BlobUnavailable:
+        why = problem.strerror or type(problem).__name__
+        return unavailable(digest, f"cannot be {verb} the blob storage: {why}", self._folder)
 
     def remove(self, digest: str, grace: timedelta) -> bool:
         """Remove a blob, unless somebody has put it within ``grace``; return whether it is gone."""

@@ -16,12 +16,12 @@ import asyncpg
 from weft.core.errors import DatabaseUnavailable, InvalidSetting, PermissionDenied, SchemaOutdated
 from weft.core.settings import Settings
 from weft.db.address import check_address
-from weft.db.known_types import KnowingConnection
 from weft.db.pool import Pool
 from weft.db.pooler import LOST_STATEMENTS, refuses_settings, undeclared_pooler
 from weft.db.statements import Statements
 from weft.db.unreachable import unreachable
 from weft.db.walls import NO_ORG, Walled
+from weft.db.watched import WatchedConnection
 
 if TYPE_CHECKING:
     from asyncpg import Connection
@@ -132,6 +132,8 @@ class Database:
         self.listen_url = settings.listen_url if self.through_pooler else (settings.listen_url or url)
         # No statement waits for ever: a connection may be dead in the network without anybody saying so.
         self.command_timeout = max(10.0, 1.5 * settings.lease_time.total_seconds())
+        # Where the kernel can tell that nobody is there, nothing waits even for that long.
+        self._noticed_within = max(4.0, 0.4 * settings.lease_time.total_seconds())
         self._pool = self._plain = Pool(lambda: self.connect(command_timeout=self.command_timeout), POOL_SIZE)
         self._walled: Walled | None = None
         self._org_id: int | None = None
@@ -208,7 +210,9 @@ class Database:
         target = url or self.url
         chosen = {"timeout": CONNECT_TIMEOUT, **self._options(target == self.url), **options}
         try:
-            return await asyncpg.connect(target, connection_class=KnowingConnection, **chosen)
+            conn = await asyncpg.connect(target, connection_class=WatchedConnection, **chosen)
+            conn.watch(self._noticed_within)
+            return conn
         except ValueError as problem:
             # What asyncpg cannot make sense of; the address itself was looked at before, so this has no secrets in it.
             setting = "WEFT_DATABASE_URL" if target == self.url else "WEFT_LISTEN_URL"

@@ -90,6 +90,12 @@ def has_data(settings: Settings) -> bool:
     return layout_of(settings).data_dir.exists()
 
 
+def has_died(settings: Settings) -> bool:
+    """Whether the server has ended without being stopped: its pid file is there, and no process of it lives."""
+    layout = layout_of(settings)
+    return (layout.data_dir / "postmaster.pid").exists() and not is_alive(layout)
+
+
 async def status(settings: Settings) -> ServerStatus:
     """Look at the server without starting it.
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
+import asyncpg
 import orjson
 
 from weft.core.errors import InvalidInput, NotFound
@@ -17,7 +18,7 @@ from weft.flow.document import Document
 from weft.flow.model import Input, WorkflowNode
 from weft.flow.reading import sound
 from weft.flow.validation import check_document
-from weft.history import keeping, snapshots
+from weft.history import keeping, snapshots, tags
 from weft.history.reading import Materials, Reader
 from weft.jobs.plan import Plan
 from weft.queue import queues
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from weft.db.blobs import Blobs
     from weft.db.database import Database, type_Connection
 
+_Made = TypeVar("_Made")
 _REMEMBERED = 500
 # Where each tag stood, by the name by which it is used, when the job was submitted that goes by them: how it is kept.
 Pins = Mapping[str, Mapping[str, Json]]
@@ -66,6 +68,15 @@ class Library:
         self._known.clear()
         self._documents.clear()
 
+    async def anew_if_gone(self, make: Callable[[], Awaitable[_Made]]) -> _Made:
+        """Return what is made of what is remembered here; when that is there no more, it is forgotten and made anew."""
+        try:
+            return await make()
+        except asyncpg.ForeignKeyViolationError:
+            # What was remembered has been collected as garbage, or the database is another one by now.
+            self.forget()
+            return await make()
+
     async def planned(self, found: Materials) -> Planned:
         """Return a version ready to be executed; its whole document is kept from now on."""
         known = self._known.get(found.row["id"])
@@ -94,11 +105,22 @@ class Library:
         known = self._known.get(snapshot_id)
         return known if known is not None else await self.planned(await self._reader.of(snapshot_id))
 
-    async def _at_tag(self, name: str) -> tuple[Materials, Planned]:
-        materials = await self._reader.find(tag=name)
-        if materials is None:
-            raise NotFound("tag", name)
-        return materials, await self.planned(materials)
+    async def pinned(self, position: Mapping[str, Json]) -> Planned:
+        """Return the version to which a name was pinned; its whole document is taken anew if it has been collected.
+
+        A job holds that of its own version only. Where a tag has been is kept for good, and so are versions.
+        """
+        try:
+            return await self.by_snapshot(int(str(position["snapshot_id"])))
+        except NotFound:
+            if position["tag"] is None:
+                raise
+            place, reader = (str(position["tag"]), int(str(position["version"])) + 1), self._reader
+            (move,) = await reader.database.read(
+                lambda conn: tags.moves(conn, reader.org_id, place[0], before=place[1], limit=1)
+            )
+            assert move.to_id is not None
+            return await self.planned(await reader.of(move.to_id))
 
     async def pins(
         self, first: Planned, found: Materials, own: Mapping[str, tuple[Materials, Planned]] | None = None
@@ -116,7 +138,7 @@ class Library:
         while open_:
             name = open_.pop()
             if name not in used:
-                materials, used[name] = (own or {}).get(name) or await self._at_tag(name)
+                materials, used[name] = (own or {}).get(name) or await self.at(name)
                 pinned[name] = _position(materials, used[name])
                 open_ += sorted(used[name].uses)
         _require_end(first, used)
@@ -126,7 +148,7 @@ class Library:
         """Return the names of the queues in which tasks of a version, and of all workflows that it uses, may wait."""
         found = set(first.plan.queues)
         for position in pins.values() if first.uses else ():
-            found |= (await self.by_snapshot(int(str(position["snapshot_id"])))).plan.queues
+            found |= (await self.pinned(position)).plan.queues
         return found
 
 

@@ -18,6 +18,8 @@ from weft.jobs.submit import SQL, NewJob, submit
 from weft.queue import queues
 
 if TYPE_CHECKING:
+    from asyncpg import Record
+
     from weft.db.database import Database, type_Connection
     from weft.db.machine import IdSource
     from weft.history.reading import Materials
@@ -90,6 +92,11 @@ class Requests:
             check_key(request.idempotency_key, "idempotency_key")
         labels = check_labels(request.labels)
         library = self._libraries.of(facts["org_id"], facts["actor"])
+        return await library.anew_if_gone(lambda: self._accept_now(fence, request, library, facts, labels))
+
+    async def _accept_now(
+        self, fence: tuple[int, int, int], request: Request, library: Library, facts: Record, labels: Mapping[str, str]
+    ) -> dict[str, Any]:
         try:
             at = await standing_at(library, request.workflow_id)
         except NotFound as problem:

@@ -13,11 +13,13 @@ from weft.core.json import Json
 from weft.core.signals import NonRetryable
 from weft.flow.inputs import check_inputs, told_of
 from weft.flow.templates import read_value
-from weft.jobs.library import Libraries, Planned, lanes_of
+from weft.jobs.library import Libraries, Library, Planned, lanes_of
 from weft.jobs.submit import SQL, NewJob, submit
 from weft.queue import queues
 
 if TYPE_CHECKING:
+    from asyncpg import Record
+
     from weft.db.database import Database, type_Connection
     from weft.db.machine import IdSource
 
@@ -38,9 +40,15 @@ class SubWorkflows:
             facts = await conn.fetchrow(SQL.facts, job_id)
         if facts is None:
             raise LeaseLost(fence[1])
-        pins = orjson.loads(facts["tag_positions"])
         library = self._libraries.of(facts["org_id"], facts["actor"])
-        planned = await library.by_snapshot(int(pins[spec["workflow"]]["snapshot_id"]))
+        if not await library.anew_if_gone(lambda: self._begin_now(fence, spec, values, facts, library)):
+            raise LeaseLost(fence[1])
+
+    async def _begin_now(
+        self, fence: Fence, spec: Mapping[str, Any], values: Mapping[str, Json], facts: Record, library: Library
+    ) -> bool:
+        pins = orjson.loads(facts["tag_positions"])
+        planned = await library.pinned(pins[spec["workflow"]])
         given = _inputs(planned, spec, values)
         new = NewJob(
             planned.workflow_id, given, -facts["rank"], None, "tag", spec["workflow"], planned.snapshot_id,
@@ -59,8 +67,7 @@ class SubWorkflows:
             await queues.hint(conn, planned.plan.first_queues(lanes))
             return True
 
-        if not await self._database.run(write):
-            raise LeaseLost(fence[1])
+        return await self._database.run(write)
 
 
 def _inputs(planned: Planned, spec: Mapping[str, Any], values: Mapping[str, Json]) -> dict[str, Json]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -102,19 +103,24 @@ class Wanted:
 
 
 async def add(
-    conn: type_Connection, org_id: int, name: str, tag: str, declared: Declared, wanted: Wanted, actor: str
-) -> Schedule:
-    """Make a schedule of a workflow that takes the inputs ``declared``; its first tick is the next after now."""
+    conn: type_Connection, org_id: int, name: str, tag: str, declared: Declared, wanted: Wanted, actor: str, *,
+    replace: bool = False,
+) -> Schedule:  # fmt: skip
+    """Make a schedule of a workflow that takes the inputs ``declared``; its first tick is the next after now.
+
+    With ``replace`` one of that name becomes as this one would be; what is due of it stays so unless its times change.
+    """
     check_name(name, "name")
     now = await conn.fetchval(SQL.now)
-    timing = check_timing(wanted.cron, wanted.every, wanted.timezone or "UTC", now)
+    timing = check_timing(wanted.cron, wanted.every, "UTC" if wanted.timezone is None else wanted.timezone, now)
     usual = {"inputs": {}, "catch_up": CatchUp.LATEST, "overlap": Overlap.ALLOW, "priority": 0}
     said, first = _said(tag, wanted, timing, usual), timing.after(now)
     _require_inputs(declared, wanted.inputs or {}, timing, first)
-    made = await conn.fetchrow(SQL.add, org_id, name, *said, now, first, actor)
+    made = await conn.fetchrow(SQL.add, org_id, name, *said, now, first, actor, replace)
     if made is None:
-        raise InvalidInput("name", f"there is a schedule {name!r} already: change or delete it, or give another name")
-    await audit.record_named(conn, org_id, actor, AuditVerb.CREATE, "schedule", name, {"tag": tag, **_told(timing)})
+        raise InvalidInput("name", f"there is a schedule {name!r} already: replace or change it, or give another name")
+    verb = AuditVerb.CHANGE if made["is_replaced"] else AuditVerb.CREATE
+    await audit.record_named(conn, org_id, actor, verb, "schedule", name, {"tag": tag, **_told(timing)})
     return _schedule(made)
 
 
@@ -153,8 +159,11 @@ async def change(
     if given.keys() & {"cron", "every", "timezone"}:
         is_same = wanted.cron is None and wanted.every is None
         cron, every = (timing.cron, timing.every) if is_same else (wanted.cron, wanted.every)
-        timing = check_timing(cron, every, wanted.timezone or timing.timezone, row["anchor"])
-        next_at, told = timing.after(await conn.fetchval(SQL.now)), _told(timing)
+        zone = timing.timezone if wanted.timezone is None else wanted.timezone
+        timing = check_timing(cron, every, zone, row["anchor"])
+        told = _told(timing)
+        if timing != timing_of(row):
+            next_at = timing.after(await conn.fetchval(SQL.now))
     before = {key: row[key] for key in ("catch_up", "overlap", "priority")}
     before["inputs"] = orjson.loads(row["inputs"])
     said = _said(row["tag"] if tag is None else tag, wanted, timing, before)
@@ -193,7 +202,7 @@ async def ticks(conn: type_Connection, org_id: int, name: str, count: int) -> li
 async def preview(conn: type_Connection, wanted: Wanted, count: int) -> list[datetime]:
     """Return the ticks that a schedule would have which were made now."""
     now = await conn.fetchval(SQL.now)
-    timing = check_timing(wanted.cron, wanted.every, wanted.timezone or "UTC", now)
+    timing = check_timing(wanted.cron, wanted.every, "UTC" if wanted.timezone is None else wanted.timezone, now)
     return _first(timing, timing.after(now), count)
 
 
@@ -209,7 +218,8 @@ async def backfill(
     if last > now or first > last:
         raise InvalidInput("until", "must not be after now" if last > now else "must not be before since")
     check_number(at_once, "at_once", 1, 1000)
-    found = list(islice(timing_of(row).between(first, last), MOST_TICKS + 1))
+    # By so many others would wait.
+    found = await asyncio.to_thread(lambda: list(islice(timing_of(row).between(first, last), MOST_TICKS + 1)))
     if not found or len(found) > MOST_TICKS:
         wrong = f"has no tick of {name}" if not found else f"has more than {MOST_TICKS:,} ticks"
         raise InvalidInput("since", f"the time from there {wrong}: give another")
@@ -262,12 +272,11 @@ def _first(timing: Timing, moment: datetime, count: int) -> list[datetime]:
 
 
 def _said(tag: str, wanted: Wanted, timing: Timing, before: Mapping[str, Any]) -> Sequence[Any]:
-    inputs = before["inputs"] if wanted.inputs is None else wanted.inputs
+    said = {key: before[key] if (given := getattr(wanted, key)) is None else given for key in before}
     return (
-        check_name(tag, "tag"), orjson.dumps(inputs).decode(), timing.cron, timing.every, timing.timezone,
-        check_word(wanted.catch_up or before["catch_up"], "catch_up", CatchUp),
-        check_word(wanted.overlap or before["overlap"], "overlap", Overlap),
-        check_priority(before["priority"] if wanted.priority is None else wanted.priority),
+        check_name(tag, "tag"), orjson.dumps(said["inputs"]).decode(), timing.cron, timing.every, timing.timezone,
+        check_word(said["catch_up"], "catch_up", CatchUp), check_word(said["overlap"], "overlap", Overlap),
+        check_priority(said["priority"]),
     )  # fmt: skip
 
 

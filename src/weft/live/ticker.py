@@ -28,8 +28,9 @@ if TYPE_CHECKING:
     from weft.db.machine import IdSource
 
 logger = logging.getLogger("weft.live")
-# So many schedules are looked at in one round, so many of them at once, and so many ticks of each.
-_IN_ROUND, _AT_ONCE, _OF_EACH = 500, 4, 100
+# So many schedules are looked at in one round, so many of them at once, and so many ticks of each; of all of them
+# together no more than one of each and so many: meanwhile others become due.
+_IN_ROUND, _AT_ONCE, _OF_EACH, _IN_ALL = 500, 4, 100, 500
 _LOOK_EVERY = 5.0
 _SOONEST = 0.01
 # Jobs of a backfill end without telling anybody here.
@@ -73,10 +74,11 @@ class Ticker(Service):
         self._libraries = libraries
         self._next = self.interval
         self._known = _Known()
+        self._left = _IN_ALL
 
     async def run_once(self) -> int:
         """Begin what is due; return how many jobs."""
-        self._known = _Known()
+        self._known, self._left = _Known(), _IN_ALL
         async with self._database.acquire() as conn:
             due = await conn.fetch(SQL.due, _IN_ROUND)
             open_ = [row["id"] for row in await conn.fetch(SQL.open_backfills, _IN_ROUND)]
@@ -113,7 +115,7 @@ class Ticker(Service):
             if landed is None:
                 return begun
             begun, next_at = begun + landed, due.next_at
-            if next_at > row["now"]:
+            if next_at > row["now"] or self._is_enough():
                 return begun
         return begun
 
@@ -131,7 +133,14 @@ class Ticker(Service):
             if landed is None:
                 return begun
             begun += landed
+            if self._is_enough():
+                return begun
         return begun
+
+    def _is_enough(self) -> bool:
+        """Whether of what has several ticks due no more than the first is begun in this round."""
+        self._left -= 1
+        return self._left < 0
 
     async def _begin(self, turn: Turn) -> int | None:
         """Begin the job of a tick, and move on what ticked: both, or neither. Return how many jobs; None: another has.

@@ -76,16 +76,17 @@ class Timing:
     def _nearest(self, moment: datetime, *, is_after: bool) -> datetime:
         """Return the tick next to a moment: by the times on the wall there, and when each of them is.
 
-        Where clocks are changed these are not in the same order, so those around are looked at too.
+        Where clocks are put back these are not in the same order, so those around are looked at too.
         """
         assert self.cron is not None
         zone = ZoneInfo(self.timezone)
         wall, shift = moment.astimezone(zone).replace(tzinfo=None), _shift_around(moment, zone)
+        put_back = max(timedelta(), -shift)
         if is_after:
-            wall -= shift
+            wall -= put_back
         else:
             # What is looked for has whole seconds, and that of the moment itself is before it.
-            wall += shift + (timedelta(seconds=1) if wall.microsecond else timedelta())
+            wall += put_back + (timedelta(seconds=1) if wall.microsecond else timedelta())
             wall = wall.replace(microsecond=0)
         best: datetime | None = None
         for time in CronSim(self.cron, wall, reverse=not is_after):
@@ -115,11 +116,11 @@ class Timing:
 
 
 def _shift_around(moment: datetime, zone: ZoneInfo) -> timedelta:
-    """Return by how much clocks are changed around a moment; nothing when they are not."""
+    """Return by how much clocks are put forward around a moment: below nothing when back, nothing when neither."""
     before, after = ((moment + span).astimezone(zone).utcoffset() for span in (-_AROUND, _AROUND))
     assert before is not None
     assert after is not None
-    return abs(after - before)
+    return after - before
 
 
 def _change_between(low: datetime, high: datetime, zone: ZoneInfo) -> datetime:
@@ -178,8 +179,8 @@ def check_timezone(value: object) -> str:
 
 @cache
 def _zones() -> frozenset[str]:
-    # They are read from the disk, one by one.
-    return frozenset(available_timezones())
+    # They are read from the disk, one by one. Not those that another machine may have otherwise, or that are none.
+    return frozenset(available_timezones() - {"localtime", "Factory"})
 
 
 def _check_cron(value: object, zone: str, anchor: datetime) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from weft.core.checks import check_id
-from weft.core.errors import error_line
+from weft.core.error_lines import error_line
 from weft.jobs.adding import SQL
 from weft.jobs.items import Known
 from weft.orchestration.context import borrowed_client

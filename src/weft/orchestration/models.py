@@ -8,7 +8,8 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, TypeVar
 
-from weft.core.errors import InvalidInput, error_line
+from weft.core.error_lines import error_line
+from weft.core.errors import InvalidInput
 from weft.core.job_states import JobState
 from weft.core.json import Json
 from weft.core.settings import Settings

@@ -98,6 +98,7 @@ class AuditVerb(StrEnum):
     COMPACT = "compact"
     UNDELETE = "undelete"
     SNAPSHOT = "snapshot"
+    ROLLBACK = "rollback"
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,11 +82,7 @@ async def verify(conn: type_Connection, org_id: int, retention: timedelta, expec
         findings.append(AuditFinding("lost", int(expected.partition(":")[0]), _lost(expected, first)))
     open_ = await conn.fetchrow(SQL.unsealed, org_id, oldest, 0 if last is None else last["done_to"])
     assert open_ is not None
-    findings += [
-        AuditFinding("added", id, f"act {id} is of a time whose acts were sealed, and no seal has it: it came later")
-        for id in open_["late"]
-        if id >= oldest
-    ]
+    findings += [_added(id) for id in open_["late"] if id >= oldest]
     head = None if last is None else _head(last)
     return AuditSeals(not findings, sealed, open_["count"], open_["oldest_at"], head, tuple(findings))
 
@@ -114,7 +110,13 @@ def _links(row: Record, before: Record | None) -> list[AuditFinding]:
         return [AuditFinding("broken", number, f"seal {number} is not what it was when it was made")]
     if before is not None and (before["number"] + 1, before["digest"]) != (number, row["before"]):
         return [AuditFinding("broken", number, f"seal {number} does not follow on the one before it")]
-    return []
+    if before is not None and row["done_to"] < before["done_to"]:
+        return [AuditFinding("broken", number, f"seal {number} leaves open what the one before it has closed")]
+    return [_added(id) for id in row["ids"] if before is not None and id < before["done_to"]]
+
+
+def _added(id: int) -> AuditFinding:
+    return AuditFinding("added", id, f"act {id} is of a time whose acts were sealed before: it came later")
 
 
 def _acts(row: Record, now: Mapping[int, bytes], oldest: int) -> list[AuditFinding]:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import math
 import random
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from itertools import pairwise
 
@@ -250,7 +250,7 @@ class Upkeep:
 
     def __init__(
         self, database: Database, settings: Settings, worker_id: int, sinks: Mapping[str, outbox.Sink],
-        has_settled: Callable[[], bool],
+        has_settled: Callable[[], bool], more: Sequence[Service] = (),
     ) -> None:  # fmt: skip
         self.stager = Stager(database)
         self._rescuer = Rescuer(database, settings, has_settled)
@@ -261,6 +261,7 @@ class Upkeep:
         self._services: tuple[Service, ...] = (
             self.stager, self._rescuer, Admitter(database), JobTimer(database), *self._drainers,
             Pruner(database, settings), Collector(database, open_blobs(settings)), Sealer(database),
+            *more,
         )  # fmt: skip
         self.leads = False
         self._turning = asyncio.Lock()

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
+from asyncpg import PostgresError
+
+from weft.core.data_errors import WriteConflict
 from weft.db.database import in_transaction
 from weft.db.statements import Statements
 from weft.queue import blobs, cache, loans
@@ -19,6 +22,8 @@ if TYPE_CHECKING:
 SQL = Statements("weft.queue", "sql/task.sql")
 HEAD = (-32768, 0, 0)
 UNLIMITED = -1
+# What PostgreSQL says of a write into a dataset that goes by what is not so any more.
+_WRITE_CONFLICT = "WF007"
 # Stands for params that are gone; not JSON, so that no task can have them.
 MISSING_PARAMS = "missing"
 # The error of an attempt that did not say in time that it goes on.
@@ -95,7 +100,8 @@ async def finish_and_claim(
 ) -> tuple[list[Claim], list[int]]:  # fmt: skip
     """Complete attempts and claim up to ``wanted`` tasks in one round trip; return the claims and what did not land.
 
-    An outcome that did not land belongs to a task that was rescued or cancelled meanwhile: drop it. No lock is waited
+    An outcome that did not land belongs to a task that was rescued or cancelled meanwhile: drop it. Raises
+    `WriteConflict` when what one of the tasks has written goes by what others have changed meanwhile. No lock is waited
     for for longer than ``patience``: a handler that completes its task in a transaction of its own has it locked.
     """
     if any(outcome[3] is not None for outcome in completed):
@@ -109,8 +115,7 @@ async def finish_and_claim(
             return answer
     completed = sorted(completed)
     await blobs.keep(conn, ((outcome[0], outcome[2]) for outcome in completed))
-    rows: list[Record] = await conn.fetch(
-        SQL.finish_and_claim,
+    said = (
         worker_id,
         [outcome[0] for outcome in completed],
         [outcome[1] for outcome in completed],
@@ -123,8 +128,13 @@ async def finish_and_claim(
         wanted,
         from_head,
         patience,
-        timeout=timeout,
     )
+    try:
+        rows: list[Record] = await conn.fetch(SQL.finish_and_claim, *said, timeout=timeout)
+    except PostgresError as problem:
+        if problem.sqlstate == _WRITE_CONFLICT:
+            raise WriteConflict(str(problem)) from None
+        raise
     claims, lost = [], []
     for row in rows:
         values = tuple(row)

@@ -8,6 +8,7 @@ import httpx
 import orjson
 
 from weft.contract.errors import error_in
+from weft.core.errors import OperatorError
 from weft.core.server_errors import ServerUnavailable, TooLarge
 from weft.core.tracing import HEADER, current_traceparent, tracer
 from weft.remote.addresses import NOT_OURS, check_server, headers_of, said_by, said_of
@@ -58,9 +59,13 @@ class Asking:
         is_ours = isinstance(told, dict) and told.get("code") == TooLarge.code
         if answer.status_code == TooLarge.http_status and not is_ours:
             told = {"code": TooLarge.code, "detail": _TOO_LARGE}
-        if not isinstance(told, dict) or answer.status_code in _BROKEN:
+        if not isinstance(told, dict) or "code" not in told or answer.status_code in _BROKEN:
             raise ServerUnavailable(self.server, said_by(answer))
-        raise error_in(told, answer.status_code)
+        error = error_in(told, answer.status_code)
+        if answer.status_code == httpx.codes.SERVICE_UNAVAILABLE and not isinstance(error, OperatorError):
+            # Such as a server that is full: it passes, and is no fault of what was asked for.
+            raise ServerUnavailable(self.server, str(error))
+        raise error
 
     async def close(self) -> None:
         """Close the connections."""

@@ -37,6 +37,7 @@ from weft.remote.transport import Transport
 from weft.remote.worker_store import RemoteStore
 from weft.sdk.bisecting import Line
 from weft.sdk.client import Client
+from weft.sdk.datasets import Datasets
 from weft.sdk.graph_calls import own_call, require_job, require_new
 from weft.sdk.jobs import Jobs, Workflow, used_by
 from weft.sdk.operating import Progress, cancellable, replayable
@@ -227,6 +228,11 @@ class RemoteSchedules(Schedules):
     """What is done with workflows that begin by themselves, by a server."""
 
 
+@_remote("datasets")
+class RemoteDatasets(Datasets):
+    """What is done with named tables of data, by a server."""
+
+
 @_remote("orgs")
 class RemoteOrgs(Orgs):
     """What is done with orgs, by a server."""
@@ -330,6 +336,11 @@ class RemoteClient(Client):
     def schedules(self) -> Schedules:
         """What is done with workflows that begin by themselves."""
         return RemoteSchedules(self)
+
+    @cached_property
+    def datasets(self) -> Datasets:
+        """What is done with named tables of data."""
+        return RemoteDatasets(self)
 
     @cached_property
     def orgs(self) -> Orgs:

@@ -81,8 +81,8 @@ class Transport:
                 continue
             value = None if given[each.name] is None else each.encode(given[each.name])
             if each.place == "path":
-                path = path.replace(f"{{{each.name}}}", quote(str(value), safe=""))
-                path = path.replace(f"{{{each.name}:name}}", quote(str(value), safe=""))
+                part = _in_path(str(value))
+                path = path.replace(f"{{{each.name}}}", part).replace(f"{{{each.name}:name}}", part)
             elif each.place == "query":
                 query[each.name] = _in_query(value)
             else:
@@ -202,6 +202,11 @@ async def lines_of(answer: httpx.Response) -> AsyncIterator[bytes]:
         *lines, rest = (rest + piece).split(b"\n")
         for line in lines:
             yield line
+
+
+def _in_path(value: str) -> str:
+    """Return a value as it stands in an address: one part of it, whatever it is."""
+    return value.replace(".", "%2E") if value in (".", "..") else quote(value, safe="")
 
 
 def _in_query(value: Any) -> Any:

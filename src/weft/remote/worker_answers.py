@@ -21,6 +21,7 @@ from weft.queue.steps import Fence
 from weft.queue.work import Claim
 from weft.remote.asking import Asking
 from weft.remote.worker_line import lease_of
+from weft.worker import dataset_answers
 from weft.worker.answers import ADD, AWAIT_TASKS, SPAWN
 from weft.worker.background import pause_after_error
 from weft.worker.caching import Caching
@@ -32,6 +33,14 @@ _FIRST_PAUSE = 0.1
 _WAIT = 30.0
 # As many bytes tell of a value that was put before.
 _AROUND = 150
+
+_DATASETS = {
+    dataset_answers.READ: "dataset/read",
+    dataset_answers.FILES: "dataset/files",
+    dataset_answers.PARTITIONS: "dataset/partitions",
+    dataset_answers.BEGIN: "dataset/begin",
+    dataset_answers.STAGE: "dataset/stage",
+}
 
 
 class RemoteBlobs:
@@ -61,10 +70,29 @@ class RemoteBlobs:
         return found
 
 
+class PatientBlobs(RemoteBlobs):
+    """The same for what an attempt itself gets and puts, its params and its output: whoever ends it breaks it off."""
+
+    def __init__(self, asking: Asking, fence: Fence) -> None:
+        super().__init__(asking, lease_of(*fence))
+        self._fence = fence
+
+    async def put(self, data: bytes) -> str:
+        """Keep ``data`` durably and return its digest, when the server is there."""
+        put = super().put
+        return await persist(self._fence, lambda: False, lambda: put(data))
+
+    async def get(self, digest: str) -> bytes:
+        """Return the bytes of ``digest``, when the server is there; raises `BlobUnavailable`."""
+        get = super().get
+        return await persist(self._fence, lambda: False, lambda: get(digest))
+
+
 class RemoteAnswers:
     """What all attempts of a worker ask for; an outage of the server is waited out."""
 
-    def __init__(self, asking: Asking, room: int, value_limit: int) -> None:
+    def __init__(self, asking: Asking, room: int, value_limit: int, data_url: str | None = None) -> None:
+        self._data_url = data_url
         self._asking = asking
         self._room = room
         self._value_limit = value_limit
@@ -138,6 +166,12 @@ class RemoteAnswers:
                         each.update(await put("params", orjson.dumps(each.pop("params")).decode()))
                         over -= size - _AROUND
                 return (await ask("add", **said))["ids"]
+            case _ if verb in dataset_answers.VERBS:
+                told = await ask(_DATASETS[verb], **arguments)
+                if verb in (dataset_answers.FILES, dataset_answers.PARTITIONS):
+                    return told[verb.removeprefix("list_")]
+                # Where this machine finds the files, should that be elsewhere than where the server does.
+                return told if self._data_url is None else {**told, "root": self._data_url}
             case "put_blob":
                 data = base64.b64decode(arguments["data"])
                 if len(data) > self._value_limit:

@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from weft.contract.bounds import MOST
-from weft.core.errors import LeaseLost, WeftError
-from weft.core.server_errors import ServerUnavailable
+from weft.core.errors import BlobUnavailable, LeaseLost, OperatorError, WeftError
 from weft.queue.service import Service
 from weft.remote.asking import Asking
 from weft.remote.worker_line import lease_of
@@ -126,7 +125,10 @@ class RemoteLogs(LogKeeping, Service):
             while True:
                 try:
                     return await self._send(attempt, is_last=True)
-                except ServerUnavailable as problem:
+                except OperatorError as problem:
+                    if isinstance(problem, BlobUnavailable):
+                        # It is in the server's folder, and only its copy is missing.
+                        raise
                     logger.info("the log of task %s waits for the server: %s", attempt.claim.id, problem)
                     pause = await pause_after_error(pause)
                 except LeaseLost:

@@ -16,9 +16,11 @@ from weft.contract.bounds import MOST
 from weft.core.errors import LeaseLost
 from weft.core.server_errors import NeedsDatabase
 from weft.core.settings import Settings
+from weft.db.blob_address import data_address
+from weft.queue.steps import Fence
 from weft.queue.work import Claim, Completed, Ended, Postponed
 from weft.remote.asking import Asking
-from weft.remote.worker_answers import RemoteAnswers, RemoteBlobs, RemoteCache
+from weft.remote.worker_answers import PatientBlobs, RemoteAnswers, RemoteCache
 from weft.remote.worker_line import RemoteLine, RemotePulses, RemoteRelay, RemoteSlots, RemoteUpkeep, done, lease_of
 from weft.remote.worker_logs import RemoteLogs
 
@@ -140,9 +142,9 @@ class RemoteStore:
     def _lease(self, claim: Claim) -> dict[str, str]:
         return lease_of(self._id, claim.id, claim.attempt)
 
-    def blobs_of(self, claim: Claim) -> RemoteBlobs:
+    def blobs_of(self, claim: Claim) -> PatientBlobs:
         """Return where large values of a task are kept."""
-        return RemoteBlobs(self._asking, self._lease(claim))
+        return PatientBlobs(self._asking, Fence(self._id, claim.id, claim.attempt))
 
     def line(self, on_message: Callable[[str], None]) -> RemoteLine:
         """Return the way by which the worker claims and completes."""
@@ -170,7 +172,8 @@ class RemoteStore:
 
     def answers(self) -> RemoteAnswers:
         """Return what does what handlers ask for."""
-        return RemoteAnswers(self._asking, self._room, self.settings.value_limit)
+        own = None if self.settings.data_url is None else str(data_address(self.settings))
+        return RemoteAnswers(self._asking, self._room, self.settings.value_limit, own)
 
     def cache(self) -> RemoteCache:
         """Return what finds outputs."""

@@ -10,6 +10,7 @@ from weft.sdk.measuring import Measuring
 from weft.sdk.operating import Operating
 
 if TYPE_CHECKING:
+    from weft.sdk.datasets import Datasets
     from weft.sdk.jobs import Jobs
     from weft.sdk.orgs import Orgs
     from weft.sdk.roles import Roles
@@ -64,6 +65,18 @@ class Client(Enqueuing, Operating, Measuring):
         from weft.sdk.schedules import Schedules
 
         return Schedules(self)
+
+    @cached_property
+    def datasets(self) -> Datasets:
+        """What is done with named tables of data.
+
+        Example::
+
+            print((await client.datasets.show("orders")).rows)
+        """
+        from weft.sdk.datasets import Datasets
+
+        return Datasets(self)
 
     @cached_property
     def orgs(self) -> Orgs:

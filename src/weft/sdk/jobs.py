@@ -104,12 +104,7 @@ class Jobs(Reruns, JobLists, JobLooking, Pausing):
             ignores_cache=not cache, is_act=True, request=None if (by := asked_by()) is None else by.digest,
         )  # fmt: skip
         library = await self._plans()
-        try:
-            return await self._submit_now(library, workflow, wish, uses)
-        except asyncpg.ForeignKeyViolationError:
-            # What was remembered has been collected as garbage, or the database is another one by now.
-            library.forget()
-            return await self._submit_now(library, workflow, wish, uses)
+        return await library.anew_if_gone(lambda: self._submit_now(library, workflow, wish, uses))
 
     async def _submit_now(
         self, library: Library, workflow: Workflow, wish: NewJob, uses: Sequence[Workflow]
@@ -238,12 +233,11 @@ class Jobs(Reruns, JobLists, JobLooking, Pausing):
     async def _queues_of_job(self, job_id: int, knows: Callable[[str], bool]) -> set[str]:
         """Return the queues in which tasks of a job may wait, of handlers that somebody knows."""
         job, library = await self.show(job_id), await self._plans()
-        snapshots = {int(str(position["snapshot_id"])) for position in job.tag_positions.values()}
-        snapshots |= set() if job.snapshot_id is None else {job.snapshot_id}
         rows = await self._read(lambda conn: conn.fetch(GRAPH.queues_of, job_id))
         found = {row["name"] for row in rows if knows(row["handler"])}
-        for snapshot_id in snapshots:
-            found |= (await library.by_snapshot(snapshot_id)).plan.queues_of(knows)
+        own = [] if job.snapshot_id is None else [await library.by_snapshot(job.snapshot_id)]
+        for planned in (*own, *[await library.pinned(position) for position in job.tag_positions.values()]):
+            found |= planned.plan.queues_of(knows)
         return found
 
     async def _queues_of_version(self, workflow: Workflow, knows: Callable[[str], bool]) -> set[str]:

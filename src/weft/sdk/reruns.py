@@ -148,10 +148,14 @@ class Reruns(GraphCalls):
 
     async def _rerun(self, job_id: int, wish: _Wish, key: str | None, *, once: bool) -> Rerun | None:
         """Run a job again; with ``once`` unless somebody has done so: then it is None."""
+        library = await self._plans()
+
+        async def rerun_now() -> Rerun | None:
+            return await self._put(await self._ready(job_id, wish, key), once=once)
+
         for _ in range(_TRIES):
-            ready = await self._ready(job_id, wish, key)
             try:
-                return await self._put(ready, once=once)
+                return await library.anew_if_gone(rerun_now)
             except OutputGone:
                 continue
         raise StateConflict("rerun", job_id, "about to be pruned", _ENDED, "job")
@@ -185,7 +189,7 @@ class Reruns(GraphCalls):
     async def _ready(self, job_id: int, wish: _Wish, key: str | None) -> _Ready:
         org_id, library = await self._session.org_id(), await self._plans()
         old = await self._read(lambda conn: reading.ended_job(conn, org_id, job_id))
-        new, known = await self._onto(old, wish, key)
+        new, known, artifact_id = await self._onto(old, wish, key)
         first = await library.by_snapshot(old.row["snapshot_id"])
         names = {step.node for step in first.plan.steps}
         before, others = await self._read(lambda conn: reading.nodes_before(conn, org_id, job_id, names))
@@ -194,7 +198,7 @@ class Reruns(GraphCalls):
         handlers = {handler for each in (*before.values(), *others.values()) for handler in each.codes}
         codes = await self._read(lambda conn: reading.current_codes(conn, org_id, handlers))
         is_same = old.row["snapshot_id"] == known.snapshot_id
-        hashes = [{} if is_same else await self._hashes(id) for id in (old.row["snapshot_id"], known.snapshot_id)]
+        hashes = [{} if is_same else await self._hashes(id) for id in (old.row["snapshot_id"], artifact_id)]
         wanted = Wanted(
             nodes=wish.nodes, failed_only=wish.failed, changed_inputs=_changed(old.inputs, new.inputs),
             changed_workflows=await _changed_workflows(library, known, old.positions, new.pins),
@@ -212,18 +216,18 @@ class Reruns(GraphCalls):
         plan = RerunPlan(job_id, known.workflow_id, known.version_hash, (*told, *decided))
         return _Ready(new, known, kept, plan, _Grown(added, decided, ids, old.row["priority"]))
 
-    async def _onto(self, old: EndedJob, wish: _Wish, key: str | None) -> tuple[NewJob, Planned]:
-        """Return the new job: of the same version, or of the one that is wished for."""
+    async def _onto(self, old: EndedJob, wish: _Wish, key: str | None) -> tuple[NewJob, Planned, int]:
+        """Return the new job, of the same version or of the one that is wished for, and what that was found as."""
         library, row = await self._plans(), old.row
         pins: Pins = old.positions
         base_kind, base_ref, patch = row["base_kind"], row["base_ref"], old.patch
         if row["snapshot_id"] is None:
             raise InvalidInput("job_id", f"job {row['id']} is a graph of which no definition was kept: submit it again")
         if wish.on is None:
-            known = await library.by_snapshot(row["snapshot_id"])
+            known, artifact_id = await library.by_snapshot(row["snapshot_id"]), row["snapshot_id"]
         else:
             found = await self._materials(library, wish.on)
-            known = await library.planned(found)
+            known, artifact_id = await library.planned(found), found.row["id"]
             if known.workflow_id not in (row["workflow_id"], slug(row["workflow_id"])):
                 raise InvalidInput("on", f"is {known.workflow_id}, and the job is one of {row['workflow_id']}")
             pins, patch = await library.pins(known, found, await self._own(library, wish.on, wish.uses)), None
@@ -240,15 +244,15 @@ class Reruns(GraphCalls):
             known.version_hash, old.labels, self._session.actor, pins, patch=patch, rerun_of=row["id"],
             callback_url=row["callback_url"], fresh=wish.nodes, is_act=True,
         )  # fmt: skip
-        return new, known
+        return new, known, artifact_id
 
     async def _document(self, artifact_id: int) -> dict[str, Any]:
         """Return the whole document of a version."""
         reader = await self._reader()
         return await reader.document(await reader.of(artifact_id))
 
-    async def _hashes(self, snapshot_id: int) -> dict[str, str]:
-        return node_hashes(sound(check_document(Document(await self._document(snapshot_id)))))
+    async def _hashes(self, artifact_id: int) -> dict[str, str]:
+        return node_hashes(sound(check_document(Document(await self._document(artifact_id)))))
 
     async def rerun_all(
         self, *, state: str | Sequence[str] = "failed", workflow_id: str | None = None,
@@ -324,7 +328,7 @@ async def _changed_workflows(library: Library, known: Planned, old: Pins, new: P
     while open_:
         name = open_.pop()
         if name not in uses:
-            uses[name] = (await library.by_snapshot(int(str(new[name]["snapshot_id"])))).uses
+            uses[name] = (await library.pinned(new[name])).uses
             open_ += sorted(uses[name])
     changed = {name for name in uses if name not in old or old[name]["version_hash"] != new[name]["version_hash"]}
     while more := {name for name, used in uses.items() if used & changed} - changed:

@@ -33,14 +33,15 @@ class Schedules:
     async def add(
         self, tag: str, *, name: str | None = None, cron: str | None = None,
         every: float | timedelta | None = None, timezone: str = "UTC", inputs: Mapping[str, Any] | None = None,
-        catch_up: str = "latest", overlap: str = "allow", priority: int = 0,
+        catch_up: str = "latest", overlap: str = "allow", priority: int = 0, replace: bool = False,
     ) -> Schedule:  # fmt: skip
         """Let the workflow at a tag begin by itself: by ``cron`` in a time zone, or ``every`` so often.
 
         Each job goes by the version at which the tag stands then. ``name`` is that of the tag unless given; ``inputs``
         may speak of the tick: ``{{ tick.date }}``, ``{{ tick.at }}``, ``{{ tick.previous }}``. ``catch_up`` says what
         becomes of ticks while nobody was there: ``none``, the ``latest``, or ``all``; ``overlap`` whether a tick is
-        left out (``skip``) while the job of the one before has not ended. Example::
+        left out (``skip``) while the job of the one before has not ended. With ``replace`` a schedule of that name
+        becomes as is said here, and one that is paused stays so; without, it is an error. Example::
 
             await client.schedules.add("report/main", cron="30 6 * * 1-5", inputs={"day": "{{ tick.date }}"})
         """
@@ -48,7 +49,7 @@ class Schedules:
         wanted = Wanted(cron, every, timezone, self._given(inputs), catch_up, overlap, priority)
         org_id, actor, called = await self._session.org_id(), self._session.actor, tag if name is None else name
         return await self._session.database.run(
-            lambda conn: schedules.add(conn, org_id, called, found, declared, wanted, actor)
+            lambda conn: schedules.add(conn, org_id, called, found, declared, wanted, actor, replace=replace)
         )
 
     async def preview(

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 # For whom a process acts that serves many, such as a server: in whatever runs on their behalf, and nowhere else.
 _acting: ContextVar[str | None] = ContextVar("acting", default=None)
+# And what he sees of datasets, by his roles.
+_seeing: ContextVar[tuple[frozenset[str] | None] | None] = ContextVar("seeing", default=None)
 
 
 @contextmanager
@@ -41,6 +43,16 @@ def acting_as(actor: str) -> Iterator[None]:
         yield
     finally:
         _acting.reset(before)
+
+
+@contextmanager
+def seeing(roles: frozenset[str] | None) -> Iterator[None]:
+    """Let all that is done inside see the datasets that these roles see; None for one who sees all."""
+    before = _seeing.set((roles,))
+    try:
+        yield
+    finally:
+        _seeing.reset(before)
 
 
 class Session:
@@ -107,6 +119,17 @@ class Session:
             other._database, other._hints = OneTransaction(self.database, conn), held
             yield other
         held.release(self._hints)
+
+    @property
+    def sees(self) -> frozenset[str] | None:
+        """The roles by which whoever acts sees datasets; None for one who sees all.
+
+        One whose sessions are held to an org sees none before it is said which.
+        """
+        told = _seeing.get()
+        if told is not None:
+            return told[0]
+        return None if self._held_to is None else frozenset()
 
     @contextmanager
     def because(self, reason: str) -> Iterator[None]:

@@ -33,6 +33,7 @@ from weft.server.routes import (
     sessions,
     streams,
     task,
+    task_datasets,
     worker,
 )
 from weft.server.spans import Traced
@@ -50,7 +51,7 @@ def _routes() -> list[BaseRoute]:
         router.include_router(routes.router)
     for operation in OPERATIONS:
         add_operation(router, operation)
-    for each in (installation, me, sessions, worker, task, attempt, additions, blob):
+    for each in (installation, me, sessions, worker, task, attempt, additions, blob, task_datasets):
         router.include_router(each.router)
     keep_apart(router.routes)
     return router.routes

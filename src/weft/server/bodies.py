@@ -19,6 +19,16 @@ YAML = "application/yaml"
 IF_MATCH = "if-match"
 # What else a file is sent as, which says the same.
 _YAML = frozenset({YAML, "application/x-yaml", "text/yaml", "text/x-yaml"})
+# A definition as its file has it, for those who read the document.
+FILE = {
+    "schema": {"type": "string", "description": "The definition."},
+    "example": """workflow_id: etl
+nodes:
+  START: {type: start, next: fetch}
+  fetch: {type: task, handler: etl:fetch, next: END}
+  END: {type: end}
+""",
+}
 # What may stand in the address beside a definition that is sent as it is.
 BESIDE = ("tag", "message")
 
@@ -63,7 +73,7 @@ def _type_of(request: Request) -> Message:
 class _Read(Request):
     """A request whose body is JSON, and told to be."""
 
-    _taken = frozenset({JSON})
+    _taken, _wanted = frozenset({JSON}), JSON
 
     async def body(self) -> bytes:
         found = await super().body()
@@ -78,7 +88,8 @@ class _Read(Request):
         told = _type_of(self)
         if told.get_content_type() not in self._taken:
             sent = self.headers.get("content-type", "")[:80]
-            raise HTTPException(415, f"send the body as {JSON}, not as {sent!r}" if sent else f"say that it is {JSON}")
+            beside = f", not as {sent!r}" if sent else ", and say so"
+            raise HTTPException(415, f"send the body as {self._wanted}{beside}")
         if str(told.get_param("charset", "utf-8")).lower() not in ("utf-8", "utf8", "us-ascii"):
             raise HTTPException(415, "send the body in UTF-8")
 
@@ -86,7 +97,7 @@ class _Read(Request):
 class _DefinitionRead(_Read):
     """A request whose body is JSON, or a definition as its file has it; what it leaves out may be in the address."""
 
-    _taken = frozenset({JSON, *_YAML})
+    _taken, _wanted = frozenset({JSON, *_YAML}), f"{JSON} or {YAML}"
 
     async def json(self) -> Any:
         body = await self.body()

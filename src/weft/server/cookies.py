@@ -64,13 +64,21 @@ def _is_loopback(connection: HTTPConnection) -> bool:
     return connection.url.hostname in _LOOPBACK
 
 
+def _host_in(origin: str) -> str | None:
+    """Return the host of a page; None when nobody can tell it, as of an address that is none."""
+    try:
+        return URL(origin).netloc
+    except ValueError:
+        return None
+
+
 def _require_own_page(connection: HTTPConnection) -> None:
     site, origin = connection.headers.get("sec-fetch-site"), connection.headers.get("origin")
     if site not in (None, "same-origin"):
         raise CrossSite(f"the request is {site[:20]}")
     if origin is not None:
         # Not the scheme: a proxy may have taken the TLS off.
-        if URL(origin).netloc != connection.url.netloc:
+        if _host_in(origin) != connection.url.netloc:
             raise CrossSite("the request comes from a page of another host")
     elif site is None:
         raise CrossSite("the request does not say from which page it comes")

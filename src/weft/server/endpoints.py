@@ -23,10 +23,10 @@ from weft.core.log_lines import add_to_lines
 from weft.queue.asking import Asking, asking
 from weft.queue.audit import acting_because, acting_from
 from weft.sdk.client import Client
-from weft.sdk.session import acting_as
+from weft.sdk.session import acting_as, seeing
 from weft.sdk.values import as_kept
 from weft.server import progress
-from weft.server.bodies import BESIDE, YAML, DefinitionRoute, JsonRoute
+from weft.server.bodies import BESIDE, FILE, YAML, DefinitionRoute, JsonRoute
 from weft.server.credentials import admitted, identify, origin_of, require
 from weft.server.idempotency import Answered, Kept, once
 from weft.server.paths import PREFIX
@@ -49,12 +49,6 @@ _MAKES_JOBS = frozenset({"jobs.submit", "jobs.rerun", "schedules.trigger"})
 # What they answer is shown once, and kept nowhere.
 _SECRET = frozenset({"tokens.create", "tokens.create_sign_in", "orgs.create_token"})
 REPEATED = "idempotency-replayed"
-_FILE = """workflow_id: etl
-nodes:
-  START: {type: start, next: fetch}
-  fetch: {type: task, handler: etl:fetch, next: END}
-  END: {type: end}
-"""
 _LINES = '{"progress": 120}\n{"answer": {"count": 240}}\n'
 _KEY = (
     "A key of the caller's choice: the same request with the same key is carried out once, and answered as the first "
@@ -105,22 +99,24 @@ def _extra(operation: Operation) -> dict[str, Any] | None:
     """Return what FastAPI does not know of an operation: a definition may be sent as its file has it."""
     if operation.call != "workflows.push":
         return None
-    file = {"schema": {"type": "string", "description": "The definition."}, "example": _FILE}
     said = {each.name: each.said for each in operation.parameters}
     beside = [
         {"name": name, "in": "query", "description": said[name], "schema": {"type": "string", "minLength": 1}}
         for name in BESIDE
     ]
-    return {"requestBody": {"content": {YAML: file}}, "parameters": beside}
+    return {"requestBody": {"content": {YAML: FILE}}, "parameters": beside}
 
 
 def _endpoint(operation: Operation) -> Callable[..., Any]:
     parameters = {each.name: each for each in operation.parameters}
     media_type = "text/plain" if answer_of(operation).model is None else _JSON
+    takes_body = operation.method == "GET" or any(each.place == "body" for each in operation.parameters)
 
     async def endpoint(request: Request, who: Principal, **given: Any) -> Response:
         state: State = request.app.state.weft
         _check_once(request, given.get("query"))
+        if not takes_body:
+            await _check_nothing(request)
         asked = _arguments(operation, parameters, given)
         if operation.pages_by is not None:
             asked.setdefault("limit", LONGEST_PAGE)
@@ -157,11 +153,11 @@ def _endpoint(operation: Operation) -> Callable[..., Any]:
         if operation.tells_progress and progress.is_wanted(request):
 
             async def work(note: Callable[[int], None]) -> bytes:
-                with acting_as(who.actor), acting_from(origin_of(request)), acting_because(reason):
+                with acting_as(who.actor), seeing(who.sees), acting_from(origin_of(request)), acting_because(reason):
                     return (await act(client, on_progress=note)).body
 
             return progress.answer(work)
-        with acting_as(who.actor), acting_from(origin_of(request)), acting_because(reason):
+        with acting_as(who.actor), seeing(who.sees), acting_from(origin_of(request)), acting_because(reason):
             key = given.get("idempotency_key")
             if key is None or operation.goes_on_by_key:
                 kept = Kept(await act(client), False)
@@ -194,6 +190,14 @@ async def _made_once(key: str, request: bytes, asked: dict[str, Any], act: Calla
     with asking(by):
         answered = await act()
     return Kept(answered, by.is_repeated)
+
+
+async def _check_nothing(request: Request) -> None:
+    """Refuse a body that says something to a call that takes none: what was meant by it would not be so."""
+    said = await request.json() if await request.body() else None
+    if said:
+        name = str(next(iter(said)))[:80] if isinstance(said, dict) else "body"
+        raise InvalidInput(name, "there is no such field here, so nothing was done: the call takes no body")
 
 
 def _check_once(request: Request, query: Any) -> None:

@@ -32,6 +32,7 @@ _NODE: Mapping[str, Any] = {
     "items": {}, "due_at": None, "kept_id": None,
 }  # fmt: skip
 _CLAIM = {"params": {"day": "2026-11-14"}, "params_blob": None, "retry_count": 0, "crashes": 0, "max_attempts": 3}
+_HAS = {"rows": 1200, "bytes": 20_480, "files": 1}
 _PLACE = {"x": 0.0, "y": 120.0, "width": 160.0, "height": 48.0}
 
 # By the name of the record; what is not here is made of the type and the name of the field.
@@ -53,6 +54,21 @@ LIKE: Mapping[str, Mapping[str, Any]] = {
     "CachedOutputs": {"outputs": 120, "bytes": 48_200, "blobs": 2, "oldest_at": EARLY, "newest_at": LATE},
     "ClaimedTask": _CLAIM,
     "Collected": {"snapshots": 4, "patches": 12, "blobs": 1, "bytes": 48_200},
+    "Column": {"name": "id", "type": "int64", "nullable": True},
+    "Dataset": {
+        "name": "orders", "description": "What was ordered, by day.", "storage": {"kind": "parquet"},
+        "read_roles": ["finance"], "unique_key": None, "version": 3, "write": 12, **_HAS, "written_at": LATE,
+    },
+    "DatasetState": {"name": "orders", "version": 3, "write": 12, "location": "1/381002207845156620/3/"},
+    "DatasetVersion": {
+        "number": 3, "is_current": True, "write": 12, **_HAS, "config_hash": DIGEST, "schema_hash": DIGEST,
+        "location": "1/381002207845156620/3/", "range_start": None, "range_end": None, "written_at": LATE,
+        "current_at": MOMENT, "retired_at": None,
+    },
+    "DatasetWrite": {
+        "number": 12, "mode": "replace", "attempt": 1, "node": "summarise", "handler": "etl:summarise",
+        "partitions": 1, "rows": 1200, "bytes": 20_480, "rows_removed": 0, "written_at": LATE,
+    },
     "DefinitionProblem": {
         "code": "unknown_node", "severity": "error", "message": "next: there is no node 'lod'. Did you mean 'load'?",
         "hint": "Did you mean 'load'?", "path": "nodes.fetch.next", "file": None, "line": 4, "column": 9,
@@ -99,6 +115,8 @@ LIKE: Mapping[str, Mapping[str, Any]] = {
         "kind": "enqueue_task", "ordering_key": None, "payload": {"handler": "email:send"}, "state": "done",
         "available_at": EARLY, "last_error": None, "created_at": EARLY, "processed_at": MOMENT,
     },
+    "Partition": {"key": "2026-11-14", "write": 12, "rows": 1200, "bytes": 20_480, "files": 1, "written_at": LATE},
+    "Producer": {"workflow": "etl", "node": "summarise", "output": 0},
     "Part": {"name": "database", "problem": None},
     "Pushed": {"tag_version": 12, "compacted": False, "is_dry_run": False, "diff": None},
     "QueueInfo": {

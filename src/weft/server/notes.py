@@ -37,6 +37,7 @@ TAGS = {
     "outbox": "Effects that are carried out after the commit that asked for them.",
     "queues": "Where tasks wait: made, paused, limited.",
     "roles": "The roles that the org defines, and who has them.",
+    "datasets": "Named tables of data: their versions, partitions and what was written into them.",
     "schedules": "Workflows that begin by themselves.",
     "tags": "Names of definitions, which move; each move is kept.",
     "tasks": "Single pieces of work: enqueued, looked at, cancelled, run again.",

@@ -14,6 +14,7 @@ import asyncpg
 
 from weft.core.errors import WeftError
 from weft.core.server_errors import WorkerLost
+from weft.data.collecting import DatasetCollector
 from weft.db.database import CONNECTION_ERRORS, lacks_partition
 from weft.queue import remote_workers, work, workers
 from weft.queue.remote_workers import Registered
@@ -58,7 +59,8 @@ class Seat:
         self._shares = Shares(self._database, self.id, self._lanes, self.wake)
         self._limits_at = -math.inf
         self.relay = Relay(self._database, self.id)
-        self._upkeep = Upkeep(client.database, self._settings, self.id, sinks_of(client), lambda: True)
+        more = [DatasetCollector(client.database, self._settings)]
+        self._upkeep = Upkeep(client.database, self._settings, self.id, sinks_of(client), lambda: True, more)
         self._turn = asyncio.Lock()
         # What this turn has claimed.
         self._background: set[asyncio.Task[None]] = set()
@@ -94,13 +96,18 @@ class Seat:
             # What it prints is sent here by itself.
             return
         elif message.startswith(("cancel ", "key ")):
-            self._news.append(message)
+            self._note(message)
         elif self._waiting:
-            self._news.append("work")
+            self._note("work")
         else:
             # Nobody is there to take it: another may.
             self.spawn(self.relay.pass_on(self.found.queues))
         self.wake()
+
+    def _note(self, message: str) -> None:
+        # Of more than are kept the first are forgotten: the worker is told to look by itself.
+        self.is_new = self.is_new or len(self._news) == _NEWS
+        self._news.append(message)
 
     def spawn(self, doing: Coroutine[Any, Any, object]) -> None:
         """Do something beside the requests; what goes wrong with it is told in the log."""
@@ -190,14 +197,15 @@ class Seat:
         if len(claims) < wanted:
             if await self.relay.has_room_again():
                 self.wake()
-            if self._shares.is_limited:
-                async with self._turn:
-                    given = await self._shares.give_back()
-                if given:
-                    self.spawn(self.relay.send_if_ready(given))
         else:
             # There was more than enough: one more worker may wake.
             self.spawn(self.relay.send_soon({claim.queue_id for claim in claims}))
+        if self._shares.is_limited:
+            # Also by one that is full now, of other queues' tasks: these may take hours.
+            async with self._turn:
+                given = await self._shares.give_back()
+            if given:
+                self.spawn(self.relay.send_if_ready(given))
 
     async def require_live(self) -> None:
         """Raise `WorkerLost` when nothing comes any more: without a word of that it would wait for ever."""

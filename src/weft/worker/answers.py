@@ -1,4 +1,4 @@
-"""Answers what a handler asks for while it runs, wherever it runs: its steps, its blobs, further tasks."""
+"""Answers what a handler asks for while it runs, wherever it runs: its steps, its blobs, datasets, further tasks."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from weft.core.errors import InvalidInput, LeaseLost
 from weft.core.json import BLOB_MARK, blob_reference, check_size, referenced_blob, size_of
+from weft.db.blob_address import data_address
 from weft.db.database import OUTAGE
 from weft.queue import blobs, loans, steps
 from weft.queue.steps import Fence, SavedStep
+from weft.worker import dataset_answers
 from weft.worker.background import pause_after_error
 from weft.worker.kin import Kin
 from weft.worker.lending import Lending
@@ -81,6 +83,12 @@ class Answers:
                     fence, is_over, self._database.run_alone, lambda conn: steps.drop(conn, fence, arguments["name"])
                 )
                 _require(dropped, fence)
+            case _ if verb in dataset_answers.VERBS:
+                root = str(data_address(self._settings))
+                return await self._persist(
+                    fence, is_over, self._database.run,
+                    lambda conn: dataset_answers.answer(conn, fence, verb, arguments, root),
+                )  # fmt: skip
             case _ if verb == ADD:
                 raise InvalidInput("client", "this worker has the database: add to its job by a weft.Client")
             case _:

@@ -23,7 +23,7 @@ from typing import Any
 
 import orjson
 
-from weft.core.errors import InvalidInput, LeaseLost
+from weft.core.errors import InvalidInput, LeaseLost, NotFound
 from weft.core.json import check_size, size_of
 from weft.core.server_errors import NeedsDatabase
 from weft.core.signals import NonRetryable, Snooze
@@ -148,10 +148,19 @@ class _Line:
             answer.set_exception(LeaseLost(task_id))
         elif "refused" in message:
             answer.set_exception(InvalidInput(*message["refused"]))
+        elif "missing" in message:
+            answer.set_exception(_not_found(message["missing"]))
         elif "problem" in message:
             answer.set_exception(RuntimeError(message["problem"]))
         else:
             answer.set_result(message["value"])
+
+
+def _not_found(message: str) -> NotFound:
+    """Return an error as it was raised where it was asked."""
+    error = NotFound.__new__(NotFound)
+    error.args = (message,)
+    return error
 
 
 def _read(source: Any, requests: queue.SimpleQueue[dict[str, Any]], line: _Line) -> None:

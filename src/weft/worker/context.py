@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import orjson
 
-from weft.core.errors import LeaseLost
+from weft.core.errors import InvalidInput, LeaseLost
 from weft.core.json import encode
 from weft.core.tracing import place_of_attempt, tracer
 from weft.db.foreign import Row, fetch_row
@@ -24,6 +24,7 @@ from weft.worker.shutdown import Shutdown
 from weft.worker.steps import Ask, Checkpoints, Steps
 
 if TYPE_CHECKING:
+    from weft.worker.datasets import TaskDataset
     from weft.worker.registry import AnyHandler
 
 # How often a heartbeat is sent on, as a part of its timeout; the expiry it sets is later by as much.
@@ -60,6 +61,7 @@ class Context:
         self.pool = pool
         self._steps: Steps | None = None
         self._children: Children | None = None
+        self._datasets: dict[str, TaskDataset] = {}
         self._shutdown = shutdown or Shutdown()
         self._write = write
         self._beat = beat
@@ -148,6 +150,24 @@ class Context:
         if self._children is None:
             self._children = Children(self.ask if self.job_id is not None else None)
         return self._children
+
+    def dataset(self, name: str) -> TaskDataset:
+        """Return a dataset, to read it or to write it; ``orders@3`` is its version 3, to read.
+
+        What is written is visible when this task completes, in the same transaction, and never if it does not.
+        Example::
+
+            orders = await ctx.dataset("orders").read(partition=day)
+            await ctx.dataset("daily").write(summarise(orders), partition=day)
+        """
+        from weft.worker.datasets import TaskDataset
+
+        if self.ask is None:
+            raise InvalidInput("dataset", "only a task that a worker runs has datasets")
+        if name not in self._datasets:
+            self._datasets[name] = TaskDataset(name, self.ask, self.heartbeat)
+        found: TaskDataset = self._datasets[name]
+        return found
 
     @property
     def checkpoint(self) -> Checkpoints:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import asyncpg
 
 from weft.core.settings import Settings
+from weft.data.collecting import DatasetCollector
 from weft.db.database import Database, ensure_partitions
 from weft.queue import outbox, work, workers
 from weft.queue.blobs import KeptBlobs
@@ -123,7 +124,8 @@ class DatabaseStore:
 
     def upkeep(self, has_settled: Callable[[], bool]) -> Upkeep:
         """Return the services that run while the worker leads."""
-        return Upkeep(self._database, self.settings, self.worker_id, self._sinks, has_settled)
+        more = [DatasetCollector(self._database, self.settings)]
+        return Upkeep(self._database, self.settings, self.worker_id, self._sinks, has_settled, more)
 
     def logs(self) -> LogKeeping:
         """Return what copies logs to the blob storage, for machines that do not share a folder, if that is wished."""

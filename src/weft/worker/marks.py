@@ -10,6 +10,9 @@ from weft.queue.work import HEAD, Claim, Lane
 # A share of one tenth of the time: nine times as long between two looks as one look costs extra.
 _REST_PER_COST = 9.0
 _CHEAP = 0.005
+# However long a look took: it may have been held up, as by a database that did not answer, and what came late waits for
+# the next one.
+_LONGEST = 30.0
 
 
 class Marks:
@@ -42,7 +45,7 @@ class Marks:
         return max(0.0, self._head_cost - self._mark_cost)
 
     def _due_in(self) -> float:
-        return self._headed_at + _REST_PER_COST * self._extra_cost() - time.monotonic()
+        return self._headed_at + min(_LONGEST, _REST_PER_COST * self._extra_cost()) - time.monotonic()
 
     def note(self, lanes: Iterable[Lane], claims: Iterable[Claim], from_head: bool, seconds: float) -> None:
         """Move the marks to what was claimed and remember what the call cost."""

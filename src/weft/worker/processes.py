@@ -16,7 +16,7 @@ from typing import Any
 
 import orjson
 
-from weft.core.errors import InvalidInput, LeaseLost
+from weft.core.errors import InvalidInput, LeaseLost, NotFound
 from weft.core.settings import Settings
 from weft.queue.work import Claim
 from weft.worker.context import beat_interval
@@ -147,6 +147,8 @@ class Child:
             reply["lost"] = True
         except InvalidInput as problem:
             reply["refused"] = [problem.field, problem.problem]
+        except NotFound as problem:
+            reply["missing"] = str(problem)
         except Exception as problem:  # noqa: BLE001  raised again where it was asked
             reply["problem"] = f"{type(problem).__name__}: {problem}"
         if self.is_alive:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 
 import asyncpg
 
+from weft.core.data_errors import WriteConflict
 from weft.core.errors import BlobUnavailable, InvalidInput, NotFound, WeftError
 from weft.core.server_errors import TooLarge
 from weft.db.database import CONNECTION_ERRORS, lacks_partition
@@ -34,7 +35,7 @@ def is_refusal(problem: BaseException) -> bool:
     """Whether a batch was refused for what is in it: then each outcome is settled apart."""
     if isinstance(problem, CONNECTION_ERRORS):
         return False
-    return isinstance(problem, (asyncpg.PostgresError, BlobUnavailable, *_REFUSED_BY_SERVER))
+    return isinstance(problem, (asyncpg.PostgresError, BlobUnavailable, WriteConflict, *_REFUSED_BY_SERVER))
 
 
 class Recovery:
@@ -142,6 +143,8 @@ class Recovery:
             completed = [outcome]
             try:
                 lost = await self._store.complete_one(outcome, patience=_PATIENCE)
+            except WriteConflict as conflict:
+                outcome = unsuccessful.conflicting(outcome, conflict)
             except _REFUSALS as refusal:
                 outcome = unsuccessful.refused(outcome, refusal)
             else:

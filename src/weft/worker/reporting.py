@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from weft.core.errors import error_line
+from weft.core.error_lines import error_line
 from weft.queue.work import Ended
 
 if TYPE_CHECKING:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING
 import asyncpg
 import orjson
 
+from weft.core.data_errors import WriteConflict
 from weft.db.database import lacks_partition
 from weft.queue import work, workers
 from weft.queue.work import Claim, Completed, Ended, Postponed
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from weft.db.database import type_Connection
 
 DECLINE_DELAY = timedelta(seconds=2)
+_CONFLICT_DELAY = 0.5
 REFUSALS = (asyncpg.DataError, asyncpg.IntegrityConstraintViolationError)
 
 
@@ -68,6 +71,12 @@ async def decline(
     ended = Ended(claim.id, claim.attempt, "failed", "failed", "no_handler", error)
     await work.end_unsuccessfully(conn, worker_id, [ended])
     return False
+
+
+def conflicting(outcome: Completed, conflict: WriteConflict) -> Postponed:
+    """Return what an outcome becomes that goes by what others have changed: tried again, soon and not all at once."""
+    delay = timedelta(seconds=random.uniform(0, _CONFLICT_DELAY))
+    return Postponed(outcome.id, outcome.attempt, delay, "snoozed", "write_conflict", describe_error(conflict), False)
 
 
 def refused(outcome: Completed | Postponed | Ended, refusal: Exception) -> Ended:

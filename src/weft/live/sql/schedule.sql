@@ -2,10 +2,16 @@
 select weft.now();
 
 -- name: add
--- Null when there is one of that name.
-insert into weft.schedule (org_id, name, tag, inputs, cron, every, timezone, catch_up, overlap, priority, anchor, next_at, actor)
+-- Null when there is one of that name, unless it is to be replaced; then its next tick stays where its times do.
+insert into weft.schedule as s (org_id, name, tag, inputs, cron, every, timezone, catch_up, overlap, priority, anchor, next_at, actor)
 values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
-on conflict (org_id, name) do nothing returning *;
+on conflict (org_id, name) do update set tag = excluded.tag, inputs = excluded.inputs, cron = excluded.cron, every = excluded.every,
+  timezone = excluded.timezone, catch_up = excluded.catch_up, overlap = excluded.overlap, priority = excluded.priority, version = s.version + 1,
+  anchor = case when (s.cron, s.every, s.timezone) is distinct from (excluded.cron, excluded.every, excluded.timezone)
+    then excluded.anchor else s.anchor end,
+  next_at = case when (s.cron, s.every, s.timezone) is distinct from (excluded.cron, excluded.every, excluded.timezone)
+    then excluded.next_at else s.next_at end
+where $14::bool returning s.*, s.version > 1 as is_replaced;
 
 -- name: show
 select s.* from weft.schedule s where s.org_id = $1 and s.name = $2;
@@ -36,9 +42,10 @@ update weft.schedule s set paused_at = null where s.org_id = $1 and s.name = $2 
 delete from weft.schedule s where s.org_id = $1 and s.name = $2 returning s.id;
 
 -- name: due
--- Of all orgs, the longest due first.
+-- Of all orgs in turn, the longest due of each first: nobody waits for all that another has.
 select s.*, weft.now() as now from weft.schedule s
-where s.next_at <= (select weft.now()) and s.paused_at is null order by s.next_at limit $1;
+where s.next_at <= (select weft.now()) and s.paused_at is null
+order by row_number() over (partition by s.org_id order by s.next_at), s.next_at limit $1;
 
 -- name: next_due
 select min(s.next_at) - weft.now() from weft.schedule s where s.paused_at is null;
@@ -69,8 +76,9 @@ update weft.backfill b set cancelled_at = weft.now(), ended_at = weft.now(), nex
 where b.org_id = $1 and b.id = $2 and b.ended_at is null returning b.id;
 
 -- name: open_backfills
--- Of all orgs, those asked for first.
-select b.id from weft.backfill b where b.ended_at is null order by b.id limit $1;
+-- Of all orgs in turn, in any order: those that wait for their jobs, however many, keep no other from being looked at.
+select b.id from weft.backfill b where b.ended_at is null
+order by row_number() over (partition by b.org_id order by random()) limit $1;
 
 -- name: look_at_backfill
 -- Not ended, with its jobs that have not ended either.

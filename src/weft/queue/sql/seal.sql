@@ -14,7 +14,7 @@ delete from weft.audit_seal s using (
 -- name: page
 -- The seals of an org in order, each with what it is when it is made anew of what it holds.
 select s.number, s.sealed_at, s.ids, s.hashes, s.before, s.before_id, s.digest, s.done_to,
-  weft.seal_digest(s.org_id, s.number, s.before, s.before_id, s.ids, s.hashes) as digest_now,
+  weft.seal_digest(s.org_id, s.number, s.before, s.before_id, s.done_to, s.ids, s.hashes) as digest_now,
   s.before = sha256(int8send(s.org_id)) and s.before_id = 0 as follows_on_nothing
 from weft.audit_seal s where s.org_id = $1 and s.number > $2 order by s.number limit $3;
 

@@ -16,7 +16,7 @@ from weft.flow.drawing import draw_mermaid, draw_svg, draw_tree, picture_of
 from weft.flow.validation import check_document
 from weft.sdk.workflows import document_of
 from weft.server import paths
-from weft.server.bodies import KnownRoute
+from weft.server.bodies import FILE, YAML, DefinitionRoute
 from weft.server.credentials import Who, require
 from weft.server.paths import PREFIX
 from weft.server.problems import refusals
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 # Names in paths may have slashes.
 assert paths is not None
-router = APIRouter(prefix=PREFIX, tags=["workflows"], route_class=KnownRoute)
+router = APIRouter(prefix=PREFIX, tags=["workflows"], route_class=DefinitionRoute)
 _JSON = "application/json"
 
 
@@ -67,6 +67,8 @@ class Validated(BaseModel):
     problems: list[DefinitionProblem]
 
 
+# Whatever is in it, the answer tells what is wrong with that.
+_ANY_FILE = {**FILE, "schema": {"description": "The definition, or what is to become one."}}
 _TYPES = {Form.JSON: _JSON, Form.SVG: "image/svg+xml", Form.TEXT: "text/plain", Form.MERMAID: "text/plain"}
 _LIKE: dict[str, Any] = {
     _JSON: {
@@ -116,6 +118,7 @@ def _drawn(data: Any, form: Form) -> str | bytes:
     "/workflows/validate", name="workflows.validate", operation_id="workflows_validate", response_class=Response,
     summary="Tell all that is wrong with a definition; nothing is kept.", description="Takes the role `reader`.",
     responses={200: {"model": Validated, "description": "What is wrong with it."}, **refusals()},
+    openapi_extra={"requestBody": {"content": {YAML: _ANY_FILE}}},
 )  # fmt: skip
 async def validate(who: Who, body: Annotated[ValidateRequest, Body()]) -> Response:
     """Answer with what is wrong with a definition."""

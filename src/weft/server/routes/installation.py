@@ -26,9 +26,9 @@ _WRONG = {
     "server": "is about to stop",
 }
 _NUMBERS = """\
-# HELP weft_queue_depth Tasks that are ready, by queue.
-# TYPE weft_queue_depth gauge
-weft_queue_depth{queue="default"} 3
+# HELP weft_task_queue_depth Tasks that have not ended, by queue and state, all counted.
+# TYPE weft_task_queue_depth gauge
+weft_task_queue_depth{queue="default",state="ready"} 3
 """
 _PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 

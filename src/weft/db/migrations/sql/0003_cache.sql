@@ -35,7 +35,8 @@ union all select c.digest, c.org_id, 'cache', c.task_id from weft.output_cache c
 
 -- name: note_outputs
 -- Of tasks that this transaction has completed, by worker and attempt: those with a key give their outputs to later ones,
--- those with a root have got theirs from it. Equal ones that end together leave one output.
+-- those with a root have got theirs from it, if it is of their org: whoever says so may be mistaken. Equal ones that end
+-- together leave one output.
 create function weft.note_outputs(me bigint, ids bigint[], attempts int[], keys bytea[], spans interval[], roots bigint[])
 returns void language plpgsql
   set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off
@@ -53,7 +54,8 @@ begin
   on conflict (org_id, key) do update set
     handler = excluded.handler, task_id = excluded.task_id, made_at = excluded.made_at, expires_at = excluded.expires_at,
     digest = excluded.digest, output = excluded.output;
-  update weft.task_done d set reason = 'cached', kept_id = u.root
+  update weft.task_done d set reason = 'cached',
+    kept_id = (select r.id from weft.task_done r where r.id = u.root and r.org_id = d.org_id)
   from unnest(ids, attempts, roots) as u (id, attempt, root)
   where u.root is not null and d.id = u.id and d.worker_id = me and d.attempt = u.attempt and d.state = 'completed';
 end $$;

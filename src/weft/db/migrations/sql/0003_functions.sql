@@ -567,6 +567,10 @@ begin
   return count;
 end $$;
 
+-- name: publish_writes
+-- What tasks that end here have written beside their outputs; nothing, before there are datasets.
+create function weft.publish_writes(ended bigint[]) returns void language sql as '';
+
 -- name: drop_finish_and_claim
 drop function weft.finish_and_claim;
 
@@ -629,6 +633,7 @@ begin
            array_agg(job_id) filter (where handler = '@end')
     into ended, freed_queues, freed_keys, counted, taken, ends from moved;
 
+    perform weft.publish_writes(ended);
     perform weft.release_next(ended || counted, taken, case when wanted > 0 then queues else '{}' end);
     if ends is not null then
       perform weft.end_jobs(ends);

@@ -42,9 +42,10 @@ create function weft.audit_hash(a weft.audit) returns bytea language sql stable 
 $$;
 
 -- name: seal_digest
-create function weft.seal_digest(org bigint, number bigint, before bytea, before_id bigint, ids bigint[], hashes bytea[])
-returns bytea language sql immutable as $$
-  select sha256(before || int8send(org) || int8send(number) || int8send(before_id) || coalesce((
+create function weft.seal_digest(
+  org bigint, number bigint, before bytea, before_id bigint, done_to bigint, ids bigint[], hashes bytea[]
+) returns bytea language sql immutable as $$
+  select sha256(before || int8send(org) || int8send(number) || int8send(before_id) || int8send(done_to) || coalesce((
     select string_agg(int8send(u.id) || u.hash, ''::bytea order by u.place)
     from unnest(ids, hashes) with ordinality as u (id, hash, place)), ''::bytea))
 $$;
@@ -87,7 +88,7 @@ begin
     -- An act has its id before its transaction has a number, and clocks may be set back: by no more than a minute.
     insert into weft.audit_seal (org_id, number, ids, hashes, before, before_id, digest, next_xid, seen_to, done_to)
     values (of.org_id, of.number, of.ids, of.hashes, of.before, of.before_id,
-      weft.seal_digest(of.org_id, of.number, of.before, of.before_id, of.ids, of.hashes),
+      weft.seal_digest(of.org_id, of.number, of.before, of.before_id, of.done_to, of.ids, of.hashes),
       pg_snapshot_xmax(pg_current_snapshot()), weft.first_id_at(weft.now() - interval '1 minute'), of.done_to)
     on conflict do nothing;
     if found then

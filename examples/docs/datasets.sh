@@ -1,0 +1,19 @@
+python datasets.py
+
+# docs: begin look
+weft datasets list
+weft datasets show orders
+weft datasets partitions orders --latest
+weft datasets writes orders
+weft datasets versions orders
+# docs: end look
+
+# docs: begin back
+weft datasets rollback orders@1.1
+weft datasets rollback orders@1.1 --yes --reason "the import of the 15th was wrong"
+# docs: end back
+
+# docs: begin grant
+weft roles create finance
+weft datasets grant orders finance
+# docs: end grant

@@ -1,0 +1,217 @@
+"""What a running attempt reads and is about to write: noted in its name, visible when its task completes."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from weft.catalog import dataset_reading, datasets
+from weft.catalog.dataset_reading import DatasetState, File, Named
+from weft.catalog.datasets import ALONE, SQL, Producer
+from weft.core.checks import check_number, check_text
+from weft.core.errors import InvalidInput, LeaseLost
+from weft.db.statements import Statements
+
+if TYPE_CHECKING:
+    from asyncpg import Record
+
+    from weft.db.database import type_Connection
+    from weft.queue.steps import Fence
+
+STAGING = Statements("weft.catalog", "sql/staging.sql")
+_STORAGE = {"kind": "parquet"}
+LONGEST_KEY = 500
+# As far as the numbers of JSON go without losing digits.
+MOST = 2**53
+
+
+class Mode(StrEnum):
+    """What a write does with what is there: adds to it, or takes its place."""
+
+    APPEND = "append"
+    REPLACE = "replace"
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A write that has begun: where its files belong, and the state that it goes by."""
+
+    id: int
+    version_id: int
+    location: str
+    write: int
+    schema: str | None
+    schema_hash: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """What a write has brought: its files by partition, and what the columns are with it.
+
+    ``seen`` is the write that it goes by, where another one meanwhile would make it wrong; ``schema`` has the columns
+    as they are told and as Arrow has them.
+    """
+
+    id: int
+    partitions: Sequence[str]
+    is_whole: bool
+    files: Sequence[Mapping[str, Any]]
+    seen: int | None
+    seen_schema: str | None
+    schema: Mapping[str, Any]
+
+
+async def read(conn: type_Connection, fence: Fence, named: Named) -> tuple[DatasetState, str | None]:
+    """Return the state of a dataset that an attempt is to read, and its columns as they are kept."""
+    holder = await _holder(conn, fence)
+    state = await dataset_reading.state_of(conn, holder["org_id"], named)
+    kept = await conn.fetchrow(STAGING.version, state.version_id)
+    return state, None if kept is None else kept["columns"]
+
+
+async def list_files(
+    conn: type_Connection, fence: Fence, version_id: int, write: int, partitions: Sequence[str] | None,
+    after: tuple[str, int], limit: int,
+) -> list[File]:  # fmt: skip
+    """Return a page of the files of a state, and note with the first that the attempt reads it."""
+    holder = await _holder(conn, fence)
+    wanted = None if partitions is None else sorted(set(partitions))
+    if after == ("", 0):
+        await conn.execute(
+            STAGING.note_input, fence.task_id, fence.attempt, holder["org_id"], version_id, write, wanted
+        )
+    return await dataset_reading.files(conn, holder["org_id"], version_id, write, wanted, after, limit)
+
+
+async def org_of(conn: type_Connection, fence: Fence) -> int:
+    """Return the org of a task that an attempt holds."""
+    return int((await _holder(conn, fence))["org_id"])
+
+
+async def begin(
+    conn: type_Connection, fence: Fence, name: str, mode: Mode, unique_key: Sequence[str] | None, *, output: int = 0,
+    is_breaking: bool = False,
+) -> Begun:  # fmt: skip
+    """Note that an attempt is about to write; a dataset that is not there is made, and belongs to who writes first.
+
+    ``is_breaking`` begins a version, which becomes current with this write, so that its columns may be any.
+    """
+    holder = await _holder(conn, fence)
+    org_id, actor = holder["org_id"], holder["actor"] or ""
+    row = await conn.fetchrow(SQL.lock, org_id, datasets.check_dataset(name))
+    if row is None:
+        # No act of a person: what made it is told by its first write.
+        await conn.execute(SQL.create, org_id, name, None, orjson.dumps(_STORAGE).decode(), actor)
+        row = await conn.fetchrow(SQL.lock, org_id, name)
+        assert row is not None
+    await _require_producer(conn, org_id, name, row, _producer(holder, output))
+    if unique_key:
+        await _require_key(conn, org_id, name, row, list(unique_key))
+    version_id = row["current_id"]
+    if version_id is None or is_breaking:
+        version_id = await _add_version(conn, org_id, row, actor)
+    begun = await conn.fetchrow(
+        STAGING.begin, org_id, fence.task_id, fence.attempt, row["id"], version_id, not is_breaking, is_breaking, mode
+    )
+    found = await conn.fetchrow(STAGING.version, version_id)
+    assert begun is not None
+    assert found is not None
+    return Begun(
+        begun["id"], version_id, found["location"], found["last_write"], found["columns"], found["schema_hash"]
+    )
+
+
+async def stage(conn: type_Connection, fence: Fence, staged: Staged) -> None:
+    """Tell what a write has brought; raises `LeaseLost` when the attempt is over."""
+    await _holder(conn, fence)
+    keys = sorted({check_partition(key) for key in staged.partitions})
+    files = [_checked_file(each, staged.id, keys) for each in staged.files]
+    columns = _checked_columns(staged.schema)
+    digest = hashlib.sha256(orjson.dumps(columns["columns"])).hexdigest()
+    told = await conn.fetchval(
+        STAGING.stage, staged.id, fence.task_id, fence.attempt, keys, staged.is_whole, orjson.dumps(files).decode(),
+        staged.seen, staged.seen_schema, orjson.dumps(columns).decode(), digest,
+    )  # fmt: skip
+    if told is None:
+        raise InvalidInput("id", f"{staged.id} is no write that this attempt has begun and not told of yet")
+
+
+def check_partition(key: object) -> str:
+    """Return the key of a partition, empty for data without partitions; raises `InvalidInput`."""
+    return "" if key == "" else check_text(key, "partition", LONGEST_KEY)
+
+
+def _checked_file(file: Mapping[str, Any], write_id: int, keys: Sequence[str]) -> dict[str, Any]:
+    """Return a file as it is kept. Its name begins with that of its write, so that nobody tells of another's files."""
+    path = check_text(file["path"], "files.path", 200)
+    if re.fullmatch(rf"{write_id}-\d{{1,9}}\.parquet", path, re.ASCII) is None:
+        raise InvalidInput("files.path", f"must be {write_id}-NUMBER.parquet, and not {path!r}")
+    if file["partition"] not in keys:
+        raise InvalidInput("files.partition", f"{file['partition']!r} is not one of the partitions of the write")
+    rows = check_number(file["rows"], "files.rows", 0, MOST)
+    return {
+        "partition": file["partition"],
+        "path": path,
+        "rows": rows,
+        "bytes": check_number(file["bytes"], "files.bytes", 0, MOST),
+    }
+
+
+def _checked_columns(schema: Mapping[str, Any]) -> dict[str, Any]:
+    told = [
+        {
+            "name": check_text(each["name"], "columns.name", 500),
+            "type": check_text(each["type"], "columns.type", 10_000),
+            "nullable": each["nullable"] is True,
+        }
+        for each in schema["columns"]
+    ]
+    return {"columns": told, "arrow": check_text(schema["arrow"], "columns.arrow", 10_000_000)}
+
+
+async def _holder(conn: type_Connection, fence: Fence) -> Record:
+    found = await conn.fetchrow(STAGING.holder, *fence)
+    if found is None:
+        raise LeaseLost(fence.task_id)
+    return found
+
+
+def _producer(holder: Record, output: int) -> Producer:
+    if holder["dag"] is None:
+        return Producer(ALONE, holder["handler"], output)
+    return Producer(holder["dag"], holder["node"] or holder["handler"], output)
+
+
+async def _require_producer(conn: type_Connection, org_id: int, name: str, row: Record, mine: Producer) -> None:
+    if row["producer_dag"] is None:
+        await conn.execute(SQL.set_producer, org_id, row["id"], mine.workflow, mine.node, mine.output)
+        return
+    known = Producer(row["producer_dag"], row["producer_node"], row["producer_output"])
+    if known != mine:
+        raise InvalidInput(
+            "dataset", f"{name} is written by {known} and by nobody else, and this is {mine}: write another dataset, "
+            f"or hand it over by `weft datasets hand-over {name}`",
+        )  # fmt: skip
+
+
+async def _require_key(conn: type_Connection, org_id: int, name: str, row: Record, key: list[str]) -> None:
+    if row["unique_key"] is None:
+        await conn.execute(SQL.set_key, org_id, row["id"], key)
+    elif row["unique_key"] != key:
+        known = ", ".join(row["unique_key"])
+        raise InvalidInput("unique_key", f"that of {name} is {known}, and not {', '.join(key)}")
+
+
+async def _add_version(conn: type_Connection, org_id: int, row: Record, actor: str) -> int:
+    version_id = await conn.fetchval(STAGING.next_id)
+    made = await conn.fetchrow(SQL.add_version, org_id, row["id"], version_id, str(version_id), None, actor)
+    assert made is not None
+    if row["current_id"] is None:
+        await conn.execute(SQL.make_current, row["id"], version_id)
+    return int(version_id)

@@ -1,0 +1,30 @@
+-- name: holder
+-- running, by its worker and attempt; the lock makes that exact against whoever takes the task away.
+select t.org_id, t.job_id, t.node, t.handler, t.actor, j.workflow_id as dag
+from weft.task t left join weft.job j on j.id = t.job_id
+where t.id = $2 and coalesce(t.worker_id, 0) = $1 and t.attempt = $3 and t.state = 'running' for share of t;
+
+-- name: begin
+insert into weft.staged_write (org_id, task_id, attempt, dataset_id, version_id, follows, swaps, mode)
+values ($1, $2, $3, $4, $5, $6, $7, $8) returning id;
+
+-- name: stage
+-- Once: one that was told its files stays as it is.
+update weft.staged_write s set partitions = $4, is_whole = $5, files = $6, seen = $7, seen_schema = $8, columns = $9, schema_hash = $10
+where s.id = $1 and s.task_id = $2 and s.attempt = $3 and s.partitions is null returning s.id;
+
+-- name: note_input
+-- What an attempt reads of a version of its org; the same once.
+insert into weft.task_input (task_id, attempt, place, org_id, dataset_id, version_id, write, partitions)
+select $1, $2, (select coalesce(max(i.place), 0) + 1 from weft.task_input i where i.task_id = $1 and i.attempt = $2),
+  v.org_id, v.dataset_id, v.id, $5, $6
+from weft.dataset_version v
+where v.id = $4 and v.org_id = $3 and not exists (
+  select 1 from weft.task_input o where o.task_id = $1 and o.attempt = $2 and o.version_id = $4 and o.write = $5
+    and (o.partitions is null or o.partitions @> $6));
+
+-- name: version
+select v.location, v.last_write, v.columns, v.schema_hash from weft.dataset_version v where v.id = $1;
+
+-- name: next_id
+select weft.next_id();

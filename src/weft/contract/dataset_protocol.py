@@ -1,0 +1,132 @@
+"""The worker protocol: what a running task asks of datasets, and what it is told."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from weft.catalog.dataset_writing import LONGEST_KEY
+from weft.contract.bounds import Name, Text
+from weft.contract.protocol import LARGEST, Held
+from weft.contract.wire import Id
+
+_Count = Field(ge=0, le=LARGEST)
+_Key = Field(max_length=LONGEST_KEY)
+
+
+class ReadDataset(Held):
+    """A dataset by its name; ``orders@3`` is its version 3, ``orders@3.12`` what that was after its write 12."""
+
+    dataset: Name
+
+
+class ListFiles(Held):
+    """A state of a dataset, or some partitions of it, after the file that was told last."""
+
+    version_id: Id
+    write: int = _Count
+    partitions: list[Text] | None = Field(None, max_length=100_000)
+    after_partition: Text = Field("", max_length=LONGEST_KEY)
+    after_id: Id | None = None
+
+
+class ListPartitions(Held):
+    """A version of a dataset; ``after`` is the key of the last partition told."""
+
+    version_id: Id
+    after: Text = Field("", max_length=LONGEST_KEY)
+
+
+class BeginWrite(Held):
+    """A write into a dataset; ``breaking`` begins a version, whose columns may be any."""
+
+    dataset: Name
+    mode: Literal["append", "replace"] = "replace"
+    unique_key: list[Name] = Field(default_factory=list, max_length=100)
+    output: int = Field(0, ge=0, le=1000, description="Which of the task's outputs it is.")
+    breaking: bool = False
+
+
+class StagedFile(BaseModel):
+    """A Parquet file that was written under the location of the version: ``ID-NUMBER.parquet``, with the write's id."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    partition: Text = _Key
+    path: Text = Field(max_length=200)
+    rows: int = _Count
+    bytes: int = _Count
+
+
+class StagedColumn(BaseModel):
+    """A column; its type is that of Arrow."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    name: Text = Field(min_length=1, max_length=500)
+    type: Text = Field(min_length=1, max_length=10_000)
+    nullable: bool = True
+
+
+class StagedSchema(BaseModel):
+    """The columns of the dataset with this write, and the same as Arrow serializes a schema, in base64."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    columns: list[StagedColumn] = Field(min_length=1, max_length=100_000)
+    arrow: str = Field(min_length=1, max_length=10_000_000, pattern="^[A-Za-z0-9+/=]+$")
+
+
+class StageWrite(Held):
+    """What a write has brought: visible when the task completes, and never if it does not.
+
+    ``seen`` is the write that it goes by, where another one meanwhile would make it wrong, as when rows were left out
+    because they are there already.
+    """
+
+    id: Id
+    partitions: list[Text] = Field(max_length=100_000)
+    is_whole: bool = Field(False, description="Whether everything is replaced, and not these partitions alone.")
+    files: list[StagedFile] = Field(max_length=100_000)
+    seen: int | None = Field(None, ge=0, le=LARGEST)
+    seen_schema: Text | None = Field(None, max_length=64)
+    schema_: StagedSchema = Field(alias="schema")
+
+
+class StateTold(BaseModel):
+    """One state of a dataset, which never changes; its files are under ``root`` and ``location``."""
+
+    dataset_id: str
+    version_id: str
+    name: str
+    version: int
+    write: int
+    location: str
+    is_outside: bool
+    schema_: str | None = Field(alias="schema")
+    root: str
+
+
+class FilesTold(BaseModel):
+    """Files of a state: the partition, the id, the name, rows and bytes of each; there are more after a full page."""
+
+    files: list[tuple[str, str, str, int, int]]
+
+
+class PartitionsTold(BaseModel):
+    """Partitions of a version."""
+
+    partitions: list[dict[str, Any]]
+
+
+class WriteBegun(BaseModel):
+    """A write that has begun: where its files belong, and the state that it goes by."""
+
+    id: str
+    version_id: str
+    location: str
+    write: int
+    schema_: str | None = Field(alias="schema")
+    schema_hash: str | None
+    root: str

@@ -1,0 +1,1 @@
+"""Data outside of the database: Parquet files, and how they are read."""

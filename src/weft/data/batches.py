@@ -1,0 +1,100 @@
+"""Whatever holds a table, as a stream of Arrow's batches: Arrow, pandas, polars, DuckDB, or rows."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from weft.core.errors import InvalidInput
+
+_ROWS_AT_ONCE = 65_536
+_TAKEN = "a table of Arrow, pandas, polars or DuckDB, or rows as mappings"
+
+
+def reader_of(data: Any, known: pa.Schema | None = None) -> pa.RecordBatchReader:
+    """Return a stream of the batches of a table; rows are read by those columns that are ``known``.
+
+    Raises `InvalidInput` for what is no table.
+    """
+    if isinstance(data, pa.RecordBatchReader):
+        return data
+    if isinstance(data, pa.Table):
+        return data.to_reader()
+    if isinstance(data, pa.RecordBatch):
+        return pa.RecordBatchReader.from_batches(data.schema, [data])
+    if hasattr(data, "__arrow_c_stream__"):
+        return pa.RecordBatchReader.from_stream(data)
+    if hasattr(data, "scanner"):
+        return data.scanner().to_reader()
+    if type(data).__module__.split(".")[0] == "pandas":
+        return pa.Table.from_pandas(data, preserve_index=False).to_reader()
+    if hasattr(data, "collect") and type(data).__module__.split(".")[0] == "polars":
+        return pa.RecordBatchReader.from_stream(data.collect())
+    if isinstance(data, (str, bytes, Mapping)) or not isinstance(data, Iterable):
+        raise InvalidInput("data", f"{type(data).__name__} is no table: give {_TAKEN}")
+    return _from_rows(iter(data), known)
+
+
+def _from_rows(rows: Iterator[Any], known: pa.Schema | None) -> pa.RecordBatchReader:
+    first = list(itertools.islice(rows, _ROWS_AT_ONCE))
+    if first and isinstance(first[0], pa.RecordBatch):
+        return pa.RecordBatchReader.from_batches(first[0].schema, itertools.chain(first, rows))
+    if not first:
+        if known is None:
+            raise InvalidInput(
+                "data", "has no rows, and the dataset has no columns yet: give a table of Arrow with both"
+            )
+        return pa.RecordBatchReader.from_batches(known, [])
+    schema = _schema(first, known)
+    return pa.RecordBatchReader.from_batches(schema, _batches(first, rows, schema))
+
+
+def _batches(first: list[Any], rows: Iterator[Any], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    place = 0
+    while first:
+        yield _batch(first, schema, place)
+        place += len(first)
+        first = list(itertools.islice(rows, _ROWS_AT_ONCE))
+
+
+def _schema(rows: list[Any], known: pa.Schema | None) -> pa.Schema:
+    """Return the columns of rows: the types of those that are known, and of others what the values are."""
+    names: dict[str, None] = {}
+    for place, row in enumerate(rows):
+        if not isinstance(row, Mapping):
+            raise InvalidInput("data", f"row {place} is {type(row).__name__} and no mapping: give {_TAKEN}")
+        names |= dict.fromkeys(row)
+    fields = []
+    for name in names:
+        if not isinstance(name, str):
+            raise InvalidInput("data", f"a column is called {name!r}, which is no text")
+        place = -1 if known is None else known.get_field_index(name)
+        if known is not None and place >= 0:
+            fields.append(known.field(place))
+            continue
+        try:
+            fields.append(pa.field(name, pa.array([row.get(name) for row in rows]).type))
+        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as problem:
+            raise InvalidInput("data", f"column {name}: {problem}") from None
+    return pa.schema(fields)
+
+
+def _batch(rows: list[Any], schema: pa.Schema, place: int) -> pa.RecordBatch:
+    names = set(schema.names)
+    for row in rows:
+        place += 1
+        if not isinstance(row, Mapping):
+            raise InvalidInput("data", f"row {place - 1} is {type(row).__name__} and no mapping: give {_TAKEN}")
+        if not row.keys() <= names:
+            more = min(str(key) for key in row.keys() - names)
+            raise InvalidInput("data", f"row {place - 1} has a column {more} that none of the first rows had")
+    arrays = []
+    for field in schema:
+        try:
+            arrays.append(pa.array([row.get(field.name) for row in rows], field.type))
+        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as problem:
+            raise InvalidInput("data", f"column {field.name}: {problem}") from None
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)

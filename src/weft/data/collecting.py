@@ -1,0 +1,86 @@
+"""Removes files of datasets that nobody sees: of attempts that came to nothing, of states and versions long past."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from weft.db.blob_address import data_address
+from weft.db.statements import Statements
+from weft.queue.service import Service
+
+if TYPE_CHECKING:
+    from weft.core.settings import Settings
+    from weft.data.storage import Storage
+    from weft.db.database import Database
+
+SQL = Statements("weft.catalog", "sql/collecting.sql")
+# A process that has lost its task may not know it yet, and write on.
+GRACE = timedelta(days=1)
+BATCH = 1000
+
+
+class DatasetCollector(Service):
+    """Removes files of datasets; first nobody may see them any more, then they go, then nothing tells of them.
+
+    Wherever it is killed, the next one goes on from there.
+    """
+
+    name = "dataset-collector"
+    interval = 3600.0
+
+    def __init__(self, database: Database, settings: Settings, grace: timedelta = GRACE) -> None:
+        super().__init__()
+        self._database = database
+        self._root = str(data_address(settings))
+        self._retention = settings.dataset_retention
+        self._grace = grace
+        self._storage: Storage | None = None
+
+    async def run_once(self) -> int:
+        """Remove one batch of each kind; return how many."""
+        gone = await self._drop_abandoned()
+        await self._database.run(lambda conn: conn.execute(SQL.close_states, self._retention))
+        gone += await self._drop_removed()
+        await self._database.run(lambda conn: conn.execute(SQL.close_versions, self._retention))
+        return gone + await self._drop_versions()
+
+    async def _drop_abandoned(self) -> int:
+        rows = await self._database.read(lambda conn: conn.fetch(SQL.abandoned, self._grace, BATCH))
+        for row in rows:
+            names = await asyncio.to_thread(self._store().beginning_with, row["location"], f"{row['id']}-")
+            await asyncio.to_thread(self._store().remove, row["location"], names)
+        ids = [row["id"] for row in rows]
+        await self._database.run(lambda conn: conn.execute(SQL.forget_writes, ids))
+        return len(ids)
+
+    async def _drop_removed(self) -> int:
+        rows = await self._database.read(lambda conn: conn.fetch(SQL.removed_files, BATCH))
+        for row in rows:
+            if row["is_last"]:
+                await asyncio.to_thread(self._store().remove, row["location"], [row["path"]])
+        versions, ids = [row["version_id"] for row in rows], [row["id"] for row in rows]
+        await self._database.run(lambda conn: conn.execute(SQL.forget_files, versions, ids))
+        return len(rows)
+
+    async def _drop_versions(self) -> int:
+        gone = 0
+        for version in await self._database.read(lambda conn: conn.fetch(SQL.closed_versions, BATCH)):
+            id = version["id"]
+            while rows := await self._database.read(lambda conn, id=id: conn.fetch(SQL.files_of, id, BATCH)):  # type: ignore[misc]
+                await asyncio.to_thread(self._store().remove, version["location"], [row["path"] for row in rows])
+                ids = [row["id"] for row in rows]
+                await self._database.run(
+                    lambda conn, id=id, ids=ids: conn.execute(SQL.forget_files, [id] * len(ids), ids)  # type: ignore[misc]
+                )
+                gone += len(rows)
+            await self._database.run(lambda conn, id=id: conn.execute(SQL.forget_version, id))  # type: ignore[misc]
+        return gone
+
+    def _store(self) -> Storage:
+        if self._storage is None:
+            from weft.data.storage import Storage
+
+            self._storage = Storage.at(self._root)
+        return self._storage

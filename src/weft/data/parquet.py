@@ -1,0 +1,165 @@
+"""Tables as Parquet files: written batch by batch, by partition, and read as one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+
+from weft.catalog.dataset_writing import LONGEST_KEY
+from weft.core.checks import check_text
+from weft.core.errors import InvalidInput
+from weft.data.columns import fit
+
+if TYPE_CHECKING:
+    from weft.data.storage import Storage
+
+# Beyond so many rows another file begins: engines read files side by side, and leave out those they need not.
+_ROWS_IN_FILE = 20_000_000
+_ROWS_IN_GROUP = 1_048_576
+_OPEN_AT_ONCE = 200
+WHOLE = ""
+
+
+class Written(NamedTuple):
+    """One file, as the catalog is told of it; ``path`` is its name under the location of its version."""
+
+    partition: str
+    path: str
+    rows: int
+    bytes: int
+
+
+@dataclass(slots=True)
+class _Open:
+    writer: pq.ParquetWriter
+    sink: pa.NativeFile
+    path: str
+    rows: int = 0
+
+
+class PartitionedWriter:
+    """Writes batches into new files of a version, each of one partition; ``name`` is what theirs begin with."""
+
+    def __init__(self, storage: Storage, location: str, name: str, schema: pa.Schema) -> None:
+        self._storage = storage
+        self._location = location
+        self._name = name
+        self._schema = schema
+        self._open: dict[str, _Open] = {}
+        self._count = 0
+        self.written: list[Written] = []
+
+    def write(self, partition: str, batch: pa.RecordBatch | pa.Table) -> None:
+        """Add rows to a partition."""
+        if batch.num_rows == 0:
+            return
+        file = self._open.pop(partition, None) or self._begin()
+        # The one that was written last comes last: the first is closed when there are too many.
+        self._open[partition] = file
+        if isinstance(batch, pa.RecordBatch):
+            file.writer.write_batch(batch, row_group_size=_ROWS_IN_GROUP)
+        else:
+            file.writer.write_table(batch, row_group_size=_ROWS_IN_GROUP)
+        file.rows += batch.num_rows
+        if file.rows >= _ROWS_IN_FILE:
+            self._close(partition)
+        while len(self._open) > _OPEN_AT_ONCE:
+            self._close(next(iter(self._open)))
+
+    def end(self) -> list[Written]:
+        """Close all files; return what was written when it will be there after a crash of the machine."""
+        for partition in list(self._open):
+            self._close(partition)
+        self._storage.keep(self._location, [file.path for file in self.written])
+        return self.written
+
+    def _begin(self) -> _Open:
+        self._count += 1
+        path = f"{self._name}-{self._count}.parquet"
+        sink = self._storage.create(self._location, path)
+        return _Open(pq.ParquetWriter(sink, self._schema, compression="zstd", compression_level=1), sink, path)
+
+    def _close(self, partition: str) -> None:
+        file = self._open.pop(partition)
+        file.writer.close()
+        size = file.sink.tell()
+        file.sink.close()
+        self.written.append(Written(partition, file.path, file.rows, size))
+
+
+def write_batches(
+    writer: PartitionedWriter, batches: Iterable[pa.RecordBatch], schema: pa.Schema, partition: str | None,
+    partition_by: str | None, on_batch: Callable[[], None] = lambda: None,
+) -> tuple[list[Written], list[str]]:  # fmt: skip
+    """Write batches, all into one partition or by the values of a column; return the files and the partitions."""
+    keys: dict[str, None] = {} if partition_by is not None else {partition or WHOLE: None}
+    for batch in batches:
+        fitted = fit(batch, schema)
+        for key, part in [(partition or WHOLE, fitted)] if partition_by is None else _split(fitted, partition_by):
+            keys[key] = None
+            writer.write(key, part)
+        on_batch()
+    return writer.end(), list(keys)
+
+
+def _split(batch: pa.RecordBatch, column: str) -> Iterator[tuple[str, pa.RecordBatch]]:
+    values = batch.column(column)
+    if values.null_count:
+        raise InvalidInput("partition_by", f"{column} has nulls, and each row needs a partition")
+    coded = values.dictionary_encode()
+    for place, value in enumerate(coded.dictionary.to_pylist()):
+        yield key_of(value), batch.filter(pc.equal(coded.indices, place))
+
+
+def split(table: pa.Table, column: str) -> dict[str, pa.Table]:
+    """Return a table by partition, as the values of a column tell it."""
+    parts: dict[str, list[pa.RecordBatch]] = {}
+    for batch in table.to_batches():
+        for key, part in _split(batch, column):
+            parts.setdefault(key, []).append(part)
+    return {key: pa.Table.from_batches(batches, table.schema) for key, batches in parts.items()}
+
+
+def key_of(value: object) -> str:
+    """Return the key of a partition; raises `InvalidInput` for one that is empty or too long."""
+    text = check_text(value if isinstance(value, str) else str(value), "partition", LONGEST_KEY)
+    if not text:
+        raise InvalidInput("partition", "must not be empty")
+    return text
+
+
+def dataset_of(storage: Storage, paths: Sequence[str], schema: pa.Schema) -> ds.Dataset:
+    """Return files as one table of Arrow's, of which nothing is read before it is asked for.
+
+    Files from before a column was there have nulls in it.
+    """
+    if not paths:
+        return ds.dataset(schema.empty_table())
+    return ds.dataset(list(paths), schema=schema, format="parquet", filesystem=storage.files)
+
+
+def without_known(table: pa.Table, known: pa.Table, unique_key: Sequence[str]) -> pa.Table:
+    """Return those rows whose key is not known, and of several with one key the first."""
+    key = list(unique_key)
+    for name in key:
+        if table.column(name).null_count:
+            raise InvalidInput("unique_key", f"{name} has nulls, by which rows cannot be told apart")
+    place = "\0place"
+    numbered = table.select(key).append_column(place, pa.array(range(table.num_rows), pa.int64()))
+    first = numbered.group_by(key).aggregate([(place, "min")])
+    if known.num_rows:
+        first = first.join(known.select(key), keys=key, join_type="left anti")
+    return table.take(first.column(f"{place}_min").combine_chunks().sort())
+
+
+def require_key(schema: pa.Schema, unique_key: Sequence[str], field: str = "unique_key") -> None:
+    """Raise `InvalidInput` unless all columns of a key are there."""
+    missing: list[Any] = [name for name in unique_key if schema.get_field_index(name) < 0]
+    if missing:
+        raise InvalidInput(field, f"there is no column {missing[0]!r}; there are {', '.join(schema.names)}")

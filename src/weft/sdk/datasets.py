@@ -1,0 +1,160 @@
+"""The part of the client with which datasets are looked at, shown to others, and taken back to what they were."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Iterable
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from weft.catalog import dataset_reading, dataset_versions, datasets
+from weft.catalog.dataset_reading import DatasetState, Partition, read_name
+from weft.catalog.dataset_versions import DatasetVersion, DatasetWrite
+from weft.catalog.datasets import Dataset, Sees
+from weft.core.checks import check_moment, check_number
+
+if TYPE_CHECKING:
+    from weft.sdk.client import Client
+
+
+class Datasets:
+    """What is done with datasets; `Client.datasets`. A name may say which state: ``orders@3``, ``orders@3.12``."""
+
+    def __init__(self, session: Client) -> None:
+        self._session = session
+
+    @property
+    def _sees(self) -> Sees:
+        """The roles by which whoever acts sees datasets; None for one who sees all."""
+        return self._session.sees
+
+    async def create(self, name: str, *, description: str | None = None) -> bool:
+        """Make a dataset before anything is written into it; False when there is one of that name.
+
+        One that is not there is made by the first write. Example::
+
+            await client.datasets.create("orders", description="What was ordered, by day.")
+        """
+        org_id, actor = await self._session.org_id(), self._session.actor
+        return await self._session.database.run(
+            lambda conn: datasets.create(conn, org_id, name, description, {"kind": "parquet"}, actor)
+        )
+
+    async def show(self, name: str) -> Dataset:
+        """Return a dataset, with what its current version has.
+
+        Example::
+
+            print((await client.datasets.show("orders")).rows)
+        """
+        org_id, sees = await self._session.org_id(), self._sees
+        return await self._session.database.read(lambda conn: datasets.show(conn, org_id, name, sees))
+
+    async def list(self, *, after: str = "", limit: int = 100) -> builtins.list[Dataset]:
+        """Return datasets by name; ``after`` is the last name of the page before.
+
+        Example::
+
+            for each in await client.datasets.list():
+                print(each.name, each.rows, each.written_at)
+        """
+        check_number(limit, "limit", 1, 1000)
+        org_id, sees = await self._session.org_id(), self._sees
+        return await self._session.database.read(
+            lambda conn: datasets.list_datasets(conn, org_id, after=after, limit=limit, sees=sees)
+        )
+
+    async def describe(self, name: str, description: str) -> Dataset:
+        """Say what a dataset is about.
+
+        Example::
+
+            await client.datasets.describe("orders", "What was ordered, by day.")
+        """
+        org_id, actor, sees = await self._session.org_id(), self._session.actor, self._sees
+        return await self._session.database.run(
+            lambda conn: datasets.describe(conn, org_id, name, description, actor, sees)
+        )
+
+    async def grant(self, name: str, roles: Iterable[str]) -> Dataset:
+        """Say which roles of the org see a dataset, instead of those that do now; admins do in any case.
+
+        Example::
+
+            await client.datasets.grant("orders", ["finance"])
+        """
+        org_id, actor, wanted = await self._session.org_id(), self._session.actor, builtins.list(roles)
+        return await self._session.database.run(lambda conn: datasets.set_read_roles(conn, org_id, name, wanted, actor))
+
+    async def state(self, name: str, *, as_of: datetime | None = None) -> DatasetState:
+        """Return the state of a dataset that a name means, or that it had at a time.
+
+        Example::
+
+            print(await client.datasets.state("orders", as_of=yesterday))
+        """
+        named, moment = read_name(name), None if as_of is None else check_moment(as_of, "as_of")
+        org_id, sees = await self._session.org_id(), self._sees
+        return await self._session.database.read(
+            lambda conn: dataset_reading.state_of(conn, org_id, named, as_of=moment, sees=sees)
+        )
+
+    async def versions(
+        self, name: str, *, before: int | None = None, limit: int = 100
+    ) -> builtins.list[DatasetVersion]:
+        """Return the versions of a dataset, the newest first; ``before`` is the last number of the page before.
+
+        Example::
+
+            for each in await client.datasets.versions("orders"):
+                print(each.number, each.is_current, each.rows)
+        """
+        check_number(limit, "limit", 1, 1000)
+        org_id, sees = await self._session.org_id(), self._sees
+        return await self._session.database.read(
+            lambda conn: dataset_versions.list_versions(conn, org_id, name, before=before, limit=limit, sees=sees)
+        )
+
+    async def writes(self, name: str, *, before: int | None = None, limit: int = 100) -> builtins.list[DatasetWrite]:
+        """Return what was written into a version, the current one unless named, the newest first.
+
+        Example::
+
+            for each in await client.datasets.writes("orders"):
+                print(each.number, each.mode, each.rows, each.job_id)
+        """
+        check_number(limit, "limit", 1, 1000)
+        named, org_id, sees = read_name(name), await self._session.org_id(), self._sees
+        return await self._session.database.read(
+            lambda conn: dataset_versions.list_writes(conn, org_id, named, before=before, limit=limit, sees=sees)
+        )
+
+    async def partitions(
+        self, name: str, *, after: str = "", limit: int = 100, latest: bool = False
+    ) -> builtins.list[Partition]:
+        """Return the partitions of a version by key, or with ``latest`` those that were written last.
+
+        Example::
+
+            for each in await client.datasets.partitions("orders", latest=True, limit=5):
+                print(each.key, each.rows, each.written_at)
+        """
+        check_number(limit, "limit", 1, 1000)
+        named, org_id, sees = read_name(name), await self._session.org_id(), self._sees
+        return await self._session.database.read(
+            lambda conn: dataset_reading.list_partitions(
+                conn, org_id, named, after=after, limit=limit, latest=latest, sees=sees
+            )
+        )
+
+    async def rollback(self, name: str) -> DatasetState:
+        """Let readers see an earlier state: ``orders@2`` is another version, ``orders@2.7`` what it was after a write.
+
+        Nothing is lost: what was seen before can be gone back to in the same way. Example::
+
+            await client.datasets.rollback("orders@2.7")
+        """
+        named, org_id, actor, sees = read_name(name), await self._session.org_id(), self._session.actor, self._sees
+        return await self._session.database.run(
+            lambda conn: dataset_versions.roll_back(conn, org_id, named, actor, sees)
+        )

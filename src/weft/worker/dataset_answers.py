@@ -1,0 +1,62 @@
+"""Answers what an attempt asks of datasets: what it may read, where it may write, what it has written."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from weft.catalog import dataset_reading, dataset_writing
+from weft.catalog.dataset_reading import read_name
+from weft.catalog.dataset_writing import Mode, Staged
+from weft.core.checks import check_id, check_number, check_word
+
+if TYPE_CHECKING:
+    from weft.db.database import type_Connection
+    from weft.queue.steps import Fence
+
+READ, FILES, PARTITIONS, BEGIN, STAGE = "read_dataset", "list_files", "list_partitions", "begin_write", "stage_write"
+VERBS = frozenset({READ, FILES, PARTITIONS, BEGIN, STAGE})
+PAGE = 5000
+
+
+async def answer(conn: type_Connection, fence: Fence, verb: str, said: dict[str, Any], root: str) -> Any:
+    """Do what an attempt asks for; raises `LeaseLost` when the task is not its own any more."""
+    match verb:
+        case _ if verb == READ:
+            found, schema = await dataset_writing.read(conn, fence, read_name(said["dataset"]))
+            return {
+                "dataset_id": str(found.dataset_id), "version_id": str(found.version_id), "name": found.name,
+                "version": found.version, "write": found.write, "location": found.location, "schema": schema,
+                "is_outside": found.is_outside, "root": root,
+            }  # fmt: skip
+        case _ if verb == FILES:
+            after = said["after_partition"], 0 if said["after_id"] is None else check_id(said["after_id"])
+            files = await dataset_writing.list_files(
+                conn, fence, check_id(said["version_id"]), check_number(said["write"], "write", 0, 2**62),
+                said["partitions"], after, PAGE,
+            )  # fmt: skip
+            return [[file.partition, str(file.id), file.path, file.rows, file.bytes] for file in files]
+        case _ if verb == PARTITIONS:
+            org_id = await dataset_writing.org_of(conn, fence)
+            found_parts = await dataset_reading.partitions(
+                conn, org_id, check_id(said["version_id"]), said["after"], PAGE
+            )
+            return [asdict(each) | {"written_at": each.written_at.isoformat()} for each in found_parts]
+        case _ if verb == BEGIN:
+            begun = await dataset_writing.begin(
+                conn, fence, said["dataset"], check_word(said["mode"], "mode", Mode), said["unique_key"],
+                output=said.get("output", 0), is_breaking=said["breaking"],
+            )  # fmt: skip
+            return asdict(begun) | {"id": str(begun.id), "version_id": str(begun.version_id), "root": root}
+        case _ if verb == STAGE:
+            await dataset_writing.stage(
+                conn,
+                fence,
+                Staged(
+                    check_id(said["id"]), said["partitions"], said["is_whole"], said["files"], said["seen"],
+                    said["seen_schema"], said["schema"],
+                ),
+            )  # fmt: skip
+            return None
+        case _:
+            raise AssertionError(verb)

@@ -1,0 +1,229 @@
+"""A dataset as a running task has it: read in one state, written so that it is visible when the task completes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from weft.catalog.dataset_reading import Partition
+from weft.catalog.dataset_writing import Mode
+from weft.core.checks import check_word
+from weft.core.errors import InvalidInput
+from weft.data.extra import needs
+from weft.worker import dataset_answers as asks
+from weft.worker.steps import Ask, is_in_loop
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.dataset as ds
+
+    from weft.data.parquet import Written
+    from weft.data.storage import Storage
+
+
+@dataclass(frozen=True, slots=True)
+class WriteResult:
+    """What a write has brought, as `TaskDataset.write` returns it; it is visible when the task completes."""
+
+    rows: int
+    bytes: int
+    files: int
+    partitions: tuple[str, ...]
+
+
+class TaskDataset:
+    """A dataset of a running task; `Context.dataset`. Its verbs are awaited in an async handler, and block in others.
+
+    All reads of an attempt see the same state of it, whatever others write meanwhile. Example::
+
+        table = await ctx.dataset("orders").read(partition="2026-11-14", columns=["id", "price"])
+    """
+
+    def __init__(self, name: str, ask: Ask, beat: Callable[[], None]) -> None:
+        self.name = name
+        self._ask = ask
+        self._beat = beat
+        self._state: dict[str, Any] | None = None
+        # What this attempt has written before: rows with the same key are left out there, too.
+        self._own: dict[str, list[str]] = {}
+
+    def write(
+        self, data: Any, *, partition: str | None = None, partition_by: str | None = None, mode: str = "replace",
+        unique_key: Sequence[str] | str | None = None, breaking: bool = False,
+    ) -> Any:  # fmt: skip
+        """Write a table: of Arrow, pandas, polars or DuckDB, or rows as mappings; return a `WriteResult`.
+
+        ``replace`` takes the place of what is there: of the ``partition``, of those that occur in the column
+        ``partition_by``, or of everything. ``append`` adds rows, and leaves out those whose ``unique_key`` is there
+        already in their partition, so that the same rows may come twice; ``unique_key=[]`` adds all. The columns stay
+        as they are, and new ones may come; with ``breaking=True`` all is replaced, whatever its columns are.
+        """
+        how = check_word(mode, "mode", Mode)
+        if partition is not None and partition_by is not None:
+            raise InvalidInput("partition", "a write has a partition or partition_by, and not both")
+        if breaking and (how is not Mode.REPLACE or partition is not None):
+            raise InvalidInput(
+                "breaking", "only a write that replaces everything may change columns: leave the rest out"
+            )
+        if how is Mode.REPLACE and unique_key:
+            raise InvalidInput("unique_key", "is for mode='append': what is replaced need not be told apart")
+        if how is Mode.APPEND and unique_key is None:
+            raise InvalidInput(
+                "unique_key", "name the columns by which rows are told apart, lest a task that is run again adds them "
+                "twice; [] adds all",
+            )  # fmt: skip
+        key = [unique_key] if isinstance(unique_key, str) else list(unique_key or ())
+        return self._do(self._write, data, partition, partition_by, how, key, breaking)
+
+    def read(self, *, partition: str | Sequence[str] | None = None, columns: Sequence[str] | None = None) -> Any:
+        """Return the dataset, or some of its partitions, as a table of Arrow."""
+        return self._do(self._read, _several(partition), columns)
+
+    def scan(self, *, partition: str | Sequence[str] | None = None) -> Any:
+        """Return the dataset as a ``pyarrow.dataset.Dataset``, of which nothing is read yet.
+
+        Example::
+
+            orders = await ctx.dataset("orders").scan()
+            duckdb.sql("select day, sum(price) from orders group by day")
+        """
+        return self._do(self._scan, _several(partition))
+
+    def partitions(self) -> Any:
+        """Return the partitions, by key, each a `Partition`."""
+        return self._do(self._partitions)
+
+    def _do(self, function: Callable[..., Any], *args: Any) -> Any:
+        """Call a function: in a thread, to be awaited, where a loop runs that must not be held up."""
+        needs("pyarrow")
+        call = functools.partial(function, *args)
+        return asyncio.to_thread(call) if is_in_loop() else call()
+
+    def _write(
+        self, data: Any, partition: str | None, partition_by: str | None, mode: Mode, key: list[str], breaking: bool
+    ) -> WriteResult:
+        from weft.data import columns, parquet
+        from weft.data.batches import reader_of
+
+        if partition is not None:
+            parquet.key_of(partition)
+        asked = {"dataset": self.name, "mode": mode, "unique_key": key, "breaking": breaking}
+        begun = self._ask(asks.BEGIN, asked).result()
+        storage, location = _storage(begun["root"]), begun["location"]
+        known = None if breaking else columns.recorded(begun["schema"])
+        reader = reader_of(data, known)
+        schema = columns.settle(known, reader.schema)
+        parquet.require_key(schema, key)
+        if partition_by is not None:
+            parquet.require_key(schema, [partition_by], "partition_by")
+        batches: Iterator[pa.RecordBatch] = iter(reader)
+        if key:
+            batches = self._new_rows(storage, begun, batches, schema, key, partition, partition_by)
+        writer = parquet.PartitionedWriter(storage, location, begun["id"], schema)
+        with _removing_after_errors(storage, location, begun["id"]):
+            files, partitions = parquet.write_batches(writer, batches, schema, partition, partition_by, self._beat)
+            staged = {
+                "id": begun["id"], "partitions": partitions, "files": [file._asdict() for file in files],
+                "is_whole": mode is Mode.REPLACE and partition is None and partition_by is None,
+                "seen": begun["write"] if key else None, "seen_schema": begun["schema_hash"],
+                "schema": columns.record(schema),
+            }  # fmt: skip
+            self._ask(asks.STAGE, staged).result()
+        self._remember(storage, location, files)
+        return WriteResult(
+            sum(file.rows for file in files), sum(file.bytes for file in files), len(files), tuple(partitions)
+        )
+
+    def _new_rows(
+        self, storage: Storage, begun: dict[str, Any], batches: Iterator[pa.RecordBatch], schema: pa.Schema,
+        key: list[str], partition: str | None, partition_by: str | None,
+    ) -> Iterator[pa.RecordBatch]:  # fmt: skip
+        """Return the rows whose key is not there already in their partition."""
+        import pyarrow as pa
+
+        from weft.data import columns, parquet
+
+        table = pa.Table.from_batches((columns.fit(batch, schema) for batch in batches), schema)
+        parts = {partition or parquet.WHOLE: table}
+        if partition_by is not None:
+            parts = parquet.split(table, partition_by)
+        for name, part in parts.items():
+            found = self._files(begun["version_id"], begun["write"], [name])
+            paths = [storage.path(begun["location"], path) for path in found] + self._own.get(name, [])
+            known = parquet.dataset_of(storage, paths, schema).to_table(columns=key)
+            yield from parquet.without_known(part, known, key).to_batches()
+
+    def _remember(self, storage: Storage, location: str, files: Sequence[Written]) -> None:
+        for file in files:
+            self._own.setdefault(file.partition, []).append(storage.path(location, file.path))
+
+    def _read(self, partitions: list[str] | None, columns: Sequence[str] | None) -> pa.Table:
+        found: ds.Dataset = self._scan(partitions)
+        if columns is not None:
+            from weft.data.parquet import require_key
+
+            require_key(found.schema, list(columns), "columns")
+        return found.to_table(columns=None if columns is None else list(columns))
+
+    def _scan(self, partitions: list[str] | None) -> ds.Dataset:
+        from weft.data import columns, parquet
+
+        state = self._seen()
+        storage, schema = _storage(state["root"]), columns.recorded(state["schema"])
+        found = self._files(state["version_id"], state["write"], partitions)
+        if schema is None:
+            raise InvalidInput("dataset", f"nothing has been written into {self.name} yet")
+        return parquet.dataset_of(storage, [storage.path(state["location"], path) for path in found], schema)
+
+    def _partitions(self) -> list[Partition]:
+        state, found = self._seen(), list[Partition]()
+        while True:
+            after = found[-1].key if found else ""
+            page = self._ask(asks.PARTITIONS, {"version_id": state["version_id"], "after": after}).result()
+            found += [Partition(**each | {"written_at": datetime.fromisoformat(each["written_at"])}) for each in page]
+            if len(page) < asks.PAGE:
+                return found
+
+    def _seen(self) -> dict[str, Any]:
+        """Return the state that this attempt reads: that of its first look."""
+        if self._state is None:
+            self._state = self._ask(asks.READ, {"dataset": self.name}).result()
+        return self._state
+
+    def _files(self, version_id: str, write: int, partitions: list[str] | None) -> list[str]:
+        found = list[str]()
+        asked: dict[str, Any] = {"version_id": version_id, "write": write, "partitions": partitions}
+        after: dict[str, Any] = {"after_partition": "", "after_id": None}
+        while True:
+            page = self._ask(asks.FILES, asked | after).result()
+            found += [file[2] for file in page]
+            if len(page) < asks.PAGE:
+                return found
+            after = {"after_partition": page[-1][0], "after_id": page[-1][1]}
+
+
+def _several(partition: str | Sequence[str] | None) -> list[str] | None:
+    return partition if partition is None else [partition] if isinstance(partition, str) else list(partition)
+
+
+@functools.cache
+def _storage(root: str) -> Storage:
+    from weft.data.storage import Storage
+
+    return Storage.at(root)
+
+
+@contextlib.contextmanager
+def _removing_after_errors(storage: Storage, location: str, name: str) -> Iterator[None]:
+    """Remove what a write that fails has left, as far as that goes: the rest is collected later."""
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(OSError):
+            storage.remove(location, storage.beginning_with(location, f"{name}-"))
+        raise

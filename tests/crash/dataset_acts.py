@@ -1,0 +1,52 @@
+"""What is done to datasets in a process that a test may kill: an attempt that writes, and whoever collects."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from typing import Any
+
+import weft
+from weft.data.collecting import DatasetCollector
+from weft.queue import work
+from weft.queue.steps import Fence
+from weft.queue.work import Completed
+from weft.worker.answers import Answers
+from weft.worker.datasets import TaskDataset
+
+NAME = "orders"
+
+
+async def write(client: weft.Client, worker_id: int, task_id: int) -> None:
+    """Do what an attempt does that appends one row of its own, and replaces a partition of its own; complete it."""
+    answers, loop, fence = (
+        Answers(client.database, client.blobs, client.settings),
+        asyncio.get_running_loop(),
+        Fence(worker_id, task_id, 1),
+    )
+
+    def ask(verb: str, arguments: dict[str, Any]) -> Any:
+        return asyncio.run_coroutine_threadsafe(answers.answer(fence, verb, arguments, lambda: False), loop)
+
+    dataset = TaskDataset(NAME, ask, lambda: None)
+    await dataset.write([{"id": task_id}], mode="append", unique_key="id")
+    await dataset.write([{"id": task_id}], partition=str(task_id))
+    done = [Completed(task_id, 1, "null")]
+    await client.database.run(lambda conn: work.finish_and_claim(conn, worker_id, done, [], 0))
+    await answers.close()
+
+
+async def collect(client: weft.Client) -> None:
+    """Remove all that nobody sees, however young it is."""
+    collector = DatasetCollector(client.database, client.settings, timedelta(0))
+    while await collector.run_once():
+        pass
+
+
+async def roll_back(client: weft.Client, name: str) -> None:
+    """Go back to a state."""
+    await client.datasets.rollback(name)
+
+
+ACTS: dict[str, Callable[..., Awaitable[None]]] = {"write": write, "collect": collect, "rollback": roll_back}
