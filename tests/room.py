@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 
 _MEMORY = Path("/dev/shm")
-# All servers of a run together take half of it.
+# Two processes took less than 1 GiB with the largest tests there are; a run has at most eight.
 _ENOUGH = 8 * 1024**3
 
 
