@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import importlib.util
 import os
 import shutil
 import signal
-import tempfile
+import sys
 import uuid
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -22,6 +23,7 @@ import weft
 from far import far_client
 from pooler import Pooler, pooler_to
 from reset import Emptier
+from room import make_home
 from storages import BucketStorage, FolderStorage, Storage
 from weft.core.settings import Settings
 from weft.db import embedded, migrate
@@ -32,7 +34,18 @@ if TYPE_CHECKING:
     from buckets import S3Bucket, S3Server
 
 # A server that lives for one run of the tests: nothing of it must outlast a power cut, only the ends of its processes.
-SERVER_CONFIG = "fsync = off\nfull_page_writes = off\n"
+SERVER_CONFIG = """\
+fsync = off
+full_page_writes = off
+# It may be in memory, and has little to write.
+wal_init_zero = off
+min_wal_size = 64MB
+max_wal_size = 256MB
+"""
+
+# What speaks HTTP looks for it several times a request, through all folders of modules where it is not installed.
+if importlib.util.find_spec("sniffio") is None:
+    sys.modules["sniffio"] = None  # type: ignore[assignment]
 
 # Read before the fixture below takes it away: no program that a test starts knows such a setting.
 TEST_BIN = os.environ.get("WEFT_TEST_BIN")
@@ -103,10 +116,8 @@ def _clean_environment() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def server_home(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Iterator[Path]:
-    """The home of this process's own server; in /tmp, because the path of a socket must be short."""
-    home = Path(tempfile.mkdtemp(prefix="weft-test-", dir="/tmp"))
-    # As root the server runs as another user, who has to get in.
-    home.chmod(0o755)
+    """The home of this process's own server."""
+    home = make_home("test")
     config = home / "postgres.conf"
     config.write_text(SERVER_CONFIG, encoding="utf-8")
     config.chmod(0o644)

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import re
 import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from apps.cli_scene import Cli
 
+from room import make_home
+
 
 @pytest.fixture
 def own_home() -> Iterator[Path]:
-    """A home for a server of the test's own; in /tmp, because the path of a socket must be short."""
-    home = Path(tempfile.mkdtemp(prefix="weft-cli-", dir="/tmp"))
-    home.chmod(0o755)
+    """A home for a server of the test's own."""
+    home = make_home("cli")
     yield home
     Cli(None, home)("db", "reset", "--yes")
     shutil.rmtree(home, ignore_errors=True)

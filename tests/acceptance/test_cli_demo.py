@@ -5,17 +5,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import asyncpg
 from apps.cli_scene import Cli
 
+from room import make_home
+
 
 def test_the_demo_sums_up_what_it_did_and_stops_what_it_started() -> None:
-    home = Path(tempfile.mkdtemp(prefix="weft-demo-", dir="/tmp"))
-    home.chmod(0o755)
+    home = make_home("demo")
     cli = Cli(None, home)
     try:
         printed = cli("demo", "--tasks", "200")

@@ -8,7 +8,6 @@ import os
 import re
 import shutil
 import signal
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +15,7 @@ import httpx
 import pytest
 from apps.cli_scene import Cli, Command, until
 
+from room import make_home
 from weft.core.settings import Settings
 from weft.db import embedded
 
@@ -183,8 +183,7 @@ def test_a_second_signal_ends_what_runs_and_starts_nothing_anew(cli: Cli) -> Non
 
 @pytest.mark.embedded
 def test_the_embedded_database_is_started_kept_going_and_stopped_with_everything_else() -> None:
-    home = Path(tempfile.mkdtemp(prefix="weft-dev-", dir="/tmp"))
-    home.chmod(0o755)
+    home = make_home("dev")
     cli = Cli(None, home)
     try:
         with _dev(cli) as dev:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -13,6 +12,7 @@ from pathlib import Path
 import asyncpg
 
 from crash.harness import until
+from room import make_home
 from weft.core.settings import Settings
 from weft.db import embedded
 from weft.db.database import CONNECTION_ERRORS
@@ -129,9 +129,8 @@ class Cluster:
 
 @asynccontextmanager
 async def cluster_of(failovers: int) -> AsyncIterator[Cluster]:
-    """Lend a cluster that can fail over so often; in /tmp, because the path of a socket must be short."""
-    folder = Path(tempfile.mkdtemp(prefix="weft-ha-", dir="/tmp"))
-    folder.chmod(0o755)
+    """Lend a cluster that can fail over so often."""
+    folder = make_home("ha")
     cluster = Cluster(folder, failovers)
     try:
         await cluster.start()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import shutil
 import sys
-import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -16,6 +15,7 @@ import weft as sdk
 from crash import ledger
 from crash.checker import check, check_outcomes
 from crash.harness import LIVENESS, crew_at, until, until_settled
+from room import make_home
 from weft.core.settings import Settings
 from weft.db import embedded, migrate
 
@@ -29,9 +29,7 @@ WORLD = """
 @pytest.fixture
 async def homes() -> AsyncIterator[list[Path]]:
     """Two homes, each for a server of its own."""
-    made = [Path(tempfile.mkdtemp(prefix="weft-backup-", dir="/tmp")) for _ in range(2)]
-    for home in made:
-        home.chmod(0o755)
+    made = [make_home("backup") for _ in range(2)]
     yield made
     for home in made:
         await embedded.stop(Settings(home=home), mode="immediate")

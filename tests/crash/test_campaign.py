@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-import tempfile
 from pathlib import Path
 
 import asyncpg
@@ -12,6 +11,7 @@ import pytest
 
 from crash.campaign import LIMITS, Nemesis, under_load
 from crash.harness import Crew, crew_at
+from room import make_home
 from weft.core.settings import Settings
 from weft.db import embedded, migrate
 
@@ -56,8 +56,7 @@ async def test_nothing_is_lost_when_workers_are_paused_past_their_lease_while_se
 @pytest.mark.long
 async def test_nothing_is_lost_when_postgres_is_killed_under_load(tmp_path: Path, campaign: str) -> None:
     restarts = 3 if campaign == "short" else 40
-    home = Path(tempfile.mkdtemp(prefix="weft-crash-", dir="/tmp"))
-    home.chmod(0o755)
+    home = make_home("crash")
     settings = Settings(home=home)
 
     async def trouble(nemesis: Nemesis) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import tempfile
 from pathlib import Path
 
 import asyncpg
@@ -13,6 +12,7 @@ import weft
 from crash.checker import check
 from crash.harness import LIVENESS, until
 from crash.scene import NEVER, Scene
+from room import make_home
 from weft.core.settings import Settings
 from weft.db import embedded, migrate
 
@@ -24,8 +24,7 @@ TRIES = 20
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("ends", ["while the server is down", "when it is back"])
 async def test_a_claim_that_the_server_forgot_is_not_run_twice_under_one_fence(tmp_path: Path, ends: str) -> None:
-    home = Path(tempfile.mkdtemp(prefix="weft-crash-", dir="/tmp"))
-    home.chmod(0o755)
+    home = make_home("crash")
     settings = Settings(home=home)
     try:
         server = await embedded.ensure_running(settings)

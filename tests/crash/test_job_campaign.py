@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import random
 import shutil
-import tempfile
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -21,6 +20,7 @@ from crash.checker import check_outcomes
 from crash.harness import Crew, Process, crew_at, until, until_settled
 from crash.ledger import note_server_loss
 from job_oracle import Scene, draw, misjudged
+from room import make_home
 from weft.core.settings import Settings
 from weft.db import embedded, migrate
 from weft.db.database import CONNECTION_ERRORS
@@ -168,8 +168,7 @@ async def test_jobs_survive_owners_and_workers_that_are_paused_past_their_lease_
 @pytest.mark.long
 @pytest.mark.timeout(3600)
 async def test_jobs_survive_a_server_that_is_ended_at_once(tmp_path: Path, campaign: str) -> None:
-    home = Path(tempfile.mkdtemp(prefix="weft-crash-", dir="/tmp"))
-    home.chmod(0o755)
+    home = make_home("crash")
     settings = Settings(home=home)
     folder = tmp_path / "crew"
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import shutil
-import tempfile
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +15,7 @@ import weft
 from crash.harness import LIVENESS, until
 from crash.proxy import Fault, proxy_to
 from engine.job_scene import Handlers, flow
+from room import make_home
 from weft.core.settings import Settings
 from weft.db import embedded
 from weft.worker.registry import Registry
@@ -24,8 +24,7 @@ from weft.worker.registry import Registry
 @pytest.fixture
 async def own(tmp_path: Path) -> AsyncIterator[Settings]:
     """The settings of a server of the test's own, which it may stop."""
-    home = Path(tempfile.mkdtemp(prefix="weft-outage-", dir="/tmp"))
-    home.chmod(0o755)
+    home = make_home("outage")
     settings = Settings(home=home, profile="fast")
     yield settings
     await embedded.stop(settings, mode="immediate")

@@ -7,7 +7,6 @@ themselves are measured.
 from __future__ import annotations
 
 import shutil
-import tempfile
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
@@ -18,6 +17,7 @@ import pytest
 import weft
 from crash.checker import check_outcomes
 from crash.harness import LIVENESS, Crew, crew_at, until, until_settled
+from room import make_home
 from weft.core.settings import Settings
 from weft.db import embedded, migrate
 
@@ -82,8 +82,7 @@ async def test_a_killed_workers_task_runs_again_within_the_time_of_its_profile(
 @pytest.fixture
 async def own(tmp_path: Path) -> AsyncIterator[Settings]:
     """A server of the test's own, which it may stop."""
-    home = Path(tempfile.mkdtemp(prefix="weft-times-", dir="/tmp"))
-    home.chmod(0o755)
+    home = make_home("times")
     settings = Settings(home=home)
     await migrate.upgrade((await embedded.ensure_running(settings)).url)
     yield settings

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-import tempfile
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -15,6 +14,7 @@ from engine_scene import claimed_by_a_ghost
 
 import servers
 import weft
+from room import make_home
 from weft.core.settings import Settings
 from weft.db import embedded, migrate
 from weft.db.embedded_layout import layout_of
@@ -28,9 +28,8 @@ MAJOR = 16
 
 @pytest.fixture(scope="session")
 def old_server_url() -> Iterator[str]:
-    """A server of its own; in /tmp, because the path of a socket must be short."""
-    home = Path(tempfile.mkdtemp(prefix="weft-old-", dir="/tmp"))
-    home.chmod(0o755)
+    """A server of its own."""
+    home = make_home("old")
     settings = Settings(home=home)
 
     async def start() -> str:

@@ -13,6 +13,7 @@ from urllib.parse import quote
 import asyncpg
 import httpx
 from acts import Holding, bodies, hold
+from described import described
 from fastapi.routing import iter_route_contexts
 from starlette.routing import Route
 
@@ -96,7 +97,7 @@ def routes() -> list[Asked]:
     """Return every route of the app, each with who may ask for it; raises for one of which nobody has said so."""
     by_route = {(each.method, PREFIX + each.path): each for each in OPERATIONS}
     app = make_app(weft.Settings.load(environ={}))
-    acts = bodies(app.openapi())
+    acts = bodies(described())
     found = []
     for route in iter_route_contexts(app.routes):
         assert isinstance(route.original_route, Route), f"{route} is not of a kind that the matrix knows"

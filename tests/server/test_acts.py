@@ -238,6 +238,17 @@ async def test_the_message_of_a_change_is_its_reason_unless_another_is_given(cli
     assert [each.reason for each in await client.audit()] == ["ordered twice", "ticket 4711", "first"]
 
 
+async def test_a_reason_has_as_many_signs_as_its_characters_take_and_no_more(
+    http: httpx.AsyncClient, client: weft.Client
+) -> None:
+    longest = "%F0%9F%8C%BB" * 500
+    for name, reason, status in (("mail", longest, 200), ("post", longest + "x", 422), ("post", "x" * 6001, 422)):
+        answer = await http.post("/api/v1/queues", json={"name": name}, headers={"weft-reason": reason})
+        assert (answer.status_code, answer.json().get("field")) == (status, "weft-reason" if status == 422 else None)
+    assert (await client.audit())[0].reason == "\N{SUNFLOWER}" * 500
+    assert [each.name for each in await client.queues()] == ["default", "mail"]
+
+
 async def test_a_reason_that_cannot_be_kept_is_refused_and_nothing_is_done(
     http: httpx.AsyncClient, client: weft.Client
 ) -> None:

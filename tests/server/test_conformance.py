@@ -8,10 +8,10 @@ from datetime import UTC, datetime, timedelta
 import httpx
 import pytest
 from conformance import chained, part_of, surprises
+from described import described
 from server_scene import FLOW
 
 import weft
-from weft.server.app import make_app
 from weft.server.serving import Server
 from weft.worker.registry import Registry
 from writing import written
@@ -36,9 +36,9 @@ _CHAINED = frozenset({"jobs", "workflows", "tags", "artifacts", "tasks", "queues
 
 @pytest.mark.parametrize("part", _PARTS)
 async def test_every_answer_is_one_that_the_document_tells_of(
-    part: str, server: Server, client: weft.Client, settings: weft.Settings, campaign: str
+    part: str, server: Server, client: weft.Client, campaign: str
 ) -> None:
-    document = make_app(settings).openapi()
+    document = described()
     secret = (await client.tokens.create("tester", role="admin")).secret
     named = _PARTS[part] or {"workers", *(tag for tags in _PARTS.values() for tag in tags)}
     chosen = part_of(document, frozenset(named), others=part == "others")
@@ -55,10 +55,10 @@ async def test_every_answer_is_one_that_the_document_tells_of(
 
 
 async def test_what_answers_tell_is_taken_by_the_calls_that_follow(
-    server: Server, client: weft.Client, settings: weft.Settings, campaign: str
+    server: Server, client: weft.Client, campaign: str
 ) -> None:
     secret = (await client.tokens.create("tester", role="admin")).secret
-    document = part_of(make_app(settings).openapi(), _CHAINED, others=False)
+    document = part_of(described(), _CHAINED, others=False)
     known = await _known(client)
     is_long = campaign == "long"
     sent, problems = await asyncio.to_thread(chained, document, server.url, secret, known, is_long=is_long)
@@ -67,15 +67,13 @@ async def test_what_answers_tell_is_taken_by_the_calls_that_follow(
 
 
 async def test_every_answer_to_a_worker_is_one_that_the_document_tells_of(
-    server: Server, client: weft.Client, settings: weft.Settings, campaign: str
+    server: Server, client: weft.Client, campaign: str
 ) -> None:
     for queues in [None, ["mail"]] if campaign == "long" else [["mail"]]:
-        await _as_worker(queues, server, client, settings, is_long=campaign == "long")
+        await _as_worker(queues, server, client, is_long=campaign == "long")
 
 
-async def _as_worker(
-    queues: list[str] | None, server: Server, client: weft.Client, settings: weft.Settings, *, is_long: bool
-) -> None:
+async def _as_worker(queues: list[str] | None, server: Server, client: weft.Client, *, is_long: bool) -> None:
     await client.create_queue("mail")
     secret = (await client.tokens.create("worker", role="worker", queues=queues)).secret
     await client.enqueue("h", queue="mail")
@@ -85,7 +83,7 @@ async def _as_worker(
         claimed = await http.post("/v1/task/claim", json=held)
     (task,) = claimed.json()["tasks"]
     held |= {"task_id": task["task_id"], "lease_token": task["lease_token"]}
-    document = part_of(make_app(settings).openapi(), frozenset({"workers"}), others=False)
+    document = part_of(described(), frozenset({"workers"}), others=False)
     del document["paths"][_LIST]
     # Else it sends ids of nobody, and what it might do with a task is never done.
     for schema in document["components"]["schemas"].values():

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any, Union, get_args, get_origin
 
 import openapi_spec_validator
+from described import described
 from jsonschema import Draft202012Validator
 
-import weft
 from weft.contract.operations import Operation
 from weft.contract.parameters import LEFT_OUT
 from weft.contract.table import OPERATIONS
@@ -26,7 +26,6 @@ from weft.flow.diff import Diff
 from weft.jobs.model import JobPage
 from weft.queue.model import Page
 from weft.remote.client import RemoteClient
-from weft.server.app import make_app
 from weft.server.notes import operations
 from weft.server.problems import Problem
 
@@ -35,7 +34,7 @@ _ONCE = frozenset({"if-match", "if-none-match", "idempotency-key", "weft-reason"
 
 @cache
 def _document() -> dict[str, Any]:
-    return make_app(weft.Settings.load(environ={})).openapi()
+    return described()
 
 
 def _every(value: Any) -> Iterator[Mapping[str, Any]]:

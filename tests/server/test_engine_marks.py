@@ -12,11 +12,11 @@ import asyncpg
 import httpx
 import pytest
 from acts import ENDS, bodies, hold, places, put
+from described import described
 from server_scene import MakeHttp
 
 import weft
 from weft.core.json import RESERVED_KEYS
-from weft.server.app import make_app
 from weft.server.serving import Server
 from weft.worker.registry import Registry
 
@@ -91,14 +91,12 @@ async def test_no_mark_comes_in_by_the_api(http: httpx.AsyncClient, client: weft
         assert fine.is_success, (name, fine.text)
 
 
-async def test_no_mark_comes_in_by_a_worker(
-    make_http: MakeHttp, client: weft.Client, conn: Connection, settings: weft.Settings
-) -> None:
+async def test_no_mark_comes_in_by_a_worker(make_http: MakeHttp, client: weft.Client, conn: Connection) -> None:
     http = await make_http(role="worker")
     await client.jobs.submit(_flow())
     holding = await hold(http, "default", "h")
     seen, before = set(), await conn.fetchrow(_WRITTEN)
-    routes = bodies(make_app(settings).openapi())
+    routes = bodies(described())
     routes["/v1/task/add"]["items"][0]["params"] = {"a": 1}
     for path in sorted(routes, key=lambda path: path.endswith(ENDS)):
         body = holding.fill(routes[path])

@@ -9,10 +9,10 @@ from urllib.parse import quote
 
 import httpx
 import pytest
+from described import described
 
 import weft
 from engine.job_scene import Handlers, at_work, flow
-from weft.server.app import make_app
 from weft.server.paths import PREFIX
 from writing import written
 
@@ -88,10 +88,8 @@ def _address(path: str, call: str, things: dict[str, str]) -> str:
     return re.sub(r"{(\w+)}", lambda name: quote(things.get(call) or things[name[1]], safe=""), path)
 
 
-async def test_every_example_of_a_body_is_taken(
-    http: httpx.AsyncClient, settings: weft.Settings, things: dict[str, str]
-) -> None:
-    document = make_app(settings).openapi()
+async def test_every_example_of_a_body_is_taken(http: httpx.AsyncClient, things: dict[str, str]) -> None:
+    document = described()
     sent, refused = 0, []
     for path, methods in document["paths"].items():
         for method, operation in methods.items():

@@ -10,10 +10,10 @@ import asyncpg
 import httpx
 import pytest
 from acts import ENDS, bodies, hold, places, put
+from described import described
 from server_scene import MakeHttp
 
 import weft
-from weft.server.app import make_app
 
 _FAR, _NUL, _HALF = 10**30, "a\x00b", "\ud800"
 # What breaks most, in every field and at every time; the long campaign sends the others too.
@@ -53,12 +53,12 @@ class Scene:
 
 
 @pytest.fixture
-async def scene(make_http: MakeHttp, client: weft.Client, settings: weft.Settings) -> Scene:
+async def scene(make_http: MakeHttp, client: weft.Client) -> Scene:
     http = await make_http(role="worker", queues=["default", "mail"])
     flow = {"START": {"type": "start", "next": "a"}, "a": {"type": "task", "handler": "h", "next": "END"}}
     await client.jobs.submit({"workflow_id": "w", "nodes": {**flow, "END": {"type": "end"}}})
     holding = await hold(http, "default", "h")
-    taken = {path: holding.fill(body) for path, body in bodies(make_app(settings).openapi()).items()}
+    taken = {path: holding.fill(body) for path, body in bodies(described()).items()}
     return Scene(http, taken)
 
 

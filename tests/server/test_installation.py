@@ -12,13 +12,13 @@ import asyncpg
 import httpx
 import pytest
 import yaml
+from described import described
 from prometheus_client.parser import text_string_to_metric_families
 from server_scene import FLOW, MakeHttp
 
 import weft
 from weft.jobs.health import Health
 from weft.server import pages
-from weft.server.app import make_app
 from weft.server.credentials import ANONYMOUS
 from weft.server.routes import installation
 from weft.server.serving import Server
@@ -30,7 +30,7 @@ NUMBERS = ("weft_task_queue_depth", "weft_jobs")
 
 
 def test_the_routes_that_need_no_credential_are_these() -> None:
-    document = make_app(weft.Settings.load(environ={})).openapi()
+    document = described()
     without = {
         path for path, methods in document["paths"].items() for method in methods.values() if not method.get("security")
     }

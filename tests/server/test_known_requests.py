@@ -6,6 +6,7 @@ import re
 
 import httpx
 import pytest
+from described import described
 from fastapi.routing import iter_route_contexts
 from matrix import routes
 from server_scene import FLOW
@@ -168,7 +169,7 @@ async def test_words_and_bounds_are_those_that_the_document_tells(http: httpx.As
     await written(client, "etl", 1)
     things["name"] = "etl"
     tried = set()
-    for name, operation in operations(make_app(weft.Settings.load(environ={})).openapi()):
+    for name, operation in operations(described()):
         method, path = name.split()
         for each in operation.get("parameters", ()) if method == "GET" and not path.endswith("stream") else ():
             schema = each["schema"]

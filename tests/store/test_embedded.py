@@ -19,6 +19,7 @@ from pathlib import Path
 import asyncpg
 import pytest
 
+from room import make_home
 from weft.core.errors import EmbeddedServerFailed
 from weft.core.settings import Settings
 from weft.db.embedded import EmbeddedServer, ensure_running, psql_command, reset, status, stop
@@ -69,9 +70,9 @@ def start_elsewhere(home: Path, *options: str, **environment: str) -> subprocess
 def ground() -> Iterator[Path]:
     """A folder whose path leaves room for sockets, passable for the server's user.
 
-    It is removed at the end only: ext4 is slow to make files where many were removed a minute ago.
+    It is removed at the end only: on a disk ext4 is slow to make files where many were removed a minute ago.
     """
-    made = Path(tempfile.mkdtemp(prefix="weft-test-", dir="/tmp"))
+    made = make_home("embedded")
     made.chmod(0o711)
     try:
         yield made
