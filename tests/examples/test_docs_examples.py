@@ -58,6 +58,7 @@ SCRIPTS = {
         "daily 2",
         "orders 6 ['id', 'day', 'price']",
     ],
+    "query_datasets.py": ["2026-11-14 15.0", "2026-11-15 15.0", "'day': '2026-11-1"],
     "schedules.py": ["report True", "the report of 20", "5", "5 {'completed'}"],
     "schedule.py": ["True 1000", "[('scheduled', 2)]"],
     "testing.py": ["ok"],
@@ -144,6 +145,7 @@ COMMANDS = {
         ),
         *('"code":"invalid_input"', '"field":"priority"', "200", "412"),
     ],
+    "query_datasets.sh": ["2026-11-14", "15.0", "2026-11-15", "before", "3"],
     "datasets.sh": [
         *("orders", "shop.import_orders", "double", "2026-11-15", "replace", "current", "would take orders from"),
         *("orders is orders@1.3, was orders@1.2", "created finance", "orders is seen by admins, finance"),

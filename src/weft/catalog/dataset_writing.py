@@ -112,6 +112,8 @@ async def begin(
         assert row is not None
     await _require_producer(conn, org_id, name, row, _producer(holder))
     if unique_key:
+        if len(set(unique_key)) < len(unique_key):
+            raise InvalidInput("unique_key", "names a column twice")
         await _require_key(conn, org_id, name, row, list(unique_key))
     version_id = row["current_id"]
     if version_id is None or is_breaking:
