@@ -75,6 +75,8 @@ LOOKS = {
         datasets partitions orders | datasets partitions orders --latest
         datasets state orders | datasets state orders@1.1 | datasets state orders@x
         datasets state orders --as-of 2026-01-01 | datasets rollback orders@1.1
+        datasets sample orders | datasets sample orders@1.1 --limit 1 | datasets sample nothing
+        query select/**/value/**/from/**/orders | query select/**/x | query select/**/1 --format xml
         """,
     "people": """
         orgs list | orgs show default | orgs show nobody | tokens show 12345678901234

@@ -10,8 +10,8 @@ from docs.pages import cli
 # effects, which have who made them with them.
 _NOT_ACTS = {
     "audit list", "audit verify", "bisect", "cache list", "config", "context delete", "context list", "context show",
-    "context use", "datasets list", "datasets partitions", "datasets show", "datasets state", "datasets versions",
-    "datasets writes", "db backup", "db psql", "db reset", "db restore", "db start", "db status", "db stop", "db url",
+    "context use", "datasets list", "datasets partitions", "datasets sample", "datasets show", "datasets state",
+    "datasets versions", "datasets writes", "db backup", "db psql", "db reset", "db restore", "db start", "db status", "db stop", "db url",
     "dead list", "demo", "dev", "diff", "graph", "health", "jobs approvals", "jobs events", "jobs graph", "jobs list",
     "jobs logs", "jobs result", "jobs show", "jobs watch", "jobs why", "login", "logout", "metrics", "orchestrator",
     "orgs list", "orgs show", "outbox add", "outbox list", "query", "queues list", "roles list", "roles show",

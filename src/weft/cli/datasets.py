@@ -146,6 +146,23 @@ def _partition_row(each: Partition) -> tuple[Any, ...]:
 
 
 @app.command()
+def sample(
+    dataset: State,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="How many rows.")] = 10,
+    as_json: JsonFlag = False,
+) -> None:
+    """Show a few rows of a dataset; `weft query` asks for more."""
+    from weft.cli.output import print_json
+    from weft.cli.query import print_rows
+
+    rows = call(lambda client: client.datasets.sample(dataset, limit=limit))
+    if as_json:
+        print_json({"dataset": dataset, "rows": rows})
+        return
+    print_rows(rows)
+
+
+@app.command()
 def state(
     dataset: State,
     as_of: Annotated[str | None, typer.Option(metavar="MOMENT", help="What it was at this moment.")] = None,

@@ -45,7 +45,7 @@ def query(
     wanted = "json" if as_json and format == "table" else format
     moment = read_moment("--as-of", as_of)
     if wanted == "table" and output is None:
-        _show(call(lambda client: _rows(client, sql, moment)))
+        print_rows(call(lambda client: _rows(client, sql, moment)))
         return
     if wanted in ("arrow", "parquet") and output is None and _is_terminal():
         raise InvalidInput("--output", f"name a file: {wanted} is nothing for a terminal")
@@ -76,7 +76,8 @@ async def _write(client: Client, sql: str, format: str, moment: Any, output: Pat
                 sink.close()
 
 
-def _show(rows: list[dict[str, Any]]) -> None:
+def print_rows(rows: list[dict[str, Any]]) -> None:
+    """Print rows as a table, the first of many."""
     from weft.cli.output import print_table, remark
 
     columns = tuple(f"{name}~" for name in rows[0]) if rows else ("",)
