@@ -202,3 +202,20 @@ async def test_another_org_finds_and_changes_nothing(client: weft.Client, conn: 
     ):
         with pytest.raises(weft.NotFound):
             await call()
+
+
+async def test_orgs_may_have_datasets_of_one_name(client: weft.Client, conn: Conn) -> None:
+    await client.orgs.create("rival")
+    rival = (await client.orgs.show("rival")).id
+    await datasets.create(conn, rival, "orders", None, {"kind": "parquet"}, "them")
+    await _written(conn, client, "a")
+    assert (await datasets.show(conn, 1, "orders")).rows == 1
+    assert (await datasets.show(conn, rival, "orders")).rows == 0
+
+
+async def test_a_node_numbers_the_datasets_that_it_writes_and_keeps_each(client: weft.Client, conn: Conn) -> None:
+    for name in ("first", "second", "first"):
+        fence = await _held(conn, client)
+        await dataset_writing.begin(conn, fence, name, Mode.REPLACE, None)
+    found = [(await datasets.show(conn, 1, name)).producer for name in ("first", "second")]
+    assert [None if each is None else (each.node, each.output) for each in found] == [("write", 0), ("write", 1)]

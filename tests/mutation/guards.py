@@ -193,6 +193,9 @@ GUARDS: list[Guard] = [
     *_of("schedule.measure", "test_schedules", ("where s.org_id = $1", "")),
     # --- datasets ---
     *_of("dataset.show", "test_dataset_guards", "d.org_id = $1 and"),
+    *_of("dataset.lock", "test_dataset_guards", "d.org_id = $1 and"),
+    *_of("dataset.set_producer", "test_dataset_guards", "and d.producer_dag is null"),
+    *_of("collecting.close_versions", "test_dataset_kill", ("and v.collected_at is null", "and false")),
     *_of("dataset.show", "test_dataset_visibility", ("and ($3::text[] is null or d.read_roles && $3)", "")),
     *_of("dataset.list", "test_dataset_guards", "d.org_id = $1 and"),
     *_of("dataset.list", "test_dataset_visibility", ("and ($3::text[] is null or d.read_roles && $3)", "")),
@@ -749,6 +752,33 @@ GUARDS: list[Guard] = [
 ]  # fmt: skip
 
 REDUNDANT: list[tuple[Guard, str]] = [
+    *(
+        (Guard(f"dataset.{name}", text), "the id is that of a dataset or a version which was found in its org")
+        for name, text in {
+            "change": "d.org_id = $1 and",
+            "set_key": "d.org_id = $1 and",
+            "add_version": "d.org_id = $1 and",
+            "versions": "v.org_id = $1 and",
+            "version": "d.org_id = $1 and",
+            "version_at": "v.org_id = $1 and",
+            "writes": "w.org_id = $1 and",
+            "kept_columns": "v.org_id = $1 and",
+        }.items()
+    ),
+    (
+        Guard("dataset.unknown_roles", "r.org_id = $1 and"),
+        "a role of another org grants nothing to anybody of this one",
+    ),
+    (Guard("dataset.lock_version", "for no key update"), "what goes back locks the version itself"),
+    (
+        Guard("publishing.publish_writes", "for no key update"),
+        "the number of a write is unique: one of two is tried again",
+    ),
+    (
+        Guard("publishing.make_current", "for no key update"),
+        "whoever makes another version current has locked the dataset",
+    ),
+    (Guard("publishing.roll_back_version", "for no key update"), "whoever goes back has locked the version"),
     (
         Guard("schedule.change", "s.org_id = $1 and"),
         "the id is that of a schedule which was found in its org, and is locked",

@@ -8,7 +8,7 @@ import pkgutil
 import pytest
 
 import weft
-from weft.core import errors, server_errors
+from weft.core import data_errors, errors, server_errors
 from weft.core.errors import CallerError, OperatorError, WeftError, did_you_mean
 
 
@@ -51,7 +51,7 @@ def test_the_tree_at_the_top_of_the_module_is_the_tree() -> None:
         if line.startswith("    ")
         for word in line.replace("│", " ").replace("├──", " ").replace("└──", " ").split()[:1]
     }
-    homes = (errors.__name__, server_errors.__name__)
+    homes = (errors.__name__, server_errors.__name__, data_errors.__name__)
     own = {kind.__name__ for kind in _all_errors() if kind.__module__ in homes}
     assert drawn == own
 

@@ -47,7 +47,7 @@ with numbered as (
   update weft.dataset d set last_version = d.last_version + 1 where d.org_id = $1 and d.id = $2 returning d.last_version
 )
 insert into weft.dataset_version as v (id, org_id, dataset_id, number, config_hash, location, is_outside, actor)
-select $3, $1, $2, n.last_version, $4, coalesce($5, $1 || '/' || $2 || '/' || n.last_version || '/'), $5 is not null, $6 from numbered n
+select $3, $1, $2, n.last_version, $4, coalesce($5, $1::bigint || '/' || $2::bigint || '/' || n.last_version || '/'), $5 is not null, $6 from numbered n
 returning v.id, v.number;
 
 -- name: make_current
