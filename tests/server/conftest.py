@@ -101,6 +101,7 @@ async def gate(server: Server) -> AsyncIterator[tuple[Gate, str]]:
     made = Gate(server.url)
     async with await asyncio.start_server(made.serve, "127.0.0.1", 0) as listening:
         yield made, f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
+    await made.close()
 
 
 @pytest.fixture

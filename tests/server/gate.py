@@ -30,14 +30,28 @@ class Gate:
         # Is told of each body that passes.
         self.on_body: Callable[[bytes], None] = lambda body: None
         self.requests: list[str] = []
+        self._serving: set[asyncio.Task[None]] = set()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Pass one request on, and its answer back; after it the connection is closed."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._serving.add(task)
         try:
             with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
                 await self._pass(reader, writer)
         finally:
+            self._serving.discard(task)
             writer.close()
+            with contextlib.suppress(ConnectionError):
+                await writer.wait_closed()
+
+    async def close(self) -> None:
+        """End what is still being passed on, and return when nothing of it is left."""
+        left = list(self._serving)
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
 
     async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = await reader.readuntil(b"\r\n\r\n")
