@@ -11,6 +11,7 @@ import pytest
 from engine_scene import MakeClient, claimed_by_a_ghost, until
 
 import weft
+from far import with_and_without_a_database
 from weft.worker.registry import Registry
 
 
@@ -61,6 +62,7 @@ async def _drained(client: weft.Client) -> None:
     await until(client.queues, lambda infos: not any(info.tasks for info in infos), within=60)
 
 
+@with_and_without_a_database
 async def test_a_queues_limit_is_reached_and_never_exceeded_by_many_workers(
     client: weft.Client, gauge: Gauge, three_workers: list[weft.Worker]
 ) -> None:

@@ -658,7 +658,7 @@ GUARDS: list[Guard] = [
         "and t.state = 'running'",
     ),
     *_of(
-        "remote.shares", "test_remote_workers", ("t.worker_id = $1 and", ""), "and t.state = 'running'",
+        "remote.shares", "test_remote_workers", ("t.worker_id = $1 and", ""), "and t.state = 'running'", "and e.attempt = t.attempt",
         "and t.resting_attempt is distinct from t.attempt", "and s.worker_id = $1", "and q.max_running is not null",
     ),
     *_of(

@@ -88,6 +88,9 @@ async def test_what_runs_and_does_not_rest_takes_a_slot(bound: Bound) -> None:
     assert await share() == Share(5, held=3, used=1)
     assert await share(bound.worker + 1) == Share(5, held=0, used=0)
     assert await remote_workers.shares(conn, bound.worker, [2]) == {}
+    for attempt, used in ((claim.attempt, 0), (claim.attempt + 1, 1)):
+        found = await remote_workers.shares(conn, bound.worker, [1], [(claim.id, attempt)])
+        assert found == {1: Share(5, held=3, used=used)}, "what ends leaves its slot"
     own = Fence(bound.worker, claim.id, claim.attempt)
     await remote_workers.rest(conn, own)
     assert await share() == Share(5, held=3, used=0)

@@ -82,9 +82,12 @@ async def lock_share(conn: type_Connection, worker_id: int) -> None:
     await conn.execute(SQL.lock_share, worker_id)
 
 
-async def shares(conn: type_Connection, worker_id: int, queue_ids: Sequence[int]) -> dict[int, Share]:
-    """Return a worker's share of those of the queues that have a limit."""
-    rows = await conn.fetch(SQL.shares, worker_id, list(queue_ids))
+async def shares(
+    conn: type_Connection, worker_id: int, queue_ids: Sequence[int], ending: Sequence[tuple[int, int]] = ()
+) -> dict[int, Share]:
+    """Return a worker's share of those of the queues that have a limit; attempts in ``ending`` count no more."""
+    ids, attempts = [id for id, _ in ending], [attempt for _, attempt in ending]
+    rows = await conn.fetch(SQL.shares, worker_id, list(queue_ids), ids, attempts)
     return {row[0]: Share(row[1], row[2], row[3]) for row in rows}
 
 

@@ -167,12 +167,12 @@ class Seat:
 
     async def _claim_within_limits(self, completed: Sequence[Completed], wanted: int) -> tuple[list[Claim], list[int]]:
         async with self._database.transaction() as conn:
-            if not await self._shares.measure(conn, wanted):
+            if not await self._shares.measure(conn, wanted, completed):
                 return await self._claim(conn, completed, wanted)
         # By itself: while others wait for the queue, nobody waits for what the claim has locked.
         await self._shares.ask(wanted)
         async with self._database.transaction() as conn:
-            await self._shares.measure(conn, wanted)
+            await self._shares.measure(conn, wanted, completed)
             return await self._claim(conn, completed, wanted)
 
     async def _claim(

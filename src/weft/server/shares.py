@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from weft.queue import queues, remote_workers
-from weft.queue.work import UNLIMITED, Claim, Lane
+from weft.queue.work import UNLIMITED, Claim, Completed, Lane
 
 if TYPE_CHECKING:
     from weft.db.database import Database, type_Connection
@@ -45,10 +45,15 @@ class Shares:
                 lane.room = UNLIMITED
         self._on_change()
 
-    async def measure(self, conn: type_Connection, wanted: int) -> bool:
-        """Set the room of each limited queue for the rest of a transaction; return whether more should be asked for."""
+    async def measure(self, conn: type_Connection, wanted: int, completed: Sequence[Completed] = ()) -> bool:
+        """Set the room of each limited queue for the rest of a transaction; return whether more should be asked for.
+
+        What completes in it leaves its slots to what is claimed: a claim that took none of them would be the last
+        until somebody looks again.
+        """
         await remote_workers.lock_share(conn, self._worker_id)
-        found = await remote_workers.shares(conn, self._worker_id, self._queues)
+        ending = [(outcome.id, outcome.attempt) for outcome in completed]
+        found = await remote_workers.shares(conn, self._worker_id, self._queues, ending)
         self._spare.clear()
         for lane in self._lanes:
             if (share := found.get(lane.queue_id)) is None:

@@ -37,10 +37,12 @@ where t.id = $2 and t.worker_id = $1 and t.attempt = $3 and t.state = 'running' 
 select pg_advisory_xact_lock(hashtextextended('weft.share', $1));
 
 -- name: shares
--- Of the queues with a limit. Those that rest take no slot of their queues.
+-- Of the queues with a limit. Those that rest take no slot of their queues, nor do those that are about to end.
 with used as (
   select t.queue_id, count(*)::int as tasks from weft.task t
-  where t.worker_id = $1 and t.state = 'running' and t.resting_attempt is distinct from t.attempt group by 1
+  where t.worker_id = $1 and t.state = 'running' and t.resting_attempt is distinct from t.attempt
+    and not exists (select 1 from unnest($3::bigint[], $4::int[]) as e (id, attempt) where e.id = t.id and e.attempt = t.attempt)
+  group by 1
 )
 select q.id, q.max_running, coalesce(s.slots, 0), coalesce(u.tasks, 0) from weft.queue q
 left join weft.queue_slot s on s.queue_id = q.id and s.worker_id = $1
