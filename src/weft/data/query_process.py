@@ -5,12 +5,10 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import importlib.util
-import json
 import signal
 import sys
 from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
-from decimal import Decimal
 from typing import Any, NoReturn, Self
 
 import orjson
@@ -19,13 +17,14 @@ from weft.core.errors import InvalidInput
 from weft.core.query_errors import InvalidQuery, QueryCancelled, QueryCrashed, QueryLimitReached, WallsMissing
 from weft.data import query_frames, walls
 from weft.data.extra import needs
+from weft.data.pieces import Pieces
 from weft.data.query_model import FORMATS, LONGEST_SQL, MEDIA_TYPES, Attached, Column, Format, QueryLimits, Wall
 from weft.data.query_starter import Begun, Starter
 
 _READING_S = 10
 
 
-class Answer:
+class Answer(Pieces):
     """The answer to a query, which is being computed: iterate over its bytes; nothing is computed ahead of that.
 
     ``columns`` are known from the beginning, ``rows`` and ``bytes`` grow to what they are at the end.
@@ -58,18 +57,6 @@ class Answer:
             if self.bytes > self._limits.bytes:
                 raise QueryLimitReached("bytes", self._limits.bytes)
             yield data
-
-    async def read(self) -> bytes:
-        """Return the whole answer; for small ones."""
-        return b"".join([piece async for piece in self])
-
-    async def records(self) -> AsyncIterator[dict[str, Any]]:
-        """Yield the rows of an answer in JSON, one by one; numbers are as exact as they were."""
-        rest = b""
-        async for piece in self:
-            *lines, rest = (rest + piece).split(b"\n")
-            for line in lines:
-                yield json.loads(line, parse_float=Decimal)
 
     def cancel(self) -> None:
         """End the query; whoever reads its answer gets `QueryCancelled`."""

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import datetime
-from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from weft.core.checks import check_moment
 from weft.core.query_errors import QueryCancelled
+from weft.data.pieces import Pieces
 
 if TYPE_CHECKING:
     from weft.remote.transport import Transport
 
 
-class RemoteAnswer:
+class RemoteAnswer(Pieces):
     """What a server answers to a query; whoever stops reading ends it."""
 
     def __init__(self, pieces: AsyncIterator[bytes]) -> None:
@@ -29,18 +28,6 @@ class RemoteAnswer:
             if self._is_cancelled:
                 raise QueryCancelled
             yield piece
-
-    async def read(self) -> bytes:
-        """Return the whole answer; for small ones."""
-        return b"".join([piece async for piece in self])
-
-    async def records(self) -> AsyncIterator[dict[str, Any]]:
-        """Yield the rows of an answer in JSON, one by one."""
-        rest = b""
-        async for piece in self:
-            *lines, rest = (rest + piece).split(b"\n")
-            for line in lines:
-                yield json.loads(line, parse_float=Decimal)
 
     def cancel(self) -> None:
         """End the query at the next piece."""
