@@ -74,7 +74,7 @@ LOOKS = {
         datasets writes orders@1 --limit 1 | datasets writes orders@7
         datasets partitions orders | datasets partitions orders --latest
         datasets state orders | datasets state orders@1.1 | datasets state orders@x
-        datasets state orders --as-of 2026-01-01 | datasets rollback orders@1.1
+        datasets state orders --as-of 2026-01-01 | datasets rollback orders@1.1 | datasets rollback orders
         datasets sample orders | datasets sample orders@1.1 --limit 1 | datasets sample nothing
         query select/**/value/**/from/**/orders | query select/**/x | query select/**/1 --format xml
         """,
@@ -121,7 +121,7 @@ CHANGES = {
         datasets create new | datasets create new | datasets create a@1 =2 | datasets describe new words
         datasets describe nothing words =4 | roles create finance | datasets grant orders finance
         datasets grant orders nobody =2 | datasets grant orders | datasets rollback orders@1.1 --yes
-        datasets rollback orders --yes =2 | datasets rollback orders@1.9 --yes =4
+        datasets rollback orders --yes =2 | datasets rollback orders =2 | datasets rollback orders@1.9 --yes =4
         """,
     "people": """
         orgs create acme --admin ada | orgs token acme --user ada | orgs rename acme Acme

@@ -233,8 +233,11 @@ def rollback(dataset: State, yes: YesFlag = False, as_json: JsonFlag = False) ->
     Nothing is lost by it: what was seen before can be gone back to in the same way.
     """
     from weft.cli.output import tell
+    from weft.core.errors import InvalidInput
 
-    name, _, _ = dataset.partition("@")
+    name, at, _ = dataset.partition("@")
+    if not at:
+        raise InvalidInput("DATASET", f"say where to go back to: {name}@VERSION, or {name}@VERSION.WRITE")
     before = call(lambda client: client.datasets.show(name))
     was = f"{before.name}@{before.version}.{before.write}"
     if not yes:
