@@ -308,7 +308,8 @@ begin
     end loop;
     insert into weft.live_unit (org_id, live_job_id, lane, kind, dedupe_key, said)
     select told.org_id, told.live_job_id, x.lane, x.kind, x.dedupe_key, x.said
-    from json_to_recordset(told.units) with ordinality as x (lane text, kind text, dedupe_key text, said json, place)
+    from rows from (json_to_recordset(told.units) as (lane text, kind text, dedupe_key text, said json))
+      with ordinality as x (lane, kind, dedupe_key, said, place)
     order by x.place on conflict do nothing;
     if told.rest is not null or told.is_caught_up is not null then
       update weft.live_source o set rest_until = weft.now() + told.rest,
@@ -417,7 +418,7 @@ create function weft.turn_live_job(job bigint, room int, out begun int, out is_m
   set enable_mergejoin = off set jit = off as $$
 declare
   l weft.live_job; lanes text[]; had_barrier boolean; gone int; open_units int; running int; news bigint[]; heads bigint[]; barrier bigint;
-  at_place int; is_asked boolean; settled int;
+  at_place int; is_asked boolean; settled int; problem text;
 begin
   begun := 0;
   is_more := false;
@@ -428,16 +429,16 @@ begin
 
   -- Tasks that have ended without a word: those that failed, were cancelled or given up. One that is sent round again goes on.
   with lost as (
-    select u.id, d.state as ended, d.error from weft.live_unit u
-      left join weft.task_done d on d.id = u.task_id
+    select u.id, d.state as ended, coalesce((d.error ->> 'type') || ': ' || (d.error ->> 'message'), d.reason, d.state::text, 'its task is gone') as error
+    from weft.live_unit u left join weft.task_done d on d.id = u.task_id
     where u.live_job_id = job and u.state in ('running', 'held') and not exists (select 1 from weft.task t where t.id = u.task_id)
   ), noted as (
     update weft.live_unit u set state = case when o.ended = 'completed' or l.on_failure = 'skip' then 'done' else 'held' end
     from lost o where u.id = o.id and (u.state = 'running' or o.ended = 'completed') returning u.task_id, o.ended, o.error
   )
-  select count(*) filter (where n.ended is distinct from 'completed'), max(n.error) into gone, l.last_error from noted n;
+  select count(*) filter (where n.ended is distinct from 'completed'), max(n.error) into gone, problem from noted n;
   if gone > 0 then
-    update weft.live_job j set failed = j.failed + gone, last_error = left(l.last_error, 2000) where j.id = job;
+    update weft.live_job j set failed = j.failed + gone, last_error = left(problem, 2000) where j.id = job;
   end if;
   update weft.live_unit u set state = 'running' from weft.task t
   where u.live_job_id = job and u.state = 'held' and t.id = u.task_id;
