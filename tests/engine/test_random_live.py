@@ -158,7 +158,7 @@ async def one_dag(client: weft.Client, conn: Conn, seed: int) -> None:
         await until(lambda: conn.fetchval(QUIET), 120)
     assert await read_all(client, nodes) == expected(nodes, events), f"seed {seed}"
     rows = await conn.fetch(
-        "select state_key, state::text::int from weft.operator_state s "
+        "select s.state_key, s.state::text::int from weft.operator_state s "
         "join weft.live_job j on j.id = s.live_job_id where j.name = $1",
         nodes[0].name,
     )
