@@ -1,4 +1,4 @@
-"""Whoever is killed while a live job goes on: no event is lost, none applied twice; all of a unit is seen or nothing."""
+"""Whoever is killed while a live job goes on: no event is lost or applied twice; all of a unit is seen, or nothing."""
 
 from __future__ import annotations
 
