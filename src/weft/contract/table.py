@@ -160,6 +160,10 @@ _DATASETS = (
     _post("/datasets/{name:name}/describe", "datasets.describe", body={"description": "What was ordered, by day."}),
     _post("/datasets/{name:name}/grant", "datasets.grant", _ADMIN, body={"roles": ["finance"]}),
     _post("/datasets/{name:name}/rollback", "datasets.rollback"),
+    _post("/datasets/{name:name}/register", "datasets.register", _ADMIN, body={"address": "s3://acme-weather/2026/"}),
+    _post("/datasets/{name:name}/hand-over", "datasets.hand_over", _ADMIN, body={"workflow": "etl", "node": "fetch"}),
+    _post("/datasets/{name:name}/undelete", "datasets.undelete", _ADMIN),
+    _delete("/datasets/{name:name}", "datasets.delete", _ADMIN),
     _get("/datasets/{name:name}", "datasets.show"),
 )
 

@@ -40,6 +40,8 @@ _DATASETS = {
     dataset_answers.PARTITIONS: "dataset/partitions",
     dataset_answers.BEGIN: "dataset/begin",
     dataset_answers.STAGE: "dataset/stage",
+    dataset_answers.ADD_ROWS: "dataset/rows/add",
+    dataset_answers.READ_ROWS: "dataset/rows",
 }
 
 
@@ -168,7 +170,7 @@ class RemoteAnswers:
                 return (await ask("add", **said))["ids"]
             case _ if verb in dataset_answers.VERBS:
                 told = await ask(_DATASETS[verb], **arguments)
-                if verb in (dataset_answers.FILES, dataset_answers.PARTITIONS):
+                if verb in (dataset_answers.FILES, dataset_answers.PARTITIONS, dataset_answers.READ_ROWS):
                     return told[verb.removeprefix("list_")]
                 # Where this machine finds the files, should that be elsewhere than where the server does.
                 return told if self._data_url is None else {**told, "root": self._data_url}
