@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import asyncpg
@@ -33,15 +33,15 @@ Texts = Sequence[Sequence[str | None]]
 
 
 async def add(
-    conn: type_Connection, fence: Fence, write_id: int, number: int, columns: Sequence[Sequence[str]], rows: Texts
+    conn: type_Connection, fence: Fence, write_id: int, number: int, columns: Sequence[Mapping[str, str]], rows: Texts
 ) -> int:
-    """Add rows to one file of a write that an attempt has begun, a pair of a name and a type for each column."""
+    """Add rows to one file of a write that an attempt has begun; a column is told by its name and PostgreSQL's type."""
     await dataset_writing.org_of(conn, fence)
     staged = await conn.fetchrow(SQL.staged, write_id, fence.task_id, fence.attempt)
     if staged is None or staged["kind"] != KIND:
         raise InvalidInput("id", f"{write_id} is no write into a table that this attempt has begun and not told of yet")
     check_number(number, "number", 1, 999_999_999)
-    names, types = [name for name, _ in columns], [type for _, type in columns]
+    names, types = [each["name"] for each in columns], [each["type"] for each in columns]
     for name in names:
         check_text(name, "columns", LONGEST_NAME)
     if len(set(names)) < len(names) or not 0 < len(names) <= MOST_COLUMNS:

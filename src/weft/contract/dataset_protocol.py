@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from weft.catalog.dataset_rows import MOST_COLUMNS, MOST_ROWS
+from weft.catalog.dataset_rows import LONGEST_NAME, MOST_COLUMNS, MOST_ROWS
 from weft.catalog.dataset_writing import LONGEST_KEY
 from weft.contract.bounds import Name, Text
 from weft.contract.protocol import LARGEST, Held
@@ -97,15 +97,24 @@ class StageWrite(Held):
     schema_: StagedSchema = Field(alias="schema")
 
 
+class RowColumn(BaseModel):
+    """A column of a table of the database; its type is that of PostgreSQL."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    name: Text = Field(min_length=1, max_length=LONGEST_NAME)
+    type: Text = Field(min_length=1, max_length=100)
+
+
 class AddRows(Held):
     """Rows of a file of a write into a table of the database: ``ID-NUMBER.rows``, with the write's id.
 
-    ``columns`` are pairs of a name and PostgreSQL's name of a type; each value is its text, or null.
+    Each value is its text, or null.
     """
 
     id: Id
     number: int = Field(ge=1, le=999_999_999)
-    columns: list[tuple[Text, Text]] = Field(min_length=1, max_length=MOST_COLUMNS)
+    columns: list[RowColumn] = Field(min_length=1, max_length=MOST_COLUMNS)
     rows: list[list[str | None]] = Field(max_length=MOST_ROWS)
 
 

@@ -115,7 +115,7 @@ class RemoteAnswers:
         """Do what an attempt asks for; raises `LeaseLost` when the task is not its own any more."""
         lease = lease_of(*fence)
 
-        async def ask(path: str, **said: Any) -> dict[str, Any]:
+        async def ask(path: str, /, **said: Any) -> dict[str, Any]:
             body, wait = {**lease, **said}, said.get("wait", 0.0)
             return await persist(fence, is_over, lambda: self._asking.ask(f"/v1/task/{path}", body, wait=wait))
 

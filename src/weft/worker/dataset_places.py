@@ -140,7 +140,7 @@ class RowWriter:
     def __init__(self, ask: Ask, name: str, schema: pa.Schema) -> None:
         self._ask = ask
         self._name = name
-        self._columns = rows.table_columns(schema)
+        self._columns = [{"name": name, "type": type} for name, type in rows.table_columns(schema)]
         self._written: dict[str, Written] = {}
 
     def write(self, partition: str, batch: pa.RecordBatch | pa.Table) -> None:

@@ -76,7 +76,7 @@ async def stage_write(caller: Caller, asked: StageWrite) -> dict[str, Any]:
     return {}
 
 
-_ROWS = {"id": _ID, "number": 1, "columns": [["id", "bigint"]], "rows": [["1"], [None]]}
+_ROWS = {"id": _ID, "number": 1, "columns": [{"name": "id", "type": "bigint"}], "rows": [["1"], [None]]}
 
 
 @act(router, "/v1/task/dataset/rows/add", AddRows, Told, {**_HELD, **_ROWS})
