@@ -393,7 +393,7 @@ end $$;
 
 -- name: register_files
 -- A write that makes a version what others have written: the files that were found take the place of those before.
-create function weft.register_files(version bigint, found json, kept json, hash text, by text) returns bigint language plpgsql as $$
+create function weft.register_files(version bigint, listed json, kept json, hash text, by text) returns bigint language plpgsql as $$
 declare v weft.dataset_version; n bigint; touched text[]; rows_in bigint; bytes_in bigint; files_in bigint; rows_out bigint; named text;
 begin
   select * into strict v from weft.dataset_version o where o.id = version for no key update;
@@ -404,7 +404,7 @@ begin
   delete from weft.dataset_partition p where p.version_id = version;
   insert into weft.dataset_file (version_id, org_id, partition_key, path, rows, bytes, added_by)
   select version, v.org_id, f.partition, f.path, f.rows, f.bytes, n
-  from json_to_recordset(found) as f (partition text, path text, rows bigint, bytes bigint);
+  from json_to_recordset(listed) as f (partition text, path text, rows bigint, bytes bigint);
   insert into weft.dataset_partition (version_id, partition_key, org_id, last_write, rows, bytes, files, written_at)
   select version, f.partition_key, v.org_id, n, sum(f.rows), sum(f.bytes), count(*), weft.now() from weft.dataset_file f
   where f.version_id = version and f.removed_by is null group by f.partition_key;
