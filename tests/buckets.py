@@ -39,6 +39,11 @@ class Held:
             self._came.set()
             assert self._open.wait(PATIENCE), "the test never let it in"
 
+    @property
+    def has_come(self) -> bool:
+        """Whether it is at the door."""
+        return self._came.is_set()
+
     def wait(self) -> None:
         """Return when it is at the door."""
         assert self._came.wait(PATIENCE), "no such request came"
