@@ -11,12 +11,17 @@ from typing import Any
 
 import asyncpg
 import pytest
-from engine_scene import MakeClient
+from engine_scene import MakeClient, until
 
 import weft
+from weft.catalog.dataset_keeping import SQL as KEEPING
+from weft.data.collecting import SQL as COLLECTING
 from weft.data.collecting import DatasetCollector
 from weft.worker.registry import Registry
 from writing import written
+
+# Whether somebody waits for a lock that this session has.
+WAITING = "select 1 from pg_stat_activity where pg_backend_pid() = any (pg_blocking_pids(pid))"
 
 
 @asynccontextmanager
@@ -202,3 +207,21 @@ async def test_a_task_that_reads_reads_on_when_its_dataset_is_deleted(client: we
 
     async with weft.Worker(client=client, registry=registry):
         assert await client.wait((await client.enqueue(read)).id, timeout=60) == [1]
+
+
+async def test_who_brings_back_and_who_collects_do_not_cross(
+    client: weft.Client, conn: asyncpg.Connection[asyncpg.Record]
+) -> None:
+    await written(client, "orders", 1)
+    await client.datasets.delete("orders")
+    long_ago = timedelta(0)
+    async with conn.transaction():
+        assert await conn.fetchrow(KEEPING.deleted, 1, "orders") is not None
+        assert await client.database.run(lambda other: other.fetch(COLLECTING.close_deleted, long_ago)) == []
+    async with conn.transaction():
+        assert len(await conn.fetch(COLLECTING.close_deleted, long_ago)) == 1
+        # Whoever would bring it back waits, and then finds nothing.
+        back = asyncio.create_task(client.datasets.undelete("orders"))
+        await until(lambda: conn.fetch(WAITING))
+    with pytest.raises(weft.NotFound):
+        await back

@@ -11,8 +11,11 @@ import pyarrow as pa
 import pytest
 
 import weft
+from crash.test_dataset_kill import claimed
 from far import with_and_without_a_database
+from weft.catalog import dataset_rows, dataset_writing
 from weft.data.collecting import DatasetCollector
+from weft.queue.steps import Fence
 from weft.worker.registry import Registry
 
 if TYPE_CHECKING:
@@ -198,6 +201,20 @@ async def test_what_nobody_sees_is_collected_and_nothing_else(
     assert await asked(client, "select * from orders") == [{"other": 3}]
 
 
+@with_and_without_a_database
+async def test_many_small_writes_and_large_rows_are_read_in_pages(client: weft.Client, registry: Registry) -> None:
+    await client.datasets.create("orders", storage="postgres")
+    for begin in (0, 12_000, 12_001):
+        ids = range(begin, 12_000 if begin == 0 else begin + 1)
+        rows = [{"id": id, "words": "x" * (5_000_000 if id >= 12_000 else 10)} for id in ids]
+        how = {"mode": "append", "unique_key": "id"}
+        assert await done(client, registry, "write", name="orders", rows=rows, how=how) == len(rows)
+    assert await done(client, registry, "read", name="orders", partition=None) == list(range(12_002))
+    assert await asked(client, "select count(*) as n, max(len(words)) as longest from orders") == [
+        {"n": 12_002, "longest": 5_000_000}
+    ]
+
+
 async def test_a_view_that_is_being_read_holds_nobody_up(client: weft.Client, conn: Conn, registry: Registry) -> None:
     await client.datasets.create("orders", storage="postgres")
     for _ in range(2):
@@ -218,9 +235,69 @@ async def test_an_org_reads_and_writes_no_rows_of_another(client: weft.Client, c
     path = await conn.fetchval("select path from weft.dataset_file")
     write, number = path.removesuffix(".rows").split("-")
     await conn.execute("insert into weft.org (id, slug, name) values (7, 'other', 'Other')")
+    assert await dataset_rows.read(conn, 1, version, [path], ["id"], 0, 10) == [(1, ["1"])]
+    assert await dataset_rows.read(conn, 7, version, [path], ["id"], 0, 10) == []
     await conn.execute("set weft.org = '7'")
-    for call, more in (("rows_of", ", '{id}', 0, 10"), ("drop_rows", ""), ("add_rows", ", '{id}', '[[\"2\"]]'")):
+    one = f"{version}, {write}, {number}"
+    for call in (
+        f"rows_of({version}, '{{{write}}}', '{{{number}}}', '{{id}}', 0, 10)", f"drop_rows({one})",
+        f"add_rows({one}, '{{id}}', '[[\"2\"]]')", f"prepare_table({version}, '{{x}}', '{{text}}')",
+    ):  # fmt: skip
         with pytest.raises(asyncpg.PostgresError, match="none that is kept in the database"):
-            await conn.execute(f"select weft.{call}({version}, {write}, {number}{more})")
+            await conn.execute(f"select weft.{call}")
     await conn.execute("reset weft.org")
     assert sum((await tables(conn)).values()) == 1
+
+
+async def test_rows_are_added_to_a_write_of_ones_own_that_is_still_open(client: weft.Client, conn: Conn) -> None:
+    await client.datasets.create("orders", storage="postgres")
+    columns, row = [{"name": "id", "type": "bigint"}], [["1"]]
+    fences = []
+    for _ in range(2):
+        worker_id, task_id = await claimed(conn, client)
+        fences.append(Fence(worker_id, task_id, 1))
+    mine, other = fences
+
+    async def begun(fence: Fence) -> dataset_writing.Begun:
+        return await client.database.run(
+            lambda conn: dataset_writing.begin(conn, fence, "orders", dataset_writing.Mode.APPEND, None)
+        )
+
+    write = await begun(mine)
+
+    async def add(fence: Fence) -> int:
+        return await client.database.run(lambda conn: dataset_rows.add(conn, fence, write.id, 1, columns, row))
+
+    assert await add(mine) == 1
+    with pytest.raises(weft.InvalidInput, match="no write into a table that this attempt has begun"):
+        await add(other)
+    for wrong in ({"name": "x", "type": "text; drop table weft.task"}, {"name": "id", "type": "text"}):
+        with pytest.raises(weft.InvalidInput, match="columns"):
+            await client.database.run(
+                lambda conn, wrong=wrong: dataset_rows.add(conn, mine, write.id, 1, [wrong], row)  # type: ignore[misc]
+            )
+    with pytest.raises(weft.InvalidInput, match="data"):
+        await client.database.run(lambda conn: dataset_rows.add(conn, mine, write.id, 1, columns, [["x"]]))
+    staged = dataset_writing.Staged(
+        write.id, [""], False, [{"partition": "", "path": f"{write.id}-1.rows", "rows": 1, "bytes": 1}], None, None,
+        {"columns": [{"name": "id", "type": "int64", "nullable": True}], "arrow": "x"},
+    )  # fmt: skip
+    await client.database.run(lambda conn: dataset_writing.stage(conn, mine, staged))
+    with pytest.raises(weft.InvalidInput, match="not told of yet"):
+        await add(mine)
+    with pytest.raises(weft.InvalidInput, match="columns"):
+        await dataset_rows.read(conn, 1, write.version_id, [f"{write.id}-1.rows"], ["nothing"], 0, 10)
+
+
+async def test_a_file_of_another_kind_is_not_staged(client: weft.Client, conn: Conn) -> None:
+    await client.datasets.create("orders", storage="postgres")
+    fence = Fence(*await claimed(conn, client), 1)
+    write = await client.database.run(
+        lambda conn: dataset_writing.begin(conn, fence, "orders", dataset_writing.Mode.REPLACE, None)
+    )
+    staged = dataset_writing.Staged(
+        write.id, [""], True, [{"partition": "", "path": f"{write.id}-1.parquet", "rows": 1, "bytes": 1}], None, None,
+        {"columns": [{"name": "id", "type": "int64", "nullable": True}], "arrow": "x"},
+    )  # fmt: skip
+    with pytest.raises(weft.InvalidInput, match=r"NUMBER\.rows"):
+        await client.database.run(lambda conn: dataset_writing.stage(conn, fence, staged))

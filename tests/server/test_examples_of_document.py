@@ -66,7 +66,7 @@ async def things(client: weft.Client) -> AsyncIterator[dict[str, str]]:
         await client.schedules.add("etl/main", name="nightly", every=86400)
         found |= {"schedules.change": "nightly", "schedules.backfill": "nightly"}
         await written(client, "etl/main", 1, 2)
-        found |= {f"datasets.{verb}": "etl/main" for verb in ("describe", "grant")} | {
+        found |= {f"datasets.{verb}": "etl/main" for verb in ("describe", "grant", "hand_over")} | {
             "datasets.rollback": "etl/main@1.1"
         }
         await client.orgs.create("globex")

@@ -65,7 +65,9 @@ async def delete(conn: type_Connection, org_id: int, name: str, actor: str) -> D
 
 async def undelete(conn: type_Connection, org_id: int, name: str, actor: str) -> Dataset:
     """Bring back the dataset of that name which was deleted last; raises `InvalidInput` if there is another by now."""
-    row = await conn.fetchrow(SQL.deleted, org_id, datasets.check_dataset(name))
+    await conn.fetchrow(SQL.deleted, org_id, datasets.check_dataset(name))
+    # Once more, now that it is locked: whoever collects what is past was perhaps quicker.
+    row = await conn.fetchrow(SQL.deleted, org_id, name)
     if row is None:
         raise NotFound("dataset", name, "none of that name was deleted within the retention")
     if await conn.fetchrow(DATASETS.lock, org_id, name) is not None:

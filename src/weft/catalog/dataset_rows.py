@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import asyncpg
@@ -25,6 +26,7 @@ MOST_COLUMNS = 1000
 # As long as a name of PostgreSQL may be, in bytes.
 LONGEST_NAME = 63
 MOST_ROWS = 10_000
+MOST_FILES = 1000
 _PATH = re.compile(r"([1-9]\d{0,18})-([1-9]\d{0,8})\.rows", re.ASCII)
 # What PostgreSQL says of values that a type does not have.
 _DATA = "22"
@@ -48,24 +50,38 @@ async def add(
         raise InvalidInput("columns", f"must be 1 to {MOST_COLUMNS}, each of a name of its own")
     if any(len(row) != len(names) for row in rows):
         raise InvalidInput("rows", f"each must have {len(names)} values")
-    try:
+    with _refusals():
         await conn.execute(SQL.prepare, staged["version_id"], names, types)
-        added = await conn.fetchval(SQL.add, staged["version_id"], write_id, number, names, orjson.dumps(rows).decode())
-    except asyncpg.PostgresError as problem:
-        if problem.sqlstate == "WF002" or (problem.sqlstate or "").startswith(_DATA):
-            raise InvalidInput("data", str(problem)) from None
-        raise
+        told = orjson.dumps(rows).decode()
+        added = await conn.fetchval(SQL.add, staged["version_id"], write_id, number, names, told)
     return int(added)
 
 
 async def read(
-    conn: type_Connection, org_id: int, version_id: int, path: str, names: Sequence[str], after: int, most: int
+    conn: type_Connection,
+    org_id: int,
+    version_id: int,
+    paths: Sequence[str],
+    names: Sequence[str],
+    after: int,
+    most: int,
 ) -> list[tuple[int, list[str | None]]]:
-    """Return rows of a file of a version after one of them, each with its number."""
-    write_id, number = read_path(path)
+    """Return rows of files of a version after one of them, each with its number."""
+    writes, numbers = zip(*map(read_path, paths), strict=True) if paths else ((), ())
     check_number(most, "most", 1, MOST_ROWS)
-    rows = await conn.fetch(SQL.read, org_id, version_id, write_id, number, list(names), after, most)
+    with _refusals():
+        rows = await conn.fetch(SQL.read, org_id, version_id, writes, numbers, list(names), after, most)
     return [(row["number"], row["texts"]) for row in rows]
+
+
+@contextmanager
+def _refusals() -> Iterator[None]:
+    try:
+        yield
+    except asyncpg.PostgresError as problem:
+        if problem.sqlstate != "WF002" and not (problem.sqlstate or "").startswith(_DATA):
+            raise
+        raise InvalidInput("data", str(problem)) from None
 
 
 def read_path(path: Any) -> tuple[int, int]:

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from weft.catalog.dataset_rows import LONGEST_NAME, MOST_COLUMNS, MOST_ROWS
+from weft.catalog.dataset_rows import LONGEST_NAME, MOST_COLUMNS, MOST_FILES, MOST_ROWS
 from weft.catalog.dataset_writing import LONGEST_KEY
 from weft.contract.bounds import Name, Text
 from weft.contract.protocol import LARGEST, Held
@@ -119,17 +119,17 @@ class AddRows(Held):
 
 
 class ListRows(Held):
-    """Columns of a file of rows, after the row that was told last."""
+    """Columns of files of rows, after the row that was told last."""
 
     version_id: Id
-    path: Text = Field(max_length=200)
+    paths: list[Text] = Field(min_length=1, max_length=MOST_FILES)
     columns: list[Text] = Field(min_length=1, max_length=MOST_COLUMNS)
     after: int = _Count
     most: int = Field(1000, ge=1, le=MOST_ROWS)
 
 
 class RowsTold(BaseModel):
-    """Rows of a file: the number of each, and the texts of its values; there are more after a full page."""
+    """Rows of files: the number of each, and the texts of its values; there are more after a full page."""
 
     rows: list[tuple[int, list[str | None]]]
 

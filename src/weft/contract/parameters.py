@@ -148,6 +148,7 @@ _SAID_OF = {
     "datasets.register.address": "Where the files are: a folder of the server, or `s3://bucket/prefix`.",
     "datasets.register.breaking": "Also with columns by which readers of what was there before would stumble.",
     "datasets.register.glob": "Which files beneath it: `*` within a part of a path, `**/` any number of parts.",
+    "datasets.register.name": "What the dataset is called, which is made if it is not there.",
     "datasets.register.partition_by": "`hive` if parts `name=value` of the paths are columns, else `none`.",
     "datasets.register.range_start": "Where the range begins that the files cover.",
     "datasets.register.range_end": "Where the range ends that the files cover.",

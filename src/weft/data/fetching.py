@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from weft.catalog import dataset_rows
 from weft.core.query_errors import QueryLimitReached
 from weft.data.outside import require_allowed
-from weft.data.rows import to_batch
+from weft.data.rows import Listed, grouped, page_size, to_batch
 from weft.data.storage import Storage
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from weft.db.database import Database
 
 _AT_ONCE = 8
-_ROWS = 5000
 
 
 @asynccontextmanager
@@ -64,23 +63,31 @@ async def copied_rows(
         path = Path(folder, "rows.parquet")
         left = math.inf if most is None else most
         with pq.ParquetWriter(path, schema) as writer:
-            for file in files:
-                after, some = 0, 1
-                while left > 0 and some:
-                    page = await _page(database, org_id, state, file, schema.names, after, int(min(_ROWS, left)))
-                    some = len(page)
-                    if some:
-                        after, left = page[-1][0], left - some
+            for group in grouped(files):
+                after, size, page = 0, page_size(group), None
+                while left > 0 and (page is None or len(page) == size):
+                    size = int(min(size, left))
+                    page = await _page(database, org_id, state, group, schema.names, after, size)
+                    if page:
+                        after, left = page[-1][0], left - len(page)
                         batch = await asyncio.to_thread(to_batch, [texts for _, texts in page], schema)
                         await asyncio.to_thread(writer.write_batch, batch)
         yield (str(path),)
 
 
 async def _page(
-    database: Database, org_id: int, state: DatasetState, file: File, names: Sequence[str], after: int, most: int
+    database: Database,
+    org_id: int,
+    state: DatasetState,
+    group: Sequence[Listed],
+    names: Sequence[str],
+    after: int,
+    most: int,
 ) -> list[tuple[int, list[str | None]]]:
     return await database.read(
-        lambda conn: dataset_rows.read(conn, org_id, state.version_id, file.path, names, after, most)
+        lambda conn: dataset_rows.read(
+            conn, org_id, state.version_id, [file.path for file in group], names, after, most
+        )
     )
 
 

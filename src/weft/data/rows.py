@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import time
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as kinds
 
-from weft.catalog.dataset_rows import LONGEST_NAME, MOST_COLUMNS
+from weft.catalog.dataset_rows import LONGEST_NAME, MOST_COLUMNS, MOST_FILES, MOST_ROWS
 from weft.core.errors import InvalidInput
 
 _PLAIN: dict[pa.DataType, str] = {
@@ -18,12 +18,24 @@ _PLAIN: dict[pa.DataType, str] = {
     pa.uint8(): "smallint", pa.uint16(): "integer", pa.uint32(): "bigint", pa.uint64(): "numeric(20,0)",
     pa.float32(): "real", pa.float64(): "double precision", pa.date32(): "date", pa.date64(): "date",
 }  # fmt: skip
+LARGEST_PAGE = 4 * 1024 * 1024
 # Those of a table of ours, and those that every table of PostgreSQL has.
 _TAKEN = frozenset({"_write", "_file", "_row", "ctid", "xmin", "xmax", "cmin", "cmax", "tableoid"})
 _KEPT = (
     "booleans, integers, floats of 32 and 64 bits, decimals, texts, binaries, dates, times and timestamps are kept in "
     "tables of PostgreSQL"
 )
+
+
+class Listed(Protocol):
+    """A file of rows as it is listed."""
+
+    @property
+    def path(self) -> str: ...  # noqa: D102
+    @property
+    def rows(self) -> int: ...  # noqa: D102
+    @property
+    def bytes(self) -> int: ...  # noqa: D102
 
 
 def table_columns(schema: pa.Schema) -> list[tuple[str, str]]:
@@ -46,6 +58,26 @@ def to_batch(rows: Sequence[Sequence[str | None]], schema: pa.Schema) -> pa.Reco
     columns = list(zip(*rows, strict=True))
     arrays = [_values(field.type, list(texts)) for field, texts in zip(schema, columns, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def grouped(files: Iterable[Listed]) -> Iterator[list[Listed]]:
+    """Yield files in groups that are read at once: many that are small, or one that is large."""
+    group: list[Listed] = []
+    count = size = 0
+    for file in files:
+        if group and (count + file.rows > MOST_ROWS or size + file.bytes > LARGEST_PAGE or len(group) == MOST_FILES):
+            yield group
+            group, count, size = [], 0, 0
+        group.append(file)
+        count, size = count + file.rows, size + file.bytes
+    if group:
+        yield group
+
+
+def page_size(group: Sequence[Listed]) -> int:
+    """Return how many rows of a group are read at once, that they are not too much in bytes."""
+    count, size = sum(file.rows for file in group), sum(file.bytes for file in group)
+    return max(1, min(MOST_ROWS, count + 1, LARGEST_PAGE * count // max(size, 1) + 1))
 
 
 def _name(name: str) -> str:

@@ -66,7 +66,7 @@ async def answer(conn: type_Connection, fence: Fence, verb: str, said: dict[str,
         case _ if verb == READ_ROWS:
             org_id = await dataset_writing.org_of(conn, fence)
             return await dataset_rows.read(
-                conn, org_id, check_id(said["version_id"]), said["path"], said["columns"], said["after"], said["most"]
+                conn, org_id, check_id(said["version_id"]), said["paths"], said["columns"], said["after"], said["most"]
             )
         case _:
             raise AssertionError(verb)

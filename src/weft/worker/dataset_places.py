@@ -11,7 +11,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from weft.catalog.dataset_rows import KIND, MOST_ROWS
+from weft.catalog.dataset_rows import KIND
 from weft.data import columns, parquet, rows
 from weft.data.parquet import PartitionedWriter, Written
 from weft.data.storage import Storage
@@ -20,23 +20,23 @@ from weft.worker import dataset_answers as asks
 if TYPE_CHECKING:
     from weft.worker.steps import Ask
 
-# Of rows that are sent or asked for at once, in bytes.
+# Of rows that are sent at once, in bytes.
 _PIECE = 1 << 20
-_FEW, _ROWS = 100, 1000
+_ROWS = 1000
 
 
 class Place(Protocol):
-    """Where the rows of a version are; a file is known by its name there."""
+    """Where the rows of a version are."""
 
     def writer(self, name: str, schema: pa.Schema) -> parquet.Writer:
         """Return what takes the rows of a write, of that name."""
         ...
 
-    def dataset(self, files: Sequence[str], schema: pa.Schema) -> ds.Dataset:
+    def dataset(self, files: Sequence[Written], schema: pa.Schema) -> ds.Dataset:
         """Return files as one table of Arrow's."""
         ...
 
-    def table(self, files: Sequence[str], schema: pa.Schema, names: Sequence[str] | None) -> pa.Table:
+    def table(self, files: Sequence[Written], schema: pa.Schema, names: Sequence[str] | None) -> pa.Table:
         """Return the rows of files, or some columns of them."""
         ...
 
@@ -71,13 +71,13 @@ class FilePlace:
         """Return what writes new files."""
         return PartitionedWriter(self._storage, self._location, name, schema)
 
-    def dataset(self, files: Sequence[str], schema: pa.Schema) -> ds.Dataset:
+    def dataset(self, files: Sequence[Written], schema: pa.Schema) -> ds.Dataset:
         """Return files as one table, of which nothing is read before it is asked for."""
-        paths = [self._storage.path(self._location, name) for name in files]
+        paths = [self._storage.path(self._location, file.path) for file in files]
         with self._storage.telling():
             return parquet.dataset_of(self._storage, paths, schema, self._partition_columns)
 
-    def table(self, files: Sequence[str], schema: pa.Schema, names: Sequence[str] | None) -> pa.Table:
+    def table(self, files: Sequence[Written], schema: pa.Schema, names: Sequence[str] | None) -> pa.Table:
         """Read files."""
         with self._storage.telling():
             return self.dataset(files, schema).to_table(columns=None if names is None else list(names))
@@ -107,26 +107,26 @@ class RowPlace:
         """Return what sends new rows."""
         return RowWriter(self._ask, name, schema)
 
-    def dataset(self, files: Sequence[str], schema: pa.Schema) -> ds.Dataset:
+    def dataset(self, files: Sequence[Written], schema: pa.Schema) -> ds.Dataset:
         """Return the rows as a table of Arrow's, which is in memory."""
         return ds.dataset(self.table(files, schema, None))
 
-    def table(self, files: Sequence[str], schema: pa.Schema, names: Sequence[str] | None) -> pa.Table:
+    def table(self, files: Sequence[Written], schema: pa.Schema, names: Sequence[str] | None) -> pa.Table:
         """Ask for rows, page by page."""
         wanted = schema if names is None else pa.schema([schema.field(name) for name in names])
-        return pa.Table.from_batches((batch for file in files for batch in self._batches(file, wanted)), wanted)
+        return pa.Table.from_batches(
+            (batch for group in rows.grouped(files) for batch in self._batches(group, wanted)), wanted
+        )
 
-    def _batches(self, file: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        after, most = 0, _ROWS
-        asked = {"version_id": self._version_id, "path": file, "columns": schema.names}
+    def _batches(self, group: Sequence[rows.Listed], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        after, most = 0, rows.page_size(group)
+        asked = {"version_id": self._version_id, "paths": [file.path for file in group], "columns": schema.names}
         while True:
             page = self._ask(asks.READ_ROWS, {**asked, "after": after, "most": most}).result()
             yield rows.to_batch([texts for _, texts in page], schema)
             if len(page) < most:
                 return
             after = page[-1][0]
-            size = sum(len(text or "") for _, texts in page for text in texts)
-            most = min(MOST_ROWS, 2 * most) if size < _PIECE else max(_FEW, most // 2) if size > 4 * _PIECE else most
 
     @contextlib.contextmanager
     def writing(self, name: str) -> Iterator[None]:

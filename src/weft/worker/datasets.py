@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.dataset as ds
 
+    from weft.data.parquet import Written
     from weft.worker.dataset_places import Place
 
 
@@ -48,7 +49,7 @@ class TaskDataset:
         self._beat = beat
         self._state: dict[str, Any] | None = None
         # What this attempt has written before: rows with the same key are left out there, too.
-        self._own: dict[tuple[str, str], list[str]] = {}
+        self._own: dict[tuple[str, str], list[Written]] = {}
 
     def write(
         self, data: Any, *, partition: str | None = None, partition_by: str | None = None, mode: str = "replace",
@@ -134,7 +135,7 @@ class TaskDataset:
             }  # fmt: skip
             self._ask(asks.STAGE, staged).result()
         for file in files:
-            self._own.setdefault((begun["version_id"], file.partition), []).append(file.path)
+            self._own.setdefault((begun["version_id"], file.partition), []).append(file)
         return WriteResult(
             sum(file.rows for file in files), sum(file.bytes for file in files), len(files), tuple(partitions)
         )
@@ -170,7 +171,7 @@ class TaskDataset:
         place, files, schema = self._found(partitions)
         return place.dataset(files, schema)
 
-    def _found(self, partitions: list[str] | None) -> tuple[Place, list[str], pa.Schema]:
+    def _found(self, partitions: list[str] | None) -> tuple[Place, list[Written], pa.Schema]:
         """Return where the rows are that an attempt reads, in which files, and with which columns."""
         from weft.data.columns import recorded
         from weft.worker.dataset_places import place_of
@@ -196,13 +197,15 @@ class TaskDataset:
             self._state = self._ask(asks.READ, {"dataset": self.name}).result()
         return self._state
 
-    def _files(self, version_id: str, write: int, partitions: list[str] | None) -> list[str]:
-        found = list[str]()
+    def _files(self, version_id: str, write: int, partitions: list[str] | None) -> list[Written]:
+        from weft.data.parquet import Written
+
+        found = list[Written]()
         asked: dict[str, Any] = {"version_id": version_id, "write": write, "partitions": partitions}
         after: dict[str, Any] = {"after_partition": "", "after_id": None}
         while True:
             page = self._ask(asks.FILES, asked | after).result()
-            found += [file[2] for file in page]
+            found += [Written(file[0], *file[2:]) for file in page]
             if len(page) < asks.PAGE:
                 return found
             after = {"after_partition": page[-1][0], "after_id": page[-1][1]}

@@ -86,7 +86,7 @@ async def add_rows(caller: Caller, asked: AddRows) -> dict[str, Any]:
     return {}
 
 
-_ASKED = {"version_id": _ID, "path": f"{_ID}-1.rows", "columns": ["id"], "after": 0}
+_ASKED = {"version_id": _ID, "paths": [f"{_ID}-1.rows"], "columns": ["id"], "after": 0}
 
 
 @act(router, "/v1/task/dataset/rows", ListRows, RowsTold, {**_HELD, **_ASKED})
