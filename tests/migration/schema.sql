@@ -1,5 +1,7 @@
 CREATE SCHEMA weft;
 
+CREATE SCHEMA weft_data;
+
 CREATE TYPE weft.artifact_kind AS ENUM (
     'version',
     'patch',
@@ -2934,23 +2936,28 @@ begin
   last := case when looked = room then last end;
 end $$;
 
-CREATE FUNCTION weft.rows_of(version bigint, write bigint, file integer, names text[], after bigint, most integer) RETURNS TABLE(number bigint, texts text[])
+CREATE FUNCTION weft.rows_of(version bigint, writes bigint[], files integer[], names text[], after bigint, most integer) RETURNS TABLE(number bigint, texts text[])
     LANGUAGE plpgsql STABLE SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     SET "DateStyle" TO 'ISO, YMD'
     SET "TimeZone" TO 'UTC'
     SET extra_float_digits TO '1'
     AS $_$
-declare kept_in text := weft.data_table(version); taken text;
+declare kept_in text := weft.data_table(version); taken text; known int;
 begin
   select string_agg(case a.atttypid when 'bytea'::regtype then format('encode(t.%I, ''hex'')', n.name)
     when 'timestamptz'::regtype then format('(t.%I at time zone ''UTC'')::text', n.name) else format('t.%I::text', n.name) end,
-    ', ' order by n.place) into taken
+    ', ' order by n.place), count(*) into taken, known
   from unnest(names) with ordinality as n (name, place)
     join pg_attribute a on a.attrelid = to_regclass(kept_in) and a.attname = n.name and a.attnum > 0 and not a.attisdropped;
+  if to_regclass(kept_in) is null then
+    return;
+  elsif known <> cardinality(names) then
+    raise exception 'columns: the table has only % of %', known, names using errcode = 'WF002';
+  end if;
   return query execute format(
-    'select t._row, array[%s]::text[] from %s t where t._write = $1 and t._file = $2 and t._row > $3 order by t._row limit $4', taken, kept_in)
-    using write, file, after, most;
+    'select t._row, array[%s]::text[] from unnest($1, $2) as f (write, number) join %s t on t._write = f.write and t._file = f.number '
+    'where t._row > $3 order by t._row limit $4', taken, kept_in) using writes, files, after, most;
 end $_$;
 
 CREATE FUNCTION weft.scan_newest_jobs(asked weft.job_search, turn integer, low bigint, high bigint, n integer) RETURNS SETOF weft.found_job
