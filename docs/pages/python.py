@@ -132,6 +132,8 @@ _GROUPS = {
             "MergeConflict",
             "LeaseLost",
             "WriteConflict",
+            "DatasetBusy",
+            "DataUnavailable",
             "WaitTimeout",
             "TaskFailed",
             "JobFailed",

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from weft.catalog.dataset_versions import DatasetVersion, DatasetWrite
     from weft.catalog.datasets import Column, Dataset, Producer
     from weft.catalog.model import NewToken, Org, OrgRole, SignIn, Token, User
-    from weft.core.data_errors import WriteConflict
+    from weft.core.data_errors import DatasetBusy, DataUnavailable, WriteConflict
     from weft.core.errors import (
         BlobUnavailable,
         DatabaseUnavailable,
@@ -104,8 +104,10 @@ _HOMES = {
     "Collected": "weft.history.model",
     "Column": "weft.catalog.datasets",
     "Context": "weft.worker.context",
+    "DataUnavailable": "weft.core.data_errors",
     "DatabaseUnavailable": "weft.core.errors",
     "Dataset": "weft.catalog.datasets",
+    "DatasetBusy": "weft.core.data_errors",
     "DatasetState": "weft.catalog.dataset_reading",
     "DatasetVersion": "weft.catalog.dataset_versions",
     "DatasetWrite": "weft.catalog.dataset_versions",
@@ -240,8 +242,10 @@ __all__ = [
     "Collected",
     "Column",
     "Context",
+    "DataUnavailable",
     "DatabaseUnavailable",
     "Dataset",
+    "DatasetBusy",
     "DatasetState",
     "DatasetVersion",
     "DatasetWrite",

@@ -146,6 +146,10 @@ COMMANDS = {
         *('"code":"invalid_input"', '"field":"priority"', "200", "412"),
     ],
     "query_datasets.sh": ["2026-11-14", "15.0", "2026-11-15", "before", "3"],
+    "dataset_storage.sh": [
+        *("is weather@1.1", "2026-11-14", "3.5", "created totals", "orders is written by shop, node import"),
+        *("would delete orders with 6 rows", "deleted orders with 6 rows", "orders is back with 6 rows"),
+    ],
     "datasets.sh": [
         *("orders", "shop.import_orders", "double", "2026-11-15", "replace", "current", "would take orders from"),
         *("orders is orders@1.3, was orders@1.2", "created finance", "orders is seen by admins, finance"),

@@ -1,5 +1,7 @@
 CREATE SCHEMA weft;
 
+CREATE SCHEMA weft_data;
+
 CREATE TYPE weft.artifact_kind AS ENUM (
     'version',
     'patch',
@@ -299,6 +301,26 @@ begin
   returning * into t;
   return t;
 end $$;
+
+CREATE FUNCTION weft.add_rows(version bigint, write bigint, file integer, names text[], rows json) RETURNS bigint
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET "DateStyle" TO 'ISO, YMD'
+    SET "TimeZone" TO 'UTC'
+    AS $_$
+declare kept_in text := weft.data_table(version); targets text; given text; added bigint;
+begin
+  select string_agg(format('%I', n.name), ', ' order by n.place),
+    string_agg(case when a.atttypid = 'bytea'::regtype then format('decode(r.value ->> %s, ''hex'')', n.place - 1)
+      else format('(r.value ->> %s)::%s', n.place - 1, format_type(a.atttypid, a.atttypmod)) end, ', ' order by n.place)
+  into targets, given
+  from unnest(names) with ordinality as n (name, place)
+    join pg_attribute a on a.attrelid = to_regclass(kept_in) and a.attname = n.name and a.attnum > 0 and not a.attisdropped;
+  execute format('insert into %s (_write, _file, %s) select $1, $2, %s from json_array_elements($3) with ordinality as r (value, place) order by r.place',
+    kept_in, targets, given) using write, file, rows;
+  get diagnostics added = row_count;
+  return added;
+end $_$;
 
 CREATE FUNCTION weft.add_up(org bigint, name text, count bigint, seconds double precision DEFAULT 0) RETURNS void
     LANGUAGE sql
@@ -710,6 +732,21 @@ CREATE FUNCTION weft.current_org() RETURNS bigint
     LANGUAGE sql STABLE PARALLEL SAFE
     RETURN (NULLIF(current_setting('weft.org'::text, true), ''::text))::bigint;
 
+CREATE FUNCTION weft.data_table(version bigint) RETURNS text
+    LANGUAGE plpgsql STABLE SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare found record;
+begin
+  select v.dataset_id, v.number, v.org_id, d.storage ->> 'kind' as kind into found
+  from weft.dataset_version v join weft.dataset d on d.id = v.dataset_id
+  where v.id = version and v.org_id = coalesce(weft.current_org(), v.org_id);
+  if found.kind is distinct from 'postgres' then
+    raise exception 'version: % is none that is kept in the database', version using errcode = 'WF002';
+  end if;
+  return format('weft_data.d%s_%s', found.dataset_id, found.number);
+end $$;
+
 CREATE FUNCTION weft.delete_tag(org bigint, tag_name text, expected_version bigint, force boolean, actor text, message text) RETURNS weft.tag
     LANGUAGE plpgsql
     SET lock_timeout TO '3s'
@@ -732,6 +769,29 @@ begin
     return null;
   end if;
   return weft.add_move(t, 'delete', t.target_id, t.position, actor, message, null);
+end $$;
+
+CREATE FUNCTION weft.drop_rows(version bigint, write bigint, file integer) RETURNS bigint
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $_$
+declare kept_in text := weft.data_table(version); gone bigint := 0;
+begin
+  if to_regclass(kept_in) is not null then
+    execute format('delete from %s t where t._write = $1 and (t._file = $2 or $2 is null)', kept_in) using write, file;
+    get diagnostics gone = row_count;
+  end if;
+  return gone;
+end $_$;
+
+CREATE FUNCTION weft.drop_table(version bigint) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+  if exists (select 1 from weft.dataset_version v where v.id = version and v.collected_at is not null) then
+    execute format('drop table if exists %s', weft.data_table(version));
+  end if;
 end $$;
 
 CREATE FUNCTION weft.end_jobs(jobs bigint[]) RETURNS void
@@ -1323,6 +1383,8 @@ CREATE FUNCTION weft.grant_datasets_to_server(role regrole) RETURNS void
     AS $$
 begin
   execute format('grant select on weft.datasets to %s', role);
+  execute format('grant execute on function weft.data_table, weft.prepare_table, weft.add_rows, weft.rows_of, weft.drop_rows, '
+    'weft.drop_table, weft.show_table to %s', role);
   execute format('grant select, insert on weft.dataset_write, weft.dataset_write_input, weft.dataset_edge, weft.task_input to %s', role);
   execute format('grant select, insert, update, delete on weft.dataset, weft.dataset_version, weft.dataset_file, '
     'weft.dataset_partition, weft.staged_write to %s', role);
@@ -1902,6 +1964,7 @@ begin
   update weft.dataset_version v set retired_at = weft.now() where v.id = before;
   update weft.dataset_version v set current_at = weft.now(), retired_at = null where v.id = version;
   update weft.dataset d set current_id = version, updated_at = weft.now() where d.id = dataset;
+  perform weft.show_table(dataset);
   return true;
 end $$;
 
@@ -2199,6 +2262,35 @@ CREATE FUNCTION weft.plan_of(head bigint, patch_digest text) RETURNS bytea
   where a.id = head
 $$;
 
+CREATE FUNCTION weft.prepare_table(version bigint, names text[], types text[]) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $_$
+declare kept_in text := weft.data_table(version); name text; type text; known text;
+begin
+  if to_regclass(kept_in) is null then
+    perform pg_advisory_xact_lock(hashtextextended('weft.prepare_table ' || version, 0));
+    execute format('create table if not exists %s (_write bigint not null, _file int not null, _row bigint not null generated always as identity, '
+      'primary key (_write, _file, _row))', kept_in);
+  end if;
+  for name, type in select * from unnest(names, types) loop
+    if type is null or type !~ '^(boolean|smallint|integer|bigint|real|double precision|text|bytea|date|time|timestamp|timestamptz|numeric\(\d{1,3},\d{1,3}\))$' then
+      raise exception 'columns: % cannot be kept as %', name, type using errcode = 'WF002';
+    end if;
+    select format_type(a.atttypid, a.atttypmod) into known from pg_attribute a
+    where a.attrelid = to_regclass(kept_in) and a.attname = name and a.attnum > 0 and not a.attisdropped;
+    if known is null then
+      perform pg_advisory_xact_lock(hashtextextended('weft.prepare_table ' || version, 0));
+      execute format('alter table %s add column if not exists %I %s', kept_in, name, type);
+    end if;
+    select format_type(a.atttypid, a.atttypmod) into known from pg_attribute a
+    where a.attrelid = to_regclass(kept_in) and a.attname = name and a.attnum > 0 and not a.attisdropped;
+    if replace(replace(known, ' without time zone', ''), 'timestamp with time zone', 'timestamptz') <> type then
+      raise exception 'columns: % is kept as %, and this is %: give it another name', name, known, type using errcode = 'WF002';
+    end if;
+  end loop;
+end $_$;
+
 CREATE FUNCTION weft.protect_tag(org bigint, tag_name text, protected boolean) RETURNS text
     LANGUAGE plpgsql
     SET lock_timeout TO '3s'
@@ -2300,9 +2392,10 @@ CREATE FUNCTION weft.publish_write(done weft.task_done, version bigint) RETURNS 
 declare
   v weft.dataset_version; staged weft.staged_write; n bigint; touched text[] := '{}'; changed text[] := '{}'; is_replacing boolean := false; swapping boolean := false;
   rows_in bigint := 0; bytes_in bigint := 0; files_in bigint := 0; rows_out bigint := 0; bytes_out bigint := 0; files_out bigint := 0;
-  counted record; event bigint; named text;
+  counted record; named text; before text;
 begin
   select * into strict v from weft.dataset_version o where o.id = version;
+  before := v.schema_hash;
   select d.name into strict named from weft.dataset d where d.id = v.dataset_id;
   n := v.last_write + 1;
   for staged in
@@ -2377,17 +2470,12 @@ begin
   update weft.dataset_version o set last_write = n, rows = o.rows + rows_in - rows_out, bytes = o.bytes + bytes_in - bytes_out,
     files = o.files + files_in - files_out, columns = v.columns, schema_hash = v.schema_hash, written_at = done.ended_at
   where o.id = version;
-  if swapping then
-    perform weft.make_current(v.dataset_id, version);
+  if not (swapping and weft.make_current(v.dataset_id, version)) and v.schema_hash is distinct from before then
+    perform weft.show_table(v.dataset_id);
   end if;
-  insert into weft.event (org_id, name, payload, actor) values (v.org_id, 'dataset.written', jsonb_build_object(
-    'dataset', named, 'version', v.number, 'write', n, 'mode', case when is_replacing then 'replace' else 'append' end,
-    'partitions', case when cardinality(touched) <= 1000 then to_jsonb(touched) end, 'rows', rows_in), done.actor)
-  returning id into event;
-  insert into weft.outbox (org_id, kind, payload, actor) values (v.org_id, 'route_event', json_build_object('event_id', event::text), done.actor);
+  perform weft.tell_write(v, named, n, case when is_replacing then 'replace' else 'append' end, touched, rows_in, done.actor);
   delete from weft.staged_write s
   where s.task_id = done.id and s.attempt = done.attempt and s.version_id = version and s.partitions is not null;
-  perform weft.tell_written(v.dataset_id);
 end $$;
 
 CREATE FUNCTION weft.publish_writes(ended bigint[]) RETURNS void
@@ -2761,6 +2849,33 @@ begin
   raise exception 'weft.% is read-only', name using errcode = '55000', hint = 'Use the client or the command line.';
 end $$;
 
+CREATE FUNCTION weft.register_files(version bigint, listed json, kept json, hash text, by text) RETURNS bigint
+    LANGUAGE plpgsql
+    AS $$
+declare v weft.dataset_version; n bigint; touched text[]; rows_in bigint; bytes_in bigint; files_in bigint; rows_out bigint; named text;
+begin
+  select * into strict v from weft.dataset_version o where o.id = version for no key update;
+  select d.name into strict named from weft.dataset d where d.id = v.dataset_id;
+  n := v.last_write + 1;
+  rows_out := v.rows;
+  update weft.dataset_file f set removed_by = n where f.version_id = version and f.removed_by is null;
+  delete from weft.dataset_partition p where p.version_id = version;
+  insert into weft.dataset_file (version_id, org_id, partition_key, path, rows, bytes, added_by)
+  select version, v.org_id, f.partition, f.path, f.rows, f.bytes, n
+  from json_to_recordset(listed) as f (partition text, path text, rows bigint, bytes bigint);
+  insert into weft.dataset_partition (version_id, partition_key, org_id, last_write, rows, bytes, files, written_at)
+  select version, f.partition_key, v.org_id, n, sum(f.rows), sum(f.bytes), count(*), weft.now() from weft.dataset_file f
+  where f.version_id = version and f.removed_by is null group by f.partition_key;
+  select array_agg(p.partition_key order by p.partition_key), sum(p.rows), sum(p.bytes), sum(p.files) into touched, rows_in, bytes_in, files_in
+  from weft.dataset_partition p where p.version_id = version;
+  insert into weft.dataset_write (version_id, number, org_id, mode, partitions, rows, bytes, rows_removed, written_at, actor)
+  values (version, n, v.org_id, 'register', cardinality(touched), rows_in, bytes_in, rows_out, weft.now(), by);
+  update weft.dataset_version o set last_write = n, rows = rows_in, bytes = bytes_in, files = files_in, columns = kept, schema_hash = hash,
+    written_at = weft.now() where o.id = version;
+  perform weft.tell_write(v, named, n, 'register', touched, rows_in, by);
+  return n;
+end $$;
+
 CREATE FUNCTION weft.release_next(ended bigint[], taken integer[], own bigint[]) RETURNS void
     LANGUAGE plpgsql
     AS $$
@@ -3021,6 +3136,30 @@ begin
   end if;
   return case when made < room then null else made end;
 end $$;
+
+CREATE FUNCTION weft.rows_of(version bigint, writes bigint[], files integer[], names text[], after bigint, most integer) RETURNS TABLE(number bigint, texts text[])
+    LANGUAGE plpgsql STABLE SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET "DateStyle" TO 'ISO, YMD'
+    SET "TimeZone" TO 'UTC'
+    SET extra_float_digits TO '1'
+    AS $_$
+declare kept_in text := weft.data_table(version); taken text; known int;
+begin
+  select string_agg(case a.atttypid when 'bytea'::regtype then format('encode(t.%I, ''hex'')', n.name)
+    when 'timestamptz'::regtype then format('(t.%I at time zone ''UTC'')::text', n.name) else format('t.%I::text', n.name) end,
+    ', ' order by n.place), count(*) into taken, known
+  from unnest(names) with ordinality as n (name, place)
+    join pg_attribute a on a.attrelid = to_regclass(kept_in) and a.attname = n.name and a.attnum > 0 and not a.attisdropped;
+  if to_regclass(kept_in) is null then
+    return;
+  elsif known <> cardinality(names) then
+    raise exception 'columns: the table has only % of %', known, names using errcode = 'WF002';
+  end if;
+  return query execute format(
+    'select t._row, array[%s]::text[] from unnest($1, $2) as f (write, number) join %s t on t._write = f.write and t._file = f.number '
+    'where t._row > $3 order by t._row limit $4', taken, kept_in) using writes, files, after, most;
+end $_$;
 
 CREATE FUNCTION weft.scan_newest_jobs(asked weft.job_search, turn integer, low bigint, high bigint, n integer) RETURNS SETOF weft.found_job
     LANGUAGE plpgsql STABLE
@@ -3442,6 +3581,35 @@ begin
     select j.* from weft.jobs j where j.org_id = org and j.id = u.id) j;
 end $$;
 
+CREATE FUNCTION weft.show_table(dataset bigint, is_shown boolean DEFAULT true) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET lock_timeout TO '2s'
+    AS $$
+declare found record; named text; taken text;
+begin
+  select d.name, d.storage ->> 'kind' as kind, d.deleted_at, o.slug, v.id as version, v.columns into found
+  from weft.dataset d join weft.org o on o.id = d.org_id left join weft.dataset_version v on v.id = d.current_id
+  where d.id = dataset and d.org_id = coalesce(weft.current_org(), d.org_id);
+  if found.kind is distinct from 'postgres' then
+    return;
+  end if;
+  named := format('%s.%s', found.slug, found.name);
+  if octet_length(named) > 63 then
+    named := 'd' || dataset;
+  end if;
+  execute format('drop view if exists weft_data.%I', named);
+  if found.columns is null or found.deleted_at is not null or not is_shown then
+    return;
+  end if;
+  select string_agg(format('t.%I', c.value ->> 'name'), ', ' order by c.place) into taken
+  from json_array_elements(found.columns -> 'columns') with ordinality as c (value, place);
+  execute format('create view weft_data.%I as select %s from %s t join weft.dataset_file f on f.version_id = %s and f.removed_by is null '
+    'and f.path = t._write || ''-'' || t._file || ''.rows''', named, taken, weft.data_table(found.version), found.version);
+exception when lock_not_available then
+  raise exception 'dataset %: somebody reads through its view', found.name using errcode = 'WF007';
+end $$;
+
 CREATE FUNCTION weft.skip_by_step(me bigint, step bigint, in_attempt integer, ids bigint[], why text, again boolean, room integer) RETURNS bigint[]
     LANGUAGE plpgsql
     SET plan_cache_mode TO 'force_generic_plan'
@@ -3747,6 +3915,46 @@ begin
   update weft.task set state = 'ready', reason = null where id = any (ready);
   update weft.task set state = 'pending', reason = 'concurrency_key' where id = any (parked);
   return cardinality(ready);
+end $$;
+
+CREATE TABLE weft.dataset_version (
+    id bigint DEFAULT weft.next_id() NOT NULL,
+    org_id bigint NOT NULL,
+    dataset_id bigint NOT NULL,
+    number integer NOT NULL,
+    config_hash text NOT NULL,
+    schema_hash text,
+    columns json,
+    range_start bigint,
+    range_end bigint,
+    location text NOT NULL,
+    is_outside boolean DEFAULT false NOT NULL,
+    last_write bigint DEFAULT 0 NOT NULL,
+    oldest_write bigint DEFAULT 0 NOT NULL,
+    collected_at timestamp with time zone,
+    rows bigint DEFAULT 0 NOT NULL,
+    bytes bigint DEFAULT 0 NOT NULL,
+    files bigint DEFAULT 0 NOT NULL,
+    written_at timestamp with time zone,
+    created_at timestamp with time zone DEFAULT weft.now() NOT NULL,
+    current_at timestamp with time zone,
+    retired_at timestamp with time zone,
+    actor text NOT NULL,
+    CONSTRAINT dataset_version_number_check CHECK ((number > 0))
+)
+WITH (fillfactor='70');
+
+CREATE FUNCTION weft.tell_write(v weft.dataset_version, named text, n bigint, how text, touched text[], rows bigint, by text) RETURNS void
+    LANGUAGE plpgsql
+    AS $$
+declare event bigint;
+begin
+  insert into weft.event (org_id, name, payload, actor) values (v.org_id, 'dataset.written', jsonb_build_object(
+    'dataset', named, 'version', v.number, 'write', n, 'mode', how,
+    'partitions', case when cardinality(touched) <= 1000 then to_jsonb(touched) end, 'rows', rows), by)
+  returning id into event;
+  insert into weft.outbox (org_id, kind, payload, actor) values (v.org_id, 'route_event', json_build_object('event_id', event::text), by);
+  perform weft.tell_written(v.dataset_id);
 end $$;
 
 CREATE FUNCTION weft.tell_written(dataset bigint) RETURNS void
@@ -4295,6 +4503,7 @@ CREATE TABLE weft.dataset (
     current_id bigint,
     created_at timestamp with time zone DEFAULT weft.now() NOT NULL,
     updated_at timestamp with time zone DEFAULT weft.now() NOT NULL,
+    deleted_at timestamp with time zone,
     actor text NOT NULL
 );
 
@@ -4327,33 +4536,6 @@ CREATE TABLE weft.dataset_partition (
     files integer NOT NULL,
     written_at timestamp with time zone NOT NULL
 );
-
-CREATE TABLE weft.dataset_version (
-    id bigint DEFAULT weft.next_id() NOT NULL,
-    org_id bigint NOT NULL,
-    dataset_id bigint NOT NULL,
-    number integer NOT NULL,
-    config_hash text NOT NULL,
-    schema_hash text,
-    columns json,
-    range_start bigint,
-    range_end bigint,
-    location text NOT NULL,
-    is_outside boolean DEFAULT false NOT NULL,
-    last_write bigint DEFAULT 0 NOT NULL,
-    oldest_write bigint DEFAULT 0 NOT NULL,
-    collected_at timestamp with time zone,
-    rows bigint DEFAULT 0 NOT NULL,
-    bytes bigint DEFAULT 0 NOT NULL,
-    files bigint DEFAULT 0 NOT NULL,
-    written_at timestamp with time zone,
-    created_at timestamp with time zone DEFAULT weft.now() NOT NULL,
-    current_at timestamp with time zone,
-    retired_at timestamp with time zone,
-    actor text NOT NULL,
-    CONSTRAINT dataset_version_number_check CHECK ((number > 0))
-)
-WITH (fillfactor='70');
 
 CREATE TABLE weft.dataset_write (
     version_id bigint NOT NULL,
@@ -4409,7 +4591,7 @@ CREATE VIEW weft.datasets AS
     d.actor
    FROM (weft.dataset d
      LEFT JOIN weft.dataset_version v ON ((v.id = d.current_id)))
-  WHERE (d.org_id = COALESCE(( SELECT weft.current_org() AS current_org), d.org_id));
+  WHERE ((d.org_id = COALESCE(( SELECT weft.current_org() AS current_org), d.org_id)) AND (d.deleted_at IS NULL));
 
 COMMENT ON VIEW weft.datasets IS 'Named tables of data, each with the version that readers see.';
 

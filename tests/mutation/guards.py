@@ -57,6 +57,9 @@ FILES = {
     "staging": "catalog/sql/staging.sql",
     "collecting": "catalog/sql/collecting.sql",
     "publishing": "db/migrations/sql/0006_datasets.sql",
+    "rows": "catalog/sql/rows.sql",
+    "registering": "catalog/sql/registering.sql",
+    "keeping": "catalog/sql/keeping.sql",
 }
 # What a later migration makes anew is guarded there.
 SUPERSEDED = {
@@ -209,6 +212,14 @@ GUARDS: list[Guard] = [
          ("and staged.seen_schema is distinct from v.schema_hash", "and false"), ("staged.follows and", "false and")),
     *_of("publishing.publish_writes", "test_dataset_guards", ("and d.attempt = each.attempt", "")),
     *_of("collecting.abandoned", "test_dataset_kill", ("s.created_at < weft.now() - $1::interval\n  and", "")),
+    *_of("collecting.close_deleted", "test_dataset_keeping", "for update skip locked",
+         ("where d.deleted_at < weft.now() - $1::interval", "where d.deleted_at < 'infinity'::timestamptz - $1::interval")),
+    *_of("rows.staged", "test_dataset_tables", "and s.task_id = $2", "and s.partitions is null"),
+    *_of("rows.read", "test_dataset_tables", "v.org_id = $1 and"),
+    *_of("keeping.open_write", "test_dataset_keeping", ("and t.state = 'running'", "and t.state = 'dead'")),
+    *_of("keeping.deleted", "test_dataset_keeping", "d.org_id = $1 and", "for no key update",
+         ("order by d.deleted_at desc", "order by d.deleted_at")),
+    *_of("dataset.list", "test_dataset_keeping", "and d.deleted_at is null"),
     # --- graphs ---
     *_of("graph.job_of", "test_groups", "j.org_id = $1 and"),
     *_of("graph.look_at", "test_groups", "and t.job_id = $2", "and d.job_id = $2"),
@@ -765,6 +776,19 @@ REDUNDANT: list[tuple[Guard, str]] = [
             "kept_columns": "v.org_id = $1 and",
         }.items()
     ),
+    *(
+        (Guard(name, text), "the id is that of a dataset which was found in its org, and is locked")
+        for name, text in {
+            "registering.registered": "v.org_id = $1 and",
+            "registering.add": "d.org_id = $1 and",
+            "registering.current_columns": "d.org_id = $1 and",
+            "keeping.open_write": "s.org_id = $1 and",
+            "keeping.hand_over": "d.org_id = $1 and",
+            "keeping.delete": "d.org_id = $1 and",
+            "keeping.undelete": "d.org_id = $1 and",
+        }.items()
+    ),
+    (Guard("publishing.register_files", "for no key update"), "whoever registers has locked the dataset"),
     (
         Guard("dataset.unknown_roles", "r.org_id = $1 and"),
         "a role of another org grants nothing to anybody of this one",

@@ -44,6 +44,7 @@ class DatasetState:
     location: str
     is_outside: bool
     columns: tuple[Column, ...]
+    storage: str = "parquet"
 
     def __str__(self) -> str:
         return f"{self.name}@{self.version}.{self.write}"
@@ -109,7 +110,7 @@ async def state_of(
         raise NotFound("dataset", f"{named.name}@{row['number']}.{write}", oldest)
     return DatasetState(
         found.id, found.name, row["id"], row["number"], write, row["location"], row["is_outside"],
-        columns_of(row["columns"]),
+        columns_of(row["columns"]), found.storage["kind"],
     )  # fmt: skip
 
 

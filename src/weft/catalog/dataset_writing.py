@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from weft.queue.steps import Fence
 
 STAGING = Statements("weft.catalog", "sql/staging.sql")
-_STORAGE = {"kind": "parquet"}
+STORAGE = {"kind": "parquet"}
+# How the names of files end, by how a dataset is kept.
+ENDINGS = {"parquet": "parquet", "postgres": "rows"}
 LONGEST_KEY = 500
 # As far as the numbers of JSON go without losing digits.
 MOST = 2**53
@@ -48,6 +50,7 @@ class Begun:
     write: int
     schema: str | None
     schema_hash: str | None
+    storage: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +110,7 @@ async def begin(
     row = await conn.fetchrow(SQL.lock, org_id, datasets.check_dataset(name))
     if row is None:
         # No act of a person: what made it is told by its first write.
-        await conn.execute(SQL.create, org_id, name, None, orjson.dumps(_STORAGE).decode(), actor)
+        await conn.execute(SQL.create, org_id, name, None, orjson.dumps(STORAGE).decode(), actor)
         row = await conn.fetchrow(SQL.lock, org_id, name)
         assert row is not None
     await _require_producer(conn, org_id, name, row, _producer(holder))
@@ -127,23 +130,29 @@ async def begin(
     assert begun is not None
     assert found is not None
     return Begun(
-        begun["id"], version_id, found["location"], found["last_write"], found["columns"], found["schema_hash"]
-    )
+        begun["id"], version_id, found["location"], found["last_write"], found["columns"], found["schema_hash"],
+        orjson.loads(row["storage"])["kind"],
+    )  # fmt: skip
 
 
 async def stage(conn: type_Connection, fence: Fence, staged: Staged) -> None:
     """Tell what a write has brought; raises `LeaseLost` when the attempt is over."""
     await _holder(conn, fence)
     keys = sorted({check_partition(key) for key in staged.partitions})
-    files = [_checked_file(each, staged.id, keys) for each in staged.files]
+    kind = await conn.fetchval(STAGING.kind, staged.id)
+    files = [_checked_file(each, staged.id, keys, ENDINGS.get(kind, "parquet")) for each in staged.files]
     columns = _checked_columns(staged.schema)
-    digest = hashlib.sha256(orjson.dumps(columns["columns"])).hexdigest()
     told = await conn.fetchval(
         STAGING.stage, staged.id, fence.task_id, fence.attempt, keys, staged.is_whole, orjson.dumps(files).decode(),
-        staged.seen, staged.seen_schema, orjson.dumps(columns).decode(), digest,
+        staged.seen, staged.seen_schema, orjson.dumps(columns).decode(), schema_digest(columns),
     )  # fmt: skip
     if told is None:
         raise InvalidInput("id", f"{staged.id} is no write that this attempt has begun and not told of yet")
+
+
+def schema_digest(columns: Mapping[str, Any]) -> str:
+    """Return what tells columns from others."""
+    return hashlib.sha256(orjson.dumps(columns["columns"])).hexdigest()
 
 
 def check_partition(key: object) -> str:
@@ -151,11 +160,11 @@ def check_partition(key: object) -> str:
     return "" if key == "" else check_text(key, "partition", LONGEST_KEY)
 
 
-def _checked_file(file: Mapping[str, Any], write_id: int, keys: Sequence[str]) -> dict[str, Any]:
+def _checked_file(file: Mapping[str, Any], write_id: int, keys: Sequence[str], ending: str) -> dict[str, Any]:
     """Return a file as it is kept. Its name begins with that of its write, so that nobody tells of another's files."""
     path = check_text(file["path"], "files.path", 200)
-    if re.fullmatch(rf"{write_id}-\d{{1,9}}\.parquet", path, re.ASCII) is None:
-        raise InvalidInput("files.path", f"must be {write_id}-NUMBER.parquet, and not {path!r}")
+    if re.fullmatch(rf"{write_id}-\d{{1,9}}\.{ending}", path, re.ASCII) is None:
+        raise InvalidInput("files.path", f"must be {write_id}-NUMBER.{ending}, and not {path!r}")
     if file["partition"] not in keys:
         raise InvalidInput("files.partition", f"{file['partition']!r} is not one of the partitions of the write")
     rows = check_number(file["rows"], "files.rows", 0, MOST)

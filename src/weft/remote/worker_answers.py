@@ -40,6 +40,8 @@ _DATASETS = {
     dataset_answers.PARTITIONS: "dataset/partitions",
     dataset_answers.BEGIN: "dataset/begin",
     dataset_answers.STAGE: "dataset/stage",
+    dataset_answers.ADD_ROWS: "dataset/rows/add",
+    dataset_answers.READ_ROWS: "dataset/rows",
 }
 _LIVE = {live_answers.JOB: "live/job", live_answers.STATE: "live/state", live_answers.STAGE: "live/stage"}
 
@@ -114,7 +116,7 @@ class RemoteAnswers:
         """Do what an attempt asks for; raises `LeaseLost` when the task is not its own any more."""
         lease = lease_of(*fence)
 
-        async def ask(path: str, **said: Any) -> dict[str, Any]:
+        async def ask(path: str, /, **said: Any) -> dict[str, Any]:
             body, wait = {**lease, **said}, said.get("wait", 0.0)
             return await persist(fence, is_over, lambda: self._asking.ask(f"/v1/task/{path}", body, wait=wait))
 
@@ -169,7 +171,7 @@ class RemoteAnswers:
                 return (await ask("add", **said))["ids"]
             case _ if verb in dataset_answers.VERBS:
                 told = await ask(_DATASETS[verb], **arguments)
-                if verb in (dataset_answers.FILES, dataset_answers.PARTITIONS):
+                if verb in (dataset_answers.FILES, dataset_answers.PARTITIONS, dataset_answers.READ_ROWS):
                     return told[verb.removeprefix("list_")]
                 # Where this machine finds the files, should that be elsewhere than where the server does.
                 return told if self._data_url is None else {**told, "root": self._data_url}

@@ -15,7 +15,7 @@ where d.org_id = $1 and d.name = $2 and ($3::text[] is null or d.read_roles && $
 select d.id, d.name, d.description, d.producer_dag, d.producer_node, d.producer_output, d.storage, d.read_roles, d.unique_key,
   v.number as version, v.last_write as write, v.columns, v.rows, v.bytes, v.files, v.written_at, d.created_at, d.actor
 from weft.dataset d left join weft.dataset_version v on v.id = d.current_id
-where d.org_id = $1 and d.name > $2 and ($3::text[] is null or d.read_roles && $3) order by d.name limit $4;
+where d.org_id = $1 and d.name > $2 and d.deleted_at is null and ($3::text[] is null or d.read_roles && $3) order by d.name limit $4;
 
 -- name: change
 update weft.dataset d set description = coalesce($3, d.description), read_roles = coalesce($4, d.read_roles), updated_at = weft.now()

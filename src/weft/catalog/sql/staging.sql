@@ -19,6 +19,10 @@ values ($1, $2, $3, $4, $5, $6, $7, $8) returning id;
 update weft.staged_write s set partitions = $4, is_whole = $5, files = $6, seen = $7, seen_schema = $8, columns = $9, schema_hash = $10
 where s.id = $1 and s.task_id = $2 and s.attempt = $3 and s.partitions is null returning s.id;
 
+-- name: kind
+-- How the dataset of a write is kept.
+select d.storage ->> 'kind' from weft.staged_write s join weft.dataset d on d.id = s.dataset_id where s.id = $1;
+
 -- name: note_input
 -- What an attempt reads of a version of its org; the same once.
 insert into weft.task_input (task_id, attempt, place, org_id, dataset_id, version_id, write, partitions)
