@@ -146,13 +146,13 @@ async def set_read_roles(conn: type_Connection, org_id: int, name: str, roles: I
 
 @contextmanager
 def changing_view(name: str, verb: str) -> Iterator[None]:
-    """Raise `DatasetBusy` when somebody reads through the view of a dataset for so long that it cannot be changed."""
+    """Raise `DatasetBusy` when the view of a dataset cannot be changed, because others read it or are made of it."""
     try:
         yield
     except asyncpg.PostgresError as problem:
         if problem.sqlstate != "WF007":
             raise
-        raise DatasetBusy(name, verb, "somebody reads through its view") from None
+        raise DatasetBusy(name, verb, str(problem).removeprefix(f"dataset {name}: ")) from None
 
 
 def check_dataset(name: object) -> str:
