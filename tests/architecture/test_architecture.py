@@ -29,9 +29,9 @@ PUBLIC = [
     "Approval", "Artifact", "Attempt", "AuditEntry", "AuditFinding", "AuditSeals", "Backfill", "BisectStep", "Bisected",
     "BlobRepository", "BlobUnavailable", "CachedOutputs", "Checkpoint", "Checkpoints", "Client", "Collected", "Column",
     "Context", "DatabaseUnavailable", "Dataset", "DatasetState", "DatasetVersion", "DatasetWrite", "Datasets",
-    "Finding", "Forbidden", "GraphEdge", "GraphGroup", "GraphItem", "GraphNode", "HandlerContext", "HandlerResult",
-    "Health", "HealthCheck", "InvalidDefinition", "InvalidInput", "InvalidQuery", "Job", "JobAttempt", "JobEvent",
-    "JobEvents", "JobFailed", "JobGraph", "JobHandle", "JobNode", "JobPage", "JobState", "JobSummary", "Jobs",
+    "Explanation", "Finding", "Forbidden", "GraphEdge", "GraphGroup", "GraphItem", "GraphNode", "HandlerContext",
+    "HandlerResult", "Health", "HealthCheck", "InvalidDefinition", "InvalidInput", "InvalidQuery", "Job", "JobAttempt",
+    "JobEvent", "JobEvents", "JobFailed", "JobGraph", "JobHandle", "JobNode", "JobPage", "JobState", "JobSummary", "Jobs",
     "KeyLimit", "KeyReused", "LeaseLost", "Materialized", "MergeConflict", "Metric", "NewTask", "NewToken", "NodeWhy",
     "NonRetryable", "NotFound", "Orchestrator", "Org", "OrgRole", "Orgs", "OutboxRow", "Page", "Partition",
     "PermissionDenied", "Producer", "Pushed", "QueryAnswer", "QueryCancelled", "QueryCrashed", "QueryLimitReached",
@@ -47,9 +47,9 @@ PUBLIC = [
 
 CLIENT = [
     "actor", "add_effect", "audit", "because", "blobs", "cached_outputs", "cancel", "cancel_all", "clear_cache",
-    "count_dead", "create_queue", "database", "datasets", "dead_letters", "enqueue", "enqueue_many", "follow_log",
-    "get_task", "health", "in_one_transaction", "jobs", "limit_queue", "list_tasks", "metrics", "of_org", "org_id",
-    "orgs", "outbox", "pause_queue", "purge", "queues", "read_log", "replay", "replay_all", "replay_dead",
+    "count_dead", "create_queue", "database", "datasets", "dead_letters", "enqueue", "enqueue_many", "explain",
+    "follow_log", "get_task", "health", "in_one_transaction", "jobs", "limit_queue", "list_tasks", "metrics", "of_org",
+    "org_id", "orgs", "outbox", "pause_queue", "purge", "queues", "read_log", "replay", "replay_all", "replay_dead",
     "replay_outbox", "resume_queue", "roles", "schedules", "sees", "tokens", "users", "verify_audit", "wait", "why",
     "workers", "workflows",
 ]  # fmt: skip

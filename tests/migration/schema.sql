@@ -329,7 +329,7 @@ begin
     grant select, insert, update, delete on weft.answer, weft.artifact, weft.attempt, weft.awaited, weft.blob, weft.event,
       weft.idempotency_key, weft.job, weft.job_done, weft.key_loan, weft.key_slot, weft.outbox, weft.output_cache,
       weft.queue_slot, weft.step, weft.tally, weft.tally_mark, weft.task, weft.task_blob, weft.task_done, weft.task_log,
-      weft.worker, weft.worker_code to SERVER;
+      weft.task_reuse, weft.worker, weft.worker_code to SERVER;
   $grants$, 'SERVER', role::text);
   -- What later revisions have added is granted by functions of theirs.
   for later in select p.oid from pg_proc p where p.pronamespace = 'weft'::regnamespace and p.proname like 'grant\_%\_to\_server' loop
@@ -700,6 +700,12 @@ CREATE FUNCTION weft.complete(worker_id bigint, task_id bigint, attempt integer,
   )
 $_$;
 
+CREATE FUNCTION weft.content_of(version bigint, keys text[]) RETURNS bigint
+    LANGUAGE sql STABLE
+    AS $$
+  select coalesce(bit_xor(p.content), 0) from weft.dataset_partition p where p.version_id = version and p.partition_key = any (keys)
+$$;
+
 CREATE FUNCTION weft.control_queue(job bigint) RETURNS bigint
     LANGUAGE sql STABLE
     AS $$
@@ -1061,6 +1067,82 @@ begin
       step := least(4 * step, greatest(room, 400));
     end if;
   end loop;
+end $$;
+
+CREATE FUNCTION weft.find_output(task bigint, try integer, wanted bytea, same bytea, within interval, takes boolean) RETURNS TABLE(id bigint, task_id bigint, output json, is_traced boolean)
+    LANGUAGE plpgsql
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_seqscan TO 'off'
+    SET enable_hashjoin TO 'off'
+    SET enable_mergejoin TO 'off'
+    SET enable_bitmapscan TO 'off'
+    SET jit TO 'off'
+    AS $$
+#variable_conflict use_column
+declare
+  mine record; each weft.output_cache; before record; problems jsonb; at timestamptz := weft.now();
+  why text; other bigint; made timestamptz; told jsonb;
+begin
+  perform set_config('synchronous_commit', 'off', true);
+  select t.org_id, t.handler, coalesce(t.node, '') as node,
+    case when j.workflow_id is null then '@task/' || t.handler else j.workflow_id || '/' || coalesce(t.node, t.handler) end as producer
+  into mine from weft.task t left join weft.job j on j.id = t.job_id where t.id = task;
+  if not found then
+    return;
+  end if;
+  if not takes then
+    why := 'forced';
+  else
+    for each in
+      select c.* from weft.output_cache c
+      where c.org_id = mine.org_id and c.key = wanted and (c.producer is null or c.producer = mine.producer)
+      order by c.made_at desc, c.id desc
+    loop
+      if each.expires_at <= at or each.made_at <= at - within then
+        if why is null then
+          why := 'expired'; other := each.task_id; made := each.made_at;
+        end if;
+        continue;
+      end if;
+      problems := weft.trace_problems(each.org_id, each.trace);
+      if problems is null then
+        why := 'served'; other := each.task_id; made := each.made_at;
+        told := (select jsonb_agg(jsonb_build_object('dataset', r.item -> 'dataset', 'version', r.item -> 'version', 'number', r.item -> 'number', 'write', r.item -> 'write'))
+          from (select i.item from jsonb_array_elements(each.trace) as i (item) where i.item ->> 'role' = 'read' limit 10) r);
+        if each.used_at < at - interval '1 hour' then
+          update weft.output_cache c set used_at = at where c.id = each.id;
+        end if;
+        id := each.id; task_id := each.task_id; output := each.output; is_traced := each.trace is not null;
+        return next;
+        exit;
+      end if;
+      if why is distinct from 'changed' then
+        why := 'changed'; other := each.task_id; made := each.made_at; told := problems;
+      end if;
+    end loop;
+  end if;
+  if why is null then
+    -- What was completed before: of the same params, else by the same node.
+    select r.task_id, r.key = wanted as is_same, r.unkept into before from (
+      select o.task_id, o.key, o.unkept from weft.task_reuse o
+      where o.org_id = mine.org_id and o.args = same and o.task_id <> task order by o.task_id desc limit 20
+    ) r where exists (select 1 from weft.task_done d where d.id = r.task_id and d.state = 'completed') order by r.task_id desc limit 1;
+    if found then
+      other := before.task_id;
+      why := case when not before.is_same then 'code' when before.unkept is not null then 'unkept' else 'removed' end;
+      told := to_jsonb(before.unkept);
+    else
+      select r.task_id into other from (
+        select o.task_id from weft.task_reuse o
+        where o.org_id = mine.org_id and o.handler = mine.handler and o.node = mine.node and o.task_id <> task order by o.task_id desc limit 20
+      ) r where exists (select 1 from weft.task_done d where d.id = r.task_id and d.state = 'completed') order by r.task_id desc limit 1;
+      why := case when found then 'params' else 'nothing' end;
+    end if;
+  end if;
+  insert into weft.task_reuse as r (task_id, org_id, attempt, handler, node, key, args, cause, other_id, made_at, detail)
+  values (task, mine.org_id, try, mine.handler, mine.node, wanted, same, why, other, made, told)
+  on conflict (task_id) do update set attempt = excluded.attempt, key = excluded.key, args = excluded.args, cause = excluded.cause,
+    other_id = excluded.other_id, made_at = excluded.made_at, detail = excluded.detail, unkept = null, noted_at = weft.now();
 end $$;
 
 CREATE FUNCTION weft.find_tasks(asked weft.task_search, low bigint, high bigint, is_newest boolean, n integer, room integer) RETURNS weft.walked
@@ -1883,6 +1965,10 @@ begin
   return true;
 end $$;
 
+CREATE FUNCTION weft.mark_of(partition_key text, path text) RETURNS bigint
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    AS $$ select hashtextextended(partition_key || '/' || path, 0) $$;
+
 CREATE TABLE weft.tag_move (
     org_id bigint NOT NULL,
     version bigint NOT NULL,
@@ -2006,7 +2092,21 @@ begin
   ) d;
 end $$;
 
-CREATE FUNCTION weft.note_outputs(me bigint, ids bigint[], attempts integer[], keys bytea[], spans interval[], roots bigint[]) RETURNS void
+CREATE FUNCTION weft.note_inputs(task bigint, try integer, org bigint, trace jsonb) RETURNS void
+    LANGUAGE sql
+    AS $$
+  insert into weft.task_input (task_id, attempt, place, org_id, dataset_id, version_id, write, partitions, pinned, seen)
+  select task, try, row_number() over (order by r.place), org, v.dataset_id, v.id,
+    case when r.item ->> 'pinned' = 'write' then (r.item ->> 'write')::bigint else v.last_write end,
+    case when jsonb_typeof(r.item -> 'partitions') = 'array' then array(select jsonb_array_elements_text(r.item -> 'partitions')) end,
+    r.item ->> 'pinned', v.last_write
+  from jsonb_array_elements(trace) with ordinality as r (item, place)
+    join weft.dataset_version v on v.id = (r.item ->> 'version')::bigint and v.org_id = org
+  where r.item ->> 'role' = 'read'
+  on conflict do nothing
+$$;
+
+CREATE FUNCTION weft.note_outputs(me bigint, ids bigint[], attempts integer[], keys bytea[], spans interval[], roots bigint[], entries bigint[], most bigint[]) RETURNS void
     LANGUAGE plpgsql
     SET plan_cache_mode TO 'force_generic_plan'
     SET enable_seqscan TO 'off'
@@ -2015,19 +2115,56 @@ CREATE FUNCTION weft.note_outputs(me bigint, ids bigint[], attempts integer[], k
     SET enable_bitmapscan TO 'off'
     SET jit TO 'off'
     AS $_$
+declare each record; made record; found_trace jsonb;
 begin
-  insert into weft.output_cache as c (org_id, key, handler, task_id, made_at, expires_at, digest, output)
-  select distinct on (d.org_id, u.key) d.org_id, u.key, d.handler, d.id, d.ended_at, d.ended_at + u.span,
-    case when d.output::text like '{"$blob":%' then d.output ->> '$blob' end, d.output
-  from unnest(ids, attempts, keys, spans) as u (id, attempt, key, span) cross join lateral (
-    select d.id, d.org_id, d.handler, d.ended_at, d.output from weft.task_done d
-    where d.id = u.id and d.worker_id = me and d.attempt = u.attempt and d.state = 'completed'
-  ) d
-  where u.key is not null
-  order by d.org_id, u.key, d.id
-  on conflict (org_id, key) do update set
-    handler = excluded.handler, task_id = excluded.task_id, made_at = excluded.made_at, expires_at = excluded.expires_at,
-    digest = excluded.digest, output = excluded.output;
+  for each in
+    select d.id, d.attempt, d.org_id, d.handler, d.ended_at, d.output, u.key, u.span, u.most,
+      case when d.output::text like '{"$blob":%' then d.output ->> '$blob' end as digest,
+      case when d.output::text like '{"$blob":%' then (d.output ->> 'size')::bigint else octet_length(d.output::text) end as bytes
+    from unnest(ids, attempts, keys, spans, most) as u (id, attempt, key, span, most) cross join lateral (
+      select d.id, d.attempt, d.org_id, d.handler, d.ended_at, d.output from weft.task_done d
+      where d.id = u.id and d.worker_id = me and d.attempt = u.attempt and d.state = 'completed'
+    ) d
+    where u.key is not null
+    order by d.id
+  loop
+    if each.bytes > each.most then
+      update weft.task_reuse r set unkept = 'large' where r.task_id = each.id;
+      continue;
+    end if;
+    select t.trace, t.producer, t.unkept into made from weft.trace_of(each.id, each.attempt) t;
+    if made.unkept is not null then
+      update weft.task_reuse r set unkept = made.unkept where r.task_id = each.id;
+      continue;
+    end if;
+    delete from weft.output_cache c where c.org_id = each.org_id and c.key = each.key and c.trace is not null
+      and weft.trace_problems(c.org_id, c.trace) is null;
+    if made.trace is not null then
+      delete from weft.output_cache c where c.org_id = each.org_id and c.key = each.key and c.trace is null;
+    end if;
+    insert into weft.output_cache as c (org_id, key, handler, task_id, made_at, expires_at, digest, bytes, producer, trace, output)
+    values (each.org_id, each.key, each.handler, each.id, each.ended_at, each.ended_at + each.span, each.digest, each.bytes,
+      made.producer, made.trace, each.output)
+    on conflict (org_id, key) where trace is null do update set
+      handler = excluded.handler, task_id = excluded.task_id, made_at = excluded.made_at, used_at = excluded.used_at,
+      expires_at = excluded.expires_at, digest = excluded.digest, bytes = excluded.bytes, output = excluded.output;
+    delete from weft.output_cache c where c.id in (
+      select o.id from weft.output_cache o where o.org_id = each.org_id and o.key = each.key order by o.made_at desc, o.id desc offset 5);
+  end loop;
+  for each in
+    select d.id, d.attempt, d.org_id, u.entry from unnest(ids, attempts, entries) as u (id, attempt, entry) cross join lateral (
+      select d.id, d.attempt, d.org_id from weft.task_done d
+      where d.id = u.id and d.worker_id = me and d.attempt = u.attempt and d.state = 'completed'
+    ) d
+    where u.entry is not null
+    order by d.id
+  loop
+    select c.trace into found_trace from weft.output_cache c where c.id = each.entry and c.org_id = each.org_id;
+    if found_trace is null or weft.trace_problems(each.org_id, found_trace) is not null then
+      raise exception 'what the output in the cache was made of has changed meanwhile' using errcode = 'WF007';
+    end if;
+    perform weft.note_inputs(each.id, each.attempt, each.org_id, found_trace);
+  end loop;
   update weft.task_done d set reason = 'cached',
     kept_id = (select r.id from weft.task_done r where r.id = u.root and r.org_id = d.org_id)
   from unnest(ids, attempts, roots) as u (id, attempt, root)
@@ -2216,6 +2353,7 @@ CREATE FUNCTION weft.publish_write(done weft.task_done, version bigint) RETURNS 
     AS $$
 declare
   v weft.dataset_version; staged weft.staged_write; n bigint; touched text[] := '{}'; is_replacing boolean := false; swapping boolean := false;
+  replaced text[] := '{}'; is_whole boolean := false; adds_again boolean := false;
   rows_in bigint := 0; bytes_in bigint := 0; files_in bigint := 0; rows_out bigint := 0; bytes_out bigint := 0; files_out bigint := 0;
   counted record; event bigint; named text;
 begin
@@ -2238,15 +2376,28 @@ begin
     if staged.schema_hash is distinct from v.schema_hash and staged.seen_schema is distinct from v.schema_hash then
       raise exception 'dataset %: another task has changed its columns meanwhile', named using errcode = 'WF007';
     end if;
+    if staged.schema_hash is distinct from v.schema_hash then
+      v.columns_by := n;
+    end if;
+    if staged.mode = 'append' and staged.seen is null and not (is_whole or staged.partitions <@ replaced) then
+      adds_again := true;
+    end if;
     if staged.mode = 'replace' then
       is_replacing := true;
+      replaced := replaced || staged.partitions;
+      if staged.is_whole then
+        is_whole := true;
+        v.lost_by := n;
+      end if;
       -- Of several writes of one attempt into the same partition the last counts: the others leave files that nobody ever sees.
       with removed as (
         update weft.dataset_file f set removed_by = n
         where f.version_id = version and f.removed_by is null and (staged.is_whole or f.partition_key = any (staged.partitions))
-        returning f.rows, f.bytes
+        returning f.rows, f.bytes, weft.mark_of(f.partition_key, f.path) as mark
       )
-      select count(*) as files, coalesce(sum(r.rows), 0) as rows, coalesce(sum(r.bytes), 0) as bytes into counted from removed r;
+      select count(*) as files, coalesce(sum(r.rows), 0) as rows, coalesce(sum(r.bytes), 0) as bytes, coalesce(bit_xor(r.mark), 0) as marks
+      into counted from removed r;
+      v.content := v.content # counted.marks;
       files_out := files_out + counted.files;
       rows_out := rows_out + counted.rows;
       bytes_out := bytes_out + counted.bytes;
@@ -2257,18 +2408,21 @@ begin
       insert into weft.dataset_file (version_id, org_id, partition_key, path, rows, bytes, added_by)
       select version, v.org_id, f.partition, f.path, f.rows, f.bytes, n
       from json_to_recordset(staged.files) as f (partition text, path text, rows bigint, bytes bigint)
-      returning rows, bytes
+      returning rows, bytes, weft.mark_of(partition_key, path) as mark
     )
-    select count(*) as files, coalesce(sum(a.rows), 0) as rows, coalesce(sum(a.bytes), 0) as bytes into counted from added a;
+    select count(*) as files, coalesce(sum(a.rows), 0) as rows, coalesce(sum(a.bytes), 0) as bytes, coalesce(bit_xor(a.mark), 0) as marks
+    into counted from added a;
+    v.content := v.content # counted.marks;
     files_in := files_in + counted.files;
     rows_in := rows_in + counted.rows;
     bytes_in := bytes_in + counted.bytes;
-    insert into weft.dataset_partition as p (version_id, partition_key, org_id, last_write, rows, bytes, files, written_at)
-    select version, k.key, v.org_id, n, coalesce(sum(f.rows), 0), coalesce(sum(f.bytes), 0), count(f.path), done.ended_at
+    insert into weft.dataset_partition as p (version_id, partition_key, org_id, last_write, lost_by, content, rows, bytes, files, written_at)
+    select version, k.key, v.org_id, n, case when staged.mode = 'replace' then n else v.lost_by end,
+      coalesce(bit_xor(weft.mark_of(k.key, f.path)), 0), coalesce(sum(f.rows), 0), coalesce(sum(f.bytes), 0), count(f.path), done.ended_at
     from unnest(staged.partitions) as k (key)
       left join json_to_recordset(staged.files) as f (partition text, path text, rows bigint, bytes bigint) on f.partition = k.key
     group by k.key order by k.key
-    on conflict (version_id, partition_key) do update set last_write = n, rows = p.rows + excluded.rows,
+    on conflict (version_id, partition_key) do update set last_write = n, content = p.content # excluded.content, rows = p.rows + excluded.rows,
       bytes = p.bytes + excluded.bytes, files = p.files + excluded.files, written_at = excluded.written_at;
     touched := touched || staged.partitions;
     swapping := swapping or staged.swaps;
@@ -2277,10 +2431,11 @@ begin
   end loop;
   touched := array(select distinct k.key from unnest(touched) as k (key) order by k.key);
   insert into weft.dataset_write (
-    version_id, number, org_id, mode, task_id, attempt, job_id, node, handler, partitions, rows, bytes, rows_removed, written_at, actor)
+    version_id, number, org_id, mode, task_id, attempt, job_id, node, handler, partitions, touched, is_whole, adds_again, rows, bytes,
+    rows_removed, written_at, actor)
   values (
     version, n, v.org_id, case when is_replacing then 'replace' else 'append' end, done.id, done.attempt, done.job_id, done.node,
-    done.handler, cardinality(touched), rows_in, bytes_in, rows_out, done.ended_at, coalesce(done.actor, ''));
+    done.handler, cardinality(touched), touched, is_whole, adds_again, rows_in, bytes_in, rows_out, done.ended_at, coalesce(done.actor, ''));
   insert into weft.dataset_write_input (version_id, number, org_id, place, input_id, input_version_id, input_write, partitions)
   select version, n, v.org_id, i.place, i.dataset_id, i.version_id, i.write, i.partitions
   from weft.task_input i where i.task_id = done.id and i.attempt = done.attempt;
@@ -2288,7 +2443,8 @@ begin
   select distinct v.org_id, i.dataset_id, v.dataset_id from weft.task_input i
   where i.task_id = done.id and i.attempt = done.attempt order by i.dataset_id on conflict do nothing;
   update weft.dataset_version o set last_write = n, rows = o.rows + rows_in - rows_out, bytes = o.bytes + bytes_in - bytes_out,
-    files = o.files + files_in - files_out, columns = v.columns, schema_hash = v.schema_hash, written_at = done.ended_at
+    files = o.files + files_in - files_out, columns = v.columns, schema_hash = v.schema_hash, content = v.content,
+    lost_by = v.lost_by, columns_by = v.columns_by, written_at = done.ended_at
   where o.id = version;
   if swapping then
     perform weft.make_current(v.dataset_id, version);
@@ -2760,7 +2916,7 @@ end $$;
 CREATE FUNCTION weft.roll_back_version(version bigint, back_to bigint, by text) RETURNS bigint
     LANGUAGE plpgsql
     AS $$
-declare v weft.dataset_version; n bigint; touched text[]; rows_in bigint; bytes_in bigint; files_in bigint; rows_out bigint; bytes_out bigint; files_out bigint;
+declare v weft.dataset_version; n bigint; touched text[]; rows_in bigint; bytes_in bigint; files_in bigint; rows_out bigint; bytes_out bigint; files_out bigint; marks bigint; left_over bigint;
 begin
   select * into strict v from weft.dataset_version o where o.id = version for no key update;
   if back_to < v.oldest_write or v.collected_at is not null then
@@ -2769,26 +2925,30 @@ begin
   n := v.last_write + 1;
   with gone as (
     update weft.dataset_file f set removed_by = n where f.version_id = version and f.removed_by is null and f.added_by > back_to
-    returning f.partition_key, f.rows, f.bytes
+    returning f.partition_key, f.rows, f.bytes, weft.mark_of(f.partition_key, f.path) as mark
   ), back as (
     insert into weft.dataset_file (version_id, org_id, partition_key, path, rows, bytes, added_by)
     select f.version_id, f.org_id, f.partition_key, f.path, f.rows, f.bytes, n from weft.dataset_file f
     where f.version_id = version and f.added_by <= back_to and f.removed_by > back_to
-    returning partition_key, rows, bytes
+    returning partition_key, rows, bytes, weft.mark_of(partition_key, path) as mark
   )
   select array(select g.partition_key from gone g union select b.partition_key from back b),
     coalesce((select sum(b.rows) from back b), 0), coalesce((select sum(b.bytes) from back b), 0), (select count(*) from back),
-    coalesce((select sum(g.rows) from gone g), 0), coalesce((select sum(g.bytes) from gone g), 0), (select count(*) from gone)
-  into touched, rows_in, bytes_in, files_in, rows_out, bytes_out, files_out;
+    coalesce((select sum(g.rows) from gone g), 0), coalesce((select sum(g.bytes) from gone g), 0), (select count(*) from gone),
+    coalesce((select bit_xor(g.mark) from gone g), 0) # coalesce((select bit_xor(b.mark) from back b), 0)
+  into touched, rows_in, bytes_in, files_in, rows_out, bytes_out, files_out, marks;
   -- Partitions that were empty have no files by which they could be told: what is in them now is what was.
   delete from weft.dataset_partition p where p.version_id = version and p.partition_key = any (touched);
-  insert into weft.dataset_partition (version_id, partition_key, org_id, last_write, rows, bytes, files, written_at)
-  select version, f.partition_key, v.org_id, n, sum(f.rows), sum(f.bytes), count(*), weft.now() from weft.dataset_file f
+  insert into weft.dataset_partition (version_id, partition_key, org_id, last_write, lost_by, content, rows, bytes, files, written_at)
+  select version, f.partition_key, v.org_id, n, n, bit_xor(weft.mark_of(f.partition_key, f.path)), sum(f.rows), sum(f.bytes), count(*), weft.now()
+  from weft.dataset_file f
   where f.version_id = version and f.removed_by is null and f.partition_key = any (touched) group by f.partition_key;
-  insert into weft.dataset_write (version_id, number, org_id, mode, partitions, rows, bytes, rows_removed, written_at, actor)
-  values (version, n, v.org_id, 'rollback', cardinality(touched), rows_in, bytes_in, rows_out, weft.now(), by);
+  get diagnostics left_over = row_count;
+  insert into weft.dataset_write (version_id, number, org_id, mode, partitions, touched, rows, bytes, rows_removed, written_at, actor)
+  values (version, n, v.org_id, 'rollback', cardinality(touched), touched, rows_in, bytes_in, rows_out, weft.now(), by);
   update weft.dataset_version o set last_write = n, rows = o.rows + rows_in - rows_out, bytes = o.bytes + bytes_in - bytes_out,
-    files = o.files + files_in - files_out, written_at = weft.now() where o.id = version;
+    files = o.files + files_in - files_out, content = o.content # marks, written_at = weft.now(),
+    lost_by = case when left_over < cardinality(touched) then n else o.lost_by end where o.id = version;
   return n;
 end $$;
 
@@ -3517,6 +3677,96 @@ CREATE FUNCTION weft.time_of_id(id bigint) RETURNS timestamp with time zone
     LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
     RETURN to_timestamp((((((id >> 22) + '1704067200000'::bigint))::numeric / 1000.0))::double precision);
 
+CREATE FUNCTION weft.trace_of(task bigint, try integer, OUT trace jsonb, OUT producer text, OUT unkept text) RETURNS record
+    LANGUAGE plpgsql
+    AS $$
+declare each record; items jsonb := '[]';
+begin
+  for each in
+    select i.dataset_id, i.version_id, i.write, i.partitions, i.pinned, coalesce(i.seen, i.write) as seen,
+      d.current_id, v.id, v.number, v.last_write, v.lost_by, v.columns_by, v.schema_hash, v.content
+    from weft.task_input i left join weft.dataset_version v on v.id = i.version_id left join weft.dataset d on d.id = v.dataset_id
+    where i.task_id = task and i.attempt = try order by i.place
+  loop
+    if each.id is null or each.columns_by > each.seen or each.pinned is null and each.current_id is distinct from each.id
+      or each.pinned is distinct from 'write' and (each.partitions is null and each.last_write > each.write
+        or each.partitions is not null and (each.lost_by > each.write or exists (
+          select 1 from weft.dataset_partition p
+          where p.version_id = each.id and p.partition_key = any (each.partitions) and p.last_write > each.write)))
+    then
+      unkept := 'moved';
+      return;
+    end if;
+    items := items || jsonb_build_object(
+      'role', 'read', 'dataset', each.dataset_id, 'version', each.id, 'number', each.number, 'write', each.write,
+      'partitions', each.partitions, 'pinned', each.pinned, 'schema', each.schema_hash,
+      'content', case when each.partitions is null then each.content else weft.content_of(each.id, each.partitions) end);
+  end loop;
+  for each in
+    select w.number as write, w.mode, w.touched, w.is_whole, w.adds_again, v.id, v.dataset_id, v.number, v.last_write, v.content,
+      d.current_id, d.producer_dag, d.producer_node
+    from weft.task_done t join weft.dataset_write w on w.org_id = t.org_id and w.task_id = t.id and w.attempt = t.attempt
+      join weft.dataset_version v on v.id = w.version_id join weft.dataset d on d.id = v.dataset_id
+    where t.id = task and t.attempt = try order by v.id
+  loop
+    if each.adds_again then
+      unkept := 'adds';
+      return;
+    end if;
+    if each.current_id is distinct from each.id or each.is_whole and each.last_write > each.write
+      or each.mode = 'replace' and (
+        select count(*) from weft.dataset_partition p
+        where p.version_id = each.id and p.partition_key = any (each.touched) and p.last_write = each.write) < cardinality(each.touched)
+    then
+      unkept := 'moved';
+      return;
+    end if;
+    producer := each.producer_dag || '/' || each.producer_node;
+    items := items || jsonb_build_object(
+      'role', case when each.is_whole then 'whole' when each.mode = 'replace' then 'replaced' else 'added' end,
+      'dataset', each.dataset_id, 'version', each.id, 'number', each.number, 'write', each.write, 'partitions', each.touched,
+      'content', case when each.is_whole then each.content else weft.content_of(each.id, each.touched) end);
+  end loop;
+  trace := nullif(items, '[]');
+end $$;
+
+CREATE FUNCTION weft.trace_problems(org bigint, trace jsonb) RETURNS jsonb
+    LANGUAGE plpgsql
+    AS $$
+declare each record; now record; late record; stands boolean; found jsonb;
+begin
+  for each in
+    select * from jsonb_to_recordset(trace) as r (
+      role text, dataset bigint, version bigint, number int, write bigint, partitions text[], pinned text, schema text, content bigint)
+  loop
+    select v.id, v.collected_at, v.oldest_write, v.schema_hash, v.content, d.current_id, s.id as seen_id, s.number, s.last_write into now
+    from weft.dataset d left join weft.dataset_version v on v.id = each.version and v.dataset_id = d.id
+      left join weft.dataset_version s on s.id = case when each.pinned is null then d.current_id else v.id end
+    where d.org_id = org and d.id = each.dataset;
+    stands := case
+      when now.id is null or now.collected_at is not null then false
+      when each.pinned is null and now.current_id is distinct from now.id then false
+      when each.role = 'read' and now.schema_hash is distinct from each.schema then false
+      when each.pinned = 'write' then now.oldest_write <= each.write
+      when each.role = 'added' then cardinality(each.partitions) = (
+        select count(*) from weft.dataset_partition p
+        where p.version_id = now.id and p.partition_key = any (each.partitions) and p.lost_by <= each.write)
+      when each.role = 'whole' or each.partitions is null then now.content = each.content
+      else weft.content_of(now.id, each.partitions) = each.content end;
+    continue when stands;
+    select w.task_id, w.mode, p.partition_key into late from weft.dataset_partition p
+      join weft.dataset_write w on w.version_id = p.version_id and w.number = p.last_write
+    where p.version_id = now.seen_id and (now.seen_id <> each.version or p.last_write > each.write)
+      and (each.role = 'whole' or each.partitions is null or p.partition_key = any (each.partitions))
+    order by p.last_write desc limit 1;
+    found := coalesce(found, '[]') || jsonb_build_object(
+      'role', each.role, 'dataset', each.dataset, 'number', each.number, 'write', each.write, 'now_number', now.number,
+      'now_write', now.last_write, 'partition', nullif(late.partition_key, ''), 'by', late.task_id, 'mode', late.mode);
+    exit when jsonb_array_length(found) = 3;
+  end loop;
+  return found;
+end $$;
+
 CREATE FUNCTION weft.undelete_tag(org bigint, tag_name text, actor text, message text) RETURNS weft.tag
     LANGUAGE plpgsql
     SET lock_timeout TO '3s'
@@ -3584,13 +3834,18 @@ CREATE TABLE weft.artifact (
 );
 
 CREATE TABLE weft.output_cache (
+    id bigint DEFAULT weft.next_id() NOT NULL,
     org_id bigint NOT NULL,
     key bytea NOT NULL,
     handler text NOT NULL,
     task_id bigint NOT NULL,
     made_at timestamp with time zone NOT NULL,
+    used_at timestamp with time zone DEFAULT weft.now() NOT NULL,
     expires_at timestamp with time zone,
     digest text,
+    bytes bigint DEFAULT 0 NOT NULL,
+    producer text,
+    trace jsonb,
     output json NOT NULL,
     CONSTRAINT output_cache_key_check CHECK ((octet_length(key) = 32))
 );
@@ -3904,6 +4159,8 @@ CREATE TABLE weft.dataset_partition (
     partition_key text NOT NULL,
     org_id bigint NOT NULL,
     last_write bigint NOT NULL,
+    lost_by bigint DEFAULT 0 NOT NULL,
+    content bigint DEFAULT 0 NOT NULL,
     rows bigint NOT NULL,
     bytes bigint NOT NULL,
     files integer NOT NULL,
@@ -3923,6 +4180,9 @@ CREATE TABLE weft.dataset_version (
     location text NOT NULL,
     is_outside boolean DEFAULT false NOT NULL,
     last_write bigint DEFAULT 0 NOT NULL,
+    content bigint DEFAULT 0 NOT NULL,
+    lost_by bigint DEFAULT 0 NOT NULL,
+    columns_by bigint DEFAULT 0 NOT NULL,
     oldest_write bigint DEFAULT 0 NOT NULL,
     collected_at timestamp with time zone,
     rows bigint DEFAULT 0 NOT NULL,
@@ -3948,6 +4208,9 @@ CREATE TABLE weft.dataset_write (
     node text,
     handler text,
     partitions integer NOT NULL,
+    touched text[] DEFAULT '{}'::text[] NOT NULL,
+    is_whole boolean DEFAULT false NOT NULL,
+    adds_again boolean DEFAULT false NOT NULL,
     rows bigint NOT NULL,
     bytes bigint NOT NULL,
     rows_removed bigint NOT NULL,
@@ -4573,7 +4836,10 @@ CREATE TABLE weft.task_input (
     version_id bigint NOT NULL,
     write bigint NOT NULL,
     partitions text[],
-    read_at timestamp with time zone DEFAULT weft.now() NOT NULL
+    pinned text,
+    seen bigint,
+    read_at timestamp with time zone DEFAULT weft.now() NOT NULL,
+    CONSTRAINT task_input_pinned_check CHECK ((pinned = ANY (ARRAY['version'::text, 'write'::text])))
 );
 
 CREATE TABLE weft.task_params (
@@ -4582,6 +4848,24 @@ CREATE TABLE weft.task_params (
     params json NOT NULL
 )
 PARTITION BY RANGE (id);
+
+CREATE TABLE weft.task_reuse (
+    task_id bigint NOT NULL,
+    org_id bigint NOT NULL,
+    attempt integer NOT NULL,
+    handler text NOT NULL,
+    node text NOT NULL,
+    key bytea NOT NULL,
+    args bytea NOT NULL,
+    cause text NOT NULL,
+    other_id bigint,
+    made_at timestamp with time zone,
+    detail jsonb,
+    unkept text,
+    noted_at timestamp with time zone DEFAULT weft.now() NOT NULL,
+    CONSTRAINT task_reuse_cause_check CHECK ((cause = ANY (ARRAY['served'::text, 'forced'::text, 'changed'::text, 'expired'::text, 'unkept'::text, 'removed'::text, 'code'::text, 'params'::text, 'nothing'::text]))),
+    CONSTRAINT task_reuse_unkept_check CHECK ((unkept = ANY (ARRAY['large'::text, 'adds'::text, 'moved'::text])))
+);
 
 CREATE VIEW weft.tasks AS
  SELECT id,
@@ -4969,7 +5253,7 @@ ALTER TABLE ONLY weft.outbox
     ADD CONSTRAINT outbox_pkey PRIMARY KEY (id);
 
 ALTER TABLE ONLY weft.output_cache
-    ADD CONSTRAINT output_cache_pkey PRIMARY KEY (org_id, key);
+    ADD CONSTRAINT output_cache_pkey PRIMARY KEY (id);
 
 ALTER TABLE ONLY weft.queue
     ADD CONSTRAINT queue_org_id_name_key UNIQUE (org_id, name);
@@ -5030,6 +5314,9 @@ ALTER TABLE ONLY weft.task_params
 
 ALTER TABLE ONLY weft.task
     ADD CONSTRAINT task_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY weft.task_reuse
+    ADD CONSTRAINT task_reuse_pkey PRIMARY KEY (task_id);
 
 ALTER TABLE ONLY weft.token
     ADD CONSTRAINT token_digest_key UNIQUE (digest);
@@ -5166,7 +5453,13 @@ CREATE INDEX output_cache_expires ON weft.output_cache USING btree (expires_at) 
 
 CREATE INDEX output_cache_handler ON weft.output_cache USING btree (org_id, handler);
 
+CREATE INDEX output_cache_key ON weft.output_cache USING btree (org_id, key, made_at, id);
+
 CREATE INDEX output_cache_made ON weft.output_cache USING btree (made_at) WHERE (expires_at IS NULL);
+
+CREATE UNIQUE INDEX output_cache_plain ON weft.output_cache USING btree (org_id, key) WHERE (trace IS NULL);
+
+CREATE INDEX output_cache_used ON weft.output_cache USING btree (org_id, used_at, id) INCLUDE (bytes);
 
 CREATE INDEX schedule_due ON weft.schedule USING btree (next_at) WHERE (paused_at IS NULL);
 
@@ -5209,6 +5502,10 @@ CREATE INDEX task_log_created ON weft.task_log USING btree (created_at);
 CREATE INDEX task_log_digest ON weft.task_log USING btree (digest);
 
 CREATE INDEX task_ready ON weft.task USING btree (queue_id, rank, order_id, id) WHERE (state = 'ready'::weft.task_state);
+
+CREATE INDEX task_reuse_args ON weft.task_reuse USING btree (org_id, args, task_id);
+
+CREATE INDEX task_reuse_node ON weft.task_reuse USING btree (org_id, handler, node, task_id);
 
 CREATE INDEX task_worker ON weft.task USING btree (worker_id) WHERE (worker_id IS NOT NULL);
 
@@ -5445,6 +5742,9 @@ ALTER TABLE ONLY weft.task_blob
 
 ALTER TABLE ONLY weft.task_log
     ADD CONSTRAINT task_log_digest_fkey FOREIGN KEY (digest) REFERENCES weft.blob(digest);
+
+ALTER TABLE ONLY weft.task_reuse
+    ADD CONSTRAINT task_reuse_org_id_fkey FOREIGN KEY (org_id) REFERENCES weft.org(id);
 
 ALTER TABLE ONLY weft.token
     ADD CONSTRAINT token_org_id_fkey FOREIGN KEY (org_id) REFERENCES weft.org(id);

@@ -153,7 +153,7 @@ class TaskDataset:
         if partition_by is not None:
             parts = parquet.split(table, partition_by)
         for name, part in parts.items():
-            found = self._files(begun["version_id"], begun["write"], [name])
+            found = self._files(begun["version_id"], begun["write"], [name], for_write=True)
             paths = [storage.path(begun["location"], path) for path in found] + self._own.get(name, [])
             known = parquet.dataset_of(storage, paths, schema).to_table(columns=key)
             yield from parquet.without_known(part, known, key).to_batches()
@@ -175,7 +175,8 @@ class TaskDataset:
 
         state = self._seen()
         storage, schema = _storage(state["root"]), columns.recorded(state["schema"])
-        found = self._files(state["version_id"], state["write"], partitions)
+        how = {"pinned": state["pinned"], "seen": state["seen"]}
+        found = self._files(state["version_id"], state["write"], partitions, **how)
         if schema is None:
             raise InvalidInput("dataset", f"nothing has been written into {self.name} yet")
         return parquet.dataset_of(storage, [storage.path(state["location"], path) for path in found], schema)
@@ -195,9 +196,9 @@ class TaskDataset:
             self._state = self._ask(asks.READ, {"dataset": self.name}).result()
         return self._state
 
-    def _files(self, version_id: str, write: int, partitions: list[str] | None) -> list[str]:
+    def _files(self, version_id: str, write: int, partitions: list[str] | None, **how: Any) -> list[str]:
         found = list[str]()
-        asked: dict[str, Any] = {"version_id": version_id, "write": write, "partitions": partitions}
+        asked: dict[str, Any] = {"version_id": version_id, "write": write, "partitions": partitions, **how}
         after: dict[str, Any] = {"after_partition": "", "after_id": None}
         while True:
             page = self._ask(asks.FILES, asked | after).result()
