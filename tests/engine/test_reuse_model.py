@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 
 import weft
-from far import with_and_without_a_database
 from weft.worker.registry import Registry
 
 PARTS = ("a", "b")
@@ -231,12 +230,13 @@ def _change(chance: random.Random, ids: Iterator[int], world: World) -> dict[str
     return {"part": part, "ids": [next(ids)], "adds": adds, "breaks": breaks, "wide": wide}
 
 
-@pytest.mark.parametrize("seed", range(3))
-@with_and_without_a_database
+@pytest.mark.parametrize(
+    ("client", "seed"), [*(("direct", seed) for seed in range(4)), ("through a server", 4)], indirect=["client"]
+)
 async def test_a_task_runs_exactly_when_the_model_says_so(client: weft.Client, registry: Registry, seed: int) -> None:
     chance, ids, world, ran = random.Random(seed), itertools.count(1), World(), list[int]()
     _handlers(registry, ran)
-    counted = {True: 0, False: 0}
+    counted, kind, part = {True: 0, False: 0}, "read", None
 
     async def call(handler: str, **params: Any) -> Any:
         return await client.wait((await client.enqueue(handler, params)).id, timeout=30)
@@ -258,7 +258,8 @@ async def test_a_task_runs_exactly_when_the_model_says_so(client: weft.Client, r
                 world.sets[name].go_back(number, write)
                 await client.datasets.rollback(f"{name}@{number}.{write}")
             else:
-                kind, part = chance.choice(["read", "whole", "part", "add"]), chance.choice([*PARTS, None])
+                if chance.random() < 0.5:
+                    kind, part = chance.choice(["read", "whole", "part", "add"]), chance.choice([*PARTS, None])
                 runs, output = world.call(kind, part)
                 before = len(ran)
                 assert await call("cached", kind=kind, part=part) == output, step
