@@ -235,18 +235,20 @@ async def test_what_a_job_that_was_run_again_has_kept_is_told(client: weft.Clien
 
 
 async def test_only_what_was_completed_is_compared_with(client: weft.Client, registry: Registry) -> None:
-    broken = list[int]()
+    broken = [4, 3, 3]
 
     @registry.task(name="square", cache=True, retry=0)
     async def square(value: int) -> int:
-        if not broken:
-            broken.append(1)
+        if broken:
+            broken.pop()
             raise ValueError("broken")
         return value * value
 
     async with at_work(client, registry) as told:
-        with pytest.raises(weft.TaskFailed):
-            await told("square", value=3)
+        for value in (3, 3, 4):
+            with pytest.raises(weft.TaskFailed):
+                await told("square", value=value)
+            assert (await client.explain(told.last)).text == "run: nothing was kept yet"
         assert await told("square", value=3) == "run: nothing was kept yet"
 
 
@@ -258,8 +260,15 @@ async def test_what_was_found_is_forgotten_with_its_task(
     add_square(registry)
     async with at_work(client, registry) as told:
         await told("square", value=3)
-        await client.enqueue("square", {"value": 4}, queue="default", delay=40 * 86400)
-    for days, left in ((29, 1), (3, 0)):
+        later = await client.enqueue("square", {"value": 4}, queue="default", delay=40 * 86400)
+    # One that waits to be tried again, and may be told of.
+    await conn.execute(
+        """
+        insert into weft.task_reuse (task_id, org_id, attempt, handler, node, key, args, cause)
+        values ($1, 1, 1, 'square', '', '', '', 'nothing')""",
+        later.id,
+    )
+    for days, left in ((29, 2), (3, 1)):
         await clock.advance(days=days)
         await pruner.run_once()
         assert await conn.fetchval("select count(*) from weft.task_reuse") == left

@@ -381,3 +381,15 @@ async def test_an_end_that_is_void_is_tried_again(client: weft.Client, registry:
     assert len(house.ran) == 2
     task = await client.get_task(handle.id)
     assert [attempt.reason for attempt in task.attempts] == ["write_conflict"]
+
+
+async def test_an_end_by_an_output_of_another_org_is_void(client: weft.Client, conn: Connection) -> None:
+    await client.datasets.create("orders")
+    await conn.execute("insert into weft.org (id, slug, name) values (2, 'acme', 'Acme')")
+    entry = await conn.fetchval("""
+        insert into weft.output_cache (org_id, key, handler, task_id, made_at, trace, output)
+        values (2, sha256('1'), 'total', 1, weft.now(), '[]', '7') returning id""")
+    await client.enqueue("total")
+    ghost, task = await claimed_by_a_ghost(conn)
+    with pytest.raises(WriteConflict):
+        await work.finish_and_claim(conn, ghost, [Completed(task, 1, "7", Reuse(None, root=1, entry=entry))], [], 0)
