@@ -393,3 +393,48 @@ async def test_an_end_by_an_output_of_another_org_is_void(client: weft.Client, c
     ghost, task = await claimed_by_a_ghost(conn)
     with pytest.raises(WriteConflict):
         await work.finish_and_claim(conn, ghost, [Completed(task, 1, "7", Reuse(None, root=1, entry=entry))], [], 0)
+
+
+@with_and_without_a_database
+async def test_what_an_earlier_attempt_has_read_for_a_step_counts(client: weft.Client, registry: Registry) -> None:
+    async def stepwise(ctx: weft.Context, value: Any) -> list[int]:
+        found: list[int] = await ctx.step("look", lambda: ids(ctx))
+        if ctx.attempt == 1:
+            raise ValueError("after the step")
+        return found
+
+    async with at_home(client, registry) as house:
+        house.cached("stepwise", stepwise)
+        await house.call("put", rows=[{"id": 1}])
+        assert [await house.call("stepwise") for _ in range(2)] == [[1], [1]]
+        assert len(house.ran) == 2
+        await house.call("put", rows=[{"id": 2}])
+        assert await house.call("stepwise") == [2]
+
+
+async def test_who_makes_tasks_that_read_datasets_runs_each_time(client: weft.Client, registry: Registry) -> None:
+    async def outer(ctx: weft.Context, value: Any) -> Any:
+        return (await ctx.gather(await ctx.spawn("middle"))) if value else 7
+
+    @registry.task(name="middle")
+    async def middle(ctx: weft.Context) -> Any:
+        return (await ctx.gather(await ctx.spawn("inner")))[0]
+
+    @registry.task(name="inner")
+    async def inner(ctx: weft.Context) -> int:
+        return sum(await ids(ctx))
+
+    def definition(value: int) -> dict[str, Any]:
+        node = {"handler": "outer", "params": {"value": value}, "next": "END"}
+        nodes = {"START": {"type": "start", "next": "a"}, "a": node}
+        return {"workflow_id": "o", "nodes": {**nodes, "END": {"type": "end", "output": "{{ nodes.a.output }}"}}}
+
+    async with at_home(client, registry) as house, weft.Orchestrator(client=client):
+        house.cached("outer", outer)
+        results = []
+        for id, value in ((1, 1), (2, 1), (3, 0), (4, 0)):
+            await house.call("put", rows=[{"id": id}])
+            job = await client.jobs.submit(definition(value))
+            results.append((await client.jobs.wait(job.id, timeout=30)).result)
+        assert results == [[1], [2], 7, 7]
+        assert len(house.ran) == 3

@@ -3682,11 +3682,24 @@ CREATE FUNCTION weft.trace_of(task bigint, try integer, OUT trace jsonb, OUT pro
     AS $$
 declare each record; items jsonb := '[]';
 begin
+  if exists (
+    with recursive made as (
+      select k.id from weft.task_done k where k.parent_id = task and k.id > task
+      union all
+      select k.id from made m join weft.task_done k on k.parent_id = m.id and k.id > m.id
+    )
+    select 1 from made m where exists (select 1 from weft.task_input i where i.task_id = m.id)
+      or exists (
+        select 1 from weft.task_done t join weft.dataset_write w on w.org_id = t.org_id and w.task_id = t.id where t.id = m.id)
+  ) then
+    unkept := 'made';
+    return;
+  end if;
   for each in
     select i.dataset_id, i.version_id, i.write, i.partitions, i.pinned, coalesce(i.seen, i.write) as seen,
       d.current_id, v.id, v.number, v.last_write, v.lost_by, v.columns_by, v.schema_hash, v.content
     from weft.task_input i left join weft.dataset_version v on v.id = i.version_id left join weft.dataset d on d.id = v.dataset_id
-    where i.task_id = task and i.attempt = try order by i.place
+    where i.task_id = task and (i.attempt = try or exists (select 1 from weft.step s where s.task_id = task)) order by i.attempt, i.place
   loop
     if each.id is null or each.columns_by > each.seen or each.pinned is null and each.current_id is distinct from each.id
       or each.pinned is distinct from 'write' and (each.partitions is null and each.last_write > each.write
@@ -4864,7 +4877,7 @@ CREATE TABLE weft.task_reuse (
     unkept text,
     noted_at timestamp with time zone DEFAULT weft.now() NOT NULL,
     CONSTRAINT task_reuse_cause_check CHECK ((cause = ANY (ARRAY['served'::text, 'forced'::text, 'changed'::text, 'expired'::text, 'unkept'::text, 'removed'::text, 'code'::text, 'params'::text, 'nothing'::text]))),
-    CONSTRAINT task_reuse_unkept_check CHECK ((unkept = ANY (ARRAY['large'::text, 'adds'::text, 'moved'::text])))
+    CONSTRAINT task_reuse_unkept_check CHECK ((unkept = ANY (ARRAY['large'::text, 'adds'::text, 'moved'::text, 'made'::text])))
 );
 
 CREATE VIEW weft.tasks AS

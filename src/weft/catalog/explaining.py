@@ -28,6 +28,7 @@ _UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 _UNKEPT = {
     "large": "it is larger than WEFT_CACHE_MAX_OUTPUT allows",
     "adds": "it adds its rows to a dataset each time that it runs: give mode='append' a unique_key",
+    "made": "tasks that it has made read or write datasets",
     "moved": "what it had read or written had changed when it was done",
 }
 

@@ -67,7 +67,7 @@ create table weft.task_reuse (
   made_at timestamptz,
   detail jsonb,
   -- Why its own output does not serve others.
-  unkept text check (unkept in ('large', 'adds', 'moved')),
+  unkept text check (unkept in ('large', 'adds', 'moved', 'made')),
   noted_at timestamptz not null default weft.now()
 );
 
