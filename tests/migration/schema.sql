@@ -1122,20 +1122,24 @@ begin
     end loop;
   end if;
   if why is null then
-    -- What was completed before: of the same params, else by the same node.
+    -- What was completed before: of the same params, else by the same node. The rows are compared whole, so that no other index
+    -- than the one with these columns gives the order.
     select r.task_id, r.key = wanted as is_same, r.unkept into before from (
-      select o.task_id, o.key, o.unkept from weft.task_reuse o
-      where o.org_id = mine.org_id and o.args = same and o.task_id <> task order by o.task_id desc limit 20
-    ) r where exists (select 1 from weft.task_done d where d.id = r.task_id and d.state = 'completed') order by r.task_id desc limit 1;
+      select o.org_id, o.args, o.task_id, o.key, o.unkept from weft.task_reuse o
+      where (o.org_id, o.args, o.task_id) < (mine.org_id, same, task) order by o.org_id desc, o.args desc, o.task_id desc limit 20
+    ) r where r.org_id = mine.org_id and r.args = same
+      and exists (select 1 from weft.task_done d where d.id = r.task_id and d.state = 'completed') order by r.task_id desc limit 1;
     if found then
       other := before.task_id;
       why := case when not before.is_same then 'code' when before.unkept is not null then 'unkept' else 'removed' end;
       told := to_jsonb(before.unkept);
     else
       select r.task_id into other from (
-        select o.task_id from weft.task_reuse o
-        where o.org_id = mine.org_id and o.handler = mine.handler and o.node = mine.node and o.task_id <> task order by o.task_id desc limit 20
-      ) r where exists (select 1 from weft.task_done d where d.id = r.task_id and d.state = 'completed') order by r.task_id desc limit 1;
+        select o.org_id, o.handler, o.node, o.task_id from weft.task_reuse o
+        where (o.org_id, o.handler, o.node, o.task_id) < (mine.org_id, mine.handler, mine.node, task)
+        order by o.org_id desc, o.handler desc, o.node desc, o.task_id desc limit 20
+      ) r where r.org_id = mine.org_id and r.handler = mine.handler and r.node = mine.node
+        and exists (select 1 from weft.task_done d where d.id = r.task_id and d.state = 'completed') order by r.task_id desc limit 1;
       why := case when found then 'params' else 'nothing' end;
     end if;
   end if;
@@ -3746,7 +3750,7 @@ end $$;
 CREATE FUNCTION weft.trace_problems(org bigint, trace jsonb) RETURNS jsonb
     LANGUAGE plpgsql
     AS $$
-declare each record; now record; late record; stands boolean; found jsonb;
+declare each record; now record; last record; late record; stands boolean; found jsonb;
 begin
   for each in
     select * from jsonb_to_recordset(trace) as r (
@@ -3767,11 +3771,18 @@ begin
       when each.role = 'whole' or each.partitions is null then now.content = each.content
       else weft.content_of(now.id, each.partitions) = each.content end;
     continue when stands;
-    select w.task_id, w.mode, p.partition_key into late from weft.dataset_partition p
-      join weft.dataset_write w on w.version_id = p.version_id and w.number = p.last_write
-    where p.version_id = now.seen_id and (now.seen_id <> each.version or p.last_write > each.write)
-      and (each.role = 'whole' or each.partitions is null or p.partition_key = any (each.partitions))
-    order by p.last_write desc limit 1;
+    -- Of some partitions these are read, and of all the last that was written.
+    if each.role = 'whole' or each.partitions is null then
+      select p.last_write, p.partition_key into last from weft.dataset_partition p
+      where p.version_id = now.seen_id order by p.last_write desc, p.partition_key desc limit 1;
+    else
+      select o.last_write, o.partition_key into last from (
+        select p.last_write, p.partition_key from weft.dataset_partition p
+        where p.version_id = now.seen_id and p.partition_key = any (each.partitions) offset 0
+      ) o order by o.last_write desc limit 1;
+    end if;
+    select w.task_id, w.mode, last.partition_key into late from weft.dataset_write w
+    where w.version_id = now.seen_id and w.number = last.last_write and (now.seen_id <> each.version or last.last_write > each.write);
     found := coalesce(found, '[]') || jsonb_build_object(
       'role', each.role, 'dataset', each.dataset, 'number', each.number, 'write', each.write, 'now_number', now.number,
       'now_write', now.last_write, 'partition', nullif(late.partition_key, ''), 'by', late.task_id, 'mode', late.mode);

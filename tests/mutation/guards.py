@@ -626,7 +626,7 @@ GUARDS: list[Guard] = [
     *_of("outputs.find_output", "test_cache", ("c.org_id = mine.org_id and", ""), ("each.expires_at <= at or", ""),
          ("or each.made_at <= at - within", "")),
     *_of("outputs.find_output", "test_output_traces", "and (c.producer is null or c.producer = mine.producer)"),
-    *_of("outputs.find_output", "test_explain", *[("o.org_id = mine.org_id and", "", place) for place in range(2)],
+    *_of("outputs.find_output", "test_explain", *[("r.org_id = mine.org_id and", "", place) for place in range(2)],
          *[("and d.state = 'completed'", "", place) for place in range(2)]),
     *_of("cache.list", "test_cache", *[("c.org_id = $1 and", "", place) for place in range(3)]),
     *_of("cache.clear", "test_cache", ("o.org_id = $1 and", ""), "and ($2::text is null or o.handler = $2)"),

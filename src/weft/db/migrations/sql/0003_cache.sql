@@ -141,20 +141,24 @@ begin
     end loop;
   end if;
   if why is null then
-    -- What was completed before: of the same params, else by the same node.
+    -- What was completed before: of the same params, else by the same node. The rows are compared whole, so that no other index
+    -- than the one with these columns gives the order.
     select r.task_id, r.key = wanted as is_same, r.unkept into before from (
-      select o.task_id, o.key, o.unkept from weft.task_reuse o
-      where o.org_id = mine.org_id and o.args = same and o.task_id <> task order by o.task_id desc limit 20
-    ) r where exists (select 1 from weft.task_done d where d.id = r.task_id and d.state = 'completed') order by r.task_id desc limit 1;
+      select o.org_id, o.args, o.task_id, o.key, o.unkept from weft.task_reuse o
+      where (o.org_id, o.args, o.task_id) < (mine.org_id, same, task) order by o.org_id desc, o.args desc, o.task_id desc limit 20
+    ) r where r.org_id = mine.org_id and r.args = same
+      and exists (select 1 from weft.task_done d where d.id = r.task_id and d.state = 'completed') order by r.task_id desc limit 1;
     if found then
       other := before.task_id;
       why := case when not before.is_same then 'code' when before.unkept is not null then 'unkept' else 'removed' end;
       told := to_jsonb(before.unkept);
     else
       select r.task_id into other from (
-        select o.task_id from weft.task_reuse o
-        where o.org_id = mine.org_id and o.handler = mine.handler and o.node = mine.node and o.task_id <> task order by o.task_id desc limit 20
-      ) r where exists (select 1 from weft.task_done d where d.id = r.task_id and d.state = 'completed') order by r.task_id desc limit 1;
+        select o.org_id, o.handler, o.node, o.task_id from weft.task_reuse o
+        where (o.org_id, o.handler, o.node, o.task_id) < (mine.org_id, mine.handler, mine.node, task)
+        order by o.org_id desc, o.handler desc, o.node desc, o.task_id desc limit 20
+      ) r where r.org_id = mine.org_id and r.handler = mine.handler and r.node = mine.node
+        and exists (select 1 from weft.task_done d where d.id = r.task_id and d.state = 'completed') order by r.task_id desc limit 1;
       why := case when found then 'params' else 'nothing' end;
     end if;
   end if;

@@ -77,7 +77,7 @@ end $$;
 -- be what a reader sees now; what was replaced must be as it was left; of what was added to, nothing may have been taken away:
 -- the same rows would not be added again. Each is told with what there is now, and who wrote that.
 create or replace function weft.trace_problems(org bigint, trace jsonb) returns jsonb language plpgsql as $$
-declare each record; now record; late record; stands boolean; found jsonb;
+declare each record; now record; last record; late record; stands boolean; found jsonb;
 begin
   for each in
     select * from jsonb_to_recordset(trace) as r (
@@ -98,11 +98,18 @@ begin
       when each.role = 'whole' or each.partitions is null then now.content = each.content
       else weft.content_of(now.id, each.partitions) = each.content end;
     continue when stands;
-    select w.task_id, w.mode, p.partition_key into late from weft.dataset_partition p
-      join weft.dataset_write w on w.version_id = p.version_id and w.number = p.last_write
-    where p.version_id = now.seen_id and (now.seen_id <> each.version or p.last_write > each.write)
-      and (each.role = 'whole' or each.partitions is null or p.partition_key = any (each.partitions))
-    order by p.last_write desc limit 1;
+    -- Of some partitions these are read, and of all the last that was written.
+    if each.role = 'whole' or each.partitions is null then
+      select p.last_write, p.partition_key into last from weft.dataset_partition p
+      where p.version_id = now.seen_id order by p.last_write desc, p.partition_key desc limit 1;
+    else
+      select o.last_write, o.partition_key into last from (
+        select p.last_write, p.partition_key from weft.dataset_partition p
+        where p.version_id = now.seen_id and p.partition_key = any (each.partitions) offset 0
+      ) o order by o.last_write desc limit 1;
+    end if;
+    select w.task_id, w.mode, last.partition_key into late from weft.dataset_write w
+    where w.version_id = now.seen_id and w.number = last.last_write and (now.seen_id <> each.version or last.last_write > each.write);
     found := coalesce(found, '[]') || jsonb_build_object(
       'role', each.role, 'dataset', each.dataset, 'number', each.number, 'write', each.write, 'now_number', now.number,
       'now_write', now.last_write, 'partition', nullif(late.partition_key, ''), 'by', late.task_id, 'mode', late.mode);
