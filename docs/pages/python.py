@@ -105,6 +105,7 @@ _GROUPS = {
             "AuditFinding",
             "Page",
             "Why",
+            "Explanation",
         ),
         *(
             "QueueInfo",

@@ -40,7 +40,7 @@ grant select on weft.jobs, weft.artifact, weft.artifact_use to shop_worker;
 grant select (digest) on weft.blob_use to shop_worker;
 grant select, insert, update, delete on weft.job, weft.job_done, weft.awaited, weft.worker_code to shop_worker;
 grant select, insert, update, delete on weft.event to shop_worker;
-grant select, insert, update, delete on weft.output_cache to shop_worker;
+grant select, insert, update, delete on weft.output_cache, weft.task_reuse to shop_worker;
 grant select, delete on weft.answer to shop_worker;
 grant select, insert on weft.job_event to shop_worker;
 grant select, update on weft.schedule, weft.backfill to shop_worker;

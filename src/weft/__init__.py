@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from weft.catalog.dataset_reading import DatasetState, Partition
     from weft.catalog.dataset_versions import DatasetVersion, DatasetWrite
     from weft.catalog.datasets import Column, Dataset, Producer
+    from weft.catalog.explaining import Explanation
     from weft.catalog.model import NewToken, Org, OrgRole, SignIn, Token, User
     from weft.core.data_errors import DatasetBusy, DataUnavailable, WriteConflict
     from weft.core.errors import (
@@ -112,6 +113,7 @@ _HOMES = {
     "DatasetVersion": "weft.catalog.dataset_versions",
     "DatasetWrite": "weft.catalog.dataset_versions",
     "Datasets": "weft.sdk.datasets",
+    "Explanation": "weft.catalog.explaining",
     "Finding": "weft.history.model",
     "Forbidden": "weft.core.server_errors",
     "GraphEdge": "weft.jobs.graph",
@@ -250,6 +252,7 @@ __all__ = [
     "DatasetVersion",
     "DatasetWrite",
     "Datasets",
+    "Explanation",
     "Finding",
     "Forbidden",
     "GraphEdge",

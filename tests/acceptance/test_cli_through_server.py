@@ -55,7 +55,7 @@ LOOKS = {
         """,
     "tasks": """
         tasks list | tasks list --state completed --limit 1 | tasks show {task} | tasks show x | tasks why {task}
-        tasks logs {task} --follow | tasks output {task} | tasks output 1
+        tasks logs {task} --follow | tasks output {task} | tasks output 1 | explain {task} | explain 1 | explain x
         dead list | queues list | workers list | outbox list | cache list | health | metrics
         """,
     "workflows": """
@@ -100,7 +100,8 @@ CHANGES = {
         events send file.arrived --payload {{}} | events send x --payload {{ =2
         """,
     "jobs": """
-        run tiles --detach --label day=1 | jobs pause {job} =5 | jobs resume {job} =5 | jobs cancel {job} =5
+        run tiles --detach --label day=1 | run tiles --detach --refresh | run tiles --refresh --no-cache =2
+        jobs pause {job} =5 | jobs resume {job} =5 | jobs cancel {job} =5
         jobs approve {job} =4 | jobs rerun {job} | jobs submit-graph pair {graph} | jobs submit-graph pair [] =2
         jobs add {job} {graph} =5 | jobs add {job} {{"items":[{{"handlr":"h"}}]}} =2
         """,

@@ -82,7 +82,7 @@ SCRIPTS = {
         *("42 in B2, reported", "0", "42 in C3, reported"),
     ],
     "reuse_outputs.py": [
-        *("[300, 400]", "[400, 400, 300]", "as task", "as task", "[300]", "map.elevation 3", "3"),
+        *("[300, 400]", "[400, 400, 300]", "as task", "as task", "[300]", "look run:", "map.elevation 3", "3"),
     ],
     "graphs.py": ["COMPLETED all is loaded", "COMPLETED", "13"],
     "handling.py": ["True completed 8", "{'pixels': 8000000}"],
@@ -212,7 +212,9 @@ COMMANDS = {
         *("scheme", "keep", "collect", "run", "it was asked for", '{"count":10}', '{"count":10}', "patched "),
         *('{"count":10}', "would run again 0", "run again 0"),
     ],
-    "reuse_outputs.sh": ['{"count":10}', "the cache is empty", "cleared 0", "cleared 0"],
+    "reuse_outputs.sh": [
+        *('{"count":10}', "run: no cache is said of it", "the cache is empty", "cleared 0", "cleared 0"),
+    ],
     "change_one_job.sh": ['{"count":10}', "tile_raster"],
     "bisect.sh": ["faster", "worked at", "nodes.collect.output.results.count"],
     "worker_by_curl.sh": [

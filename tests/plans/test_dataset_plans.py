@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import asyncpg
+import orjson
 from guard import Guard, check
 
 from weft.catalog.datasets import SQL
 
 ROWS = 100_000
+
+
+def _trace(**said: Any) -> str:
+    """Return a trace of what has changed since."""
+    item = {"role": "read", "dataset": 1, "version": 1, "number": 1, "write": 0, "content": 7, **said}
+    return orjson.dumps([item]).decode()
+
+
 FILL = f"""
   insert into weft.dataset (id, org_id, name, storage, actor, last_version) select n, 1, 'd' || to_char(n, 'FM0000'), '{{}}', 'a', 1 from generate_series(1, 1000) n;
   insert into weft.dataset_version (id, org_id, dataset_id, number, config_hash, location, last_write, current_at, actor)
@@ -35,6 +46,14 @@ async def test_a_catalog_of_many_partitions_is_read_by_its_indexes(own_url: str)
             Guard("files of a partition", SQL.files, (1, 1, ROWS, ["p050001"], "", 0, 1000), 20, {}, 1),
             Guard("the newest writes", SQL.writes, (1, 1, None, 100), 120, {}, 100),
             Guard("a state", SQL.version, (1, 1, None), 12, {}, 1),
+            *(
+                Guard(f"whether {what} stands", "select weft.trace_problems(1, $1)", (_trace(**said),), 120, {}, 1)
+                for what, said in {
+                    "all that was read": {},
+                    "what was read of some partitions": {"partitions": ["p000001", "p050000"]},
+                    "what was added": {"role": "added", "partitions": ["p000001", "p050000"]},
+                }.items()
+            ),
         ]
         assert await check(conn, guards, "beside many") == []
     finally:

@@ -30,6 +30,7 @@ BOUNDED = {
     "/api/v1/ticks": "as many as were asked for, a thousand at most",
     "/api/v1/tasks/{task_id}": "a record: attempts, which max_attempts holds, and the last 1,000 acts",
     "/api/v1/tasks/{task_id}/why": "names at most a few tasks that it waits for",
+    "/api/v1/tasks/{task_id}/explain": "names at most a hundred states that it has read",
     "/api/v1/tokens/{token_id}": "a record: queues that it was made for, in one request",
     "/api/v1/users/{user}": "a record: the roles that the org has given",
     "/api/v1/workflows/{which}/blame": "a line for each field of a document, which has a greatest size",

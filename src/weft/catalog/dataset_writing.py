@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from weft.catalog import dataset_reading, datasets
-from weft.catalog.dataset_reading import DatasetState, File, Named
+from weft.catalog.dataset_reading import DatasetState, File, Named, Partition
 from weft.catalog.datasets import ALONE, SQL, Producer
 from weft.core.checks import check_number, check_text
 from weft.core.errors import InvalidInput, LeaseLost
@@ -70,24 +70,33 @@ class Staged:
     schema: Mapping[str, Any]
 
 
-async def read(conn: type_Connection, fence: Fence, named: Named) -> tuple[DatasetState, str | None]:
-    """Return the state of a dataset that an attempt is to read, and its columns as they are kept."""
+async def read(conn: type_Connection, fence: Fence, named: Named) -> tuple[DatasetState, str | None, int]:
+    """Return the state of a dataset that an attempt is to read, its columns as they are kept, and after which write.
+
+    They are those that there are now, of an earlier state too.
+    """
     holder = await _holder(conn, fence)
     state = await dataset_reading.state_of(conn, holder["org_id"], named)
     kept = await conn.fetchrow(STAGING.version, state.version_id)
-    return state, None if kept is None else kept["columns"]
+    if kept is None:
+        return state, None, state.write
+    return state, kept["columns"], kept["last_write"] if named.pinned == "write" else state.write
 
 
 async def list_files(
     conn: type_Connection, fence: Fence, version_id: int, write: int, partitions: Sequence[str] | None,
-    after: tuple[str, int], limit: int, *, since: int = -1,
+    after: tuple[str, int], limit: int, *, since: int = -1, pinned: str | None = None, seen: int | None = None,
+    is_input: bool = True,
 ) -> list[File]:  # fmt: skip
-    """Return a page of the files of a state, and note with the first that the attempt reads it."""
+    """Return a page of the files of a state, and note with the first that the attempt reads it, unless it is no input.
+
+    Of what is ``pinned`` the columns were ``seen`` after that write.
+    """
     holder = await _holder(conn, fence)
     wanted = None if partitions is None else sorted(set(partitions))
-    if after == ("", 0):
+    if is_input and after == ("", 0):
         await conn.execute(
-            STAGING.note_input, fence.task_id, fence.attempt, holder["org_id"], version_id, write, wanted
+            STAGING.note_input, fence.task_id, fence.attempt, holder["org_id"], version_id, write, wanted, pinned, seen
         )
     return await dataset_reading.files(conn, holder["org_id"], version_id, write, wanted, after, limit, since=since)
 
@@ -95,6 +104,16 @@ async def list_files(
 async def org_of(conn: type_Connection, fence: Fence) -> int:
     """Return the org of a task that an attempt holds."""
     return int((await _holder(conn, fence))["org_id"])
+
+
+async def list_partitions(
+    conn: type_Connection, fence: Fence, version_id: int, after: str, limit: int
+) -> list[Partition]:
+    """Return a page of the partitions of a version, and note with the first that the attempt has seen all there is."""
+    org_id = await org_of(conn, fence)
+    if after == "":
+        await conn.execute(STAGING.note_look, fence.task_id, fence.attempt, org_id, version_id)
+    return await dataset_reading.partitions(conn, org_id, version_id, after, limit)
 
 
 async def begin(

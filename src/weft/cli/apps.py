@@ -24,6 +24,7 @@ COMMANDS = {
     "orchestrator": ("orchestrator", "Advance jobs in this process, and begin those of schedules."),
     "worker": ("worker", "Run tasks in this process or in several."),
     "tasks": ("tasks", "Look at tasks, enqueue, cancel and replay them."),
+    "explain": ("explain", "Say why a task ran, or had its output from the cache."),
     "dead": ("dead", "Look at the dead letters, replay or purge them."),
     "queues": ("queues", "Look at queues, make, pause and limit them."),
     "workers": ("workers", "Look at the workers."),

@@ -31,6 +31,11 @@ class ListFiles(Held):
     after_partition: Text = Field("", max_length=LONGEST_KEY)
     after_id: Id | None = None
     since: int = Field(-1, ge=-1, le=LARGEST, description="Only files that came after this write.")
+    pinned: Literal["version", "write"] | None = Field(None, description="As it was told with the state.")
+    seen: int | None = Field(None, ge=0, le=LARGEST, description="As it was told with the state.")
+    for_write: bool = Field(
+        False, description="Whether they are read only to leave out rows that are there already, and are no input."
+    )
 
 
 class ListPartitions(Held):
@@ -136,7 +141,11 @@ class RowsTold(BaseModel):
 
 
 class StateTold(BaseModel):
-    """One state of a dataset, which never changes; its files are under ``root`` and ``location``."""
+    """One state of a dataset, which never changes; its files are under ``root`` and ``location``.
+
+    ``pinned`` says what of it was named, ``seen`` of which write the columns are: told again with the files, they tell
+    later whether it would be read in the same way again.
+    """
 
     dataset_id: str
     version_id: str
@@ -148,6 +157,8 @@ class StateTold(BaseModel):
     storage: str = Field(description="How its rows are kept: `parquet` or `postgres`.")
     schema_: str | None = Field(alias="schema")
     root: str
+    pinned: str | None
+    seen: int
 
 
 class FilesTold(BaseModel):

@@ -37,7 +37,7 @@ SAID = {
     "backfill_id": "The backfill's id.",
     "bad": "A version that fails.",
     "before": "Go on below this one: `next` of the page before.",
-    "cache": "Whether outputs that were kept may serve again.",
+    "cache": "Whether outputs that were kept may serve again, and new ones are kept; `refresh` only keeps new ones.",
     "callback_url": "Who is told by HTTP when the job has ended.",
     "catch_up": "What becomes of ticks that were missed: `none`, the `latest`, or `all` of them begin late.",
     "change": "The change: the id or hash of a version.",

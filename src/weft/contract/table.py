@@ -125,6 +125,7 @@ _TASKS = (
     _post("/tasks/replay", "replay_all", answer="count", body={"queue": "mail", "dry_run": True}),
     _get("/tasks/{task_id}", "get_task"),
     _get("/tasks/{task_id}/why", "why"),
+    _get("/tasks/{task_id}/explain", "explain"),
     _get("/tasks/{task_id}/wait", "wait", answer="output"),
     _get(
         "/tasks/{task_id}/log",

@@ -193,6 +193,10 @@ class Settings:
         256 * 1024, parse_size, "params and outputs above this size go to the blob storage and are fetched by reference"
     )
     value_limit: int = _setting(64 * 1024**2, parse_size, "params and outputs above this size are refused")
+    cache_max_output: int = _setting(16 * 1024**2, parse_size, "outputs above this size are not kept to serve again")
+    cache_max_bytes: int | None = _setting(
+        None, parse_size, "above so many bytes of outputs of an org those that served longest ago are forgotten"
+    )
     log_dir: Path | None = _setting(None, _path, "folder of the tasks' logs; by default WEFT_HOME/logs")
     log_limit: int = _setting(10 * 1024**2, parse_size, "a task's log is cut with a marker beyond this size")
     log_format: str = _setting(

@@ -202,7 +202,7 @@ class Pruner(Service):
         gone += sum(pages)
         self._has_more = after is not None or next_edge is not None or max(pages) >= upkeep.PAGE
         if self._rounds % 10 == 0:
-            gone += await self._renew_partitions()
+            gone += await self._renew_partitions() + await self._shrink_cache()
         self._rounds += 1
         return gone
 
@@ -215,6 +215,13 @@ class Pruner(Service):
                 "partitions past the retention are dropped by the owner of the schema weft only: %s", problem
             )
             return 0
+
+    async def _shrink_cache(self) -> int:
+        """Forget outputs where an org has more than it may; they are counted when partitions are."""
+        most, gone = self._settings.cache_max_bytes, 0
+        while most is not None and (page := await self._database.run(lambda conn: cache.shrink(conn, most))):
+            gone += page
+        return gone
 
     def pause_before_next(self, done: int) -> float:
         """Go on at once only while there are further pages."""

@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import timedelta
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import asyncpg
 import orjson
@@ -52,6 +52,7 @@ from weft.sdk.reruns import Reruns
 from weft.sdk.together import Together
 from weft.sdk.values import value_of
 from weft.sdk.workflows import document_of
+from weft.worker.caching import REFRESH
 
 if TYPE_CHECKING:
     from weft.db.database import type_Connection
@@ -73,20 +74,27 @@ def used_by(workflow: Workflow) -> builtins.list[PythonWorkflow[..., Any]]:
     return builtins.list(found.values())
 
 
+def _checked_cache(said: object) -> bool | str:
+    if not isinstance(said, bool) and said != REFRESH:
+        raise InvalidInput("cache", f"{said!r} is neither True nor False nor {REFRESH!r}: say True to take what serves")
+    return said
+
+
 class Jobs(Reruns, JobLists, JobLooking, Pausing):
     """What is done with jobs; `Client.jobs`."""
 
     async def submit(
         self, workflow: Workflow, inputs: Mapping[str, Any] | None = None, *, priority: int = 0,
         idempotency_key: str | None = None, labels: Mapping[str, str] | None = None, patch: Sequence[Op] | None = None,
-        callback_url: str | None = None, cache: bool = True, uses: Sequence[Workflow] = (),
+        callback_url: str | None = None, cache: bool | Literal["refresh"] = True, uses: Sequence[Workflow] = (),
     ) -> JobHandle:  # fmt: skip
         """Execute a workflow: by its tag, a version's id or hash, a file, a definition, or a `weft.workflow`.
 
         A known ``idempotency_key`` creates nothing and returns the existing job's id. ``patch`` (RFC 6902) changes the
         definition for this job only. When the job has ended, ``callback_url`` is told of it by HTTP. With
-        ``cache=False`` no output is taken from the cache; those that it makes are put there. ``uses`` are workflows
-        that it calls, to be called as they are there and not as their tags are. Example::
+        ``cache=False`` the job leaves the cache alone; with ``cache="refresh"`` it takes no output from there, and
+        renews those that it makes. ``uses`` are workflows that it calls, to be called as they are there and not as
+        their tags are. Example::
 
             job = await client.jobs.submit("etl", {"day": "2026-11-14"})
             print((await client.jobs.wait(job.id)).result)
@@ -101,7 +109,7 @@ class Jobs(Reruns, JobLists, JobLooking, Pausing):
         wish = NewJob(
             "", given, priority, idempotency_key, labels=check_labels(labels), actor=self._session.actor,
             patch=None if patch is None else check_ops(list(patch)), callback_url=callback_url,
-            ignores_cache=not cache, is_act=True, request=None if (by := asked_by()) is None else by.digest,
+            cache=_checked_cache(cache), is_act=True, request=None if (by := asked_by()) is None else by.digest,
         )  # fmt: skip
         library = await self._plans()
         return await library.anew_if_gone(lambda: self._submit_now(library, workflow, wish, uses))

@@ -51,13 +51,16 @@ LIKE: Mapping[str, Mapping[str, Any]] = {
         "missed": 0, "running": 2, "last_error": None, "ended_at": None, "cancelled_at": None,
     },
     "Blamed": {"path": ["nodes", "fetch", "params", "size"]},
-    "CachedOutputs": {"outputs": 120, "bytes": 48_200, "blobs": 2, "oldest_at": EARLY, "newest_at": LATE},
+    "CachedOutputs": {
+        "outputs": 120, "bytes": 48_200, "blobs": 2, "oldest_at": EARLY, "newest_at": LATE, "used_at": LATE,
+    },
     "ClaimedTask": _CLAIM,
     "Collected": {"snapshots": 4, "patches": 12, "blobs": 1, "bytes": 48_200},
     "StateTold": {
         "dataset_id": ID, "version_id": ID, "name": "orders", "version": 3, "write": 12,
         "location": "1/381002207845156620/3/", "is_outside": False, "storage": "parquet", "schema": None,
         "root": "s3://acme-data/weft",
+        "pinned": None, "seen": 12,
     },
     "RowsTold": {"rows": [[1, ["1"]], [2, [None]]]},
     "WriteBegun": {
@@ -69,6 +72,10 @@ LIKE: Mapping[str, Mapping[str, Any]] = {
         "inputs": [{"name": "ticks", "version": 3}], "outputs": ["candles"],
     },
     "StateRemembered": {"version": 3, "state": {"cursor": 120}},
+    "Explanation": {
+        "has_run": True, "cause": "changed", "advice": None, "inputs": ["orders@3.13"],
+        "text": f"run: input orders is at 3.13, the output of task {ID} was made of 3.12",
+    },
     "FilesTold": {"files": [["2026-11-14", ID, f"{ID}-1.parquet", 1200, 20_480]]},
     "PartitionsTold": {"partitions": [{"key": "2026-11-14", "write": 12, "rows": 1200, "bytes": 20_480, "files": 1}]},
     "Column": {"name": "id", "type": "int64", "nullable": True},
@@ -95,7 +102,7 @@ LIKE: Mapping[str, Mapping[str, Any]] = {
     "Ended": {"id": ID, "state": "completed", "reason": None, "error": None, "output": {"rows": 240}},
     "Finding": {"code": "digest", "what": f"artifact {ID}", "problem": "its content is not what its digest says",
                 "mended": None},
-    "FoundOutput": {"output": '{"rows": 240}', "root": ID},
+    "FoundOutput": {"output": '{"rows": 240}', "root": ID, "entry": None},
     "GraphEdge": {"source": "fetch", "target": "load", "kind": "next", "label": None, "state": "taken",
                   "path": "M160,144 L200,144"},
     "GraphGroup": {"name": "load", **_PLACE},

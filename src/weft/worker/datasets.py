@@ -157,7 +157,7 @@ class TaskDataset:
         if partition_by is not None:
             parts = parquet.split(table, partition_by)
         for name, part in parts.items():
-            found = self._files(begun["version_id"], begun["write"], [name])
+            found = self._files(begun["version_id"], begun["write"], [name], for_write=True)
             found += self._own.get((begun["version_id"], name), [])
             known = place.table(found, schema, key)
             yield from parquet.without_known(part, known, key).to_batches()
@@ -180,7 +180,8 @@ class TaskDataset:
         from weft.worker.dataset_places import place_of
 
         state = self._seen()
-        found = self._files(state["version_id"], state["write"], partitions, -1 if since is None else since)
+        how = {"pinned": state["pinned"], "seen": state["seen"], "since": -1 if since is None else since}
+        found = self._files(state["version_id"], state["write"], partitions, **how)
         if (schema := recorded(state["schema"])) is None:
             raise InvalidInput("dataset", f"nothing has been written into {self.name} yet")
         return place_of(state, self._ask), found, schema
@@ -200,11 +201,11 @@ class TaskDataset:
             self._state = self._ask(asks.READ, {"dataset": self.name}).result()
         return self._state
 
-    def _files(self, version_id: str, write: int, partitions: list[str] | None, since: int = -1) -> list[Written]:
+    def _files(self, version_id: str, write: int, partitions: list[str] | None, **how: Any) -> list[Written]:
         from weft.data.parquet import Written
 
         found = list[Written]()
-        asked: dict[str, Any] = {"version_id": version_id, "write": write, "partitions": partitions, "since": since}
+        asked: dict[str, Any] = {"version_id": version_id, "write": write, "partitions": partitions, **how}
         after: dict[str, Any] = {"after_partition": "", "after_id": None}
         while True:
             page = self._ask(asks.FILES, asked | after).result()

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, ParamSpec, TypeVar, overload
+from typing import Any, Literal, ParamSpec, TypeVar, overload
 
 from weft.core.checks import check_handler, check_queue, check_span
 from weft.core.errors import InvalidInput, did_you_mean
@@ -149,14 +149,14 @@ class Registry:
         self, function: None = None, /, *, name: str | None = None, queue: str = "default",
         retry: Retry | int | None = None, timeout: float | timedelta | None = None,
         heartbeat_timeout: float | timedelta | None = None, executor: str | None = None,
-        cache: bool | float | timedelta = False,
+        cache: bool | float | timedelta | Literal["refresh"] = False,
     ) -> Callable[[Callable[P, R]], Handler[P, R]]: ...  # fmt: skip
 
     def task(
         self, function: Callable[..., Any] | None = None, /, *, name: str | None = None, queue: str = "default",
         retry: Retry | int | None = None, timeout: float | timedelta | None = None,
         heartbeat_timeout: float | timedelta | None = None, executor: str | None = None,
-        cache: bool | float | timedelta = False,
+        cache: bool | float | timedelta | Literal["refresh"] = False,
     ) -> Any:  # fmt: skip
         """Register a function as a handler.
 
@@ -164,7 +164,7 @@ class Registry:
         loop, others in threads; ``executor="process"`` runs them in a process that can be killed. Params and results
         are validated by the annotations: params that do not fit fail the task at once, a result that does not fit is
         an error of its attempt. With ``cache``, True or how long, the output serves the same params of the same code
-        again. Example::
+        again, while what was read and written of datasets stands; ``"refresh"`` makes a new one in any case. Example::
 
             @weft.task(name="email:send", retry=3, timeout=60)
             async def send(to: str) -> None: ...

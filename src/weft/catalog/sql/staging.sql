@@ -25,13 +25,23 @@ select d.storage ->> 'kind' from weft.staged_write s join weft.dataset d on d.id
 
 -- name: note_input
 -- What an attempt reads of a version of its org; the same once.
-insert into weft.task_input (task_id, attempt, place, org_id, dataset_id, version_id, write, partitions)
+insert into weft.task_input (task_id, attempt, place, org_id, dataset_id, version_id, write, partitions, pinned, seen)
 select $1, $2, (select coalesce(max(i.place), 0) + 1 from weft.task_input i where i.task_id = $1 and i.attempt = $2),
-  v.org_id, v.dataset_id, v.id, $5, $6
+  v.org_id, v.dataset_id, v.id, $5, $6, $7, $8
 from weft.dataset_version v
 where v.id = $4 and v.org_id = $3 and not exists (
   select 1 from weft.task_input o where o.task_id = $1 and o.attempt = $2 and o.version_id = $4 and o.write = $5
-    and (o.partitions is null or o.partitions @> $6));
+    and o.pinned is not distinct from $7 and (o.partitions is null or o.partitions @> $6));
+
+-- name: note_look
+-- That an attempt has seen which partitions a version of its org has now; the same once.
+insert into weft.task_input (task_id, attempt, place, org_id, dataset_id, version_id, write)
+select $1, $2, (select coalesce(max(i.place), 0) + 1 from weft.task_input i where i.task_id = $1 and i.attempt = $2),
+  v.org_id, v.dataset_id, v.id, v.last_write
+from weft.dataset_version v
+where v.id = $4 and v.org_id = $3 and not exists (
+  select 1 from weft.task_input o where o.task_id = $1 and o.attempt = $2 and o.version_id = $4 and o.write = v.last_write
+    and o.pinned is null and o.partitions is null);
 
 -- name: version
 select v.location, v.last_write, v.columns, v.schema_hash from weft.dataset_version v where v.id = $1;

@@ -18,8 +18,8 @@ drop function weft.end_loans, weft.take_key, weft.lend_key, weft.return_loans, w
 drop table weft.key_loan;
 
 -- name: drop_cache
-drop function weft.note_outputs;
-drop table weft.output_cache;
+drop function weft.note_outputs, weft.find_output, weft.trace_of, weft.trace_problems, weft.note_inputs;
+drop table weft.task_reuse, weft.output_cache;
 
 -- name: drop_job_events
 drop view weft.job_events;
