@@ -13,7 +13,7 @@ import pytest
 import weft
 from crash.harness import Process
 from crash.job_acts import settings_for
-from crash.test_dataset_kill import each_statement, _rows
+from crash.test_dataset_kill import _rows, each_statement
 from live_scene import make_dag, make_job, make_output
 from weft.live.router import Router
 

@@ -255,8 +255,8 @@ end $$;
 
 -- name: without
 -- What is in one list and not in another, once.
-create function weft.without(some text[], others text[]) returns text[] language sql immutable
-return array(select distinct k.key from unnest(some) as k (key) where k.key <> all (coalesce(others, '{}')) order by k.key);
+create function weft.without(all_of text[], others text[]) returns text[] language sql immutable
+return array(select distinct k.key from unnest(all_of) as k (key) where k.key <> all (coalesce(others, '{}')) order by k.key);
 
 -- name: tell_written
 -- Tells those who react to a dataset that it was written; nobody, before there are any.
