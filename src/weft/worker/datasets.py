@@ -79,11 +79,14 @@ class TaskDataset:
         key = [unique_key] if isinstance(unique_key, str) else list(unique_key or ())
         return self._do(self._write, data, partition, partition_by, how, key, breaking)
 
-    def read(self, *, partition: str | Sequence[str] | None = None, columns: Sequence[str] | None = None) -> Any:
-        """Return the dataset, or some of its partitions, as a table of Arrow."""
-        return self._do(self._read, _several(partition), columns)
+    def read(
+        self, *, partition: str | Sequence[str] | None = None, columns: Sequence[str] | None = None,
+        since: int | None = None,
+    ) -> Any:  # fmt: skip
+        """Return the dataset, some of its partitions, or what came ``since`` a write, as a table of Arrow."""
+        return self._do(self._read, _several(partition), columns, since)
 
-    def scan(self, *, partition: str | Sequence[str] | None = None) -> Any:
+    def scan(self, *, partition: str | Sequence[str] | None = None, since: int | None = None) -> Any:
         """Return the dataset as a ``pyarrow.dataset.Dataset``, of which nothing is read yet.
 
         Example::
@@ -91,7 +94,7 @@ class TaskDataset:
             orders = await ctx.dataset("orders").scan()
             duckdb.sql("select day, sum(price) from orders group by day")
         """
-        return self._do(self._scan, _several(partition))
+        return self._do(self._scan, _several(partition), since)
 
     def partitions(self) -> Any:
         """Return the partitions, by key, each a `Partition`."""
@@ -159,25 +162,25 @@ class TaskDataset:
             known = place.table(found, schema, key)
             yield from parquet.without_known(part, known, key).to_batches()
 
-    def _read(self, partitions: list[str] | None, columns: Sequence[str] | None) -> pa.Table:
-        place, files, schema = self._found(partitions)
+    def _read(self, partitions: list[str] | None, columns: Sequence[str] | None, since: int | None) -> pa.Table:
+        place, files, schema = self._found(partitions, since)
         if columns is not None:
             from weft.data.parquet import require_key
 
             require_key(schema, list(columns), "columns")
         return place.table(files, schema, columns)
 
-    def _scan(self, partitions: list[str] | None) -> ds.Dataset:
-        place, files, schema = self._found(partitions)
+    def _scan(self, partitions: list[str] | None, since: int | None) -> ds.Dataset:
+        place, files, schema = self._found(partitions, since)
         return place.dataset(files, schema)
 
-    def _found(self, partitions: list[str] | None) -> tuple[Place, list[Written], pa.Schema]:
+    def _found(self, partitions: list[str] | None, since: int | None) -> tuple[Place, list[Written], pa.Schema]:
         """Return where the rows are that an attempt reads, in which files, and with which columns."""
         from weft.data.columns import recorded
         from weft.worker.dataset_places import place_of
 
         state = self._seen()
-        found = self._files(state["version_id"], state["write"], partitions)
+        found = self._files(state["version_id"], state["write"], partitions, -1 if since is None else since)
         if (schema := recorded(state["schema"])) is None:
             raise InvalidInput("dataset", f"nothing has been written into {self.name} yet")
         return place_of(state, self._ask), found, schema
@@ -197,11 +200,11 @@ class TaskDataset:
             self._state = self._ask(asks.READ, {"dataset": self.name}).result()
         return self._state
 
-    def _files(self, version_id: str, write: int, partitions: list[str] | None) -> list[Written]:
+    def _files(self, version_id: str, write: int, partitions: list[str] | None, since: int = -1) -> list[Written]:
         from weft.data.parquet import Written
 
         found = list[Written]()
-        asked: dict[str, Any] = {"version_id": version_id, "write": write, "partitions": partitions}
+        asked: dict[str, Any] = {"version_id": version_id, "write": write, "partitions": partitions, "since": since}
         after: dict[str, Any] = {"after_partition": "", "after_id": None}
         while True:
             page = self._ask(asks.FILES, asked | after).result()

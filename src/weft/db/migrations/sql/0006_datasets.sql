@@ -76,6 +76,8 @@ create table weft.dataset_write (
   node text,
   handler text,
   partitions int not null,
+  -- Those that it has changed, taken away too; null when there are a great many.
+  keys text[],
   rows bigint not null,
   bytes bigint not null,
   rows_removed bigint not null,
@@ -231,6 +233,10 @@ begin
   return true;
 end $$;
 
+-- name: tell_written
+-- Tells those who react to a dataset that it was written; nobody, before there are any.
+create function weft.tell_written(dataset bigint) returns void language sql as '';
+
 -- name: tell_write
 -- The event of a write, for whoever waits for data.
 create function weft.tell_write(v weft.dataset_version, named text, n bigint, how text, touched text[], rows bigint, by text) returns void language plpgsql as $$
@@ -241,6 +247,7 @@ begin
     'partitions', case when cardinality(touched) <= 1000 then to_jsonb(touched) end, 'rows', rows), by)
   returning id into event;
   insert into weft.outbox (org_id, kind, payload, actor) values (v.org_id, 'route_event', json_build_object('event_id', event::text), by);
+  perform weft.tell_written(v.dataset_id);
 end $$;
 
 -- name: publish_write
@@ -248,7 +255,7 @@ end $$;
 -- transaction does, when what it goes by has changed: then the task is tried again.
 create function weft.publish_write(done weft.task_done, version bigint) returns void language plpgsql as $$
 declare
-  v weft.dataset_version; staged weft.staged_write; n bigint; touched text[] := '{}'; is_replacing boolean := false; swapping boolean := false;
+  v weft.dataset_version; staged weft.staged_write; n bigint; touched text[] := '{}'; changed text[] := '{}'; is_replacing boolean := false; swapping boolean := false;
   rows_in bigint := 0; bytes_in bigint := 0; files_in bigint := 0; rows_out bigint := 0; bytes_out bigint := 0; files_out bigint := 0;
   counted record; named text; before text;
 begin
@@ -284,8 +291,11 @@ begin
       files_out := files_out + counted.files;
       rows_out := rows_out + counted.rows;
       bytes_out := bytes_out + counted.bytes;
-      delete from weft.dataset_partition p
-      where p.version_id = version and (staged.is_whole or p.partition_key = any (staged.partitions));
+      with removed as (
+        delete from weft.dataset_partition p
+        where p.version_id = version and (staged.is_whole or p.partition_key = any (staged.partitions)) returning p.partition_key
+      )
+      select changed || array_agg(r.partition_key) into changed from removed r;
     end if;
     with added as (
       insert into weft.dataset_file (version_id, org_id, partition_key, path, rows, bytes, added_by)
@@ -310,11 +320,12 @@ begin
     v.schema_hash := staged.schema_hash;
   end loop;
   touched := array(select distinct k.key from unnest(touched) as k (key) order by k.key);
+  changed := array(select distinct k.key from unnest(touched || changed) as k (key) order by k.key);
   insert into weft.dataset_write (
-    version_id, number, org_id, mode, task_id, attempt, job_id, node, handler, partitions, rows, bytes, rows_removed, written_at, actor)
+    version_id, number, org_id, mode, task_id, attempt, job_id, node, handler, partitions, keys, rows, bytes, rows_removed, written_at, actor)
   values (
     version, n, v.org_id, case when is_replacing then 'replace' else 'append' end, done.id, done.attempt, done.job_id, done.node,
-    done.handler, cardinality(touched), rows_in, bytes_in, rows_out, done.ended_at, coalesce(done.actor, ''));
+    done.handler, cardinality(touched), case when cardinality(changed) <= 100000 then changed end, rows_in, bytes_in, rows_out, done.ended_at, coalesce(done.actor, ''));
   insert into weft.dataset_write_input (version_id, number, org_id, place, input_id, input_version_id, input_write, partitions)
   select version, n, v.org_id, i.place, i.dataset_id, i.version_id, i.write, i.partitions
   from weft.task_input i where i.task_id = done.id and i.attempt = done.attempt;
@@ -384,10 +395,11 @@ begin
   insert into weft.dataset_partition (version_id, partition_key, org_id, last_write, rows, bytes, files, written_at)
   select version, f.partition_key, v.org_id, n, sum(f.rows), sum(f.bytes), count(*), weft.now() from weft.dataset_file f
   where f.version_id = version and f.removed_by is null and f.partition_key = any (touched) group by f.partition_key;
-  insert into weft.dataset_write (version_id, number, org_id, mode, partitions, rows, bytes, rows_removed, written_at, actor)
-  values (version, n, v.org_id, 'rollback', cardinality(touched), rows_in, bytes_in, rows_out, weft.now(), by);
+  insert into weft.dataset_write (version_id, number, org_id, mode, partitions, keys, rows, bytes, rows_removed, written_at, actor)
+  values (version, n, v.org_id, 'rollback', cardinality(touched), case when cardinality(touched) <= 100000 then touched end, rows_in, bytes_in, rows_out, weft.now(), by);
   update weft.dataset_version o set last_write = n, rows = o.rows + rows_in - rows_out, bytes = o.bytes + bytes_in - bytes_out,
     files = o.files + files_in - files_out, written_at = weft.now() where o.id = version;
+  perform weft.tell_written(v.dataset_id);
   return n;
 end $$;
 
