@@ -176,13 +176,9 @@ class Settings:
         "how long the states of a dataset can be read, and gone back to, after others took their place",
     )
     data_outside: tuple[str, ...] = _setting(
-        (),
-        _words,
-        "folders and `s3://` prefixes, by comma, in which datasets of others are registered; none unless said",
+        (), _words, "folders and `s3://` prefixes, by comma, whose files may be registered as datasets; by default none"
     )
-    query_fetch: int = _setting(
-        4 * 1024**3, parse_size, "how much a query may copy to this machine, of a bucket or of tables"
-    )
+    query_fetch: int = _setting(4 * 1024**3, parse_size, "how much a query may copy, of a bucket or of tables")
     query_memory: int = _setting(512 * 1024**2, parse_size, "how much memory a query over datasets may take")
     query_timeout: timedelta = _setting(
         timedelta(seconds=60), parse_interval, "a query over datasets is ended after this time"
