@@ -13,6 +13,7 @@ from weft.engine.orchestrator import Steps
 from weft.jobs.library import Libraries
 from weft.jobs.messages import QUEUE
 from weft.live.router import Router
+from weft.live.source_ticks import SourceTicker
 from weft.live.ticker import Ticker
 from weft.queue.queues import CONTROL
 from weft.sdk.worker import Worker
@@ -36,6 +37,7 @@ class Orchestrator(Worker):
         super().__init__(client=client, concurrency=concurrency, registry=Registry())
         self._adopter = Adopter(client.database, lambda: self.process.id, client.settings.scan_interval)
         self._ticker: Ticker | None = None
+        self._source_ticker: SourceTicker | None = None
         self._router: Router | None = None
         self._spans: JobSpans | None = None
 
@@ -58,6 +60,8 @@ class Orchestrator(Worker):
         await self._adopter.start()
         self._ticker = Ticker(client.database, client.ids, Libraries(client.database, lambda: client.blobs))
         await self._ticker.start()
+        self._source_ticker = SourceTicker(client.database)
+        await self._source_ticker.start()
         self._router = Router(client.database)
         self.process.kicks["live"] = self._router.kick
         await self._router.start()
@@ -67,7 +71,7 @@ class Orchestrator(Worker):
 
     async def stop(self, grace: float | timedelta | None = None) -> None:
         """Stop, as a worker does; others own its jobs from then on."""
-        for service in (self._router, self._ticker):
+        for service in (self._router, self._source_ticker, self._ticker):
             if service is not None:
                 await service.stop()
         await self._adopter.stop()

@@ -1,0 +1,69 @@
+"""A thousand sources that are due in the same minute: how long until each has begun its task."""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import time
+from datetime import datetime, timedelta
+
+import asyncpg
+
+from bench.place import child_process, fresh_database, worker_process
+from bench.report import Figure
+
+GIVEN_UP_S = 120.0
+LOOK_S = 0.2
+CONCURRENCY = 100
+AHEAD = timedelta(seconds=4)
+MAKE = """
+    with dag as (
+      insert into weft.live_dag (org_id, name, actor) values (1, 'bench', 'bench') returning id
+    ), job as (
+      insert into weft.live_job (org_id, dag_id, name, config_hash, activation, runtime, operator, handler, queue_id, document,
+        max_concurrency, max_backlog, max_attempts, actor)
+      select 1, d.id, 'j' || n, 'h', 'source', 'worker', 'bench', 'bench:unit', 1, '{}', $2, $3, 3, 'bench'
+      from dag d cross join generate_series(1, $1::int) n returning id, name
+    )
+    insert into weft.live_source (live_job_id, org_id, kind, is_listening)
+    select id, 1, $4, false from job"""
+LISTEN = """
+    update weft.live_source s set is_listening = true, cron = '* * * * *', anchor = weft.now(), catch_up = 'latest',
+      timezone = (array['UTC', 'Europe/Berlin', 'America/New_York', 'Asia/Tokyo'])[1 + s.live_job_id % 4],
+      next_at = date_trunc('minute', weft.now() + $1)
+    returning next_at"""
+BEGUN = """
+    select count(*) as tasks, count(distinct p.params ->> 'live_job') as jobs,
+      extract(epoch from max(t.claimed_at) - $1)::float8 as lasted
+    from weft.task_params p join weft.task_done t on t.id = p.id where p.params -> 'unit' -> 'said' ->> 'at' = $2"""
+
+
+async def measure_ticks(server: str, count: int, repeat: int) -> list[Figure]:
+    """From the tick that all of them have to when the last of their tasks has begun; each must have exactly one."""
+    runs = []
+    for _ in range(repeat):
+        async with fresh_database(server) as url:
+            runs.append(await _ticked(url, count))
+    return [
+        Figure(f"{count:,} cron sources due in the same minute, all started", statistics.median(runs), "s", "<= 3 s",
+               max(runs) <= 3, f"at most {max(runs):.2f} s", runs),
+    ]  # fmt: skip
+
+
+async def _ticked(url: str, count: int) -> float:
+    conn = await asyncpg.connect(url)
+    try:
+        await conn.execute(MAKE, count, 1, 100, "cron")
+        async with worker_process(url, CONCURRENCY), child_process("bench.orchestrator", url):
+            tick: datetime = await conn.fetchval(LISTEN, timedelta(minutes=1) + AHEAD)
+            await asyncio.sleep((tick - await conn.fetchval("select weft.now()")).total_seconds())
+            deadline = time.monotonic() + GIVEN_UP_S
+            while time.monotonic() < deadline:
+                (row,) = await conn.fetch(BEGUN, tick, tick.isoformat())
+                if row["tasks"] >= count:
+                    assert row["jobs"] == row["tasks"] == count, row
+                    return float(row["lasted"])
+                await asyncio.sleep(LOOK_S)
+            raise TimeoutError(f"of {count} sources {row['tasks']} have begun")
+    finally:
+        await conn.close()
