@@ -20,8 +20,8 @@ MAKE = """
     with dag as (
       insert into weft.live_dag (org_id, name, actor) values (1, 'bench', 'bench') returning id
     ), job as (
-      insert into weft.live_job (org_id, dag_id, name, config_hash, activation, runtime, operator, handler, queue_id, document,
-        max_concurrency, max_backlog, max_attempts, actor)
+      insert into weft.live_job (org_id, dag_id, name, config_hash, activation, runtime, operator, handler,
+        queue_id, document, max_concurrency, max_backlog, max_attempts, actor)
       select 1, d.id, 'j' || n, 'h', 'source', 'worker', 'bench', 'bench:unit', 1, '{}', $2, $3, 3, 'bench'
       from dag d cross join generate_series(1, $1::int) n returning id, name
     )

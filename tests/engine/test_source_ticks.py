@@ -1,4 +1,4 @@
-"""Sources that go by the clock: each tick is one unit, whoever looks and however late, in order, as far as there is room."""
+"""Sources that go by the clock: each tick is one unit, whoever looks and however late, in order, as there is room."""
 
 from __future__ import annotations
 
@@ -59,6 +59,7 @@ async def test_what_a_source_missed_is_made_up_for_as_was_said(
     found = await _ticks(conn, job)
     assert found == [(first + timedelta(hours=n)).isoformat() for n in range(4)][4 - expected :]
     after = await conn.fetchrow("select missed, next_at from weft.live_source")
+    assert after is not None
     assert tuple(after) == (missed, first + timedelta(hours=4))
 
 
@@ -159,7 +160,8 @@ async def test_what_one_org_has_due_keeps_no_other_waiting(client: weft.Client, 
 async def test_cron_sources_tick_by_the_clocks_of_their_zone(client: weft.Client, conn: Conn) -> None:
     at = datetime(2026, 10, 24, 0, 30, tzinfo=UTC)
     job = await _source(
-        conn, kind="cron", cron="30 2 * * *", every=None, timezone="Europe/Berlin", next_at=at, anchor=at, catch_up="all",
+        conn, kind="cron", cron="30 2 * * *", every=None, timezone="Europe/Berlin", next_at=at, anchor=at,
+        catch_up="all",
     )  # fmt: skip
     await SourceTicker(client.database).run_once()
     # Once on the day on which it is half past two twice, and an hour later by the sun from then on.

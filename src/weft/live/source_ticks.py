@@ -1,4 +1,4 @@
-"""The service by which sources tick that go by the clock: whoever moves one on makes the units in the same statement."""
+"""The service by which sources tick that go by the clock: whoever moves one on makes its units in one statement."""
 
 from __future__ import annotations
 
