@@ -37,7 +37,7 @@ async def make_output(conn: Conn, dataset: str, dag: str, job: str, place: int =
     )  # fmt: skip
     version_id = await conn.fetchval(
         "insert into weft.dataset_version (org_id, dataset_id, number, config_hash, location, actor) "
-        "values (1, $1, 1, 'h', '1/' || $1 || '/1/', 'ann') returning id", dataset_id,
+        "values (1, $1, 1, 'h', '1/' || $1::bigint || '/1/', 'ann') returning id", dataset_id,
     )  # fmt: skip
     await conn.execute("update weft.dataset set last_version = 1 where id = $1", dataset_id)
     await conn.execute("select weft.make_current($1, $2)", dataset_id, version_id)

@@ -158,8 +158,8 @@ class LiveContext:
         if key in self._states:
             return self._states[key]
         found = self._ask(asks.STATE, {"key": key}).result()
-        self._seen[key] = 0 if found is None else found["version"]
-        return None if found is None else found["state"]
+        self._seen[key] = found["version"]
+        return found["state"]
 
     def _set(self, key: str, value: Any) -> None:
         if key not in self._seen:

@@ -22,7 +22,7 @@ async def answer(conn: type_Connection, fence: Fence, verb: str, said: dict[str,
         case _ if verb == JOB:
             return await staging.job_of(conn, fence)
         case _ if verb == STATE:
-            return await staging.state_of(conn, fence, said["key"])
+            return await staging.state_of(conn, fence, said["key"]) or {"version": 0, "state": None}
         case _ if verb == STAGE:
             rest = None if said["rest"] is None else timedelta(seconds=said["rest"])
             units = [Emitted(each["kind"], each["lane"], each["key"], each["said"]) for each in said["units"]]
