@@ -76,6 +76,7 @@ _GROUPS = {
             "SubmittedJob",
             "Jobs",
             "JobHandle",
+            "NewEvent",
             "SentEvent",
             "Job",
             "JobSummary",
@@ -123,6 +124,7 @@ _GROUPS = {
     "Errors": [
         "Forbidden",
         "KeyReused",
+        "SourceFull",
         "ServerUnavailable",
         "TooLarge",
         "Unauthenticated",

@@ -33,7 +33,14 @@ if TYPE_CHECKING:
     )
     from weft.core.job_states import JobState
     from weft.core.query_errors import InvalidQuery, QueryCancelled, QueryCrashed, QueryLimitReached
-    from weft.core.server_errors import Forbidden, KeyReused, ServerUnavailable, TooLarge, Unauthenticated
+    from weft.core.server_errors import (
+        Forbidden,
+        KeyReused,
+        ServerUnavailable,
+        SourceFull,
+        TooLarge,
+        Unauthenticated,
+    )
     from weft.core.settings import Settings
     from weft.core.signals import NonRetryable, Snooze
     from weft.core.states import TaskState
@@ -44,7 +51,7 @@ if TYPE_CHECKING:
     from weft.jobs.graph import GraphEdge, GraphGroup, GraphItem, GraphNode, JobGraph
     from weft.jobs.health import Health, HealthCheck
     from weft.jobs.metrics import Metric, Sample
-    from weft.jobs.model import Approval, Job, JobAttempt, JobHandle, JobNode, JobPage, JobSummary, SentEvent
+    from weft.jobs.model import Approval, Job, JobAttempt, JobHandle, JobNode, JobPage, JobSummary, NewEvent, SentEvent
     from weft.jobs.rerun import RerunAction, RerunPlan, RerunStep
     from weft.jobs.why import NodeWhy
     from weft.live.schedules import Backfill, Schedule
@@ -141,6 +148,7 @@ _HOMES = {
     "Materialized": "weft.history.model",
     "MergeConflict": "weft.core.errors",
     "Metric": "weft.jobs.metrics",
+    "NewEvent": "weft.jobs.model",
     "NewTask": "weft.queue.model",
     "NewToken": "weft.catalog.model",
     "NodeWhy": "weft.jobs.why",
@@ -178,6 +186,7 @@ _HOMES = {
     "Settings": "weft.core.settings",
     "SignIn": "weft.catalog.model",
     "Snooze": "weft.core.signals",
+    "SourceFull": "weft.core.server_errors",
     "SpawnedTask": "weft.worker.children",
     "StateConflict": "weft.core.errors",
     "SubmittedJob": "weft.sdk.submitted",
@@ -277,6 +286,7 @@ __all__ = [
     "Materialized",
     "MergeConflict",
     "Metric",
+    "NewEvent",
     "NewTask",
     "NewToken",
     "NodeWhy",
@@ -314,6 +324,7 @@ __all__ = [
     "Settings",
     "SignIn",
     "Snooze",
+    "SourceFull",
     "SpawnedTask",
     "StateConflict",
     "SubmittedJob",

@@ -15,6 +15,7 @@ from weft.contract.vocabulary import BACKOFFS, PRIORITY, between, narrowed, one_
 from weft.contract.wire import Id, Moment, moment_text, wire
 from weft.core.checks import LONGEST_PAGE
 from weft.core.errors import InvalidInput
+from weft.jobs.model import NewEvent
 from weft.queue.model import NewTask
 from weft.queue.retry import MAX_ATTEMPTS, Retry
 from weft.sdk.workflows import document_of
@@ -49,6 +50,7 @@ SAID = {
     "delay": "Not before so many seconds have passed.",
     "dry_run": "Change nothing, and tell what would happen.",
     "email": "Where the user is written to.",
+    "events": "The events; all of them are sent, or none.",
     "every": "So many seconds from one tick to the next.",
     "expect": "The number of the tag's move, or the hash, that is expected: anything else is a conflict.",
     "expand": "A page of the items of this node.",
@@ -207,6 +209,16 @@ class TaskToEnqueue(BaseModel):
     concurrency_key: str | None = None
 
 
+class EventToSend(BaseModel):
+    """An event to be sent; one of a known key is sent no more."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    name: str
+    payload: dict[str, Any] | None = None
+    idempotency_key: str | None = None
+
+
 def _document(value: Any) -> Any:
     """Return a workflow as it travels: what names one as it is, a file or a Python workflow as its document."""
     if isinstance(value, int):
@@ -257,6 +269,10 @@ def _new_tasks(tasks: list[TaskToEnqueue]) -> list[NewTask]:
     return [NewTask(**{**dict(task), "retry": _new_retry(task.retry)}) for task in tasks]
 
 
+def _event(new: NewEvent) -> dict[str, Any]:
+    return {name: value for name, value in NewEvent(*new)._asdict().items() if value is not None}
+
+
 def _told_since(since: datetime | timedelta) -> float | str:
     return since.total_seconds() if isinstance(since, timedelta) else moment_text(since)
 
@@ -294,6 +310,11 @@ _FORMS = {
     "handler": _Form(str, _handler),
     "retry": _Form(int | RetryPolicy | None, _retry, _new_retry),
     "tasks": _Form(list[TaskToEnqueue], lambda tasks: [_task(new) for new in tasks], _new_tasks),
+    "events": _Form(
+        list[EventToSend],
+        lambda events: [_event(new) for new in events],
+        lambda events: [NewEvent(**dict(event)) for event in events],
+    ),
     "ops": _Form(list[dict[str, Any]] | None, list),
     "patch": _Form(list[dict[str, Any]] | None, list),
     "before": _Form(Id | None, str),

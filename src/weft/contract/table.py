@@ -62,6 +62,13 @@ _JOBS = (
         body={"name": "file.arrived", "payload": {"path": "a.csv"}},
         said="Accept an event: it is kept, and told to all nodes that wait for one like it, now or later in their job.",
     ),
+    _post(
+        "/events/batch",
+        "jobs.send_events",
+        status=201,
+        body={"events": [{"name": "order.created", "payload": {"order": 7}, "idempotency_key": "order-7"}]},
+        said="Accept up to 1,000 events, all or none; each is kept and told as a single one is.",
+    ),
 )
 
 _SCHEDULES = (

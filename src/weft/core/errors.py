@@ -14,6 +14,8 @@
     │   ├── CrossSite               a browser was made to ask by a page that is not the server's own
     │   ├── TooLarge                a request is larger than the server takes
     │   ├── TooManyStreams          an org has as many streams open as a server lets one have
+    │   ├── SourceFull              a source has no room for more: send it again later
+    │   ├── InvalidSignature        what was sent to a hook is not signed as it asks for
     │   ├── KeyReused               an idempotency key was sent before with another request
     │   ├── KeyBusy                 what was sent with an idempotency key is still being carried out
     │   ├── NeedsDatabase           a server cannot do that: it needs the database itself

@@ -5,7 +5,7 @@ create or replace function weft.publish_live(ended bigint[]) returns void langua
 alter function weft.publish_live reset all;
 
 -- name: offer_nothing
-create or replace function weft.offer_event(event bigint) returns void language sql as '';
+create or replace function weft.offer_events(events bigint[]) returns void language sql as '';
 
 -- name: tell_nobody
 create or replace function weft.tell_written(dataset bigint) returns void language sql as '';

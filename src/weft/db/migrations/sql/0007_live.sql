@@ -177,6 +177,10 @@ create table weft.live_source (
   missed bigint not null default 0,
   event text,
   match jsonb,
+  -- How those sign who send such events without a token.
+  hook json,
+  -- How many units were open and not new at the last turn.
+  open_units int not null default 0,
   -- Where in what comes it is said which unit it belongs behind.
   lane text[],
   -- No slice begins before; whether the last has found that nothing more is there.
@@ -325,15 +329,31 @@ begin
   perform weft.hint_live();
 end $$;
 
--- name: offer_event
--- An event that was accepted becomes a unit of each source that listens for such ones.
-create or replace function weft.offer_event(event bigint) returns void language plpgsql as $$
+-- name: offer_events
+-- Events that were accepted become units of each source that listens for such ones. Void, with all that the transaction does, when
+-- one of these has no room for more: whoever sends is told, and comes again.
+create or replace function weft.offer_events(events bigint[]) returns void language plpgsql
+  set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$
+declare crowded text;
 begin
+  select d.name || '/' || j.name into crowded
+  from (
+    select distinct s.live_job_id from weft.event e join weft.live_source s on s.org_id = e.org_id and s.event = e.name and s.is_listening
+    where e.id = any (events) and (s.match is null or e.payload @> s.match)) m
+    join weft.live_source s on s.live_job_id = m.live_job_id join weft.live_job j on j.id = m.live_job_id join weft.live_dag d on d.id = j.dag_id
+  where s.open_units + (
+    select count(*) from (
+      select 1 from weft.live_unit u where u.live_job_id = j.id and u.state = 'new' limit greatest(0, j.max_backlog - s.open_units)) n
+    ) >= j.max_backlog
+  limit 1;
+  if crowded is not null then
+    raise exception '%', crowded using errcode = 'WF008';
+  end if;
   insert into weft.live_unit (org_id, live_job_id, lane, kind, dedupe_key, said, since)
   select e.org_id, s.live_job_id, coalesce(e.payload #>> s.lane, e.id::text), 'event', 'event:' || e.id,
     json_build_object('event', e.name, 'id', e.id::text, 'payload', e.payload, 'at', e.at), e.at
   from weft.event e join weft.live_source s on s.org_id = e.org_id and s.event = e.name and s.is_listening
-  where e.id = offer_event.event and (s.match is null or e.payload @> s.match) on conflict do nothing;
+  where e.id = any (events) and (s.match is null or e.payload @> s.match) order by e.id on conflict do nothing;
   if found then
     perform weft.hint_live();
   end if;
@@ -421,7 +441,7 @@ create function weft.turn_live_job(job bigint, room int, out begun int, out is_m
   set enable_mergejoin = off set jit = off as $$
 declare
   l weft.live_job; lanes text[]; had_barrier boolean; gone int; lost int; open_units int; running int; news bigint[]; heads bigint[]; barrier bigint; first bigint;
-  at_place int; is_asked boolean; settled int; problem text;
+  at_place int; is_asked boolean; settled int; standing int; problem text;
 begin
   begun := 0;
   is_more := false;
@@ -526,6 +546,13 @@ begin
       perform weft.hint_one(l.queue_id);
     end if;
     is_more := is_more or begun = room;
+  end if;
+
+  -- By this it is told whether there is room for more events.
+  if exists (select 1 from weft.live_source s where s.live_job_id = job and s.event is not null) then
+    select count(*) into standing from (
+      select 1 from weft.live_unit u where u.live_job_id = job and u.state in ('waiting', 'ready', 'running', 'held') limit l.max_backlog) o;
+    update weft.live_source s set open_units = standing where s.live_job_id = job and s.open_units <> standing;
   end if;
 
   running := running + begun;
