@@ -166,7 +166,7 @@ def _complete_answers(operation: dict[str, Any], schemas: dict[str, Any]) -> Non
         statuses = {*_ALWAYS, *(_OF_BODIES if "requestBody" in operation else ())}
         statuses |= {412} if "if-match" in named else set()
         statuses |= {504} if operation["operationId"].endswith("wait") else set()
-        statuses |= {429} if operation["operationId"].endswith("stream") else set()
+        statuses |= {429} if operation["operationId"].endswith(("stream", *_SENT)) else set()
         for status in statuses:
             answers[str(status)] = {"$ref": f"#/components/responses/Refused{status}"}
         if not statuses & set(_OF_BODIES):
