@@ -102,6 +102,7 @@ class InvalidSignature(CallerError):
     exit_code = 8
 
     def __init__(self, problem: str) -> None:
+        self.problem = problem
         super().__init__(f"{problem}: nothing was taken; see how the source of the event says that it is signed")
 
 
