@@ -66,7 +66,7 @@ def main() -> None:
             "graphs": lambda: graphs.measure_graphs(server, 1000 // scale, repeat),
             "owners": lambda: owners.measure_owners(server, repeat),
             "schedules": lambda: schedules.measure_schedules(server, 1000 // scale, repeat),
-            "sources": lambda: sources.measure_ticks(server, 1000 // scale, repeat),
+            "sources": lambda: _sources(server, scale, repeat),
             "datasets": lambda: _datasets(server, scale, repeat),
             "query-overhead": lambda: queries.measure_queries(200 // scale),
             "server-streams": lambda: streams.measure_streams(server, scale),
@@ -101,6 +101,11 @@ def main() -> None:
 async def _datasets(server: str, scale: int, repeat: int) -> list[Figure]:
     written = await datasets.measure_writes(server, 10_000_000 // scale, repeat)
     return written + await datasets.measure_catalog(server, 1_000_000 // scale, 500)
+
+
+async def _sources(server: str, scale: int, repeat: int) -> list[Figure]:
+    ticked = await sources.measure_ticks(server, 1000 // scale, repeat)
+    return ticked + await sources.measure_events(server, 100_000 // scale, repeat)
 
 
 def _command(options: argparse.Namespace) -> str:

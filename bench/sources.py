@@ -1,4 +1,4 @@
-"""A thousand sources that are due in the same minute: how long until each has begun its task."""
+"""What comes to sources: a thousand that are due in the same minute, and events one after the other."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 
 import asyncpg
 
+import weft
 from bench.place import child_process, fresh_database, worker_process
 from bench.report import Figure
 
@@ -16,6 +17,7 @@ GIVEN_UP_S = 120.0
 LOOK_S = 0.2
 CONCURRENCY = 100
 AHEAD = timedelta(seconds=4)
+_BATCH = 500
 MAKE = """
     with dag as (
       insert into weft.live_dag (org_id, name, actor) values (1, 'bench', 'bench') returning id
@@ -32,6 +34,11 @@ LISTEN = """
       timezone = (array['UTC', 'Europe/Berlin', 'America/New_York', 'Asia/Tokyo'])[1 + s.live_job_id % 4],
       next_at = date_trunc('minute', weft.now() + $1)
     returning next_at"""
+HEAR = """
+    update weft.live_source s set is_listening = true, event = j.name from weft.live_job j where j.id = s.live_job_id"""
+ROUTED = """
+    select sum(j.completed) + (select count(*) from weft.live_unit u where u.state in ('running', 'done')) = $1
+    from weft.live_job j"""
 BEGUN = """
     select count(*) as tasks, count(distinct p.params ->> 'live_job') as jobs,
       extract(epoch from max(t.claimed_at) - $1)::float8 as lasted
@@ -65,5 +72,47 @@ async def _ticked(url: str, count: int) -> float:
                     return float(row["lasted"])
                 await asyncio.sleep(LOOK_S)
             raise TimeoutError(f"of {count} sources {row['tasks']} have begun")
+    finally:
+        await conn.close()
+
+
+async def measure_events(server: str, count: int, repeat: int) -> list[Figure]:
+    """From the first event that is sent to when the last is a task, with a worker that does them; four names."""
+    runs = []
+    for _ in range(repeat):
+        async with fresh_database(server) as url:
+            runs.append(count / await _sent(url, count))
+    return [
+        Figure(f"{count:,} events sent and routed to tasks", statistics.median(runs), "/s", ">= 5000 /s",
+               min(runs) >= 5000, f"at least {min(runs):,.0f} /s", runs),
+    ]  # fmt: skip
+
+
+async def _sent(url: str, count: int) -> float:
+    conn = await asyncpg.connect(url)
+    try:
+        await conn.execute(MAKE, 4, 10_000, 20_000, "event")
+        await conn.execute(HEAR)
+        async with (
+            worker_process(url, CONCURRENCY),
+            child_process("bench.orchestrator", url),
+            weft.Client(url) as client,
+        ):
+            began = time.perf_counter()
+
+            async def send(name: str) -> None:
+                for first in range(0, count // 4, _BATCH):
+                    events = [weft.NewEvent(name, {"n": n}) for n in range(first, min(first + _BATCH, count // 4))]
+                    while True:
+                        try:
+                            await client.jobs.send_events(events)
+                            break
+                        except weft.SourceFull:
+                            await asyncio.sleep(0.05)
+
+            await asyncio.gather(*(send(f"j{number}") for number in range(1, 5)))
+            while not await conn.fetchval(ROUTED, count // 4 * 4):
+                await asyncio.sleep(0.02)
+            return time.perf_counter() - began
     finally:
         await conn.close()
