@@ -20,10 +20,9 @@ from weft.worker.steps import Ask, is_in_loop
 
 if TYPE_CHECKING:
     from weft.worker.datasets import TaskDataset
+    from weft.worker.workshop import Workshop
 
 F = TypeVar("F", bound=Callable[..., Any])
-# Handlers of operators that come with Weft.
-OWN = "live."
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +84,12 @@ class LiveContext:
         found: Mapping[str, Any] = self.document.get("config") or {}
         return found
 
+    @property
+    def workshop(self) -> Workshop:
+        """What operators that come with Weft work with."""
+        assert self.task.workshop is not None
+        return self.task.workshop
+
     def input(self, place: int | str = 0) -> TaskDataset:
         """Return an input, by its place or name, in the version that this job reads.
 
@@ -101,11 +106,13 @@ class LiveContext:
 
     def changes(self, *, columns: Sequence[str] | None = None) -> Any:
         """Return what the unit is about as a table of Arrow: rows that an update added, or the whole partition."""
-        said = self.unit.said
-        if "dataset" not in said:
-            raise InvalidInput("unit", f"{self.unit.kind}: only units about a dataset have changes; see unit.said")
-        since = said["write"] - 1 if self.unit.kind == "update" else None
-        return self.input(said["dataset"]).read(partition=said.get("partitions"), columns=columns, since=since)
+        about, partitions, since = self._about()
+        return about.read(partition=partitions, columns=columns, since=since)
+
+    def changed_files(self, *, partition: str | None = None) -> Any:
+        """Return where that is, all of it or one partition, as `DatasetFiles`."""
+        about, partitions, since = self._about()
+        return about.files(partition=partitions if partition is None else partition, since=since)
 
     def write(
         self, data: Any, *, output: int | str = 0, partition: str | None = None, partition_by: str | None = None
@@ -148,6 +155,14 @@ class LiveContext:
         """Say that a source has brought all that is there by now: a deploy that waits for it may come into effect."""
         self._is_caught_up = True
         return self._given(self._stage)
+
+    def _about(self) -> tuple[TaskDataset, list[str] | None, int | None]:
+        """Return the input that the unit is about, which of its partitions, and since which write."""
+        said = self.unit.said
+        if "dataset" not in said:
+            raise InvalidInput("unit", f"{self.unit.kind}: only units about a dataset have changes; see unit.said")
+        since = said["write"] - 1 if self.unit.kind == "update" else None
+        return self.input(said["dataset"]), said.get("partitions"), since
 
     def _output(self, place: int) -> str:
         if not 0 <= place < len(self.outputs):
