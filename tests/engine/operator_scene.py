@@ -22,16 +22,12 @@ class OperatorScene:
         self.dag = 0
 
         @registry.task(name="put")
-        async def put(dataset: str, partition: str | None, rows: list[dict[str, Any]], ctx: weft.Context) -> None:
-            await ctx.dataset(dataset).write(rows, partition=partition)
-
-        @registry.task(name="add")
-        async def add(dataset: str, partition: str | None, rows: list[dict[str, Any]], ctx: weft.Context) -> None:
-            await ctx.dataset(dataset).write(rows, partition=partition, mode="append", unique_key=[])
-
-        @registry.task(name="spread")
-        async def spread(dataset: str, by: str, rows: list[dict[str, Any]], ctx: weft.Context) -> None:
-            await ctx.dataset(dataset).write(rows, partition_by=by, mode="append", unique_key=[])
+        async def put(
+            dataset: str, rows: list[dict[str, Any]], partition: str | None, by: str | None, mode: str,
+            ctx: weft.Context,
+        ) -> None:  # fmt: skip
+            key: list[str] | None = [] if mode == "append" else None
+            await ctx.dataset(dataset).write(rows, partition=partition, partition_by=by, mode=mode, unique_key=key)
 
         @registry.task(name="read")
         async def read(dataset: str, ctx: weft.Context) -> list[dict[str, Any]]:
@@ -72,28 +68,35 @@ class OperatorScene:
         found: int | None = await self.conn.fetchval("select id from weft.dataset where name = $1", name)
         return found
 
-    async def put(self, dataset: str, partition: str | None, rows: list[dict[str, Any]], how: str = "put") -> None:
-        handle = await self.client.enqueue(how, {"dataset": dataset, "partition": partition, "rows": rows})
-        await self.client.wait(handle.id, timeout=60)
+    async def put(
+        self, dataset: str, partition: str | None, rows: list[dict[str, Any]], mode: str = "replace",
+        by: str | None = None,
+    ) -> None:  # fmt: skip
+        said = {"dataset": dataset, "partition": partition, "rows": rows, "by": by, "mode": mode}
+        await self.client.wait((await self.client.enqueue("put", said)).id, timeout=60)
+
+    async def add(self, dataset: str, partition: str | None, rows: list[dict[str, Any]]) -> None:
+        await self.put(dataset, partition, rows, "append")
 
     async def spread(self, dataset: str, by: str, rows: list[dict[str, Any]]) -> None:
-        handle = await self.client.enqueue("spread", {"dataset": dataset, "by": by, "rows": rows})
-        await self.client.wait(handle.id, timeout=60)
+        await self.put(dataset, None, rows, "append", by)
 
     async def rows(self, dataset: str) -> list[dict[str, Any]]:
         handle = await self.client.enqueue("read", {"dataset": dataset})
         found: list[dict[str, Any]] = await self.client.wait(handle.id, timeout=60)
         return found
 
-    async def settled(self) -> None:
-        """Return when all that was written has become of what it becomes; units that failed stay."""
+    async def settled(self, job: int | None = None) -> None:
+        """Return when all that was written has become what it becomes, in all jobs or one; units that failed stay."""
 
         async def is_quiet() -> Any:
             return not await self.conn.fetchval(
-                "select exists (select 1 from weft.live_unit where state <> 'held' and kind <> 'slice') or exists ("
-                "  select 1 from weft.live_input i join weft.dataset d on d.id = i.dataset_id "
-                "  left join weft.dataset_version v on v.id = coalesce(i.version_id, d.current_id) "
-                "  where v.last_write > coalesce(i.routed_write, -1))"
+                "select exists (select 1 from weft.live_unit u where u.state <> 'held' and u.kind <> 'slice' "
+                "    and ($1::bigint is null or u.live_job_id = $1)) "
+                "  or exists (select 1 from weft.live_input i join weft.dataset d on d.id = i.dataset_id "
+                "    left join weft.dataset_version v on v.id = coalesce(i.version_id, d.current_id) "
+                "    where v.last_write > coalesce(i.routed_write, -1) and ($1::bigint is null or i.live_job_id = $1))",
+                job,
             )
 
         await until(is_quiet, 60)

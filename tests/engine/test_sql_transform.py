@@ -54,8 +54,8 @@ async def test_rows_that_an_update_added_are_joined_with_another_input_and_sprea
             "select j.id, 1, 1, d.id, d.current_id, false, 1 from weft.live_job j, weft.dataset d "
             "where d.name = 'customers'"
         )
-        await scene.put("orders", "mon", [{"id": 1, "customer": "ann"}], "add")
-        await scene.put("orders", "mon", [{"id": 2, "customer": "bob"}, {"id": 3, "customer": "ann"}], "add")
+        await scene.add("orders", "mon", [{"id": 1, "customer": "ann"}])
+        await scene.add("orders", "mon", [{"id": 2, "customer": "bob"}, {"id": 3, "customer": "ann"}])
         await scene.settled()
         found = await scene.rows("placed")
     assert sorted((row["id"], row["city"]) for row in found) == [(1, "Ulm"), (2, "Rom"), (3, "Ulm")]

@@ -131,8 +131,12 @@ class LiveContext:
 
     def set_state(self, value: Any, key: str = "default") -> Any:
         """Remember a value under a key: when another unit has changed it since it was read, this one is tried again."""
-        encode(value, "state")
-        return self._given(lambda: self._set(key, value))
+        return self.set_states({key: value})
+
+    def set_states(self, values: Mapping[str, Any]) -> Any:
+        """Remember several values at once, each under its key."""
+        encode(dict(values), "state")
+        return self._given(lambda: self._set(values))
 
     def emit(self, *units: Mapping[str, Any], kind: str = "event") -> Any:
         """Make further units of this live job, each a mapping with ``key``, ``said`` and perhaps ``lane``.
@@ -176,10 +180,11 @@ class LiveContext:
         self._seen[key] = found["version"]
         return found["state"]
 
-    def _set(self, key: str, value: Any) -> None:
-        if key not in self._seen:
-            self._load(key)
-        self._states[key] = value
+    def _set(self, values: Mapping[str, Any]) -> None:
+        for key in values:
+            if key not in self._seen:
+                self._load(key)
+        self._states.update(values)
         self._stage()
 
     def _stage(self) -> None:
