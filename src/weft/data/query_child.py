@@ -151,7 +151,7 @@ def _query(
 
 def _stream(connection: duckdb.DuckDBPyConnection, sql: str, format: str, sink: _Frames | _Nowhere, most: int) -> int:
     """Write the answer batch by batch, and return how many rows it has."""
-    answer = connection.sql(sql)
+    answer = _bound(connection, sql)
     names = query_formats.distinct(answer.columns)
     sink.columns([{"name": name, "type": str(kind)} for name, kind in zip(names, answer.types, strict=True)])
     reader: pa.RecordBatchReader = answer.to_arrow_reader(query_formats.ROWS_AT_ONCE[format])
@@ -164,6 +164,16 @@ def _stream(connection: duckdb.DuckDBPyConnection, sql: str, format: str, sink: 
         writer.write(batch.rename_columns(names))
     writer.close()
     return rows
+
+
+def _bound(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.DuckDBPyRelation:
+    """Return a query that fits its tables; one that does not is told with its place in the text."""
+    try:
+        return connection.sql(sql)
+    except (duckdb.BinderException, duckdb.CatalogException):
+        # Of a relation DuckDB does not say where in the text something is wrong; of a statement it does.
+        connection.execute(sql)
+        raise
 
 
 def _renamed(schema: pa.Schema, names: list[str]) -> pa.Schema:

@@ -22,7 +22,7 @@ from weft.queue.audit import acting_because
 from weft.queue.blobs import KeptBlobs, OwnBlobs
 from weft.sdk.actor import default_actor
 from weft.sdk.hints import HeldHints, Hints
-from weft.sdk.querying import Queries
+from weft.data.queries import Queries
 from weft.sdk.waiting import Waiter
 from weft.worker.registry import REGISTRY
 from weft.worker.surroundings import refuse_while_loading

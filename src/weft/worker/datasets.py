@@ -36,6 +36,16 @@ class WriteResult:
     partitions: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class DatasetFiles:
+    """Where a state of a dataset is, for whoever reads it by other means than Arrow's: names beneath a location."""
+
+    root: str
+    location: str
+    names: tuple[str, ...]
+    schema: pa.Schema
+
+
 class TaskDataset:
     """A dataset of a running task; `Context.dataset`. Its verbs are awaited in an async handler, and block in others.
 
@@ -96,6 +106,10 @@ class TaskDataset:
             duckdb.sql("select day, sum(price) from orders group by day")
         """
         return self._do(self._scan, _several(partition), since)
+
+    def files(self, *, partition: str | Sequence[str] | None = None, since: int | None = None) -> Any:
+        """Return the files of what `scan` would return, as `DatasetFiles`."""
+        return self._do(self._located, _several(partition), since)
 
     def partitions(self) -> Any:
         """Return the partitions, by key, each a `Partition`."""
@@ -174,14 +188,21 @@ class TaskDataset:
         return found.to_table(columns=None if columns is None else list(columns))
 
     def _scan(self, partitions: list[str] | None, since: int | None = None) -> ds.Dataset:
-        from weft.data import columns, parquet
+        from weft.data import parquet
+
+        found = self._located(partitions, since)
+        storage = _storage(found.root)
+        return parquet.dataset_of(storage, [storage.path(found.location, name) for name in found.names], found.schema)
+
+    def _located(self, partitions: list[str] | None, since: int | None) -> DatasetFiles:
+        from weft.data import columns
 
         state = self._seen()
-        storage, schema = _storage(state["root"]), columns.recorded(state["schema"])
+        schema = columns.recorded(state["schema"])
         found = self._files(state["version_id"], state["write"], partitions, -1 if since is None else since)
         if schema is None:
             raise InvalidInput("dataset", f"nothing has been written into {self.name} yet")
-        return parquet.dataset_of(storage, [storage.path(state["location"], path) for path in found], schema)
+        return DatasetFiles(state["root"], state["location"], tuple(found), schema)
 
     def _partitions(self) -> list[Partition]:
         state, found = self._seen(), list[Partition]()

@@ -20,10 +20,9 @@ from weft.worker.steps import Ask, is_in_loop
 
 if TYPE_CHECKING:
     from weft.worker.datasets import TaskDataset
+    from weft.worker.workshop import Workshop
 
 F = TypeVar("F", bound=Callable[..., Any])
-# Handlers of operators that come with Weft.
-OWN = "live."
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +84,12 @@ class LiveContext:
         found: Mapping[str, Any] = self.document.get("config") or {}
         return found
 
+    @property
+    def workshop(self) -> Workshop:
+        """What operators that come with Weft work with."""
+        assert self.task.workshop is not None
+        return self.task.workshop
+
     def input(self, place: int | str = 0) -> TaskDataset:
         """Return an input, by its place or name, in the version that this job reads.
 
@@ -101,11 +106,13 @@ class LiveContext:
 
     def changes(self, *, columns: Sequence[str] | None = None) -> Any:
         """Return what the unit is about as a table of Arrow: rows that an update added, or the whole partition."""
-        said = self.unit.said
-        if "dataset" not in said:
-            raise InvalidInput("unit", f"{self.unit.kind}: only units about a dataset have changes; see unit.said")
-        since = said["write"] - 1 if self.unit.kind == "update" else None
-        return self.input(said["dataset"]).read(partition=said.get("partitions"), columns=columns, since=since)
+        about, partitions, since = self._about()
+        return about.read(partition=partitions, columns=columns, since=since)
+
+    def changed_files(self, *, partition: str | None = None) -> Any:
+        """Return where that is, all of it or one partition, as `DatasetFiles`."""
+        about, partitions, since = self._about()
+        return about.files(partition=partitions if partition is None else partition, since=since)
 
     def write(
         self, data: Any, *, output: int | str = 0, partition: str | None = None, partition_by: str | None = None
@@ -124,8 +131,12 @@ class LiveContext:
 
     def set_state(self, value: Any, key: str = "default") -> Any:
         """Remember a value under a key: when another unit has changed it since it was read, this one is tried again."""
-        encode(value, "state")
-        return self._given(lambda: self._set(key, value))
+        return self.set_states({key: value})
+
+    def set_states(self, values: Mapping[str, Any]) -> Any:
+        """Remember several values at once, each under its key."""
+        encode(dict(values), "state")
+        return self._given(lambda: self._set(values))
 
     def emit(self, *units: Mapping[str, Any], kind: str = "event") -> Any:
         """Make further units of this live job, each a mapping with ``key``, ``said`` and perhaps ``lane``.
@@ -149,6 +160,14 @@ class LiveContext:
         self._is_caught_up = True
         return self._given(self._stage)
 
+    def _about(self) -> tuple[TaskDataset, list[str] | None, int | None]:
+        """Return the input that the unit is about, which of its partitions, and since which write."""
+        said = self.unit.said
+        if "dataset" not in said:
+            raise InvalidInput("unit", f"{self.unit.kind}: only units about a dataset have changes; see unit.said")
+        since = said["write"] - 1 if self.unit.kind == "update" else None
+        return self.input(said["dataset"]), said.get("partitions"), since
+
     def _output(self, place: int) -> str:
         if not 0 <= place < len(self.outputs):
             raise InvalidInput("output", f"{self.job} has {len(self.outputs)} outputs, and no {place}")
@@ -161,10 +180,11 @@ class LiveContext:
         self._seen[key] = found["version"]
         return found["state"]
 
-    def _set(self, key: str, value: Any) -> None:
-        if key not in self._seen:
-            self._load(key)
-        self._states[key] = value
+    def _set(self, values: Mapping[str, Any]) -> None:
+        for key in values:
+            if key not in self._seen:
+                self._load(key)
+        self._states.update(values)
         self._stage()
 
     def _stage(self) -> None:
