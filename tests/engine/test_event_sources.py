@@ -103,7 +103,7 @@ async def test_a_source_that_is_full_takes_no_event_and_nothing_is_written(clien
     assert await conn.fetchval("select count(*) from weft.event") == 4
     # The same when a router has looked at them, whatever it has made of them.
     await Router(client.database).run_once()
-    assert await conn.fetchval("select open_units from weft.live_source where live_job_id = $1", full) == 3
+    assert await conn.fetchval("select backlog from weft.live_source where live_job_id = $1", full) == 3
     with pytest.raises(weft.SourceFull):
         await client.jobs.send_event("order.created", {"kind": "big"})
     await conn.execute("update weft.live_unit set state = 'done' where live_job_id = $1 and state = 'running'", full)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from weft.contract.bounds import Text
 from weft.contract.protocol import LARGEST, Held
-from weft.live.staging import LONGEST_KEY, MOST_UNITS
+from weft.live.staging import LONGEST_KEY, LONGEST_PATH, MOST_UNITS
 
 _Key = Field(min_length=1, max_length=LONGEST_KEY)
+FilePath = Annotated[Text, Field(min_length=1, max_length=LONGEST_PATH)]
+FileTag = Annotated[Text, Field(min_length=1, max_length=LONGEST_KEY)]
 
 
 class ReadLiveJob(Held):
@@ -44,6 +46,25 @@ class EmittedUnit(BaseModel):
     said: dict[str, Any]
 
 
+class StagedFile(BaseModel):
+    """A file as it was seen; without a tag it is gone."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    path: FilePath
+    tag: FileTag | None
+    is_emitted: bool = False
+
+
+class CompareFiles(Held):
+    """All files that are there from after one path to another, or to the end, each with what tells if it is another."""
+
+    after: Text = Field(max_length=LONGEST_PATH)
+    until: FilePath | None
+    files: list[tuple[FilePath, FileTag]] = Field(max_length=MOST_UNITS)
+    settle: float = Field(ge=0, le=10**9, description="For how many seconds it must have been as it is.")
+
+
 class StageLive(Held):
     """What is to change of the live job when the task completes, over what was said before.
 
@@ -54,6 +75,7 @@ class StageLive(Held):
     units: list[EmittedUnit] = Field(default_factory=list, max_length=MOST_UNITS)
     rest: float | None = Field(None, ge=0, le=10**9)
     is_caught_up: bool | None = None
+    files: list[StagedFile] = Field(default_factory=list, max_length=MOST_UNITS)
 
 
 class LiveJobTold(BaseModel):
@@ -74,3 +96,18 @@ class StateRemembered(BaseModel):
 
     version: int
     state: Any
+
+
+class ChangedFile(BaseModel):
+    """One of the files by its place among them: whether it is new or another, and whether it has settled."""
+
+    place: int
+    is_new: bool
+    is_settled: bool | None
+
+
+class FilesCompared(BaseModel):
+    """The files of which there has been no unit as they are now, and the paths of those that are gone."""
+
+    changed: list[ChangedFile]
+    gone: list[str]

@@ -180,7 +180,7 @@ create table weft.live_source (
   -- How those sign who send such events without a token.
   hook json,
   -- How many units were open and not new at the last turn.
-  open_units int not null default 0,
+  backlog int not null default 0,
   -- Where in what comes it is said which unit it belongs behind.
   lane text[],
   -- No slice begins before; whether the last has found that nothing more is there.
@@ -248,6 +248,21 @@ create table weft.operator_state (
   foreign key (org_id, live_job_id) references weft.live_job (org_id, id) on delete cascade
 ) with (fillfactor = 70);
 
+-- name: live_file
+-- A file as a source has seen it last, and whether there has been a unit of it.
+create table weft.live_file (
+  live_job_id bigint not null,
+  -- In the order in which folders and buckets are looked through.
+  path text collate "C" not null check (length(path) between 1 and 600),
+  org_id bigint not null,
+  -- What is another when the file is.
+  tag text not null,
+  is_emitted boolean not null,
+  seen_at timestamptz not null default weft.now(),
+  primary key (live_job_id, path),
+  foreign key (org_id, live_job_id) references weft.live_job (org_id, id) on delete cascade
+);
+
 -- name: staged_live
 -- What an attempt is about to change of its live job: published by the transaction that completes its task.
 create table weft.staged_live (
@@ -258,6 +273,8 @@ create table weft.staged_live (
   -- Each with the version that was seen, 0 for none.
   states json not null default '[]',
   units json not null default '[]',
+  -- Each with its tag; without one it is gone.
+  files json not null default '[]',
   rest interval,
   is_caught_up boolean,
   primary key (task_id, attempt),
@@ -318,6 +335,14 @@ begin
     from rows from (json_to_recordset(told.units) as (lane text, kind text, dedupe_key text, said json))
       with ordinality as x (lane, kind, dedupe_key, said, place)
     order by x.place on conflict do nothing;
+    if json_array_length(told.files) > 0 then
+      delete from weft.live_file f using json_to_recordset(told.files) as x (path text, tag text)
+      where x.tag is null and f.live_job_id = told.live_job_id and f.path = x.path;
+      insert into weft.live_file (live_job_id, path, org_id, tag, is_emitted)
+      select told.live_job_id, x.path, told.org_id, x.tag, x.is_emitted
+      from json_to_recordset(told.files) as x (path text, tag text, is_emitted boolean) where x.tag is not null
+      on conflict (live_job_id, path) do update set tag = excluded.tag, is_emitted = excluded.is_emitted, seen_at = excluded.seen_at;
+    end if;
     if told.rest is not null or told.is_caught_up is not null then
       update weft.live_source o set rest_until = weft.now() + told.rest,
         caught_up_at = case when told.is_caught_up then coalesce(o.caught_up_at, weft.now()) else o.caught_up_at end
@@ -341,9 +366,9 @@ begin
     select distinct s.live_job_id from weft.event e join weft.live_source s on s.org_id = e.org_id and s.event = e.name and s.is_listening
     where e.id = any (events) and (s.match is null or e.payload @> s.match)) m
     join weft.live_source s on s.live_job_id = m.live_job_id join weft.live_job j on j.id = m.live_job_id join weft.live_dag d on d.id = j.dag_id
-  where s.open_units + (
+  where s.backlog + (
     select count(*) from (
-      select 1 from weft.live_unit u where u.live_job_id = j.id and u.state = 'new' limit greatest(0, j.max_backlog - s.open_units)) n
+      select 1 from weft.live_unit u where u.live_job_id = j.id and u.state = 'new' limit greatest(0, j.max_backlog - s.backlog)) n
     ) >= j.max_backlog
   limit 1;
   if crowded is not null then
@@ -498,7 +523,7 @@ begin
     -- A source that goes on for ever does so in slices, one after the other.
     insert into weft.live_unit (org_id, live_job_id, lane, kind, dedupe_key, said, run_at)
     select l.org_id, job, '', 'slice', 'slice', '{}', s.rest_until from weft.live_source s
-    where s.live_job_id = job and s.kind in ('continuous', 'files')
+    where s.live_job_id = job and s.kind in ('continuous', 'files') and open_units < l.max_backlog
       and not exists (select 1 from weft.live_unit u where u.live_job_id = job and u.lane = '' and u.kind = 'slice') on conflict do nothing;
   end if;
 
@@ -538,7 +563,11 @@ begin
         order by o.id limit least(room, l.max_concurrency - running)) u
     ), tasks as (
       insert into weft.task (id, org_id, queue_id, order_id, state, rank, max_attempts, handler, timeout, heartbeat_timeout, actor)
-      select c.task_id, l.org_id, l.queue_id, c.task_id, 'ready', l.rank, l.max_attempts, l.handler, l.timeout, l.heartbeat_timeout, l.actor
+      select c.task_id, l.org_id, l.queue_id, c.task_id, 'ready', l.rank, l.max_attempts,
+        -- What looks for files is the same for all, and what it finds is the operator's.
+        case when c.kind = 'slice' and exists (select 1 from weft.live_source s where s.live_job_id = job and s.kind = 'files')
+          then 'live.scan_files' else l.handler end,
+        l.timeout, l.heartbeat_timeout, l.actor
       from chosen c
     ), params as (
       insert into weft.task_params (id, org_id, params)
@@ -560,7 +589,7 @@ begin
   if exists (select 1 from weft.live_source s where s.live_job_id = job and s.event is not null) then
     select count(*) into standing from (
       select 1 from weft.live_unit u where u.live_job_id = job and u.state in ('waiting', 'ready', 'running', 'held') limit l.max_backlog) o;
-    update weft.live_source s set open_units = standing where s.live_job_id = job and s.open_units <> standing;
+    update weft.live_source s set backlog = standing where s.live_job_id = job and s.backlog <> standing;
   end if;
 
   running := running + begun;
@@ -633,7 +662,7 @@ create function weft.grant_live_to_server(role regrole) returns void language pl
 begin
   execute format('grant select on weft.live_jobs to %s', role);
   execute format('grant select, insert, update, delete on weft.live_dag, weft.dag_version, weft.dag_version_job, weft.dag_version_dataset, '
-    'weft.live_job, weft.live_input, weft.live_output, weft.live_source, weft.live_unit, weft.operator_state, weft.staged_live to %s', role);
+    'weft.live_job, weft.live_input, weft.live_output, weft.live_source, weft.live_unit, weft.operator_state, weft.staged_live, weft.live_file to %s', role);
 end $$;
 
 -- name: only_the_owner_grants
