@@ -12,8 +12,8 @@ from weft.catalog.model import Role, TokenRole
 from weft.core.checks import LONGEST_PAGE, MAX_ID, MAX_PRIORITY, MAX_RUNNING
 from weft.core.job_states import JobState
 from weft.core.states import LIVE, OutboxKind, OutboxState, Sort, TaskState, WorkerState
+from weft.flow.ticks import CatchUp
 from weft.live.schedules import Overlap
-from weft.live.ticks import CatchUp
 from weft.queue.audit import AuditVerb
 from weft.queue.operate import REPLAYABLE
 from weft.queue.retry import MAX_ATTEMPTS

@@ -189,6 +189,8 @@ begin
   select * into t from weft.tag g where g.org_id = org and g.name = tag_name for update;
   if t.name is null then
     return null;
+  elsif t.is_deployed then
+    perform weft.refuse_move('deployed', t);
   elsif t.version <> expected_version and not (expected_version = 0 and t.deleted_at is not null) then
     perform weft.refuse_move('moved', t);
   elsif expected_hash is not null
