@@ -77,7 +77,7 @@ async def read(conn: type_Connection, fence: Fence, named: Named) -> tuple[Datas
 
 async def list_files(
     conn: type_Connection, fence: Fence, version_id: int, write: int, partitions: Sequence[str] | None,
-    after: tuple[str, int], limit: int,
+    after: tuple[str, int], limit: int, *, since: int = -1,
 ) -> list[File]:  # fmt: skip
     """Return a page of the files of a state, and note with the first that the attempt reads it."""
     holder = await _holder(conn, fence)
@@ -86,7 +86,7 @@ async def list_files(
         await conn.execute(
             STAGING.note_input, fence.task_id, fence.attempt, holder["org_id"], version_id, write, wanted
         )
-    return await dataset_reading.files(conn, holder["org_id"], version_id, write, wanted, after, limit)
+    return await dataset_reading.files(conn, holder["org_id"], version_id, write, wanted, after, limit, since=since)
 
 
 async def org_of(conn: type_Connection, fence: Fence) -> int:
@@ -115,11 +115,13 @@ async def begin(
         if len(set(unique_key)) < len(unique_key):
             raise InvalidInput("unique_key", "names a column twice")
         await _require_key(conn, org_id, name, row, list(unique_key))
-    version_id = row["current_id"]
-    if version_id is None or is_breaking:
+    follows, version_id = not is_breaking, row["current_id"]
+    if holder["live_job_id"] is not None:
+        follows, version_id = False, await _live_version(conn, holder, name, row, is_breaking=is_breaking)
+    elif version_id is None or is_breaking:
         version_id = await _add_version(conn, org_id, row, actor)
     begun = await conn.fetchrow(
-        STAGING.begin, org_id, fence.task_id, fence.attempt, row["id"], version_id, not is_breaking, is_breaking, mode
+        STAGING.begin, org_id, fence.task_id, fence.attempt, row["id"], version_id, follows, is_breaking, mode
     )
     found = await conn.fetchrow(STAGING.version, version_id)
     assert begun is not None
@@ -218,3 +220,13 @@ async def _add_version(conn: type_Connection, org_id: int, row: Record, actor: s
     if row["current_id"] is None:
         await conn.execute(SQL.make_current, row["id"], version_id)
     return int(version_id)
+
+
+async def _live_version(conn: type_Connection, holder: Record, name: str, row: Record, *, is_breaking: bool) -> int:
+    """Return the version that a live job writes: that of its own deploy, whichever readers see."""
+    if is_breaking:
+        raise InvalidInput("breaking", "the columns of a live job's output change with a deploy that changes the job")
+    found = await conn.fetchval(STAGING.live_output, holder["live_job_id"], row["id"])
+    if found is None:
+        raise InvalidInput("dataset", f"{name} is not among the outputs of the live job {holder['node']}: add it there")
+    return int(found)

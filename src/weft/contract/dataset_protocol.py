@@ -29,6 +29,7 @@ class ListFiles(Held):
     partitions: list[Text] | None = Field(None, max_length=100_000)
     after_partition: Text = Field("", max_length=LONGEST_KEY)
     after_id: Id | None = None
+    since: int = Field(-1, ge=-1, le=LARGEST, description="Only files that came after this write.")
 
 
 class ListPartitions(Held):

@@ -21,7 +21,7 @@ from weft.queue.steps import Fence
 from weft.queue.work import Claim
 from weft.remote.asking import Asking
 from weft.remote.worker_line import lease_of
-from weft.worker import dataset_answers
+from weft.worker import dataset_answers, live_answers
 from weft.worker.answers import ADD, AWAIT_TASKS, SPAWN
 from weft.worker.background import pause_after_error
 from weft.worker.caching import Caching
@@ -41,6 +41,7 @@ _DATASETS = {
     dataset_answers.BEGIN: "dataset/begin",
     dataset_answers.STAGE: "dataset/stage",
 }
+_LIVE = {live_answers.JOB: "live/job", live_answers.STATE: "live/state", live_answers.STAGE: "live/stage"}
 
 
 class RemoteBlobs:
@@ -172,6 +173,8 @@ class RemoteAnswers:
                     return told[verb.removeprefix("list_")]
                 # Where this machine finds the files, should that be elsewhere than where the server does.
                 return told if self._data_url is None else {**told, "root": self._data_url}
+            case _ if verb in live_answers.VERBS:
+                return await ask(_LIVE[verb], **arguments)
             case "put_blob":
                 data = base64.b64decode(arguments["data"])
                 if len(data) > self._value_limit:

@@ -62,6 +62,11 @@ LIKE: Mapping[str, Mapping[str, Any]] = {
         "id": ID, "version_id": ID, "location": "1/381002207845156620/3/", "write": 12, "schema": None,
         "schema_hash": None, "root": "s3://acme-data/weft",
     },
+    "LiveJobTold": {
+        "dag": "market", "name": "candles", "document": {"operator": "range_aggregator", "config": {"size": 100}},
+        "inputs": [{"name": "ticks", "version": 3}], "outputs": ["candles"],
+    },
+    "StateRemembered": {"version": 3, "state": {"cursor": 120}},
     "FilesTold": {"files": [["2026-11-14", ID, f"{ID}-1.parquet", 1200, 20_480]]},
     "PartitionsTold": {"partitions": [{"key": "2026-11-14", "write": 12, "rows": 1200, "bytes": 20_480, "files": 1}]},
     "Column": {"name": "id", "type": "int64", "nullable": True},

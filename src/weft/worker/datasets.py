@@ -80,11 +80,14 @@ class TaskDataset:
         key = [unique_key] if isinstance(unique_key, str) else list(unique_key or ())
         return self._do(self._write, data, partition, partition_by, how, key, breaking)
 
-    def read(self, *, partition: str | Sequence[str] | None = None, columns: Sequence[str] | None = None) -> Any:
-        """Return the dataset, or some of its partitions, as a table of Arrow."""
-        return self._do(self._read, _several(partition), columns)
+    def read(
+        self, *, partition: str | Sequence[str] | None = None, columns: Sequence[str] | None = None,
+        since: int | None = None,
+    ) -> Any:  # fmt: skip
+        """Return the dataset, some of its partitions, or what came ``since`` a write, as a table of Arrow."""
+        return self._do(self._read, _several(partition), columns, since)
 
-    def scan(self, *, partition: str | Sequence[str] | None = None) -> Any:
+    def scan(self, *, partition: str | Sequence[str] | None = None, since: int | None = None) -> Any:
         """Return the dataset as a ``pyarrow.dataset.Dataset``, of which nothing is read yet.
 
         Example::
@@ -92,7 +95,7 @@ class TaskDataset:
             orders = await ctx.dataset("orders").scan()
             duckdb.sql("select day, sum(price) from orders group by day")
         """
-        return self._do(self._scan, _several(partition))
+        return self._do(self._scan, _several(partition), since)
 
     def partitions(self) -> Any:
         """Return the partitions, by key, each a `Partition`."""
@@ -162,20 +165,20 @@ class TaskDataset:
         for file in files:
             self._own.setdefault(file.partition, []).append(storage.path(location, file.path))
 
-    def _read(self, partitions: list[str] | None, columns: Sequence[str] | None) -> pa.Table:
-        found: ds.Dataset = self._scan(partitions)
+    def _read(self, partitions: list[str] | None, columns: Sequence[str] | None, since: int | None) -> pa.Table:
+        found: ds.Dataset = self._scan(partitions, since)
         if columns is not None:
             from weft.data.parquet import require_key
 
             require_key(found.schema, list(columns), "columns")
         return found.to_table(columns=None if columns is None else list(columns))
 
-    def _scan(self, partitions: list[str] | None) -> ds.Dataset:
+    def _scan(self, partitions: list[str] | None, since: int | None = None) -> ds.Dataset:
         from weft.data import columns, parquet
 
         state = self._seen()
         storage, schema = _storage(state["root"]), columns.recorded(state["schema"])
-        found = self._files(state["version_id"], state["write"], partitions)
+        found = self._files(state["version_id"], state["write"], partitions, -1 if since is None else since)
         if schema is None:
             raise InvalidInput("dataset", f"nothing has been written into {self.name} yet")
         return parquet.dataset_of(storage, [storage.path(state["location"], path) for path in found], schema)
@@ -195,9 +198,9 @@ class TaskDataset:
             self._state = self._ask(asks.READ, {"dataset": self.name}).result()
         return self._state
 
-    def _files(self, version_id: str, write: int, partitions: list[str] | None) -> list[str]:
+    def _files(self, version_id: str, write: int, partitions: list[str] | None, since: int = -1) -> list[str]:
         found = list[str]()
-        asked: dict[str, Any] = {"version_id": version_id, "write": write, "partitions": partitions}
+        asked: dict[str, Any] = {"version_id": version_id, "write": write, "partitions": partitions, "since": since}
         after: dict[str, Any] = {"after_partition": "", "after_id": None}
         while True:
             page = self._ask(asks.FILES, asked | after).result()

@@ -1,8 +1,14 @@
 -- name: holder
 -- running, by its worker and attempt; the lock makes that exact against whoever takes the task away.
-select t.org_id, t.job_id, t.node, t.handler, t.actor, j.workflow_id as dag
+-- Of a task of a live job the DAG and the live job are what produces.
+select t.org_id, t.job_id, coalesce(t.node, l.name) as node, t.handler, t.actor, coalesce(j.workflow_id, d.name) as dag, l.id as live_job_id
 from weft.task t left join weft.job j on j.id = t.job_id
+  left join weft.live_unit u on u.task_id = t.id left join weft.live_job l on l.id = u.live_job_id left join weft.live_dag d on d.id = l.dag_id
 where t.id = $2 and coalesce(t.worker_id, 0) = $1 and t.attempt = $3 and t.state = 'running' for share of t;
+
+-- name: live_output
+-- The version that a live job writes, which need not be the current one.
+select o.version_id from weft.live_output o where o.live_job_id = $1 and o.dataset_id = $2;
 
 -- name: begin
 insert into weft.staged_write (org_id, task_id, attempt, dataset_id, version_id, follows, swaps, mode)

@@ -222,8 +222,11 @@ create index live_unit_news on weft.live_unit (live_job_id, id) where state in (
 -- name: live_unit_ready
 create index live_unit_ready on weft.live_unit (live_job_id, id) where state = 'ready';
 
--- name: live_unit_begun
-create index live_unit_begun on weft.live_unit (live_job_id, id) where state in ('running', 'held');
+-- name: live_unit_running
+create index live_unit_running on weft.live_unit (live_job_id, id) where state = 'running';
+
+-- name: live_unit_held
+create index live_unit_held on weft.live_unit (live_job_id, id) where state = 'held';
 
 -- name: live_unit_task
 create index live_unit_task on weft.live_unit (task_id) where task_id is not null;
@@ -286,7 +289,7 @@ create or replace function weft.publish_live(ended bigint[]) returns void langua
   set enable_mergejoin = off set enable_bitmapscan = off set jit = off as $$
 declare units bigint[]; told weft.staged_live; each record;
 begin
-  units := array(select u.id from weft.live_unit u where u.task_id = any (ended) and u.state = 'running' order by u.id for no key update);
+  units := array(select u.id from weft.live_unit u where u.task_id = any (ended) and u.state in ('running', 'held') order by u.id for no key update);
   if cardinality(units) = 0 then
     return;
   end if;
@@ -308,7 +311,8 @@ begin
     end loop;
     insert into weft.live_unit (org_id, live_job_id, lane, kind, dedupe_key, said)
     select told.org_id, told.live_job_id, x.lane, x.kind, x.dedupe_key, x.said
-    from json_to_recordset(told.units) with ordinality as x (lane text, kind text, dedupe_key text, said json, place)
+    from rows from (json_to_recordset(told.units) as (lane text, kind text, dedupe_key text, said json))
+      with ordinality as x (lane, kind, dedupe_key, said, place)
     order by x.place on conflict do nothing;
     if told.rest is not null or told.is_caught_up is not null then
       update weft.live_source o set rest_until = weft.now() + told.rest,
@@ -416,8 +420,8 @@ create function weft.turn_live_job(job bigint, room int, out begun int, out is_m
   set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off
   set enable_mergejoin = off set jit = off as $$
 declare
-  l weft.live_job; lanes text[]; had_barrier boolean; gone int; open_units int; running int; news bigint[]; heads bigint[]; barrier bigint;
-  at_place int; is_asked boolean; settled int;
+  l weft.live_job; lanes text[]; had_barrier boolean; gone int; lost int; open_units int; running int; news bigint[]; heads bigint[]; barrier bigint; first bigint;
+  at_place int; is_asked boolean; settled int; problem text;
 begin
   begun := 0;
   is_more := false;
@@ -427,17 +431,17 @@ begin
   end if;
 
   -- Tasks that have ended without a word: those that failed, were cancelled or given up. One that is sent round again goes on.
-  with lost as (
-    select u.id, d.state as ended, d.error from weft.live_unit u
-      left join weft.task_done d on d.id = u.task_id
-    where u.live_job_id = job and u.state in ('running', 'held') and not exists (select 1 from weft.task t where t.id = u.task_id)
+  with silent as (
+    select u.id, d.state as ended, coalesce((d.error ->> 'type') || ': ' || (d.error ->> 'message'), d.reason, d.state::text, 'its task is gone') as error
+    from weft.live_unit u left join weft.task_done d on d.id = u.task_id
+    where u.live_job_id = job and u.state = 'running' and not exists (select 1 from weft.task t where t.id = u.task_id)
   ), noted as (
     update weft.live_unit u set state = case when o.ended = 'completed' or l.on_failure = 'skip' then 'done' else 'held' end
-    from lost o where u.id = o.id and (u.state = 'running' or o.ended = 'completed') returning u.task_id, o.ended, o.error
+    from silent o where u.id = o.id and u.state = 'running' returning u.task_id, o.ended, o.error
   )
-  select count(*) filter (where n.ended is distinct from 'completed'), max(n.error) into gone, l.last_error from noted n;
-  if gone > 0 then
-    update weft.live_job j set failed = j.failed + gone, last_error = left(l.last_error, 2000) where j.id = job;
+  select count(*) filter (where n.ended is distinct from 'completed'), max(n.error) into lost, problem from noted n;
+  if lost > 0 then
+    update weft.live_job j set failed = j.failed + lost, last_error = left(problem, 2000) where j.id = job;
   end if;
   update weft.live_unit u set state = 'running' from weft.task t
   where u.live_job_id = job and u.state = 'held' and t.id = u.task_id;
@@ -478,7 +482,10 @@ begin
   -- Which of the new are first in their lanes, and which of those that waited behind what is gone.
   news := array(select u.id from weft.live_unit u where u.live_job_id = job and u.state = 'new' order by u.id limit room);
   is_more := is_more or cardinality(news) = room;
-  select min(u.id) into barrier from weft.live_unit u where u.live_job_id = job and u.lane is null;
+  select min(u.id) into barrier from weft.live_unit u where u.live_job_id = job and u.lane is null and u.state <> 'done';
+  if barrier is not null then
+    select min(u.id) into first from weft.live_unit u where u.live_job_id = job and u.state <> 'done';
+  end if;
   heads := array(
     select w.id from unnest(lanes) as k (lane) cross join lateral (
       select u.id from weft.live_unit u where u.live_job_id = job and u.lane = k.lane and u.state = 'waiting' order by u.id limit 1) w);
@@ -487,11 +494,12 @@ begin
       select distinct on (u.lane) u.id from weft.live_unit u
       where u.live_job_id = job and u.state = 'waiting' and u.lane is not null and (barrier is null or u.id < barrier) order by u.lane, u.id);
   end if;
-  update weft.live_unit u set state = case when
-      (barrier is null or u.id <= barrier) and not exists (
-        select 1 from weft.live_unit b where b.live_job_id = job and b.id <> u.id and b.state <> 'done'
-          and (b.lane = u.lane and (b.id < u.id or b.state in ('ready', 'running', 'held')) or u.lane is null and b.id < u.id))
-      then 'ready' else 'waiting' end
+  update weft.live_unit u set state = case
+      when u.lane is null then case when u.id = first then 'ready' else 'waiting' end
+      when u.id > barrier or exists (
+        select 1 from weft.live_unit b where b.live_job_id = job and b.lane = u.lane and b.id <> u.id
+          and (b.id < u.id and b.state <> 'done' or b.state in ('ready', 'running', 'held'))) then 'waiting'
+      else 'ready' end
   where u.id = any (news || heads || barrier) and u.state in ('new', 'waiting');
 
   select count(*) into running from weft.live_unit u where u.live_job_id = job and u.state = 'running';
@@ -521,6 +529,7 @@ begin
   end if;
 
   running := running + begun;
+  gone := gone - case l.on_failure when 'skip' then lost else 0 end;
   update weft.live_job j set completed = j.completed + gone, last_active_at = case when running > 0 or gone > 0 then weft.now() else j.last_active_at end,
     state = case
       when j.state = 'draining' then case when running = 0 then 'stopped' else 'draining' end
