@@ -30,19 +30,19 @@ create index live_unit_backfill on weft.live_unit (backfill_id) where backfill_i
 
 -- name: move_live_tag
 -- Lets the tag of a live DAG say which version is in effect; nobody else moves it. The first version makes it.
-create function weft.move_live_tag(org bigint, tag_name text, verb weft.tag_verb, target bigint, actor text, message text) returns void
+create function weft.move_live_tag(org bigint, tag_name text, verb weft.tag_verb, target bigint, by text, said text) returns void
 language plpgsql set lock_timeout = '3s' as $$
 declare t weft.tag := weft.lock_tag(org, tag_name, null, null, true, true); at timestamptz := weft.now();
 begin
   if t.name is null then
     insert into weft.tag (org_id, name, workflow_id, target_id, version, position, is_protected, is_deployed, moved_at, moved_by)
-    select org, tag_name, a.workflow_id, target, 1, 1, true, true, at, actor from weft.artifact a where a.id = target and a.org_id = org;
+    select org, tag_name, a.workflow_id, target, 1, 1, true, true, at, by from weft.artifact a where a.id = target and a.org_id = org;
     insert into weft.tag_move (org_id, tag, version, verb, to_id, position, moved_at, moved_by, message)
-    values (org, tag_name, 1, verb, target, 1, at, actor, message);
+    values (org, tag_name, 1, verb, target, 1, at, by, said);
   elsif not t.is_deployed then
     perform weft.refuse_move('there', t);
   elsif t.target_id <> target then
-    perform weft.add_move(t, verb, target, null, actor, message, null);
+    perform weft.add_move(t, verb, target, null, by, said, null);
   end if;
 end $$;
 
