@@ -50,6 +50,7 @@ _ADVICE = {
     "not_found": "Check the id and the org. A task that ended is kept for `WEFT_RETENTION`.",
     "state_conflict": "Look at the task: it has moved on. The message names the states from which the verb is allowed.",
     "tag_conflict": "Look at what the tag is now, and make your change on that; the message says who moved it.",
+    "deploy_conflict": "Look at what the other has deployed, by `weft deploy FILE --plan`, and deploy again.",
     "merge_conflict": "Decide the fields that the message names, by `prefer` or a patch of one side, and merge again.",
     "unauthenticated": "Send a token that an admin of your org has made by `weft tokens create`, or a new one.",
     "forbidden": "Ask an admin of the org for the role that the message names.",

@@ -1,4 +1,4 @@
-"""Deploys of live DAGs: what stays the same goes on, what changed is built beside it, and readers see one whole version."""
+"""Deploys of live DAGs: what stays the same goes on, the rest is built beside it, and readers see one whole version."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ async def test_going_back_is_instant_and_loses_no_event(scene: Scene) -> None:
         await scene.settled()
         assert await scene.values("ticks") == [1, 2, 3]
         assert await scene.values("again") == [20, 40, 60]
-        again = await scene.client.live.rollback("market", to=2)
+        again = await scene.client.live.rollback("market", version=2)
         assert (again.version, again.was) == (2, 1)
         await scene.tick(4)
         await scene.settled()
@@ -211,9 +211,9 @@ async def test_how_a_job_is_executed_changes_without_building_anything(scene: Sc
 async def test_of_two_who_deploy_at_once_one_is_told(scene: Scene) -> None:
     await scene.client.live.deploy(market())
     with pytest.raises(weft.DeployConflict, match="was deployed meanwhile, as version 1"):
-        await scene.client.live.deploy(market(3), expect=0)
+        await scene.client.live.deploy(market(3), seen=0)
     results = await asyncio.gather(
-        *(scene.client.live.deploy(market(factor), expect=1) for factor in (3, 4, 5)), return_exceptions=True
+        *(scene.client.live.deploy(market(factor), seen=1) for factor in (3, 4, 5)), return_exceptions=True
     )
     assert sorted(type(each).__name__ for each in results) == ["DeployConflict", "DeployConflict", "DeployPlan"]
     assert [each.number for each in await scene.client.live.history("market")] == [2, 1]
@@ -365,7 +365,7 @@ async def test_a_dag_that_is_drained_stops_and_can_be_brought_back(scene: Scene)
         assert await scene.values("scaled") == [2]
         with pytest.raises(weft.StateConflict):
             await scene.client.live.drain("market")
-        await scene.client.live.rollback("market", to=1)
+        await scene.client.live.rollback("market", version=1)
         await scene.settled()
         assert await scene.values("scaled") == [2, 4]
 
@@ -407,7 +407,7 @@ async def _fsck(scene: Scene) -> AsyncIterator[Any]:
 async def test_inputs_from_outside_must_be_there(scene: Scene) -> None:
     dag = market()
     dag["jobs"]["scaled"]["inputs"] = ["tickz"]
-    with pytest.raises(weft.InvalidInput, match="there is no dataset 'tickz'.*Did you mean 'ticks'"):
+    with pytest.raises(weft.InvalidInput, match=r"there is no dataset 'tickz'.*Did you mean 'ticks'"):
         await scene.client.live.deploy(dag)
     assert await scene.client.live.list() == []
     assert await scene.client.datasets.list() == []

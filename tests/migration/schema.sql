@@ -2004,7 +2004,7 @@ begin
   return found_move;
 end $$;
 
-CREATE FUNCTION weft.move_live_tag(org bigint, tag_name text, verb weft.tag_verb, target bigint, actor text, message text) RETURNS void
+CREATE FUNCTION weft.move_live_tag(org bigint, tag_name text, verb weft.tag_verb, target bigint, by text, said text) RETURNS void
     LANGUAGE plpgsql
     SET lock_timeout TO '3s'
     AS $$
@@ -2012,13 +2012,13 @@ declare t weft.tag := weft.lock_tag(org, tag_name, null, null, true, true); at t
 begin
   if t.name is null then
     insert into weft.tag (org_id, name, workflow_id, target_id, version, position, is_protected, is_deployed, moved_at, moved_by)
-    select org, tag_name, a.workflow_id, target, 1, 1, true, true, at, actor from weft.artifact a where a.id = target and a.org_id = org;
+    select org, tag_name, a.workflow_id, target, 1, 1, true, true, at, by from weft.artifact a where a.id = target and a.org_id = org;
     insert into weft.tag_move (org_id, tag, version, verb, to_id, position, moved_at, moved_by, message)
-    values (org, tag_name, 1, verb, target, 1, at, actor, message);
+    values (org, tag_name, 1, verb, target, 1, at, by, said);
   elsif not t.is_deployed then
     perform weft.refuse_move('there', t);
   elsif t.target_id <> target then
-    perform weft.add_move(t, verb, target, null, actor, message, null);
+    perform weft.add_move(t, verb, target, null, by, said, null);
   end if;
 end $$;
 
@@ -3924,7 +3924,7 @@ CREATE FUNCTION weft.time_of_id(id bigint) RETURNS timestamp with time zone
     LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
     RETURN to_timestamp((((((id >> 22) + '1704067200000'::bigint))::numeric / 1000.0))::double precision);
 
-CREATE FUNCTION weft.turn_live_job(job bigint, room integer, OUT begun integer, OUT is_more boolean) RETURNS record
+CREATE FUNCTION weft.turn_live_job(job bigint, room integer, is_thorough boolean, OUT begun integer, OUT is_more boolean) RETURNS record
     LANGUAGE plpgsql
     SET plan_cache_mode TO 'force_generic_plan'
     SET enable_seqscan TO 'off'
@@ -3933,8 +3933,8 @@ CREATE FUNCTION weft.turn_live_job(job bigint, room integer, OUT begun integer, 
     SET jit TO 'off'
     AS $$
 declare
-  l weft.live_job; lanes text[]; had_barrier boolean; gone int; lost int; open_units int; running int; news bigint[]; heads bigint[]; barrier bigint; first bigint;
-  at_place int; is_asked boolean; settled int; problem text;
+  l weft.live_job; lanes text[]; had_barrier boolean; gone int; lost int; open_units int; running int; news bigint[]; heads bigint[]; others bigint[]; barrier bigint;
+  first bigint;  at_place int; is_asked boolean; settled int; problem text;
 begin
   begun := 0;
   is_more := false;
@@ -3943,21 +3943,24 @@ begin
     return;
   end if;
 
-  -- Tasks that have ended without a word: those that failed, were cancelled or given up. One that is sent round again goes on.
-  with silent as (
-    select u.id, d.state as ended, coalesce((d.error ->> 'type') || ': ' || (d.error ->> 'message'), d.reason, d.state::text, 'its task is gone') as error
-    from weft.live_unit u left join weft.task_done d on d.id = u.task_id
-    where u.live_job_id = job and u.state = 'running' and not exists (select 1 from weft.task t where t.id = u.task_id)
-  ), noted as (
-    update weft.live_unit u set state = case when o.ended = 'completed' or l.on_failure = 'skip' then 'done' else 'held' end
-    from silent o where u.id = o.id and u.state = 'running' returning u.task_id, o.ended, o.error
-  )
-  select count(*) filter (where n.ended is distinct from 'completed'), max(n.error) into lost, problem from noted n;
-  if lost > 0 then
-    update weft.live_job j set failed = j.failed + lost, last_error = left(problem, 2000) where j.id = job;
+  lost := 0;
+  if is_thorough then
+    -- Tasks that have ended without a word: those that failed, were cancelled or given up. One that is sent round again goes on.
+    with silent as (
+      select u.id, d.state as ended, coalesce((d.error ->> 'type') || ': ' || (d.error ->> 'message'), d.reason, d.state::text, 'its task is gone') as error
+      from weft.live_unit u left join weft.task_done d on d.id = u.task_id
+      where u.live_job_id = job and u.state = 'running' and not exists (select 1 from weft.task t where t.id = u.task_id)
+    ), noted as (
+      update weft.live_unit u set state = case when o.ended = 'completed' or l.on_failure = 'skip' then 'done' else 'held' end
+      from silent o where u.id = o.id and u.state = 'running' returning u.task_id, o.ended, o.error
+    )
+    select count(*) filter (where n.ended is distinct from 'completed'), max(n.error) into lost, problem from noted n;
+    if lost > 0 then
+      update weft.live_job j set failed = j.failed + lost, last_error = left(problem, 2000) where j.id = job;
+    end if;
+    update weft.live_unit u set state = 'running' from weft.task t
+    where u.live_job_id = job and u.state = 'held' and t.id = u.task_id;
   end if;
-  update weft.live_unit u set state = 'running' from weft.task t
-  where u.live_job_id = job and u.state = 'held' and t.id = u.task_id;
 
   -- What is done goes; so does what failed for a partition that has been written anew.
   with old as (
@@ -4007,20 +4010,24 @@ begin
       select distinct on (u.lane) u.id from weft.live_unit u
       where u.live_job_id = job and u.state = 'waiting' and u.lane is not null and (barrier is null or u.id < barrier) order by u.lane, u.id);
   end if;
-  update weft.live_unit u set state = case
-      when u.lane is null then case when u.id = first then 'ready' else 'waiting' end
-      when u.id > barrier or exists (
-        select 1 from weft.live_unit b where b.live_job_id = job and b.lane = u.lane and b.id <> u.id
-          and (b.id < u.id and b.state <> 'done' or b.state in ('ready', 'running', 'held'))) then 'waiting'
-      else 'ready' end
-  where u.id = any (news || heads || barrier) and u.state in ('new', 'waiting');
+  select array_agg(c.id) filter (where c.is_first), array_agg(c.id) filter (where not c.is_first) into heads, others from (
+    select u.id, case
+        when u.lane is null then u.id = first
+        else (barrier is null or u.id < barrier) and not exists (
+          select 1 from weft.live_unit b where b.live_job_id = job and b.lane = u.lane and b.id <> u.id
+            and (b.id < u.id and b.state <> 'done' or b.state in ('ready', 'running', 'held'))) end as is_first
+    from weft.live_unit u where u.id = any (news || heads || barrier) and u.state in ('new', 'waiting')) c;
+  update weft.live_unit u set state = 'waiting' where u.id = any (others) and u.state = 'new';
 
   select count(*) into running from weft.live_unit u where u.live_job_id = job and u.state = 'running';
   if is_asked and running < l.max_concurrency then
     with chosen as materialized (
       select u.id, u.lane, u.kind, u.said, weft.next_id() as task_id from (
-        select * from weft.live_unit o
-        where o.live_job_id = job and o.state = 'ready' and (o.run_at is null or o.run_at <= weft.now())
+        select * from (
+          (select * from weft.live_unit r where r.live_job_id = job and r.state = 'ready' and (r.run_at is null or r.run_at <= weft.now())
+            order by r.id limit least(room, l.max_concurrency - running))
+          union all
+          (select * from weft.live_unit h where h.id = any (heads) and (h.run_at is null or h.run_at <= weft.now()))) o
         order by o.id limit least(room, l.max_concurrency - running)) u
     ), tasks as (
       insert into weft.task (id, org_id, queue_id, order_id, state, rank, max_attempts, handler, timeout, heartbeat_timeout, actor)
@@ -4040,6 +4047,7 @@ begin
     end if;
     is_more := is_more or begun = room;
   end if;
+  update weft.live_unit u set state = 'ready' where u.id = any (heads) and u.state in ('new', 'waiting');
 
   running := running + begun;
   gone := gone - case l.on_failure when 'skip' then lost else 0 end;

@@ -72,7 +72,7 @@ async def roll_back(
                 "version", f"of {name} that was in effect before {base}", f"see `weft deploy history {name}`"
             )
     else:
-        number = check_number(to, "to", 1, _HIGHEST)
+        number = check_number(to, "version", 1, _HIGHEST)
         target = await conn.fetchrow(SQL.version, org_id, dag["id"], number)
         if target is None:
             raise NotFound("version", f"{number} of {name}", f"see `weft deploy history {name}`")

@@ -102,14 +102,14 @@ class Live(LiveDeploys):
         org_id, actor = await self._session.org_id(), self._session.actor
         await self._session.database.run(lambda conn: acting.resume(conn, org_id, dag, job, actor))
 
-    async def retry(self, dag: str, job: str, *, unit: int | None = None) -> int:
+    async def retry(self, dag: str, job: str, *, unit_id: int | None = None) -> int:
         """Try units of a job again that failed and are held, or one of them; return how many.
 
         Example::
 
             await client.live.retry("market", "candles")
         """
-        chosen = None if unit is None else check_id(unit, "unit", shown_by="weft live units DAG JOB")
+        chosen = None if unit_id is None else check_id(unit_id, "unit_id", shown_by="weft live units DAG JOB")
         org_id, actor = await self._session.org_id(), self._session.actor
         count, last = 0, 0
         while True:
@@ -121,14 +121,14 @@ class Live(LiveDeploys):
             if not last:
                 return count
 
-    async def skip(self, dag: str, job: str, unit: int) -> None:
+    async def skip(self, dag: str, job: str, unit_id: int) -> None:
         """Leave out a unit that is held, or has not begun; what comes after it goes on.
 
         Example::
 
             await client.live.skip("market", "candles", unit.id)
         """
-        chosen = check_id(unit, "unit", shown_by="weft live units DAG JOB")
+        chosen = check_id(unit_id, "unit_id", shown_by="weft live units DAG JOB")
         org_id, actor = await self._session.org_id(), self._session.actor
         await self._session.database.run(lambda conn: acting.skip(conn, org_id, dag, job, chosen, actor))
 

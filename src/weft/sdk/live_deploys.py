@@ -66,28 +66,28 @@ class LiveDeploys:
         return await self._session.database.read(lambda conn: deploying.plan(conn, org_id, wanted))
 
     async def deploy(
-        self, definition: Definition, *, message: str | None = None, expect: int | None = None
+        self, definition: Definition, *, message: str | None = None, seen: int | None = None
     ) -> DeployPlan:
         """Deploy a live DAG: jobs that mean what they did go on, others are built beside what is in effect.
 
         When these have caught up, all datasets of the version become current at once; the first version of a DAG is in
-        effect with its deploy. ``expect`` is the number of the last version that there may be. Returns what was done;
-        nothing is, when nothing would change. Raises `InvalidDefinition`, and `DeployConflict` when another has
-        deployed meanwhile. Example::
+        effect with its deploy. ``seen`` is the number of the last version that you know of, 0 for none. Returns what
+        was done; nothing is, when nothing would change. Raises `InvalidDefinition`, and `DeployConflict` when another
+        has deployed meanwhile. Example::
 
             done = await client.live.deploy(Path("market.yaml"), message="five minutes, not one")
             await client.live.wait(done.dag, done.version, timeout=600)
         """
         said = check_message(message)
-        if expect is not None:
-            check_number(expect, "expect", 0, 2**31 - 1)
-        wanted, document, seen = await self._wanted(definition)
+        if seen is not None:
+            check_number(seen, "seen", 0, 2**31 - 1)
+        wanted, document, last = await self._wanted(definition)
         reader, org_id = await self._reader(), await self._session.org_id()
         text = orjson.dumps(document.data)
         content = await reader.pack(text, packing(text, self._session.settings))
-        last = seen if expect is None else expect
+        known = last if seen is None else seen
         return await self._session.database.run(
-            lambda conn: deploying.deploy(conn, org_id, wanted, None if wanted.is_same else content, last, said)
+            lambda conn: deploying.deploy(conn, org_id, wanted, None if wanted.is_same else content, known, said)
         )
 
     async def _anew(self, dag: str, job: str) -> DeployPlan:
@@ -108,7 +108,7 @@ class LiveDeploys:
             lambda conn: deploying.deploy(conn, org_id, again, None, seen, f"{job} anew")
         )
 
-    async def rollback(self, dag: str, *, to: int | None = None, message: str | None = None) -> RolledBack:
+    async def rollback(self, dag: str, *, version: int | None = None, message: str | None = None) -> RolledBack:
         """Bring an earlier version into effect at once: the one before, or that of a number.
 
         Its jobs go on where they were, and take up what came meanwhile. Nothing is lost: the version that was in effect
@@ -117,10 +117,10 @@ class LiveDeploys:
             await client.live.rollback("market")
         """
         org_id, actor, said = await self._session.org_id(), self._session.actor, check_message(message)
-        version, was = await self._session.database.run(
-            lambda conn: dag_versions.roll_back(conn, org_id, dag, to, actor, said)
+        now, was = await self._session.database.run(
+            lambda conn: dag_versions.roll_back(conn, org_id, dag, version, actor, said)
         )
-        return RolledBack(dag, version, was)
+        return RolledBack(dag, now, was)
 
     async def abandon(self, dag: str) -> int:
         """Give up the version that is being built; return its number. What is in effect goes on.

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from weft.core.errors import InvalidInput
 from weft.flow.live.model import DagDefinition
 from weft.flow.live.validation import CheckedDag, check_dag_text
+from weft.flow.reading import bytes_of
 
 
 def read_dag(source: str | bytes | Path) -> DagDefinition:
@@ -23,8 +23,4 @@ def read_dag(source: str | bytes | Path) -> DagDefinition:
 
 def check_dag_file(path: Path) -> CheckedDag:
     """Return the live DAG in a file, and everything that is wrong with it."""
-    try:
-        text = path.read_bytes()
-    except OSError as problem:
-        raise InvalidInput("file", f"cannot read {path}: {problem.strerror or problem}") from None
-    return check_dag_text(text, str(path))
+    return check_dag_text(bytes_of(path), str(path))
