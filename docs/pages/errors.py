@@ -50,6 +50,7 @@ _ADVICE = {
     "not_found": "Check the id and the org. A task that ended is kept for `WEFT_RETENTION`.",
     "state_conflict": "Look at the task: it has moved on. The message names the states from which the verb is allowed.",
     "tag_conflict": "Look at what the tag is now, and make your change on that; the message says who moved it.",
+    "deploy_conflict": "Look at what the other has deployed, by `weft deploy FILE --plan`, and deploy again.",
     "merge_conflict": "Decide the fields that the message names, by `prefer` or a patch of one side, and merge again.",
     "source_full": "Send it again after a while (`Retry-After`). See `weft live jobs` for what holds the source up, and give it more workers, or a higher `max_backlog`.",
     "invalid_signature": "Sign as the source says, with the secret that the server has under the name of its `secret_env`. The server's log says what was wrong.",

@@ -94,6 +94,10 @@ _GROUPS = {
         *("TaskDataset", "WriteResult", "QueryAnswer"),
     ],
     "Begin by itself": ["Schedules", "Schedule", "Backfill"],
+    "Go on for ever": [
+        *("DagDefinition", "read_dag", "Live", "DeployPlan", "JobPlan", "DatasetPlan", "InputPlan", "Touched"),
+        *("RolledBack", "DagVersion", "LiveDag", "LiveJob", "OpenUnit", "OperatorState", "LiveBackfill"),
+    ],
     "Look": [
         *(
             "Task",
@@ -134,6 +138,7 @@ _GROUPS = {
             "MergeConflict",
             "LeaseLost",
             "WriteConflict",
+            "DeployConflict",
             "WaitTimeout",
             "TaskFailed",
             "JobFailed",

@@ -10,6 +10,7 @@ from urllib.parse import quote
 import httpx
 import pytest
 from described import described
+from matrix import FIRST_TURN, dag
 
 import weft
 from engine.job_scene import Handlers, at_work, flow
@@ -69,6 +70,9 @@ async def things(client: weft.Client) -> AsyncIterator[dict[str, str]]:
         found |= {f"datasets.{verb}": "etl/main" for verb in ("describe", "grant")} | {
             "datasets.rollback": "etl/main@1.1"
         }
+        await client.live.deploy(dag("acme", "etl/main"))
+        await client.database.run(lambda conn: conn.execute(FIRST_TURN, "acme/copied"))
+        found |= {"dag": "acme/market", "job": "copy"}
         await client.orgs.create("globex")
         yield found | {"orgs.rename": "globex", "orgs.create_token": "globex"}
         handlers.leave.set()

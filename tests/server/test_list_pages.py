@@ -12,7 +12,7 @@ import pytest
 from described import described
 
 import weft
-from weft.remote import client as remote_client
+from weft.remote import calls as remote_calls
 
 # What has a list in its answer and no pages, with what holds it.
 BOUNDED = {
@@ -20,6 +20,7 @@ BOUNDED = {
     "/api/v1/audit/verify": "it ends at the first findings",
     "/api/v1/datasets/{name}": "a record: its columns, and the roles that see it",
     "/api/v1/datasets/{name}/state": "a record: its columns",
+    "/api/v1/live/deploys/plan": "a line for each job and dataset of a document, which has a greatest size",
     "/api/v1/health": "one line for each part of the installation",
     "/api/v1/jobs/{job_id}": "a record: a patch is no larger than a request",
     "/api/v1/jobs/{job_id}/queues": "the queues that a definition names",
@@ -119,7 +120,7 @@ async def test_pages_give_all_of_a_list_once_and_in_order_by_every_way(
     await conn.execute(FILL)
     job = await conn.fetchval("select id from base")
     # Whoever does not say how many gets all, however many pages that takes.
-    monkeypatch.setattr(remote_client, "_PAGE", 2)
+    monkeypatch.setattr(remote_calls, "PAGE", 2)
     for name, listed in LISTS.items():
         whole = await listed.call(client, job)
         assert len(whole) >= 5, name

@@ -220,6 +220,7 @@ class TagConflict(CallerError):
             else f"tag {tag!r} was deleted, and is protected: `weft workflows undelete {tag}` brings it back",
             "of another workflow": f"tag {tag!r} belongs to workflow {now.get('workflow_id')!r}: choose another tag, "
             f"or push with `--replaces {now.get('workflow_id')}` if it shall not any more",
+            "deployed": f"tag {tag!r} is moved by `weft deploy` and `weft deploy rollback` alone; {moved}",
             "held": f"{tag!r} is held by another writer for too long: nothing was written; try again",
             "lost": f"tag {tag!r} has moves, and no place: `weft workflows fsck --repair` puts it back",
             "there": f"tag {tag!r} is there already: {moved}; choose another name, or move it by `weft workflows tag`",

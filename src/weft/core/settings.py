@@ -178,6 +178,9 @@ class Settings:
         parse_interval,
         "how long the states of a dataset can be read, and gone back to, after others took their place",
     )
+    swap_lag: timedelta = _setting(
+        timedelta(seconds=5), parse_interval, "a deploy comes into effect when what its new jobs have to do is younger"
+    )
     query_memory: int = _setting(512 * 1024**2, parse_size, "how much memory a query over datasets may take")
     query_timeout: timedelta = _setting(
         timedelta(seconds=60), parse_interval, "a query over datasets is ended after this time"

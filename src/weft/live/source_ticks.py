@@ -13,7 +13,7 @@ from cronsim import CronSimError
 
 from weft.db.statements import Statements
 from weft.live.schedules import timing_of
-from weft.live.ticks import CatchUp, due_now
+from weft.flow.ticks import CatchUp, due_now
 from weft.queue.service import Service
 
 if TYPE_CHECKING:

@@ -62,6 +62,8 @@ create table weft.live_job (
   dag_id bigint not null,
   name text not null,
   config_hash text not null,
+  -- How often it was asked to begin anew; a part of the hash.
+  nonce int not null default 0,
   activation text not null check (activation in ('source', 'reactive')),
   runtime text not null check (runtime in ('worker', 'inline')),
   operator text not null,
@@ -96,10 +98,12 @@ create table weft.live_job (
 create index live_job_active on weft.live_job (id) where state <> 'stopped';
 
 -- name: dag_version_job
+-- A job of a version, and how it is executed there: what does not change what its datasets have is not a part of its hash.
 create table weft.dag_version_job (
   dag_version_id bigint not null,
   live_job_id bigint not null,
   org_id bigint not null,
+  settings json not null,
   primary key (dag_version_id, live_job_id),
   foreign key (org_id, dag_version_id) references weft.dag_version (org_id, id) on delete cascade,
   foreign key (org_id, live_job_id) references weft.live_job (org_id, id) on delete cascade
@@ -157,6 +161,9 @@ create table weft.live_output (
   foreign key (org_id, version_id) references weft.dataset_version (org_id, id)
 );
 
+-- name: live_output_dataset
+create index live_output_dataset on weft.live_output (dataset_id);
+
 -- name: live_output_version
 create index live_output_version on weft.live_output (version_id);
 
@@ -211,6 +218,10 @@ create table weft.live_unit (
   since timestamptz not null default weft.now(),
   run_at timestamptz,
   task_id bigint,
+  -- Whether it is of what stood there when the job began: until none of these is left, the job has not caught up.
+  is_boot boolean not null default false,
+  -- The backfill that has made it.
+  backfill_id bigint,
   foreign key (org_id, live_job_id) references weft.live_job (org_id, id) on delete cascade
 ) with (fillfactor = 70, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0);
 
@@ -410,11 +421,12 @@ begin
       select p.partition_key as key from weft.dataset_partition p
       where p.version_id = v.id and (i.boot_after is null or p.partition_key > i.boot_after) order by p.partition_key limit room
     ), added as (
-      insert into weft.live_unit (org_id, live_job_id, lane, kind, dedupe_key, said, since)
+      insert into weft.live_unit (org_id, live_job_id, lane, kind, dedupe_key, said, since, is_boot)
       select l.org_id, l.id, s.key, case l.strategy when 'partition' then 'partition' else 'bootstrap' end,
         case l.strategy when 'partition' then 'partition:' || s.key else 'bootstrap:' || i.dataset_id || ':' || v.number || ':' || s.key end,
-        json_build_object('dataset', named, 'version', v.number, 'write', i.boot_write, 'partitions', array[s.key]), weft.now()
-      from standing s order by s.key on conflict do nothing
+        json_build_object('dataset', named, 'version', v.number, 'write', i.boot_write, 'partitions', array[s.key]), weft.now(), true
+      from standing s order by s.key
+      on conflict (live_job_id, dedupe_key) where state in ('new', 'waiting', 'ready') do update set is_boot = true
     )
     select count(*), max(s.key) into made, last_key from standing s;
     update weft.live_input n set boot_write = i.boot_write, boot_after = coalesce(last_key, n.boot_after),
@@ -606,39 +618,6 @@ begin
     or j.state <> 'idle' and j.idle_after <= weft.now() - coalesce(j.last_active_at, j.created_at) or j.state = 'pending' and j.activation = 'source');
 end $$;
 
--- name: swap_dag
--- Lets readers see the datasets of a version of a DAG, all at once: what it does not consist of drains, what it does goes on.
-create function weft.swap_dag(dag bigint, to_version bigint) returns void language plpgsql as $$
-declare d weft.live_dag; each record;
-begin
-  select * into strict d from weft.live_dag o where o.id = dag for no key update;
-  for each in select p.dataset_id, p.version_id from weft.dag_version_dataset p where p.dag_version_id = to_version order by p.dataset_id loop
-    perform weft.make_current(each.dataset_id, each.version_id);
-  end loop;
-  update weft.dag_version v set state = 'retired', retired_at = weft.now() where v.id = d.version_id and v.id <> to_version;
-  update weft.dag_version v set state = 'abandoned', retired_at = weft.now() where v.id = d.building_id and v.id <> to_version;
-  update weft.dag_version v set state = 'live', live_at = weft.now(), retired_at = null where v.id = to_version;
-  update weft.live_dag o set version_id = to_version, building_id = null where o.id = dag;
-  perform weft.settle_dag(dag);
-end $$;
-
--- name: settle_dag
--- Lets those jobs of a DAG go on that belong to the version in effect or to the one being built, and the others drain.
-create function weft.settle_dag(dag bigint) returns void language plpgsql as $$
-declare wanted bigint[];
-begin
-  perform 1 from weft.live_job j where j.dag_id = dag order by j.id for no key update;
-  wanted := array(
-    select m.live_job_id from weft.live_dag d join weft.dag_version_job m on m.dag_version_id in (d.version_id, d.building_id) where d.id = dag);
-  update weft.live_job j set state = 'pending' where j.dag_id = dag and j.id = any (wanted) and j.state in ('draining', 'stopped');
-  update weft.live_job j set state = 'draining' where j.dag_id = dag and j.id <> all (wanted) and j.state not in ('draining', 'stopped');
-  update weft.live_source s set is_listening = true from weft.live_job j
-  where j.dag_id = dag and s.live_job_id = j.id and j.id = any (wanted) and not s.is_listening;
-  update weft.live_source s set is_listening = false, deaf_since = weft.now() from weft.live_job j
-  where j.dag_id = dag and s.live_job_id = j.id and j.id <> all (wanted) and s.is_listening;
-  perform weft.hint_live();
-end $$;
-
 -- name: view_live_jobs
 create view weft.live_jobs as
 select j.id, j.org_id, d.name as dag, j.name, j.config_hash, j.activation, j.runtime, j.operator, j.strategy, j.state, j.paused_at, j.max_concurrency,
@@ -663,7 +642,8 @@ create function weft.grant_live_to_server(role regrole) returns void language pl
 begin
   execute format('grant select on weft.live_jobs to %s', role);
   execute format('grant select, insert, update, delete on weft.live_dag, weft.dag_version, weft.dag_version_job, weft.dag_version_dataset, '
-    'weft.live_job, weft.live_input, weft.live_output, weft.live_source, weft.live_unit, weft.operator_state, weft.staged_live, weft.live_file to %s', role);
+    'weft.live_job, weft.live_input, weft.live_output, weft.live_source, weft.live_unit, weft.operator_state, weft.staged_live, '
+    'weft.live_backfill, weft.live_file to %s', role);
 end $$;
 
 -- name: only_the_owner_grants
