@@ -13,6 +13,7 @@ from weft.history import tags
 from weft.live.deploying import SQL
 from weft.live.looking import SQL as LOOKING
 from weft.live.looking import require_dag
+from weft.live.sources import following
 from weft.queue import audit
 from weft.queue.audit import AuditVerb
 
@@ -82,7 +83,7 @@ async def roll_back(
         )
     if target["id"] == dag["version_id"]:
         return base, base
-    async with tags.explained(f"{name}/{LINE}"):
+    async with tags.explained(f"{name}/{LINE}"), following():
         await conn.execute(SQL.swap, dag["id"], target["id"], "rollback", actor, message)
     told = {"from": base, "to": target["number"]}
     await audit.record_named(conn, org_id, actor, AuditVerb.ROLLBACK, "live_dag", name, told)

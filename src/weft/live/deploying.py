@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -17,9 +17,9 @@ from weft.core.ids import CONTROL_QUEUE
 from weft.db.statements import Statements
 from weft.flow.live.identity import JobMeaning, config_hashes
 from weft.flow.live.model import LINE
-from weft.flow.ticks import Timing
 from weft.history import tags
 from weft.live.plans import Deployed, DeployPlan, InputPlan, JobPlan, Touched, nonces_of, plan_datasets, plan_jobs
+from weft.live.sources import following, put_source
 from weft.queue import audit, queues
 from weft.queue.audit import AuditVerb
 
@@ -108,13 +108,13 @@ async def deploy(
         if is_new:
             await _put_outputs(conn, org_id, wanted, job, job_id, draft.hashes[name])
             await _put_inputs(conn, org_id, job, job_id, written)
-            await _put_source(conn, org_id, job, job_id)
+            await put_source(conn, org_id, job, job_id, wanted.sees)
         rows = await conn.fetch(SQL.outputs, org_id, job_id)
         for dataset, row in zip(job.outputs, rows, strict=True):
             await conn.execute(SQL.put_version_dataset, version_id, row["dataset_id"], row["version_id"], org_id)
             written[dataset] = row["version_id"]
     await conn.execute(SQL.begin_building, org_id, dag["id"], version_id, draft.plan.version)
-    async with tags.explained(f"{wanted.name}/{LINE}"):
+    async with tags.explained(f"{wanted.name}/{LINE}"), following():
         if draft.plan.at_once:
             await conn.execute(SQL.swap, dag["id"], version_id, "deploy", None, None)
         else:
@@ -320,31 +320,6 @@ async def _put_inputs(
     for place, name in enumerate(job.inputs):
         if await conn.fetchval(SQL.put_input, job_id, place, org_id, name, written.get(name)) is None:
             raise InvalidInput(f"jobs.{job.name}.inputs[{place}]", f"the dataset {name} has been removed meanwhile")
-
-
-async def _put_source(conn: type_Connection, org_id: int, job: JobMeaning, job_id: int) -> None:
-    source = job.document["source"]
-    if source is None:
-        return
-    timing, now = None, await conn.fetchval(SQL.now)
-    if source["kind"] in ("cron", "interval"):
-        timing = _timing(source, now)
-    lane = source.get("lane")
-    match = source.get("match")
-    await conn.execute(
-        SQL.put_source, job_id, org_id, source["kind"], None if timing is None else timing.cron,
-        None if timing is None else timing.every, None if timing is None else timing.timezone,
-        None if timing is None else now, source.get("catch_up"), None if timing is None else timing.after(now),
-        source.get("event"), None if match is None else _json(match), None if lane is None else lane.split("."),
-    )  # fmt: skip
-
-
-def _timing(source: Mapping[str, Any], now: datetime) -> Timing:
-    from weft.flow.ticks import check_timing
-
-    if source["kind"] == "cron":
-        return check_timing(source["schedule"], None, source["timezone"], now)
-    return check_timing(None, source["every"], "UTC", now)
 
 
 def _kept_settings(settings: Mapping[str, Any], lanes: Mapping[str, int]) -> dict[str, Any]:

@@ -12,8 +12,8 @@ from zoneinfo import ZoneInfoNotFoundError
 from cronsim import CronSimError
 
 from weft.db.statements import Statements
-from weft.live.schedules import timing_of
 from weft.flow.ticks import CatchUp, due_now
+from weft.live.schedules import timing_of
 from weft.queue.service import Service
 
 if TYPE_CHECKING:

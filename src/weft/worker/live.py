@@ -45,8 +45,8 @@ class LiveUnit:
 
     @property
     def payload(self) -> Any:
-        """What an event said, or the row of a table."""
-        return self.said.get("payload", self.said.get("row"))
+        """What an event said, or the rows of a table."""
+        return self.said.get("payload", self.said.get("rows"))
 
 
 class LiveContext:

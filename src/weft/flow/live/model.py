@@ -8,6 +8,7 @@ from pydantic import BeforeValidator, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 from weft.flow import durations
+from weft.flow.hooks import Hmac
 from weft.flow.model import Described, Part, QueueName, Seconds
 from weft.flow.names import DATASET, HANDLER, MAX_NAME, NAME, PATH
 
@@ -63,6 +64,23 @@ Runtime = Annotated[
     BeforeValidator(_runtime),
     WithJsonSchema({"enum": ["worker", "inline", *_INLINE]}),
 ]
+
+
+def _settle(value: object) -> float:
+    return 0 if value in (0, "0", "0s") and value is not False else _seconds_of(value)
+
+
+def _seconds_of(value: object) -> float:
+    try:
+        return durations.seconds_of(value)
+    except ValueError as problem:
+        raise PydanticCustomError("bad_duration", "{problem}", {"problem": str(problem)}) from None
+
+
+Settle = Annotated[float, BeforeValidator(_settle), WithJsonSchema({"anyOf": _SPANS[:2]})]
+Column = Annotated[str, Field(min_length=1, max_length=63)]
+_NAME_IN_SQL = r'(?:[A-Za-z_][A-Za-z0-9_$]*|"(?:[^"]|"")+")'
+_TABLE = rf"^{_NAME_IN_SQL}\.{_NAME_IN_SQL}$"
 Lane = Annotated[str, BeforeValidator(_lane), Field(max_length=500)]
 DatasetName = Annotated[str, Field(min_length=1, max_length=MAX_NAME, pattern=DATASET)]
 OperatorName = Annotated[str, Field(min_length=1, max_length=MAX_NAME, pattern=HANDLER)]
@@ -103,27 +121,47 @@ class EventSource(Part):
         default=None, description="The fields that an event must have, and their values."
     )
     lane: Lane | None = Field(default=None, description=_LANE)
+    hmac: Hmac | None = Field(
+        default=None, description="How those sign who send such events without a token, to `/api/v1/hooks`."
+    )
 
 
 class FilesSource(Part):
     """Begins with each file that arrives in a folder or under a prefix."""
 
     kind: Literal["files"] = Field(description="What makes the job begin.")
-    path: Annotated[str, Field(min_length=1, max_length=2000)] = Field(description="A folder, or `s3://bucket/prefix`.")
+    path: Annotated[str, Field(min_length=1, max_length=2000)] = Field(
+        description="A folder of the workers, or `s3://bucket/prefix`, and perhaps a pattern: `/data/in/*.csv`. It "
+        "must be within WEFT_FILES_ROOTS of the workers."
+    )
     pattern: Annotated[str, Field(min_length=1, max_length=500)] = Field(
-        default="*", description="Which files: a pattern such as `*.csv`."
+        default="*", description="Which files, where the path does not say: such as `*.csv`, or `**/*.csv` beneath it."
     )
     poll: Seconds = Field(default=5, description=_POLL)
+    settle: Settle = Field(
+        default=2,
+        description="How long a file of a folder must stay as it is before it counts as whole; 0: not at all.",
+    )
+    order: Literal["name", "mtime"] | None = Field(
+        default=None,
+        description="By what the files that a look finds are in order, one after the other; none at first.",
+    )
 
 
 class TableSource(Part):
     """Begins with each row that is added to a table of the database."""
 
     kind: Literal["table"] = Field(description="What makes the job begin.")
-    table: Annotated[str, Field(min_length=1, max_length=200)] = Field(
-        description="The table, such as `public.orders`."
+    table: Annotated[str, Field(min_length=3, max_length=200, pattern=_TABLE)] = Field(
+        description="The table of Weft's own database, with its schema: `public.orders`."
     )
-    lane: Lane | None = Field(default=None, description=_LANE)
+    columns: Annotated[list[Column], Field(min_length=1, max_length=1000)] | None = Field(
+        default=None, description="The columns that are told; all of them unless said."
+    )
+    lane: Column | None = Field(
+        default=None,
+        description="The column by whose value rows are kept in order; each statement is for itself without.",
+    )
 
 
 class ContinuousSource(Part):

@@ -124,8 +124,9 @@ insert into weft.live_input (live_job_id, place, org_id, dataset_id, version_id,
 select $1, $2, d.org_id, d.id, $5, $5::bigint is not null from weft.dataset d where d.org_id = $3 and d.name = $4 returning dataset_id;
 
 -- name: put_source
-insert into weft.live_source (live_job_id, org_id, kind, cron, every, timezone, anchor, catch_up, next_at, event, match, lane)
-values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12);
+insert into weft.live_source (live_job_id, org_id, kind, cron, every, timezone, anchor, catch_up, next_at, event, match, lane, hook, table_name,
+  columns)
+values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15);
 
 -- name: swap
 select weft.swap_dag($1, $2, $3, $4, $5);

@@ -21,6 +21,12 @@ create or replace view weft.artifact_use as select v.* from (
   union all select d.snapshot_id, d.org_id, 'job', d.id::text from weft.job_done d where d.snapshot_id is not null
 ) v where v.org_id = coalesce((select weft.current_org()), v.org_id);
 
+-- name: follow_nothing
+update weft.live_source set is_listening = false where kind = 'table';
+drop trigger source_follows on weft.live_source;
+drop trigger source_is_gone on weft.live_source;
+drop function weft.follow_or_leave, weft.leave_table, weft.follow_table, weft.note_rows cascade;
+
 -- name: drop_live
 drop view weft.live_jobs;
 drop function weft.grant_live_to_server, weft.collect_dag, weft.advance_backfill, weft.unit_of_partition, weft.swap_when_caught_up,

@@ -187,6 +187,10 @@ create table weft.live_source (
   match jsonb,
   -- How those sign who send such events without a token.
   hook json,
+  -- Of a table: its name as it was written, which of its columns are told, and which table that is while it is followed.
+  table_name text,
+  columns text[],
+  followed oid,
   -- How many units were open and not new at the last turn.
   backlog int not null default 0,
   -- Where in what comes it is said which unit it belongs behind.
