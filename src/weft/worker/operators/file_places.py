@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import stat
+import time
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -21,6 +23,9 @@ _S3 = "s3://"
 # What is still being written, by the names that programs give it.
 _UNFINISHED = (".tmp", ".part", ".partial", ".filepart", ".crdownload", ".swp", "~")
 _TIMEOUT = timedelta(minutes=1)
+# The names of folders whose round goes on: of so many, and for so many seconds. To read a million takes a while.
+_LISTED, _LISTED_FOR = 4, 600.0
+_listed: dict[tuple[str, str], tuple[float, list[str]]] = {}
 
 
 class FoundFile(NamedTuple):
@@ -96,22 +101,37 @@ class FolderPlace:
 
     def __init__(self, real: str, path: str, pattern: str) -> None:
         self._real, self._path, self._pattern = real, path.rstrip("/"), compiled(pattern)
+        self._key = real, pattern
         self._is_deep = is_deep(pattern)
 
     def look(self, after: str, most: int, at_once: int) -> Iterator[Looked]:
         """Yield the files after a path: all names are read first, and each file is looked at when it is its turn."""
-        try:
-            names = sorted(each for each in self._names("") if each > after)
-        except OSError as problem:
-            raise InvalidInput("source.path", f"{self._path} cannot be read: {problem.strerror}") from None
-        for first in range(0, max(1, min(most, len(names))), at_once):
+        names = self._all_names(after)
+        begin = bisect_right(names, after)
+        for first in range(begin, max(begin + 1, min(begin + most, len(names))), at_once):
             part = names[first : first + at_once]
             until = part[-1] if first + at_once < len(names) else None
+            if until is None:
+                _listed.pop(self._key, None)
             yield Looked([found for name in part if (found := self._found(name)) is not None], until)
 
     def address(self, path: str) -> str:
         """Return the whole path of a file."""
         return f"{self._path}/{path}"
+
+    def _all_names(self, after: str) -> list[str]:
+        """Return all names in order; amid a round they are those of its beginning, where this process has these."""
+        read_at, names = _listed.get(self._key, (0.0, []))
+        if after and read_at > time.monotonic() - _LISTED_FOR:
+            return names
+        try:
+            names = sorted(self._names(""))
+        except OSError as problem:
+            raise InvalidInput("source.path", f"{self._path} cannot be read: {problem.strerror}") from None
+        for key in [*_listed][: max(0, len(_listed) - _LISTED + 1)]:
+            _listed.pop(key, None)
+        _listed[self._key] = time.monotonic(), names
+        return names
 
     def _names(self, within: str) -> Iterator[str]:
         try:
