@@ -4265,59 +4265,64 @@ CREATE TABLE weft.dag_version (
 );
 
 CREATE VIEW weft.artifact_use AS
- SELECT m.to_id AS artifact_id,
-    m.org_id,
-    'tag'::text AS used_by,
-    m.tag AS user_name
-   FROM weft.tag_move m
-  WHERE (m.to_id IS NOT NULL)
-UNION ALL
- SELECT t.target_id AS artifact_id,
-    t.org_id,
-    'tag'::text AS used_by,
-    t.name AS user_name
-   FROM weft.tag t
-UNION ALL
- SELECT a.parent_id AS artifact_id,
-    a.org_id,
-    (a.kind)::text AS used_by,
-    (a.id)::text AS user_name
-   FROM weft.artifact a
-  WHERE (a.parent_id IS NOT NULL)
-UNION ALL
- SELECT a.merged_id AS artifact_id,
-    a.org_id,
-    (a.kind)::text AS used_by,
-    (a.id)::text AS user_name
-   FROM weft.artifact a
-  WHERE (a.merged_id IS NOT NULL)
-UNION ALL
- SELECT a.base_id AS artifact_id,
-    a.org_id,
-    (a.kind)::text AS used_by,
-    (a.id)::text AS user_name
-   FROM weft.artifact a
-  WHERE (a.base_id IS NOT NULL)
-UNION ALL
- SELECT j.snapshot_id AS artifact_id,
-    j.org_id,
-    'job'::text AS used_by,
-    (j.id)::text AS user_name
-   FROM weft.job j
-  WHERE (j.snapshot_id IS NOT NULL)
-UNION ALL
- SELECT d.snapshot_id AS artifact_id,
-    d.org_id,
-    'job'::text AS used_by,
-    (d.id)::text AS user_name
-   FROM weft.job_done d
-  WHERE (d.snapshot_id IS NOT NULL)
-UNION ALL
- SELECT v.artifact_id,
-    v.org_id,
-    'dag'::text AS used_by,
-    (v.id)::text AS user_name
-   FROM weft.dag_version v;
+ SELECT artifact_id,
+    org_id,
+    used_by,
+    user_name
+   FROM ( SELECT m.to_id AS artifact_id,
+            m.org_id,
+            'tag'::text AS used_by,
+            m.tag AS user_name
+           FROM weft.tag_move m
+          WHERE (m.to_id IS NOT NULL)
+        UNION ALL
+         SELECT t.target_id,
+            t.org_id,
+            'tag'::text,
+            t.name
+           FROM weft.tag t
+        UNION ALL
+         SELECT a.parent_id,
+            a.org_id,
+            (a.kind)::text AS kind,
+            (a.id)::text AS id
+           FROM weft.artifact a
+          WHERE (a.parent_id IS NOT NULL)
+        UNION ALL
+         SELECT a.merged_id,
+            a.org_id,
+            (a.kind)::text AS kind,
+            (a.id)::text AS id
+           FROM weft.artifact a
+          WHERE (a.merged_id IS NOT NULL)
+        UNION ALL
+         SELECT a.base_id,
+            a.org_id,
+            (a.kind)::text AS kind,
+            (a.id)::text AS id
+           FROM weft.artifact a
+          WHERE (a.base_id IS NOT NULL)
+        UNION ALL
+         SELECT j.snapshot_id,
+            j.org_id,
+            'job'::text,
+            (j.id)::text AS id
+           FROM weft.job j
+          WHERE (j.snapshot_id IS NOT NULL)
+        UNION ALL
+         SELECT d.snapshot_id,
+            d.org_id,
+            'job'::text,
+            (d.id)::text AS id
+           FROM weft.job_done d
+          WHERE (d.snapshot_id IS NOT NULL)
+        UNION ALL
+         SELECT v_1.artifact_id,
+            v_1.org_id,
+            'dag'::text,
+            (v_1.id)::text AS id
+           FROM weft.dag_version v_1) v
+  WHERE (org_id = COALESCE(( SELECT weft.current_org() AS current_org), org_id));
 
 CREATE TABLE weft.attempt (
     task_id bigint NOT NULL,

@@ -44,14 +44,16 @@ alter table weft.live_dag
 -- name: artifact_use_with_dags
 -- Who uses which artifact: each room adds its own here, and what is listed is never removed.
 create or replace view weft.artifact_use as
-select m.to_id as artifact_id, m.org_id, 'tag' as used_by, m.tag as user_name from weft.tag_move m where m.to_id is not null
-union all select t.target_id, t.org_id, 'tag', t.name from weft.tag t
-union all select a.parent_id, a.org_id, a.kind::text, a.id::text from weft.artifact a where a.parent_id is not null
-union all select a.merged_id, a.org_id, a.kind::text, a.id::text from weft.artifact a where a.merged_id is not null
-union all select a.base_id, a.org_id, a.kind::text, a.id::text from weft.artifact a where a.base_id is not null
-union all select j.snapshot_id, j.org_id, 'job', j.id::text from weft.job j where j.snapshot_id is not null
-union all select d.snapshot_id, d.org_id, 'job', d.id::text from weft.job_done d where d.snapshot_id is not null
-union all select v.artifact_id, v.org_id, 'dag', v.id::text from weft.dag_version v;
+select v.* from (
+  select m.to_id as artifact_id, m.org_id, 'tag' as used_by, m.tag as user_name from weft.tag_move m where m.to_id is not null
+  union all select t.target_id, t.org_id, 'tag', t.name from weft.tag t
+  union all select a.parent_id, a.org_id, a.kind::text, a.id::text from weft.artifact a where a.parent_id is not null
+  union all select a.merged_id, a.org_id, a.kind::text, a.id::text from weft.artifact a where a.merged_id is not null
+  union all select a.base_id, a.org_id, a.kind::text, a.id::text from weft.artifact a where a.base_id is not null
+  union all select j.snapshot_id, j.org_id, 'job', j.id::text from weft.job j where j.snapshot_id is not null
+  union all select d.snapshot_id, d.org_id, 'job', d.id::text from weft.job_done d where d.snapshot_id is not null
+  union all select v.artifact_id, v.org_id, 'dag', v.id::text from weft.dag_version v
+) v where v.org_id = coalesce((select weft.current_org()), v.org_id);
 
 -- name: live_job
 -- A deployed node of a live DAG, known by its name and all that it means: one that a deploy leaves as it is goes on untouched.
