@@ -43,8 +43,7 @@ alter table weft.live_dag
 
 -- name: artifact_use_with_dags
 -- Who uses which artifact: each room adds its own here, and what is listed is never removed.
-create or replace view weft.artifact_use as
-select v.* from (
+create or replace view weft.artifact_use as select v.* from (
   select m.to_id as artifact_id, m.org_id, 'tag' as used_by, m.tag as user_name from weft.tag_move m where m.to_id is not null
   union all select t.target_id, t.org_id, 'tag', t.name from weft.tag t
   union all select a.parent_id, a.org_id, a.kind::text, a.id::text from weft.artifact a where a.parent_id is not null
