@@ -424,6 +424,9 @@ begin
     return 0;
   end if;
   select * into strict l from weft.live_job j where j.id = b.live_job_id for no key update;
+  if l.state in ('draining', 'stopped') then
+    return 0;
+  end if;
   select count(*) into open_units from weft.live_unit u where u.backfill_id = b.id and u.state <> 'done';
   select i.version_id into version from weft.live_input i where i.live_job_id = l.id and i.place = b.place;
   for key in

@@ -20,6 +20,7 @@ from starlette.routing import Route
 import weft
 from weft.contract.operations import Access
 from weft.contract.table import OPERATIONS
+from weft.sdk.session import seeing
 from weft.server.app import make_app
 from weft.server.credentials import ANONYMOUS
 from weft.server.paths import PREFIX
@@ -205,7 +206,7 @@ def dag(prefix: str, outside: str | None = None) -> dict[str, Any]:
                 "activation": "source", "operator": "take", "source": {"kind": "event", "event": f"{prefix}.quote"},
                 "outputs": [f"{prefix}/quotes"],
             },
-            "copy": {
+            "candles": {
                 "activation": "reactive", "operator": "copy", "execution_strategy": "PerPartition",
                 "inputs": [outside or f"{prefix}/orders"], "outputs": [f"{prefix}/copied"],
             },
@@ -215,13 +216,15 @@ def dag(prefix: str, outside: str | None = None) -> dict[str, Any]:
 
 async def _deployed(client: weft.Client, prefix: str) -> dict[str, str]:
     """Deploy a live DAG, with a unit of work for which nobody is there, and a backfill that goes on."""
-    await client.live.deploy(dag(prefix))
+    with seeing(None):
+        await client.live.deploy(dag(prefix))
     await client.jobs.send_event(f"{prefix}.quote", {"price": 1})
     (unit,) = await client.live.units(f"{prefix}/market", "quotes")
-    await client.live.deploy(dag(prefix) | {"description": "again"})
+    with seeing(None):
+        await client.live.deploy(dag(prefix) | {"description": "again"})
     # As the first turn of the job would have it.
     await client.database.run(lambda conn: conn.execute(FIRST_TURN, f"{prefix}/copied"))
-    backfill = await client.live.backfill(f"{prefix}/market", "copy")
+    backfill = await client.live.backfill(f"{prefix}/market", "candles")
     return {
         "live.dag": f"{prefix}/market", "live.job": "quotes", "unit_id": str(unit.id),
         "live-backfills.backfill_id": str(backfill.id),

@@ -64,7 +64,7 @@ async def acts(client: weft.Client, conn: asyncpg.Connection[asyncpg.Record]) ->
     units = await client.live.units("acme/market", "quotes")
     await conn.execute("update weft.live_unit set state = 'held' where id = $1", units[0].id)
     await conn.execute(FIRST_TURN, "acme/copied")
-    anew = await client.live.backfill("acme/market", "copy")
+    anew = await client.live.backfill("acme/market", "candles")
     await client.create_queue("mail")
     open_ = await client.jobs.submit("etl")
     tasks = [await client.enqueue("nobody:knows") for _ in range(2)]
@@ -97,10 +97,10 @@ async def acts(client: weft.Client, conn: asyncpg.Connection[asyncpg.Record]) ->
         "live.resume": lambda by: by.live.resume("acme/market"),
         "live.retry": lambda by: by.live.retry("acme/market", "quotes"),
         "live.skip": lambda by: by.live.skip("acme/market", "quotes", units[1].id),
-        "live.rematerialize": lambda by: by.live.rematerialize("acme/market", "copy", partitions=[""]),
-        "live.backfill": lambda by: by.live.backfill("acme/market", "copy"),
+        "live.rematerialize": lambda by: by.live.rematerialize("acme/market", "candles", partitions=[""]),
+        "live.backfill": lambda by: by.live.backfill("acme/market", "candles"),
         "live.cancel_backfill": lambda by: by.live.cancel_backfill(anew.id),
-        "live.rebuild": lambda by: by.live.rebuild("acme/market", "copy"),
+        "live.rebuild": lambda by: by.live.rebuild("acme/market", "candles"),
         "live.abandon": lambda by: by.live.abandon("acme/market"),
         "live.drain": lambda by: by.live.drain("acme/market"),
         "schedules.add": lambda by: by.schedules.add("etl", name="new", every=3600),

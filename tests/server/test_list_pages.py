@@ -20,7 +20,6 @@ BOUNDED = {
     "/api/v1/audit/verify": "it ends at the first findings",
     "/api/v1/datasets/{name}": "a record: its columns, and the roles that see it",
     "/api/v1/datasets/{name}/state": "a record: its columns",
-    "/api/v1/live/deploys/plan": "a line for each job and dataset of a document, which has a greatest size",
     "/api/v1/health": "one line for each part of the installation",
     "/api/v1/jobs/{job_id}": "a record: a patch is no larger than a request",
     "/api/v1/jobs/{job_id}/queues": "the queues that a definition names",

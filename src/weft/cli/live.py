@@ -14,6 +14,8 @@ from weft.cli.live_backfills import Job, backfill, cancel_backfill, list_backfil
 from weft.cli.reasons import says_why
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from weft.live.looking import LiveDag, LiveJob, OpenUnit, OperatorState
     from weft.sdk.client import Client
 
@@ -48,13 +50,16 @@ def _row(each: LiveDag) -> tuple[Any, ...]:
 
     note = state("paused") if each.paused_at is not None else ""
     told = each.name, each.version or "", each.building or "", note, each.jobs, each.units + each.writes
-    return *told, each.held or "", _lag(each.lag), when(each.live_at)
+    return *told, each.held or "", _lag(each.oldest_at), when(each.live_at)
 
 
-def _lag(lag: Any) -> str:
+def _lag(oldest_at: datetime | None) -> str:
+    """Return how long the oldest of what is not done has been there."""
+    from datetime import UTC, datetime, timedelta
+
     from weft.cli.output import span
 
-    return "" if lag is None else span(lag)
+    return "" if oldest_at is None else span(max(timedelta(), datetime.now(UTC) - oldest_at))
 
 
 @app.command()
@@ -77,7 +82,7 @@ def show(dag: Dag, as_json: JsonFlag = False) -> None:
         "paused": moment_text(found.paused_at),
         "open": f"{found.units} units, {found.writes} writes of inputs that are none yet",
         "held": str(found.held) if found.held else None,
-        "lag": _lag(found.lag) or None,
+        "lag": _lag(found.oldest_at) or None,
     })  # fmt: skip
     print_table(_JOBS.columns, map(_job_row, jobs), empty=_JOBS.empty)
 
@@ -99,7 +104,7 @@ def _job_row(each: LiveJob) -> tuple[Any, ...]:
 
     shown = state("paused") if each.paused_at is not None else state(each.state)
     note = "live" if each.is_live else "building" if each.is_building else ""
-    told = each.name, shown, note, each.operator, each.units + each.writes, each.held or "", _lag(each.lag)
+    told = each.name, shown, note, each.operator, each.units + each.writes, each.held or "", _lag(each.oldest_at)
     error = one_line(each.last_error or "")
     return *told, each.completed, each.failed or "", ", ".join(each.outputs), error
 

@@ -186,14 +186,16 @@ _LIVE = (
     _get("/live", "live.list", key="name"),
     _get("/live/{dag:name}/jobs", "live.jobs", key="cursor"),
     _get("/live/{dag:name}/versions", "live.history", key="number"),
-    _post("/live/{dag:name}/rollback", "live.rollback"),
+    _post("/live/{dag:name}/rollback", "live.rollback", body={"version": 1}),
     _post("/live/{dag:name}/abandon", "live.abandon", answer="version"),
     _post("/live/{dag:name}/drain", "live.drain", status=204),
-    _post("/live/{dag:name}/pause", "live.pause", status=204),
-    _post("/live/{dag:name}/resume", "live.resume", status=204),
+    _post("/live/{dag:name}/pause", "live.pause", status=204, body={"job": "candles"}),
+    _post("/live/{dag:name}/resume", "live.resume", status=204, body={"job": "candles"}),
     _get("/live/{dag:name}/jobs/{job:name}/units", "live.units", key="id"),
     _get("/live/{dag:name}/jobs/{job:name}/state", "live.state", key="key"),
-    _post("/live/{dag:name}/jobs/{job:name}/retry", "live.retry", answer="count"),
+    _post(
+        "/live/{dag:name}/jobs/{job:name}/retry", "live.retry", answer="count", body={"unit_id": "381002207845156620"}
+    ),
     _post("/live/{dag:name}/jobs/{job:name}/units/{unit_id}/skip", "live.skip", status=204),
     _post(
         "/live/{dag:name}/jobs/{job:name}/rematerialize",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
@@ -38,7 +38,7 @@ class LiveDag:
     """A live DAG: the number of the version in effect and of the one being built, and how far its jobs are.
 
     ``units`` are open, ``held`` of them failed and hold up what comes after them; ``writes`` are those of inputs that
-    are no units yet; ``lag`` is how long the oldest of all has been there.
+    are no units yet; ``oldest_at`` is since when the oldest of all has been there, which is how far it lags behind.
     """
 
     id: int
@@ -52,7 +52,7 @@ class LiveDag:
     units: int
     held: int
     writes: int
-    lag: timedelta | None
+    oldest_at: datetime | None
     created_at: datetime
     actor: str
 
@@ -78,7 +78,7 @@ class LiveJob:
     units: int
     held: int
     writes: int
-    lag: timedelta | None
+    oldest_at: datetime | None
     is_behind: bool
     completed: int
     failed: int

@@ -23,7 +23,7 @@ class Live(LiveDeploys):
         Example::
 
             for each in await client.live.list():
-                print(each.name, each.version, each.lag, each.held)
+                print(each.name, each.version, each.oldest_at, each.held)
         """
         check_number(limit, "limit", 1, 1000)
         org_id = await self._session.org_id()
@@ -34,7 +34,7 @@ class Live(LiveDeploys):
 
         Example::
 
-            print((await client.live.show("market")).lag)
+            print((await client.live.show("market")).oldest_at)
         """
         org_id = await self._session.org_id()
         return await self._session.database.read(lambda conn: looking.show(conn, org_id, dag))
@@ -45,7 +45,7 @@ class Live(LiveDeploys):
         ``after`` is the ``cursor`` of the last of the page before. Example::
 
             for each in await client.live.jobs("market"):
-                print(each.name, each.state, each.lag, each.last_error)
+                print(each.name, each.state, each.oldest_at, each.last_error)
         """
         check_number(limit, "limit", 1, 1000)
         org_id, sees = await self._session.org_id(), self._session.sees

@@ -114,12 +114,12 @@ LIKE: Mapping[str, Mapping[str, Any]] = {
     },
     "LiveDag": {
         "name": "market", "version": 4, "building": None, "paused_at": None, "live_at": LATE, "jobs": 3, "units": 2,
-        "held": 0, "writes": 0, "lag": 0.4,
+        "held": 0, "writes": 0, "oldest_at": LATE,
     },
     "LiveJob": {
         "name": "candles", "state": "running", "activation": "reactive", "operator": "range_aggregator",
         "runtime": "worker", "strategy": "partition", "is_live": True, "is_building": False, "paused_at": None,
-        "units": 2, "held": 0, "writes": 0, "lag": 0.4, "is_behind": False, "completed": 1204, "failed": 0,
+        "units": 2, "held": 0, "writes": 0, "oldest_at": LATE, "is_behind": False, "completed": 1204, "failed": 0,
         "last_error": None, "last_active_at": LATE, "next_at": None, "inputs": ["ticks"], "outputs": ["candles@3"],
         "config_hash": DIGEST,
     },

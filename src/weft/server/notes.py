@@ -39,6 +39,8 @@ TAGS = {
     "roles": "The roles that the org defines, and who has them.",
     "datasets": "Named tables of data: their versions, partitions and what was written into them.",
     "schedules": "Workflows that begin by themselves.",
+    "live": "Live DAGs: deployed, looked at, and kept going.",
+    "live-backfills": "Partitions that live jobs compute anew.",
     "tags": "Names of definitions, which move; each move is kept.",
     "tasks": "Single pieces of work: enqueued, looked at, cancelled, run again.",
     "ticks": "When something would begin by itself.",

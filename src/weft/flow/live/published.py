@@ -13,7 +13,12 @@ _DESCRIPTION = (
 # What each kind of job must have, and what is not for it.
 _SOURCE = {
     "required": ["source"],
-    "properties": {"inputs": {"maxItems": 0}, "execution_strategy": {"type": "null"}, "idle_timeout": {"type": "null"}},
+    "properties": {
+        "source": {"type": "object"},
+        "inputs": {"maxItems": 0},
+        "execution_strategy": {"type": "null"},
+        "idle_timeout": {"type": "null"},
+    },
 }
 _REACTIVE = {
     "required": ["inputs", "execution_strategy"],

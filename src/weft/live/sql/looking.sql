@@ -2,7 +2,7 @@
 -- Live DAGs by name after one, with what is in effect, and how far their jobs are.
 select d.id, d.name, v.number as version, b.number as building, d.paused_at, v.artifact_id, v.live_at, count(j.id)::int as jobs,
   coalesce(sum(s.units), 0)::bigint as units, coalesce(sum(s.held), 0)::bigint as held, coalesce(sum(s.writes), 0)::bigint as writes,
-  case when min(s.since) is not null then greatest(weft.now() - min(s.since), '0') end as lag, d.created_at, d.actor
+  min(s.since) as oldest_at, d.created_at, d.actor
 from weft.live_dag d left join weft.dag_version v on v.id = d.version_id left join weft.dag_version b on b.id = d.building_id
   left join weft.dag_version_job m on m.dag_version_id = v.id left join weft.live_job j on j.id = m.live_job_id
   left join lateral weft.standing_of_live_job(j.id) s on true
@@ -19,7 +19,7 @@ select j.id, j.name, j.config_hash, j.activation, j.operator, j.runtime, j.strat
     then 'lost' else j.state end as state,
   coalesce((select m.dag_version_id = d.version_id from weft.dag_version_job m where m.live_job_id = j.id and m.dag_version_id = d.version_id), false) as is_live,
   coalesce((select true from weft.dag_version_job m where m.live_job_id = j.id and m.dag_version_id = d.building_id), false) as is_building,
-  j.paused_at, s.units, s.held, s.writes, case when s.since is not null then greatest(weft.now() - s.since, '0') end as lag, s.is_behind, j.completed, j.failed, j.last_error,
+  j.paused_at, s.units, s.held, s.writes, s.since as oldest_at, s.is_behind, j.completed, j.failed, j.last_error,
   j.last_active_at, o.next_at,
   array(select r.name from weft.live_input i join weft.dataset r on r.id = i.dataset_id
     where i.live_job_id = j.id and ($5::text[] is null or r.read_roles && $5) order by i.place) as inputs,
