@@ -67,6 +67,7 @@ class LiveJobTold(BaseModel):
     document: dict[str, Any]
     inputs: list[dict[str, Any]]
     outputs: list[str]
+    output_versions: list[int]
 
 
 class StateRemembered(BaseModel):

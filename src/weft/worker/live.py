@@ -71,6 +71,7 @@ class LiveContext:
         self.inputs: list[str] = [each["name"] for each in info["inputs"]]
         self.outputs: list[str] = list(info["outputs"])
         self._versions = {each["name"]: each["version"] for each in info["inputs"]}
+        self._own_versions = dict(zip(self.outputs, info["output_versions"], strict=True))
         self._ask: Ask = ctx.ask
         self._seen: dict[str, int] = {}
         self._states: dict[str, Any] = {}
@@ -103,6 +104,11 @@ class LiveContext:
             return self.task.dataset(f"{name}@{said['version']}.{said['write']}")
         version = self._versions[name]
         return self.task.dataset(name if version is None else f"{name}@{version}")
+
+    def output(self, place: int | str = 0) -> TaskDataset:
+        """Return an output, by its place or name, to read what this job has written so far."""
+        name = place if isinstance(place, str) else self._output(place)
+        return self.task.dataset(f"{name}@{self._own_versions[name]}")
 
     def changes(self, *, columns: Sequence[str] | None = None) -> Any:
         """Return what the unit is about as a table of Arrow: rows that an update added, or the whole partition."""

@@ -11,7 +11,8 @@ from weft.live_input i join weft.dataset d on d.id = i.dataset_id left join weft
 where i.live_job_id = $1 order by i.place;
 
 -- name: outputs
-select d.name from weft.live_output o join weft.dataset d on d.id = o.dataset_id where o.live_job_id = $1 order by o.place;
+select d.name, v.number as version from weft.live_output o join weft.dataset d on d.id = o.dataset_id
+  join weft.dataset_version v on v.id = o.version_id where o.live_job_id = $1 order by o.place;
 
 -- name: state
 select s.version, s.state from weft.operator_state s where s.live_job_id = $1 and s.state_key = $2;
