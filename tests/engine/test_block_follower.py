@@ -10,11 +10,11 @@ from typing import Any, TypeAlias
 import asyncpg
 import pytest
 from engine_scene import MakeClient
-from operator_scene import OperatorScene
 
 import weft
 from chains import Block, Chain
 from live_scene import until
+from operator_scene import OperatorScene
 from weft.worker.registry import Registry
 
 Conn: TypeAlias = "asyncpg.Connection[asyncpg.Record]"
@@ -147,6 +147,25 @@ async def test_what_is_not_confirmed_is_not_taken(
         await until_like(scene, confirmed)
     # Nothing was ever taken back.
     assert await conn.fetchval("select coalesce(sum(rows_removed), 0) from weft.dataset_write") == 0
+
+
+async def test_a_feed_that_is_behind_for_a_moment_takes_nothing_back(
+    near: weft.Client, conn: Conn, registry: Registry, chain: Chain
+) -> None:
+    scene = OperatorScene(near, conn, registry)
+    chain.grow(20)
+    await follow(scene, config_of(http_feed(chain), settle=1000))
+    async with weft.Worker(client=near, registry=registry), weft.Orchestrator(client=near):
+        await until_like(scene, chain)
+        whole, chain.blocks = chain.blocks, chain.blocks[:-3]
+        await until(lambda: conn.fetchval("select (state ->> 'behind')::int >= 3 from weft.operator_state"))
+        # Another node, which knows nothing at all.
+        chain.blocks = []
+        await until(lambda: conn.fetchval("select (state ->> 'trouble')::int >= 2 from weft.operator_state"))
+        chain.blocks = whole
+        chain.grow(1)
+        await until_like(scene, chain)
+    assert await conn.fetchval("select sum(rows_removed) from weft.dataset_write") == 0
 
 
 def hidden(*numbers: int) -> Any:
