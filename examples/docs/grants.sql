@@ -19,7 +19,7 @@ grant insert, select on weft.task_blob to shop_web;
 create role shop_report login;
 grant usage on schema weft to shop_report;
 grant select on weft.tasks, weft.attempts, weft.steps, weft.queues, weft.workers, weft.orgs, weft.audits, weft.jobs,
-  weft.job_events, weft.schedules, weft.datasets to shop_report;
+  weft.job_events, weft.schedules, weft.datasets, weft.live_jobs to shop_report;
 -- docs: end read
 
 -- docs: begin work

@@ -116,7 +116,7 @@ COMMANDS = {
         *("30.0", "1 file without a problem", "⇉ with_tax  flows.with_tax for each", "26.4", "completed", "pushed "),
         *("sales/main", "30.0", "workflow_id: sales"),
     ],
-    "migrate.sh": ["0006 (head)", "downgraded from 0006 to nothing"],
+    "migrate.sh": ["0007 (head)", "downgraded from 0007 to nothing"],
     "operate.sh": [
         *("default", "something is not well", "jobs_created_total"),
         "created mail",

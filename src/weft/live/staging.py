@@ -93,4 +93,6 @@ async def _job(conn: type_Connection, fence: Fence) -> Record:
     row = await conn.fetchrow(SQL.job, *fence)
     if row is None:
         raise LeaseLost(fence.task_id)
+    if row["id"] is None:
+        raise InvalidInput("task_id", f"task {fence.task_id} is not one of a live job")
     return row

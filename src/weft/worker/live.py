@@ -242,7 +242,8 @@ def handler_of(
     if asyncio.iscoroutinefunction(function):
 
         async def live_task(live_job: str, unit: dict[str, Any], ctx: Context) -> Any:
-            return await function(LiveContext(ctx, live_job, unit, await asyncio.to_thread(_info, ctx, live_job)))
+            info = _shelf(live_job) or await asyncio.to_thread(_info, ctx, live_job)
+            return await function(LiveContext(ctx, live_job, unit, info))
 
         made: Callable[..., Any] = live_task
     else:

@@ -117,7 +117,7 @@ class Worker:
             counters=lambda: (bool(self._held.running), self.completed, self.failed),
         )  # fmt: skip
         self._upkeep = store.upkeep(self._heart.has_settled)
-        self.kicks["due"] = lambda: self._upkeep.stager.kick()
+        self.kicks["due"] = self._upkeep.look_at_due
         try:
             await self._slots.refresh(self._lanes)
             await self._line.open()

@@ -11,14 +11,15 @@ create or replace function weft.offer_event(event bigint) returns void language 
 create or replace function weft.tell_written(dataset bigint) returns void language sql as '';
 
 -- name: artifact_use_without_dags
-create or replace view weft.artifact_use as
-select m.to_id as artifact_id, m.org_id, 'tag' as used_by, m.tag as user_name from weft.tag_move m where m.to_id is not null
-union all select t.target_id, t.org_id, 'tag', t.name from weft.tag t
-union all select a.parent_id, a.org_id, a.kind::text, a.id::text from weft.artifact a where a.parent_id is not null
-union all select a.merged_id, a.org_id, a.kind::text, a.id::text from weft.artifact a where a.merged_id is not null
-union all select a.base_id, a.org_id, a.kind::text, a.id::text from weft.artifact a where a.base_id is not null
-union all select j.snapshot_id, j.org_id, 'job', j.id::text from weft.job j where j.snapshot_id is not null
-union all select d.snapshot_id, d.org_id, 'job', d.id::text from weft.job_done d where d.snapshot_id is not null;
+create or replace view weft.artifact_use as select v.* from (
+  select m.to_id as artifact_id, m.org_id, 'tag' as used_by, m.tag as user_name from weft.tag_move m where m.to_id is not null
+  union all select t.target_id, t.org_id, 'tag', t.name from weft.tag t
+  union all select a.parent_id, a.org_id, a.kind::text, a.id::text from weft.artifact a where a.parent_id is not null
+  union all select a.merged_id, a.org_id, a.kind::text, a.id::text from weft.artifact a where a.merged_id is not null
+  union all select a.base_id, a.org_id, a.kind::text, a.id::text from weft.artifact a where a.base_id is not null
+  union all select j.snapshot_id, j.org_id, 'job', j.id::text from weft.job j where j.snapshot_id is not null
+  union all select d.snapshot_id, d.org_id, 'job', d.id::text from weft.job_done d where d.snapshot_id is not null
+) v where v.org_id = coalesce((select weft.current_org()), v.org_id);
 
 -- name: drop_live
 drop view weft.live_jobs;

@@ -43,15 +43,16 @@ alter table weft.live_dag
 
 -- name: artifact_use_with_dags
 -- Who uses which artifact: each room adds its own here, and what is listed is never removed.
-create or replace view weft.artifact_use as
-select m.to_id as artifact_id, m.org_id, 'tag' as used_by, m.tag as user_name from weft.tag_move m where m.to_id is not null
-union all select t.target_id, t.org_id, 'tag', t.name from weft.tag t
-union all select a.parent_id, a.org_id, a.kind::text, a.id::text from weft.artifact a where a.parent_id is not null
-union all select a.merged_id, a.org_id, a.kind::text, a.id::text from weft.artifact a where a.merged_id is not null
-union all select a.base_id, a.org_id, a.kind::text, a.id::text from weft.artifact a where a.base_id is not null
-union all select j.snapshot_id, j.org_id, 'job', j.id::text from weft.job j where j.snapshot_id is not null
-union all select d.snapshot_id, d.org_id, 'job', d.id::text from weft.job_done d where d.snapshot_id is not null
-union all select v.artifact_id, v.org_id, 'dag', v.id::text from weft.dag_version v;
+create or replace view weft.artifact_use as select v.* from (
+  select m.to_id as artifact_id, m.org_id, 'tag' as used_by, m.tag as user_name from weft.tag_move m where m.to_id is not null
+  union all select t.target_id, t.org_id, 'tag', t.name from weft.tag t
+  union all select a.parent_id, a.org_id, a.kind::text, a.id::text from weft.artifact a where a.parent_id is not null
+  union all select a.merged_id, a.org_id, a.kind::text, a.id::text from weft.artifact a where a.merged_id is not null
+  union all select a.base_id, a.org_id, a.kind::text, a.id::text from weft.artifact a where a.base_id is not null
+  union all select j.snapshot_id, j.org_id, 'job', j.id::text from weft.job j where j.snapshot_id is not null
+  union all select d.snapshot_id, d.org_id, 'job', d.id::text from weft.job_done d where d.snapshot_id is not null
+  union all select v.artifact_id, v.org_id, 'dag', v.id::text from weft.dag_version v
+) v where v.org_id = coalesce((select weft.current_org()), v.org_id);
 
 -- name: live_job
 -- A deployed node of a live DAG, known by its name and all that it means: one that a deploy leaves as it is goes on untouched.
@@ -415,13 +416,13 @@ end $$;
 
 -- name: turn_live_job
 -- One turn of a live job, by whoever gets its lock: takes away what is done, makes units of what was written, and tasks of the
--- units that are first in their lanes, as far as there is room. Returns how many tasks have begun, and whether there is more to do.
-create function weft.turn_live_job(job bigint, room int, out begun int, out is_more boolean) language plpgsql
+-- units that are first in their lanes, as far as there is room; whoever is thorough looks at the tasks too that it has made. Returns how many tasks have begun, and whether there is more to do.
+create function weft.turn_live_job(job bigint, room int, is_thorough boolean, out begun int, out is_more boolean) language plpgsql
   set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_hashjoin = off
   set enable_mergejoin = off set jit = off as $$
 declare
-  l weft.live_job; lanes text[]; had_barrier boolean; gone int; lost int; open_units int; running int; news bigint[]; heads bigint[]; barrier bigint; first bigint;
-  at_place int; is_asked boolean; settled int; problem text;
+  l weft.live_job; lanes text[]; had_barrier boolean; gone int; lost int; open_units int; running int; news bigint[]; heads bigint[]; others bigint[]; barrier bigint;
+  first bigint;  at_place int; is_asked boolean; settled int; problem text;
 begin
   begun := 0;
   is_more := false;
@@ -430,21 +431,24 @@ begin
     return;
   end if;
 
-  -- Tasks that have ended without a word: those that failed, were cancelled or given up. One that is sent round again goes on.
-  with silent as (
-    select u.id, d.state as ended, coalesce((d.error ->> 'type') || ': ' || (d.error ->> 'message'), d.reason, d.state::text, 'its task is gone') as error
-    from weft.live_unit u left join weft.task_done d on d.id = u.task_id
-    where u.live_job_id = job and u.state = 'running' and not exists (select 1 from weft.task t where t.id = u.task_id)
-  ), noted as (
-    update weft.live_unit u set state = case when o.ended = 'completed' or l.on_failure = 'skip' then 'done' else 'held' end
-    from silent o where u.id = o.id and u.state = 'running' returning u.task_id, o.ended, o.error
-  )
-  select count(*) filter (where n.ended is distinct from 'completed'), max(n.error) into lost, problem from noted n;
-  if lost > 0 then
-    update weft.live_job j set failed = j.failed + lost, last_error = left(problem, 2000) where j.id = job;
+  lost := 0;
+  if is_thorough then
+    -- Tasks that have ended without a word: those that failed, were cancelled or given up. One that is sent round again goes on.
+    with silent as (
+      select u.id, d.state as ended, coalesce((d.error ->> 'type') || ': ' || (d.error ->> 'message'), d.reason, d.state::text, 'its task is gone') as error
+      from weft.live_unit u left join weft.task_done d on d.id = u.task_id
+      where u.live_job_id = job and u.state = 'running' and not exists (select 1 from weft.task t where t.id = u.task_id)
+    ), noted as (
+      update weft.live_unit u set state = case when o.ended = 'completed' or l.on_failure = 'skip' then 'done' else 'held' end
+      from silent o where u.id = o.id and u.state = 'running' returning u.task_id, o.ended, o.error
+    )
+    select count(*) filter (where n.ended is distinct from 'completed'), max(n.error) into lost, problem from noted n;
+    if lost > 0 then
+      update weft.live_job j set failed = j.failed + lost, last_error = left(problem, 2000) where j.id = job;
+    end if;
+    update weft.live_unit u set state = 'running' from weft.task t
+    where u.live_job_id = job and u.state = 'held' and t.id = u.task_id;
   end if;
-  update weft.live_unit u set state = 'running' from weft.task t
-  where u.live_job_id = job and u.state = 'held' and t.id = u.task_id;
 
   -- What is done goes; so does what failed for a partition that has been written anew.
   with old as (
@@ -494,20 +498,24 @@ begin
       select distinct on (u.lane) u.id from weft.live_unit u
       where u.live_job_id = job and u.state = 'waiting' and u.lane is not null and (barrier is null or u.id < barrier) order by u.lane, u.id);
   end if;
-  update weft.live_unit u set state = case
-      when u.lane is null then case when u.id = first then 'ready' else 'waiting' end
-      when u.id > barrier or exists (
-        select 1 from weft.live_unit b where b.live_job_id = job and b.lane = u.lane and b.id <> u.id
-          and (b.id < u.id and b.state <> 'done' or b.state in ('ready', 'running', 'held'))) then 'waiting'
-      else 'ready' end
-  where u.id = any (news || heads || barrier) and u.state in ('new', 'waiting');
+  select array_agg(c.id) filter (where c.is_first), array_agg(c.id) filter (where not c.is_first) into heads, others from (
+    select u.id, case
+        when u.lane is null then u.id = first
+        else (barrier is null or u.id < barrier) and not exists (
+          select 1 from weft.live_unit b where b.live_job_id = job and b.lane = u.lane and b.id <> u.id
+            and (b.id < u.id and b.state <> 'done' or b.state in ('ready', 'running', 'held'))) end as is_first
+    from weft.live_unit u where u.id = any (news || heads || barrier) and u.state in ('new', 'waiting')) c;
+  update weft.live_unit u set state = 'waiting' where u.id = any (others) and u.state = 'new';
 
   select count(*) into running from weft.live_unit u where u.live_job_id = job and u.state = 'running';
   if is_asked and running < l.max_concurrency then
     with chosen as materialized (
       select u.id, u.lane, u.kind, u.said, weft.next_id() as task_id from (
-        select * from weft.live_unit o
-        where o.live_job_id = job and o.state = 'ready' and (o.run_at is null or o.run_at <= weft.now())
+        select * from (
+          (select * from weft.live_unit r where r.live_job_id = job and r.state = 'ready' and (r.run_at is null or r.run_at <= weft.now())
+            order by r.id limit least(room, l.max_concurrency - running))
+          union all
+          (select * from weft.live_unit h where h.id = any (heads) and (h.run_at is null or h.run_at <= weft.now()))) o
         order by o.id limit least(room, l.max_concurrency - running)) u
     ), tasks as (
       insert into weft.task (id, org_id, queue_id, order_id, state, rank, max_attempts, handler, timeout, heartbeat_timeout, actor)
@@ -527,6 +535,7 @@ begin
     end if;
     is_more := is_more or begun = room;
   end if;
+  update weft.live_unit u set state = 'ready' where u.id = any (heads) and u.state in ('new', 'waiting');
 
   running := running + begun;
   gone := gone - case l.on_failure when 'skip' then lost else 0 end;
