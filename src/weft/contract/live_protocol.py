@@ -8,7 +8,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from weft.contract.bounds import Text
 from weft.contract.protocol import LARGEST, Held
-from weft.live.staging import LONGEST_KEY, MOST_UNITS
+from weft.jobs.posting import MAX_URL
+from weft.live.staging import LONGEST_KEY, MOST_CALLBACKS, MOST_UNITS
 
 _Key = Field(min_length=1, max_length=LONGEST_KEY)
 
@@ -44,6 +45,16 @@ class EmittedUnit(BaseModel):
     said: dict[str, Any]
 
 
+class StagedCallback(BaseModel):
+    """What a receiver outside is told; those of one key in their order."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    url: Text = Field(min_length=1, max_length=MAX_URL)
+    key: Text = _Key
+    payload: dict[str, Any]
+
+
 class StageLive(Held):
     """What is to change of the live job when the task completes, over what was said before.
 
@@ -52,6 +63,7 @@ class StageLive(Held):
 
     states: list[StagedState] = Field(default_factory=list, max_length=1000)
     units: list[EmittedUnit] = Field(default_factory=list, max_length=MOST_UNITS)
+    callbacks: list[StagedCallback] = Field(default_factory=list, max_length=MOST_CALLBACKS)
     rest: float | None = Field(None, ge=0, le=10**9)
     is_caught_up: bool | None = None
 

@@ -12,6 +12,7 @@ from weft.core.checks import check_text
 from weft.core.errors import InvalidInput, LeaseLost
 from weft.core.json import encode
 from weft.db.statements import Statements
+from weft.jobs.posting import check_url
 
 if TYPE_CHECKING:
     from asyncpg import Record
@@ -23,6 +24,7 @@ SQL = Statements("weft.live", "sql/staging.sql")
 LONGEST_KEY = 400
 # Of what a source finds it makes so many units at a time.
 MOST_UNITS = 10_000
+MOST_CALLBACKS = 1000
 KINDS = ("event", "file", "row")
 
 
@@ -33,6 +35,14 @@ class Emitted(NamedTuple):
     lane: str
     key: str
     said: Mapping[str, Any]
+
+
+class CallbackStaged(NamedTuple):
+    """What a receiver outside is told when the task completes; those of one key in their order."""
+
+    url: str
+    key: str
+    payload: Mapping[str, Any]
 
 
 async def job_of(conn: type_Connection, fence: Fence) -> dict[str, Any]:
@@ -54,7 +64,7 @@ async def state_of(conn: type_Connection, fence: Fence, key: str) -> dict[str, A
 
 async def stage(
     conn: type_Connection, fence: Fence, states: Sequence[Mapping[str, Any]], units: Sequence[Emitted],
-    rest: timedelta | None, is_caught_up: bool | None,
+    callbacks: Sequence[CallbackStaged], rest: timedelta | None, is_caught_up: bool | None,
 ) -> None:  # fmt: skip
     """Note what an attempt is about to change, over what it said before; it is so when its task completes."""
     row = await _job(conn, fence)
@@ -62,9 +72,18 @@ async def stage(
         raise InvalidInput("units", f"are {len(units)}, and may be {MOST_UNITS}: the rest with the next slice")
     told = [{"key": _check_key(each["key"]), "seen": int(each["seen"]), "state": each["state"]} for each in states]
     made = [_checked_unit(each) for each in units]
+    if len(callbacks) > MOST_CALLBACKS:
+        raise InvalidInput("callbacks", f"are {len(callbacks)}, and may be {MOST_CALLBACKS}")
+    said = [
+        {
+            "key": check_text(each.key, "key", LONGEST_KEY),
+            "payload": {"url": check_url(each.url, "callback_url"), **each.payload},
+        }
+        for each in callbacks
+    ]
     await conn.execute(
         SQL.stage, fence.task_id, fence.attempt, row["org_id"], row["id"], encode(told, "state"), encode(made, "units"),
-        rest, is_caught_up,
+        encode(said, "callbacks"), rest, is_caught_up,
     )  # fmt: skip
 
 

@@ -76,6 +76,7 @@ class LiveContext:
         self._seen: dict[str, int] = {}
         self._states: dict[str, Any] = {}
         self._units: list[dict[str, Any]] = []
+        self._callbacks: list[dict[str, Any]] = []
         self._rest: float | None = None
         self._is_caught_up: bool | None = None
 
@@ -156,6 +157,15 @@ class LiveContext:
         self._units += made
         return self._given(self._stage)
 
+    def call_back(self, url: str, payload: Mapping[str, Any], *, key: str = "default") -> Any:
+        """Tell a receiver outside, signed, when the task has completed; those of one key in their order.
+
+        It is told again until it takes it, and knows a repeat by its id. Jobs of a version that is built beside the one
+        in effect tell nobody.
+        """
+        self._callbacks.append({"url": url, "key": key, "payload": dict(payload)})
+        return self._given(self._stage)
+
     def rest(self, seconds: float | timedelta) -> Any:
         """Let the next slice of a source begin only after so long: nothing new is there."""
         self._rest = check_span(seconds, "rest", zero=True).total_seconds()
@@ -195,7 +205,10 @@ class LiveContext:
 
     def _stage(self) -> None:
         states = [{"key": key, "seen": self._seen[key], "state": value} for key, value in self._states.items()]
-        said = {"states": states, "units": self._units, "rest": self._rest, "is_caught_up": self._is_caught_up}
+        said = {
+            "states": states, "units": self._units, "callbacks": self._callbacks, "rest": self._rest,
+            "is_caught_up": self._is_caught_up,
+        }  # fmt: skip
         self._ask(asks.STAGE, said).result()
 
     def _given(self, call: Callable[[], Any]) -> Any:

@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 from pydantic_core import PydanticCustomError
 
 from weft.flow import durations
-from weft.flow.model import Part, Seconds
+from weft.flow.model import Delay, Part, Seconds
 
 Sql = Annotated[str, Field(min_length=1, max_length=200_000)]
 Column = Annotated[str, Field(min_length=1, max_length=500)]
@@ -207,4 +207,32 @@ class BlockFollower(Part):
     timeout: Seconds = Field(default=30, description="How long an answer may take.")
     give_up_after: Annotated[int, Field(ge=1, le=1_000_000)] = Field(
         default=100, description="How often in succession nothing sound may come until the unit fails."
+    )
+
+
+class AlertEvaluate(Part):
+    """A condition over rows, and what is told when it holds."""
+
+    condition: Sql = Field(description="What must hold for a row: an expression of DuckDB, such as `price > 100`.")
+    query: Sql | None = Field(
+        default=None, description="What the rows are: one `select` over `changes` and inputs; all changes unless said."
+    )
+    key: list[Column] = Field(
+        default_factory=list, description="The columns by whose values there are several alerts, each for itself."
+    )
+    order_by: Column | None = Field(
+        default=None, description="The column of the order of rows; one that is not after the last counts no more."
+    )
+    for_: Annotated[int, Field(ge=1, le=1_000_000)] = Field(
+        default=1, alias="for", description="For how many rows in succession the condition must hold."
+    )
+    cooldown: Delay = Field(default=0, description="How long after an alert there is no further one of its key.")
+    severity: Literal["info", "warning", "critical"] = Field(default="warning", description="How bad it is.")
+    message: Annotated[str, Field(max_length=2000)] = Field(
+        default="{dag}/{job} {state}", description="What is told, with columns of the row such as {price}."
+    )
+    resolved: bool = Field(default=True, description="Whether it is told, too, when the condition holds no more.")
+    history: bool = Field(default=False, description="Whether rows count that were there before the job was.")
+    callback_url: Url | None = Field(
+        default=None, description="Who is told: the address of a receiver, as for callbacks of jobs."
     )

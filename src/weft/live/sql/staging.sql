@@ -18,7 +18,7 @@ select d.name, v.number as version from weft.live_output o join weft.dataset d o
 select s.version, s.state from weft.operator_state s where s.live_job_id = $1 and s.state_key = $2;
 
 -- name: stage
-insert into weft.staged_live (task_id, attempt, org_id, live_job_id, states, units, rest, is_caught_up)
-values ($1, $2, $3, $4, $5, $6, $7, $8)
-on conflict (task_id, attempt) do update set states = excluded.states, units = excluded.units, rest = excluded.rest,
-  is_caught_up = excluded.is_caught_up;
+insert into weft.staged_live (task_id, attempt, org_id, live_job_id, states, units, callbacks, rest, is_caught_up)
+values ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+on conflict (task_id, attempt) do update set states = excluded.states, units = excluded.units, callbacks = excluded.callbacks,
+  rest = excluded.rest, is_caught_up = excluded.is_caught_up;
