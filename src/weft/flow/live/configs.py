@@ -236,3 +236,44 @@ class AlertEvaluate(Part):
     callback_url: Url | None = Field(
         default=None, description="Who is told: the address of a receiver, as for callbacks of jobs."
     )
+
+
+class HttpFetch(Part):
+    """An address that is fetched with each unit."""
+
+    url: Url = Field(
+        description="The address, with places for {at}, which may have a form such as {at:%Y-%m-%d}, {partition}, and "
+        "fields of an event such as {payload.symbol}."
+    )
+    format: Literal["json", "ndjson", "csv"] = Field(default="json", description="How it answers.")
+    items: Path = Field(default="", description=f"Where in the answer the rows are: {_PATH}; all of it unless said.")
+    columns: TypedColumns = Field(default_factory=dict, description=_COLUMNS)
+    headers: Headers = Field(default_factory=dict, description=_HEADERS)
+    partition: Annotated[str, Field(min_length=1, max_length=500)] | None = Field(
+        default=None, description="The partition that is written, with places as the address has them."
+    )
+    partition_by: Column | None = Field(
+        default=None, description="A column by whose values the rows become partitions."
+    )
+    conditional: bool = Field(
+        default=True, description="Whether it is asked only for what has changed since (ETag, Last-Modified)."
+    )
+    timeout: Seconds = Field(default=30, description="How long an answer may take.")
+
+
+class Udf(Part):
+    """A function of Python over what a unit is about, which runs in a limited process."""
+
+    code: Annotated[str, Field(min_length=1, max_length=200_000)] = Field(
+        description="The text of a module; it may import Arrow and parts of the standard library."
+    )
+    entry: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=200)] = Field(
+        default="transform", description="The function in it: it is given a table of Arrow, and returns one."
+    )
+    partition: Literal["unit", "none"] = Field(
+        default="unit",
+        description="Which partition of the output is written: that of the unit, or none, which is all of it.",
+    )
+    partition_by: Column | None = Field(
+        default=None, description="A column by whose values the rows become partitions."
+    )
